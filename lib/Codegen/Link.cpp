@@ -5,6 +5,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/Signals.h"
 #include <sys/resource.h>
 
 using namespace mlir;
@@ -40,6 +41,7 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
     SmallString<128> log;
     if (std::error_code code = llvm::sys::fs::createTemporaryFile("pc-link", "log", log))
       return module.emitError() << "cannot make a temporary file: " << code.message();
+    llvm::sys::RemoveFileOnSignal(log);
     SmallVector<StringRef> arguments{*driver, object, "-o", output};
     // On a CPU, matrix products are oneDNN's; a CUDA program needs nothing but the C++ library where it runs.
     if (cuda)

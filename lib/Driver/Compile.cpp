@@ -1,5 +1,6 @@
 //===- Compile.cpp - From a model program to an executable ---------------------------------===//
 #include "pc/Driver/Compile.h"
+
 #include "BlamePass.h"
 #include "Certificate.h"
 #include "ChooseRecompute.h"
@@ -7,7 +8,6 @@
 #include "Remarks.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Support/FileUtilities.h"
 #include "mlir/Support/Timing.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/Codegen/KernelReport.h"
@@ -17,6 +17,7 @@
 #include "pc/Driver/ChoosePlan.h"
 #include "pc/Driver/Origin.h"
 #include "pc/IR/Diagnostics.h"
+#include "pc/IR/Output.h"
 #include "pc/IR/Source.h"
 #include "pc/IR/Stages.h"
 #include "pc/Pipeline/PipelineReport.h"
@@ -25,30 +26,25 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/Signals.h"
 #include <cmath>
 
 using namespace mlir;
 using namespace pc;
 
-/// Writes a file whole or says why not.
+/// PCRT_OK if `why` is empty, else reports it as the reason why a file cannot be written.
+static pcrt_status written(ModuleOp module, const std::string &why) {
+  if (why.empty())
+    return PCRT_OK;
+  emitError(UnknownLoc::get(module.getContext())) << why;
+  return PCRT_RESOURCE;
+}
+
 static pcrt_status writeFile(ModuleOp module, StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> write) {
-  std::string message;
-  std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(path, &message);
-  if (!file) {
-    emitError(UnknownLoc::get(module.getContext())) << message;
-    return PCRT_RESOURCE;
-  }
-  write(file->os());
-  file->os().flush();
-  if (file->os().has_error()) {
-    emitError(UnknownLoc::get(module.getContext()))
-        << "cannot write " << (path == "-" ? "to standard output" : path) << ": " << file->os().error().message();
-    file->os().clear_error();
-    return PCRT_RESOURCE;
-  }
-  file->keep();
-  return PCRT_OK;
+  return written(module, writeOutput(path, [&](llvm::raw_ostream &os) {
+                   write(os);
+                   return true;
+                 }));
 }
 
 static std::string planLine(const Plan &plan, ModuleOp module) {
@@ -84,14 +80,16 @@ static pcrt_status compareKernels(ModuleOp module, ArrayRef<WrittenKernel> kerne
 /// Object and executable; nothing is left behind but the executable.
 static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &options, ArrayRef<WrittenKernel> kernels,
                                    Certificate &certificate) {
-  // Said here, where it takes one line; the linker takes many.
-  if (pcrt_status status = writeFile(module, options.output, [](llvm::raw_ostream &) {}))
+  std::string error;
+  Output output(options.output, error);
+  if (pcrt_status status = written(module, error))
     return status;
   SmallString<128> object;
   if (std::error_code code = llvm::sys::fs::createTemporaryFile("pc-program", "o", object)) {
     module.emitError() << "cannot make a temporary file: " << code.message();
     return PCRT_RESOURCE;
   }
+  llvm::sys::RemoveFileOnSignal(object);
   static int anchor;
   std::string self = llvm::sys::fs::getMainExecutable(nullptr, &anchor);
   SmallString<256> libraries(llvm::sys::path::parent_path(llvm::sys::path::parent_path(self)));
@@ -104,12 +102,10 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
   pcrt_status status = ok ? PCRT_OK : PCRT_RESOURCE;
   if (ok && comparesKernels(options))
     status = compareKernels(module, kernels, object, options);
-  if (!status && failed(linkExecutable(module, object, libraries, options.cuda(), options.output)))
+  if (!status && failed(linkExecutable(module, object, libraries, options.cuda(), output.temporary())))
     status = PCRT_RESOURCE;
   llvm::sys::fs::remove(object);
-  if (status)
-    llvm::sys::fs::remove(options.output);
-  return status;
+  return status ? status : written(module, output.keep());
 }
 
 /// The pipeline's schedule as the plan names it.

@@ -264,6 +264,10 @@ std::string CompileFlags::goOn(const Origin &origin) {
   return "";
 }
 
+std::vector<pcrt::NamedPath> CompileFlags::inputFiles() const {
+  return {{"--plan", planFile}, {"--machine", fields.stages.machine}, {"--pipeline", strategyFlags.text("pipeline")}};
+}
+
 pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options, std::string &error,
                                   const Origin &origin) {
   error = goOn(origin);

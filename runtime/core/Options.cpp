@@ -55,6 +55,7 @@ Parameters
   --init DIR|FILE       initial values from safetensors: a file, or a Hugging Face directory
   --save DIR            after the last step: a directory that Hugging Face loads, and the state of training. Also where
                         SIGTERM, SIGINT, SIGUSR1 or SIGPIPE ends the run, and where numbers are not finite: the state before that
+  --overwrite           --save may replace a checkpoint that this run does not go on from
   --load DIR            go on from such a directory, on any mesh, with any batch, bit by bit; or from the newest one in DIR
   --checkpoint DIR      save to DIR/step-<n> while the run goes on, when a signal ends it and at its end, and go on from the newest
                         one there: the same command line starts a run and starts it again. --init and --load are for the first start
@@ -146,6 +147,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--init", options.init, Concerns::Ranks);
   f("--save", options.save, Concerns::Ranks);
   f("--load", options.load, Concerns::Ranks);
+  f("--overwrite", options.overwrite, Concerns::Ranks);
   f("--checkpoint", options.checkpoint, Concerns::Ranks);
   f("--every", options.every, Concerns::Ranks);
   f("--keep", options.keep, Concerns::Ranks);
@@ -236,12 +238,21 @@ std::vector<FlagValue> pcrt::sharedFlags(const Options &options) {
   std::vector<FlagValue> values = valuesOf(options, Concerns::Ranks);
   // Ranks on several machines may know the same files by different paths; what is in them is compared elsewhere.
   forEachFlag(options, [&](const char *flag, const auto &value, Concerns) {
-    if constexpr (std::is_same_v<decltype(value), const std::string &>)
+    if constexpr (std::is_convertible_v<decltype(value), const std::string &>)
       for (FlagValue &shared : values)
         if (shared.first == flag + 2 && shared.first != "change")
           shared.second = value.empty() ? "not given" : "given";
   });
   return values;
+}
+
+std::vector<NamedPath> pcrt::outputsOf(const Options &options) {
+  std::vector<NamedPath> outputs;
+  forEachFlag(options, [&](const char *flag, const auto &value, Concerns) {
+    if constexpr (std::is_same_v<decltype(value), const OutputPath &>)
+      outputs.push_back({flag, value});
+  });
+  return outputs;
 }
 
 /// Throws PCRT_USAGE where flags do not go together.
@@ -267,12 +278,12 @@ static void checkTogether(const Options &options) {
     fail(PCRT_USAGE, "--eval-batches takes at least 1");
   if (options.keep && *options.keep == 0)
     fail(PCRT_USAGE, "--keep takes at least 1");
-  for (auto [path, flag] :
-       {std::pair(&options.routing, "--routing"), std::pair(&options.dumpRouting, "--dump-routing")})
-    if (!path->empty() && !options.meet.empty())
+  for (auto [given, flag] :
+       {std::pair(!options.routing.empty(), "--routing"), std::pair(!options.dumpRouting.empty(), "--dump-routing")})
+    if (given && !options.meet.empty())
       fail(PCRT_USAGE, std::string(flag) + ": members of open local SGD make other steps than others do");
-  if (!options.routing.empty() && options.routing == options.dumpRouting)
-    fail(PCRT_USAGE, "--routing and --dump-routing have the same file");
+  if (options.overwrite && options.save.empty())
+    fail(PCRT_USAGE, "--overwrite needs --save DIR");
   if (!options.init.empty() && !options.load.empty())
     fail(PCRT_USAGE, "--init and --load exclude each other: --load brings its own parameters");
   std::vector<FlagValue> flags = trajectoryFlags(options);

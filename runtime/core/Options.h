@@ -3,6 +3,7 @@
 #define PCRT_CORE_OPTIONS_H
 
 #include "core/SampleOrder.h"
+#include "pcrt/outputs.h"
 
 #include <cstdint>
 #include <limits>
@@ -18,6 +19,11 @@ struct SaveInterval {
   int64_t steps = 0, minutes = 0;
 };
 
+/// What a flag names that the run writes: a file or a directory. Empty: not given.
+struct OutputPath : std::string {
+  using std::string::operator=;
+};
+
 struct Options {
   /// How --info is to be answered.
   enum class Info { No, Text, Json };
@@ -26,17 +32,19 @@ struct Options {
   std::string data, targets; ///< As TokenData takes them; empty: not given.
   bool shuffle = false;
   HeldOut validation;
-  int64_t evalEvery = 0;                    ///< Steps between two evaluations on what `validation` holds out; 0: none.
-  std::optional<int64_t> evalBatches;       ///< Of each; without it: all that is held out.
-  std::string init, load, save, checkpoint; ///< Empty: not given.
-  std::optional<SaveInterval> every;        ///< Of the checkpoints in `checkpoint`.
-  std::optional<int64_t> keep;              ///< How many of them stay: by default 2.
+  int64_t evalEvery = 0;              ///< Steps between two evaluations on what `validation` holds out; 0: none.
+  std::optional<int64_t> evalBatches; ///< Of each; without it: all that is held out.
+  std::string init, load;             ///< Empty: not given.
+  OutputPath save, checkpoint;
+  bool overwrite = false;            ///< `save` may hold a checkpoint that the run does not go on from.
+  std::optional<SaveInterval> every; ///< Of the checkpoints in `checkpoint`.
+  std::optional<int64_t> keep;       ///< How many of them stay: by default 2.
   int64_t rollback = 0;   ///< Steps to go back at least where numbers were not finite; 0: to the newest checkpoint.
   std::string meet, name; ///< Where members of open local SGD meet, and what this one is called; empty: not given.
   std::string change;     ///< Names with commas between; empty: not given.
-  std::string metrics, tensorboard, summary, dumpGrads, dumpLogits, trace; ///< Empty: not given.
-  std::string routing, dumpRouting; ///< Files that choices of experts come from and go to; empty: not given.
-  int64_t steps = 100;              ///< Step at which the run ends, counted from the first step of training.
+  OutputPath metrics, tensorboard, summary, dumpGrads, dumpLogits, dumpRouting, trace;
+  std::string routing; ///< The file that choices of experts come from; empty: not given.
+  int64_t steps = 100; ///< Step at which the run ends, counted from the first step of training.
   uint64_t seed = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   int64_t lrWarmup = 0;           ///< Steps over which the rate rises linearly to `lr`.
@@ -70,6 +78,9 @@ std::vector<FlagValue> trajectoryFlags(const Options &options);
 
 /// The flags that all ranks must be given alike for other reasons: how long the run is, and what ranks do together.
 std::vector<FlagValue> sharedFlags(const Options &options);
+
+/// What the run writes, by flag.
+std::vector<NamedPath> outputsOf(const Options &options);
 
 /// Reads the flags, as "--flag value" or "--flag=value". Throws PCRT_USAGE naming the flag and what it takes.
 Options parseOptions(int argc, char **argv);

@@ -6,6 +6,7 @@
 #include "core/Data.h"
 #include "pcrt/description.h"
 
+#include <climits>
 #include <cmath>
 
 using namespace pcrt;
@@ -22,11 +23,24 @@ Outputs::Outputs(const Program &program, Comm &comm, const std::string &gradsPat
       }
 }
 
+/// Rank 0 makes the temporary file of a dump. All ranks get its path.
+std::string Outputs::openDump(Dump &dump) {
+  onAllRanks(comm, [&] {
+    if (comm.rank() == 0 && !dump.file.open(dump.path))
+      fail(PCRT_RESOURCE, withErrno("cannot write " + dump.path));
+  });
+  char mine[PATH_MAX] = {};
+  dump.file.temporary().copy(mine, sizeof mine - 1);
+  std::vector<char> all(size_t(comm.size()) * sizeof mine);
+  requireOk(comm, comm.allGatherBytes(mine, sizeof mine, all.data()));
+  return all.data();
+}
+
 void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &path) {
   if (path.empty())
     return;
   dump.path = path;
-  dump.writer = std::make_unique<SafetensorsWriter>(path);
+  dump.writer = std::make_unique<SafetensorsWriter>(openDump(dump));
   dumping = true;
   bool any = false;
   for (const Program *stage : program.stages)
@@ -197,4 +211,9 @@ void Outputs::finishDumps() {
     if (dump->writer)
       dump->writer->close();
   requireOk(comm, comm.barrier());
+  onAllRanks(comm, [&] {
+    for (Dump *dump : {&grads, &logits})
+      if (dump->file.descriptor() >= 0 && !dump->file.commit())
+        fail(PCRT_RESOURCE, withErrno("cannot write " + dump->path));
+  });
 }

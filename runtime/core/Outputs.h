@@ -11,6 +11,7 @@
 #include "base/SafetensorsWriter.h"
 #include "core/Routing.h"
 #include "device/Context.h"
+#include "pcrt/outputs.h"
 
 #include <memory>
 #include <optional>
@@ -47,6 +48,7 @@ private:
   struct Dump {
     std::unique_ptr<SafetensorsWriter> writer;
     std::string path;
+    OutputFile file; ///< Rank 0: what `writer` writes, until it is whole.
   };
   /// A tensor of the file.
   struct Piece {
@@ -64,6 +66,7 @@ private:
   pcrt_status writeLogits(const SafetensorsWriter &writer, const Output &output, Piece &piece, int64_t microbatch,
                           const void *data) const;
   void shareFigures();
+  std::string openDump(Dump &dump);
   void makeDump(Dump &dump, const std::string &kind, const std::string &path);
 
   const Program &program;

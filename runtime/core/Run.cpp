@@ -9,6 +9,7 @@
 #include "core/KeptMemory.h"
 #include "core/Members.h"
 #include "core/Metrics.h"
+#include "core/OutputChecks.h"
 #include "core/Outputs.h"
 #include "core/PeakRate.h"
 #include "core/Replicas.h"
@@ -277,6 +278,9 @@ private:
   /// Every file is opened before the first step, so that nothing is found missing after hours.
   void openFiles() {
     onAllRanks(comm, [&] {
+      checkOutputs(options, *tokens, before ? loadFrom : weights);
+      if (comm.rank() == 0 && !fromMemory) // else the same run has checked it
+        checkReplaces(options, before ? &*before : nullptr);
       if (comm.rank() == 0)
         tokenizer = readTokenizerFiles(before ? loadFrom : directoryOfWeights(weights));
     });
@@ -286,7 +290,8 @@ private:
       if (comm.rank() == 0) {
         metrics.emplace(options.metrics, options.tensorboard, options.steps, stepWork());
         for (const std::string &path : {options.summary, options.trace})
-          checkWritable(path);
+          if (OutputFile file; !path.empty() && !file.open(path))
+            fail(PCRT_RESOURCE, withErrno("cannot write " + path));
       }
     });
     onAllRanks(comm, [&] {
@@ -306,15 +311,6 @@ private:
     if (program.abi.target == PCRT_CPU)
       work.peakSeconds = secondsAtPeak(program.report, comm.size(), calibratedPeak(threadsOfThisRank()));
     return work;
-  }
-
-  static void checkWritable(const std::string &path) {
-    if (path.empty())
-      return;
-    FILE *file = fopen(path.c_str(), "we");
-    if (!file)
-      fail(PCRT_RESOURCE, withErrno("cannot write " + path));
-    fclose(file);
   }
 
   void fillArena() {
@@ -530,11 +526,8 @@ private:
   }
 
   static void writeText(const std::string &path, const std::string &text) {
-    FILE *file = fopen(path.c_str(), "we");
-    bool good = file && fwrite(text.data(), 1, text.size(), file) == text.size();
-    if (file && fclose(file) != 0)
-      good = false;
-    if (!good)
+    OutputFile file;
+    if (!file.open(path) || !writeAll(file.descriptor(), text.data(), int64_t(text.size()), 0) || !file.commit())
       fail(PCRT_RESOURCE, withErrno("cannot write " + path));
   }
 

@@ -1,7 +1,6 @@
 //===- SaveDirectory.cpp - a directory that is replaced as a whole ---------===//
 #include "core/SaveDirectory.h"
 #include "base/Failure.h"
-#include "core/Trajectory.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -16,10 +15,6 @@
 
 using namespace pcrt;
 namespace fs = std::filesystem;
-
-/// What every checkpoint consists of.
-constexpr const char *checkpointFiles[] = {"config.json", "model.safetensors", "training_state.safetensors",
-                                           trajectoryName};
 
 static bool isCheckpointFile(const std::string &name) {
   return std::find(std::begin(checkpointFiles), std::end(checkpointFiles), name) != std::end(checkpointFiles);

@@ -11,10 +11,15 @@
 
 #include "core/DirectoryLock.h"
 #include "core/TokenizerFiles.h"
+#include "core/Trajectory.h"
 
 #include <optional>
 
 namespace pcrt {
+
+/// What every checkpoint consists of.
+constexpr const char *checkpointFiles[] = {"config.json", "model.safetensors", "training_state.safetensors",
+                                           trajectoryName};
 
 /// "a/b/" and "a/b" name the same directory, and so does a link to it: what it leads to is replaced, not the link.
 std::string plainPath(std::string path);

@@ -2,10 +2,12 @@
 #include "device/Profile.h"
 #include "base/Failure.h"
 #include "comm/Collective.h"
+#include "pcrt/outputs.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <unistd.h>
 
 using namespace pcrt;
 
@@ -146,7 +148,8 @@ void Profile::writeTrace(const std::string &path, Comm &comm,
   requireOk(comm, comm.allGatherBytes(mine.data(), most * int64_t(sizeof(Event)), gathered.data()));
   if (comm.rank() != 0)
     return;
-  FILE *file = fopen(path.c_str(), "we");
+  OutputFile output;
+  FILE *file = output.open(path) ? fdopen(dup(output.descriptor()), "w") : nullptr;
   if (!file)
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
   int64_t origin = INT64_MAX;
@@ -175,6 +178,6 @@ void Profile::writeTrace(const std::string &path, Comm &comm,
   }
   fprintf(file, "\n]}\n");
   bool good = !ferror(file);
-  if (fclose(file) != 0 || !good)
+  if (fclose(file) != 0 || !good || !output.commit())
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
 }

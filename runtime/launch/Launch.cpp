@@ -24,22 +24,45 @@
 
 using namespace pcrt;
 
-/// Why `command` cannot be run; empty if it can, as far as one can tell before.
-static std::string checkExecutable(const std::string &command) {
-  struct stat file;
-  if (command.find('/') != std::string::npos && stat(command.c_str(), &file) == 0 && S_ISDIR(file.st_mode))
-    return strerror(EISDIR);
+/// The file that `command` names, looked up in PATH if it has no slash.
+static std::string fileOf(const std::string &command) {
   if (command.find('/') != std::string::npos)
-    return access(command.c_str(), X_OK) == 0 ? "" : strerror(errno);
+    return command;
   const char *path = getenv("PATH");
   std::string folders = path ? path : "/usr/bin:/bin";
   for (size_t at = 0; at <= folders.size();) {
     size_t end = std::min(folders.find(':', at), folders.size());
-    if (access((folders.substr(at, end - at) + "/" + command).c_str(), X_OK) == 0)
-      return "";
+    if (std::string file = folders.substr(at, end - at) + "/" + command; access(file.c_str(), X_OK) == 0)
+      return file;
     at = end + 1;
   }
-  return "not found in PATH; a program in this directory is './" + command + "'";
+  return "";
+}
+
+/// Why `command` cannot be run; empty if it can, as far as one can tell before. A shell would take a file that is
+/// neither an executable nor begins with "#!" for a script, and an empty one for a success.
+static std::string checkExecutable(const std::string &command) {
+  std::string path = fileOf(command);
+  if (path.empty())
+    return "not found in PATH; a program in this directory is './" + command + "'";
+  struct stat file;
+  if (stat(path.c_str(), &file) == 0 && S_ISDIR(file.st_mode))
+    return strerror(EISDIR);
+  if (access(path.c_str(), X_OK) != 0)
+    return strerror(errno);
+  char begin[4] = {};
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return ""; // a program that may be run and not read
+  ssize_t count = read(fd, begin, sizeof begin);
+  close(fd);
+  if (memcmp(begin,
+             "\x7f"
+             "ELF",
+             4) == 0 ||
+      memcmp(begin, "#!", 2) == 0)
+    return "";
+  return count <= 0 ? "the file is empty" : "it is no program; compile one with pc-compile model.mlir -o " + command;
 }
 
 /// What ranks do on SIGPIPE: what this process did before it began to ignore it.
@@ -216,7 +239,7 @@ void Run::becomeRank(int rank, pid_t launcher) {
   for (const std::string &argument : options.command)
     arguments.push_back(const_cast<char *>(argument.c_str()));
   arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
+  execv(fileOf(arguments[0]).c_str(), arguments.data()); // and not execvp, which hands what is no program to a shell
   fprintf(stderr, "pc-run: error: cannot run '%s': %s\n", arguments[0], strerror(errno));
   _exit(PCRT_USAGE);
 }

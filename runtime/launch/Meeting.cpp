@@ -11,6 +11,7 @@
 #include "comm/MeetMessages.h"
 #include "comm/TcpMeeting.h"
 #include "launch/MeetingLog.h"
+#include "pcrt/outputs.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -134,6 +135,8 @@ private:
 static bool isEmpty(const Connection &connection) { return connection.out.empty(); }
 
 void Meeting::open() {
+  if (std::string why = clashOfOutputs({{"--replay", options.replay}}, {{"--log", options.log}}); !why.empty())
+    fail(PCRT_USAGE, why);
   if (!options.replay.empty())
     replay = LoggedRounds::read(options.replay);
   if (!options.log.empty())

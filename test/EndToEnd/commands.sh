@@ -6,7 +6,7 @@ from() { echo --init $golden/$1 --data $golden/$1/tokens.bin; } # MODEL
 many() { printf "%*s" "$1" '' | sed "s/ /$2/g"; }               # COUNT TEXT
 import() { pc-import -o model.mlir --batch 4 --seq 16 "$@"; }
 compile() { pc-compile gpt2.mlir -o x "$@"; }
-one() { pc-run -n 1 ./train -- $train "$@"; }
+one() { pc-run -n 1 ./train -- $train "$@" $([[ " $* " != *" --save "* ]] || echo --overwrite); }
 same() { cmp "$1/model.safetensors" "$2/model.safetensors"; } # CHECKPOINT CHECKPOINT
 losses() { pc-compare losses "$1.jsonl" "$2.jsonl" --tolerance "$3"; }
 tensors() { python3 "$here/tensors.py" "$@"; }
@@ -31,7 +31,7 @@ program() {
 }
 ranks_of() { echo $(($(sed -E 's/[a-z]+=//g; s/,/*/g' <<<"$1"))); } # MESH
 # learn PROGRAM OUT FLAGS...: runs a program of `program`, which leaves OUT.jsonl and OUT, a checkpoint.
-learn() { pc-run -n "$(ranks_of "$(<"$1.mesh")")" "./$1" -- $steps --metrics "$2.jsonl" --save "$2" "${@:3}"; }
+learn() { pc-run -n "$(ranks_of "$(<"$1.mesh")")" "./$1" -- $steps --metrics "$2.jsonl" --save "$2" --overwrite "${@:3}"; }
 
 # by_hand RANKS LAUNCHER COMMAND...: every rank as a process of its own in the environment that `LAUNCHER RANK RANKS` prints; fails where one does.
 by_hand() {

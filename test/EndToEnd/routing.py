@@ -111,7 +111,7 @@ class Routing(Case):
         (self.work / "bad").write_bytes(b"{}")
         refused("no safetensors", "bad")
         refused("no file", "nowhere", file="nowhere")
-        self.holds("the same file twice", "./train", *data_flags("mixtral"), "--routing", "bad", "--dump-routing", "bad", code=2, words="the same file")
+        self.holds("the same file twice", "./train", *data_flags("mixtral"), "--routing", "bad", "--dump-routing", "bad", code=2, words="a file that this command reads")
         self.holds("a place that cannot be written", "./train", *data_flags("mixtral"), "--dump-routing", "no/where", code=6, words="no/where")
         self.model("llama", to="llama.mlir")
         self.program("1", model="llama.mlir")

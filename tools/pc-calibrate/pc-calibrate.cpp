@@ -1,11 +1,13 @@
 //===- pc-calibrate.cpp - measures this machine for pc-compile -------------===//
 #include "Figures.h"
 #include "Kernels.h"
+#include "base/FileStream.h"
 #include "comm/Collective.h"
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
 #include "core/PeakRate.h"
 #include "launch/Launch.h"
+#include "pcrt/outputs.h"
 #include "pcrt/version.h"
 
 #include <cstdio>
@@ -107,16 +109,10 @@ static void writeMachine(const std::string &path, const Json &machine) {
   std::error_code error;
   if (std::string folder = std::filesystem::path(path).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder, error);
-  std::string text = machine.dump(1) + "\n", next = path + ".tmp-" + std::to_string(getpid());
-  FILE *file = fopen(next.c_str(), "we");
-  bool good = file && fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file && fclose(file) != 0)
-    good = false;
-  if (!good || rename(next.c_str(), path.c_str()) != 0) {
-    std::string message = withErrno("cannot write " + path);
-    unlink(next.c_str());
-    fail(PCRT_RESOURCE, message);
-  }
+  std::string text = machine.dump(1) + "\n";
+  OutputFile file;
+  if (!file.open(path) || !writeAll(file.descriptor(), text.data(), int64_t(text.size()), 0) || !file.commit())
+    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
 }
 
 /// What rank 0 does with the results.

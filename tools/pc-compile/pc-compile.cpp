@@ -2,6 +2,7 @@
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
+#include "pc/IR/Output.h"
 #include "pc/IR/Source.h"
 #include "pc/IR/ToolMain.h"
 
@@ -71,6 +72,12 @@ int main(int argc, char **argv) {
   if (to == Phase::Exe && output == "-")
     return fail(PCRT_USAGE, "an executable needs a file: -o train");
 
+  std::vector<pcrt::NamedPath> inputs = flags.inputFiles();
+  inputs.insert(inputs.end(), {{"the program", input}, {"--reference", reference}});
+  std::vector<pcrt::NamedPath> outputs = {{"-o", output}, {"--report", report}, {"--emit-plan", emitPlan}};
+  if (failed(pc::checkOutputs("pc-compile", inputs, outputs)))
+    return PCRT_USAGE;
+
   mlir::MLIRContext context(registry);
   llvm::SourceMgr sources;
   pc::ToolDiagnostics diagnostics("pc-compile", sources, &context);
@@ -82,6 +89,10 @@ int main(int argc, char **argv) {
   mlir::OwningOpRef<mlir::ModuleOp> module = pc::parseProgram(input, sources, &context);
   if (!module)
     return PCRT_BAD_INPUT;
+  for (pc::ProgramOp program : module->getOps<pc::ProgramOp>())
+    if (auto weights = program.getWeights();
+        weights && failed(pc::checkOutputs("pc-compile", pcrt::filesOfModel("the weights", weights->str()), outputs)))
+      return PCRT_USAGE;
   mlir::FailureOr<pc::Origin> origin = pc::originOf(*module);
   if (failed(origin))
     return PCRT_BAD_INPUT;

@@ -1,13 +1,12 @@
 //===- pc-import.cpp - Hugging Face directory -> model program ------------------------===//
 #include "pc/IR/Diagnostics.h"
+#include "pc/IR/Output.h"
 #include "pc/IR/PC.h"
 #include "pc/IR/ToolMain.h"
 #include "pc/Import/Import.h"
 
 #include "mlir/IR/Verifier.h"
-#include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
 
@@ -53,6 +52,8 @@ int main(int argc, char **argv) {
     pc::errs() << "pc-import: error: the size of a step is missing; for example --batch 8 --seq 1024\n";
     return PCRT_USAGE;
   }
+  if (failed(pc::checkOutputs("pc-import", pcrt::filesOfModel("the model", directory), {{"-o", output}})))
+    return PCRT_USAGE;
   mlir::MLIRContext context;
   llvm::SourceMgr sources;
   pc::ToolDiagnostics diagnostics("pc-import", sources, &context);
@@ -75,23 +76,16 @@ int main(int argc, char **argv) {
     if (!program.getWeights())
       mlir::emitRemark(mlir::FileLineColLoc::get(&context, directory.getValue(), 0, 0))
           << "no weights here: a run draws them, unless it is given --init or --load";
-  std::unique_ptr<llvm::ToolOutputFile> file = mlir::openOutputFile(output, &message);
-  if (!file) {
-    pc::errs() << "error: " << message << "\n";
-    return PCRT_RESOURCE;
-  }
   // Names of layers travel as locations: reports and messages speak of them.
   mlir::OpPrintingFlags flags;
   flags.enableDebugInfo();
-  module->print(file->os(), flags);
-  file->os() << "\n";
-  file->os().flush();
-  if (file->os().has_error()) {
-    pc::errs() << "error: cannot write " << (output == "-" ? "to standard output" : output.getValue()) << ": "
-               << file->os().error().message() << "\n";
-    file->os().clear_error();
-    return PCRT_RESOURCE;
-  }
-  file->keep();
-  return PCRT_OK;
+  std::string why = pc::writeOutput(output, [&](llvm::raw_ostream &os) {
+    module->print(os, flags);
+    os << "\n";
+    return true;
+  });
+  if (why.empty())
+    return PCRT_OK;
+  pc::errs() << "pc-import: error: " << why << "\n";
+  return PCRT_RESOURCE;
 }

@@ -3,6 +3,7 @@
 #include "Accesses.h"
 #include "Gpu/Images.h"
 #include "pc/IR/Diagnostics.h"
+#include "pc/IR/Output.h"
 #include "pc/IR/PC.h"
 #include "pc/IR/Source.h"
 #include "pc/IR/ToolMain.h"
@@ -24,7 +25,6 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
 
@@ -98,6 +98,38 @@ static llvm::LogicalResult printAccesses(llvm::raw_ostream &os, mlir::gpu::GPUMo
   return llvm::success();
 }
 
+/// Writes what --emit names of every gpu.module.
+static pcrt_status writeKernels(mlir::ModuleOp module, const pc::GpuTargetOptions &options, llvm::raw_ostream &os) {
+  for (auto kernels : module.getOps<mlir::gpu::GPUModuleOp>()) {
+    if (emit == Emit::Accesses) {
+      if (failed(printAccesses(os, kernels)))
+        return PCRT_BAD_INPUT;
+      continue;
+    }
+    auto images = pc::compileGpuModule(kernels, options);
+    if (failed(images))
+      return PCRT_BAD_INPUT;
+    if (emit == Emit::Table) {
+      printTable(os, *images);
+      continue;
+    }
+    if (emit == Emit::Sites) {
+      printSites(os, images->back());
+      continue;
+    }
+    auto kind = emit == Emit::Ptx     ? pc::GpuImageKind::Ptx
+                : emit == Emit::Cubin ? pc::GpuImageKind::Cubin
+                                      : pc::GpuImageKind::Host;
+    const auto *image = llvm::find_if(*images, [&](const pc::GpuImage &i) { return i.kind == kind; });
+    if (image == images->end()) {
+      pc::errs() << "pc-kernels: error: there is no such image\n";
+      return PCRT_USAGE;
+    }
+    write(os, *image);
+  }
+  return PCRT_OK;
+}
+
 int main(int argc, char **argv) {
   pc::ToolMain tool(argc, argv, "pc-kernels");
   cl::HideUnrelatedOptions(category);
@@ -117,6 +149,8 @@ int main(int argc, char **argv) {
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
   mlir::SourceMgrDiagnosticHandler handler(sources, &context, pc::errs());
+  if (failed(pc::checkOutputs("pc-kernels", {{"the program", input}}, {{"-o", output}})))
+    return PCRT_USAGE;
   mlir::OwningOpRef<mlir::ModuleOp> module = pc::parseProgram(input, sources, &context);
   if (!module)
     return PCRT_BAD_INPUT;
@@ -126,45 +160,13 @@ int main(int argc, char **argv) {
   options.emitHostImage = emit == Emit::Host || emit == Emit::Sites;
   options.emitCubins = emit == Emit::Cubin || emit == Emit::Table;
   options.cudaPath = cudaPath;
-  std::error_code code;
-  llvm::ToolOutputFile file(output, code, llvm::sys::fs::OF_None);
-  if (code) {
-    pc::errs() << "pc-kernels: error: cannot write " << output << ": " << code.message() << "\n";
-    return PCRT_RESOURCE;
-  }
-  for (auto kernels : module->getOps<mlir::gpu::GPUModuleOp>()) {
-    if (emit == Emit::Accesses) {
-      if (failed(printAccesses(file.os(), kernels)))
-        return PCRT_BAD_INPUT;
-      continue;
-    }
-    auto images = pc::compileGpuModule(kernels, options);
-    if (failed(images))
-      return PCRT_BAD_INPUT;
-    if (emit == Emit::Table) {
-      printTable(file.os(), *images);
-      continue;
-    }
-    if (emit == Emit::Sites) {
-      printSites(file.os(), images->back());
-      continue;
-    }
-    auto kind = emit == Emit::Ptx     ? pc::GpuImageKind::Ptx
-                : emit == Emit::Cubin ? pc::GpuImageKind::Cubin
-                                      : pc::GpuImageKind::Host;
-    const auto *image = llvm::find_if(*images, [&](const pc::GpuImage &i) { return i.kind == kind; });
-    if (image == images->end()) {
-      pc::errs() << "pc-kernels: error: there is no such image\n";
-      return PCRT_USAGE;
-    }
-    write(file.os(), *image);
-  }
-  file.os().flush();
-  if (file.os().has_error()) {
-    pc::errs() << "pc-kernels: error: cannot write " << output << ": " << file.os().error().message() << "\n";
-    file.os().clear_error();
-    return PCRT_RESOURCE;
-  }
-  file.keep();
-  return PCRT_OK;
+  pcrt_status status = PCRT_OK;
+  std::string why = pc::writeOutput(output, [&](llvm::raw_ostream &os) {
+    status = writeKernels(*module, options, os);
+    return status == PCRT_OK;
+  });
+  if (why.empty())
+    return status;
+  pc::errs() << "pc-kernels: error: " << why << "\n";
+  return PCRT_RESOURCE;
 }

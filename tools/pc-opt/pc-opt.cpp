@@ -2,6 +2,7 @@
 // MlirOptMain with the exit codes of the other tools: 2 for a bad command line, 3 for bad IR or a pass that refuses it.
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
+#include "pc/IR/Output.h"
 #include "pc/IR/Source.h"
 #include "pc/IR/ToolMain.h"
 #include "pcrt/pcrt.h"
@@ -10,11 +11,9 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Support/FileUtilities.h"
 #include "mlir/Support/Timing.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
 
@@ -71,16 +70,11 @@ int main(int argc, char **argv) {
   }
   if (config.shouldShowDialects() || config.shouldListPasses()) // which reads nothing
     return mlir::succeeded(mlir::MlirOptMain(argc, argv, input, output, registry)) ? PCRT_OK : PCRT_BAD_INPUT;
+  if (failed(pc::checkOutputs("pc-opt", {{"the program", input}}, {{"-o", output}})))
+    return PCRT_USAGE;
   std::unique_ptr<llvm::MemoryBuffer> buffer = pc::readSource(input, config.inputSplitMarker());
   if (!buffer)
     return PCRT_BAD_INPUT;
-  auto fail = [](const llvm::Twine &why) {
-    pc::errs() << "pc-opt: error: " << why << "\n";
-    return PCRT_RESOURCE;
-  };
-  std::unique_ptr<llvm::ToolOutputFile> file = mlir::openOutputFile(output, &message);
-  if (!file)
-    return fail(message);
   mlir::MlirOptMainConfig whole = config;
   whole.setPassPipelineSetupFn([&](mlir::PassManager &passes) {
     if (mlir::failed(config.setupPassPipeline(passes)))
@@ -88,14 +82,12 @@ int main(int argc, char **argv) {
     passes.addPass(std::make_unique<DropLines>());
     return mlir::success();
   });
-  if (mlir::failed(mlir::MlirOptMain(file->os(), std::move(buffer), registry, whole)))
-    return PCRT_BAD_INPUT;
-  file->os().flush();
-  if (file->os().has_error()) {
-    message = file->os().error().message();
-    file->os().clear_error();
-    return fail("cannot write " + (output == "-" ? "to standard output" : output.getValue()) + ": " + message);
-  }
-  file->keep();
-  return PCRT_OK;
+  bool good = false;
+  std::string why = pc::writeOutput(output, [&](llvm::raw_ostream &os) {
+    return good = mlir::succeeded(mlir::MlirOptMain(os, std::move(buffer), registry, whole));
+  });
+  if (why.empty())
+    return good ? PCRT_OK : PCRT_BAD_INPUT;
+  pc::errs() << "pc-opt: error: " << why << "\n";
+  return PCRT_RESOURCE;
 }

@@ -9,6 +9,7 @@
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Origin.h"
 #include "pc/Driver/Tactics.h"
+#include "pcrt/outputs.h"
 
 namespace pc {
 
@@ -26,6 +27,9 @@ public:
   /// phases, for which flags of these phases are refused and the others add to what is known.
   pcrt_status resolve(mlir::MLIRContext *context, CompileOptions &options, std::string &error,
                       const Origin &origin = {});
+
+  /// The files that flags name, to be read: of a plan, a machine and a schedule.
+  std::vector<pcrt::NamedPath> inputFiles() const;
 
 private:
   bool given(llvm::StringRef flag) const { return llvm::is_contained(order, flag); }

@@ -69,7 +69,7 @@ npy '<i8' i64.bin >i8.npy
 good "raw 16-bit tokens" program 1-1-1 --data u16.bin --steps 5 --save reference
 for data in version1.bin version7.bin u32:i32.bin u2.npy i4.npy i8.npy; do
   for mesh in 1-1-1 2-2-2; do
-    good "$mesh $data" program $mesh --data $data --steps 5 --save other-$mesh
+    good "$mesh $data" program $mesh --data $data --steps 5 --save other-$mesh --overwrite
   done
   good "$data is the same" cmp reference/model.safetensors other-1-1-1/model.safetensors
   good "a step does not allocate" program 2-1-1 --data $data --steps 5 --summary summary.json
@@ -193,7 +193,7 @@ limited() {
   timeout 60 "$pc_run" -n $ranks bash -c 'ulimit -f 4; exec "$@"' limited "$programs/core-program-$mesh" --data u16.bin "$@"
 }
 for run in "1 1-1-1" "4 2-2-2"; do
-  expect 6 'saved.*model.safetensors.*File too large' "limit of file sizes: $run" limited $run --steps 1 --save saved
+  expect 6 'saved.*model.safetensors.*File too large' "limit of file sizes: $run" limited $run --steps 1 --save saved --overwrite
   expect 6 'cannot write limited.jsonl' "limit of file sizes, metrics: $run" limited $run --steps 1000 --metrics limited.jsonl
   expect 6 'cannot create shared memory: File too large' "limit of file sizes, pc-run: $run" \
     bash -c "ulimit -f 4; '$pc_run' -n 1 '$programs/core-program-1-1-1' -- --data u16.bin"

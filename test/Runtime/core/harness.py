@@ -55,6 +55,8 @@ def command(mesh, *flags, launcher=()):
 
 
 def start(arguments, **environment):
+    if "--save" in arguments:  # where an earlier run of the test has saved
+        arguments = [*arguments, "--overwrite"]
     return subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                             env={**os.environ, **environment})
 

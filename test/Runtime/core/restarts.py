@@ -78,6 +78,6 @@ print(f"{in_memory} of {again} restarts went on in memory")
 # A rank that crashed by itself may have written anywhere.
 said = crashes([signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT])
 good("a crash: not in memory", "still in memory" not in said, said)
-said = killed_now_and_then("tcp", "2-1-1", ["--steps", STEPS["2-1-1"], "--save", "end"], 2, PCRT_TRANSPORT="tcp")
+said = killed_now_and_then("tcp", "2-1-1", ["--steps", STEPS["2-1-1"], "--save", "of-tcp"], 2, PCRT_TRANSPORT="tcp")
 good("tcp has no memory of its own", "still in memory" not in said, said)
 end()

@@ -182,7 +182,7 @@ for mesh in $one $four; do
   [[ $prefix = core-program ]] || continue # the limit would hit the image of the kernels, which is loaded as a file
   cp -r $mesh survivor-$mesh
   expect 6 'saving the checkpoint failed.*too large' "$mesh full disk" "$pc_run" -n $([[ $mesh = "$one" ]] && echo 1 || echo 4) bash -c \
-    'ulimit -f 4; trap "" XFSZ; exec "$@"' limited "$programs/$prefix-$mesh" --data tokens.bin --steps 1 --save survivor-$mesh
+    'ulimit -f 4; trap "" XFSZ; exec "$@"' limited "$programs/$prefix-$mesh" --data tokens.bin --steps 1 --save survivor-$mesh --overwrite
   good "$mesh the old checkpoint survives" diff -r $mesh survivor-$mesh
   good "$mesh nothing is left of the new one" test "$(echo survivor-$mesh*)" = survivor-$mesh
 done

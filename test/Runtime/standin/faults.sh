@@ -14,7 +14,7 @@ failed=0
 
 # What hangs is ended after 5 seconds of silence, but the program itself has its time.
 patience=20
-run() { timeout 60 "$pc_run" -n "$ranks" --timeout $patience "$@" --save "$work/out" >"$work/stdout" 2>"$work/stderr"; }
+run() { timeout 60 "$pc_run" -n "$ranks" --timeout $patience "$@" --save "$work/out" --overwrite >"$work/stdout" 2>"$work/stderr"; }
 
 if ! run "$@"; then
   echo "FAILED: the program itself"

@@ -1,0 +1,44 @@
+//===- Output.h - Files that a tool writes ------------------------------------------------===//
+// Every file that a flag of a tool names is written through here, so that a run that fails or is interrupted leaves the
+// file that was there, and no output replaces an input.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_IR_OUTPUT_H
+#define PC_IR_OUTPUT_H
+
+#include "mlir/Support/LLVM.h"
+#include "pcrt/outputs.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace pc {
+
+/// Says on standard error, as an error of `tool`, that an output is an input or that two outputs are one file. Call it
+/// before anything is written.
+mlir::LogicalResult checkOutputs(const char *tool, const std::vector<pcrt::NamedPath> &inputs,
+                                 const std::vector<pcrt::NamedPath> &outputs);
+
+/// A file that replaces what is at `path` when it is kept, and is removed otherwise, also when a signal ends the tool.
+class Output {
+public:
+  /// `error` is empty, or says why `path` cannot be written.
+  Output(llvm::StringRef path, std::string &error);
+  ~Output();
+
+  /// The file to write, until keep().
+  const std::string &temporary() const { return file.temporary(); }
+  int descriptor() const { return file.descriptor(); }
+  /// Puts the file in its place. Returns why that failed, or an empty text.
+  std::string keep();
+
+private:
+  std::string path, onSignal;
+  pcrt::OutputFile file;
+};
+
+/// Writes a whole file; "-" is standard output. Where `write` returns false the file stays as it was, and the reason is
+/// the caller's. Returns why the file could not be written, or an empty text.
+std::string writeOutput(llvm::StringRef path, llvm::function_ref<bool(llvm::raw_ostream &)> write);
+
+} // namespace pc
+
+#endif

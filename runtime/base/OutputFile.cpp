@@ -1,0 +1,192 @@
+//===- OutputFile.cpp - files that a command writes -----------------------===//
+// Also part of the compiler's tools, which are built without exceptions: nothing here throws.
+#include "pcrt/outputs.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <tuple>
+#include <unistd.h>
+
+using namespace pcrt;
+
+namespace {
+
+/// What two paths of the same file have in common: the file's device and inode; where it does not exist, those of its
+/// directory, and its name.
+struct Identity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::string name;
+  bool known = false; ///< False: it cannot clash with anything.
+
+  bool operator==(const Identity &other) const {
+    return known && other.known && std::tie(device, inode, name) == std::tie(other.device, other.inode, other.name);
+  }
+};
+
+} // namespace
+
+static std::string directoryOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+static std::string nameOf(const std::string &path) { return path.substr(path.rfind('/') + 1); }
+
+/// Where a write to `path` ends up: follows symbolic links, also those whose last target does not exist.
+static std::string followLinks(std::string path) {
+  for (int links = 0; links < 40; ++links) {
+    char text[PATH_MAX];
+    ssize_t length = readlink(path.c_str(), text, sizeof text);
+    if (length <= 0 || length == ssize_t(sizeof text))
+      return path;
+    std::string next(text, size_t(length));
+    path = next[0] == '/' ? next : directoryOf(path) + "/" + next;
+  }
+  return path;
+}
+
+static std::string withoutSlashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.pop_back();
+  return path;
+}
+
+/// `standard`: what "-" stands for.
+static Identity identify(const std::string &given, int standard) {
+  struct stat found;
+  std::string path = withoutSlashes(given);
+  if (path.empty())
+    return {};
+  if (path == "-" ? fstat(standard, &found) == 0 : stat(path.c_str(), &found) == 0)
+    return {found.st_dev, found.st_ino, "", S_ISREG(found.st_mode) || S_ISDIR(found.st_mode)};
+  path = followLinks(path);
+  if (standard == STDIN_FILENO || path == "-")
+    return {}; // what is to be read and does not exist cannot be lost
+  if (stat(directoryOf(path).c_str(), &found) != 0)
+    return {0, 0, path, true};
+  return {found.st_dev, found.st_ino, nameOf(path), true};
+}
+
+std::string pcrt::clashOfOutputs(const std::vector<NamedPath> &inputs, const std::vector<NamedPath> &outputs) {
+  std::vector<Identity> read, written;
+  for (const NamedPath &input : inputs)
+    read.push_back(identify(input.path, STDIN_FILENO));
+  for (const NamedPath &output : outputs)
+    written.push_back(identify(output.path, STDOUT_FILENO));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::string what = outputs[i].flag + ": " + outputs[i].path;
+    auto input = std::find(read.begin(), read.end(), written[i]);
+    if (input != read.end()) {
+      const NamedPath &named = inputs[size_t(input - read.begin())];
+      return what + " is a file that this command reads (" + named.flag +
+             (named.path == outputs[i].path ? "" : ": " + named.path) + "); name another file";
+    }
+    auto other = std::find(written.begin(), written.begin() + long(i), written[i]);
+    if (other != written.begin() + long(i))
+      return what + " is also the file of " + outputs[size_t(other - written.begin())].flag + "; name two files";
+  }
+  return "";
+}
+
+std::vector<NamedPath> pcrt::filesOfModel(const std::string &flag, const std::string &path) {
+  std::vector<NamedPath> files;
+  DIR *directory = path.empty() ? nullptr : opendir(path.c_str());
+  if (!directory)
+    return {{flag, path}};
+  while (dirent *entry = readdir(directory)) {
+    std::string name = entry->d_name;
+    for (const char *extension : {".safetensors", ".json", ".model", ".txt", ".jinja"})
+      if (name.size() > std::string(extension).size() && name.ends_with(extension))
+        files.push_back({flag, path + "/" + name});
+  }
+  closedir(directory);
+  return files;
+}
+
+bool OutputFile::open(const std::string &path) {
+  discard();
+  struct stat found;
+  bool exists = stat(path.c_str(), &found) == 0;
+  if (exists && S_ISDIR(found.st_mode)) {
+    errno = EISDIR;
+    return false;
+  }
+  // A file without write permission is not replaced, though its directory would allow it. A program that runs is: its
+  // process keeps the old file.
+  if (exists && access(path.c_str(), W_OK) != 0 && errno != ETXTBSY)
+    return false;
+  byCopy = exists && !S_ISREG(found.st_mode);
+  target = byCopy ? path : followLinks(path); // of a pipe the last link in /proc says no path
+  static std::atomic<int> number{0};
+  std::string suffix = ".tmp-" + std::to_string(getpid()) + "-" + std::to_string(number++);
+  auto make = [&](const std::string &name) {
+    work = name + suffix;
+    fd = ::open(work.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return fd >= 0;
+  };
+  if (!byCopy && make(target)) {
+    if (exists && (fchown(fd, found.st_uid, found.st_gid) != 0 || fchmod(fd, found.st_mode & 07777) != 0))
+      errno = 0; // it has this user's owner and mode
+    return true;
+  }
+  // A directory in which no file can be made may still hold one that can be written.
+  if (!byCopy && !exists)
+    return false;
+  byCopy = true;
+  const char *folder = getenv("TMPDIR");
+  return make(std::string(folder && *folder ? folder : "/tmp") + "/pc-output");
+}
+
+bool OutputFile::copyToTarget() {
+  int from = ::open(work.c_str(), O_RDONLY | O_CLOEXEC), to = ::open(target.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+  bool good = from >= 0 && to >= 0;
+  discard(); // before a signal can end this: the reader of a pipe may leave
+  char block[1 << 16];
+  for (ssize_t count; good && (count = read(from, block, sizeof block)) != 0;) {
+    good = count > 0;
+    for (ssize_t done = 0; good && done < count;) {
+      ssize_t written = write(to, block + done, size_t(count - done));
+      done += std::max<ssize_t>(written, 0);
+      good = written >= 0 || errno == EINTR;
+    }
+  }
+  int error = errno;
+  for (int file : {from, to})
+    if (file >= 0 && close(file) != 0 && good)
+      good = false, error = errno;
+  errno = error;
+  return good;
+}
+
+bool OutputFile::commit() {
+  int error = 0;
+  if (close(fd) != 0)
+    error = errno;
+  fd = -1;
+  if (!error && !byCopy && rename(work.c_str(), target.c_str()) == 0)
+    work.clear();
+  else if (!error && (byCopy || errno == EBUSY || errno == EPERM || errno == EACCES))
+    error = copyToTarget() ? 0 : errno;
+  else if (!error)
+    error = errno;
+  discard();
+  errno = error;
+  return !error;
+}
+
+void OutputFile::discard() {
+  if (fd >= 0)
+    close(fd);
+  fd = -1;
+  if (!work.empty())
+    unlink(work.c_str());
+  work.clear();
+}
