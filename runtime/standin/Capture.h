@@ -50,6 +50,12 @@ int deviceOf(CUstream stream);
 /// The hardware queue of the next stream of a device: they take turns.
 uint64_t takeQueue(int device);
 
+/// Whether `queue` belongs to streams: not to copies of all streams, and not 0, none.
+bool isStreamQueue(uint64_t queue);
+
+/// One of the queues that graphs of the same device as `queue` have, drawn.
+uint64_t takeGraphQueue(uint64_t queue);
+
 /// Whether cuInit has been called.
 bool isInitialized();
 

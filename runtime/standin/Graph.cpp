@@ -55,6 +55,48 @@ static std::vector<ItemRef> copyNodes(const std::vector<ItemRef> &nodes) {
   return result;
 }
 
+/// Nodes belong to no stream, so a graph keeps neither the queues of the streams that were captured nor the order of
+/// the calls: "Scheduling is left up to the CUDA system" (Programming Guide, CUDA Graphs, Graph Structure). Gives each
+/// node a queue of the graph's, and returns them in any order that edges allow; seed 0 has that of the capture.
+static std::vector<ItemRef> scheduleNodes(const std::vector<ItemRef> &nodes) {
+  if (options().graphQueues == 0)
+    return nodes;
+  std::map<const Item *, size_t> index;
+  std::vector<std::vector<size_t>> next(nodes.size());
+  std::vector<size_t> waitsFor(nodes.size());
+  std::set<size_t> ready;
+  size_t ordered = nodes.size(); // the last node so far that begins in the host's order
+  auto follow = [&](size_t node, size_t before) {
+    next[before].push_back(node);
+    ++waitsFor[node];
+  };
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    index[nodes[node].get()] = node;
+    for (const ItemRef &before : nodes[node]->after)
+      follow(node, index.at(before.get()));
+    if (nodes[node]->work->inOrder) {
+      if (ordered < node)
+        follow(node, ordered);
+      ordered = node;
+    }
+    if (waitsFor[node] == 0)
+      ready.insert(node);
+  }
+  std::vector<ItemRef> result;
+  while (!ready.empty()) {
+    size_t skipped = options().seed == 0 ? 0 : drawNumber() % ready.size();
+    size_t node = *std::next(ready.begin(), static_cast<ptrdiff_t>(skipped));
+    ready.erase(node);
+    for (size_t other : next[node])
+      if (--waitsFor[other] == 0)
+        ready.insert(other);
+    if (isStreamQueue(nodes[node]->queue))
+      nodes[node]->queue = takeGraphQueue(nodes[node]->queue);
+    result.push_back(nodes[node]);
+  }
+  return result;
+}
+
 /// Reports kernels of several priorities in a graph that ignores them: capture copies a stream's priority to its kernel
 /// nodes, but without the flag all run with that of the stream that the graph is launched on (cuda.h of CUDA 13.0 at
 /// cuGraphInstantiate).
@@ -81,7 +123,7 @@ PC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
   if (!flags)
     reportLostPriorities(graph->nodes);
   static uint64_t nextId = 0;
-  *exec = new CUgraphExec_st{++nextId, copyNodes(graph->nodes), nullptr, graph->objects};
+  *exec = new CUgraphExec_st{++nextId, scheduleNodes(copyNodes(graph->nodes)), nullptr, graph->objects};
   graphExecs().insert(*exec);
   return CUDA_SUCCESS;
 }

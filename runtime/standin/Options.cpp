@@ -67,6 +67,7 @@ Options &pc::standin::options() {
 void pc::standin::readQueues() {
   int64_t wanted = number("PC_STANDIN_QUEUES", number("CUDA_DEVICE_MAX_CONNECTIONS", 8));
   options().queues = static_cast<int>(std::clamp<int64_t>(wanted, 1, 32));
+  options().graphQueues = static_cast<int>(std::clamp<int64_t>(number("PC_STANDIN_GRAPH_QUEUES", wanted), 0, 32));
 }
 
 std::recursive_mutex &pc::standin::driverMutex() {

@@ -40,6 +40,7 @@ struct Options {
   uint64_t sumSeed = 0;          ///< The order of NCCL's additions; 0: that of the ranks.
   int rank = 0;                  ///< That a launcher gave this process.
   int queues = 8;                ///< Hardware queues of a device for the streams of a process.
+  int graphQueues = 8;           ///< Those that nodes of a graph get instead; 0: they keep their streams'.
   Fault fault;
 };
 

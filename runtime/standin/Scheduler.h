@@ -46,7 +46,8 @@ struct Work {
   std::function<bool(const Item &)> mayStart;
   /// Called when an item of this work is submitted; may set its `check` and `ticket`.
   std::function<void(Item &)> prepare;
-  bool fills = false; ///< It takes fresh memory (Memory.h) by itself.
+  bool fills = false;   ///< It takes fresh memory (Memory.h) by itself.
+  bool inOrder = false; ///< It begins after whatever else of this kind its device was given before, also in a graph.
   Engine engine = Engine::Compute;
 
   /// Whether CUDA runs it as a kernel, which alone has a priority: neither a copy, a memset, nor a host function.

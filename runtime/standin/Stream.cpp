@@ -81,11 +81,20 @@ uint64_t pc::standin::takeQueue(int device) {
   return static_cast<uint64_t>(device + 1) << 8 | state().streamsMade[device]++ % options().queues;
 }
 
+/// Queues of a device: 0 to 31 are those of its streams, 0x40 to 0x43 of its copies, and from 0x80 on of its graphs.
+static constexpr uint64_t copyQueues = 0x40, graphQueues = 0x80, queueMask = 0xff;
+
+bool pc::standin::isStreamQueue(uint64_t queue) { return queue && (queue & queueMask) < copyQueues; }
+
+uint64_t pc::standin::takeGraphQueue(uint64_t queue) {
+  return (queue & ~queueMask) | (graphQueues + drawNumber() % options().graphQueues);
+}
+
 /// The queue of work on a stream. With odd seeds copies of several streams do not wait for each other.
 static uint64_t queueOf(CUstream stream, Engine engine) {
   if (engine == Engine::Compute || engine == Engine::Host || options().seed % 2)
     return stream->queue;
-  return static_cast<uint64_t>(stream->device + 1) << 8 | (0x40 + static_cast<uint64_t>(engine));
+  return static_cast<uint64_t>(stream->device + 1) << 8 | (copyQueues + static_cast<uint64_t>(engine));
 }
 
 int pc::standin::deviceOf(CUstream stream) { return state().streams.count(stream) ? stream->device : -1; }

@@ -419,6 +419,42 @@ void testAbortWithGraph(Rank &r, bool grouped) {
   OK(cuStreamSynchronize(r.stream));
 }
 
+/// Rank 1 posts a receive beside the work that rank 0 waits for before it sends. On streams with queues of their own
+/// both go on. The nodes of a graph have no streams: if the receive comes before that work in one queue, both ranks
+/// stop.
+void testPosted(Rank &r, bool captured, bool stops) {
+  ncclConfig_t c = config("lane", 0);
+  c.maxCTAs = 2;
+  ncclComm_t there = split(r.comm, 0, r.rank, &c), back = split(r.comm, 0, r.rank, &c);
+  float *a = deviceArray<float>(8), *b = deviceArray<float>(8);
+  OK(cuMemsetD32Async(address(a), 0, 8, r.stream));
+  OK(cuStreamSynchronize(r.stream));
+  CUevent begin = makeEvent(), end = makeEvent();
+  if (captured)
+    OK(cuStreamBeginCapture_v2(r.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  OK(cuEventRecord(begin, r.stream));
+  OK(cuStreamWaitEvent(r.other, begin, 0));
+  if (r.rank == 1) {
+    NCCL(back, ncclRecv(b, 8, ncclFloat32, 0, back, r.other));
+    OK(cuMemsetD32Async(address(a), 7, 8, r.stream));
+    NCCL(there, ncclSend(a, 8, ncclFloat32, 0, there, r.stream));
+  } else {
+    NCCL(there, ncclRecv(a, 8, ncclFloat32, 1, there, r.stream));
+    NCCL(back, ncclSend(a, 8, ncclFloat32, 1, back, r.stream));
+  }
+  OK(cuEventRecord(end, r.other));
+  OK(cuStreamWaitEvent(r.stream, end, 0));
+  if (captured) {
+    CUgraph graph;
+    CUgraphExec exec;
+    OK(cuStreamEndCapture(r.stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, r.stream));
+  }
+  CHECK((cuStreamSynchronize(r.stream) == CUDA_ERROR_LAUNCH_FAILED) == stops);
+  CHECK(has(reports(), "deadlock: ") == stops);
+}
+
 /// A group is captured as a whole, or not at all.
 void testHalfCaptured(Rank &r, bool two) {
   ncclConfig_t c = config("tp", 0);
@@ -494,6 +530,11 @@ void run(const char *name, int size, std::function<void(Rank &)> body) {
 
 int main(int, char **argv) {
   processes = argv[1] && !strcmp(argv[1], "processes");
+  if (const char *queues = getenv("PC_STANDIN_GRAPH_QUEUES")) {
+    run("a posted receive", 2, [](Rank &r) { testPosted(r, false, false); });
+    run("a posted receive in a graph", 2, [&](Rank &r) { testPosted(r, true, !strcmp(queues, "1")); });
+    return finishChecks();
+  }
   for (int size = 1; size <= 4; ++size)
     run("calls", size, testCalls);
   for (int size = 1; size <= 4; ++size)

@@ -265,8 +265,8 @@ void testRefusals() {
   CHECK(pc_standin_reports() == 0);
 }
 
-/// The order in which work of three streams runs that nothing orders.
-std::string orderOf(int seed, bool copies) {
+/// The order in which work of three streams runs that nothing orders, `captured`: replayed by a graph.
+std::string orderOf(int seed, bool copies, bool captured = false) {
   pc_standin_reset(seed);
   static std::string order;
   order.clear();
@@ -278,6 +278,13 @@ std::string orderOf(int seed, bool copies) {
   pc_standin_polled(to, 16);
   static unsigned *seen; // of copies: how many bytes are there when each host function runs
   seen = to;
+  CUevent begin = makeEvent(), end = makeEvent();
+  if (captured) {
+    OK(cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(cuEventRecord(begin, streams[0]));
+    OK(cuStreamWaitEvent(streams[1], begin, 0));
+    OK(cuStreamWaitEvent(streams[2], begin, 0));
+  }
   for (int i = 0; i < 3; ++i) {
     if (copies)
       OK(cuMemcpyDtoHAsync_v2(to + i, address(from), 4, streams[2 - i]));
@@ -287,19 +294,37 @@ std::string orderOf(int seed, bool copies) {
         [](void *name) { order += *static_cast<const char *>(name) + std::to_string(seen[0] + seen[1] + seen[2]); },
         const_cast<char *>(names + i)));
   }
+  CUgraphExec exec = nullptr;
+  if (captured) {
+    for (int i = 1; i < 3; ++i) {
+      OK(cuEventRecord(end, streams[i]));
+      OK(cuStreamWaitEvent(streams[0], end, 0));
+    }
+    CUgraph graph;
+    OK(cuStreamEndCapture(streams[0], &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphLaunch(exec, streams[0]));
+  }
   OK(cuCtxSynchronize());
+  if (exec)
+    OK(cuGraphExecDestroy(exec));
   for (CUstream stream : streams)
     OK(cuStreamDestroy_v2(stream));
   return order;
 }
 
 /// Streams that share a hardware queue run what they are given in the order in which they are given it, and with one
-/// engine for copies to the host each copy comes after those before it, whatever stream it is on.
+/// engine for copies to the host each copy comes after those before it, whatever stream it is on. A graph has another
+/// order each time it is made, also in one queue.
 void testQueues(bool one) {
-  std::set<std::string> orders;
-  for (int seed = 0; seed < 50; ++seed)
+  std::set<std::string> orders, ofGraphs;
+  for (int seed = 0; seed < 50; ++seed) {
     orders.insert(orderOf(seed, false));
+    ofGraphs.insert(orderOf(seed, false, true));
+  }
   CHECK(orders.count("a0b0c0") && (one ? orders.size() == 1 : orders.size() > 1));
+  CHECK(ofGraphs.count("a0b0c0") && ofGraphs.size() == 6);
   for (int seed = 0; seed < 50; seed += 2) {
     std::string order = orderOf(seed, true); // b comes behind its own copy and a's, c behind all three
     CHECK(!has(order, "b1") && !has(order, "c1") && !has(order, "c2"));
