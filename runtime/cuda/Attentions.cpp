@@ -70,6 +70,17 @@ void Attentions::prepare(int index, void *const *args) {
       shapeOf[index] = shape.get();
       return;
     }
+  // cudnn-frontend pads such keys by a mask up to 9.15.0 (node/scaled_dot_product_flash_attention.h: `s_kv % 128 != 0`,
+  // `<= 91500`), without which their gradients are wrong.
+  if (desc.backward && desc.kv_length % 128 && opened.version <= 91500) {
+    std::string text = std::string("attention '") + desc.name + "': gradients of " + std::to_string(desc.kv_length) +
+                       " keys, no multiple of 128, need cuDNN 9.15.1 or newer; " + opened.path + " is " +
+                       describeCudnnVersion(opened.version);
+    if (!desc.own[0])
+      fail(PCRT_RESOURCE, text + "; install a newer one, or compile with --attention=generated");
+    reason = text;
+    return;
+  }
   auto made = std::make_unique<Shape>(Shape{desc, oneOrder, {}});
   std::string problem = planner->build(desc, oneOrder, desc.workspace_bytes, &made->plan);
   if (!problem.empty()) {

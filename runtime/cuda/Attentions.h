@@ -18,7 +18,8 @@ public:
   ~Attentions();
 
   /// Makes the plan of attention `index` as it is called with `args`, once for all layers of one shape. Throws
-  /// PCRT_INTERNAL naming an attention that has neither a plan nor kernels of the program's own.
+  /// PCRT_INTERNAL naming an attention that has neither a plan nor kernels of the program's own, and PCRT_RESOURCE
+  /// where only a newer library computes it right.
   void prepare(int index, void *const *args);
 
   /// Enqueues an attention on the compute stream; `args` as pcrt_attention has them. Returns "" or what the library

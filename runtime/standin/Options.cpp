@@ -56,6 +56,7 @@ Options &pc::standin::options() {
     o->timeoutSeconds = number("PC_STANDIN_TIMEOUT", 0);
     o->fewEpilogues = number("PC_STANDIN_FEW_EPILOGUES", 0);
     o->algorithmsDiffer = number("PC_STANDIN_ALGORITHMS", 0);
+    o->cudnn = number("PC_STANDIN_CUDNN", o->cudnn);
     o->sumSeed = number("PC_STANDIN_SUMS", 0);
     o->rank = launchedRank() ? atoi(launchedRank()) : 0;
     o->fault = parseFault();

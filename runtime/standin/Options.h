@@ -37,6 +37,7 @@ struct Options {
   double timeoutSeconds = 0; ///< Without progress anywhere, in a wait; 0: none.
   bool fewEpilogues = false; ///< cuBLASLt has no epilogue but the bias.
   bool algorithmsDiffer = false; ///< cuBLASLt's algorithms give other bits and take other times, on each rank others.
+  int cudnn = 91900;             ///< The version that cuDNN says it has, with the faults of that one.
   uint64_t sumSeed = 0;          ///< The order of NCCL's additions; 0: that of the ranks.
   int rank = 0;                  ///< That a launcher gave this process.
   int queues = 8;                ///< Hardware queues of a device for the streams of a process.

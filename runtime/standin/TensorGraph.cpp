@@ -188,6 +188,12 @@ struct Run {
     }
   }
 
+  void spoil(int64_t id) {
+    Values &v = values.at(id);
+    for (int64_t h = 0; h < v.heads; ++h)
+      std::fill(v.head(h) + v.rows / 128 * 128 * v.columns, v.head(h) + v.rows * v.columns, NAN);
+  }
+
   void matmul(const Operation &op) {
     Values &a = get(op.x), &b = get(op.b), &c = make(op.y);
     int64_t group = a.heads / b.heads;
@@ -275,12 +281,13 @@ struct Run {
 
 } // namespace
 
-void TensorGraph::run(const Binding &binding) const {
+void TensorGraph::run(const Binding &binding, bool spoils) const {
   int64_t batches = 1;
   for (const auto &[id, t] : tensors)
     batches = std::max(batches, t.dims[0]);
   for (int64_t batch = 0; batch < batches; ++batch) {
     Run run{*this, binding, batch, {}};
+    std::set<int64_t> ofKeys; // products with transposed scores, and their sums over the heads of a group
     for (const Operation &op : operations) {
       switch (op.kind) {
       case Operation::Matmul:
@@ -296,6 +303,10 @@ void TensorGraph::run(const Binding &binding) const {
         run.transpose(op);
         break;
       }
+      if (op.kind == Operation::Reshape || ofKeys.count(op.x))
+        ofKeys.insert(op.y);
+      if (spoils && op.kind != Operation::Reshape && ofKeys.count(op.y))
+        run.spoil(op.y);
       run.put(op.y);
     }
   }

@@ -51,7 +51,8 @@ struct TensorGraph {
   };
   /// What a run reads and writes.
   std::vector<Access> accesses(const Binding &binding) const;
-  void run(const Binding &binding) const;
+  /// `spoils`: gradients of keys and values behind the last 128 whole keys become NaNs.
+  void run(const Binding &binding, bool spoils = false) const;
 };
 
 } // namespace pc::standin
