@@ -5,8 +5,7 @@
 
 using namespace pcrt;
 
-/// Bytes of the UTF-8 character that begins at `at`; 0 if there is none, or it is a control character.
-static size_t plainCharacter(const std::string &text, size_t at) {
+size_t pcrt::plainCharacter(const std::string &text, size_t at) {
   auto byte = [&](size_t i) -> unsigned { return at + i < text.size() ? uint8_t(text[at + i]) : 0; };
   unsigned first = byte(0);
   if (first < 0x80)

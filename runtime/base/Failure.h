@@ -25,6 +25,9 @@ struct Failure {
 /// anything. Control characters, and bytes that are no UTF-8, become "\x1b".
 std::string printable(const std::string &text);
 
+/// Bytes of the UTF-8 character of `text` that begins at byte `at`; 0 if none does, or it is a control character.
+size_t plainCharacter(const std::string &text, size_t at);
+
 /// "file: No such file or directory", from errno.
 std::string withErrno(const std::string &what);
 

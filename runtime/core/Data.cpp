@@ -1,6 +1,7 @@
 //===- Data.cpp - tokens to train on --------------------------------------===//
 #include "core/Data.h"
 #include "base/Failure.h"
+#include "core/FileKind.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -71,37 +72,25 @@ TokenFormat openNpy(const InputFile &file, int64_t *count) {
   return format;
 }
 
-/// Whether numbers of `bytes` bytes are probably halves of wider ones: of those in the first MiB every second one is
-/// zero, and others are not. `which` is the half: 1 the upper one of little-endian numbers, 0 that of big-endian ones.
-bool looksWider(const InputFile &file, int bytes, int which) {
-  constexpr int64_t fewest = 16; // fewer say nothing
-  std::string head = file.read(0, std::min<int64_t>(file.size(), 1 << 20));
-  int64_t pairs = int64_t(head.size()) / (2 * bytes);
-  const std::string zero(size_t(bytes), '\0');
-  bool others = false;
-  for (int64_t pair = 0; pair < pairs; ++pair) {
-    if (head.compare(size_t((2 * pair + which) * bytes), size_t(bytes), zero) != 0)
-      return false;
-    others |= head.compare(size_t((2 * pair + 1 - which) * bytes), size_t(bytes), zero) != 0;
-  }
-  return pairs >= fewest && others;
-}
-
-/// Raw numbers have no header that says how wide they are: a file that looks like wider numbers is refused.
+/// Raw numbers have no header that says how wide they are, or that they are tokens: a file that looks like wider
+/// numbers or is known to be something else is refused.
 TokenFormat openRaw(const InputFile &file, int bytes) {
   std::string bits = std::to_string(8 * bytes), twice = std::to_string(16 * bytes);
   auto refuse = [&](const std::string &why) { fail(PCRT_BAD_DATA, file.path() + ": " + why); };
+  if (std::string why = whyNotTokens(file); !why.empty())
+    fail(PCRT_BAD_DATA, file.path() + " " + why);
   if (file.size() % bytes)
     refuse(std::to_string(file.size()) + " bytes are no whole number of " + bits +
            "-bit tokens; for text use text:" + file.path());
-  std::string asRead = "every second " + bits + "-bit number is zero, ";
-  if (looksWider(file, bytes, 0))
-    refuse(asRead + "as in a file of big-endian " + twice + "-bit numbers; tokens are little-endian");
-  if (looksWider(file, 4, 1))
-    refuse("every second 32-bit number is zero, as in a file of 64-bit numbers; save them as .npy, or as uint32 for "
-           "u32:FILE");
-  if (looksWider(file, bytes, 1))
-    refuse(asRead + "as in a file of " + twice + "-bit numbers; use u32:" + file.path());
+  auto refuseIfWider = [&](int width, Half second, const std::string &what) {
+    if (std::optional<uint64_t> most = mostInHalves(file, width, second))
+      refuse("every second " + std::to_string(8 * width) + "-bit number is " +
+             (*most ? "at most " + std::to_string(*most) : "zero") + ", as in a file of " + what);
+  };
+  refuseIfWider(bytes, Half::Low, "big-endian " + twice + "-bit numbers; tokens are little-endian");
+  refuseIfWider(4, Half::High, "64-bit numbers; save them as .npy, or as uint32 for u32:FILE");
+  refuseIfWider(bytes, Half::High,
+                twice + "-bit numbers; use u32:" + file.path() + ", or save numbers of " + bits + " bits as .npy");
   return {0, bytes, false};
 }
 
@@ -172,6 +161,8 @@ TokenFile::TokenFile(const std::string &spec) : name(spec) {
     format = {0, 1, false};
     tokens = file.size();
   } else if (wide) {
+    if (bin != std::end(binFormats) || memcmp(header, npyMagic, sizeof npyMagic - 1) == 0)
+      fail(PCRT_BAD_DATA, path() + ": its header says how wide its numbers are; leave out u32:");
     format = openRaw(file, 4);
     tokens = file.size() / 4;
   } else if (bin != std::end(binFormats)) {
@@ -187,11 +178,19 @@ TokenFile::TokenFile(const std::string &spec) : name(spec) {
     format = openNpy(file, &tokens);
   } else {
     format = openRaw(file, 2);
+    isRaw16 = true;
     tokens = file.size() / 2;
   }
   if (tokens < 2)
     fail(PCRT_BAD_DATA, path() + ": the data is empty or too small (" + std::to_string(tokens) +
                             " tokens; a token and its target are needed)");
+}
+
+void TokenFile::checkVocabulary(int64_t vocabulary) const {
+  if (isRaw16 && vocabulary > 1 << 16)
+    fail(PCRT_BAD_DATA, path() + ": raw 16-bit numbers cannot be tokens of a vocabulary of " +
+                            std::to_string(vocabulary) + "; if they have 32 bits use u32:" + path() +
+                            ", and save 16-bit ones as .npy");
 }
 
 void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out, bool areTargets) const {
@@ -366,6 +365,9 @@ BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank
     : program(program), data(data), tokens(size_t(program.batch * program.sequence + 1)),
       targets(size_t(program.batch * program.targetSequence)), isWeighted(hasInput(program, "loss_weights")),
       weights(size_t(program.rounds.replicas)) {
+  for (const auto *files : {&data.files(), &data.targets()})
+    for (const TokenFile &file : *files)
+      file.checkVocabulary(program.vocabulary);
   for (const Input &input : program.inputs) {
     if (input.kind == "starts" || input.kind == "positions") {
       starts.resize(tokens.size() - 1);

@@ -30,12 +30,16 @@ constexpr int32_t noTarget = -100;
 class TokenFile {
 public:
   /// Opens "FILE" (llm.c's .bin, .npy, else raw uint16), "u32:FILE" (raw uint32) or "text:FILE" (bytes). Throws
-  /// PCRT_BAD_DATA if it is malformed, has fewer than two tokens, or looks like wider numbers than it is read as.
+  /// PCRT_BAD_DATA if it is malformed, has fewer than two tokens, or, read as raw numbers, looks like wider ones or is
+  /// known to be something else (FileKind.h).
   explicit TokenFile(const std::string &spec);
 
   int64_t count() const { return tokens; }
   const std::string &path() const { return file.path(); }
   const std::string &spec() const { return name; }
+
+  /// Throws PCRT_BAD_DATA if the file holds raw 16-bit numbers, which are too narrow for `vocabulary`.
+  void checkVocabulary(int64_t vocabulary) const;
 
   /// Reads `n` tokens from `position` on, modulo count(). Throws PCRT_BAD_DATA, naming file, position, token and
   /// vocabulary, if one is not in [0, vocabulary) and, of targets, not `noTarget`. Allocates nothing otherwise.
@@ -46,6 +50,7 @@ private:
   InputFile file;
   TokenFormat format;
   int64_t tokens = 0;
+  bool isRaw16 = false; ///< No header says that the numbers have 16 bits.
 };
 
 /// All that --data names: FILE or PATTERN, with commas between, all of them or none with *WEIGHT behind it. Without
@@ -92,6 +97,7 @@ inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) 
 /// Fills the tokens, the targets and their weights of one rank for a step. Allocates nothing unless it fails.
 class BatchLoader {
 public:
+  /// Throws as TokenFile::checkVocabulary.
   BatchLoader(const Program &program, const TokenData &data, int rank);
 
   /// Checks the batch whose first row is sample `sample` (all of it, so that every rank finds the same error) and
