@@ -306,7 +306,7 @@ TokenData::TokenData(const Options &options, int64_t sequence, bool training, in
 
 int64_t TokenData::windows() const {
   if (!order)
-    return (all[0].count() - 1) / sequence;
+    return (all[0].count() - int64_t(targetsOf.empty())) / sequence;
   int64_t windows = 0;
   for (size_t s = 0; s < first.size(); ++s)
     windows += order->windows(int(s));
@@ -332,25 +332,54 @@ void TokenData::openTargets(const Options &options) {
                                                                 std::to_string(targetSequence) + " targets"));
 }
 
-void TokenData::read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const {
-  size_t number = 0;
-  int64_t window = sample;
+TokenData::Window TokenData::windowOf(int64_t sample) const {
+  Window window;
+  int64_t number = sample;
   if (order) {
     SampleOrder::Place place = order->of(sample);
-    number = size_t(first[size_t(place.source)]) + size_t(place.file);
-    window = place.window;
+    window.file = size_t(first[size_t(place.source)]) + size_t(place.file);
+    number = place.window;
   }
   // Of one file in its order a window may begin beyond its end, in an absurdly long run beyond int64.
-  auto start = [&](const TokenFile &file, int64_t length) { return int64_t(__int128(window) * length % file.count()); };
-  int64_t begin = start(all[number], sequence);
+  auto start = [&](const TokenFile &file, int64_t length) { return int64_t(__int128(number) * length % file.count()); };
+  window.token = start(all[window.file], sequence);
+  window.target = targetsOf.empty() ? window.token + 1 : start(targetsOf[window.file], targetSequence);
+  return window;
+}
+
+void TokenData::read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const {
+  Window window = windowOf(sample);
   if (targetsOf.empty()) {
-    all[number].read(begin, sequence + 1, vocabulary, tokens);
+    all[window.file].read(window.token, sequence + 1, vocabulary, tokens);
     std::copy_n(tokens + 1, sequence, targets);
   } else {
-    const TokenFile &file = targetsOf[number];
-    all[number].read(begin, sequence, vocabulary, tokens);
-    file.read(start(file, targetSequence), targetSequence, vocabulary, targets, /*areTargets=*/true);
+    all[window.file].read(window.token, sequence, vocabulary, tokens);
+    targetsOf[window.file].read(window.target, targetSequence, vocabulary, targets, /*areTargets=*/true);
   }
+}
+
+std::string TokenData::describe(int64_t firstSample, int64_t count) const {
+  constexpr int most = 8; // pieces of files
+  std::string text;
+  size_t file = 0;
+  int pieces = 0;
+  for (int64_t sample = firstSample; sample < firstSample + count; ++pieces) {
+    if (pieces == most)
+      return text + " and " + std::to_string(firstSample + count - sample) + " more samples";
+    Window window = windowOf(sample);
+    const TokenFile &of = (targetsOf.empty() ? all : targetsOf)[window.file];
+    int64_t end = window.target;
+    for (; sample < firstSample + count; ++sample, end += targetSequence)
+      if (Window next = windowOf(sample); next.file != window.file || next.target != end)
+        break;
+    if (pieces == 0 || window.file != file)
+      text += (pieces ? ", " : "") + of.path() + " at positions ";
+    else
+      text += ", ";
+    file = window.file;
+    text += std::to_string(window.target % of.count()) + " to " + std::to_string((end - 1) % of.count());
+  }
+  return text;
 }
 
 /// Whether the program, or another stage, has an input of this kind.
@@ -364,7 +393,7 @@ static bool hasInput(const Program &program, const std::string &kind) {
 BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank)
     : program(program), data(data), tokens(size_t(program.batch * program.sequence + 1)),
       targets(size_t(program.batch * program.targetSequence)), isWeighted(hasInput(program, "loss_weights")),
-      weights(size_t(program.rounds.replicas)) {
+      targetsCounted(size_t(program.rounds.replicas)) {
   for (const auto *files : {&data.files(), &data.targets()})
     for (const TokenFile &file : *files)
       file.checkVocabulary(program.vocabulary);
@@ -391,21 +420,17 @@ static void fillBlock(const Program &program, const Input &input, const Block &b
       }
 }
 
-void BatchLoader::findWeights(int64_t sample) {
-  int64_t rows = program.batch / int64_t(weights.size());
-  for (size_t replica = 0; replica < weights.size(); ++replica) {
-    int64_t first = sample + int64_t(replica) * rows, all = rows * program.targetSequence;
-    auto begin = targets.begin() + int64_t(replica) * all;
-    int64_t counted = all - std::count(begin, begin + all, noTarget);
-    auto samples = [&] { return "samples " + std::to_string(first) + " to " + std::to_string(first + rows - 1); };
-    if (counted < all && !isWeighted)
-      fail(PCRT_BAD_DATA, "targets of " + samples() + " do not count (" + std::to_string(noTarget) +
-                              "), but the loss of this program is the mean of all; pc-import makes programs that can");
-    if (counted == 0)
-      fail(PCRT_BAD_DATA, "no target of " + samples() + " counts (all are " + std::to_string(noTarget) +
-                              "), so a step on them has no loss");
-    weights[replica] = 1 / float(counted);
+void BatchLoader::countTargets(int64_t sample) {
+  int64_t ofReplica = int64_t(targets.size() / targetsCounted.size());
+  for (size_t replica = 0; replica < targetsCounted.size(); ++replica) {
+    auto begin = targets.begin() + int64_t(replica) * ofReplica;
+    targetsCounted[replica] = ofReplica - std::count(begin, begin + ofReplica, noTarget);
   }
+  auto none = isWeighted ? targets.end() : std::find(targets.begin(), targets.end(), noTarget);
+  if (none != targets.end())
+    fail(PCRT_BAD_DATA, "a target does not count (" + std::to_string(noTarget) + ") among those in " +
+                            data.describe(sample + (none - targets.begin()) / program.targetSequence, 1) +
+                            ", but the loss of this program is the mean of all; pc-import makes programs that can");
 }
 
 void BatchLoader::findStarts() {
@@ -422,9 +447,9 @@ void BatchLoader::fill(int64_t sample, char *const *inputs) {
   for (int64_t row = 0; row < program.batch; ++row)
     data.read(sample + row, program.vocabulary, &tokens[size_t(row * program.sequence)],
               &targets[size_t(row * program.targetSequence)]);
-  findWeights(sample);
+  countTargets(sample);
   findStarts();
-  size_t ofReplica = targets.size() / weights.size();
+  size_t ofReplica = targets.size() / targetsCounted.size();
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const Input &input = program.inputs[i];
     auto fill = [&](auto of) { fillBlock<decltype(of(0))>(program, input, blocks[i], inputs[i], of); };
@@ -433,7 +458,7 @@ void BatchLoader::fill(int64_t sample, char *const *inputs) {
     else if (input.kind == "targets") // which one does not matter where its weight is 0
       fill([&](size_t at) { return std::max(targets[at], 0); });
     else if (input.kind == "loss_weights")
-      fill([&](size_t at) { return targets[at] == noTarget ? 0 : weights[at / ofReplica]; });
+      fill([&](size_t at) { return targets[at] == noTarget ? 0 : 1 / float(targetsCounted[at / ofReplica]); });
     else if (input.kind == "shifted")
       fill([&](size_t at) {
         bool isFirst = int64_t(at) % program.targetSequence == 0;

@@ -72,11 +72,22 @@ public:
   /// How many whole samples there are of what is read, until they come again.
   int64_t windows() const;
 
+  /// Where samples [first, first + count) have their targets, for messages: "t.npy at positions 32 to 47, u.npy at
+  /// positions 0 to 31". Names a few of many.
+  std::string describe(int64_t first, int64_t count) const;
+
   /// Reads a sample's tokens and targets; a target is `noTarget` where it does not count. `tokens` has room
   /// for one more. Throws as TokenFile::read.
   void read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const;
 
 private:
+  /// Where a sample is read.
+  struct Window {
+    size_t file = 0;
+    int64_t token = 0, target = 0; ///< The first one's position in the file of tokens, and in that of targets.
+  };
+  Window windowOf(int64_t sample) const;
+
   /// Opens the files of --targets.
   void openTargets(const Options &options);
 
@@ -102,20 +113,23 @@ public:
 
   /// Checks the batch whose first row is sample `sample` (all of it, so that every rank finds the same error) and
   /// writes this rank's part to `inputs`, one address for each input of the program. Throws as TokenData::read, and
-  /// PCRT_BAD_DATA if no target of the batch counts or one does not in a program that counts all.
+  /// PCRT_BAD_DATA if a target does not count in a program that counts all.
   void fill(int64_t sample, char *const *inputs);
 
+  /// How many targets of that batch count: in the rows of each replica of local SGD, or of all.
+  const std::vector<int64_t> &counted() const { return targetsCounted; }
+
 private:
-  void findWeights(int64_t sample);
+  void countTargets(int64_t sample);
   void findStarts();
 
   const Program &program;
   const TokenData &data;
   std::vector<Block> blocks; ///< By input.
   std::vector<int32_t> tokens,
-      targets;                ///< Of all rows of the batch, one more token each; what a rank needs of them is its part.
-  bool isWeighted = false;    ///< The program has weights of targets.
-  std::vector<float> weights; ///< By replica of local SGD, or one: what a target that counts weighs in the loss.
+      targets;             ///< Of all rows of the batch, one more token each; what a rank needs of them is its part.
+  bool isWeighted = false; ///< The program has weights of targets.
+  std::vector<int64_t> targetsCounted;
   /// Of each token: the position where its document begins. Empty where no input is of that.
   std::vector<int32_t> starts;
   int64_t endOfDocument = 0; ///< The last token of a document.

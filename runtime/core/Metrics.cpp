@@ -120,7 +120,7 @@ void Metrics::showProgress(const StepFigures &figures) {
   };
   // The most important first: a terminal shows as many as fit.
   std::vector<std::string> fields = {text("step %lld/%lld", (long long)figures.step + 1, (long long)steps),
-                                     text("loss %.4f", figures.loss)};
+                                     figures.loss ? text("loss %.4f", *figures.loss) : "no targets"};
   if (validation)
     fields.push_back(text("validation %.4f", *validation));
   if (figures.gradNorm)
@@ -160,18 +160,21 @@ void Metrics::add(const StepFigures &figures) {
     int length = snprintf(line, sizeof line,
                           "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %.9g, \"tokens\": %lld, "
                           "\"step_seconds\": %.6g, \"tokens_per_second\": %.6g, \"seconds_in_moves\": %.6g%s%s}\n",
-                          (long long)figures.step, jsonNumber(figures.loss).c_str(),
+                          (long long)figures.step, jsonNumber(figures.loss.value_or(NAN)).c_str(),
                           jsonNumber(figures.gradNorm.value_or(0)).c_str(), figures.lr, (long long)figures.tokens,
                           figures.seconds, tokensPerSecond(figures), figures.inMoves, mfu,
-                          figures.skipped ? ", \"skipped\": true" : "");
+                          !figures.skipped ? ""
+                          : figures.loss   ? ", \"skipped\": true"
+                                           : ", \"skipped\": true, \"targets\": 0");
     writeLine(line, length);
   }
   if (events) {
-    Scalar scalars[6] = {{"train/loss", float(figures.loss)},
-                         {"train/learning_rate", float(figures.lr)},
+    Scalar scalars[6] = {{"train/learning_rate", float(figures.lr)},
                          {"speed/tokens_per_second", float(tokensPerSecond(figures))},
                          {"speed/step_seconds", float(figures.seconds)}};
-    size_t count = 4;
+    size_t count = 3;
+    if (figures.loss)
+      scalars[count++] = {"train/loss", float(*figures.loss)};
     if (figures.gradNorm)
       scalars[count++] = {"train/gradient_norm", float(*figures.gradNorm)};
     if (double part = partOfPeak(figures))

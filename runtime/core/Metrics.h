@@ -17,8 +17,8 @@
 namespace pcrt {
 
 struct StepFigures {
-  int64_t step = 0; ///< Counted from 0.
-  double loss = 0;
+  int64_t step = 0;               ///< Counted from 0.
+  std::optional<double> loss;     ///< None where no target counts: then the step was skipped.
   std::optional<double> gradNorm; ///< Where the program computes it.
   double lr = 0;
   int64_t tokens = 0; ///< Of this step.

@@ -2,6 +2,7 @@
 #include "core/NormLimit.h"
 
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 using namespace pcrt;
@@ -30,4 +31,17 @@ bool NormLimit::add(float norm) {
   if (past.norms.size() > window)
     past.norms.erase(past.norms.begin());
   return false;
+}
+
+std::string pcrt::whyNotMade(double loss, double norm, float limit) {
+  auto notFinite = [](const char *what, double value) {
+    return std::string(what) + " is not finite (" + (std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf") + ")";
+  };
+  if (!std::isfinite(loss))
+    return notFinite("loss", loss);
+  if (!std::isfinite(norm))
+    return notFinite("gradient norm", norm);
+  char text[96];
+  snprintf(text, sizeof text, "gradient norm %.4g is not below %.4g, where --skip-spikes ends", norm, limit);
+  return text;
 }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,10 @@ private:
   std::optional<double> deviations;
   History past;
 };
+
+/// Why a step with this loss and norm of the gradient is not made: "loss is not finite (nan)", or that the norm is not
+/// below the limit.
+std::string whyNotMade(double loss, double norm, float limit);
 
 } // namespace pcrt
 

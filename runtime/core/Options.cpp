@@ -42,7 +42,7 @@ Optimizer (torch.optim's defaults)
   --clip NORM           largest norm of the gradient (off)
   --skip-spikes Z       a step whose norm is Z standard deviations above the mean of the last 128 ones updates nothing (off)
   --skip-most N         so many steps in a row are skipped, those with a norm that is not finite among them, before the run
-                        ends with exit code 10 (10 with --skip-spikes, else 0)
+                        ends with exit code 10 (10 with --skip-spikes, else 0); a step without targets is skipped and not one of them
   --check-replicas N    every N steps: ranks that hold the same parameters and states have the same bits of them, or the run ends
                         with exit code 9 (0: never)
 

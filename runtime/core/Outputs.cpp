@@ -105,13 +105,13 @@ void Outputs::finish() {
     routing->finish();
 }
 
-void Outputs::endStep() {
-  shareFigures();
+void Outputs::endStep(const std::vector<int64_t> &counted) {
+  shareFigures(counted);
   if (routing && isStep)
     routing->endStep();
 }
 
-void Outputs::shareFigures() {
+void Outputs::shareFigures(const std::vector<int64_t> &counted) {
   if (!rooted)
     return;
   struct Seen {
@@ -123,7 +123,11 @@ void Outputs::shareFigures() {
   requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
   // Of replicas of local SGD: the mean loss, the largest norm; one that is not finite is that of all.
   double losses = 0;
+  int64_t withTargets = 0;
+  std::optional<double> largest;
   for (int64_t replica = 0; replica < program.rounds.replicas; ++replica) {
+    if (counted[size_t(replica)] == 0)
+      continue;
     auto isFirst = [&](const Seen &seen) {
       return seen.isThere && program.replicaOf(int(&seen - all.data())) == replica;
     };
@@ -131,11 +135,14 @@ void Outputs::shareFigures() {
     if (first == all.end())
       return;
     losses += first->loss;
-    if (first->hasNorm && (replica == 0 || !(first->norm <= *norm)))
-      if (replica == 0 || std::isfinite(*norm))
-        norm = first->norm;
+    ++withTargets;
+    if (first->hasNorm && (!largest || (std::isfinite(*largest) && !(first->norm <= *largest))))
+      largest = first->norm;
   }
-  lossSum = losses / double(program.rounds.replicas);
+  if (withTargets == 0)
+    return;
+  norm = largest;
+  lossSum = losses / double(withTargets);
 }
 
 bool Outputs::wants(int index) const {

@@ -35,7 +35,8 @@ public:
   /// Before and after every step, or evaluation (which has no number). All ranks call them; afterwards all know loss
   /// and norm, also where the first rank of an axis alone computes them (naive data parallelism).
   void beginStep(std::optional<int64_t> step);
-  void endStep();
+  /// `counted`: how many targets of each replica of local SGD count; one that has none has no loss either.
+  void endStep(const std::vector<int64_t> &counted);
   /// After the last step. All ranks call it.
   void finish();
   /// After the first step: the files are complete. All ranks call it.
@@ -65,7 +66,7 @@ private:
 
   pcrt_status writeLogits(const SafetensorsWriter &writer, const Output &output, Piece &piece, int64_t microbatch,
                           const void *data) const;
-  void shareFigures();
+  void shareFigures(const std::vector<int64_t> &counted);
   std::string openDump(Dump &dump);
   void makeDump(Dump &dump, const std::string &kind, const std::string &path);
 

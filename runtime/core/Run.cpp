@@ -24,6 +24,7 @@
 #include "cuda/CudaDevice.h"
 #include "device/Context.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -368,6 +369,9 @@ private:
     else if (nextFailure)
       throw *nextFailure;
     evaluated = false;
+    counted = inputs->counted(); // before the next step's take their place
+    if (program.training && comm.rank() == 0)
+      inputs->warnOfNoTargets(step, sampleOf(step));
     inputs->writeHyper(step, norms->limit()); // behind the step before, whose norm is one of those that decide
     context->require(device->begin(*context, step));
     try {
@@ -413,7 +417,7 @@ private:
     outputs->beginStep(step);
     int64_t start = nanoseconds(), movesBefore = context->profile.nanosecondsInMoves();
     callStep(step);
-    outputs->endStep();
+    outputs->endStep(counted);
     double seconds = double(nanoseconds() - start) * 1e-9;
     double inMoves = double(context->profile.nanosecondsInMoves() - movesBefore) * 1e-9;
     ++figures.steps;
@@ -434,8 +438,9 @@ private:
     figures.seconds += seconds;
     stragglers->add(seconds - inMoves);
     if (metrics)
-      metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.rateAt(step) : 0,
-                    program.batch * program.sequence, seconds, inMoves, skipped});
+      metrics->add({step, hasTargets() ? std::optional(outputs->loss()) : std::nullopt, outputs->gradNorm(),
+                    program.training ? options.rateAt(step) : 0, program.batch * program.sequence, seconds, inMoves,
+                    skipped});
     if (roundEnds && members) // maybe before its last step
       updates = (share.round + 1) * program.rounds.every - 1;
     keep(updates + 1); // who goes on from here tells nothing of this step
@@ -446,11 +451,15 @@ private:
   /// Whether the step was skipped. The run ends where that has been too often, or where the loss is not finite though
   /// the step was made. The loss and the norm are the same on all ranks, so all do the same here.
   bool checkNumbers(int64_t step) {
+    if (!hasTargets()) {
+      figures.skipped += program.training;
+      return program.training;
+    }
     double loss = outputs->loss();
     std::optional<double> norm = outputs->gradNorm();
     if (!norm || !program.training) {
       if (!std::isfinite(loss))
-        fail(PCRT_NON_FINITE, atStep(step) + notFinite("loss", loss));
+        fail(PCRT_NON_FINITE, atStep(step) + whyNotMade(loss, 0, 0));
       return false;
     }
     NormLimit::History history = norms->history();
@@ -458,10 +467,7 @@ private:
     bool skipped = norms->add(float(*norm));
     if (!skipped && std::isfinite(loss))
       return false;
-    std::string why = !std::isfinite(loss)    ? notFinite("loss", loss)
-                      : !std::isfinite(*norm) ? notFinite("gradient norm", *norm)
-                                              : "gradient norm " + shortNumber(*norm) + " is not below " +
-                                                    shortNumber(limit) + ", where --skip-spikes ends";
+    std::string why = whyNotMade(loss, *norm, limit);
     if (skipped && norms->history().skipped <= options.mostSkipped()) {
       ++figures.skipped;
       if (comm.rank() == 0)
@@ -474,15 +480,11 @@ private:
     endNonFinite(skipped ? step : step + 1, atStep(step) + why);
   }
 
+  bool hasTargets() const {
+    return std::any_of(counted.begin(), counted.end(), [](int64_t n) { return n > 0; });
+  }
+
   static std::string atStep(int64_t step) { return "step " + std::to_string(step) + ": the "; }
-  static std::string notFinite(const char *what, double value) {
-    return std::string(what) + " is not finite (" + (std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf") + ")";
-  }
-  static std::string shortNumber(double value) {
-    char text[32];
-    snprintf(text, sizeof text, "%.4g", value);
-    return text;
-  }
 
   /// `updates`: behind how many steps the state is what it is now.
   [[noreturn]] void endNonFinite(int64_t updates, std::string message) {
@@ -538,6 +540,7 @@ private:
   std::optional<StepInputs> inputs;
   std::optional<Validation> validation; ///< --eval-every
   bool evaluated = false;               ///< The inputs are not those of the next step.
+  std::vector<int64_t> counted;         ///< Targets of the step that count, by replica of local SGD.
   std::optional<Metrics> metrics;       ///< Rank 0.
   std::optional<pcrt_context> context;
   std::optional<Outputs> outputs;

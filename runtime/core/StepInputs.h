@@ -9,15 +9,22 @@ namespace pcrt {
 
 class StepInputs {
 public:
-  /// Of rank `rank`; `options` has its weight decay. Throws as BatchLoader.
-  StepInputs(const Program &program, const Options &options, const TokenData &tokens, int rank)
-      : program(program), options(options), rank(rank), loader(program, tokens, rank), inputs(program.inputs.size()) {}
+  /// Of rank `rank`; `options` has its weight decay. Tells on rank 0 if there are fewer samples than a batch has.
+  /// Throws as BatchLoader.
+  StepInputs(const Program &program, const Options &options, const TokenData &tokens, int rank);
 
   /// Writes all but the hyperparameters of step `step`, whose first row is sample `sample`, to where `device` reads
-  /// them: also while it runs the step before. Throws as BatchLoader::fill.
+  /// them: also while it runs the step before. Throws as BatchLoader::fill, and PCRT_BAD_DATA if no target counts in a
+  /// program that cannot skip steps.
   void fill(Device &device, int64_t step, int64_t sample);
 
-  /// Writes the hyperparameters of the step that was filled last.
+  /// How many targets of that step count, by replica of local SGD: where there are none the replica skips the step.
+  const std::vector<int64_t> &counted() const { return loader.counted(); }
+
+  /// Names the samples of that step, or of its replicas, of which no target counts: they update nothing.
+  void warnOfNoTargets(int64_t step, int64_t sample) const;
+
+  /// Writes the hyperparameters of the step that was filled last. One whose norm is not below `normLimit` is skipped.
   void writeHyper(int64_t step, float normLimit);
 
 private:
@@ -26,6 +33,7 @@ private:
 
   const Program &program;
   const Options &options;
+  const TokenData &tokens;
   int rank;
   BatchLoader loader;
   std::vector<char *> inputs; ///< By input of the program.

@@ -29,7 +29,7 @@ std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, O
     loader.fill(done * program.batch, inputs.data());
     outputs.beginStep(std::nullopt);
     context.require(context.device->evaluate(context));
-    outputs.endStep();
+    outputs.endStep(loader.counted());
     sum += outputs.loss();
   }
   context.profile.pause(false);
