@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <glob.h>
+#include <numeric>
 
 using namespace pcrt;
 
@@ -382,18 +383,17 @@ std::string TokenData::describe(int64_t firstSample, int64_t count) const {
   return text;
 }
 
-/// Whether the program, or another stage, has an input of this kind.
-static bool hasInput(const Program &program, const std::string &kind) {
+bool pcrt::hasInput(const Program &program, const std::string &kind) {
   return std::any_of(program.stages.begin(), program.stages.end(), [&](const Program *stage) {
     return std::any_of(stage->inputs.begin(), stage->inputs.end(),
                        [&](const Input &input) { return input.kind == kind; });
   });
 }
 
-BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank)
+BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank, MeanOver meanOver)
     : program(program), data(data), tokens(size_t(program.batch * program.sequence + 1)),
       targets(size_t(program.batch * program.targetSequence)), isWeighted(hasInput(program, "loss_weights")),
-      targetsCounted(size_t(program.rounds.replicas)) {
+      meanOver(meanOver), targetsCounted(size_t(program.rounds.replicas)) {
   for (const auto *files : {&data.files(), &data.targets()})
     for (const TokenFile &file : *files)
       file.checkVocabulary(program.vocabulary);
@@ -420,7 +420,9 @@ static void fillBlock(const Program &program, const Input &input, const Block &b
       }
 }
 
-void BatchLoader::countTargets(int64_t sample) {
+void BatchLoader::countTargets(Samples samples) {
+  if (isWeighted)
+    std::fill(targets.begin() + samples.count * program.targetSequence, targets.end(), noTarget);
   int64_t ofReplica = int64_t(targets.size() / targetsCounted.size());
   for (size_t replica = 0; replica < targetsCounted.size(); ++replica) {
     auto begin = targets.begin() + int64_t(replica) * ofReplica;
@@ -428,9 +430,14 @@ void BatchLoader::countTargets(int64_t sample) {
   }
   auto none = isWeighted ? targets.end() : std::find(targets.begin(), targets.end(), noTarget);
   if (none != targets.end())
-    fail(PCRT_BAD_DATA, "a target does not count (" + std::to_string(noTarget) + ") among those in " +
-                            data.describe(sample + (none - targets.begin()) / program.targetSequence, 1) +
-                            ", but the loss of this program is the mean of all; pc-import makes programs that can");
+    fail(PCRT_BAD_DATA,
+         "a target does not count (" + std::to_string(noTarget) + ") among those in " +
+             data.describe(samples.first + (none - targets.begin()) / program.targetSequence % samples.count, 1) +
+             ", but the loss of this program is the mean of all; pc-import makes programs that can");
+  if (meanOver == MeanOver::Batch) {
+    int64_t sum = std::accumulate(targetsCounted.begin(), targetsCounted.end(), int64_t(0));
+    std::fill(targetsCounted.begin(), targetsCounted.end(), isWeighted ? sum : samples.count * program.targetSequence);
+  }
 }
 
 void BatchLoader::findStarts() {
@@ -443,13 +450,16 @@ void BatchLoader::findStarts() {
   }
 }
 
-void BatchLoader::fill(int64_t sample, char *const *inputs) {
+void BatchLoader::fill(Samples samples, char *const *inputs) {
   for (int64_t row = 0; row < program.batch; ++row)
-    data.read(sample + row, program.vocabulary, &tokens[size_t(row * program.sequence)],
+    data.read(samples.first + row % samples.count, program.vocabulary, &tokens[size_t(row * program.sequence)],
               &targets[size_t(row * program.targetSequence)]);
-  countTargets(sample);
+  countTargets(samples);
   findStarts();
   size_t ofReplica = targets.size() / targetsCounted.size();
+  // The loss that a run tells is the mean of the replicas' losses.
+  auto parts = float(meanOver == MeanOver::Batch ? targetsCounted.size() : 1);
+  auto weight = [&](size_t at) { return parts / float(targetsCounted[at / ofReplica]); };
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const Input &input = program.inputs[i];
     auto fill = [&](auto of) { fillBlock<decltype(of(0))>(program, input, blocks[i], inputs[i], of); };
@@ -458,7 +468,7 @@ void BatchLoader::fill(int64_t sample, char *const *inputs) {
     else if (input.kind == "targets") // which one does not matter where its weight is 0
       fill([&](size_t at) { return std::max(targets[at], 0); });
     else if (input.kind == "loss_weights")
-      fill([&](size_t at) { return targets[at] == noTarget ? 0 : 1 / float(targetsCounted[at / ofReplica]); });
+      fill([&](size_t at) { return targets[at] == noTarget ? 0 : weight(at); });
     else if (input.kind == "shifted")
       fill([&](size_t at) {
         bool isFirst = int64_t(at) % program.targetSequence == 0;

@@ -105,22 +105,37 @@ inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) 
   return index / rows * ofReplica + microbatch * rows + index % rows;
 }
 
+/// Consecutive samples.
+struct Samples {
+  int64_t first = 0, count = 0;
+};
+
+/// What the loss of a batch is the mean of.
+enum class MeanOver {
+  Replica, ///< The targets of each replica of local SGD by themselves, as a step wants it.
+  Batch    ///< All targets of the batch that count.
+};
+
+/// Whether a stage of the program has an input of this kind.
+bool hasInput(const Program &program, const std::string &kind);
+
 /// Fills the tokens, the targets and their weights of one rank for a step. Allocates nothing unless it fails.
 class BatchLoader {
 public:
   /// Throws as TokenFile::checkVocabulary.
-  BatchLoader(const Program &program, const TokenData &data, int rank);
+  BatchLoader(const Program &program, const TokenData &data, int rank, MeanOver meanOver);
 
-  /// Checks the batch whose first row is sample `sample` (all of it, so that every rank finds the same error) and
-  /// writes this rank's part to `inputs`, one address for each input of the program. Throws as TokenData::read, and
-  /// PCRT_BAD_DATA if a target does not count in a program that counts all.
-  void fill(int64_t sample, char *const *inputs);
+  /// Checks the batch that these samples make (all of it, so that every rank finds the same error) and writes this
+  /// rank's part to `inputs`, one address for each input of the program. Where they are fewer than its rows they fill
+  /// it in turns: with weights of targets only the first turn counts, without these their number has to divide that of
+  /// the rows. Throws as TokenData::read, and PCRT_BAD_DATA if a target does not count in a program that counts all.
+  void fill(Samples samples, char *const *inputs);
 
-  /// How many targets of that batch count: in the rows of each replica of local SGD, or of all.
+  /// How many targets of that batch the loss is the mean of, by replica of local SGD; repeated samples do not count.
   const std::vector<int64_t> &counted() const { return targetsCounted; }
 
 private:
-  void countTargets(int64_t sample);
+  void countTargets(Samples samples);
   void findStarts();
 
   const Program &program;
@@ -129,6 +144,7 @@ private:
   std::vector<int32_t> tokens,
       targets;             ///< Of all rows of the batch, one more token each; what a rank needs of them is its part.
   bool isWeighted = false; ///< The program has weights of targets.
+  MeanOver meanOver;
   std::vector<int64_t> targetsCounted;
   /// Of each token: the position where its document begins. Empty where no input is of that.
   std::vector<int32_t> starts;

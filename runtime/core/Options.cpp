@@ -27,8 +27,9 @@ Data
   --validation 1/N      one sample of N is not trained on; a program of --mode=eval reads those alone
   --eval-every N        the loss of those every N steps, and behind the last one (0: never); --eval-batches N: of so many batches of
                         them (all)
-  --steps N             train until step N (default 100); every batch goes on where the one before ended
-  --eval                only evaluate: the loss of every batch (for programs compiled with --mode=eval)
+  --steps N             train until step N (default 100); every batch goes on where the one before ended. Programs of --mode=eval:
+                        so many batches at most (all samples, each once)
+  --eval                only evaluate: the loss of every batch and of all (for programs compiled with --mode=eval)
 
 Optimizer (torch.optim's defaults)
   --lr X                learning rate (1e-3)
@@ -126,7 +127,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--validation", options.validation, Concerns::Numbers);
   f("--eval-every", options.evalEvery, Concerns::Ranks);
   f("--eval-batches", options.evalBatches, Concerns::Ranks);
-  f("--steps", options.steps, Concerns::Ranks);
+  f("--steps", options.stepsGiven, Concerns::Ranks);
   f("--lr", options.lr, Concerns::Numbers);
   f("--lr-warmup", options.lrWarmup, Concerns::Numbers);
   f("--lr-decay", options.lrDecay, Concerns::Numbers);
@@ -329,6 +330,7 @@ Options pcrt::parseOptions(int argc, char **argv) {
     if (!known)
       fail(PCRT_USAGE, "unknown flag '" + std::string(argv[i]) + "'; see --help");
   }
+  options.steps = options.stepsGiven.value_or(options.steps);
   checkTogether(options);
   return options;
 }

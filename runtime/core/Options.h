@@ -43,8 +43,10 @@ struct Options {
   std::string meet, name; ///< Where members of open local SGD meet, and what this one is called; empty: not given.
   std::string change;     ///< Names with commas between; empty: not given.
   OutputPath metrics, tensorboard, summary, dumpGrads, dumpLogits, dumpRouting, trace;
-  std::string routing; ///< The file that choices of experts come from; empty: not given.
-  int64_t steps = 100; ///< Step at which the run ends, counted from the first step of training.
+  std::string routing;               ///< The file that choices of experts come from; empty: not given.
+  std::optional<int64_t> stepsGiven; ///< --steps
+  /// Step at which the run ends, counted from the first step of training; of an evaluation its batches.
+  int64_t steps = 100;
   uint64_t seed = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   int64_t lrWarmup = 0;           ///< Steps over which the rate rises linearly to `lr`.

@@ -75,7 +75,7 @@ public:
     if (metrics)
       metrics->begin(firstStep);
     stragglers.emplace(program, comm);
-    double lossSum = 0;
+    LossOfTargets loss;
     StopCheck stop(comm);
     if (series)
       series->begin(firstStep);
@@ -93,15 +93,19 @@ public:
       if (updates == options.steps || endsBefore(updates, stop))
         break;
       runStep(updates);
-      lossSum += outputs->loss();
+      loss.add(outputs->loss(), counted[0]);
     }
     outputs->finish();
     if (members)
       members->leave();
     if (metrics)
       metrics->finish();
-    if (!program.training && comm.rank() == 0 && figures.steps > 0)
-      printf("mean loss of %lld batches: %.6f\n", (long long)figures.steps, lossSum / double(figures.steps));
+    if (evaluation && evaluation->samples()) {
+      double mean = loss.mean(*tokens, evaluation->samples());
+      if (comm.rank() == 0)
+        printf("mean loss of %lld targets of %lld samples: %.6f\n", (long long)loss.targets(),
+               (long long)evaluation->samples(), mean);
+    }
     writeResults();
   }
 
@@ -151,6 +155,8 @@ private:
     onAllRanks(comm, [&] {
       tokens.emplace(options, program.sequence, program.training, program.targetSequence);
       inputs.emplace(program, options, *tokens, comm.rank());
+      if (!program.training)
+        options.steps = evaluation.emplace(program, *tokens, options.stepsGiven).count();
       if (options.evalEvery)
         validation.emplace(options, program, comm.rank());
       for (size_t i = 0; i < tokens->files().size(); ++i) {
@@ -264,6 +270,11 @@ private:
   /// The first sample of step `step`.
   int64_t sampleOf(int64_t step) const { return firstSample + (step - sampleStep) * program.batch; }
 
+  /// Those of its batch.
+  Samples samplesOf(int64_t step) const {
+    return evaluation ? evaluation->at(step) : Samples{sampleOf(step), program.batch};
+  }
+
   /// The round that begins is this one's.
   void follow(const Members::Share &next) {
     share = next;
@@ -365,18 +376,18 @@ private:
   /// their step comes.
   void callStep(int64_t step) {
     if (step == firstStep || evaluated)
-      inputs->fill(*device, step, sampleOf(step));
+      inputs->fill(*device, step, samplesOf(step));
     else if (nextFailure)
       throw *nextFailure;
     evaluated = false;
     counted = inputs->counted(); // before the next step's take their place
     if (program.training && comm.rank() == 0)
-      inputs->warnOfNoTargets(step, sampleOf(step));
+      inputs->warnOfNoTargets(step, samplesOf(step));
     inputs->writeHyper(step, norms->limit()); // behind the step before, whose norm is one of those that decide
     context->require(device->begin(*context, step));
     try {
       if (step + 1 < options.steps)
-        inputs->fill(*device, step + 1, sampleOf(step + 1));
+        inputs->fill(*device, step + 1, samplesOf(step + 1));
     } catch (const Failure &failure) {
       nextFailure = failure;
     }
@@ -439,8 +450,8 @@ private:
     stragglers->add(seconds - inMoves);
     if (metrics)
       metrics->add({step, hasTargets() ? std::optional(outputs->loss()) : std::nullopt, outputs->gradNorm(),
-                    program.training ? options.rateAt(step) : 0, program.batch * program.sequence, seconds, inMoves,
-                    skipped});
+                    program.training ? options.rateAt(step) : 0, samplesOf(step).count * program.sequence, seconds,
+                    inMoves, skipped});
     if (roundEnds && members) // maybe before its last step
       updates = (share.round + 1) * program.rounds.every - 1;
     keep(updates + 1); // who goes on from here tells nothing of this step
@@ -538,10 +549,11 @@ private:
   Comm &comm;
   std::optional<TokenData> tokens;
   std::optional<StepInputs> inputs;
-  std::optional<Validation> validation; ///< --eval-every
-  bool evaluated = false;               ///< The inputs are not those of the next step.
-  std::vector<int64_t> counted;         ///< Targets of the step that count, by replica of local SGD.
-  std::optional<Metrics> metrics;       ///< Rank 0.
+  std::optional<Validation> validation;        ///< --eval-every
+  std::optional<EvaluationBatches> evaluation; ///< Of a program that does not train.
+  bool evaluated = false;                      ///< The inputs are not those of the next step.
+  std::vector<int64_t> counted;                ///< Targets of the step that count, by replica of local SGD.
+  std::optional<Metrics> metrics;              ///< Rank 0.
   std::optional<pcrt_context> context;
   std::optional<Outputs> outputs;
   std::unique_ptr<Device> device;

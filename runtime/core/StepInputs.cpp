@@ -10,7 +10,8 @@
 using namespace pcrt;
 
 StepInputs::StepInputs(const Program &program, const Options &options, const TokenData &tokens, int rank)
-    : program(program), options(options), tokens(tokens), rank(rank), loader(program, tokens, rank),
+    : program(program), options(options), tokens(tokens), rank(rank),
+      loader(program, tokens, rank, program.training ? MeanOver::Replica : MeanOver::Batch),
       inputs(program.inputs.size()) {
   if (program.training && rank == 0 && tokens.windows() < program.batch)
     fprintf(stderr,
@@ -27,18 +28,18 @@ static bool skipsSteps(const Program &program) {
   });
 }
 
-void StepInputs::fill(Device &device, int64_t step, int64_t sample) {
+void StepInputs::fill(Device &device, int64_t step, Samples samples) {
   for (size_t i = 0; i < inputs.size(); ++i)
     inputs[i] = device.input(step, int(i));
-  loader.fill(sample, inputs.data());
+  loader.fill(samples, inputs.data());
   if (program.training && !skipsSteps(program) && std::count(counted().begin(), counted().end(), 0))
     fail(PCRT_BAD_DATA, "step " + std::to_string(step) + ": no target counts in " +
-                            tokens.describe(sample, program.batch) +
+                            tokens.describe(samples.first, samples.count) +
                             ", and this program computes no norm of the gradient, by which steps are skipped");
   writeRandom(step);
 }
 
-void StepInputs::warnOfNoTargets(int64_t step, int64_t sample) const {
+void StepInputs::warnOfNoTargets(int64_t step, Samples samples) const {
   auto replicas = int64_t(counted().size()), none = std::count(counted().begin(), counted().end(), 0);
   int64_t rows = program.batch / replicas;
   auto warn = [&](int64_t first, int64_t rows, const std::string &who) {
@@ -46,10 +47,10 @@ void StepInputs::warnOfNoTargets(int64_t step, int64_t sample) const {
             noTarget, tokens.describe(first, rows).c_str(), who.c_str());
   };
   if (none == replicas)
-    return warn(sample, program.batch, "the step is");
+    return warn(samples.first, samples.count, "the step is");
   for (int64_t replica = 0; replica < replicas; ++replica)
     if (counted()[size_t(replica)] == 0)
-      warn(sample + replica * rows, rows, "by replica " + std::to_string(replica) + " the step is");
+      warn(samples.first + replica * rows, rows, "by replica " + std::to_string(replica) + " the step is");
 }
 
 void StepInputs::writeHyper(int64_t step, float normLimit) {

@@ -2,10 +2,11 @@
 """usage: test/EndToEnd/targets.py quick|all|PLAN
 
 Targets that do not count, in uneven numbers. On every plan a step without any updates nothing, is counted and named by file and positions, and the run goes on.
-Losses of steps are computed here once more from logits."""
+The loss of an evaluation is the sum over targets by their number, each sample once, whatever the batch and the plan: it is computed here once more from logits."""
 import json
 import math
 import random
+import re
 import struct
 import sys
 
@@ -14,8 +15,8 @@ from cases import GOLDEN, Case, mesh_flags, ranks_of
 PLANS = ["1", "1 --microbatches=2", "dp=2", "dp=2 --data-parallel=naive", "dp=2 --zero=1", "dp=2 --zero=3 --microbatches=2", "tp=2", "tp=2 --sequence-parallel",
          "cp=2 --context-parallel=ring", "dp=2,tp=2 --microbatches=2", "pp=2 --microbatches=2", "pp=2 --microbatches=4 --pipeline=interleaved:2", "pp=2,dp=2 --microbatches=2", "dp=2 --optimizer=sgd"]
 QUICK = ["1", "dp=2 --zero=3 --microbatches=2", "tp=2", "pp=2 --microbatches=2"]
-B, T, V, N = 4, 16, 96, 50  # N samples
-NONE = -100
+B, T, V, N = 4, 16, 96, 50  # N samples: no multiple of any batch
+NONE, EVERY = -100, 4
 EMPTY = range(2 * B, 3 * B)  # the samples of step 2
 DATA = ["--data", "tokens.npy", "--targets", "targets.npy"]
 
@@ -23,6 +24,14 @@ DATA = ["--data", "tokens.npy", "--targets", "targets.npy"]
 def npy(numbers):
     header = f"{{'descr': '<i4', 'fortran_order': False, 'shape': ({len(numbers)},), }}".ljust(117) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.encode() + struct.pack(f"<{len(numbers)}i", *numbers)
+
+
+def held_out(group):
+    """The sample of those of a group that is not trained on (splitmix64)."""
+    x = group + 0x9E3779B97F4A7C15
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ x >> shift) * factor % 2**64
+    return group * EVERY + (x ^ x >> 31) % EVERY
 
 
 class Targets(Case):
@@ -59,6 +68,20 @@ class Targets(Case):
     def equal(self, name, found, wanted):
         self.check(name, abs(found - wanted) < 3e-6 * wanted, f"{found}, not {wanted}", f"{found:.6f}")
 
+    def evaluates(self, plan):
+        mesh, *flags = plan.split()
+        flags = [flag for flag in flags if "zero" not in flag and "optimizer" not in flag]
+        everything, apart = self.mean(range(N)), self.mean(map(held_out, range(N // EVERY)))
+        for batch in (1, 4, 16):
+            if batch % (2 if "dp=2" in mesh else 1) or (batch == 1 and "microbatches" in plan) or (batch == 4 and "pp=2,dp=2" in mesh):
+                continue
+            self.model("gpt2", batch, T)
+            self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, "--mode=eval", "-o", "eval")
+            run = ["pc-run", "-n", ranks_of(mesh), "./eval", "--", *DATA, "--init", GOLDEN / "gpt2"]
+            for more, wanted in ([], everything), (["--validation", f"1/{EVERY}"], apart), (["--steps", 2], self.mean(range(min(2 * batch, N)))):
+                said = self.needs(*run, *more).out
+                self.equal(f"{plan}, batch {batch} {' '.join(map(str, more))}", float(re.search(r"mean loss of \d+ targets of \d+ samples: (\S+)", said)[1]), wanted)
+
     def trains(self, plan):
         mesh, *flags = plan.split()
         self.model("gpt2", B, T)
@@ -76,6 +99,12 @@ class Targets(Case):
         self.check(f"{plan}: nothing is updated", self.tensors(3) == self.tensors(2) and self.tensors(4)[0] != self.tensors(3)[0])
         self.check(f"{plan}: the norms do not know it", len(json.load(open(self.work / "DIR/step-00000004/trajectory.json"))["norms"]["last"]) == 3)
         self.equal(f"{plan}: the first loss", found[0]["loss"], self.mean(range(B)))
+        apart = self.mean(map(held_out, range(N // EVERY)))
+        self.needs(*run, "--steps", 1, "--validation", f"1/{EVERY}", "--eval-every", 9, "--metrics", "metrics", "--lr", 0, "--weight-decay", 0)
+        for line in self.lines("metrics"):
+            if "validation_loss" in line:
+                self.equal(f"{plan}: what is held out, at step {line['step']}", line["validation_loss"], apart)
+                self.check(f"{plan}: all of it", line["validation_samples"] == N // EVERY, line)
 
     def rounds(self):
         """Local SGD: a replica without targets skips the step by itself, and has no part in the loss."""
@@ -101,8 +130,12 @@ class Targets(Case):
         self.holds("weighted files", *run, "--data", "tokens.npy*0.5,tokens.npy*0.5", "--targets", "none.npy,targets.npy", "--shuffle")
         self.holds("several files", *run, "--data", "tokens.npy*0.5,tokens.npy*0.5", "--targets", "none.npy,none.npy",
                    words=r"step 0: no target counts .* in none.npy at positions 0 to 15, none.npy at positions 0 to 15")
+        self.holds("an evaluation", *run, *one, "--validation", "1/4", "--eval-every", 1, code=9,
+                   words=r"evaluation after 0 steps: no target counts \(all are -100\) in none.npy at positions \d+ to \d+, .* more samples: these samples have no loss")
         self.holds("more skipped steps than --skip-most", *run, *one, "--steps", 5, "--skip-most", 0, words="step 4: no target")
         self.holds("few samples", *run, "--data", "text:train.few", words=r"--data text:train.few has 2 samples of 16 tokens to train on, fewer than the 4 of a batch: samples repeat")
+        self.needs("pc-compile", "model.mlir", "--mode=eval", "-o", "eval")
+        self.holds("nothing to evaluate", "./eval", *one, code=9, words="no target counts .* in none.npy at positions 0 to 799")
 
     def body(self):
         self.environment = {"PCRT_THREADS": "1"}
@@ -116,6 +149,7 @@ class Targets(Case):
         self.by_sample = self.losses()
         for plan in {"quick": QUICK, "all": PLANS}.get(sys.argv[1], sys.argv[1:]):
             self.trains(plan)
+            self.evaluates(plan)
         if sys.argv[1] in ("quick", "all"):
             self.rounds()
             self.messages()

@@ -26,7 +26,7 @@ class Validation(Case):
 
     def evaluated(self, program, checkpoint):
         self.needs(f"./{program}", *SPLIT, "--init", checkpoint, "--steps", 2)
-        return float(re.search(r"mean loss of 2 batches: (\S+)", self.last.out)[1])
+        return float(re.search(r"mean loss of \d+ targets of 16 samples: (\S+)", self.last.out)[1])
 
     def needs(self, *command, **more):
         self.last = super().needs(*command, **more)

@@ -8,7 +8,7 @@ from harness import *
 
 work_in("validation.work")
 draw = random.Random(2)
-write("tokens.bin", b"".join(struct.pack("<H", draw.randrange(32)) for _ in range(4000)))  # 499 windows, 99 of them held out: 12 batches
+write("tokens.bin", b"".join(struct.pack("<H", draw.randrange(32)) for _ in range(4000)))  # 499 windows, 99 of them held out: 12 batches, and 3 windows
 
 
 def validations(path):
@@ -30,13 +30,35 @@ succeeds("with", "1-1-1", *EVERY, "--steps", 10, "--save", "with", "--metrics", 
          "--tensorboard", "events")
 good("the same bits", tensors("with") == tensors("without") and steps_of("with.jsonl") == steps_of("without.jsonl"))
 good("when", [line["step"] for line in validations("with.jsonl")] == [0, 4, 8, 10], validations("with.jsonl"))
-good("all that is held out", {line["validation_samples"] for line in validations("with.jsonl")} == {96})
+good("all that is held out", {line["validation_samples"] for line in validations("with.jsonl")} == {99})
 good("a curve", b"validation/loss" in read(glob.glob("events/*")[0]))
+
+
+def evaluation(*flags):
+    """What a program of --mode=eval says: the mean, and of how many samples."""
+    done = subprocess.run([program("1-1-1EVAL"), *map(str, flags)], capture_output=True, text=True)
+    words = done.stdout.split()
+    return (float(words[-1]), int(words[-3])) if done.returncode == 0 else (0, done.stderr)
+
+
 for step, loss in zip([4, 8, 10], losses("with.jsonl")[1:]):
-    code, said = finish(subprocess.Popen([program("1-1-1EVAL"), "--data", "tokens.bin", *map(str, SPLIT), "--init", f"all/step-{step:08d}", "--steps", "12"],
-                                         stdout=open("eval.out", "w"), stderr=subprocess.PIPE, text=True))
-    mean = float(read("eval.out").split()[-1])
-    good(f"step {step}: what a program of --mode=eval says", code == 0 and abs(mean - loss) < 2e-6, f"{mean} {loss} {said}")
+    mean, samples = evaluation("--data", "tokens.bin", *SPLIT, "--init", f"all/step-{step:08d}")
+    good(f"step {step}: what a program of --mode=eval says", samples == 99 and abs(mean - loss) < 2e-6, f"{mean} {loss} {samples}")
+# Each sample once: 13 are one batch and five samples, of which each batch has as many, in the next eight batches of the file.
+first, rest = (read("tokens.bin")[at:to] for at, to in ((0, 128), (128, 208)))
+write("whole.bin", first + rest + b"\0\0")
+write("first.bin", first + rest[:2])
+write("rest.bin", rest * 8 + rest[:2])
+write("one.bin", rest[64:] + b"\0\0")
+write("one-wraps.bin", rest[64:] + rest[:2])
+means = {name: evaluation("--data", f"{name}.bin") for name in ("whole", "first", "rest", "one", "one-wraps")}
+good("how many", [samples for _, samples in means.values()] == [13, 8, 40, 1, 1], means)
+ofRest = means["rest"][0] * 5 + means["one"][0] - means["one-wraps"][0]  # whose last target is another one
+good("each once", abs(means["whole"][0] - (means["first"][0] * 8 + ofRest) / 13) < 2e-6, means)
+good("no more than there are", evaluation("--data", "whole.bin", "--steps", 50) == means["whole"])
+good("the first batches", evaluation("--data", "whole.bin", "--steps", 1)[1] == 8)
+write("short.bin", rest[:10])
+good("less than a sample", "there is nothing to evaluate" in str(evaluation("--data", "short.bin")[1]))
 for at in (3, 4, 5, 8):
     subprocess.run(["rm", "-rf", "part", "part.jsonl"])
     succeeds(f"until {at}", "1-1-1", *EVERY, "--steps", at, "--save", "part", "--metrics", "part.jsonl")
@@ -45,7 +67,7 @@ for at in (3, 4, 5, 8):
     good(f"broken off at {at}: the same curves", losses("part.jsonl") == losses("with.jsonl") and steps_of("part.jsonl") == steps_of("with.jsonl"))
 for mesh in ("2-1-1", "1-2-1", "1-1-2", "2-2-2"):
     succeeds(f"{mesh} without", mesh, *SPLIT, "--steps", 10, "--save", f"w{mesh}", "--summary", "without.json")
-    succeeds(f"{mesh} with", mesh, *EVERY, "--eval-batches", 12, "--steps", 10, "--save", mesh, "--metrics", "mesh.jsonl", "--summary", "with.json",
+    succeeds(f"{mesh} with", mesh, *EVERY, "--steps", 10, "--save", mesh, "--metrics", "mesh.jsonl", "--summary", "with.json",
              "--trace", "trace.json")
     good(f"{mesh}: the same bits", tensors(mesh) == tensors(f"w{mesh}"))
     good(f"{mesh}: the same losses", all(abs(a - b) < 1e-5 * a for a, b in zip(losses("mesh.jsonl"), losses("with.jsonl"), strict=True)))
