@@ -212,7 +212,7 @@ private:
       StartOp start = wait.getStart();
       for (auto [i, move] : llvm::enumerate(start.getMoves()))
         state(wait.getResult(i)) =
-            all.isOverStages(move) ? resultOf(move, wait.getResult(i)) : State(state(start.getInputs()[i]));
+            all.isOverStages(move) ? resultOf(move, wait.getResult(i)) : stateIn(walk, start.getInputs()[i]);
     } else if (auto move = dyn_cast<MoveOpInterface>(op); move && all.isOverStages(move)) {
       if (!walk.optimizer)
         return op->emitOpError() << "adds up over stages within a task (P6)";
@@ -223,10 +223,17 @@ private:
     return success();
   }
 
+  /// Of a value that goes on under another name. Behind the tasks the value of one microbatch is a sum, whose root is
+  /// where the tasks made it.
+  static State stateIn(Walk &walk, Value value) {
+    State state = walk.states[value];
+    return walk.optimizer ? asSum(std::move(state), value) : state;
+  }
+
   LogicalResult visitFusion(Walk &walk, FusionOp fusion) {
     Block &body = fusion.getBody().front();
     for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs()))
-      walk.states[argument] = State(walk.states[input]);
+      walk.states[argument] = stateIn(walk, input);
     for (Operation &op : body.without_terminator())
       if (failed(visit(walk, &op)))
         return failure();
