@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "pc/Codegen/Codegen.h"
+#include "pc/Driver/Origin.h"
 #include "pc/IR/Stages.h"
 #include "pc/Proof/Digest.h"
 #include "pcrt/version.h"
@@ -42,4 +43,53 @@ void Certificate::finish(ModuleOp kernels, StringRef plan, StringRef step) {
   OpBuilder b = OpBuilder::atBlockEnd(kernels.getBody());
   LLVM::GlobalOp::create(b, kernels.getLoc(), LLVM::LLVMArrayType::get(b.getI8Type(), all.size()), /*isConstant=*/true,
                          LLVM::Linkage::External, "pc_certificate", b.getStringAttr(all));
+}
+
+/// Of the text of the program, without locations, with all attributes of its module but pc.certificate; and of what is
+/// carried with it.
+static std::string digestWith(ModuleOp kernels, StringRef carried) {
+  Attribute own = kernels->removeAttr(certificateAttribute);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  kernels->print(os, OpPrintingFlags().enableDebugInfo(false).printGenericOpForm(false));
+  if (own)
+    kernels->setAttr(certificateAttribute, own);
+  os << carried;
+  return digestOf(text);
+}
+
+void Certificate::carry(ModuleOp kernels) const {
+  if (!readBack)
+    return;
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(
+      llvm::json::Object{{"phases", llvm::json::Array(phases)}, {"collectives", llvm::json::Array(collectives)}});
+  Builder b(kernels.getContext());
+  kernels->setAttr(certificateAttribute, b.getStrArrayAttr({digestWith(kernels, text), text}));
+}
+
+Certificate::Carried Certificate::take(ModuleOp kernels) {
+  Attribute carried = kernels->getAttr(certificateAttribute);
+  if (!carried)
+    return Carried::Nothing;
+  auto parts = dyn_cast<ArrayAttr>(carried);
+  if (!parts || parts.size() != 2 || !llvm::all_of(parts, llvm::IsaPred<StringAttr>))
+    return Carried::Edited;
+  StringRef text = cast<StringAttr>(parts[1]).getValue();
+  if (cast<StringAttr>(parts[0]).getValue() != digestWith(kernels, text))
+    return Carried::Edited;
+  llvm::Expected<llvm::json::Value> value = llvm::json::parse(text);
+  if (!value) {
+    consumeError(value.takeError());
+    return Carried::Edited;
+  }
+  llvm::json::Object *object = value->getAsObject();
+  llvm::json::Array *allPhases = object ? object->getArray("phases") : nullptr;
+  llvm::json::Array *allCollectives = object ? object->getArray("collectives") : nullptr;
+  if (!allPhases || !allCollectives || allPhases->empty())
+    return Carried::Edited;
+  phases = std::move(*allPhases);
+  collectives = std::move(*allCollectives);
+  readBack = true;
+  return Carried::Intact;
 }

@@ -20,6 +20,16 @@ public:
   /// Ends it, with the tables of a program of the phase kernels, into which it is written.
   void finish(mlir::ModuleOp kernels, llvm::StringRef plan, llvm::StringRef step);
 
+  /// Writes what has been added, with a hash of the program, into a program of the phase kernels: pc.certificate, with
+  /// which a compile can go on from it. Nothing where the tables have not been compared.
+  void carry(mlir::ModuleOp kernels) const;
+  /// What take() has found.
+  enum class Carried { Nothing, Intact, Edited };
+  /// Takes what a program of the phase kernels carries, if the program is still the one that it was written for.
+  Carried take(mlir::ModuleOp kernels);
+  /// Whether it says nothing of any phase.
+  bool empty() const { return phases.empty(); }
+
 private:
   llvm::json::Array phases, collectives;
   std::string chain;

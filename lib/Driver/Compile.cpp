@@ -96,7 +96,7 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
   llvm::sys::path::append(libraries, "lib");
   bool ok = succeeded(embedImages(module, options.kernels.archs, options.standIn));
   auto step = module->getAttrOfType<StringAttr>(stepAttribute);
-  if (ok)
+  if (ok && !certificate.empty())
     certificate.finish(module, planLine(options.plan, module), step ? step.getValue() : "");
   ok = ok && succeeded(emitObject(module, options.cuda() ? 8 : nativeLanes(), options.cuda(), object));
   pcrt_status status = ok ? PCRT_OK : PCRT_RESOURCE;
@@ -305,6 +305,57 @@ static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const Compile
   return options.verify != Verify::Full ? "unproved" : begins ? "given" : "proved";
 }
 
+/// Compares a program of the phase kernels with the planned program that `options` name, which is proved first.
+static pcrt_status compareWithReference(ModuleOp module, CompileOptions options, WrittenKernels &kernels,
+                                        OwningOpRef<ModuleOp> &planned, Certificate &certificate) {
+  llvm::SourceMgr sources;
+  ToolDiagnostics diagnostics("pc-compile", sources, module.getContext());
+  planned = parseProgram(options.reference, sources, module.getContext());
+  if (!planned)
+    return PCRT_BAD_INPUT;
+  if (std::optional<Phase> phase = phaseOf(*planned); phase != Phase::Planned) {
+    planned->emitError() << "the reference of a program of phase 'kernels' is one of phase 'planned', and no "
+                         << (phase ? nameOf(*phase) : "other thing");
+    return PCRT_BAD_INPUT;
+  }
+  options.reference.clear();
+  if (pcrt_status status = verifyPhase(*planned, Phase::Planned, options))
+    return status;
+  Proof proof;
+  if (pcrt_status status =
+          prove(*planned, phases()[static_cast<size_t>(Phase::Planned)], options, proof, /*given=*/true))
+    return status;
+  if (failed(verifyTables(*planned, module, comparesKernels(options) ? &kernels : nullptr)))
+    return PCRT_VERIFICATION;
+  if (Attribute step = planned->getOperation()->getAttr(stepAttribute))
+    module->setAttr(stepAttribute, step);
+  else
+    module->removeAttr(stepAttribute);
+  certificate.add(Phase::Planned, *planned, howIsIt(*planned, Phase::Planned, /*given=*/true, options));
+  certificate.tablesAreReadBack();
+  return PCRT_OK;
+}
+
+/// A program of the phase kernels was compared with its planned program when it was made, if it is still the same.
+static pcrt_status believeKernels(ModuleOp module, const CompileOptions &options, Certificate &certificate) {
+  Certificate::Carried carried = certificate.take(module);
+  if (carried == Certificate::Carried::Intact)
+    return PCRT_OK;
+  bool edited = carried == Certificate::Carried::Edited;
+  std::string why = edited ? "this program is not the one that its " + certificateAttribute.str() + " was written for"
+                           : "this program has no " + certificateAttribute.str() +
+                                 ", which --to=kernels writes where --verify is full";
+  if (edited && options.verify == Verify::Full) {
+    module.emitError() << why << ": it has been edited since it was compared with its planned program; "
+                       << "--reference=planned.mlir compares it again, --verify=phase compiles it as it is";
+    return PCRT_VERIFICATION;
+  }
+  module.emitRemark() << why << ": nothing checks that its step, its tables and its kernels compute what a planned "
+                      << "program says; an executable of it has no certificate (--reference=planned.mlir compares it)";
+  module->removeAttr(certificateAttribute);
+  return PCRT_OK;
+}
+
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   std::string error;
   std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
@@ -351,9 +402,14 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
         return PCRT_VERIFICATION;
       certificate.tablesAreReadBack();
     }
+    if (given && info.phase == Phase::Kernels)
+      if (pcrt_status status = options.reference.empty()
+                                   ? believeKernels(module, options, certificate)
+                                   : compareWithReference(module, options, kernels, planned, certificate))
+        return status;
     if (pcrt_status status = prove(module, info, options, proof, given))
       return status;
-    if (options.to == Phase::Exe && info.phase >= Phase::Step && info.phase <= Phase::Planned)
+    if (options.to >= Phase::Kernels && info.phase >= Phase::Step && info.phase <= Phase::Planned)
       certificate.add(info.phase, module, howIsIt(module, info.phase, given, options));
     if (info.phase == Phase::Planned)
       if (pcrt_status status = report(module, options, *machine, searched))
@@ -361,6 +417,8 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     if (info.phase == options.to)
       break;
   }
+  if (options.to == Phase::Kernels)
+    certificate.carry(module);
   if (options.to != Phase::Exe)
     return writeFile(module, options.output, [&](llvm::raw_ostream &os) {
       dropLines(module);

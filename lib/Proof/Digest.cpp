@@ -3,6 +3,8 @@
 #include "Walk.h"
 
 #include "pc/IR/Calls.h"
+#include "pc/IR/MoveRows.h"
+#include "pc/IR/Rounds.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
@@ -101,6 +103,8 @@ static std::string textOf(MoveOpInterface move) {
     return llvm::join(llvm::map_range(names, [](StringAttr axis) { return axis.getValue(); }), ",");
   };
   Type element = from.getElementType();
+  auto ofRows = dyn_cast<AllToAllRowsOp>(*move);
+  int64_t shift = ofRows ? static_cast<int64_t>(ofRows.getRouted()) : move.getMoveShift();
   bool isMax = shape.back || move.getReduction() == PartialKind::Max;
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -109,7 +113,7 @@ static std::string textOf(MoveOpInterface move) {
          : element.isBF16() ? "bf16"
                             : "i32")
      << " " << shape.outer << "x" << shape.extent << "x" << shape.inner << "x" << shape.middle << "x" << shape.extent2
-     << (isMax ? " 1" : " 0") << " shift " << move.getMoveShift() << " with " << axes(move.getMoveWith());
+     << (isMax ? " 1" : " 0") << " shift " << shift << " with " << axes(move.getMoveWith());
   return text;
 }
 
@@ -129,6 +133,8 @@ std::vector<std::string> pc::collectivesOf(ModuleOp program) {
   };
   for (func::FuncOp step : stepsOf(program))
     add(step.getBody().front());
+  if (OwningOpRef<func::FuncOp> round = buildRound(program))
+    add(round->getBody().front());
   return order;
 }
 

@@ -44,8 +44,10 @@ int main(int argc, char **argv) {
                                         clEnumValN(pc::Verify::None, "none", "ops' own verifiers alone")));
   cl::opt<bool> verifyKernels(
       "verify-kernels", cl::desc("Run all kernels of a CPU program beside the interpreter, also large ones"), files);
-  cl::opt<std::string> reference("reference", cl::desc("The step program that this one must equal, a file"),
-                                 cl::value_desc("file"), files);
+  cl::opt<std::string> reference(
+      "reference",
+      cl::desc("The step program that this one must equal, a file; of a program of phase kernels, the planned one"),
+      cl::value_desc("file"), files);
   cl::opt<bool> timing("timing", cl::desc("Print the time of every pass (--mlir-timing)"), files);
   cl::opt<bool> standIn("stand-in", cl::desc("Also an image for the stand-in of the CUDA driver (for tests)"),
                         cl::cat(pc::categoryOf(FlagGroup::Target)));
@@ -104,8 +106,8 @@ int main(int argc, char **argv) {
   if (to < origin->phase)
     return fail(PCRT_USAGE,
                 "--to=" + pc::nameOf(to) + ": the program is of phase '" + pc::nameOf(origin->phase) + "' already");
-  if (!reference.empty() && (verify != pc::Verify::Full || to < pc::Phase::Step || origin->phase > pc::Phase::Planned))
-    return fail(PCRT_USAGE, "--reference is for --verify=full, of the phases step to planned");
+  if (!reference.empty() && (verify != pc::Verify::Full || to < pc::Phase::Step))
+    return fail(PCRT_USAGE, "--reference is for --verify=full, of the phases step to kernels");
   if (!report.empty() && origin->phase > pc::Phase::Planned)
     return fail(PCRT_USAGE, "--report is for programs up to phase 'planned'");
   if (verifyKernels && (options.cuda() || to != Phase::Exe || origin->phase > Phase::Planned))

@@ -14,7 +14,7 @@ namespace pc {
 
 /// Attributes of a module.
 inline constexpr llvm::StringLiteral planAttribute = "pc.plan", targetAttribute = "pc.target",
-                                     stepAttribute = "pc.step";
+                                     stepAttribute = "pc.step", certificateAttribute = "pc.certificate";
 
 /// The phase of a program, by what is in it; none where it is no program.
 std::optional<Phase> phaseOf(mlir::ModuleOp module);

@@ -16,7 +16,8 @@ std::string digestOf(llvm::StringRef bytes);
 std::string digestOf(mlir::ModuleOp program);
 
 /// The moves of a program (a stage, or all there is) in the order in which a rank of it issues them, calls of functions
-/// included: "all_gather on dp,tp f32 1x8x64x1x1", and what else their row in an executable's table says.
+/// and the end of a round of local SGD included: "all_gather on dp,tp f32 1x8x64x1x1", and what else their row in an
+/// executable's table says.
 std::vector<std::string> collectivesOf(mlir::ModuleOp program);
 
 } // namespace pc
