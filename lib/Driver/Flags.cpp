@@ -96,7 +96,7 @@ void CompileFlags::bytes(int64_t &field, StringRef name, const Twine &descriptio
 }
 
 /// A strategy flag, kept as it was written.
-void CompileFlags::strategy(const TacticFlag &row, const Twine &description) {
+void CompileFlags::strategy(const TacticFlag &row, const Twine &description, ArrayRef<TacticForm> forms) {
   auto set = [this, name = row.name](const Twine &value) {
     strategyFlags.set(name, value.str());
     order.push_back(name);
@@ -105,6 +105,9 @@ void CompileFlags::strategy(const TacticFlag &row, const Twine &description) {
   case TacticFlag::Text:
     return flag<std::string>(row.name, description).setCallback([set](const std::string &text) { set(text); });
   case TacticFlag::OptionalText:
+    namesOf[row.name] = row.names;
+    for (const TacticForm &form : forms)
+      namesOf[row.name].push_back(form.name);
     return flag<std::string>(row.name, description, cl::ValueOptional).setCallback([set](const std::string &text) {
       set(text);
     });
@@ -136,7 +139,8 @@ void CompileFlags::strategies() {
       phase = row.phase;
       std::string byDefault =
           flag.option.empty() ? "" : " (default " + Tactic(row.pass).option(flag.option).str() + ")";
-      strategy(flag, (flag.description.empty() ? formsOf(row) : flag.description) + byDefault);
+      strategy(flag, (flag.description.empty() ? formsOf(row) : flag.description) + byDefault,
+               flag.description.empty() ? ArrayRef(row.forms) : ArrayRef<TacticForm>());
     }
   phase = Phase::Step;
   strategy({"microbatches", "", TacticFlag::Number},
@@ -206,6 +210,23 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(fields.stages.inlineOps, "inline-tasks", "Write out the tasks of a pipeline of up to so many ops");
   phase = Phase::Kernels;
   bytes(fields.stages.memory, "memory-limit", "Refuse a plan that needs more bytes per rank, as in 8G");
+}
+
+std::vector<const char *> CompileFlags::words(int argc, const char *const *argv) {
+  std::vector<const char *> all;
+  for (int i = 0; i < argc; ++i) {
+    StringRef flag = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
+    auto names =
+        flag.consume_front("-") ? namesOf.find(flag.drop_while([](char c) { return c == '-'; })) : namesOf.end();
+    if (names == namesOf.end() || !llvm::is_contained(names->second, value.split(':').first)) {
+      all.push_back(argv[i]);
+      continue;
+    }
+    texts.push_back((argv[i] + Twine("=") + value).str());
+    all.push_back(texts.back().c_str());
+    ++i;
+  }
+  return all;
 }
 
 /// The first thing that is wrong with the values, or PCRT_OK.

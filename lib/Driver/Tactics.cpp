@@ -222,7 +222,8 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
 static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   const Tactic byDefault(row.pass);
   std::string axis = flags.text("pipeline-axis", byDefault.option("axis"));
-  std::string schedule = flags.text("pipeline", byDefault.option("schedule"));
+  std::string named = flags.text("pipeline");
+  std::string schedule = named.empty() ? byDefault.option("schedule").str() : named;
   std::string stages = flags.text("stages", byDefault.option("stages"));
   int64_t interleave = flags.number("interleave", 1);
   if (interleave < 1)
@@ -235,7 +236,7 @@ static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flag
   if (!plan.sizeOf(axis))
     return usage("--pipeline needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
   if (interleave > 1) {
-    if (flags.given("pipeline") && schedule != "interleaved")
+    if (!named.empty() && schedule != "interleaved")
       return usage("--interleave goes with --pipeline=interleaved");
     schedule = "interleaved:" + std::to_string(interleave);
   }
@@ -297,6 +298,13 @@ static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan 
 //===---------------------------------------------------------------------------===//
 // The rows
 //===---------------------------------------------------------------------------===//
+
+static std::vector<std::string> scheduleNames() {
+  std::vector<std::string> names = {"auto"};
+  for (const pipeline::NamedSchedule &schedule : pipeline::namedSchedules())
+    names.emplace_back(schedule.name);
+  return names;
+}
 
 static std::deque<TacticInfo> &table() {
   // Tensor parallelism comes before data parallelism and ZeRO: which dims it splits does not depend on the batch, and
@@ -388,9 +396,11 @@ static std::deque<TacticInfo> &table() {
        .phase = Phase::Staged,
        .flags = {{"pipeline",
                   "Pipeline schedule: " + pipeline::scheduleNames(),
-                  TacticFlag::Text,
+                  TacticFlag::OptionalText,
                   "schedule",
-                  {"interleaved:2", "zb-h1", "zb-v"}},
+                  {"interleaved:2", "zb-h1", "zb-v"},
+                  {},
+                  scheduleNames()},
                  {"pipeline-axis", "The mesh axis of stages", TacticFlag::Text, "axis"},
                  {"stages", "Layers of the stages: by cost, layers (as many in each), or numbers: 3,5,4",
                   TacticFlag::Text, "stages"},

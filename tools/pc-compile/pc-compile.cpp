@@ -61,8 +61,9 @@ int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(groups);
   std::string message;
   llvm::raw_string_ostream errors(message);
+  std::vector<const char *> words = flags.words(argc, argv);
   if (!cl::ParseCommandLineOptions(
-          argc, argv,
+          static_cast<int>(words.size()), words.data(),
           "pc-compile: a model program, or a program of a later phase, becomes an executable for N ranks\n\n"
           "MLIR's flags, as --mlir-print-ir-after-all, are in --help-hidden.\n",
           &errors)) {

@@ -22,6 +22,10 @@ public:
   /// `ofTool`: they are also flags on the tool's command line.
   explicit CompileFlags(bool ofTool = false);
 
+  /// The words of a command line, where a value that follows a flag which needs none is joined to it if the flag has
+  /// such a name: `--pipeline gpipe` is `--pipeline=gpipe`, while `--pipeline model.mlir` is two words.
+  std::vector<const char *> words(int argc, const char *const *argv);
+
   /// What was given, checked, in `options`. After an error its kind; `error` says why, or is empty where a plan file
   /// had a diagnostic. `context` reads a plan file, null: one of its own. `origin`: of a program that is behind some
   /// phases, for which flags of these phases are refused and the others add to what is known.
@@ -42,7 +46,7 @@ private:
   template <typename T> void field(T &field, llvm::StringRef name, const llvm::Twine &description);
   void list(llvm::SmallVectorImpl<std::string> &field, llvm::StringRef name, const llvm::Twine &description);
   void bytes(int64_t &field, llvm::StringRef name, const llvm::Twine &description);
-  void strategy(const TacticFlag &flag, const llvm::Twine &description);
+  void strategy(const TacticFlag &flag, const llvm::Twine &description, llvm::ArrayRef<TacticForm> forms = {});
   void strategies();
 
   const bool ofTool;
@@ -52,6 +56,7 @@ private:
   std::vector<std::unique_ptr<llvm::cl::Option>> flags;
   std::vector<std::string> order; ///< of what was given
   std::map<std::string, Phase> phaseOf;
+  std::map<std::string, std::vector<std::string>, std::less<>> namesOf; ///< values of flags that need none
 
   CompileOptions fields;
   StrategyFlags strategyFlags;
