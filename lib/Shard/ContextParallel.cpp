@@ -36,7 +36,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
                                  << (ranks ? "that of " + std::to_string(ranks) + " ranks" : "its own");
       return signalPassFailure();
     }
-    if (isRing && size > 1 && failed(checkAlone(name)))
+    if (size > 1 && failed(isRing ? checkAlone(name) : checkHeads(name, size)))
       return signalPassFailure();
     Seeds seeds(tactic, name, AxisOrder(getOperation()));
     seeds.order.setData(name);
@@ -61,6 +61,33 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       return signalPassFailure();
     if (failed(propagate(getOperation(), seeds)))
       signalPassFailure();
+  }
+
+  /// Each rank attends with as many heads, of those that other axes have left it.
+  LogicalResult checkHeads(StringAttr name, int64_t size) {
+    MeshAttr mesh = meshOf(getOperation());
+    WalkResult walked = getOperation().walk([&](AttentionOp attention) -> WalkResult {
+      auto type = cast<RankedTensorType>(attention.getO().getType());
+      int64_t all = type.getDimSize(2), heads = all;
+      if (PlaceAttr place = placement(attention.getO()))
+        for (StringAttr axis : place.axes(2))
+          heads /= mesh.size(axis);
+      if (heads % size == 0 || type.getDimSize(1) % size) // then no form does, as the tokens will say
+        return WalkResult::advance();
+      int64_t fits = std::min(heads, size);
+      while (heads % fits)
+        --fits;
+      InFlightDiagnostic error = attention.emitError();
+      error << "pc-context-parallel: form 'heads' deals out the " << all << " heads of keys and values of "
+            << sourceName(attention) << ", of which " << name.getValue() << "=" << size
+            << " leaves no whole number to a "
+            << "rank" << (heads < all ? " (other axes split them, too)" : "")
+            << "; --context-parallel=ring splits none";
+      if (fits > 1)
+        error << ", and " << name.getValue() << "=" << fits << " would do";
+      return error;
+    });
+    return failure(walked.wasInterrupted());
   }
 
   /// The zigzag order is that of one ring's ranks, so no other axis may split the sequence.
