@@ -102,10 +102,46 @@ static LogicalResult readTarget(ModuleOp module, Origin &origin) {
   return success();
 }
 
+/// Why a run could not take an output, or "": it knows the parameter of a gradient by its name, and the others by what
+/// they are.
+static std::string whyNoOutput(OutputOp output, const llvm::StringMap<ParameterOp> &parameters) {
+  auto type = cast<RankedTensorType>(output.getValue().getType());
+  switch (output.getKind()) {
+  case OutputKind::Loss:
+  case OutputKind::GradNorm:
+    return type.getRank() || !type.getElementType().isF32() ? "is one number in f32" : "";
+  case OutputKind::Logits:
+    return type.getRank() != 3 ? "has three dims: sequences, tokens and words" : "";
+  case OutputKind::Gradient: {
+    ParameterOp parameter = parameters.lookup(output.getName());
+    if (!parameter)
+      return "has the name of a parameter of this program, and none is called '" + output.getName().str() + "'";
+    bool isBlock = output.getGlobal().has_value(); // of a size of its own
+    auto of = cast<RankedTensorType>(parameter.getValue().getType());
+    return !isBlock && of.getShape() != type.getShape() ? "has the shape of its parameter" : "";
+  }
+  }
+  return "";
+}
+
+static LogicalResult checkShown(ModuleOp module) {
+  llvm::StringMap<ParameterOp> parameters;
+  module.walk([&](ParameterOp parameter) { parameters[parameter.getName()] = parameter; });
+  WalkResult walked = module.walk([&](OutputOp output) -> WalkResult {
+    std::string why = whyNoOutput(output, parameters);
+    return why.empty() ? WalkResult::advance()
+                       : output.emitError() << "pc.output: what is shown as " << stringifyOutputKind(output.getKind())
+                                            << " " << why << ", got " << output.getValue().getType();
+  });
+  return failure(walked.wasInterrupted());
+}
+
 FailureOr<Origin> pc::originOf(ModuleOp module) {
   std::optional<Phase> phase = phaseOf(module);
   if (!phase)
     return module.emitError() << "neither @model nor @step is in this module; pc-import makes a model program";
+  if (failed(checkShown(module)))
+    return failure();
   Origin origin;
   origin.phase = *phase;
   module.walk([&](ProgramOp program) { origin.zigzag = program.getZigzag().value_or(0); });
