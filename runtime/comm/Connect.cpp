@@ -64,7 +64,7 @@ static pcrt_status connectMpi(std::unique_ptr<Comm> *out, std::string *error) {
   void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
   if (!library) {
     *error = std::string("cannot load the MPI transport: ") + dlerror() +
-             "; install OpenMPI (libopenmpi-dev) and build again, or set PCRT_MPI_PLUGIN";
+             "; install OpenMPI (libopenmpi-dev) and build again, or set PCRT_MPI_PLUGIN, or " + overTcp;
     return PCRT_USAGE;
   }
   using Connect = int (*)(Comm **, char *, size_t);
@@ -97,7 +97,7 @@ static pcrt_status connectPlace(const Place &place, std::unique_ptr<Comm> *out, 
   }
   if (place.localSize < place.size) {
     *error = "the shm transport connects the ranks of one machine, but " + place.launcher +
-             " started them on several; use PCRT_TRANSPORT=mpi";
+             " started them on several; " + (place.launcher == "torchrun" ? overTcp : "use PCRT_TRANSPORT=mpi");
     return PCRT_USAGE;
   }
   int fd = place.sharedFile;

@@ -20,19 +20,36 @@ namespace {
 struct Reader {
   std::string error;
 
-  int integer(const char *name, int otherwise, int least) {
+  int integer(const char *name, int otherwise, int least, int most = INT_MAX) {
     const char *text = getenv(name);
     if (!text || !*text)
       return otherwise;
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (*end || errno || value < least || value > INT_MAX) {
-      if (error.empty())
-        error = std::string(name) + "='" + text + "' is not an integer of at least " + std::to_string(least);
+    if (!*end && !errno && value >= least && value <= most)
+      return int(value);
+    refuse(name, most == INT_MAX ? "an integer of at least " + std::to_string(least)
+                                 : "an integer from " + std::to_string(least) + " to " + std::to_string(most));
+    return otherwise;
+  }
+
+  double positive(const char *name, double otherwise) {
+    const char *text = getenv(name);
+    if (!text || !*text)
       return otherwise;
-    }
-    return int(value);
+    char *end;
+    double value = strtod(text, &end);
+    if (!*end && value > 0)
+      return value;
+    refuse(name, "a number above 0");
+    return otherwise;
+  }
+
+private:
+  void refuse(const char *name, const std::string &wanted) {
+    if (error.empty())
+      error = std::string(name) + "='" + getenv(name) + "' is not " + wanted;
   }
 };
 
@@ -47,6 +64,29 @@ static bool isTransport(const std::string &name) {
   return name == "self" || name == "shm" || name == "mpi" || name == "tcp" || name == "virtual";
 }
 
+/// All variables PCRT_* that are numbers or switches and no launcher's. They are read in many places, some of which
+/// cannot refuse a value.
+static void checkNumbers(Reader &read) {
+  read.integer("PCRT_THREADS", 1, 1);
+  read.positive("PCRT_TIMEOUT_SECONDS", 1);
+  read.integer("PCRT_PORT", 1, 1, 65535);
+  read.integer("PCRT_CUDA_DEVICE", 0, 0);
+  for (const char *name : {"PCRT_POISON", "PCRT_CUDA_BLOCKING", "PCRT_CUDA_GRAPH", "PCRT_CUDA_TUNE",
+                           "PCRT_CUDA_EPILOGUES", "PCRT_CUDA_ROOM", "PCRT_CUDA_SHARE_DEVICE"})
+    read.integer(name, 0, 0, 1);
+}
+
+std::string pcrt::whoSaysSo(const Place &place, const std::string &before) {
+  std::string values, names;
+  for (const char *name : place.variables) {
+    values += (values.empty() ? "" : " ") + std::string(name) + "=" + text(name);
+    names += " " + std::string(name);
+  }
+  if (names.empty())
+    return "";
+  return before + values + " in the environment say so; if they are left over from another job: unset" + names;
+}
+
 bool pcrt::readPlace(Place *place, std::string *error) {
   Reader read;
   if (getenv("PCRT_RANK")) {
@@ -57,6 +97,7 @@ bool pcrt::readPlace(Place *place, std::string *error) {
     place->run = text("PCRT_RUN");
   } else if (getenv("RANK") && getenv("WORLD_SIZE")) {
     place->launcher = "torchrun";
+    place->variables = {"RANK", "WORLD_SIZE"};
     place->rank = read.integer("RANK", 0, 0);
     place->size = read.integer("WORLD_SIZE", 1, 1);
     place->localRank = read.integer("LOCAL_RANK", place->rank, 0);
@@ -64,9 +105,10 @@ bool pcrt::readPlace(Place *place, std::string *error) {
     place->run = text("MASTER_ADDR") + ":" + text("MASTER_PORT") + "/" + text("TORCHELASTIC_RUN_ID") + "/" +
                  text("TORCHELASTIC_RESTART_COUNT");
     if (place->size > 1 && !getenv("MASTER_PORT") && read.error.empty())
-      read.error = "RANK and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not";
+      read.error = "RANK and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not" + whoSaysSo(*place, "; ");
   } else if (getenv("OMPI_COMM_WORLD_RANK")) {
     place->launcher = "mpirun";
+    place->variables = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"};
     place->rank = read.integer("OMPI_COMM_WORLD_RANK", 0, 0);
     place->size = read.integer("OMPI_COMM_WORLD_SIZE", 1, 1);
     place->localRank = read.integer("OMPI_COMM_WORLD_LOCAL_RANK", place->rank, 0);
@@ -74,6 +116,7 @@ bool pcrt::readPlace(Place *place, std::string *error) {
     place->run = text("PMIX_NAMESPACE") + "/" + text("OMPI_MCA_ess_base_jobid");
   } else if (getenv("SLURM_PROCID") && getenv("SLURM_STEP_NUM_TASKS")) {
     place->launcher = "srun";
+    place->variables = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"};
     place->rank = read.integer("SLURM_PROCID", 0, 0);
     place->size = read.integer("SLURM_STEP_NUM_TASKS", 1, 1);
     place->localRank = read.integer("SLURM_LOCALID", place->rank, 0);
@@ -81,9 +124,11 @@ bool pcrt::readPlace(Place *place, std::string *error) {
     place->localSize = (place->size + nodes - 1) / nodes;
     place->run = text("SLURM_JOB_ID") + "." + text("SLURM_STEP_ID");
   }
+  checkNumbers(read);
+  std::string why = whoSaysSo(*place, "; ");
   if (read.error.empty() && place->rank >= place->size)
     read.error = "rank " + std::to_string(place->rank) + " does not exist in a run of " + std::to_string(place->size) +
-                 " ranks (environment of " + place->launcher + ")";
+                 " ranks (environment of " + place->launcher + ")" + why;
   place->transport = text("PCRT_TRANSPORT");
   if (place->transport.empty())
     place->transport = place->size == 1 ? "self" : place->localSize >= place->size ? "shm" : "mpi";
@@ -91,7 +136,7 @@ bool pcrt::readPlace(Place *place, std::string *error) {
     read.error = "PCRT_TRANSPORT='" + place->transport + "' is not one of self, shm, mpi, tcp, virtual";
   if (read.error.empty() && place->transport == "virtual" && place->size > 1 && place->launcher != "pc-run")
     read.error = "PCRT_TRANSPORT=virtual runs all ranks in one process, but " + place->launcher + " started " +
-                 std::to_string(place->size) + "; start the program alone, or with pc-run --virtual";
+                 std::to_string(place->size) + "; start the program alone, or with pc-run --virtual" + why;
   *error = read.error;
   return read.error.empty();
 }
@@ -136,14 +181,7 @@ bool pcrt::switchedOn(const char *variable, bool unset) {
   return value && *value ? strcmp(value, "0") != 0 : unset;
 }
 
-double pcrt::timeoutSeconds() {
-  const char *text = getenv("PCRT_TIMEOUT_SECONDS");
-  if (!text)
-    return 300;
-  char *end;
-  double value = strtod(text, &end);
-  return end != text && !*end && value > 0 ? value : 300;
-}
+double pcrt::timeoutSeconds() { return Reader().positive("PCRT_TIMEOUT_SECONDS", 300); }
 
 int pcrt::threadsOfThisRank() {
   Reader read;

@@ -16,16 +16,26 @@ namespace pcrt {
 struct Place {
   std::string launcher = "none"; ///< "pc-run", "torchrun", "mpirun", "srun" or "none".
   int rank = 0, size = 1;
-  int localRank = 0, localSize = 1; ///< Among the ranks of this machine.
-  std::string run;                  ///< Names the run: the same on all of its ranks, different for other runs.
-  int sharedFile = -1;              ///< pc-run only: the descriptor of the shared file, else -1.
+  int localRank = 0, localSize = 1;    ///< Among the ranks of this machine.
+  std::string run;                     ///< Names the run: the same on all of its ranks, different for other runs.
+  int sharedFile = -1;                 ///< pc-run only: the descriptor of the shared file, else -1.
+  std::vector<const char *> variables; ///< The launcher's that say so, which are set.
   /// PCRT_TRANSPORT or the choice made for it. `virtual`: this process is all ranks; `size` is 1 where the program says
   /// how many they are.
   std::string transport;
 };
 
-/// Reads the environment. On nonsense returns false and says which variable is wrong.
+/// What connects ranks of several machines where MPI does not.
+inline constexpr const char *overTcp =
+    "set PCRT_TRANSPORT=tcp and one PCRT_SECRET for all ranks (all data then pass through rank 0: for small runs)";
+
+/// Reads the environment. On nonsense, also in the numbers of variables PCRT_*, returns false and says which variable
+/// is wrong.
 bool readPlace(Place *place, std::string *error);
+
+/// `before` and "RANK=0 WORLD_SIZE=8 in the environment say so; if they are left over from another job: unset RANK
+/// WORLD_SIZE". Empty where no launcher, or pc-run, has started this process.
+std::string whoSaysSo(const Place &place, const std::string &before);
 
 /// The cores that this process (or thread) may run on; at least one.
 std::vector<int> coresOfProcess();
@@ -44,10 +54,11 @@ void holdStandardFiles();
 /// Whether all that was printed is where it was to go.
 bool standardOutputWritten();
 
-/// Whether an environment variable is set to something else than 0; `unset` where it is not set.
+/// Whether an environment variable is set to something else than 0; `unset` where it is not set. readPlace has refused
+/// what is neither 0 nor 1.
 bool switchedOn(const char *variable, bool unset);
 
-/// PCRT_TIMEOUT_SECONDS: how long a rank waits for another one; 300 if unset or malformed.
+/// PCRT_TIMEOUT_SECONDS: how long a rank waits for another one; 300 if unset.
 double timeoutSeconds();
 
 } // namespace pcrt

@@ -129,7 +129,7 @@ static pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error
       *error = "rank 0: ranks that did not start within " + secondsText(timeoutSeconds()) + " s" + ":";
       for (int rank = 0; rank < place.size; ++rank)
         *error += here[rank] ? "" : " " + std::to_string(rank);
-      *error += "; start them with the same environment, or set PCRT_TIMEOUT_SECONDS";
+      *error += "; start them with the same environment, or set PCRT_TIMEOUT_SECONDS" + whoSaysSo(place, "; ");
       return PCRT_TIMEOUT;
     }
     Descriptor peer{accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC)};
@@ -165,7 +165,7 @@ static pcrt_status joinRankZero(const Place &place, int *fd, std::string *error)
       break;
     if (monotonicSeconds() > deadline) {
       *error = me + "rank 0 did not start within " + secondsText(timeoutSeconds()) + " s" + " (run '" + place.run +
-               "'); all ranks of the shm transport have to be on one machine";
+               "'); all ranks of the shm transport have to be on one machine" + whoSaysSo(place, "; ");
       return PCRT_TIMEOUT;
     }
     if (peer.fd >= 0)

@@ -149,7 +149,7 @@ static pcrt_status welcomeOthers(const Place &place, const MeetingPoint &point, 
       *error = "rank 0: ranks that did not start within " + secondsText(timeoutSeconds()) + " s:";
       for (int rank = 1; rank < place.size; ++rank)
         *error += isHere(rank) ? "" : " " + std::to_string(rank);
-      *error += "; start them with the same environment, or set PCRT_TIMEOUT_SECONDS";
+      *error += "; start them with the same environment, or set PCRT_TIMEOUT_SECONDS" + whoSaysSo(place, "; ");
       return PCRT_TIMEOUT;
     }
   }
@@ -191,7 +191,8 @@ static pcrt_status joinRankZero(const Place &place, const MeetingPoint &point, s
     usleep(20000);
   }
   *error = rankName(place.rank) + ": rank 0 did not start within " + secondsText(timeoutSeconds()) + " s at " +
-           point.host + " (" + lastProblem + "); is the address right and open between the machines?";
+           point.host + " (" + lastProblem + "); is the address right and open between the machines?" +
+           whoSaysSo(place, " ");
   return PCRT_TIMEOUT;
 }
 

@@ -70,12 +70,18 @@ static void expectSignals(const Place &place, bool goesBack) {
   unmapControl(control);
 }
 
+/// Of what is wrong with the environment: the rank in it may be wrong, too, so that it is reported as rank 0 does,
+/// unless there is a launcher to report it to.
+[[noreturn]] static void failAnywhere(Place &place, const std::string &error) {
+  if (place.sharedFile < 0)
+    place = {};
+  fail(PCRT_USAGE, error);
+}
+
 static pcrt_status run(int argc, char **argv, Place &place) {
   std::string error;
-  if (!readPlace(&place, &error)) {
-    place = {}; // the rank is unknown: report as rank 0 does
-    fail(PCRT_USAGE, error);
-  }
+  if (!readPlace(&place, &error))
+    failAnywhere(place, error);
   Options options = parseOptions(argc, argv);
   if (options.help) {
     if (place.rank == 0)
@@ -94,6 +100,9 @@ static pcrt_status run(int argc, char **argv, Place &place) {
   }
   if (options.checkKernels)
     return checkKernels(program);
+  bool isOneOf = place.transport != "virtual"; // which is all of them
+  if (std::string who = whoSaysSo(place, "; "); !who.empty() && isOneOf && place.size != program.mesh.ranks())
+    failAnywhere(place, otherSize(program, place.size) + who);
   if (!options.save.empty() || !options.checkpoint.empty())
     expectSignals(place, options.rollback > 0);
   auto runRank = [&](Comm &comm) {

@@ -113,9 +113,7 @@ private:
   /// Checks of the flags that need no file.
   void checkRequest() {
     if (program.mesh.ranks() != comm.size())
-      fail(PCRT_USAGE, "the program's mesh " + describeMesh(program.mesh) + " needs " +
-                           std::to_string(program.mesh.ranks()) + " ranks, but the run has " +
-                           std::to_string(comm.size()) + "; use pc-run -n " + std::to_string(program.mesh.ranks()));
+      fail(PCRT_USAGE, otherSize(program, comm.size()));
     if (options.data.empty())
       fail(PCRT_USAGE, "--data FILE is missing; see --help");
     if (options.evalEvery && !program.training)
@@ -579,6 +577,14 @@ private:
 };
 
 } // namespace
+
+std::string pcrt::otherSize(const Program &program, int size) {
+  std::string ranks = std::to_string(program.mesh.ranks());
+  if (program.mesh.ranks() == 1)
+    return "the program is for one rank, but the run has " + std::to_string(size) + "; start it alone";
+  return "the program's mesh " + describeMesh(program.mesh) + " needs " + ranks + " ranks, but the run has " +
+         std::to_string(size) + "; use pc-run -n " + ranks;
+}
 
 void pcrt::runProgram(const Program &program, const Options &options, Comm &comm) {
   auto run = std::make_unique<Run>(program, options, comm);

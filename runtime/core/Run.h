@@ -8,6 +8,9 @@
 
 namespace pcrt {
 
+/// That a run of `size` ranks is none for this program.
+std::string otherSize(const Program &program, int size);
+
 /// Sets up, runs the steps and writes what was asked for. Throws a Failure; one that not all ranks have seen says which
 /// rank it is from.
 void runProgram(const Program &program, const Options &options, Comm &comm);

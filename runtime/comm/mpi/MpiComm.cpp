@@ -492,8 +492,10 @@ extern "C" __attribute__((visibility("default"))) int pcrt_mpi_connect(Comm **ou
   Place place;
   std::string error;
   if (readPlace(&place, &error) && place.size != size) {
-    snprintf(message, capacity, "%s says %d ranks, but MPI says %d; start MPI programs with mpirun",
-             place.launcher.c_str(), place.size, size);
+    snprintf(
+        message, capacity,
+        "%s says %d ranks, but MPI says %d: it connects only ranks that mpirun or srun start; start them so, or %s",
+        place.launcher.c_str(), place.size, size, overTcp);
     return PCRT_USAGE;
   }
   *out = new MpiComm(rank, size);

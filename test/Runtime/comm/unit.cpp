@@ -159,6 +159,39 @@ static void testEnvironments() {
   CHECK(!readFrom({"PCRT_RANK=2", "PCRT_SIZE=2"}, &place, &error) && error.find("rank 2 does not exist") == 0);
   CHECK(!readFrom({"PCRT_RANK=one"}, &place, &error) && error.find("PCRT_RANK='one'") == 0);
   CHECK(!readFrom({"PCRT_RANK=0", "PCRT_SIZE=99999999999"}, &place, &error));
+  CHECK(!readFrom({"RANK=8", "WORLD_SIZE=8", "MASTER_PORT=1"}, &place, &error) &&
+        error.ends_with("RANK=8 WORLD_SIZE=8 in the environment say so; if they are left over from another job: unset "
+                        "RANK WORLD_SIZE"));
+  CHECK(readFrom({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}, &place, &error) &&
+        whoSaysSo(place, "; ").ends_with("unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE"));
+  CHECK(readFrom({"PCRT_RANK=1", "PCRT_SIZE=2"}, &place, &error) && whoSaysSo(place, "; ").empty());
+  // Every number, and every switch.
+  CHECK(readFrom({"PCRT_THREADS=2", "PCRT_TIMEOUT_SECONDS=0.5", "PCRT_PORT=65535", "PCRT_CUDA_DEVICE=0",
+                  "PCRT_POISON=1", "PCRT_CUDA_GRAPH=0", "PCRT_CUDA_TUNE="},
+                 &place, &error));
+  for (const char *wrong : {"PCRT_THREADS=abc",
+                            "PCRT_THREADS=0",
+                            "PCRT_THREADS=2x",
+                            "PCRT_THREADS=-1",
+                            "PCRT_TIMEOUT_SECONDS=soon",
+                            "PCRT_TIMEOUT_SECONDS=0",
+                            "PCRT_TIMEOUT_SECONDS=5s",
+                            "PCRT_TIMEOUT_SECONDS=nan",
+                            "PCRT_PORT=0",
+                            "PCRT_PORT=65536",
+                            "PCRT_PORT=80x",
+                            "PCRT_CUDA_DEVICE=-1",
+                            "PCRT_CUDA_DEVICE=one",
+                            "PCRT_POISON=yes",
+                            "PCRT_CUDA_BLOCKING=2",
+                            "PCRT_CUDA_GRAPH=off",
+                            "PCRT_CUDA_TUNE=no",
+                            "PCRT_CUDA_EPILOGUES=false",
+                            "PCRT_CUDA_ROOM=-1",
+                            "PCRT_CUDA_SHARE_DEVICE=on"}) {
+    std::string name(wrong, strchr(wrong, '=')), value = strchr(wrong, '=') + 1;
+    CHECK(!readFrom({wrong}, &place, &error) && error.starts_with(name + "='" + value + "' is not "));
+  }
   clearenv();
   CHECK(timeoutSeconds() == 300);
   setenv("PCRT_TIMEOUT_SECONDS", "1.5", 1);
