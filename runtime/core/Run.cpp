@@ -74,6 +74,8 @@ public:
              (long long)firstStep);
     if (metrics)
       metrics->begin(firstStep);
+    if (program.training && comm.rank() == 0)
+      warnOfEndedCurve();
     stragglers.emplace(program, comm);
     LossOfTargets loss;
     StopCheck stop(comm);
@@ -224,6 +226,18 @@ private:
     if (firstStep > options.steps)
       fail(PCRT_USAGE, loadFrom + " is from step " + std::to_string(firstStep) + ", --steps " +
                            std::to_string(options.steps) + " is before that");
+  }
+
+  /// Says from where on steps change nothing, as in a run that goes on behind the end of the first one's curve.
+  void warnOfEndedCurve() const {
+    if (firstStep >= options.steps || options.lr == 0 || options.rateAt(options.steps - 1) != 0)
+      return;
+    fprintf(stderr,
+            "pc: warning: the learning rate is 0 from step %lld to --steps %lld: its curve ends at --lr-steps %lld%s, "
+            "and these steps change no parameter; give --lr-steps %lld%s, or --min-lr%s\n",
+            (long long)std::max(firstStep, *options.lrSteps), (long long)options.steps, (long long)*options.lrSteps,
+            before ? " as in the first run" : "", (long long)options.steps, before ? " --change lr-steps" : "",
+            before ? " --change min-lr" : "");
   }
 
   /// Goes on from the state that earlier processes of all ranks have left in memory, if it is newer than the
