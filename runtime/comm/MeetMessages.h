@@ -2,8 +2,9 @@
 //
 // Open local SGD: members (runs of one program) come and go, and meet at the
 // end of each round at pc-meet. Every rank of a member has a connection of its
-// own, and sends and gets its own part of the parameters. A message is a Head,
-// the struct of its kind, and elements of f32; all little-endian.
+// own, and sends and gets its own part of the parameters. After the handshake
+// (Handshake.h) a message is a Head, the struct of its kind, and elements of
+// f32; all little-endian.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_MEETMESSAGES_H
@@ -28,7 +29,7 @@ enum class MeetKind : uint32_t {
 };
 
 struct MeetHead {
-  MeetKind kind;
+  MeetKind kind = MeetKind::Hello;
   uint32_t reserved = 0;
   uint64_t bytes = 0; ///< Behind the head.
 };

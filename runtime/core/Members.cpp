@@ -4,18 +4,22 @@
 #include "base/Types.h"
 #include "comm/Collective.h"
 #include "comm/Environment.h"
+#include "comm/Handshake.h"
+#include "comm/ShmControl.h"
+#include "comm/Sockets.h"
 #include "comm/TcpMeeting.h"
 #include "core/Rounds.h"
 #include "device/Profile.h"
 #include "pcrt/description.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -41,31 +45,49 @@ Members::~Members() {
     close(socket);
 }
 
-/// Waits for pc-meet to be there.
-void Members::connectTo(const std::string &address) {
+/// HOST:PORT, where HOST may be an IPv6 address in brackets.
+static std::pair<std::string, int> hostAndPort(const std::string &address) {
   size_t colon = address.rfind(':');
-  if (colon == std::string::npos)
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  int port = colon == std::string::npos ? 0 : atoi(address.c_str() + colon + 1);
+  if (host.empty() || port < 1 || port > 65535)
     fail(PCRT_USAGE, "--meet takes HOST:PORT, not '" + address + "'");
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_family = AF_INET;
-  int error = getaddrinfo(address.substr(0, colon).c_str(), address.substr(colon + 1).c_str(), &hints, &found);
+  addrinfo *found = nullptr;
+  int error = getaddrinfo(host.c_str(), nullptr, nullptr, &found);
   if (error)
     fail(PCRT_USAGE, "--meet " + address + ": " + gai_strerror(error));
-  int64_t end = nanoseconds() + int64_t(timeoutSeconds() * 1e9);
-  bool good = false;
-  while (!good) {
-    socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    good = socket >= 0 && connect(socket, found->ai_addr, found->ai_addrlen) == 0;
-    if (good || nanoseconds() > end)
-      break;
-    close(std::exchange(socket, -1));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
   freeaddrinfo(found);
-  if (!good)
-    fail(PCRT_TIMEOUT, "no pc-meet answers at " + address);
-  configureSocket(socket);
+  return {host, port};
+}
+
+/// Waits for a pc-meet that knows the same secret.
+void Members::connectTo(const std::string &address) {
+  auto [host, port] = hostAndPort(address);
+  std::string secret, problem;
+  if (!findSecret(SharedBy::Members, host, &secret, &problem))
+    fail(PCRT_USAGE, "--meet " + address + ": " + problem);
+  Greeting mine{Protocol::Members, 0, comm.rank(), comm.size(), int32_t(getpid()), 0, {}, {}}, other;
+  snprintf(mine.name, sizeof mine.name, "%s", name.c_str());
+  bool told = false;
+  for (double end = monotonicSeconds() + timeoutSeconds(); monotonicSeconds() < end; usleep(50000)) {
+    Socket peer = pcrt::connectTo(host, port, std::min(end, monotonicSeconds() + 5));
+    if (peer.fd < 0) {
+      problem = told ? problem : strerror(errno);
+      continue;
+    }
+    CallResult result = callHost(peer.fd, secret, mine, std::min(end, monotonicSeconds() + 5), &other);
+    if (result == CallResult::Welcome) {
+      socket = peer.release();
+      configureSocket(socket);
+      return;
+    }
+    problem = describe(result);
+    if (comm.rank() == 0 && result != CallResult::NoAnswer && !std::exchange(told, true))
+      fprintf(stderr, "warning: --meet %s: %s; trying again\n", address.c_str(), problem.c_str());
+  }
+  fail(PCRT_TIMEOUT, "no pc-meet lets this member in at " + address + ": " + problem);
 }
 
 void Members::lost(const std::string &why) const { fail(PCRT_PEER_LOST, "pc-meet at " + address + " " + why); }

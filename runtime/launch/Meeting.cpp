@@ -8,94 +8,63 @@
 #include "launch/Meeting.h"
 #include "base/Failure.h"
 #include "base/TensorSum.h"
+#include "comm/Admission.h"
 #include "comm/MeetMessages.h"
-#include "comm/TcpMeeting.h"
+#include "comm/ShmControl.h"
+#include "launch/MeetingConnection.h"
 #include "launch/MeetingLog.h"
 #include "pcrt/outputs.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
-#include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <poll.h>
 #include <set>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
 using namespace pcrt;
 using Json = nlohmann::ordered_json;
 
-static double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-namespace {
-
-struct Member;
-
-/// A rank's connection. What is sent waits here until the other end takes it, so that nobody holds up the others.
-struct Connection {
-  explicit Connection(int socket) : socket(socket) {}
-  ~Connection() { close(socket); }
-
-  int socket;
-  std::string in;
-  std::deque<std::shared_ptr<const std::string>> out;
-  size_t sent = 0; ///< Of out's first.
-  std::optional<MeetHello> hello;
-  Member *member = nullptr;
-  bool left = false, ends = false; ///< Said so; to be closed when all is sent.
-  std::optional<MeetArrive> arrived;
-  std::string elements; ///< What it arrived with.
-};
-
-struct Member {
-  std::vector<Connection *> ranks; ///< Null: not here yet.
-  bool isIn = false;               ///< Of the round.
-  bool hasState = false;           ///< And could begin with it.
-  int64_t begunRound = -1;         ///< The last one that it was told to begin,
-  int64_t firstSample = 0;         ///< and what it reads in it first.
+struct pcrt::MeetingMember {
+  std::vector<MeetingConnection *> ranks; ///< Null: not here yet.
+  bool isIn = false;                      ///< Of the round.
+  bool hasState = false;                  ///< And could begin with it.
+  int64_t begunRound = -1;                ///< The last one that it was told to begin,
+  int64_t firstSample = 0;                ///< and what it reads in it first.
   double arrivedAt = 0;
   bool closed = false; ///< Told to end its round.
 
   bool isWhole() const { return std::count(ranks.begin(), ranks.end(), nullptr) == 0; }
   bool hasArrived() const {
-    return std::all_of(ranks.begin(), ranks.end(), [](Connection *rank) { return rank && rank->arrived; });
+    return std::all_of(ranks.begin(), ranks.end(), [](MeetingConnection *rank) { return rank && rank->arrived; });
   }
   const MeetHello &hello() const { return *ranks[0]->hello; }
 };
 
+namespace {
+
+using Connection = MeetingConnection;
+using Member = MeetingMember;
+using Elements = Connection::Elements;
+
 class Meeting {
 public:
   explicit Meeting(const MeetingOptions &options) : options(options) {}
-  ~Meeting() {
-    if (listener >= 0)
-      close(listener);
-  }
 
   void open();
   void serve();
 
 private:
-  using Elements = std::shared_ptr<const std::string>;
-
-  void acceptOne();
-  void read(Connection &connection);
-  void write(Connection &connection);
   void take(Connection &connection, MeetKind kind, std::string_view body);
   void takeHello(Connection &connection, const MeetHello &hello);
   void takeState(Connection &connection, const MeetState &state, std::string_view elements);
-  void send(Connection &connection, MeetKind kind, const void *fields, size_t bytes, const Elements &elements = {});
   void refuse(Connection &connection, const std::string &why);
   void forgetEnded();
   bool advance();
@@ -119,7 +88,7 @@ private:
   MeetingOptions options;
   LoggedRounds replay;
   MeetingLog log;
-  int listener = -1;
+  std::optional<Admission> admission;
   std::vector<std::unique_ptr<Connection>> connections;
   std::map<std::string, Member> members;       ///< In the order in which they are added up.
   std::vector<std::string> joined, lost, left; ///< Since the last line of the log.
@@ -132,8 +101,6 @@ private:
 
 } // namespace
 
-static bool isEmpty(const Connection &connection) { return connection.out.empty(); }
-
 void Meeting::open() {
   if (std::string why = clashOfOutputs({{"--replay", options.replay}}, {{"--log", options.log}}); !why.empty())
     fail(PCRT_USAGE, why);
@@ -141,137 +108,72 @@ void Meeting::open() {
     replay = LoggedRounds::read(options.replay);
   if (!options.log.empty())
     log.open(options.log);
-  listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  int yes = 1;
-  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(uint16_t(options.port));
-  socklen_t length = sizeof address;
-  if (listener < 0 || bind(listener, reinterpret_cast<sockaddr *>(&address), sizeof address) != 0 ||
-      listen(listener, 1024) != 0 || getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) != 0)
-    fail(PCRT_RESOURCE, withErrno("cannot listen on port " + std::to_string(options.port)));
-  printf("meeting at port %d\n", ntohs(address.sin_port));
+  AdmissionRules rules;
+  rules.name = "pc-meet";
+  rules.greeting.protocol = Protocol::Members;
+  if (std::string error; !findSecret(SharedBy::Members, options.listen, &rules.secret, &error))
+    fail(PCRT_USAGE, error);
+  rules.expects = [](const Greeting &other) { return other.rank >= 0 && other.name[0]; };
+  rules.judges = [](const Greeting &) { return Verdict::Welcome; };
+  Socket listener = listenAt(options.listen, options.port);
+  if (listener.fd < 0)
+    fail(PCRT_RESOURCE, withErrno("cannot listen at " + options.listen + ", port " + std::to_string(options.port)));
+  printf("meeting at port %d\n", portOf(listener));
   fflush(stdout);
+  admission.emplace(std::move(listener), std::move(rules));
 }
 
 void Meeting::serve() {
   while (!over) {
-    std::vector<pollfd> polls{{listener, POLLIN, 0}};
+    std::vector<pollfd> polls{{admission->descriptor(), POLLIN, 0}};
     for (auto &connection : connections)
-      polls.push_back({connection->socket, short(POLLIN | (isEmpty(*connection) ? 0 : POLLOUT)), 0});
+      polls.push_back({connection->socket(), short(POLLIN | (connection->waitsToSend() ? POLLOUT : 0)), 0});
     poll(polls.data(), polls.size(), 50);
     for (size_t i = 1; i < polls.size(); ++i) {
+      Connection &connection = *connections[i - 1];
       if (polls[i].revents & (POLLIN | POLLHUP | POLLERR))
-        read(*connections[i - 1]);
+        connection.read([&](MeetKind kind, std::string_view body) { take(connection, kind, body); });
       if (polls[i].revents & POLLOUT)
-        write(*connections[i - 1]);
+        connection.write();
+      connection.ends |= !connection.hello && monotonicSeconds() - connection.since > Admission::patienceSeconds;
     }
-    if (polls[0].revents)
-      acceptOne();
+    for (Admitted &admitted : admission->serve())
+      connections.push_back(std::make_unique<Connection>(std::move(admitted)));
     forgetEnded();
     while (advance())
       forgetEnded();
   }
 }
 
-void Meeting::acceptOne() {
-  int socket = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (socket < 0)
-    return;
-  configureSocket(socket);
-  connections.push_back(std::make_unique<Connection>(socket));
-}
-
-void Meeting::read(Connection &connection) {
-  char bytes[1 << 16];
-  ssize_t got;
-  while ((got = recv(connection.socket, bytes, sizeof bytes, 0)) > 0)
-    connection.in.append(bytes, size_t(got));
-  size_t at = 0;
-  while (!connection.ends && connection.in.size() - at >= sizeof(MeetHead)) {
-    MeetHead head;
-    memcpy(&head, connection.in.data() + at, sizeof head);
-    constexpr uint64_t most = uint64_t(1) << 40;
-    if (head.bytes > most || (!connection.hello && head.bytes != sizeof(MeetHello))) {
-      connection.ends = true;
-      break;
-    }
-    if (connection.in.size() - at - sizeof head < head.bytes)
-      break;
-    take(connection, head.kind, std::string_view(connection.in).substr(at + sizeof head, head.bytes));
-    at += sizeof head + head.bytes;
-  }
-  connection.in.erase(0, at);
-  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-    connection.ends = true;
-    connection.out.clear();
-  }
-}
-
-void Meeting::write(Connection &connection) {
-  while (!connection.out.empty()) {
-    const std::string &first = *connection.out.front();
-    ssize_t went =
-        ::send(connection.socket, first.data() + connection.sent, first.size() - connection.sent, MSG_NOSIGNAL);
-    if (went < 0) {
-      if (errno != EAGAIN && errno != EINTR) {
-        connection.ends = true;
-        connection.out.clear();
-      }
-      return;
-    }
-    connection.sent += size_t(went);
-    if (connection.sent == first.size()) {
-      connection.out.pop_front();
-      connection.sent = 0;
-    }
-  }
-}
-
-void Meeting::send(Connection &connection, MeetKind kind, const void *fields, size_t bytes, const Elements &elements) {
-  MeetHead head{kind, 0, bytes + (elements ? elements->size() : 0)};
-  std::string text(reinterpret_cast<const char *>(&head), sizeof head);
-  text.append(static_cast<const char *>(fields), bytes);
-  connection.out.push_back(std::make_shared<const std::string>(std::move(text)));
-  if (elements)
-    connection.out.push_back(elements);
-}
-
 void Meeting::refuse(Connection &connection, const std::string &why) {
   fprintf(stderr, "pc-meet: %s is refused: %s\n",
           connection.hello ? printable(connection.hello->name).c_str() : "somebody", why.c_str());
-  send(connection, MeetKind::Refuse, why.data(), why.size());
+  connection.send(MeetKind::Refuse, why.data(), why.size());
   connection.ends = true;
 }
 
-/// The fields that a message of a kind begins with; ends the connection where it is too short.
-template <typename T> static std::optional<T> fieldsOf(Connection &connection, std::string_view body) {
+/// The fields that a message begins with, which is long enough (MeetingConnection::read).
+template <typename T> static T fieldsOf(std::string_view body) {
   T fields;
-  if (body.size() < sizeof fields) {
-    connection.ends = true;
-    return std::nullopt;
-  }
   memcpy(&fields, body.data(), sizeof fields);
   return fields;
 }
 
 void Meeting::take(Connection &connection, MeetKind kind, std::string_view body) {
-  if (kind == MeetKind::Hello && !connection.hello) {
-    if (auto hello = fieldsOf<MeetHello>(connection, body))
-      takeHello(connection, *hello);
+  if (kind == MeetKind::Hello) {
+    takeHello(connection, fieldsOf<MeetHello>(body));
   } else if (kind == MeetKind::Arrive && connection.member) {
-    auto arrive = fieldsOf<MeetArrive>(connection, body);
-    if (!arrive || arrive->round != round || connection.arrived ||
-        body.size() != sizeof *arrive + 4 * size_t(connection.hello->elements))
+    auto arrive = fieldsOf<MeetArrive>(body);
+    if (arrive.round != round || connection.arrived || connection.member->begunRound != round)
       return refuse(connection, "it arrived at the end of a round that is not this one");
-    connection.elements = body.substr(sizeof *arrive);
-    connection.arrived = *arrive;
+    if (arrive.steps < 1 || arrive.steps > connection.hello->every)
+      return refuse(connection, "it has made " + std::to_string(arrive.steps) + " steps of a round");
+    connection.elements = body.substr(sizeof arrive);
+    connection.arrived = arrive;
     if (connection.member->hasArrived())
-      connection.member->arrivedAt = now();
+      connection.member->arrivedAt = monotonicSeconds();
   } else if (kind == MeetKind::State && connection.member) {
-    if (auto state = fieldsOf<MeetState>(connection, body))
-      takeState(connection, *state, body.substr(sizeof *state));
+    takeState(connection, fieldsOf<MeetState>(body), body.substr(sizeof(MeetState)));
   } else if (kind == MeetKind::Leave) {
     connection.left = true;
   } else {
@@ -279,23 +181,42 @@ void Meeting::take(Connection &connection, MeetKind kind, std::string_view body)
   }
 }
 
+/// Whether both run the same program on as many ranks, all of which are here.
+static bool areAlike(const Member &one, const Member &other) {
+  return std::equal(one.ranks.begin(), one.ranks.end(), other.ranks.begin(), other.ranks.end(),
+                    [&](Connection *mine, Connection *theirs) {
+                      return mine->hello->elements == theirs->hello->elements &&
+                             !strcmp(mine->hello->program, other.ranks[0]->hello->program) &&
+                             !strcmp(theirs->hello->program, other.ranks[0]->hello->program);
+                    });
+}
+
+/// Whether all numbers are such that what is reckoned with them is in range.
+static bool isSound(const MeetHello &hello) {
+  auto isWithin = [](int64_t value, int64_t least, int most) { return value >= least && value >> most == 0; };
+  return hello.format == meetFormat && hello.name[0] && !hello.name[sizeof hello.name - 1] &&
+         !hello.program[sizeof hello.program - 1] && hello.size >= 1 && hello.size <= kMaxRanks && hello.rank >= 0 &&
+         hello.rank < hello.size && isWithin(hello.every, 1, 24) && isWithin(hello.batch, 1, 24) &&
+         isWithin(hello.round, 0, 48) && isWithin(hello.samples, 0, 52) && isWithin(hello.elements, 0, 37);
+}
+
 void Meeting::takeHello(Connection &connection, const MeetHello &hello) {
-  connection.hello = hello;
-  connection.hello->name[sizeof hello.name - 1] = connection.hello->program[sizeof hello.program - 1] = 0;
-  if (hello.format != meetFormat || hello.size < 1 || hello.size > 1 << 20 || hello.rank < 0 ||
-      hello.rank >= hello.size || hello.every < 1 || hello.batch < 1 || hello.elements < 0)
+  if (!isSound(hello))
     return refuse(connection, "it speaks another language");
-  for (auto &[name, member] : members)
-    for (Connection *rank : member.ranks)
-      if (rank && (strcmp(rank->hello->program, connection.hello->program) != 0 || rank->hello->size != hello.size ||
-                   (rank->hello->rank == hello.rank && rank->hello->elements != hello.elements)))
-        return refuse(connection, "it is another program than that of " + name);
-  Member &member = members[connection.hello->name];
-  member.ranks.resize(size_t(hello.size));
-  if (member.ranks[size_t(hello.rank)])
+  connection.hello = hello;
+  if (strcmp(hello.name, connection.greeting().name) != 0 || hello.rank != connection.greeting().rank)
+    return refuse(connection, "it is another rank than it said before");
+  Member &member = members[hello.name];
+  if (member.ranks.empty())
+    member.ranks.resize(size_t(hello.size));
+  if (member.ranks.size() != size_t(hello.size) || member.ranks[size_t(hello.rank)])
     return refuse(connection, "there is a member of that name");
   member.ranks[size_t(hello.rank)] = &connection;
   connection.member = &member;
+  // Who is not here with all ranks decides nothing.
+  for (auto &[name, other] : members)
+    if (member.isWhole() && other.isWhole() && !areAlike(member, other))
+      return refuse(connection, "it is another program than that of " + printable(name));
 }
 
 /// When all ranks of the donor have given theirs, those who wait for it get it and begin.
@@ -310,7 +231,7 @@ void Meeting::takeState(Connection &connection, const MeetState &state, std::str
   for (auto &[name, member] : members)
     if (member.isIn && !member.hasState) {
       for (size_t rank = 0; rank < member.ranks.size(); ++rank)
-        send(*member.ranks[rank], MeetKind::State, &states[rank].first, sizeof(MeetState), states[rank].second);
+        member.ranks[rank]->send(MeetKind::State, &states[rank].first, sizeof(MeetState), states[rank].second);
       member.hasState = true;
       tellBegin(name);
     }
@@ -345,7 +266,7 @@ void Meeting::forgetEnded() {
   }
   for (auto &connection : connections)
     if (connection->ends)
-      write(*connection); // why it ends, if that goes at once
+      connection->write(); // why it ends, if that goes at once
   std::erase_if(connections, [](auto &connection) { return connection->ends; });
 }
 
@@ -421,7 +342,7 @@ bool Meeting::beginRound() {
       return true;
     }
   between = false;
-  beganAt = now();
+  beganAt = monotonicSeconds();
   admit();
   return true;
 }
@@ -456,7 +377,7 @@ void Meeting::tellBegin(const std::string &name) {
   member.firstSample = begin.firstSample;
   member.begunRound = round;
   for (Connection *rank : member.ranks)
-    send(*rank, MeetKind::Begin, &begin, sizeof begin);
+    rank->send(MeetKind::Begin, &begin, sizeof begin);
 }
 
 /// Of somebody who has it, for those who have not.
@@ -470,7 +391,7 @@ void Meeting::askForState() {
     if (member.isIn && member.hasState) {
       donor = name;
       for (Connection *rank : member.ranks)
-        send(*rank, MeetKind::Ask, nullptr, 0);
+        rank->send(MeetKind::Ask, nullptr, 0);
       return;
     }
 }
@@ -496,10 +417,10 @@ void Meeting::hurry() {
   for (double time : times)
     off.push_back(std::fabs(time - usual));
   double limit = usual + std::max({5 * median(off), 0.5 * usual, options.patience});
-  double since = now() - beganAt;
+  double since = monotonicSeconds() - beganAt;
   for (Member *member : late) {
     if (since > limit && !member->closed && member->hasState) {
-      send(*member->ranks[0], MeetKind::Close, nullptr, 0);
+      member->ranks[0]->send(MeetKind::Close, nullptr, 0);
       member->closed = true;
     }
     if (since > limit + std::max(2 * usual, 10 * options.patience))
@@ -576,7 +497,7 @@ void Meeting::endRound() {
   for (Member *member : in) {
     for (size_t rank = 0; rank < member->ranks.size(); ++rank) {
       member->ranks[rank]->arrived.reset();
-      send(*member->ranks[rank], MeetKind::Mean, nullptr, 0, means[rank]);
+      member->ranks[rank]->send(MeetKind::Mean, nullptr, 0, means[rank]);
     }
     member->closed = false;
   }
@@ -595,5 +516,8 @@ int pcrt::serveMeeting(const MeetingOptions &options) {
   } catch (const Failure &failure) {
     fprintf(stderr, "pc-meet: error: %s\n", failure.message.c_str());
     return failure.status;
+  } catch (const std::bad_alloc &) {
+    fprintf(stderr, "pc-meet: error: out of memory\n");
+    return PCRT_RESOURCE;
   }
 }

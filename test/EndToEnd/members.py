@@ -3,6 +3,8 @@
 
 Open local SGD: members (runs of one replica) that come and go, and meet at pc-meet. Those who stay have the same parameters bit by bit, whoever dies in which phase of a round;
 with rounds of a step two members train as a mesh of two replicas does; the log of a meeting, replayed, makes the same bits."""
+import hashlib
+import hmac
 import json
 import os
 import random
@@ -12,13 +14,14 @@ import struct
 import sys
 import time
 
-from cases import STAND_IN, Case, ranks_of
+from cases import BUILD, STAND_IN, Case, ranks_of
 
 EVERY, SEQUENCE, BATCH = 4, 16, 2
 LONG = sys.argv[1] == "all"
 FLAGS = ["--data", "tokens.bin", "--seed", 7, "--lr", 0.01]
 HELLO, BEGIN, CLOSE, ARRIVE, MEAN, ASK, STATE, LEAVE, REFUSE = range(1, 10)
 HEAD, FIELDS = struct.Struct("<IIQ"), struct.Struct("<Q64s64siiqqqqqQ")
+SECRET = "known to members alone"
 
 
 class Fake:
@@ -27,7 +30,18 @@ class Fake:
     def __init__(self, port, name, program, elements, every, before):
         self.socket = socket.create_connection(("127.0.0.1", port), 60)
         self.elements, self.before = elements, before
+        self.greet(name)
         self.hello = HEAD.pack(HELLO, 0, FIELDS.size) + FIELDS.pack(0x3154454d4350, name.encode(), program.encode(), 0, 1, 0, every, BATCH, 0, elements, 0)
+
+    def greet(self, name):
+        """Both ends prove that they know the secret (comm/Handshake.h)."""
+        mine = struct.pack("<QQiiii32s64s", 0x706372746d656502, 0, 0, 1, 0, 0, os.urandom(32), name.encode())
+        self.socket.sendall(mine)
+        greetings = mine + self.take(len(mine))
+        self.socket.sendall(hmac.digest(SECRET.encode(), b"\0\0" + greetings, hashlib.sha256))
+        answer = self.take(33)
+        assert answer == b"\0" + hmac.digest(SECRET.encode(), b"\1\0" + greetings, hashlib.sha256)
+        self.socket.sendall(b"\1")
 
     def take(self, count):
         data = b""
@@ -148,6 +162,30 @@ class Members(Case):
         self.run_all(4 * EVERY, "ba", "--replay", log, program=program, mesh=mesh)
         self.check(f"{program}: replayed, the same bits", self.same(f"{program}, replayed", "a", "b") == first)
 
+    def among_strangers(self):
+        """Somebody calls the meeting all the time, and knows everything but the secret: the same bits, and the same log."""
+        log = "strangers.log"
+        self.port = self.meet("--min-members", 2, "--log", log)
+        stranger = self.start(BUILD / "test/Runtime/comm/comm-strangers", self.port, "a")
+        steps = 400 * EVERY if LONG else 100 * EVERY
+        processes = {"a": self.member("a", steps)}
+        self.check("strangers: 1000 calls before the first round", stranger.stdout.readline() == "1000 calls\n")
+        processes["b"] = self.member("b", steps)
+        for name, process in processes.items():
+            self.ends(f"among strangers, {name}", process)
+        self.ends("among strangers, meeting", self.meeting)
+        self.ends("strangers", stranger)
+        told, bits = (self.work / log).read_bytes(), self.same("among strangers", "a", "b")
+        self.run_all(steps, "ab", "--min-members", 2, "--log", "alone.log")
+        self.check("among strangers: the log of a meeting without them", told == (self.work / "alone.log").read_bytes())
+        self.check("among strangers: the same bits", self.same("alone", "a", "b") == bits)
+        self.holds("another secret", "pc-run", "./open", "--", *FLAGS, "--meet", f"127.0.0.1:{self.meet()}", "--name", "a", "--steps", EVERY, code=8,
+                   words="it hangs up on this process; is PCRT_SECRET the same there", PCRT_SECRET="other", PCRT_TIMEOUT_SECONDS="3")
+        self.meeting.kill()
+        self.holds("no secret, a member", "./open", *FLAGS, "--meet", "192.0.2.1:1", "--name", "a", "--steps", EVERY, code=2, words="give all of them the same PCRT_SECRET", PCRT_SECRET="")
+        self.holds("no secret, a meeting", "pc-meet", "--listen", "0.0.0.0", code=2, words="give all of them the same PCRT_SECRET", PCRT_SECRET="")
+        self.holds("nobody's address", "pc-meet", "--listen", "192.0.2.1", code=6, words="cannot listen at 192.0.2.1")
+
     def as_a_mesh(self):
         self.compiled("each", "outer=open", 1)
         self.compiled("mesh", "outer=2", 1)
@@ -185,11 +223,12 @@ class Members(Case):
 
     def body(self):
         self.trajectory = None
-        self.environment = {"PCRT_THREADS": "1"}
+        self.environment = {"PCRT_THREADS": "1", "PCRT_SECRET": SECRET}
         self.model("gpt2", BATCH, SEQUENCE)
         (self.work / "tokens.bin").write_bytes(b"".join(struct.pack("<H", draw.randrange(64)) for _ in range(8000)))
         self.compiled("open", "outer=open", EVERY)
         self.stay()
+        self.among_strangers()
         header = self.model_of("a")
         shapes = json.loads(header[8:8 + struct.unpack("<Q", header[:8])[0]])
         self.elements = sum((entry["data_offsets"][1] - entry["data_offsets"][0]) // 4 for name, entry in shapes.items() if name != "__metadata__")

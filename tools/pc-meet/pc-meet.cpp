@@ -13,11 +13,13 @@ static const char usage[] =
     R"(usage: pc-meet [options]
 
 Where the members of open local SGD meet: runs of one program of one replica, each with --meet HOST:PORT --name NAME, that come and
-go. At the end of a round it makes the mean of the parameters of those who are there. It knows no model, listens to whoever
-reaches its port, and ends when all have left.
+go. At the end of a round it makes the mean of the parameters of those who are there. It knows no model, and ends when all have
+left. Members on other machines have to know the same secret: set PCRT_SECRET, or PCRT_SECRET_FILE, here and for them.
 
 Options
-  --port N           where it listens (default: a free one, which it prints)
+  --listen ADDRESS   the address of this machine where it listens (default 127.0.0.1: members on this machine alone; 0.0.0.0
+                     or :: for all addresses)
+  --port N           the port there (default: a free one, which it prints)
   --min-members N    how many there must be for a round to begin and to end (default 1)
   --patience SECONDS how long at least the last ones are waited for, when half have arrived (default 1)
   --log FILE         a line of JSON for each round, before anybody hears of it: who was in it, and how many steps each had made
@@ -27,7 +29,7 @@ Instead
   --version          which version of the project this is
   --help             show this text
 
-exit codes: 0 all have left, 2 usage, 6 no port or no log, 9 a log that is none.
+exit codes: 0 all have left, 2 usage or no secret, 6 no port or no log, 9 a log that is none.
 
 example:
   pc-meet --port 29600 --min-members 2 --log rounds.jsonl &
@@ -64,7 +66,11 @@ int main(int argc, char **argv) {
     char *end = nullptr;
     long number = strtol(value.c_str(), &end, 10);
     bool isNumber = !value.empty() && !*end;
-    if (flag == "--port") {
+    if (flag == "--listen") {
+      if (value.empty())
+        return badUsage("--listen takes an address of this machine, not", "");
+      options.listen = value;
+    } else if (flag == "--port") {
       if (!isNumber || number < 0 || number > 65535)
         return badUsage("--port takes a port, not", value.c_str());
       options.port = int(number);

@@ -1,17 +1,23 @@
-//===- attacks.cpp - a run among strangers ---------------------------------===//
+//===- attacks.cpp - a run and a meeting among strangers ------------------===//
+//
+// usage: comm-strangers [PORT NAME]
 //
 // 1,000 connections of 20 kinds, by somebody who knows everything but the
-// secret, change nothing.
+// secret, change nothing. With arguments, calls the pc-meet at PORT in the name
+// of a member until it is gone.
 //
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
+#include "FakeMember.h"
 #include "Strangers.h"
 #include "comm/ShmControl.h"
 #include "comm/TcpControl.h"
+#include "launch/Meeting.h"
 
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -194,8 +200,95 @@ static void testFiles() {
   CHECK(ranks.ended == 2);
 }
 
-int main() {
+/// Two members make rounds while strangers call. With them is a rank that knows the secret, of another program whose
+/// other rank never comes: it decides nothing.
+static void testMeeting() {
+  constexpr int rounds = 40;
+  char path[] = "/tmp/pc-strangers-XXXXXX";
+  close(mkstemp(path));
+  setenv("PCRT_SECRET", "of the meeting", 1);
+  MeetingOptions options;
+  options.port = freePort();
+  options.minMembers = 2;
+  options.patience = 60;
+  options.log = path;
+  int code = -1;
+  std::thread meeting([&] { code = serveMeeting(options); });
+
+  FakeMember alone(options.port, "of the meeting", "c", 0, 2, "another program");
+  alone.send(MeetKind::Hello, alone.hello);
+  std::string recorded = recordCall(options.port, "of the meeting", FakeMember::greetingOf("a"));
+  Strangers strangers(options.port, FakeMember::greetingOf("a"), recorded);
+  std::atomic<int> called{0}, good{0};
+  auto live = [&](const char *name, float value, float mean) {
+    FakeMember member(options.port, "of the meeting", name);
+    member.send(MeetKind::Hello, member.hello);
+    for (int round = 0; round < rounds; ++round) {
+      MeetBegin begin{};
+      std::string body = member.until(MeetKind::Begin);
+      memcpy(&begin, body.data(), std::min(body.size(), sizeof begin));
+      while (called < (round + 1) * calls / rounds)
+        usleep(100);
+      std::vector<float> values(FakeMember::elements, value + float(round)), means(values.size(), mean + float(round));
+      member.send(MeetKind::Arrive, MeetArrive{begin.round, begin.steps, 0}, values);
+      body = member.until(MeetKind::Mean);
+      good +=
+          begin.round == round && body.size() == 4 * means.size() && !memcmp(body.data(), means.data(), body.size());
+    }
+    member.leave();
+    shutdown(member.connection.fd, SHUT_WR);
+    member.until(MeetKind::Refuse);
+  };
+  std::thread a(live, "a", 1.0f, 2.0f), b(live, "b", 3.0f, 2.0f);
+  int heard = 0;
+  for (; called < calls; ++called)
+    heard += strangers.call(called % Strangers::kinds);
+  a.join();
+  b.join();
+  meeting.join();
+  unsetenv("PCRT_SECRET");
+  CHECK(heard == calls && good == 2 * rounds && code == PCRT_OK);
+  std::ifstream log(path);
+  int lines = 0;
+  for (std::string line; std::getline(log, line); ++lines)
+    CHECK(line.find("\"members\":{\"a\":{\"steps\":4,") != std::string::npos &&
+          line.find(",\"b\":{\"steps\":4,") != std::string::npos && line.find("\"lost\":[]") != std::string::npos);
+  CHECK(lines == rounds);
+  unlink(path);
+}
+
+/// A listener that other machines reach needs a secret; so does who calls it.
+static void testListeners() {
+  MeetingOptions options;
+  for (const char *address : {"0.0.0.0", "::", "192.0.2.1", "localhost.example"}) {
+    options.listen = address;
+    CHECK(serveMeeting(options) == PCRT_USAGE);
+  }
+  options.listen = "192.0.2.1"; // an address of no machine
+  setenv("PCRT_SECRET", "none", 1);
+  CHECK(serveMeeting(options) == PCRT_RESOURCE);
+  unsetenv("PCRT_SECRET");
+}
+
+/// Until the meeting is over; says when there have been enough calls.
+static int callMeeting(int port, const char *name) {
+  std::string junk(193, 'x');
+  Strangers strangers(port, FakeMember::greetingOf(name), junk);
+  int heard = 0;
+  while (strangers.call(heard % Strangers::kinds) || strangers.call(0))
+    if (++heard == calls) {
+      printf("%d calls\n", heard);
+      fflush(stdout);
+    }
+  return heard < calls;
+}
+
+int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);
+  if (argc == 3)
+    return callMeeting(atoi(argv[1]), argv[2]);
+  testMeeting();
+  testListeners();
   testRun();
   testSecrets();
   testHosts();
