@@ -27,8 +27,15 @@ static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 static constexpr int64_t mostRefuted = 8;
 /// Unless a flag says so, programs that are compiled, at most: whole ones, and of few layers.
 static constexpr int64_t mostPlans = 1000, mostOfFewLayers = 10000;
-/// Of a large model's plans, so many programs of few layers tell which takes the least memory.
+/// Of a large model's plans, so many programs of few layers tell which takes the least memory; of a small one's, whole
+/// ones, where no plan can fit.
 static constexpr int64_t smallestCompositions = 200;
+
+static int64_t countOps(ModuleOp model) {
+  int64_t ops = 0;
+  model.walk([&](Operation *) { ++ops; });
+  return ops;
+}
 
 pcrt_status PlanSearch::read() {
   if (std::optional<Refusal> refused = space.read())
@@ -36,8 +43,12 @@ pcrt_status PlanSearch::read() {
   if (pcrt_status status = pc::readWork(model, options, work))
     return status;
   few = FewLayers::of(model);
+  space.dims = dimsOf(model);
+  mostChunks = few ? few->layers() + 2 : countOps(model); // with an embedding and a head
   bounds.emplace(model.getContext(), work, few ? &*few : nullptr, batch, space.ranks, options, machine);
   composes = few && few->layers() > manyLayers;
+  if (composes)
+    mostChunks = few->layers();
   return PCRT_OK;
 }
 
@@ -224,6 +235,33 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::func
   return result;
 }
 
+/// ", with --auto=tp --zero=1"
+std::string PlanSearch::given() const {
+  std::string text = search.free.empty() ? "" : " --auto=" + search.free;
+  for (const std::string &name : search.pins.names())
+    text += " " + pc::textOf(search.pins, name);
+  return text.empty() ? "" : ", with" + text;
+}
+
+std::string PlanSearch::firstRefusal() const {
+  std::string first = refusal;
+  if (first.empty() && isUneven)
+    first = "ranks and microbatches do not divide the " + std::to_string(batch) + " sequences of a step";
+  else if (first.empty() && !given().empty()) // flags that were not given are not to blame
+    first = unlike;
+  return first.empty() ? "" : "; the first was refused: " + first;
+}
+
+pcrt_status PlanSearch::failIllegal(const std::string &text) {
+  std::string instead;
+  int64_t fewer = std::min(batch, space.ranks - 1);
+  while (fewer > 1 && batch % fewer)
+    --fewer;
+  if (hasSequences && fewer > 1 && given().empty())
+    instead = "; --ranks=" + std::to_string(fewer) + " divides the " + std::to_string(batch) + " sequences of a step";
+  return fail(PCRT_INFEASIBLE, "no plan is legal: " + text + firstRefusal() + instead);
+}
+
 pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found) {
   if (pcrt_status status = read())
     return status;
@@ -231,13 +269,13 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
   auto goesOn = [&] { return !interrupt.happened(); };
   SearchResult result = searchAll(goesOn, goesOn);
   bool isOfBytes = false; // another search has found it
-  std::string text = this->found(result).text(), first = refusal.empty() ? "" : "; the first was refused: " + refusal;
+  std::string text = this->found(result).text() + given();
   if (!result.fitting.empty()) {
     plan = tried.at(result.fitting.front().node.id);
   } else if (interrupt.happened()) {
-    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + text + first);
+    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + text + firstRefusal());
   } else if (result.tooLarge.empty() && numDropped == 0) {
-    return fail(PCRT_INFEASIBLE, "no plan is legal: " + text + ", with the flags that were given" + first);
+    return failIllegal(text);
   } else {
     std::optional<SmallPlan> least = smallestOf(result, goesOn);
     // With a limit near that one, layers may be dealt otherwise, and take less.
@@ -247,9 +285,10 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
         break;
       least = std::move(less);
     }
+    if (!least && result.tooLarge.empty() && goesOn())
+      return failIllegal(text);
     if (!least || least->found.trial.bytes > limit())
-      return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + text +
-                                     ", with the flags that were given" + whyNone(least, goesOn));
+      return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + text + whyNone(least, goesOn));
     // Bytes of composed plans are estimates, so one that seemed too large may fit, and those beside it.
     plan = least->plan;
     isOfBytes = true;
@@ -278,6 +317,7 @@ std::optional<SmallPlan> PlanSearch::smallest(llvm::function_ref<bool()> goesOn)
     return std::nullopt;
   FoundPlan found = result.fitting.front();
   found.trial = trialOf(found.node.id); // bytes took the place of its seconds
+  found.node.level = -found.node.level; // and those with more computed again came first
   return SmallPlan{found, tried.at(found.node.id), isEstimate};
 }
 
@@ -294,10 +334,13 @@ CompileOptions PlanSearch::optionsOf(const AutoOptions &pins, int64_t most) cons
 std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t most,
                                                 llvm::function_ref<bool()> goesOn) {
   CompileOptions other = optionsOf(pins, most);
-  if (composes)
+  if (composes || numDropped == numPlans) // else a plan that fits may be among them
     other.search.compositions = smallestCompositions;
   ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
-  std::optional<SmallPlan> least = PlanSearch(model, other, machine).smallest(goesOn);
+  PlanSearch smallest(model, other, machine);
+  std::optional<SmallPlan> least = smallest.smallest(goesOn);
+  if (refusal.empty())
+    refusal = smallest.refusal;
   return least || composes || most == unlimited ? least : fastestOf(pins, most, goesOn);
 }
 

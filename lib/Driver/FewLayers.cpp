@@ -112,6 +112,8 @@ ModuleOp FewLayers::cut(int64_t layers) const {
   if (few)
     return *few;
   few = ModuleOp(model).clone();
+  if (layers == count)
+    return *few;
   std::vector<Layer> all = findLayers(*few);
   all.back().out[0].replaceAllUsesWith(all[layers - 1].out[0]);
   for (int64_t layer = count - 1; layer >= layers; --layer)
@@ -140,6 +142,21 @@ int64_t pc::batchOf(ModuleOp model) {
       batch = cast<RankedTensorType>(input->getResult(0).getType()).getDimSize(0);
   });
   return batch;
+}
+
+bool pc::hasSequences(ModuleOp model) {
+  return model.walk([](InputOp input) { return hasBatch(input) ? WalkResult::interrupt() : WalkResult::advance(); })
+      .wasInterrupted();
+}
+
+std::set<int64_t> pc::dimsOf(ModuleOp model) {
+  std::set<int64_t> dims;
+  model.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type))
+        dims.insert(tensor.getShape().begin(), tensor.getShape().end());
+  });
+  return dims;
 }
 
 bool pc::mixesSequences(ModuleOp model) {

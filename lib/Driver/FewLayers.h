@@ -5,6 +5,7 @@
 #include "pc/IR/PC.h"
 #include <map>
 #include <optional>
+#include <set>
 
 namespace pc {
 
@@ -36,6 +37,10 @@ private:
 
 /// The sequences of a model's step; 1 where its inputs are not sequences.
 int64_t batchOf(mlir::ModuleOp model);
+/// Whether its inputs are sequences.
+bool hasSequences(mlir::ModuleOp model);
+/// The sizes of the dims of its values.
+std::set<int64_t> dimsOf(mlir::ModuleOp model);
 /// Whether a model computes with something that it has summed over its sequences, as the loss of an uneven load of
 /// experts does: then its loss is another one with other microbatches.
 bool mixesSequences(mlir::ModuleOp model);

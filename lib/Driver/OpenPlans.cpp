@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace pc;
 
 void PlanSearch::readSets() {
-  sets = space.sets(refusal);
+  sets = space.sets(unlike);
   for (const PlanSet &set : sets) {
     auto &ofFamilies = numbers.emplace_back();
     for (const PlanFamily &family : set.families)
@@ -76,10 +76,12 @@ void PlanSearch::forPlansOf(size_t set, ArrayRef<int64_t> inner,
         if (space.isRepeated(family, count))
           continue;
         int64_t parts = count * static_cast<int64_t>(plan.data) * plan.sequenceRanks;
-        if (composes && (batch % parts || !bounds->hasLayersFor(plan)))
+        bool divides = !hasSequences || batch % parts == 0;
+        isUneven |= !divides;
+        if (!divides || plan.shape.stages * plan.shape.chunks > mostChunks)
           continue;
         ++numPlans;
-        if (composes && limit() > 0 && bounds->leastBytes(plan) > static_cast<double>(limit()))
+        if (limit() > 0 && bounds->leastBytes(plan) > static_cast<double>(limit()))
           ++numDropped;
         else
           use(index, plan);
@@ -113,7 +115,12 @@ void PlanSearch::addPlans(std::vector<PlanNode> &roots) {
     for (const AxisSizes &inner : space.innerSizes(sets[set]))
       forPlansOf(set, inner, [&](size_t family, const PlanNumbers &plan) {
         Node node{set, family, AxisSizes(plan.sizes), plan.microbatches, /*hasCore=*/!composes};
-        roots.push_back(nodeOf(std::move(node), leastBytes ? bounds->leastBytes(plan) : bounds->ofShape(plan)));
+        PlanNode &root =
+            roots.emplace_back(nodeOf(std::move(node), leastBytes ? bounds->leastBytes(plan) : bounds->ofShape(plan)));
+        if (leastBytes) { // those with less at once, that keep less of it
+          root.atOnce = -root.atOnce;
+          root.level = -root.level;
+        }
       });
 }
 

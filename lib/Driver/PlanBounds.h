@@ -36,10 +36,6 @@ public:
   /// Of a core without data ranks, all its ranks at work on `core.batch` sequences at once.
   Known known(const PlanCore &core) const;
 
-  /// Whether there is a layer for each of the plan's chunks.
-  bool hasLayersFor(const PlanNumbers &plan) const {
-    return plan.shape.stages < 2 || plan.shape.stages * plan.shape.chunks <= layers;
-  }
   /// By its flags alone.
   double ofShape(const PlanNumbers &plan) const { return leastSeconds(work, plan.shape, machine); }
   /// Of all plans of a core of any batch: seconds of a step if nobody ever waited for other stages.

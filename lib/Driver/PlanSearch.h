@@ -27,6 +27,7 @@ class PlanSearch {
 public:
   PlanSearch(mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine)
       : model(model), options(options), search(options.search), machine(machine), batch(batchOf(model)),
+        hasSequences(pc::hasSequences(model)),
         space(search, batch, hasKnownDims(model), hasExperts(model), mixesSequences(model)) {}
 
   pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
@@ -40,6 +41,11 @@ private:
     model.emitError() << message;
     return status;
   }
+  /// The flags that were given, or nothing.
+  std::string given() const;
+  /// Why the first plan that was refused was, or nothing.
+  std::string firstRefusal() const;
+  pcrt_status failIllegal(const std::string &text);
   /// A set of plans with the sizes of its layers' axes, or a plan.
   struct Node {
     size_t set;
@@ -139,6 +145,8 @@ private:
   const AutoOptions &search;
   const MachineModel &machine;
   int64_t batch;
+  bool hasSequences;
+  int64_t mostChunks = 1; ///< that a pipeline may have, in all stages together
   PlanSpace space;
   std::optional<PlanWorkers> workers;
   bool composes = false;   ///< plans are composed; else compiled whole
@@ -173,7 +181,9 @@ private:
   double gap = 0;
   bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
   std::optional<WhatLimits> limits;
-  std::string refusal; ///< why the first plan that is not legal is not
+  std::string refusal;   ///< why the first plan that is not legal is not
+  bool isUneven = false; ///< ranks and microbatches of a plan do not divide the sequences of a step
+  std::string unlike;    ///< why the first flags that do not go together do not
 };
 
 } // namespace pc

@@ -2,15 +2,64 @@
 #include "PlanSpace.h"
 
 #include "pc/Search/Search.h"
+#include "llvm/ADT/StringExtras.h"
 #include <set>
 
 using namespace mlir;
 using namespace pc;
 
+/// Of a mesh, and of an axis of it.
+static constexpr int64_t mostRanks = 1 << 20;
+
 bool PlanSpace::isFree(StringRef name) const {
   SmallVector<StringRef> names;
   StringRef(search.free).split(names, ',', -1, /*KeepEmpty=*/false);
   return names.empty() || llvm::is_contained(names, name);
+}
+
+/// The axes that the tactics have by default, and those of their forms.
+static SmallVector<std::string> knownAxes() {
+  SmallVector<std::string> axes;
+  auto add = [&](StringRef list) {
+    SmallVector<StringRef> parts;
+    list.split(parts, ',', -1, /*KeepEmpty=*/false);
+    for (StringRef axis : parts)
+      if (!llvm::is_contained(axes, axis))
+        axes.push_back(axis.str());
+  };
+  for (const TacticInfo &row : tactics()) {
+    if (row.fromFlags)
+      add(Tactic(row.pass).option("axis"));
+    for (const TacticForm &form : row.forms)
+      add(form.axes);
+  }
+  return axes;
+}
+
+/// The flags that are searched where they are not given.
+static SmallVector<std::string> searchedFlags() {
+  SmallVector<std::string> flags;
+  for (const TacticInfo &row : tactics())
+    for (const TacticFlag &flag : row.flags)
+      if (!flag.searched.empty() || !flag.searchedUnknown.empty() ||
+          (&flag == &row.flags.front() && !row.forms.empty()))
+        flags.push_back(flag.name);
+  flags.push_back("microbatches");
+  return flags;
+}
+
+std::optional<Refusal> PlanSpace::checkFree(const MeshForm &given) const {
+  SmallVector<std::string> axes = knownAxes(), flags = searchedFlags();
+  for (const auto &axis : given.axes)
+    if (!llvm::is_contained(axes, axis.first))
+      axes.push_back(axis.first);
+  SmallVector<StringRef> names;
+  StringRef(search.free).split(names, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef name : names)
+    if (!llvm::is_contained(axes, name) && !llvm::is_contained(flags, name))
+      return Refusal{PCRT_USAGE, "--auto=" + search.free + ": nothing that is searched is called '" + name.str() +
+                                     "'; axes: " + llvm::join(axes, ", ") + "; flags: " + llvm::join(flags, ", ")};
+  return std::nullopt;
 }
 
 std::optional<Refusal> PlanSpace::read() {
@@ -23,13 +72,18 @@ std::optional<Refusal> PlanSpace::read() {
   for (StringRef part : parts) {
     auto [axis, size] = part.split('=');
     int64_t n = 0;
-    if (axis.empty() || (size != "?" && (size.getAsInteger(10, n) || n < 1 || n > (1 << 20))))
+    if (axis.empty() || (size != "?" && (size.getAsInteger(10, n) || n < 1 || n > mostRanks)))
       return Refusal{PCRT_USAGE,
                      "bad mesh entry '" + part.str() + "'; expected axis=size or axis=?, as in --mesh dp=2,tp=?"};
     isOpen |= n == 0;
     fixed *= std::max<int64_t>(n, 1);
     given.axes.push_back({axis.str(), n});
   }
+  if (std::optional<Refusal> refused = checkFree(given))
+    return refused;
+  if (search.ranks > mostRanks)
+    return Refusal{PCRT_USAGE, "--ranks=" + std::to_string(search.ranks) + ": plans are searched for at most " +
+                                   std::to_string(mostRanks) + " ranks"};
   ranks = search.ranks ? search.ranks : fixed;
   if (search.ranks < 0 || (!search.ranks && (isOpen || parts.empty())))
     return Refusal{PCRT_USAGE, "--auto needs the number of ranks: --ranks=N, or a --mesh without '?'"};
@@ -125,10 +179,11 @@ std::optional<Plan> PlanSpace::planOf(const PlanFamily &family, ArrayRef<int64_t
 /// Whether n is a product of `count` factors above 1.
 static bool isProduct(int64_t n, size_t count) {
   size_t primes = 0;
-  for (int64_t p = 2; p <= n; ++p)
+  for (int64_t p = 2; p * p <= n; ++p)
     for (; n % p == 0; n /= p)
       ++primes;
-  return count == 0 ? n == 1 && primes == 0 : primes >= count;
+  primes += n > 1;
+  return count == 0 ? primes == 0 : primes >= count;
 }
 
 /// The axes that are split by tactics that say how ranks split a layer.
@@ -240,11 +295,12 @@ std::vector<AxisSizes> PlanSpace::innerSizes(const PlanSet &set) const {
   int64_t fixed = 1;
   for (const auto &axis : set.inner)
     fixed *= std::max<int64_t>(axis.second, 1);
+  auto dividesDim = [&](int64_t size) {
+    return size > 1 && llvm::any_of(dims, [&](int64_t dim) { return dim % size == 0; });
+  };
   std::vector<AxisSizes> all;
   if (ranks % fixed == 0)
-    for (const SmallVector<int64_t> &found : factorizations(ranks / fixed, open + 1)) {
-      if (llvm::is_contained(ArrayRef(found).drop_back(), 1))
-        continue;
+    for (const SmallVector<int64_t> &found : factorizations(ranks / fixed, open + 1, dividesDim)) {
       AxisSizes &sizes = all.emplace_back();
       size_t next = 0;
       for (const auto &axis : set.inner)

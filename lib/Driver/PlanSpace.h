@@ -4,6 +4,7 @@
 
 #include "pc/Driver/AutoPlan.h"
 #include "pc/Driver/Plan.h"
+#include <set>
 
 namespace pc {
 
@@ -54,6 +55,8 @@ public:
                              std::string &refusal) const;
 
   int64_t ranks = 0;
+  /// The sizes of the model's dims: an axis that splits layers divides one of them.
+  std::set<int64_t> dims;
 
 private:
   /// Axes of a mesh, some of them with sizes, and the flag that they need.
@@ -63,6 +66,8 @@ private:
     std::string flag, form;
   };
 
+  /// Why the list of --auto is none, or nothing.
+  std::optional<Refusal> checkFree(const MeshForm &given) const;
   void addForms();
   void addSets(const MeshForm &form, uint32_t present, std::vector<PlanSet> &all, std::string &refusal) const;
   void addFamilies(PlanSet &set, const StrategyFlags &flags, const PlanFamily &base, std::string &refusal) const;

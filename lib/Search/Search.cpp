@@ -188,19 +188,24 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
   return result;
 }
 
-std::vector<SmallVector<int64_t>> pc::factorizations(int64_t n, size_t count) {
+std::vector<SmallVector<int64_t>> pc::factorizations(int64_t n, size_t count,
+                                                     llvm::function_ref<bool(int64_t)> isGood) {
   if (count == 0)
     return n == 1 ? std::vector<SmallVector<int64_t>>{{}} : std::vector<SmallVector<int64_t>>{};
   if (count == 1)
     return {{n}};
   std::vector<SmallVector<int64_t>> all;
-  for (int64_t first = 1; first <= n; ++first) {
-    if (n % first != 0)
-      continue;
-    for (SmallVector<int64_t> &rest : factorizations(n / first, count - 1)) {
+  SmallVector<int64_t> divisors;
+  for (int64_t small = 1; small * small <= n; ++small)
+    if (n % small == 0)
+      divisors.append({small, n / small});
+  llvm::erase_if(divisors, [&](int64_t divisor) { return !isGood(divisor); });
+  llvm::sort(divisors);
+  divisors.erase(llvm::unique(divisors), divisors.end());
+  for (int64_t first : divisors)
+    for (SmallVector<int64_t> &rest : factorizations(n / first, count - 1, isGood)) {
       rest.insert(rest.begin(), first);
       all.push_back(std::move(rest));
     }
-  }
   return all;
 }

@@ -109,8 +109,10 @@ SearchResult searchPlans(
     llvm::function_ref<std::vector<OpenedNode>(llvm::ArrayRef<PlanNode>)> open,
     llvm::function_ref<bool(FoundPlan &)> confirm = [](FoundPlan &) { return true; });
 
-/// All ways to write `n` as a product of `count` factors, in lexical order.
-std::vector<llvm::SmallVector<int64_t>> factorizations(int64_t n, size_t count);
+/// All ways to write `n` as a product of `count` factors, in lexical order, of which all but the last are such as
+/// `isGood` says.
+std::vector<llvm::SmallVector<int64_t>>
+factorizations(int64_t n, size_t count, llvm::function_ref<bool(int64_t)> isGood = [](int64_t) { return true; });
 
 } // namespace pc
 
