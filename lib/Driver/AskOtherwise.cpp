@@ -31,7 +31,7 @@ std::optional<WhatLimits> PlanSearch::whatLimits(const SearchResult &result, boo
       limits.words.push_back(other.words);
   }
   std::vector<FoundPlan> fitting = result.fitting;
-  addGuesses(others, fitting);
+  addGuesses(others, fitting, goesOn);
   std::vector<const FoundPlan *> plans = worthPricing(fitting, others);
   SmallVector<PlanWorkers::AskedPlan> asked;
   for (const FoundPlan *found : plans) {
@@ -41,18 +41,22 @@ std::optional<WhatLimits> PlanSearch::whatLimits(const SearchResult &result, boo
   }
   limits.onOthers = changesOn(others, plans, workers->secondsOn(machines, asked, composes));
 
+  if (!goesOn())
+    return std::nullopt;
+
   // Plans that recompute more are not priced while one of their chain fits.
   std::vector<FoundPlan> smaller(result.fitting.begin() + 1, result.fitting.end());
   if (space.isFree("recompute") && !search.pins.given("recompute"))
     for (auto [level, mode] : {std::pair(1, "selective"), std::pair(2, "full")})
-      if (std::optional<FoundPlan> found = level > chosen.node.level ? recomputed(chosen, mode) : std::nullopt)
+      if (std::optional<FoundPlan> found = level > chosen.node.level ? recomputed(chosen, mode, goesOn) : std::nullopt)
         smaller.push_back(std::move(*found));
   limits.below = withLess(chosen, smaller);
   return limits;
 }
 
 /// Adds plans that closed forms put first on other machines: few plans of large models are priced in a search.
-void PlanSearch::addGuesses(ArrayRef<OtherMachine> machines, std::vector<FoundPlan> &fitting) {
+void PlanSearch::addGuesses(ArrayRef<OtherMachine> machines, std::vector<FoundPlan> &fitting,
+                            llvm::function_ref<bool()> goesOn) {
   if (!composes)
     return;
   constexpr double largeShare = 0.85; // as of the first plans of a search
@@ -88,6 +92,8 @@ void PlanSearch::addGuesses(ArrayRef<OtherMachine> machines, std::vector<FoundPl
       if (std::isinf(known.seconds))
         continue;
       forPlansOf(set, inner, [&](size_t family, const PlanNumbers &plan) {
+        if (plan.hasStages && !few->hasOneChain()) // compiled whole
+          return;
         bool isLarge = limit() > 0 && bounds->leastBytes(plan) > largeShare * static_cast<double>(limit());
         if (isLarge || bounds->guessSeconds(known, plan) > most)
           return;
@@ -117,7 +123,7 @@ void PlanSearch::addGuesses(ArrayRef<OtherMachine> machines, std::vector<FoundPl
         asked.push_back(std::move(one));
     }
   }
-  while (!asked.empty()) {
+  while (!asked.empty() && goesOn()) {
     std::vector<PlanNode> next;
     for (auto [node, opened] : llvm::zip_equal(asked, open(asked))) {
       if (opened.trial && opened.trial->isLegal && (limit() == 0 || opened.trial->bytes <= limit()))
@@ -130,12 +136,13 @@ void PlanSearch::addGuesses(ArrayRef<OtherMachine> machines, std::vector<FoundPl
 }
 
 /// A plan of the same chain, of the fewer layers where plans are composed.
-std::optional<FoundPlan> PlanSearch::recomputed(const FoundPlan &found, StringRef mode) {
+std::optional<FoundPlan> PlanSearch::recomputed(const FoundPlan &found, StringRef mode,
+                                                llvm::function_ref<bool()> goesOn) {
   const Node &node = nodes[found.node.id];
   PlanFamily family = familyOf(node);
   family.flags.set("recompute", mode);
   std::optional<Plan> plan = space.planOf(family, node.sizes, node.microbatches, refusal);
-  std::optional<PlanTrial> trial = plan ? priceAll(*plan, [] { return true; }).front() : std::nullopt;
+  std::optional<PlanTrial> trial = plan ? priceAll(*plan, goesOn).front() : std::nullopt;
   if (!trial)
     return std::nullopt;
   FoundPlan other{found.node, *trial};

@@ -6,7 +6,6 @@
 #include "pc/Driver/ChoosePlan.h"
 #include "Finalists.h"
 #include "MixLayers.h"
-#include "NotedInterrupt.h"
 #include "PlanSearch.h"
 
 #include "pc/IR/Diagnostics.h"
@@ -18,7 +17,7 @@ using namespace mlir;
 using namespace pc;
 
 /// Models with more layers than these are not compiled whole for every plan.
-static constexpr int64_t manyLayers = 12;
+static constexpr int64_t manyLayers = 3;
 /// Nodes that are opened together where plans are composed: many of them wait for the same core.
 static constexpr int64_t composedWidth = 64;
 /// A limit that no plan exceeds.
@@ -44,11 +43,11 @@ pcrt_status PlanSearch::read() {
     return status;
   few = FewLayers::of(model);
   space.dims = dimsOf(model);
-  mostChunks = few ? few->layers() + 2 : countOps(model); // with an embedding and a head
+  mostChunks = few ? few->layersOfChains() + 2 : countOps(model); // with an embedding and a head
   bounds.emplace(model.getContext(), work, few ? &*few : nullptr, batch, space.ranks, options, machine);
   composes = few && few->layers() > manyLayers;
   if (composes)
-    mostChunks = few->layers();
+    mostChunks = few->layersOfChains();
   return PCRT_OK;
 }
 
@@ -71,33 +70,35 @@ void PlanSearch::beginWhole(double bound) {
   constexpr double near = 0.025; // earlier a better plan is still likely
   if (!composes || leastBytes || fitting.empty())
     return;
-  auto isFaster = [](const auto &a, const auto &b) { return a.second < b.second; };
+  auto isFaster = [](const auto &a, const auto &b) { return a.second.trial.seconds < b.second.trial.seconds; };
   auto fastest = std::min_element(fitting.begin(), fitting.end(), isFaster);
   if (leader != fastest->first) {
     workers->giveUp();
     leader = fastest->first;
     roundsOfLeader = 0;
   }
-  if (bound < (1 - near) * fastest->second || whole.count(*leader))
+  if (bound < (1 - near) * fastest->second.trial.seconds || whole.count(*leader))
     return;
   if (++roundsOfLeader == patience)
     workers->beginWhole(tried.at(*leader));
 }
 
 bool PlanSearch::confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn) {
-  if (!composes || leastBytes || std::ssize(whole) >= mostRefuted)
+  if (!composes || leastBytes || confirmations++ >= mostRefuted)
     return true;
   bool isLegal = compileWhole(plan, goesOn);
   if (!isLegal && !goesOn())
     return true;
   if (isLegal && (limit() == 0 || plan.trial.bytes <= limit())) {
     confirmed = {best, plan.trial.seconds};
+    noteSoFar(leastLeft);
     return true;
   }
   fitting.erase(plan.node.id);
   best = std::numeric_limits<double>::infinity();
-  for (auto [node, seconds] : fitting)
-    best = std::min(best, seconds);
+  for (const auto &other : fitting)
+    best = std::min(best, other.second.trial.seconds);
+  leastLeft = 0; // dearer plans of its chain are left again
   return false;
 }
 
@@ -129,7 +130,7 @@ std::vector<std::optional<PlanTrial>> PlanSearch::priceAll(ArrayRef<Plan> plans,
     list.push_back(&one.second);
   run(list);
   for (auto &[key, job] : ofCores)
-    if (job.compositions() > 0)
+    if (job.isDone)
       cores[key] = job.corePrice;
   list.clear();
   for (PlanJob &job : jobs)
@@ -209,7 +210,7 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::func
   size_t threads = search.threads ? search.threads : std::max(std::thread::hardware_concurrency(), 1U);
   if (!model.getContext()->isMultithreadingEnabled())
     threads = 1;
-  workers.emplace(text, threads, options, machine);
+  workers.emplace(text, threads, options, machine, compiles);
   readSets();
   std::vector<PlanNode> roots;
   if (composes)
@@ -262,17 +263,57 @@ pcrt_status PlanSearch::failIllegal(const std::string &text) {
   return fail(PCRT_INFEASIBLE, "no plan is legal: " + text + firstRefusal() + instead);
 }
 
-pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found) {
+PlanAnswer PlanSearch::answerOf(const Plan &plan, const FoundPlans &found) const {
+  PlanAnswer answer{plan, "", found.json()};
+  llvm::raw_string_ostream os(answer.said);
+  if (!search.isQuiet)
+    found.tell(os);
+  return answer;
+}
+
+static double gapOf(const SearchResult &result) {
+  double seconds = result.fitting.front().trial.seconds;
+  return result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
+}
+
+void PlanSearch::noteSoFar(double bound) {
+  leastLeft = std::max(leastLeft, bound);
+  if (leastBytes || fitting.empty())
+    return;
+  SearchResult result;
+  for (const auto &[node, plan] : fitting)
+    result.fitting.push_back({plan.node, trialOf(node)});
+  llvm::sort(result.fitting, [](const FoundPlan &a, const FoundPlan &b) {
+    return std::tie(a.trial.seconds, a.node.text) < std::tie(b.trial.seconds, b.node.text);
+  });
+  result.compositions = compositions;
+  result.priced = std::ssize(trials);
+  result.refused = llvm::count_if(trials, [](const auto &one) { return !one.second.isLegal; });
+  result.bound = std::max(leastLeft, std::numeric_limits<double>::min()); // there is always something left
+  FoundPlans found = this->found(result);
+  found.gap = gapOf(result);
+  found.compiled = std::ssize(whole);
+  found.isEstimate = composes && !whole.count(result.fitting.front().node.id);
+  PlanAnswer answer = answerOf(tried.at(result.fitting.front().node.id), found);
+  std::scoped_lock<std::mutex> lock(mutex);
+  known = std::move(answer);
+}
+
+std::optional<PlanAnswer> PlanSearch::soFar() const {
+  std::scoped_lock<std::mutex> lock(mutex);
+  return known;
+}
+
+pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesOn) {
   if (pcrt_status status = read())
     return status;
-  NotedInterrupt interrupt;
-  auto goesOn = [&] { return !interrupt.happened(); };
   SearchResult result = searchAll(goesOn, goesOn);
   bool isOfBytes = false; // another search has found it
   std::string text = this->found(result).text() + given();
+  std::optional<Plan> smallest;
   if (!result.fitting.empty()) {
-    plan = tried.at(result.fitting.front().node.id);
-  } else if (interrupt.happened()) {
+    // It is the best that fits.
+  } else if (!goesOn()) {
     return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + text + firstRefusal());
   } else if (result.tooLarge.empty() && numDropped == 0) {
     return failIllegal(text);
@@ -290,20 +331,17 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
     if (!least || least->found.trial.bytes > limit())
       return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + text + whyNone(least, goesOn));
     // Bytes of composed plans are estimates, so one that seemed too large may fit, and those beside it.
-    plan = least->plan;
+    smallest = least->plan;
     isOfBytes = true;
     isEstimate = least->isEstimate;
     for (const FoundPlan &other : result.tooLarge)
       result.bound = result.bound > 0 ? std::min(result.bound, other.trial.seconds) : other.trial.seconds;
     result.fitting.push_back(least->found);
   }
-  double seconds = result.fitting.front().trial.seconds;
-  gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
-  if (!search.isQuiet) {
+  gap = gapOf(result);
+  if (!search.isQuiet)
     limits = whatLimits(result, isOfBytes, goesOn);
-    this->found(result).tell(llvm::errs());
-  }
-  found = this->found(result).json();
+  answer = answerOf(smallest ? *smallest : tried.at(result.fitting.front().node.id), this->found(result));
   return PCRT_OK;
 }
 
@@ -374,17 +412,4 @@ std::string PlanSearch::whyNone(const std::optional<SmallPlan> &least, llvm::fun
   if (!search.isQuiet)
     why += blamePins(search, [&](const AutoOptions &pins) { return smallestOf(pins, limit(), goesOn); });
   return why;
-}
-
-pcrt_status pc::choosePlan(ModuleOp model, CompileOptions &options, const MachineModel &machine,
-                           std::optional<llvm::json::Object> &found) {
-  if (!options.search.isOn)
-    return PCRT_OK;
-  Plan plan;
-  PlanSearch search(model, options, machine);
-  if (pcrt_status status = search.run(plan, found))
-    return status;
-  options.search.compositions = search.mostCompositions();
-  options.plan = std::move(plan);
-  return PCRT_OK;
 }

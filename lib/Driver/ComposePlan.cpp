@@ -20,13 +20,14 @@ static double along(double x, int64_t a, double ya, int64_t b, double yb) {
 }
 
 std::optional<ProgramPrice> Composer::price(const SmallProgram &program, std::string &refusal) {
+  if (!goesOn())
+    return std::nullopt;
   if (pricer)
     return pricer(program);
   CompileOptions one = options;
   one.plan = program.plan;
   one.stages.inlineOps = program.inlineOps;
   one.stages.memory = 0; // of whole models
-  auto goesOn = [] { return true; };
   AskedOfPrice asked{program.byParts, /*memory=*/true};
   // What grids send instead of weights depends on how many sequences there are.
   bool isPlacedOnce = program.isShared && !program.plan.splitsEmbed();
@@ -108,6 +109,9 @@ ComposedPlan Composer::compose(const Plan &plan, bool callsTasks, std::string &r
 }
 
 void Composer::composeWithoutStages(ComposedPlan &composed, std::string &refusal) {
+  composed.isComposed = few.layers() > more;
+  if (!composed.isComposed)
+    return;
   auto ofLayers = [&](int64_t layers) {
     return SmallProgram{composed.plan, layers, batch, options.stages.inlineOps, /*byParts=*/true};
   };
@@ -451,7 +455,8 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
   auto [name, number] = tactic.option("schedule").split(':');
   const NamedSchedule *schedule = pipeline::findSchedule(name);
   int perStage = 0;
-  composed.isComposed = schedule && (number.empty() || !number.getAsInteger(10, perStage)) && options.train;
+  composed.isComposed =
+      few.hasOneChain() && schedule && (number.empty() || !number.getAsInteger(10, perStage)) && options.train;
   if (!composed.isComposed)
     return;
   auto stages = static_cast<int>(plan.sizeOf(axis));

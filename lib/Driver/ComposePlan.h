@@ -67,6 +67,8 @@ public:
 
   /// A program as somebody else prices it; nothing: it is refused.
   using Pricer = std::function<std::optional<ProgramPrice>(const SmallProgram &)>;
+  /// Once it says no, programs are refused without a compile.
+  void setGoesOn(std::function<bool()> newGoesOn) { goesOn = std::move(newGoesOn); }
   /// In place of compiles.
   void setPricer(Pricer newPricer) { pricer = std::move(newPricer); }
   /// Does both: `half` with the composer of a thread that has nothing else to do, or with this one after `here`.
@@ -96,6 +98,7 @@ private:
   int64_t batch;
   const CompileOptions &options;
   const MachineModel &machine;
+  std::function<bool()> goesOn = [] { return true; };
   Pricer pricer;    ///< or null
   Sharer sharer;    ///< or null
   int programs = 0; ///< that were asked for

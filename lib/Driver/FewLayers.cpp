@@ -17,40 +17,79 @@ struct Layer {
   SmallVector<Value> out;       ///< what ops outside of it read
 };
 
-/// The number at the end of a layer's name, or -1.
-int64_t numberOf(Operation *op) {
+/// Layers that follow each other.
+struct Chain {
+  std::string name; ///< that of its layers without their number
+  std::vector<Layer> layers;
+};
+
+/// What comes before the number of an op's layer, and the number, or -1.
+std::pair<std::string, int64_t> layerName(Operation *op) {
   std::string name = sourceName(op);
+  auto [chain, last] = layerOf(name).rsplit('.');
   int64_t number = -1;
-  StringRef last = layerOf(name).rsplit('.').second;
-  if (StringRef layer = layerOf(name); !layer.contains('.'))
-    last = layer;
-  return last.getAsInteger(10, number) ? -1 : number;
+  if (last.empty())
+    std::swap(chain, last);
+  return last.getAsInteger(10, number) ? std::pair(std::string(), int64_t(-1)) : std::pair(chain.str(), number);
 }
 
-/// The layers in their order; empty where their numbers are not 0, 1, 2, ...
-std::vector<Layer> findLayers(ModuleOp model) {
-  std::vector<Layer> layers;
-  DenseMap<Operation *, int64_t> layer;
+/// Whether one is the other: parameters may have one name more in front.
+bool areSame(StringRef a, StringRef b) {
+  auto endsIn = [](StringRef whole, StringRef end) {
+    return whole == end || (whole.ends_with(end) && whole.drop_back(end.size()).ends_with("."));
+  };
+  return endsIn(a, b) || endsIn(b, a);
+}
+
+/// Takes out of a layer what all layers read and no layer before it has made, as biases of positions.
+void takeOutShared(Layer &layer) {
+  llvm::SmallPtrSet<Operation *, 32> of(layer.ops.begin(), layer.ops.end()), fixed;
+  for (Operation *op : layer.ops)
+    if (llvm::all_of(op->getOperands(), [&](Value value) { return fixed.contains(value.getDefiningOp()); }))
+      fixed.insert(op);
+  SmallVector<Operation *> shared;
+  for (Operation *op : layer.ops)
+    if (fixed.contains(op) && llvm::any_of(op->getUsers(), [&](Operation *user) { return !of.contains(user); }))
+      shared.push_back(op);
+  while (!shared.empty()) {
+    Operation *op = shared.pop_back_val();
+    llvm::erase(layer.ops, op);
+    for (Value value : op->getOperands())
+      shared.push_back(value.getDefiningOp());
+  }
+}
+
+/// The chains of layers in their order; empty where numbers in one are not 0, 1, 2, ...
+std::vector<Chain> findChains(ModuleOp model) {
+  std::vector<Chain> chains;
   bool inOrder = true;
   model.walk([&](Operation *op) {
-    int64_t number = isa<func::FuncOp, ModuleOp, ProgramOp>(op) ? -1 : numberOf(op);
+    auto [name, number] =
+        isa<func::FuncOp, ModuleOp, ProgramOp>(op) ? std::pair(std::string(), int64_t(-1)) : layerName(op);
     if (number < 0)
       return;
-    inOrder &= number <= std::ssize(layers);
+    auto it = llvm::find_if(chains, [&, &name = name](const Chain &chain) { return areSame(chain.name, name); });
+    if (it == chains.end())
+      it = chains.insert(chains.end(), Chain{name, {}});
+    inOrder &= number <= std::ssize(it->layers);
     if (!inOrder)
       return;
-    layers.resize(std::max<size_t>(layers.size(), number + 1));
-    layers[number].ops.push_back(op);
-    layer[op] = number + 1;
+    it->layers.resize(std::max<size_t>(it->layers.size(), number + 1));
+    it->layers[number].ops.push_back(op);
   });
   if (!inOrder)
     return {};
-  for (auto [number, one] : llvm::enumerate(layers))
-    for (Operation *op : one.ops)
-      for (Value result : op->getResults())
-        if (llvm::any_of(result.getUsers(), [&](Operation *user) { return layer.lookup(user) != int64_t(number) + 1; }))
-          one.out.push_back(result);
-  return layers;
+  for (Chain &chain : chains) {
+    takeOutShared(chain.layers.front());
+    for (Layer &one : chain.layers) {
+      llvm::SmallPtrSet<Operation *, 32> of(one.ops.begin(), one.ops.end());
+      for (Operation *op : one.ops)
+        for (Value result : op->getResults())
+          if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !of.contains(user); }))
+            one.out.push_back(result);
+    }
+  }
+  return chains;
 }
 
 /// What an op says of what it computes, which is the same in all layers: not which of them it is, nor where its random
@@ -80,25 +119,40 @@ bool hasBatch(InputOp input) {
 } // namespace
 
 std::optional<FewLayers> FewLayers::of(ModuleOp model) {
-  std::vector<Layer> layers = findLayers(model);
-  if (layers.size() < 2)
+  std::vector<Chain> chains = findChains(model);
+  int64_t count = 0;
+  for (const Chain &chain : chains) {
+    const Layer &first = chain.layers.front();
+    for (const Layer &layer : chain.layers)
+      if (layer.out.size() != 1 || layer.out[0].getType() != first.out[0].getType() || !areAlike(layer, first))
+        return std::nullopt;
+    count = std::gcd(count, std::ssize(chain.layers));
+  }
+  if (count < 2)
     return std::nullopt;
-  for (const Layer &layer : layers)
-    if (layer.out.size() != 1 || layer.out[0].getType() != layers[0].out[0].getType() || !areAlike(layer, layers[0]))
-      return std::nullopt;
-  return FewLayers(model, std::ssize(layers));
+  return FewLayers(model, count, llvm::map_to_vector(chains, [&](const Chain &chain) {
+                     return static_cast<int64_t>(chain.layers.size()) / count;
+                   }));
+}
+
+int64_t FewLayers::layersOfChains() const {
+  return count * std::accumulate(ofChain.begin(), ofChain.end(), int64_t(0));
 }
 
 double FewLayers::layerBytes() const {
-  return static_cast<double>(byteSize(findLayers(model).front().out[0].getType()));
+  double bytes = 0;
+  for (auto [chain, layers] : llvm::zip_equal(findChains(model), ofChain))
+    bytes += static_cast<double>(layers * byteSize(chain.layers.front().out[0].getType()));
+  return bytes;
 }
 
 SmallVector<double> FewLayers::layerParameters() const {
   SmallVector<double> bytes;
-  std::vector<Layer> all = findLayers(model);
-  for (Operation *op : all.front().ops)
-    if (auto parameter = dyn_cast<ParameterOp>(op))
-      bytes.push_back(static_cast<double>(byteSize(parameter.getValue().getType())));
+  for (auto [chain, layers] : llvm::zip_equal(findChains(model), ofChain))
+    for (const Layer &layer : ArrayRef(chain.layers).take_front(layers))
+      for (Operation *op : layer.ops)
+        if (auto parameter = dyn_cast<ParameterOp>(op))
+          bytes.push_back(static_cast<double>(byteSize(parameter.getValue().getType())));
   return bytes;
 }
 
@@ -114,13 +168,15 @@ ModuleOp FewLayers::cut(int64_t layers) const {
   few = ModuleOp(model).clone();
   if (layers == count)
     return *few;
-  std::vector<Layer> all = findLayers(*few);
-  all.back().out[0].replaceAllUsesWith(all[layers - 1].out[0]);
-  for (int64_t layer = count - 1; layer >= layers; --layer)
-    for (Operation *op : llvm::reverse(all[layer].ops)) {
-      op->dropAllUses();
-      op->erase();
-    }
+  for (auto [chain, each] : llvm::zip_equal(findChains(*few), ofChain)) {
+    ArrayRef<Layer> all = chain.layers, kept = all.take_front(layers * each);
+    Value(all.back().out[0]).replaceAllUsesWith(kept.back().out[0]);
+    for (const Layer &layer : llvm::reverse(all.drop_front(kept.size())))
+      for (Operation *op : llvm::reverse(layer.ops)) {
+        op->dropAllUses();
+        op->erase();
+      }
+  }
   return *few;
 }
 

@@ -10,13 +10,17 @@
 namespace pc {
 
 /// A model program whose layers are alike but for their weights: each takes one value of the layer before it and hands
-/// one on. Names say which ops are a layer's (Layers.h).
+/// one on. Names say which ops are a layer's (Layers.h). A model may have several chains of layers, as an encoder and a
+/// decoder: then a layer is one of each, or several, so that all chains have the same number of them.
 class FewLayers {
 public:
-  /// Nothing where the layers are not so, or some are not like the others.
+  /// Nothing where the layers are not so, or some are not like the others of their chain.
   static std::optional<FewLayers> of(mlir::ModuleOp model);
 
   int64_t layers() const { return count; }
+  bool hasOneChain() const { return ofChain.size() == 1; }
+  /// The layers of all chains.
+  int64_t layersOfChains() const;
   /// Of what a layer hands on.
   double layerBytes() const;
   /// Of each parameter of a layer, and of all of them.
@@ -26,12 +30,14 @@ public:
   mlir::OwningOpRef<mlir::ModuleOp> take(int64_t layers, int64_t batch) const;
 
 private:
-  FewLayers(mlir::ModuleOp model, int64_t count) : model(model), count(count) {}
+  FewLayers(mlir::ModuleOp model, int64_t count, llvm::SmallVector<int64_t> ofChain)
+      : model(model), count(count), ofChain(std::move(ofChain)) {}
   /// The model with so many layers and all its sequences; what one thread has asked for is kept.
   mlir::ModuleOp cut(int64_t layers) const;
 
   mlir::ModuleOp model;
   int64_t count;
+  llvm::SmallVector<int64_t> ofChain; ///< layers of each chain that are one of `count`
   mutable std::map<int64_t, mlir::OwningOpRef<mlir::ModuleOp>> cuts;
 };
 

@@ -2,6 +2,7 @@
 #ifndef PC_LIB_DRIVER_NOTEDINTERRUPT_H
 #define PC_LIB_DRIVER_NOTEDINTERRUPT_H
 
+#include <atomic>
 #include <csignal>
 
 namespace pc {
@@ -25,7 +26,7 @@ public:
   bool happened() const { return seen; }
 
 private:
-  static inline volatile std::sig_atomic_t seen = 0;
+  static inline std::atomic<int> seen = 0;
   struct sigaction before{};
 };
 

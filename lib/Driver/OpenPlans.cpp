@@ -142,6 +142,8 @@ void PlanSearch::addProbes(std::vector<PlanNode> &roots) {
     std::map<AxisSizes, Guess> ofMeshes;
     size_t set = nodes[root.id].set;
     forPlansOf(set, nodes[root.id].sizes, [&](size_t family, const PlanNumbers &plan) {
+      if (plan.hasStages && !few->hasOneChain()) // compiled whole
+        return;
       bool isLarge = limit() > 0 && bounds->leastBytes(plan) > largeShare * static_cast<double>(limit());
       Guess guess{isLarge, bounds->guessSeconds(known, plan), {}};
       auto [it, first] = ofMeshes.try_emplace(plan.sizes, guess);
@@ -194,7 +196,7 @@ int64_t PlanSearch::atOnce(const Node &node) {
 
 std::string PlanSearch::tasksKey(const PlanNode &node, const PlanCore &core) {
   const PlanNumbers &plan = numbersOf(nodes[node.id]);
-  if (!composes || leastBytes || !plan.schedule || !options.train)
+  if (!composes || leastBytes || !plan.schedule || !options.train || !few->hasOneChain())
     return "";
   return (plan.schedule->split ? "tasks with gradients of weights apart: " : "tasks: ") + core.key();
 }
@@ -255,8 +257,10 @@ int PlanSearch::noteRefused(const Plan &plan) {
   auto [it, isNew] = refusedSplits.try_emplace(split.key(), false);
   if (!isNew || split.plan.mesh.empty())
     return 0;
-  std::string why;
-  it->second = !workers->priceWhole(split.plan, [] { return true; }, why);
+  PlanJob job{split.key(), split, split.plan};
+  PlanJob *jobs[] = {&job};
+  workers->run(jobs, nullptr);
+  it->second = job.isDone && !job.composed.trial.isLegal;
   return 1;
 }
 
@@ -428,11 +432,13 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
   const PlanJob &job = jobs.at("plan " + node.text);
   trials[node.id] = job.composed.trial;
   opened.trial = wanted(job.composed.trial);
+  if (composes && !job.composed.isComposed)
+    whole.emplace(node.id, opened.trial->isLegal ? std::optional(job.composed.trial) : std::nullopt);
   tried.insert_or_assign(node.id, job.composed.plan);
   triedTexts.insert(node.text);
   const PlanTrial &trial = *opened.trial;
   if (trial.isLegal && (limit() == 0 || trial.bytes <= limit()))
-    best = std::min(best, fitting[node.id] = trial.seconds);
+    best = std::min(best, (fitting[node.id] = {node, trial}).trial.seconds);
   if (!trial.isLegal && !composes)
     opened.compositions = noteRefused(*plan);
   return opened;
@@ -457,7 +463,9 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
   });
   workers->run(list, composes ? &cores : nullptr);
   for (auto &[key, job] : jobs)
-    if (job.ofTasks)
+    if (!job.isDone)
+      continue;
+    else if (job.ofTasks)
       tasks[key] = job.taskPrice;
     else if (job.any)
       bounds->learn(job.core, job.corePrice);
@@ -470,6 +478,10 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
   std::vector<OpenedNode> opened;
   std::set<std::string> counted;
   for (auto [node, key] : llvm::zip_equal(asked, keys)) {
+    if (!key.empty() && !jobs.at(key).isDone) { // it is left
+      opened.emplace_back().inside.push_back(node);
+      continue;
+    }
     opened.push_back(openNow(node, jobs));
     if (!key.empty() && counted.insert(key).second)
       opened.back().compositions += jobs.at(key).compositions();
@@ -477,7 +489,9 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
     if (!key.empty() && refusal.empty())
       refusal = jobs.at(key).refusal;
   }
-  if (!asked.empty())
+  if (!asked.empty()) {
     beginWhole(asked.front().bound);
+    noteSoFar(asked.front().probe ? 0 : asked.front().bound);
+  }
   return opened;
 }

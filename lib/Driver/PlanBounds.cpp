@@ -194,7 +194,7 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
     // Of many layers it may hide better than of few, which fill fewer buckets; where stages wait; and behind the next
     // tasks. The first chunk has some of the rest: tables of words.
     constexpr double margin = 0.85;
-    double longest = plan.hasStages ? longestStage(seconds.layer, 0, shape) : 0;
+    double longest = plan.hasStages && hasOneChain ? longestStage(seconds.layer, 0, shape) : 0;
     return step(margin * microbatches * std::max(one / static_cast<double>(shape.stages), longest), 0);
   }
   if (!plan.hasStages) {
@@ -206,13 +206,15 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   double ofChunk = std::max(std::floor(all / static_cast<double>(shape.stages * shape.chunks)) - 1, 1.0);
   double waits = ofChunk * std::max(sent.layerGather - seconds.layer, 0.0) +
                  std::max(ofChunk * (sent.layerSums - seconds.layer) - seconds.rest, 0.0);
+  if (!hasOneChain)
+    ofChunk = waits = 0;
   // Moves at the ends of a task may hide behind the next one, where those of a step of one microbatch cannot.
   constexpr double margin = 0.985;
   // Of a stage they may be shorter than in a step.
   double forwardShare = std::max(0.95 * seconds.forwardShare, leastForwardShare);
   double waitShare = shape.splitsWeightGradients ? forwardShare : 1 - recomputedShare(plan);
   double simple = step(margin * leastPipelineSeconds(one * microbatches, shape, waitShare), waits);
-  if (!plan.schedule || shape.stages * shape.chunks > layers || simple >= enough)
+  if (!plan.schedule || !hasOneChain || shape.stages * shape.chunks > layers || simple >= enough)
     return simple;
   simple = std::max(simple, step(margin * microbatches * longestStage(seconds.layer, seconds.rest, shape), waits));
   // The last microbatch comes after all others through the first chunk, and goes through all chunks and back: a
@@ -451,7 +453,9 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) c
   auto stages = static_cast<double>(plan.shape.stages);
   // The stage that holds most may have fewer of the layers, which are whole.
   double held = heldBy(plan);
-  if (plan.shape.stages > 1 && layers > 0)
+  if (plan.shape.stages > 1 && layers > 0 && !hasOneChain)
+    held = 1; // layers of one keep less than those of the other
+  else if (plan.shape.stages > 1 && layers > 0)
     held =
         std::max(1.0, held * std::floor(static_cast<double>(layers) / stages) * stages / static_cast<double>(layers));
   // Stages need not be equal, less so where ends of the model send more for each microbatch; what is composed is no

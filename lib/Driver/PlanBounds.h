@@ -20,7 +20,8 @@ public:
              const CompileOptions &options, const MachineModel &machine)
       : context(context), inlineOps(static_cast<double>(options.stages.inlineOps)),
         bucketBytes(static_cast<double>(options.schedule.bucketBytes)), work(work), layers(few ? few->layers() : 0),
-        layerBytes(few ? few->layerBytes() : 0), layerParameterBytes(few ? few->layerParameterBytes() : 0),
+        hasOneChain(few && few->hasOneChain()), layerBytes(few ? few->layerBytes() : 0),
+        layerParameterBytes(few ? few->layerParameterBytes() : 0),
         layerParameters(few ? few->layerParameters() : llvm::SmallVector<double>()), batch(batch), ranks(ranks),
         machine(machine) {}
 
@@ -124,6 +125,7 @@ private:
   double bucketBytes; ///< of moves that are started together
   StepWork work;
   int64_t layers;
+  bool hasOneChain;  ///< of layers: else chunks may have parts of one
   double layerBytes; ///< that a layer hands on, of all sequences
   double layerParameterBytes;
   llvm::SmallVector<double> layerParameters; ///< bytes of each

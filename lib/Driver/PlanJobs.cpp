@@ -81,12 +81,17 @@ public:
   std::optional<Composer> composer; ///< keeps programs of `context`
 };
 
-PlanWorkers::PlanWorkers(StringRef model, size_t threads, const CompileOptions &options, const MachineModel &machine) {
+PlanWorkers::PlanWorkers(StringRef model, size_t threads, const CompileOptions &options, const MachineModel &machine,
+                         std::function<bool()> goesOn)
+    : goesOn(std::move(goesOn)) {
   makeWorker = [text = model.str(), &options, &machine] {
     return std::make_unique<PlanWorker>(text, options, machine);
   };
-  for (size_t i = 0; i < threads; ++i)
+  for (size_t i = 0; i < threads; ++i) {
     workers.push_back(makeWorker());
+    if (workers.back()->composer)
+      workers.back()->composer->setGoesOn(this->goesOn);
+  }
 }
 
 PlanWorkers::~PlanWorkers() = default;
@@ -128,7 +133,8 @@ std::optional<ProgramPrice> PlanWorkers::priceMixed(Plan &plan, int64_t bytes, l
   return workers[0]->priceMixed(plan, bytes, goesOn, refusal);
 }
 
-static void doJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, CorePrice> *cores) {
+static void priceJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, CorePrice> *cores,
+                     llvm::function_ref<bool()> goesOn) {
   if (job.ofTasks) {
     job.taskPrice = worker.composer->priceTasks(*job.plan, job.core, job.refusal);
     return;
@@ -143,12 +149,20 @@ static void doJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, 
   if (job.composed.isComposed)
     return;
   ++job.composed.compositions;
-  if (std::optional<ProgramPrice> price = worker.priceWhole(*job.plan, [] { return true; }, job.refusal))
+  if (std::optional<ProgramPrice> price = worker.priceWhole(*job.plan, goesOn, job.refusal))
     job.composed.trial = price->trial;
 }
 
+static void doJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, CorePrice> *cores,
+                  llvm::function_ref<bool()> goesOn) {
+  if (!goesOn())
+    return;
+  priceJob(job, worker, cores, goesOn);
+  job.isDone = job.corePrice.isLegal || job.taskPrice.isLegal || job.composed.trial.isLegal || goesOn();
+}
+
 void PlanWorkers::run(MutableArrayRef<PlanJob *> jobs, const std::map<std::string, CorePrice> *cores) {
-  forEach(jobs.size(), [&](size_t i, PlanWorker &worker) { doJob(*jobs[i], worker, cores); });
+  forEach(jobs.size(), [&](size_t i, PlanWorker &worker) { doJob(*jobs[i], worker, cores, goesOn); });
 }
 
 std::vector<std::vector<double>> PlanWorkers::secondsOn(ArrayRef<MachineModel> machines, ArrayRef<AskedPlan> plans,
@@ -156,7 +170,8 @@ std::vector<std::vector<double>> PlanWorkers::secondsOn(ArrayRef<MachineModel> m
   std::vector<std::vector<double>> seconds(plans.size());
   forEach(plans.size(), [&](size_t i, PlanWorker &worker) {
     auto [plan, callsTasks] = plans[i];
-    seconds[i] = worker.secondsOn(machines, *plan, composes, callsTasks);
+    if (goesOn())
+      seconds[i] = worker.secondsOn(machines, *plan, composes, callsTasks);
   });
   return seconds;
 }

@@ -17,6 +17,7 @@ struct PlanJob {
   bool any = false;         ///< for a bound of all plans of the core, of any batch
   bool ofTasks = false;     ///< the plan's tasks are priced
   bool callsTasks = false;  ///< those of the plan's whole program are functions
+  bool isDone = false;      ///< else nothing is known: the search is to end
   std::string refusal = {};
   CorePrice corePrice = {};
   TaskPrice taskPrice = {};
@@ -30,7 +31,9 @@ class PlanWorker;
 /// Threads with a copy of the model each.
 class PlanWorkers {
 public:
-  PlanWorkers(llvm::StringRef model, size_t threads, const CompileOptions &options, const MachineModel &machine);
+  /// Jobs are done while `goesOn`, which all threads ask, says so.
+  PlanWorkers(llvm::StringRef model, size_t threads, const CompileOptions &options, const MachineModel &machine,
+              std::function<bool()> goesOn);
   ~PlanWorkers();
 
   /// Does all jobs. Plans are compiled whole, or composed where the prices of their cores are given.
@@ -58,7 +61,7 @@ public:
   /// A plan, and whether the tasks of its whole program are functions.
   using AskedPlan = std::pair<const Plan *, bool>;
   /// Seconds of a step by each plan on each machine, put together from few layers where `composes`; empty where a plan
-  /// is refused.
+  /// is refused, or the search is to end.
   std::vector<std::vector<double>> secondsOn(llvm::ArrayRef<MachineModel> machines, llvm::ArrayRef<AskedPlan> plans,
                                              bool composes);
 
@@ -74,6 +77,7 @@ private:
     ~Ahead() { isWanted = false; } // `price` then waits for its end
   };
 
+  std::function<bool()> goesOn;
   std::function<std::unique_ptr<PlanWorker>()> makeWorker;
   std::vector<std::unique_ptr<PlanWorker>> workers;
   std::unique_ptr<PlanWorker> other; ///< of `ahead`

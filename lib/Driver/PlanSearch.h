@@ -11,6 +11,7 @@
 #include "pc/Driver/ChoosePlan.h"
 #include "pc/Shard/KnownDims.h"
 #include <limits>
+#include <mutex>
 #include <set>
 
 namespace pc {
@@ -23,6 +24,13 @@ constexpr double acceptedGap = 0.02;
 /// But as long as a search has compiled no more programs than these, it goes on until none can be better at all.
 constexpr int64_t cheapCompositions = 400;
 
+/// What a search found.
+struct PlanAnswer {
+  Plan plan;
+  std::string said; ///< for standard error
+  llvm::json::Object report;
+};
+
 class PlanSearch {
 public:
   PlanSearch(mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine)
@@ -30,7 +38,10 @@ public:
         hasSequences(pc::hasSequences(model)),
         space(search, batch, hasKnownDims(model), hasExperts(model), mixesSequences(model)) {}
 
-  pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
+  /// Searches while `goesOn`, which several threads ask, says so. Errors are emitted.
+  pcrt_status run(PlanAnswer &answer, llvm::function_ref<bool()> goesOn);
+  /// The best plan by now; another thread may ask while the search runs.
+  std::optional<PlanAnswer> soFar() const;
   /// The plan that takes the least memory, or with a limit the first one that does not exceed it.
   std::optional<SmallPlan> smallest(llvm::function_ref<bool()> goesOn);
   /// Programs that are compiled, at most.
@@ -100,8 +111,7 @@ private:
   /// What no plan needs to be below to be left out.
   double enough() const {
     double settled = best * (1 - (composes && compositions >= settleAfter() ? composedError : 0));
-    return confirmed.composed == best ? std::max(settled, std::min(best, (1 - acceptedGap) * confirmed.whole))
-                                      : settled;
+    return confirmed.composed == best ? std::max(settled, (1 - acceptedGap) * confirmed.whole) : settled;
   }
   int64_t settleAfter() const { return leastBytes ? 0 : cheapCompositions; }
   std::vector<OpenedNode> open(llvm::ArrayRef<PlanNode> nodes);
@@ -116,6 +126,9 @@ private:
   /// Begins to compile the best composed plan whole, beside the search, when it will probably stay that: no plan that
   /// is left takes less than `bound` seconds.
   void beginWhole(double bound);
+  /// Keeps what is known by now for `soFar`; no plan that is left takes less than `bound` seconds.
+  void noteSoFar(double bound);
+  PlanAnswer answerOf(const Plan &plan, const FoundPlans &found) const;
   /// Whether the best composed plan fits.
   bool confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn);
   void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
@@ -125,8 +138,9 @@ private:
   /// What limits the best plan that was found, and what would change the choice; that is not known of one that a search
   /// of bytes has found.
   std::optional<WhatLimits> whatLimits(const SearchResult &result, bool isOfBytes, llvm::function_ref<bool()> goesOn);
-  void addGuesses(llvm::ArrayRef<OtherMachine> machines, std::vector<FoundPlan> &fitting);
-  std::optional<FoundPlan> recomputed(const FoundPlan &found, llvm::StringRef mode);
+  void addGuesses(llvm::ArrayRef<OtherMachine> machines, std::vector<FoundPlan> &fitting,
+                  llvm::function_ref<bool()> goesOn);
+  std::optional<FoundPlan> recomputed(const FoundPlan &found, llvm::StringRef mode, llvm::function_ref<bool()> goesOn);
   int64_t limit() const;
   /// As the search compares it.
   PlanTrial wanted(PlanTrial trial) const {
@@ -169,8 +183,9 @@ private:
   struct {
     double composed = 0, whole = 0;
   } confirmed;                                      ///< seconds of the plan that was compiled whole last, and fits
-  std::map<size_t, double> fitting;                 ///< seconds of plans that fit, by node
+  std::map<size_t, FoundPlan> fitting;              ///< plans that fit, by node
   std::optional<size_t> leader;                     ///< of these the fastest
+  int64_t confirmations = 0;                        ///< plans that were to be compiled whole, or had been
   int roundsOfLeader = 0;                           ///< in which it was that, and probably stays it
   std::set<size_t> openedSets;                      ///< whose plans are counted
   std::set<std::string> inHeap;                     ///< plans that sets were opened to
@@ -181,9 +196,12 @@ private:
   double gap = 0;
   bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
   std::optional<WhatLimits> limits;
-  std::string refusal;   ///< why the first plan that is not legal is not
-  bool isUneven = false; ///< ranks and microbatches of a plan do not divide the sequences of a step
-  std::string unlike;    ///< why the first flags that do not go together do not
+  double leastLeft = 0; ///< seconds below which no plan stays that is not known
+  mutable std::mutex mutex;
+  std::optional<PlanAnswer> known; ///< by now; of `mutex`
+  std::string refusal;             ///< why the first plan that is not legal is not
+  bool isUneven = false;           ///< ranks and microbatches of a plan do not divide the sequences of a step
+  std::string unlike;              ///< why the first flags that do not go together do not
 };
 
 } // namespace pc

@@ -95,7 +95,7 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
     if (!best)
       return false;
     double settle = result.compositions >= limits.settleAfter ? limits.settle : 0, seconds = best->trial.seconds;
-    return bound >= std::max((1 - settle) * seconds, std::min(seconds, (1 - limits.gap) * confirmed));
+    return bound >= std::max((1 - settle) * seconds, (1 - limits.gap) * confirmed);
   };
   // Takes nodes that say nothing new off the front; whether one is left that has to be opened.
   auto isLeft = [&] {
