@@ -151,7 +151,7 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
         object["zigzag"] = *program.getZigzag();
       if (program.getWeights())
         object["weights"] = *program.getWeights();
-      object["config"] = parsed(program.getConfig());
+      object["config"] = program.getConfig();
       object["config_means"] = parsed(program.getMeans().value_or("[]"));
     }
     adamw |= isa<AdamWOp>(op);

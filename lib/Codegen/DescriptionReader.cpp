@@ -55,7 +55,7 @@ public:
            is("vocabulary", static_cast<int64_t>(about.getVocabulary())) && is("zigzag", orNone(about.getZigzag())) &&
            is("masked", about.getMasked() ? json::Value(true) : json::Value(nullptr)) &&
            is("target_sequence", orNone(about.getTargets())) && is("weights", orNone(about.getWeights())) &&
-           is("config", json(about.getConfig())) && is("config_means", json(about.getMeans().value_or("[]"))) &&
+           is("config", about.getConfig()) && is("config_means", json(about.getMeans().value_or("[]"))) &&
            is("mode", adamw || sgd ? "train" : "eval") &&
            is("optimizer", adamw ? "adamw"
                            : sgd ? "sgd"

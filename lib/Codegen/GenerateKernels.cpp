@@ -352,16 +352,7 @@ void Generator::emitTables(llvm::json::Value report) {
   llvm::json::Object object = describeProgram(planned, outputs, arena, all.microbatches, std::move(report));
   if (all.cases)
     object["cases"] = all.cases->take();
-  // The configuration as it stands in the program: printed by LLVM, 3.0 would be 3, which transformers refuses for
-  // some keys.
-  std::string config, asRead;
-  llvm::raw_string_ostream(config) << "\"config\":" << object["config"];
-  for (auto program : planned.getOps<ProgramOp>())
-    if (object["config"].kind() != llvm::json::Value::Null)
-      asRead = ("\"config\":" + program.getConfig()).str();
   llvm::raw_string_ostream(description) << llvm::json::Value(std::move(object));
-  if (size_t at = description.find(config); !asRead.empty() && at != std::string::npos)
-    description.replace(at, config.size(), asRead);
   MeshAttr mesh = meshOf(planned);
   SmallVector<const char *> names;
   for (StringAttr name : mesh.getNames())

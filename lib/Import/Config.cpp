@@ -279,19 +279,6 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     config.scale *= config.ropes[0].ofScores;
 }
 
-/// Numbers that transformers takes as floats alone, in `text`, JSON as LLVM prints it, which has 3 for 3.0.
-void keepFloats(std::string &text) {
-  for (StringRef key : {"\"attn_logit_softcapping\":", "\"final_logit_softcapping\":", "\"initializer_factor\":",
-                        "\"router_jitter_noise\":", "\"router_aux_loss_coef\":"}) {
-    size_t at = text.find(key.str());
-    if (at == std::string::npos)
-      continue;
-    size_t end = text.find_first_not_of("-0123456789", at += key.size());
-    if (end != at && end != std::string::npos && !StringRef(".eE").contains(text[end]))
-      text.insert(end, ".0");
-  }
-}
-
 /// Documents that the token `end` ends, in one sequence.
 void checkDocuments(ConfigReader &reader, int64_t end, const ModelConfig &config) {
   if (end < 0 || end >= config.vocab)
@@ -345,8 +332,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   ConfigReader reader(*object, emitError);
   ModelConfig config;
   config.type = reader.text("model_type", "");
-  llvm::raw_string_ostream(config.text) << *parsed;
-  keepFloats(config.text);
+  config.text = text;
   if (config.type.empty()) {
     if (!reader.failed)
       emitError() << "'model_type' is missing";

@@ -20,7 +20,7 @@ struct Rotation {
 /// What the model builder needs to know; sizes in elements.
 struct ModelConfig {
   std::string type;  ///< "gpt2", "llama", ...
-  std::string text;  ///< config.json, compact
+  std::string text;  ///< config.json
   std::string means; ///< JSON: the values that keys of a checkpoint's config.json may have (`config_means`)
   int64_t vocab = 0, embed = 0, layers = 0, heads = 0, kvHeads = 0, headDim = 0, ffn = 0, positions = 0, tokenTypes = 0;
   ActivationKind activation = ActivationKind::Silu;

@@ -1,8 +1,10 @@
 //===- InputFile.cpp - a file to read -------------------------------------===//
 #include "base/InputFile.h"
 #include "base/Failure.h"
+#include "pcrt/weights.h"
 
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,7 +28,8 @@ InputFile::InputFile(const std::string &path) : name(path) {
     refuseOthers();
   fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
-    fail(errno == EMFILE || errno == ENFILE ? PCRT_RESOURCE : PCRT_BAD_DATA, withErrno("cannot read " + path));
+    fail(errno == EMFILE || errno == ENFILE ? PCRT_RESOURCE : PCRT_BAD_DATA,
+         "cannot read " + path + ": " + whyNotOpened(path, strerror(errno)));
   InputFile closes(std::move(*this)); // closes the descriptor if the rest of the constructor throws
   if (fstat(closes.fd, &info) != 0)
     fail(PCRT_BAD_DATA, withErrno("cannot read " + path));

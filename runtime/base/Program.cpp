@@ -306,7 +306,7 @@ void readAll(Program &program, const Json &json) {
       program.vocabulary < 1 || program.batch % program.microbatches)
     wrong("batch, sequence, vocabulary or microbatches");
   program.weights = json.value("weights", "");
-  program.config = json.value("config", Json::object());
+  program.config = json.value("config", "{}");
   program.configMeans = Json::array();
   for (const Json &meaning : json.value("config_means", Json::array()))
     if (meaning.contains("tied"))

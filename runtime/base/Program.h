@@ -121,7 +121,8 @@ struct Program {
   std::vector<Constant> constants;
   std::vector<Output> outputs;
   std::string weights; ///< Directory of the weights that the model was imported with, or empty.
-  Json config, report; ///< In a pipeline, the report of stage 0 covers all stages.
+  std::string config;  ///< The text of config.json.
+  Json report;         ///< In a pipeline, that of stage 0 covers all stages.
   Json configMeans;    ///< The keys of config.json that define the model, and their values (runtime/README.md).
   std::vector<std::pair<std::string, std::string>> ties; ///< Copies that weights may have of tensors, and those.
 

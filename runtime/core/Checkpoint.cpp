@@ -5,6 +5,7 @@
 #include "base/SignalMask.h"
 #include "base/Types.h"
 #include "comm/Collective.h"
+#include "core/ConfigText.h"
 #include "core/Init.h"
 #include "core/Rounds.h"
 #include "pcrt/description.h"
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
@@ -391,8 +393,11 @@ void CheckpointWriter::finish() {
       if (!directory)
         return;
       TokenizerFiles texts = directory->tokenizer();
-      texts[configFile] = files->program.config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      texts[configFile] = configWithDtype(files->program.config, "float32"); // as SafetensorsWriter stores all
       for (auto &[name, text] : texts) {
+        std::string inner = temporary + "/" + fs::path(name).parent_path().string();
+        if (inner.back() != '/' && mkdir(inner.c_str(), 0777) != 0 && errno != EEXIST)
+          fail(PCRT_RESOURCE, withErrno("cannot make " + inner));
         writeSynced(temporary + "/" + name, text);
         trajectory.files[name] = int64_t(text.size());
       }

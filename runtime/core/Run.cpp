@@ -305,7 +305,7 @@ private:
       checkOutputs(options, *tokens, before ? loadFrom : weights);
       if (comm.rank() == 0 && !fromMemory) // else the same run has checked it
         checkReplaces(options, before ? &*before : nullptr);
-      if (comm.rank() == 0)
+      if (comm.rank() == 0 && (!options.save.empty() || series))
         tokenizer = readTokenizerFiles(before ? loadFrom : directoryOfWeights(weights));
     });
     if (!options.save.empty())

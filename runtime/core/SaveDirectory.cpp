@@ -49,6 +49,12 @@ static bool exists(const std::string &path) {
   return look(path, &ignored);
 }
 
+/// No link to one.
+static bool isDirectory(const std::string &path) {
+  struct stat found;
+  return look(path, &found) && S_ISDIR(found.st_mode);
+}
+
 /// Whether what is in `directory` was saved by a program like this one, and is no other model; of a directory that a
 /// save was making: whether it is complete.
 static bool isCheckpoint(const std::string &directory) {
@@ -91,9 +97,15 @@ static bool forEachEntry(const std::string &directory, const std::function<void(
   return true;
 }
 
-/// Of names in a directory itself: whether a file of that name is the checkpoint's. Nothing else is ever removed.
+/// Of names in a directory, or in one within it ("a/b"): whether a file of that name is the checkpoint's. Nothing else
+/// is ever removed.
 using IsOurs = std::function<bool(const std::string &)>;
 static bool nothing(const std::string &) { return false; }
+
+/// The same of names in the directory `name`.
+static IsOurs within(const std::string &name, const IsOurs &isOurs) {
+  return [name, &isOurs](const std::string &inner) { return isOurs(name + "/" + inner); };
+}
 
 /// Mirrors everything but the checkpoint of `from` in `to`: makes the same directories, with hard links to the same
 /// files. Files that cannot be linked (of another owner; on some file systems any) are moved after the exchange, by
@@ -116,7 +128,7 @@ static void mirror(const std::string &from, const std::string &to, const IsOurs 
         fail(PCRT_RESOURCE, source + " is a mount point, and would not be in a new directory");
       if (mkdir(copy.c_str(), 0777) != 0)
         fail(PCRT_RESOURCE, withErrno("cannot make " + copy));
-      mirror(source, copy, nothing);
+      mirror(source, copy, within(name, isOurs));
     } else if (link(source.c_str(), copy.c_str()) != 0 &&
                (errno == EIO || errno == ENOSPC || errno == EDQUOT || errno == ENOMEM)) {
       fail(PCRT_RESOURCE, withErrno("cannot link " + source + " to " + copy));
@@ -124,6 +136,16 @@ static void mirror(const std::string &from, const std::string &to, const IsOurs 
   });
   if (!read)
     fail(PCRT_RESOURCE, withErrno("cannot read " + from));
+}
+
+/// Removes the checkpoint's files in a directory within another, and the directory itself if nothing else is in it.
+/// Whether it is gone.
+static bool removeInner(const std::string &path, const IsOurs &isOurs) {
+  forEachEntry(path, [&](const std::string &name) {
+    if (isOurs(name))
+      unlink((path + "/" + name).c_str());
+  });
+  return rmdir(path.c_str()) == 0;
 }
 
 /// Removes a directory that a save has made or replaced, with its checkpoint and its links to files of `home`. Other
@@ -138,6 +160,8 @@ static std::string removeLeft(const std::string &directory, const std::string &h
     bool gone = false;
     if (isOurs(name))
       gone = unlink(path.c_str()) == 0;
+    else if (name == templateDirectory && S_ISDIR(mine.st_mode) && removeInner(path, within(name, isOurs)))
+      gone = true;
     else if (!look(there, &theirs))
       gone = renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, there.c_str(), RENAME_NOREPLACE) == 0 ||
              (errno == EINVAL && rename(path.c_str(), there.c_str()) == 0);
@@ -166,12 +190,16 @@ static void removeOrTell(const std::string &directory, const std::string &home, 
 void pcrt::removeCheckpoint(const std::string &directory, const std::string &meanwhile) {
   std::string at = directory;
   std::set<std::string> tokenizer = tokenizerFilesIn(directory);
+  IsOurs isOurs = [&](const std::string &name) { return isCheckpointFile(name) || tokenizer.count(name); };
   bool all = true;
-  forEachEntry(directory, [&](const std::string &name) { all &= isCheckpointFile(name) || tokenizer.count(name); });
+  forEachEntry(directory, [&](const std::string &name) { all &= name == templateDirectory || isOurs(name); });
+  forEachEntry(directory + "/" + templateDirectory,
+               [&](const std::string &name) { all &= within(templateDirectory, isOurs)(name); });
   if (all && rename(directory.c_str(), meanwhile.c_str()) == 0)
     at = meanwhile;
   for (const std::string &name : tokenizer)
     unlink((at + "/" + name).c_str());
+  rmdir((at + "/" + templateDirectory).c_str());
   unlink((at + "/" + trajectoryName).c_str());
   for (const char *name : checkpointFiles)
     unlink((at + "/" + name).c_str());
@@ -195,8 +223,10 @@ SaveDirectory::SaveDirectory(const std::string &directory, const TokenizerFiles 
   if (exists(home))
     checkHome();
   std::set<std::string> before = tokenizerFilesIn(home);
+  std::string templates = home + "/" + templateDirectory;
+  bool noDirectory = exists(templates) && !isDirectory(templates); // somebody's file or link
   for (auto &[name, text] : tokenizer)
-    if (before.count(name) || !exists(home + "/" + name))
+    if ((before.count(name) || !exists(home + "/" + name)) && !(noDirectory && name.starts_with(templateDirectory)))
       more[name] = text;
   begin(); // whether it can be made is found out now, not after the last step
   discard();
@@ -285,6 +315,8 @@ std::string SaveDirectory::swap() {
 }
 
 void SaveDirectory::commit() {
+  if (std::string inner = work + "/" + templateDirectory; isDirectory(inner))
+    syncDirectory(inner);
   syncDirectory(work);
   std::string old = swap();
   inPlace = true;

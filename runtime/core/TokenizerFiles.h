@@ -12,13 +12,16 @@
 
 namespace pcrt {
 
-/// Contents by name.
+/// Contents by name, which may be that of a file in `templateDirectory`.
 using TokenizerFiles = std::map<std::string, std::string>;
 
-/// Whether transformers calls a file of a tokenizer, or the settings of generation, so.
+constexpr const char *templateDirectory = "additional_chat_templates";
+
+/// Whether transformers calls a file of a tokenizer or a processor, or the settings of generation, so.
 bool isTokenizerFile(const std::string &name);
 
-/// Those in `directory`; none where that is empty. Throws PCRT_BAD_DATA where one cannot be read.
+/// Those in `directory`; none where that is empty. Throws PCRT_BAD_DATA where one cannot be read or is a pointer of
+/// Git LFS.
 TokenizerFiles readTokenizerFiles(const std::string &directory);
 
 } // namespace pcrt

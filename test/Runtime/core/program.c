@@ -413,7 +413,8 @@ static const char json[] =
     "  {\"kind\": \"gradient\", \"name\": \"head\", \"dtype\": \"f32\", \"shape\": [16, 32], \"layout\": [[\"tp\"], []]}"
 #endif
     "],"
-    " \"config\": {\"model_type\": \"linear\", \"vocab_size\": 32, \"eps\": 1e-05},"
+    " \"config\": \"{\\\"model_type\\\": \\\"linear\\\",  \\\"vocab_size\\\": 32, \\\"torch_dtype\\\":\\\"bfloat16\\\", "
+    "\\\"eps\\\": 1e-05, \\\"cap\\\": 7.0}\","
     " \"config_means\": [{\"at\": [\"vocab_size\"], \"values\": [32], \"default\": null},"
 #ifdef OTHER
     "  {\"at\": [\"norm.eps\", \"eps\"], \"values\": [1e-06], \"default\": 1e-06}],"

@@ -91,7 +91,8 @@ good "whose steps are told once" [ "$(wc -l < by-environment.jsonl)" = 3 ]
 expect 2 'needs 4 ranks, but the run has 3' "virtual ranks, too few" "$pc_run" --virtual -n 3 "$programs/$prefix-2-2-2" -- --data tokens.bin
 expect 9 'cannot read nosuch' "virtual ranks, no data" "$pc_run" --virtual -n 4 "$programs/$prefix-2-2-2" -- --data nosuch
 
-good "config.json" grep -q '"model_type": "linear"' 2-2-2/config.json
+good "config.json, but for the type of the weights" test "$(cat 2-2-2/config.json)" = \
+  '{"dtype": "float32", "model_type": "linear",  "vocab_size": 32, "torch_dtype":"float32", "eps": 1e-05, "cap": 7.0}'
 good "no other files" test "$(cd 2-2-2 && echo *)" = "config.json model.safetensors training_state.safetensors trajectory.json"
 good "twenty lines" test "$(wc -l <2-2-2.jsonl)" = 20
 good "one thread, same losses" env PCRT_THREADS=1 "$programs/$prefix-1-1-1" --data tokens.bin --seed 3 --lr=0.01 --clip=0.3 \

@@ -1,17 +1,23 @@
 """usage: tokenizers.py PC_RUN PROGRAMS: the tokenizer's files beside the weights that a run starts from are in what it saves; files of others stay theirs."""
 import json
-import shutil
 
 from harness import *
 
 work_in("tokenizers.work")
-FILES = {"tokenizer.json": b'{"model": "\xff"}', "vocab.json": b"{}", "chat_template.jinja": b"{{ x }}"}
+FILES = {name: name.encode() + b"\xff" for name in [
+    "added_tokens.json", "additional_chat_templates/rag.jinja", "additional_chat_templates/tool use.jinja", "chat_template.jinja",
+    "chat_template.json", "generation_config.json", "merges.txt", "preprocessor_config.json", "processor_config.json", "qwen.tiktoken",
+    "source.spm", "special_tokens_map.json", "spiece.model", "tokenizer.4.0.0.json", "tokenizer.json", "tokenizer.model",
+    "tokenizer.model.v3", "vocab.json", "vocab.txt"]}
+OTHERS = ["README.md", "additional_chat_templates/notes.txt", "additional_chat_templates/deep/x.jinja", "more/tokenizer.json", ".model",
+          "additional_chat_templates/.jinja", "tokenizer_config.json/x"]
 
 
 def files(directory):
     """Those in a directory beside a checkpoint's own."""
     own = ["config.json", "model.safetensors", "training_state.safetensors", "trajectory.json"]
-    return {name: read(f"{directory}/{name}") for name in os.listdir(directory) if name not in own}
+    names = [os.path.relpath(os.path.join(folder, name), directory) for folder, _, names in os.walk(directory) for name in names]
+    return {name: read(f"{directory}/{name}") for name in names if name not in own}
 
 
 def listed(directory):
@@ -20,7 +26,7 @@ def listed(directory):
 
 succeeds("weights", "1-1-1", "--steps", 1, "--save", "source")
 good("none without a source", files("source") == {} and listed("source") == [])
-for name, text in {**FILES, "README.md": b"not a tokenizer's", "tokenizer_config.json/x": b""}.items():
+for name, text in {**FILES, **dict.fromkeys(OTHERS, b"not a tokenizer's")}.items():
     write(f"source/{name}", text)
 succeeds("from a directory", "2-1-1", "--init", "source", "--steps", 1, "--save", "out")
 good("are saved", files("out") == FILES and listed("out") == sorted(FILES), files("out"))
@@ -32,16 +38,37 @@ succeeds("in place", "1-1-1", "--load", "out", "--steps", 3, "--save", "out")
 good("stay", files("out") == FILES)
 
 # Somebody's file of that name stays what it is, and is not the checkpoint's.
-write("theirs/vocab.json", b"theirs")
+theirs = {"vocab.json": b"theirs", "additional_chat_templates/rag.jinja": b"their rag", "additional_chat_templates/a/b": b"deep"}
+for name, text in theirs.items():
+    write(f"theirs/{name}", text)
 for step in [1, 2]:
     succeeds(f"beside theirs, {step}", "1-1-1", "--init", "source", "--steps", step, "--save", "theirs")
-    good(f"theirs stays, {step}", files("theirs") == {**FILES, "vocab.json": b"theirs"} and "vocab.json" not in listed("theirs"))
+    good(f"theirs stays, {step}", files("theirs") == {**FILES, **theirs} and not set(theirs) & set(listed("theirs")))
+write("instead/additional_chat_templates", b"no directory")
+os.makedirs("instead-linked/elsewhere")
+os.symlink("elsewhere", "instead-linked/additional_chat_templates")
+plain = {name: text for name, text in FILES.items() if "/" not in name}
+for step in [1, 2]:
+    succeeds(f"a file for the directory, {step}", "1-1-1", "--init", "source", "--steps", step, "--save", "instead")
+    good(f"stays a file, {step}", files("instead") == {**plain, "additional_chat_templates": b"no directory"})
+    succeeds(f"a link for the directory, {step}", "1-1-1", "--init", "source", "--steps", step, "--save", "instead-linked")
+    good(f"leads to nothing new, {step}", os.listdir("instead-linked/elsewhere") == [] and files("instead-linked") == plain)
 
 # In a series they go with their checkpoint, and come from the newest one.
 series = ["--checkpoint", "DIR", "--every", 1, "--keep", 2]
 succeeds("a series", "1-1-1", "--init", "source", "--steps", 4, *series)
-shutil.rmtree("source")
+os.rename("source", "away")
 succeeds("goes on without the source", "1-1-1", "--steps", 6, *series)
 good("old ones are removed", sorted(name for name in os.listdir("DIR") if name != "latest") == ["step-00000005", "step-00000006"], os.listdir("DIR"))
 good("the newest has them", files("DIR/step-00000006") == FILES)
+
+os.rename("away", "source")
+
+# What cannot be copied is told before the first step.
+write("source/tokenizer.json", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n")
+refused("a pointer of Git LFS", 9, ["source/tokenizer.json", "git lfs pull"], "1-1-1", "--init", "source", "--save", "no")
+os.remove("source/tokenizer.json")
+os.symlink("../blobs/gone", "source/tokenizer.json")
+refused("a link to nothing", 9, ["source/tokenizer.json", "'../blobs/gone', which is not there"], "1-1-1", "--init", "source", "--save", "no")
+succeeds("which a run without --save does not mind", "1-1-1", "--init", "source", "--steps", 1)
 end()

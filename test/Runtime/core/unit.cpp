@@ -7,6 +7,7 @@
 #include "Files.h"
 #include "base/SafetensorsWriter.h"
 #include "base/Types.h"
+#include "core/ConfigText.h"
 #include "core/Init.h"
 #include "core/Options.h"
 #include "core/Stragglers.h"
@@ -58,6 +59,34 @@ static void testRates() {
   options.lrDecay = "cosine";
   expect(options.rateAt(4) == 2 && std::fabs(options.rateAt(8) - 1.5) < 1e-12 && options.rateAt(12) == 1,
          "cosine decay");
+}
+
+/// config.json with the type of the weights: all other characters stay.
+static void testConfigText() {
+  auto becomes = [](const std::string &text, const std::string &wanted) {
+    std::string found = configWithDtype(text, "float32");
+    expect(found == wanted, text + " becomes " + found);
+  };
+  becomes("{}", R"({"dtype": "float32"})");
+  becomes("{ \n}\n", "{ \n\"dtype\": \"float32\" \n}\n");
+  becomes(R"({"b":1})", R"({"dtype": "float32", "b":1})");
+  becomes("{\n  \"b\": 7.0\n}\n", "{\n  \"dtype\": \"float32\",\n  \"b\": 7.0\n}\n");
+  // Numbers, escapes and the order of keys stay.
+  std::string kept =
+      R"("z": [7.0, 1e6, 1E-05, -0.0, 0.10, 123456789012345678901234567890], "a": {"dtype": "no", "x": "\"dtype\": 1"},)"
+      R"( "\u00e9\n\\": "\u00e9é", "n": [[{"torch_dtype": null}]], "u": {"text_config": {"dtype": 1}})";
+  becomes("{" + kept + "}", "{\"dtype\": \"float32\", " + kept + "}");
+  becomes("{" + kept + R"(, "dtype": "bfloat16", "torch_dtype" :null})",
+          "{" + kept + R"(, "dtype": "float32", "torch_dtype" :"float32"})");
+  // However the key is spelled, wherever the value ends, and each time that it is there.
+  becomes(R"({"\u0064type":true})", R"({"\u0064type":"float32"})");
+  becomes(R"({"torch_dtype":{"":"float16","a":[1,"}"]},"b":2})",
+          R"({"dtype": "float32", "torch_dtype":"float32","b":2})");
+  becomes(R"({"dtype":"a","dtype":12})", R"({"dtype":"float32","dtype":"float32"})");
+  becomes(R"({"text_config":{"torch_dtype":"x","text_config":{}},"dtype":"x"})",
+          R"({"text_config":{"torch_dtype":"float32","text_config":{}},"dtype":"float32"})");
+  for (const char *none : {"", "null", "[{\"dtype\": 1}]", "{\"dtype\": 1", "{\"dtype\"}", "7"})
+    becomes(none, none);
 }
 
 /// Over all ranks, the owners' pieces cover every element of a box once, and agree with the plain index arithmetic.
@@ -258,7 +287,7 @@ static void testSafetensors(const std::string &folder) {
            "}}";
   };
   std::string data(64, 'x');
-  refused("", "too short");
+  refused("", "empty");
   refused("abc", "too short");
   refused(std::string(8, '\xff') + "{}", "header length");
   refused(safetensors("{]", ""), "not JSON");
@@ -518,6 +547,7 @@ int main(int argc, char **argv) {
     return 2;
   testPhilox();
   testRates();
+  testConfigText();
   testStragglers();
   testPieces();
   testPool();
