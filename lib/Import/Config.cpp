@@ -265,10 +265,10 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     config.normBehindSum = !reader.flag(family.normFirst, true);
   double width = family.scoreDim.empty() ? double(config.headDim) : reader.positive(family.scoreDim, 256);
   config.scale = family.unscaled ? 1.0 : 1.0 / std::sqrt(width);
-  if (family.caps) {
-    config.scoreCap = readCap(reader, "attn_logit_softcapping", family.scoreCap);
-    config.logitCap = readCap(reader, "final_logit_softcapping", family.logitCap);
-  }
+  if (family.scoreCap)
+    config.scoreCap = readCap(reader, "attn_logit_softcapping", *family.scoreCap);
+  if (family.logitCap)
+    config.logitCap = readCap(reader, "final_logit_softcapping", *family.logitCap);
   if (!family.experts.count.empty())
     readExperts(reader, family, config);
   if (family.windows != WindowKeys::None)
@@ -375,6 +375,10 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
                 << ", " << config.heads << " heads of " << config.headDim << ", vocabulary " << config.vocab;
     return failure();
   }
+  for (const char *key : config.family->unused)
+    if (const llvm::json::Value *value = reader.raw(key))
+      emitWarning() << "'" << key << "' = " << ConfigReader::show(*value) << " is left out, as transformers does for '"
+                    << config.type << "'";
   for (const std::string &key : reader.unused())
     if (!llvm::is_contained(harmless, StringRef(key)))
       emitWarning() << "key '" << escaped(key) << "' is not known and was not used";

@@ -132,15 +132,15 @@ struct Family {
   bool biasOfOutput = false, biasOfMlp = false; ///< and what is behind them, always
   llvm::StringRef attentionBias = "";           ///< of all projections of attention
   bool attentionBiasAbsent = false;
-  llvm::StringRef allBias = "";      ///< of all matrices
-  llvm::StringRef mlpBias = "";      ///< of the MLP, and pretraining_tp beside it
-  llvm::StringRef parallel = "";     ///< attention and MLP read the same input; true where absent
-  llvm::StringRef normFirst = "";    ///< norms are in front of blocks, or behind residual sums
-  bool normsBehind = false;          ///< norms are behind residual sums, always
-  llvm::StringRef scoreDim = "";     ///< scores are divided by its root, and not by that of head_dim
-  bool unscaled = false;             ///< scores are not divided
-  bool caps = false;                 ///< attn_logit_softcapping and final_logit_softcapping
-  double scoreCap = 0, logitCap = 0; ///< where they are absent
+  llvm::StringRef allBias = "";   ///< of all matrices
+  llvm::StringRef mlpBias = "";   ///< of the MLP, and pretraining_tp beside it
+  llvm::StringRef parallel = "";  ///< attention and MLP read the same input; true where absent
+  llvm::StringRef normFirst = ""; ///< norms are in front of blocks, or behind residual sums
+  bool normsBehind = false;       ///< norms are behind residual sums, always
+  llvm::StringRef scoreDim = "";  ///< scores are divided by its root, and not by that of head_dim
+  bool unscaled = false;          ///< scores are not divided
+  /// attn_logit_softcapping and final_logit_softcapping; 0: none; no such key: none.
+  std::optional<double> scoreCap = std::nullopt, logitCap = std::nullopt;
   WindowKeys windows = WindowKeys::None;
   int64_t window = 4096; ///< where its key is absent; 0: none
   int64_t windowPattern = 0;
@@ -158,6 +158,9 @@ struct Family {
   llvm::ArrayRef<std::pair<const char *, bool>> onlyFlags = {};
   /// Keys that transformers does not read.
   llvm::ArrayRef<const char *> ignored = {};
+  /// Keys that its configuration class has and its model does not use, though other families' models do: left out with
+  /// a warning where they say something.
+  llvm::ArrayRef<const char *> unused = {};
   /// What tensors of checkpoints begin with that training of this model does not need: of other heads.
   llvm::ArrayRef<const char *> otherTensors = {};
   /// Tensors of checkpoints that are others by other names, and those.
