@@ -321,7 +321,8 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
                                        function_ref<InFlightDiagnostic()> emitWarning) {
   auto parsed = readJson(text);
   if (!parsed) {
-    emitError() << "not JSON: " << llvm::toString(parsed.takeError());
+    emitError() << "not JSON: " << llvm::toString(parsed.takeError())
+                << "; if the file was cut off, copy or download it again";
     return failure();
   }
   const llvm::json::Object *object = parsed->getAsObject();

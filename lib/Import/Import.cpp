@@ -45,8 +45,12 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
   auto check = [&](SourceAttr source) -> WalkResult {
     StringRef name = source.getTensor();
     const Entry *it = pcrt::findModelTensor(name.str(), find);
-    if (!it)
-      return emitError(fileLocation(module.getContext(), directory)) << "tensor '" << name << "' is missing";
+    if (!it) {
+      std::vector<std::string> names(index.keys().begin(), index.keys().end());
+      llvm::sort(names);
+      return emitError(fileLocation(module.getContext(), directory))
+             << "tensor '" << name << "' is missing" << escaped(pcrt::whyMissing(name.str(), names));
+    }
     expected.insert(it->first());
     if (ArrayRef(it->second.shape) != source.getShape()) {
       InFlightDiagnostic error = emitError(fileLocation(module.getContext(), directory));
@@ -107,7 +111,11 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
   std::string why;
   std::unique_ptr<llvm::MemoryBuffer> buffer = readFile(path, why);
   if (!buffer) {
-    error() << "cannot be read: " << why;
+    error() << "cannot be read: " << pcrt::whyNotOpened(path.str().str(), why);
+    return {};
+  }
+  if (std::string cause = pcrt::whyNoContents(buffer->getBuffer()); !cause.empty()) {
+    error() << "the file " << cause;
     return {};
   }
   FailureOr<ModelConfig> config = parseConfig(buffer->getBuffer(), options, error, warning);

@@ -3,6 +3,7 @@
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/ReadJson.h"
 #include "pc/IR/Source.h"
+#include "pcrt/weights.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -57,17 +58,28 @@ static LogicalResult readEntry(StringRef file, StringRef name, const llvm::json:
   return success();
 }
 
-static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emitError) {
+/// The text of a file; null after an error.
+static std::unique_ptr<llvm::MemoryBuffer> read(StringRef path, ErrorFn emitError) {
   std::string why;
   std::unique_ptr<llvm::MemoryBuffer> buffer = readFile(path, why);
+  why = buffer ? pcrt::whyNoContents(buffer->getBuffer()) : "cannot be read: " + pcrt::whyNotOpened(path.str(), why);
+  if (why.empty())
+    return buffer;
+  emitError(path) << (buffer ? "the file " : "") << why;
+  return nullptr;
+}
+
+static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emitError) {
+  std::unique_ptr<llvm::MemoryBuffer> buffer = read(path, emitError);
   if (!buffer)
-    return emitError(path) << "cannot be read: " << why;
+    return failure();
   StringRef bytes = buffer->getBuffer();
   if (bytes.size() < 8)
     return emitError(path) << "too short for a safetensors header (" << bytes.size() << " bytes)";
   uint64_t length = llvm::support::endian::read64le(bytes.data());
   if (length > bytes.size() - 8 || length > (uint64_t(100) << 20))
-    return emitError(path) << "header length " << length << " does not fit a file of " << bytes.size() << " bytes";
+    return emitError(path) << "header length " << length << " does not fit a file of " << bytes.size()
+                           << " bytes (truncated, or no safetensors file?)";
   auto header = readJson(bytes.substr(8, length));
   if (!header)
     return emitError(path) << "header is not JSON: " << llvm::toString(header.takeError());
@@ -101,19 +113,18 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   TensorIndex index;
   SmallString<256> path(directory);
   llvm::sys::path::append(path, "model.safetensors");
-  if (llvm::sys::fs::exists(path)) {
+  if (pcrt::isThere(path.str().str())) {
     if (failed(readHeader(path, index, emitError)))
       return failure();
     return index;
   }
   path = directory;
   llvm::sys::path::append(path, "model.safetensors.index.json");
-  if (!llvm::sys::fs::exists(path))
+  if (!pcrt::isThere(path.str().str()))
     return index;
-  std::string why;
-  std::unique_ptr<llvm::MemoryBuffer> buffer = readFile(path, why);
+  std::unique_ptr<llvm::MemoryBuffer> buffer = read(path, emitError);
   if (!buffer)
-    return emitError(path) << "cannot be read: " << why;
+    return failure();
   auto parsed = readJson(buffer->getBuffer());
   const llvm::json::Object *object = parsed ? parsed->getAsObject() : nullptr;
   const llvm::json::Object *map = object ? object->getObject("weight_map") : nullptr;

@@ -65,6 +65,8 @@ public:
   std::map<std::string, std::string> metadata;
 
   void read() {
+    if (std::string why = whyNoContents(file.read(0, std::min<int64_t>(file.size(), 64))); !why.empty())
+      wrong("it " + why);
     if (file.size() < 8)
       wrong("the file is too short for a safetensors header (" + std::to_string(file.size()) + " bytes)");
     uint64_t headerBytes;
@@ -72,7 +74,7 @@ public:
     constexpr uint64_t largest = 100'000'000; // the limit of the format's own reader
     if (headerBytes > largest || headerBytes > uint64_t(file.size() - 8))
       wrong("the header length " + std::to_string(headerBytes) + " is larger than the file (" +
-            std::to_string(file.size()) + " bytes)");
+            std::to_string(file.size()) + " bytes); it may be truncated, or no safetensors file");
     data = 8 + int64_t(headerBytes);
     dataBytes = file.size() - data;
     Json header = parse(file.read(8, int64_t(headerBytes)));
@@ -176,10 +178,12 @@ float halfToFloat(uint16_t bits) {
 
 /// The shards that an index names.
 std::set<std::string> shardsOf(const std::string &path) {
-  InputFile file(path);
+  std::string text = InputFile(path).text();
+  if (std::string why = whyNoContents(text); !why.empty())
+    fail(PCRT_BAD_DATA, path + ": it " + why);
   Json index;
   try {
-    index = Json::parse(file.text());
+    index = Json::parse(text);
   } catch (const Json::exception &error) {
     fail(PCRT_BAD_DATA, path + ": not JSON: " + error.what());
   }
@@ -205,9 +209,9 @@ Safetensors Safetensors::open(const std::string &path) {
     return result;
   }
   std::string single = path + "/model.safetensors", index = path + "/model.safetensors.index.json";
-  if (fs::exists(single, ignored)) {
+  if (isThere(single)) {
     result.addFile(single);
-  } else if (fs::exists(index, ignored)) {
+  } else if (isThere(index)) {
     for (const std::string &shard : shardsOf(index))
       result.addFile(path + "/" + shard);
   } else {

@@ -468,7 +468,7 @@ static void readSaved(const std::string &path, const std::vector<Saved> &all, in
     for (const Part &part : saved.parameter->parts) {
       std::string name = saved.nameOf(part);
       stored.push_back(
-          &checkStored(saved.inModel ? file.findModelTensor(name) : file.find(name), name, part.shape, path));
+          &checkStored(saved.inModel ? file.findModelTensor(name) : file.find(name), name, part.shape, path, file));
     }
     std::vector<TensorSum> read(stored.size());
     readBlock(*saved.tensor, *saved.parameter, stored, program, rank, device, read);

@@ -6,6 +6,7 @@
 #include "pcrt/random.h"
 #include "pcrt/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -95,9 +96,13 @@ void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, Devic
 }
 
 const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::string &name, const Dims &shape,
-                                      const std::string &where) {
-  if (!stored)
-    fail(PCRT_BAD_DATA, where + ": tensor '" + name + "' is missing");
+                                      const std::string &where, const Safetensors &all) {
+  if (!stored) {
+    std::vector<std::string> names;
+    for (const auto &[other, tensor] : all.tensors())
+      names.push_back(other);
+    fail(PCRT_BAD_DATA, where + ": tensor '" + name + "' is missing" + whyMissing(name, names));
+  }
   if (stored->shape != shape)
     fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has shape " + describe(stored->shape) +
                             ", the model needs shape " + describe(shape));
@@ -122,6 +127,18 @@ void pcrt::checkTies(const Program &program, const Safetensors &weights) {
     fail(PCRT_BAD_DATA, weights.tensors().begin()->second.file + ": " + why);
 }
 
+/// Throws where one of `count` values, from `first` of a tensor on, is no number: a step would end with that, without
+/// the tensor's name.
+static void checkFinite(const float *values, int64_t first, int64_t count, const std::string &name,
+                        const StoredTensor &stored) {
+  const float *bad = std::find_if_not(values, values + count, [](float value) { return std::isfinite(value); });
+  if (bad != values + count)
+    fail(PCRT_BAD_DATA, stored.file + ": tensor '" + name + "' has " + (std::isnan(*bad) ? "a NaN" : "an infinity") +
+                            " at element " + std::to_string(first + (bad - values)) + " (" + stored.dtype + " " +
+                            describe(stored.shape) +
+                            "); the file is damaged, or its training had failed: start from other weights");
+}
+
 void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,
                      const Program &program, int rank, Device &device, std::vector<TensorSum> &sums) {
   if (!tensor.isOn(program.mesh, rank))
@@ -141,6 +158,7 @@ void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std
                      piece.resize(count);
                    float *values = direct ? reinterpret_cast<float *>(out) + blockOffset : piece.data();
                    floats.read(tensorOffset, count, values);
+                   checkFinite(values, tensorOffset, count, part.source, *stored[i]);
                    if (writes)
                      sums[i].add(tensorOffset, values, count);
                    for (int64_t i = 0; !direct && i < count; ++i)
@@ -158,7 +176,7 @@ void pcrt::readParameters(const Program &program, const Safetensors &weights, in
   std::vector<std::vector<TensorSum>> read(count); // several parts can be boxes of one tensor
   for (size_t i = 0; i < count; ++i)
     for (const Part &part : program.parameters[i].parts) {
-      stored[i].push_back(&checkStored(weights.findModelTensor(part.source), part.source, part.shape, where));
+      stored[i].push_back(&checkStored(weights.findModelTensor(part.source), part.source, part.shape, where, weights));
       read[i].emplace_back();
     }
   pool.ranges(int64_t(count), [&](int, int64_t lo, int64_t hi) {

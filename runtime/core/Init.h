@@ -40,9 +40,9 @@ void checkTies(const Program &program, const Safetensors &weights);
 void readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,
                const Program &program, int rank, Device &device, std::vector<TensorSum> &sums);
 
-/// The tensor that a parameter or state is read from; throws PCRT_BAD_DATA as readParameters does.
+/// The tensor that a parameter or state is read from, of `all`; throws PCRT_BAD_DATA as readParameters does.
 const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Dims &shape,
-                                const std::string &where);
+                                const std::string &where, const Safetensors &all);
 
 /// Fills the constants (RoPE tables).
 void fillConstants(const Program &program, int rank, Device &device);
