@@ -21,6 +21,7 @@
 #include "pc/IR/Source.h"
 #include "pc/IR/Stages.h"
 #include "pc/Pipeline/PipelineReport.h"
+#include "pc/Proof/Digest.h"
 #include "pc/Proof/Proof.h"
 #include "pcrt/description.h"
 #include "llvm/Support/FileSystem.h"
@@ -368,6 +369,12 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     module.emitError() << "--outer-deltas=int8 is for CPU ranks so far; leave it out, or --target=cuda";
     return PCRT_INFEASIBLE;
   }
+  std::optional<bool> edited = wasEdited(module);
+  if (edited.value_or(false))
+    module.emitWarning()
+        << "this program was edited: it is not what was made of the model's directory. Its checkpoints "
+           "have that directory's config.json, by which transformers may compute something else with "
+           "their weights; to train the directory's model, begin with pc-import";
   std::optional<llvm::json::Object> searched;
   if (pcrt_status status = choosePlan(module, options, *machine, searched))
     return status;
@@ -422,6 +429,8 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   if (options.to != Phase::Exe)
     return writeFile(module, options.output, [&](llvm::raw_ostream &os) {
       dropLines(module);
+      if (edited)
+        noteDigest(module, *edited);
       module->print(os, OpPrintingFlags().enableDebugInfo());
       os << "\n";
     });

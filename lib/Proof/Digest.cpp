@@ -96,6 +96,37 @@ std::string pc::digestOf(ModuleOp program) {
   return writer.end();
 }
 
+/// The digest of a program's text as it is printed, whatever attributes of ops were left to their defaults; without the
+/// place of weights, which may move, and what the module says of itself.
+static std::string digestOfText(ModuleOp module) {
+  SmallVector<std::pair<ProgramOp, StringAttr>> places;
+  module.walk([&](ProgramOp program) { places.emplace_back(program, program.getWeightsAttr()); });
+  for (auto [program, weights] : places)
+    program.removeWeightsAttr();
+  DictionaryAttr says = module->getDiscardableAttrDictionary();
+  module->setDiscardableAttrs(DictionaryAttr::get(module.getContext()));
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module->print(os, OpPrintingFlags().enableDebugInfo(false).printGenericOpForm(false).useLocalScope(false));
+  module->setDiscardableAttrs(says);
+  for (auto [program, weights] : places)
+    if (weights)
+      program.setWeightsAttr(weights);
+  return digestOf(text);
+}
+
+std::optional<bool> pc::wasEdited(ModuleOp module) {
+  if (auto noted = module->getAttrOfType<StringAttr>(digestAttribute))
+    return noted.getValue() != digestOfText(module);
+  bool isOfModel = false;
+  module.walk([&](ProgramOp program) { isOfModel |= program.getConfig().contains("\"model_type\""); });
+  return isOfModel ? std::optional(true) : std::nullopt;
+}
+
+void pc::noteDigest(ModuleOp module, bool edited) {
+  module->setAttr(digestAttribute, StringAttr::get(module.getContext(), edited ? "edited" : digestOfText(module)));
+}
+
 static std::string textOf(MoveOpInterface move) {
   auto from = cast<RankedTensorType>(move->getOperand(0).getType());
   pcrt_move_shape shape = moveShape(move);

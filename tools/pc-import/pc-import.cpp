@@ -4,6 +4,7 @@
 #include "pc/IR/PC.h"
 #include "pc/IR/ToolMain.h"
 #include "pc/Import/Import.h"
+#include "pc/Proof/Digest.h"
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/Support/CommandLine.h"
@@ -76,6 +77,7 @@ int main(int argc, char **argv) {
     if (!program.getWeights())
       mlir::emitRemark(mlir::FileLineColLoc::get(&context, directory.getValue(), 0, 0))
           << "no weights here: a run draws them, unless it is given --init or --load";
+  pc::noteDigest(*module);
   // Names of layers travel as locations: reports and messages speak of them.
   mlir::OpPrintingFlags flags;
   flags.enableDebugInfo();

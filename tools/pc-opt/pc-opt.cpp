@@ -5,6 +5,7 @@
 #include "pc/IR/Output.h"
 #include "pc/IR/Source.h"
 #include "pc/IR/ToolMain.h"
+#include "pc/Proof/Digest.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/IR/AsmState.h"
@@ -18,10 +19,27 @@
 namespace cl = llvm::cl;
 
 namespace {
-/// The last pass: what is printed does not name the lines of the file that was read.
+/// The first pass: whether the file is a program as a tool has written it.
+struct FindDigest : mlir::PassWrapper<FindDigest, mlir::OperationPass<>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FindDigest)
+  explicit FindDigest(std::shared_ptr<bool> isWritten) : isWritten(std::move(isWritten)) {}
+  void runOnOperation() override {
+    auto module = llvm::dyn_cast<mlir::ModuleOp>(getOperation());
+    *isWritten = module && !pc::wasEdited(module).value_or(true);
+  }
+  std::shared_ptr<bool> isWritten;
+};
+
+/// The last pass: what is printed does not name the lines of the file that was read; passes are no edits.
 struct DropLines : mlir::PassWrapper<DropLines, mlir::OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DropLines)
-  void runOnOperation() override { pc::dropLines(getOperation()); }
+  explicit DropLines(std::shared_ptr<bool> isWritten) : isWritten(std::move(isWritten)) {}
+  void runOnOperation() override {
+    pc::dropLines(getOperation());
+    if (*isWritten)
+      pc::noteDigest(llvm::cast<mlir::ModuleOp>(getOperation()));
+  }
+  std::shared_ptr<bool> isWritten;
 };
 } // namespace
 
@@ -77,9 +95,11 @@ int main(int argc, char **argv) {
     return PCRT_BAD_INPUT;
   mlir::MlirOptMainConfig whole = config;
   whole.setPassPipelineSetupFn([&](mlir::PassManager &passes) {
+    auto isWritten = std::make_shared<bool>(false);
+    passes.addPass(std::make_unique<FindDigest>(isWritten));
     if (mlir::failed(config.setupPassPipeline(passes)))
       return mlir::failure();
-    passes.addPass(std::make_unique<DropLines>());
+    passes.addPass(std::make_unique<DropLines>(isWritten));
     return mlir::success();
   });
   bool good = false;
