@@ -1,10 +1,11 @@
 //===- VerifyStep.cpp - What the step phase promises beyond single ops ------------------===//
-// The constraints (T1) to (T5) are listed in Passes.td.
+// The constraints (T1) to (T6) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYSTEP
 #include "pc/Autodiff/Passes.h"
 
 #include "Gradients.h"
+#include "pc/IR/Boxes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -104,6 +105,8 @@ private:
       return getOperation().emitError() << "a step program accumulates over microbatches (T3)";
     if (losses != 1)
       return getOperation().emitError() << "a step program has one output of kind loss, not " << losses << " (T4)";
+    if (seed && failed(checkBoxes(getOperation()))) // (T6)
+      return failure();
     for (auto &[key, leaf] : leaves)
       if (seed && !leaf.updates && !isOfChoices(leaf.value))
         return leaf.value.getDefiningOp()->emitOpError() << "'" << key.first.getValue() << "' is never updated (T5)";

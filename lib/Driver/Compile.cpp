@@ -16,6 +16,7 @@
 #include "pc/Cost/Streams.h"
 #include "pc/Driver/ChoosePlan.h"
 #include "pc/Driver/Origin.h"
+#include "pc/IR/Boxes.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/Output.h"
 #include "pc/IR/Source.h"
@@ -375,6 +376,8 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
         << "this program was edited: it is not what was made of the model's directory. Its checkpoints "
            "have that directory's config.json, by which transformers may compute something else with "
            "their weights; to train the directory's model, begin with pc-import";
+  if (from == Phase::Model && options.train && failed(checkBoxes(module)))
+    return PCRT_BAD_INPUT;
   std::optional<llvm::json::Object> searched;
   if (pcrt_status status = choosePlan(module, options, *machine, searched))
     return status;

@@ -49,12 +49,19 @@ void MeshAttr::print(AsmPrinter &printer) const {
 }
 
 LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef tensor,
-                                 ArrayRef<int64_t> shape, ArrayRef<int64_t> /*start*/, ArrayRef<int64_t> /*size*/,
+                                 ArrayRef<int64_t> shape, ArrayRef<int64_t> start, ArrayRef<int64_t> size,
                                  ArrayRef<int64_t> view) {
-  if (view.empty() || ShapedType::getNumElements(view) == ShapedType::getNumElements(shape))
-    return success();
-  return emitError() << "'" << tensor << "' has a view of " << ShapedType::getNumElements(view) << " elements, of "
-                     << ShapedType::getNumElements(shape) << " (C1)";
+  if (!view.empty() && ShapedType::getNumElements(view) != ShapedType::getNumElements(shape))
+    return emitError() << "'" << tensor << "' has a view of " << ShapedType::getNumElements(view) << " elements, of "
+                       << ShapedType::getNumElements(shape) << " (C1)";
+  ArrayRef<int64_t> whole = view.empty() ? shape : view;
+  bool fits = whole.size() == start.size() && whole.size() == size.size();
+  for (size_t d = 0; fits && d < whole.size(); ++d)
+    fits = start[d] >= 0 && size[d] >= 0 && start[d] <= whole[d] && size[d] <= whole[d] - start[d];
+  if (!fits)
+    return emitError() << "'" << tensor << "' of shape [" << whole << "] has no box of size [" << size << "] from ["
+                       << start << "] (C2)";
+  return success();
 }
 
 LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<StringAttr> names,

@@ -1,0 +1,97 @@
+//===- Boxes.cpp - Whether parameters make up the tensors of a checkpoint --------------------===//
+#include "pc/IR/Boxes.h"
+#include "pc/IR/Parts.h"
+
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// What a parameter, or a part of one, has of a tensor.
+struct Box {
+  Operation *parameter;
+  StringRef name;
+  SourceAttr source;
+
+  InFlightDiagnostic error() const { return emitError(parameter->getLoc()); }
+  int64_t elements() const { return ShapedType::getNumElements(source.getSize()); }
+  /// The first element of the tensor that it has, and the one behind its last.
+  std::pair<int64_t, int64_t> hull() const {
+    int64_t first = 0, last = 0;
+    for (auto [size, start, count] : llvm::zip(source.boxShape(), source.getStart(), source.getSize())) {
+      first = first * size + start;
+      last = last * size + start + count - 1;
+    }
+    return {first, last + 1};
+  }
+};
+
+/// Calls f for the elements of the tensor that the box has.
+void forEachElement(const Box &box, llvm::function_ref<void(int64_t)> f) {
+  ArrayRef<int64_t> shape = box.source.boxShape(), start = box.source.getStart(), size = box.source.getSize();
+  SmallVector<int64_t> index(size.size());
+  for (int64_t i = 0, e = box.elements(); i < e; ++i) {
+    int64_t at = 0;
+    for (size_t d = 0; d < size.size(); ++d)
+      at = at * shape[d] + start[d] + index[d];
+    f(at);
+    for (size_t d = size.size(); d-- > 0 && ++index[d] == size[d];)
+      index[d] = 0;
+  }
+}
+
+bool overlap(const Box &a, const Box &b) {
+  auto meet = [](int64_t startA, int64_t sizeA, int64_t startB, int64_t sizeB) {
+    return startA < startB + sizeB && startB < startA + sizeA;
+  };
+  auto [firstA, endA] = a.hull();
+  auto [firstB, endB] = b.hull();
+  if (!meet(firstA, endA - firstA, firstB, endB - firstB))
+    return false;
+  if (a.source.boxShape() == b.source.boxShape())
+    return llvm::all_of(llvm::zip(a.source.getStart(), a.source.getSize(), b.source.getStart(), b.source.getSize()),
+                        [&](auto dim) { return std::apply(meet, dim); });
+  llvm::DenseSet<int64_t> elements;
+  bool found = false;
+  forEachElement(a, [&](int64_t at) { elements.insert(at); });
+  forEachElement(b, [&](int64_t at) { found |= elements.contains(at); });
+  return found;
+}
+
+} // namespace
+
+/// All boxes of one tensor.
+static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes) {
+  ArrayRef<int64_t> shape = boxes.front().source.getShape();
+  int64_t covered = 0, all = ShapedType::getNumElements(shape);
+  for (auto [i, box] : llvm::enumerate(boxes)) {
+    covered += box.elements();
+    if (box.source.getShape() != shape)
+      return box.error() << "'" << box.name << "' is a box of tensor '" << tensor << "', which has another shape for '"
+                         << boxes.front().name << "'; a checkpoint has one tensor of this name";
+    for (const Box &other : boxes.take_front(i))
+      if (overlap(box, other))
+        return box.error() << "'" << box.name << "' and '" << other.name << "' are boxes of tensor '" << tensor
+                           << "' that overlap, and a checkpoint has one of them; let one parameter have "
+                              "these elements, with two readers";
+  }
+  if (covered == all)
+    return success();
+  return boxes.front().error()
+         << "no parameter has " << all - covered << " of the " << all << " elements of tensor '" << tensor
+         << "', so a checkpoint would lose what weights have there; add a parameter for them that something reads, or "
+            "make the tensor smaller";
+}
+
+LogicalResult pc::checkBoxes(ModuleOp module) {
+  llvm::MapVector<StringAttr, SmallVector<Box, 1>> boxes;
+  module.walk([&](ParameterOp parameter) {
+    for (const ParameterPart &part : partsOf(parameter))
+      boxes[StringAttr::get(module.getContext(), part.source.getTensor())].push_back(
+          {parameter, part.name, part.source});
+  });
+  return success(llvm::all_of(
+      boxes, [](const auto &tensor) { return succeeded(checkTensor(tensor.first.getValue(), tensor.second)); }));
+}
