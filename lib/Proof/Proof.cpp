@@ -1,5 +1,6 @@
 //===- Proof.cpp - Every phase computes what the one-device program computes ---------------===//
 #include "pc/Proof/Proof.h"
+#include "Order.h"
 #include "Walk.h"
 #include "pc/Proof/Digest.h"
 
@@ -21,6 +22,8 @@ Proof::Proof() : state(std::make_unique<State>()) {}
 Proof::~Proof() = default;
 
 LogicalResult Proof::begin(ModuleOp step) {
+  if (orderOf(step) && failed(checkOrder(step)))
+    return failure();
   Walk walk(state->shared, state->step, nullptr);
   if (!walk.run(step))
     return walk.failure.op->emitError() << "in the one-device program: " << walk.failure.why;
@@ -64,6 +67,14 @@ bool Proof::isProved(ModuleOp module) const {
 ModuleOp Proof::firstProgram() const { return *state->program; }
 
 LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<std::string()> passThatBroke) {
+  // Values by index of the sequence are compared as if in one order: that has to make no difference.
+  if (orderOf(module) != orderOf(*state->program)) {
+    if (state->isParallel || orderOf(module) < 0)
+      return module.emitError() << "phase '" << phase
+                                << "' has the sequence in another order than what it is compared with (order)";
+    if (failed(checkOrder(*state->program)))
+      return failure();
+  }
   Facts facts;
   Walk quick(state->shared, facts, &state->step);
   if (quick.run(module)) {

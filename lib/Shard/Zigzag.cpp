@@ -1,11 +1,154 @@
 //===- Zigzag.cpp - The sequence in an order that balances causal attention ------------------===//
+// Indices of the sequence are renamed everywhere at once: in all dims of the classes (DimClasses.h) that hold the
+// sequence of tokens and targets. That computes the same if no op of these dims depends on their order and no parameter
+// has one; what does is refused by name.
+//===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_ZIGZAG
 #include "pc/Shard/Passes.h"
+
+#include "pc/IR/DimClasses.h"
+#include "pc/IR/MoveRows.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <set>
 
 using namespace mlir;
 using namespace pc;
 
 namespace {
+
+int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
+
+/// Whether an input has a number for each token or target, which the runtime puts in the order of the program.
+bool isOfTokens(InputOp input) { return input.getKind() != InputKind::Hyper && input.getKind() != InputKind::Random; }
+
+/// Reports the first op, leaf or output that would compute something else in another order.
+class Order {
+public:
+  explicit Order(ModuleOp module) : module(module), classes(module) {}
+
+  LogicalResult check(ProgramOp program) {
+    WalkResult inputs = module.walk([&](InputOp input) {
+      return isOfTokens(input) ? WalkResult(addSequence(input, program.getSequence())) : WalkResult::advance();
+    });
+    WalkResult ops =
+        inputs.wasInterrupted() ? inputs : module.walk([&](Operation *op) { return WalkResult(check(op)); });
+    return failure(ops.wasInterrupted());
+  }
+
+private:
+  bool has(Value value, int64_t dim) { return sequences.count(classes.classOf(value, dim)); }
+  bool hasAny(Value value) {
+    return llvm::any_of(llvm::seq(rankOf(value)), [&](int64_t dim) { return has(value, dim); });
+  }
+  bool hasOther(Value value, int64_t than) {
+    return llvm::any_of(llvm::seq(rankOf(value)), [&](int64_t dim) { return dim != than && has(value, dim); });
+  }
+
+  LogicalResult addSequence(InputOp input, int64_t length) {
+    auto type = cast<RankedTensorType>(input.getValue().getType());
+    if (!type.getRank() || type.getShape().back() != length)
+      return refuseOrder(input, "has sequences of another length than " + Twine(length) + ", that of tokens");
+    sequences.insert(classes.classOf(input.getValue(), type.getRank() - 1));
+    return success();
+  }
+
+  LogicalResult refuseOrder(Operation *op, const Twine &why) {
+    return op->emitError() << "pc-zigzag: '" << op->getName() << "' op " << why
+                           << "; ring attention puts the sequence in another order, context parallelism of form "
+                              "'heads' keeps it (--context-parallel=heads)";
+  }
+
+  LogicalResult check(Operation *op) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<ParameterOp, StateOp>([&](auto leaf) { return checkLeaf(leaf, leaf.getValue(), leaf.getDims()); })
+        .Case([&](InputOp input) {
+          if (hasOther(input.getValue(), isOfTokens(input) ? rankOf(input.getValue()) - 1 : -1))
+            return refuseOrder(input, "has the sequence in a dim of something else");
+          return success();
+        })
+        .Case([&](RopeTableOp table) {
+          if (!has(table.getValue(), 0) || has(table.getValue(), 1))
+            return refuseOrder(table, "has the positions of something else than the sequence of tokens");
+          return success();
+        })
+        .Case([&](IotaOp iota) { // it counts positions
+          if (!has(iota.getValue(), 0) || iota.getPieces())
+            return refuseOrder(iota, "has numbers of something else than the positions of the sequence");
+          return success();
+        })
+        .Case([&](OutputOp output) {
+          bool isLogits = output.getKind() == OutputKind::Logits;
+          if (hasOther(output.getValue(), isLogits ? 1 : -1) || (isLogits && !hasSequence(output.getValue(), 1)))
+            return refuseOrder(output, isLogits ? "shows logits whose second dim is not the sequence of tokens"
+                                                : "shows a value by token");
+          return success();
+        })
+        .Case<AttentionOp, AttentionGradOp>([&](auto attention) { return checkAttention(attention); })
+        .Case([&](DropoutOp dropout) {
+          if (!has(dropout.getX(), 1) || hasOther(dropout.getX(), 1))
+            return refuseOrder(dropout, "drops by an index of which the second dim alone should be the sequence");
+          return success();
+        })
+        .Case([&](AdmitOp admit) {
+          if (!has(admit.getX(), 1) || hasOther(admit.getX(), 1))
+            return refuseOrder(admit, "admits tokens of something else than the sequence");
+          return success();
+        })
+        .Case<SoftmaxOp, LayerNormOp, LayerNormGradOp, RMSNormOp, RMSNormGradOp>(
+            [](Operation *) { return success(); }) // whole rows, in any order
+        .Case([&](FactorOpInterface factored) { return checkFactors(factored); })
+        .Default([](Operation *) { return success(); });
+  }
+
+  bool hasSequence(Value value, int64_t dim) { return rankOf(value) > dim && has(value, dim); }
+
+  LogicalResult checkLeaf(Operation *leaf, Value value, ArrayAttr names) {
+    for (auto [dim, name] : llvm::enumerate(names.getAsValueRange<StringAttr>()))
+      if (has(value, dim))
+        return refuseOrder(leaf, "'" + sourceName(leaf) + "' has an entry for each token of the sequence (dim " +
+                                     Twine(dim) + ", '" + name + "')");
+    return success();
+  }
+
+  /// Queries and keys have positions; nothing else of them is a sequence.
+  template <typename Op> LogicalResult checkAttention(Op op) {
+    if (op.getWindow() || op.getBias() || op.hasSinks() || op.getStarts())
+      return op.emitError() << "pc-zigzag: attention "
+                            << (op.getWindow()  ? "with a sliding window"
+                                : op.getBias()  ? "with a bias"
+                                : op.hasSinks() ? "with sinks"
+                                                : "of documents")
+                            << " needs the sequence in its own order; context parallelism of form 'heads' keeps it";
+    if (!has(op.getQ(), 1) || !has(op.getK(), 1) || hasOther(op.getQ(), 1) || hasOther(op.getK(), 1))
+      return refuseOrder(op, "attends from or to something else than the sequence of tokens");
+    return success();
+  }
+
+  /// An op does not care about the order of a dim that it neither keeps whole nor counts.
+  LogicalResult checkFactors(FactorOpInterface op) {
+    FactorRule rule = op.getFactorRule();
+    auto indexed = dyn_cast<IndexedOpInterface>(op.getOperation());
+    auto values =
+        llvm::concat<const Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults()));
+    auto dims = llvm::concat<const SmallVector<int, 6>>(rule.operands, rule.results);
+    for (auto [value, factors] : llvm::zip(values, dims))
+      for (auto [dim, factor] : llvm::enumerate(factors)) {
+        bool counts = indexed && value == indexed.getIndexedDim().value && int64_t(dim) == indexed.getIndexedDim().dim;
+        if (has(value, dim) && (rule.factors[factor].whole || counts))
+          return refuseOrder(op, "depends on the order of the sequence, which is dim " + Twine(dim) + " of " +
+                                     (llvm::is_contained(op->getResults(), value) ? "its result" : "an operand"));
+      }
+    auto choice = dyn_cast<TopKOp>(op.getOperation());
+    if (choice && choice.getLayer() && (!has(choice.getX(), 1) || hasOther(choice.getX(), 1)))
+      return refuseOrder(op, "chooses experts of something else than the sequence of tokens");
+    return success();
+  }
+
+  ModuleOp module;
+  DimClasses classes;
+  std::set<unsigned> sequences; ///< the classes
+};
+
 struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
   using ZigzagBase::ZigzagBase;
 
@@ -15,18 +158,6 @@ struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
       getOperation().emitError() << "pc-zigzag: ranks is from 1 to " << mostRanks << ", got " << int64_t(ranks);
       return signalPassFailure();
     }
-    WalkResult attentions = getOperation().walk([](AttentionOp op) -> WalkResult {
-      if (op.getWindow() || op.getBias() || op.hasSinks() || op.getStarts())
-        return op.emitError() << "pc-zigzag: attention "
-                              << (op.getWindow()  ? "with a sliding window"
-                                  : op.getBias()  ? "with a bias"
-                                  : op.hasSinks() ? "with sinks"
-                                                  : "of documents")
-                              << " needs the sequence in its own order; context parallelism of form 'heads' keeps it";
-      return WalkResult::advance();
-    });
-    if (attentions.wasInterrupted())
-      return signalPassFailure();
     for (auto program : getOperation().getOps<ProgramOp>()) {
       int64_t length = program.getSequence(), unit = 2 * ranks;
       if (length % unit) {
@@ -37,6 +168,8 @@ struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
                    << (length / unit + 1) * unit;
         return signalPassFailure();
       }
+      if (failed(Order(getOperation()).check(program)))
+        return signalPassFailure();
       program.setZigzag(ranks);
       return;
     }

@@ -96,8 +96,12 @@ def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
   let description = [{
     Step program -> step program, in front of `pc-set-mesh`. Sets `zigzag <ranks>` in `pc.program`: with it, index i of the sequence in tokens,
     targets, position tables and attention means position `zigzagPosition(i)`. Of 2n chunks of the sequence, rank r's block holds chunks r and
-    2n-1-r. Results are the same as before; the runtime gets logits in the sequence's own order. For `pc-context-parallel{form=ring}`. Fails where
-    the sequence does not divide into 2n chunks.
+    2n-1-r. Results are the same as before; the runtime gets logits in the sequence's own order. For `pc-context-parallel{form=ring}`.
+
+    The sequence are all dims that iterate together with the last dim of tokens, targets and other inputs by token. Fails if it does not divide
+    into 2n chunks, if a parameter has it as a dim (a table of positions that is added, weights of a mixer over tokens), at an op that depends
+    on its order (`pc.columns` along it, as of a convolution, attention with a window, an embedding that looks its entries up), and at what
+    counts another dim: in zigzag order `pc.iota` and tables of rotary embeddings are by position.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "0", "n">];
 }
