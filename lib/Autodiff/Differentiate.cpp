@@ -5,8 +5,8 @@
 #define GEN_PASS_DEF_DIFFERENTIATE
 #include "pc/Autodiff/Passes.h"
 
+#include "BatchSums.h"
 #include "Gradients.h"
-#include "pc/IR/DimClasses.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"
 
@@ -71,7 +71,11 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
                                 << " microbatches; nearest that do: " << nearestDivisors(batch);
     if (microbatches > 1) {
       DimClasses classes(model);
-      classes.resize(classes.classOf(tokens.getValue(), 0), batch / microbatches);
+      std::set<unsigned> sequences = batchClasses(model, classes);
+      if (failed(checkBatchSums(model, classes, sequences, microbatches)))
+        return failure();
+      for (unsigned id : sequences)
+        classes.resize(id, batch / microbatches);
     }
     return success();
   }

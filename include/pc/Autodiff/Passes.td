@@ -34,7 +34,11 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
     Model program (`func @model`) -> step program (`func @step`): the forward pass of one microbatch and its reverse-mode gradient in
     `pc.accumulate`, then the global gradient norm, the clip coefficient, the optimizer and the updates. Cross-entropy is
     expanded into reduce_max, sum_exp, pick and cross_entropy_grad, whose vocabulary may be split. A mean over the batch divides by the
-    global count, so addends of microbatches and of ranks only ever add up.
+    global count, so addends of microbatches and of ranks only ever add up. Several microbatches need a loss that is such a sum: an op
+    that is not linear in a sum over the batch, or relates its sequences to each other, is refused. (How uneven the load of
+    experts is, is a mean over a microbatch, and may be a part of the loss of each token.)
+
+    Ops are put in the order of their layers, if they are not and data flow allows it.
 
     `optimizer=none` makes the evaluation step: forward and loss only.
   }];
@@ -95,7 +99,8 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     (T1) one function, `@step`, without arguments and results; (T2) one device: no mesh, no type with a placement or a home, and nothing
     is sent; (T3) one `pc.accumulate`, which holds the only `pc.seed` of a step that trains; (T4) one output is the loss, and
     `pc.cross_entropy` is expanded; (T5) an update has a leaf of its type, and in a step that trains every parameter and state
-    has one update, unless all that depends on it are choices.
+    has one update, unless all that depends on it are choices; (T6) in a step that trains every element of
+    the tensors that parameters are stored in has one parameter: a checkpoint is written from these.
   }];
 }
 

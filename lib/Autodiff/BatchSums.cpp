@@ -1,0 +1,223 @@
+//===- BatchSums.cpp - Whether a model can be computed by microbatches -----------------------===//
+#include "BatchSums.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
+
+/// What a microbatch makes of a value of the whole batch.
+struct Part {
+  enum Kind {
+    Same, ///< does not depend on the batch
+    Rows, ///< the rows of its own sequences, which depend on no others
+    Sum,  ///< an addend: the value is the sum over microbatches
+    Other ///< none of these, as of op `at`, because of `why`
+  } kind = Same;
+  Operation *at = nullptr;
+  std::string why = "";
+  /// Of what is made of sums: with k times the tokens it is k^degree as large, if each has as large a part in it.
+  std::optional<int> degree = std::nullopt;
+  /// It is a sum of choices of experts, or was divided by one: with degree 0, a mean over the tokens of a microbatch.
+  bool ofChoices = false;
+  bool isMeanLoad() const { return kind == Other && ofChoices && degree == 0; }
+};
+
+class Parts {
+public:
+  Parts(DimClasses &classes, const std::set<unsigned> &batch) : classes(classes), batch(batch) {}
+
+  Part of(Value value) const {
+    auto it = parts.find(value);
+    return it == parts.end() ? Part() : it->second;
+  }
+
+  /// Reads an op; those of its operands have been read.
+  void add(Operation *op) {
+    auto factored = dyn_cast<FactorOpInterface>(op);
+    if (isa<InputOp, ParameterOp, ConstantOp>(op) || !factored) {
+      for (Value result : op->getResults())
+        parts[result] = {hasBatch(result) ? Part::Rows : Part::Same};
+      return;
+    }
+    SmallVector<unsigned> sums;
+    std::optional<Part> broken = findSums(op, sums);
+    FactorRule rule = factored.getFactorRule();
+    std::set<int> factors;
+    auto collect = [&](Value value, ArrayRef<int> dims) {
+      for (auto [dim, factor] : llvm::enumerate(dims))
+        if (batch.count(classes.classOf(value, dim)))
+          factors.insert(factor);
+    };
+    for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands))
+      collect(value, dims);
+    for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
+      collect(value, dims);
+    for (auto [result, dims] : llvm::zip(op->getResults(), rule.results)) {
+      bool keeps = factors.size() == 1 && llvm::is_contained(dims, *factors.begin());
+      parts[result] = broken && !broken->isMeanLoad() ? withDegree(op, *broken)
+                      : factors.empty()               ? ofSums(op, rule, sums)
+                      : factors.size() > 1            ? other(op, "relates the sequences of a batch to each other")
+                      : !sums.empty() ? other(op, "makes a sum over the batch a part of each of its sequences")
+                                      : ofRows(op, rule, *factors.begin(), keeps);
+    }
+  }
+
+private:
+  bool hasBatch(Value value) {
+    return llvm::any_of(llvm::seq(rankOf(value)),
+                        [&](int64_t dim) { return batch.count(classes.classOf(value, dim)) > 0; });
+  }
+
+  static Part other(Operation *op, StringRef why) { return {Part::Other, op, why.str()}; }
+
+  /// Operands that are sums; or the first that is none of the three others.
+  std::optional<Part> findSums(Operation *op, SmallVectorImpl<unsigned> &numbers) const {
+    for (OpOperand &operand : op->getOpOperands()) {
+      Part part = of(operand.get());
+      if (part.kind == Part::Other)
+        return part;
+      if (part.kind == Part::Sum)
+        numbers.push_back(operand.getOperandNumber());
+    }
+    return std::nullopt;
+  }
+
+  /// The degree of what `op` makes of its operands, and whether it is of choices.
+  Part withDegree(Operation *op, Part part) const {
+    SmallVector<Part> operands = llvm::map_to_vector(op->getOperands(), [&](Value value) { return of(value); });
+    auto degreeOf = [](const Part &one) { return one.kind == Part::Same ? std::optional<int>(0) : one.degree; };
+    bool allOfChoices = llvm::all_of(operands, [](const Part &one) { return one.ofChoices; });
+    part.degree = std::nullopt;
+    part.ofChoices = false;
+    if (operands.empty())
+      return part;
+    if (isa<RecipOp>(op) && allOfChoices && operands[0].degree) {
+      part.degree = -*operands[0].degree;
+      part.ofChoices = true;
+    } else if (isa<EinsumOp>(op)) {
+      part.degree = 0;
+      for (const Part &one : operands) {
+        std::optional<int> degree = degreeOf(one);
+        part.degree = part.degree && degree ? std::optional(*part.degree + *degree) : std::nullopt;
+        part.ofChoices |= one.ofChoices;
+      }
+    } else if (isa<AddOp, ScaleOp, CastOp, CopyOp>(op)) {
+      bool same = llvm::all_of(operands, [&](const Part &one) { return one.degree == operands[0].degree; });
+      part.degree = same ? operands[0].degree : std::nullopt;
+      part.ofChoices = allOfChoices;
+    }
+    return part;
+  }
+
+  /// An op without a dim of the batch; `sums`: its operands that are sums.
+  Part ofSums(Operation *op, const FactorRule &rule, ArrayRef<unsigned> sums) const {
+    if (sums.empty())
+      return {Part::Same};
+    if (llvm::any_of(rule.linear, [&](const auto &group) { return ArrayRef<unsigned>(group) == sums; }))
+      return withDegree(op, {Part::Sum});
+    bool adds = isa<AddOp, SubOp>(op);
+    return withDegree(op, other(op, adds ? "adds what does not depend on the batch to a sum over it, which each "
+                                           "microbatch would add"
+                                         : "is not linear in a sum over the batch"));
+  }
+
+  /// An op over the batch, factor `rows`, which this result keeps or sums.
+  Part ofRows(Operation *op, const FactorRule &rule, int rows, bool keeps) const {
+    if (rule.factors[rows].whole || readsIndex(op, rule, rows))
+      return other(op, "depends on which sequence of the batch it is");
+    if (keeps)
+      return {Part::Rows};
+    if (rule.reduction != PartialKind::Sum)
+      return other(op, "takes the maximum over the batch");
+    Part sum{Part::Sum};
+    sum.degree = 1;
+    auto isChoice = [](Value value) {
+      auto choice = value.getDefiningOp<TopKOp>();
+      return choice && choice.getLayer();
+    };
+    sum.ofChoices = llvm::all_of(op->getOperands(), isChoice);
+    return sum;
+  }
+
+  /// Whether the op reads the index of the batch: dropout and attention are told the first row of a microbatch.
+  static bool readsIndex(Operation *op, const FactorRule &rule, int rows) {
+    if (isa<RopeTableOp>(op))
+      return true;
+    auto factorAt = [&](Value value, int64_t dim) {
+      for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands))
+        if (operand == value)
+          return dims[dim];
+      for (auto [result, dims] : llvm::zip(op->getResults(), rule.results))
+        if (result == value)
+          return dims[dim];
+      return -1;
+    };
+    if (auto drawn = dyn_cast<DrawnOpInterface>(op); drawn && drawn.getDropAttr())
+      for (const IndexedDim &dim : llvm::drop_begin(drawn.getDrawnDims()))
+        if (factorAt(dim.value, dim.dim) == rows)
+          return true;
+    auto indexed = dyn_cast<IndexedOpInterface>(op);
+    return indexed && factorAt(indexed.getIndexedDim().value, indexed.getIndexedDim().dim) == rows;
+  }
+
+  DimClasses &classes;
+  const std::set<unsigned> &batch;
+  llvm::DenseMap<Value, Part> parts;
+};
+
+bool isByToken(InputOp input) { return input.getKind() != InputKind::Hyper && input.getKind() != InputKind::Random; }
+
+} // namespace
+
+std::set<unsigned> pc::batchClasses(func::FuncOp model, DimClasses &classes) {
+  std::set<unsigned> batch;
+  model.walk([&](InputOp input) {
+    if (isByToken(input) && rankOf(input.getValue()))
+      batch.insert(classes.classOf(input.getValue(), 0));
+  });
+  return batch;
+}
+
+/// Leaves have the batch as the first dim of inputs, and nowhere else.
+static LogicalResult checkLeaf(Operation *leaf, DimClasses &classes, const std::set<unsigned> &batch) {
+  auto input = dyn_cast<InputOp>(leaf);
+  Value value = leaf->getResult(0);
+  for (int64_t dim = input && isByToken(input) ? 1 : 0; dim < rankOf(value); ++dim)
+    if (batch.count(classes.classOf(value, dim)))
+      return leaf->emitError() << "'" << leaf->getName() << "' op has the batch as dim " << dim
+                               << ", so the model cannot be computed by microbatches; use --microbatches=1";
+  return success();
+}
+
+LogicalResult pc::checkBatchSums(func::FuncOp model, DimClasses &classes, const std::set<unsigned> &batch,
+                                 int64_t microbatches) {
+  Parts parts(classes, batch);
+  auto refuse = [&](Operation *op) { return op->emitError() << "'" << op->getName() << "' op "; };
+  StringRef how = "; use --microbatches=1";
+  for (Operation &op : model.getBody().front()) {
+    if (isa<InputOp, ParameterOp>(op)) {
+      if (failed(checkLeaf(&op, classes, batch)))
+        return failure();
+    }
+    auto output = dyn_cast<OutputOp>(op);
+    if (!output) {
+      parts.add(&op);
+      continue;
+    }
+    bool isLoss = output.getKind() == OutputKind::Loss;
+    Part part = parts.of(output.getValue());
+    if (part.kind == (isLoss ? Part::Sum : Part::Rows))
+      continue;
+    StringRef what = isLoss ? "the loss" : "an output";
+    if (part.kind == Part::Other)
+      return refuse(part.at) << part.why << ", so the sum over " << microbatches << " microbatches would not be "
+                             << what << " of the batch" << how;
+    if (isLoss)
+      return refuse(output) << "shows a loss that does not depend on the batch, which each of " << microbatches
+                            << " microbatches would add" << how;
+  }
+  return success();
+}

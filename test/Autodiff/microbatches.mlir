@@ -1,0 +1,116 @@
+// Several microbatches need a loss that is a sum over the sequences of the batch: what is none is refused, at the op because of which.
+// RUN: pc-opt %s --pc-differentiate=microbatches=2 -split-input-file -verify-diagnostics | FileCheck %s
+// RUN: pc-opt %s --pc-differentiate=microbatches=1 -split-input-file > /dev/null
+
+// A loss by token, of rows of each sequence alone, scaled: half of the batch makes half of it.
+// CHECK: tensor<2x2x8xi32>
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  %mean = pc.einsum "b s e -> b e" %e : (tensor<4x8x8xf32>) -> tensor<4x8xf32>
+  %f = pc.activation tanh %mean : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %sum = pc.einsum "b e -> e" %f : (tensor<4x8xf32>) -> tensor<8xf32>
+  %g = pc.einsum "e ->" %sum : (tensor<8xf32>) -> tensor<f32>
+  %s = pc.einsum "b s e, b s e ->" %e, %e : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<f32>
+  %both = pc.sub %s, %g : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %loss = pc.scale %both by 0.25 : (tensor<f32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  %sum = pc.einsum "b s e ->" %e : (tensor<4x8x8xf32>) -> tensor<f32>
+  // expected-error @below {{'pc.einsum' op is not linear in a sum over the batch, so the sum over 2 microbatches would not be the loss of the batch; use --microbatches=1}}
+  %loss = pc.einsum ", ->" %sum, %sum : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  %sum = pc.einsum "b s e ->" %e : (tensor<4x8x8xf32>) -> tensor<f32>
+  %decay = pc.einsum "v e, v e ->" %w, %w : (tensor<16x8xf32>, tensor<16x8xf32>) -> tensor<f32>
+  // expected-error @below {{'pc.add' op adds what does not depend on the batch to a sum over it, which each microbatch would add}}
+  %loss = pc.add %sum, %decay : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// What is taken off each sequence is a mean of all of them.
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  %sum = pc.einsum "b s e -> e" %e : (tensor<4x8x8xf32>) -> tensor<8xf32>
+  %mean = pc.scale %sum by 0.03125 : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @below {{'pc.einsum' op makes a sum over the batch a part of each of its sequences}}
+  %all = pc.einsum "e -> b s e" %mean : (tensor<8xf32>) -> tensor<4x8x8xf32>
+  %d = pc.sub %e, %all : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<4x8x8xf32>
+  %loss = pc.einsum "b s e, b s e ->" %d, %d : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// How alike the sequences of a batch are.
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  // expected-error @below {{'pc.einsum' op relates the sequences of a batch to each other}}
+  %alike = pc.einsum "b s e, c s e -> b c" %e, %e : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<4x4xf32>
+  %loss = pc.einsum "b c ->" %alike : (tensor<4x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  // expected-error @below {{'pc.iota' op depends on which sequence of the batch it is}}
+  %i = pc.iota -> tensor<4xi32>
+  %c = pc.cast %i : (tensor<4xi32>) -> tensor<4xf32>
+  %loss = pc.einsum "b s e, b ->" %e, %c : (tensor<4x8x8xf32>, tensor<4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  // expected-error @below {{'pc.parameter' op has the batch as dim 0, so the model cannot be computed by microbatches; use --microbatches=1}}
+  %rows = pc.parameter "rows" dims ["rows"] init <fill, 1.0> source <"rows", shape = [4], start = [0], size = [4]> : tensor<4xf32>
+  %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  %loss = pc.einsum "b s e, b ->" %e, %rows : (tensor<4x8x8xf32>, tensor<4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %w = pc.parameter "w" dims ["embed"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
+  %loss = pc.einsum "e, e ->" %w, %w : (tensor<8xf32>, tensor<8xf32>) -> tensor<f32>
+  // expected-error @below {{'pc.output' op shows a loss that does not depend on the batch, which each of 2 microbatches would add; use --microbatches=1}}
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
