@@ -7,6 +7,7 @@
 
 #include "BatchSums.h"
 #include "Gradients.h"
+#include "LayerOrder.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"
 
@@ -33,6 +34,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
     }
     if (optimizer == "none")
       dropNothing(model);
+    sortByLayers(model.getBody().front());
     if (failed(shrinkBatch(model)) || failed(buildStep(model)))
       return signalPassFailure();
     model.erase();

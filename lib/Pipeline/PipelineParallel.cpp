@@ -43,7 +43,10 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     std::optional<MachineModel> machine = MachineModel::find(this->machine, error);
     if (!machine)
       return fail(error);
-    Units units = Units::find(accumulate, mesh, *machine);
+    FailureOr<Units> found = Units::find(accumulate, mesh, *machine);
+    if (failed(found))
+      return signalPassFailure();
+    const Units &units = *found;
     std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts; // by stages of chunks and whether weights are apart
     auto problemFor = [&](const Shape &shape, std::string &error) -> std::optional<Problem> {
       int chunks = static_cast<int>(shape.stageOf.size());

@@ -34,7 +34,8 @@ struct Units {
   std::vector<double> fixed;                   ///< bytes on a rank: parameters, their gradients and states
   llvm::DenseMap<mlir::Operation *, int> unit; ///< of every op of the body
 
-  static Units find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine);
+  /// Fails after an error where layers are not one behind the other.
+  static mlir::FailureOr<Units> find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine);
   int layers() const { return layer.back() - 1; }
 };
 

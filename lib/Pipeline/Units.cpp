@@ -63,7 +63,7 @@ public:
   UnitFinder(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine)
       : accumulate(accumulate), body(accumulate.getBody().front()), mesh(mesh), machine(machine) {}
 
-  Units run() {
+  FailureOr<Units> run() {
     SmallVector<Operation *> forward, backward, again;
     for (Operation &op : body.without_terminator())
       if (isa<SeedOp>(op) || !backward.empty())
@@ -80,6 +80,8 @@ public:
       return !reached;
     });
     nameUnits(forward, again);
+    if (failed(checkOrder(forward)))
+      return failure();
     int head = static_cast<int>(units.names.size()) - 1;
     walk(forward, 0, head, [](int a, int b) { return std::max(a, b); });
     for (Operation *op : forward)
@@ -109,6 +111,7 @@ private:
         whole.insert(layerOf(sourceName(op)).str());
     std::vector<std::string> layers; // in order
     std::map<std::string, std::vector<std::string>> partsOf;
+    std::map<std::string, std::ptrdiff_t> latestPart;
     for (Operation *op : forward) {
       std::string name = sourceName(op), part = partOf(name).str(), layer = layerOf(name).str();
       if (isUnaryLinear(op) || part.empty())
@@ -116,8 +119,13 @@ private:
       std::vector<std::string> &parts = partsOf[layer];
       if (parts.empty())
         layers.push_back(layer);
-      if (!llvm::is_contained(parts, part))
+      auto at = llvm::find(parts, part) - parts.begin();
+      if (at == std::ssize(parts))
         parts.push_back(part);
+      auto &latest = latestPart[layer];
+      if (at < 2 && latest >= 2) // its halves are mixed
+        whole.insert(layer);
+      latest = std::max(latest, at);
     }
     auto begin = [&](const std::string &name, int layer) {
       units.names.push_back(name);
@@ -131,6 +139,27 @@ private:
         number[part] = static_cast<int>(units.names.size()) - 1;
       }
     begin("head", static_cast<int>(layers.size()) + 1);
+  }
+
+  /// A layer ends where the next one begins: what is of an earlier one cannot stand behind it.
+  LogicalResult checkOrder(ArrayRef<Operation *> forward) const {
+    Operation *last = nullptr;
+    for (Operation *op : forward) {
+      std::optional<int> unit = unitNumber(op);
+      if (!unit)
+        continue;
+      if (last && units.layer[*unit] < units.layer[*unitNumber(last)]) {
+        InFlightDiagnostic error = op->emitError()
+                                   << "pc-pipeline-parallel: '" << op->getName() << "' op of layer '"
+                                   << layerOf(sourceName(op)) << "' stands behind layer '" << layerOf(sourceName(last))
+                                   << "'; a pipeline is cut where one layer ends and the next one begins, so put it in "
+                                      "front, or give it the name of the later layer";
+        error.attachNote(last->getLoc()) << "the op of layer '" << layerOf(sourceName(last)) << "'";
+        return error;
+      }
+      last = op;
+    }
+    return success();
   }
 
   /// The number of the op's unit, or nothing.
@@ -203,6 +232,6 @@ private:
 
 } // namespace
 
-Units Units::find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine) {
+FailureOr<Units> Units::find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine) {
   return UnitFinder(accumulate, mesh, machine).run();
 }
