@@ -9,6 +9,79 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
+
+/// Whether padding of these classes stays out of all sums: entries behind the valid ones are 0 or go nowhere, and so
+/// are their gradients.
+class Padding {
+public:
+  Padding(DimClasses &classes, const llvm::SmallDenseSet<unsigned> &padded) : classes(classes), padded(padded) {}
+
+  /// Reads an op; those of its operands have been read. False if padding reaches something.
+  bool staysOut(Operation *op) {
+    auto factored = dyn_cast<FactorOpInterface>(op);
+    if (isa<ParameterOp>(op))
+      zero.insert(op->getResult(0));
+    if (!factored || isa<CrossEntropyOp>(op)) // whose logits are masked
+      return true;
+    FactorRule rule = factored.getFactorRule();
+    SmallVector<bool> isPadded(rule.factors.size()), isKept(rule.factors.size());
+    for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands))
+      mark(value, dims, isPadded);
+    for (auto [value, dims] : llvm::zip(op->getResults(), rule.results)) {
+      mark(value, dims, isPadded);
+      for (int factor : dims)
+        isKept[factor] = true;
+    }
+    for (auto [factor, of] : llvm::enumerate(rule.factors))
+      if (isPadded[factor] && (of.whole || (!isKept[factor] && !sumsZeros(op, rule, static_cast<int>(factor)))))
+        return false;
+    if (op->getNumResults() == 1 && makesZeros(op))
+      zero.insert(op->getResult(0));
+    return true;
+  }
+
+private:
+  void mark(Value value, ArrayRef<int> dims, MutableArrayRef<bool> isPadded) {
+    for (auto [dim, factor] : llvm::enumerate(dims))
+      isPadded[factor] |= padded.contains(classes.classOf(value, dim));
+  }
+
+  /// Words of tables are below the valid ones. A product of two zeros is 0, and so is what either gets as its gradient.
+  bool sumsZeros(Operation *op, const FactorRule &rule, int factor) const {
+    if (auto embedding = dyn_cast<EmbeddingOp>(op))
+      return rule.operands[0][0] == factor;
+    unsigned factors = 0;
+    for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands)) {
+      if (!llvm::is_contained(dims, factor))
+        continue;
+      ++factors;
+      if (!zero.contains(value))
+        return false;
+    }
+    return isa<EinsumOp>(op) && factors > 1;
+  }
+
+  /// Whether the result is 0 at padding if operands are.
+  bool makesZeros(Operation *op) const {
+    auto isZero = [&](Value value) { return zero.contains(value); };
+    if (isa<EinsumOp>(op)) {
+      auto hasDim = [&](Value value) {
+        int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
+        return llvm::any_of(llvm::seq(rank), [&](int64_t dim) { return padded.contains(classes.classOf(value, dim)); });
+      };
+      return llvm::any_of(op->getOperands(), [&](Value value) { return isZero(value) && hasDim(value); });
+    }
+    auto activation = dyn_cast<ActivationOp>(op);
+    bool keepsZero = isa<AddOp, SubOp, ScaleOp, CastOp, CopyOp>(op) ||
+                     (activation && activation.getKind() != ActivationKind::Sigmoid);
+    return keepsZero && llvm::all_of(op->getOperands(), isZero);
+  }
+
+  DimClasses &classes;
+  const llvm::SmallDenseSet<unsigned> &padded;
+  llvm::DenseSet<Value> zero; ///< 0 at padding, if they have a dim of it
+};
+
 struct PadVocabulary : pc::impl::PadVocabularyBase<PadVocabulary> {
   using PadVocabularyBase::PadVocabularyBase;
 
@@ -30,6 +103,19 @@ struct PadVocabulary : pc::impl::PadVocabularyBase<PadVocabulary> {
     });
     if (padded.empty())
       return;
+    llvm::SmallDenseSet<unsigned> ids;
+    for (auto [id, size] : padded)
+      ids.insert(id);
+    Padding padding(classes, ids);
+    WalkResult reached = getOperation().walk([&](Operation *op) -> WalkResult {
+      if (padding.staysOut(op))
+        return WalkResult::advance();
+      return op->emitError() << "pc-pad-vocabulary: '" << op->getName()
+                             << "' op would count the padding that makes the vocabulary divide by " << int64_t(multiple)
+                             << "; give the model a vocabulary that does, or split no vocabulary";
+    });
+    if (reached.wasInterrupted())
+      return signalPassFailure();
     getOperation().walk([&](OutputOp output) {
       auto type = cast<RankedTensorType>(output.getValue().getType());
       for (int64_t d = 0; d < type.getRank() && !output.getValid(); ++d)

@@ -1,0 +1,45 @@
+// Padding of the vocabulary must reach no sum, forward or backward: what it would reach is refused.
+// RUN: pc-opt %s --pc-pad-vocabulary=multiple=4 -split-input-file -verify-diagnostics | FileCheck %s
+
+// Logits that go to the loss, and a product of two that are 0 at padding.
+// CHECK: tensor<12x8xf32>
+func.func @model(%x: tensor<4x8xf32>, %targets: tensor<4xi32>) {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
+  %logits = pc.einsum "b e, v e -> b v" %x, %w : (tensor<4x8xf32>, tensor<11x8xf32>) -> tensor<4x11xf32>
+  %capped = pc.activation tanh %logits : (tensor<4x11xf32>) -> tensor<4x11xf32>
+  %squares = pc.einsum "b v, b v -> b" %capped, %logits : (tensor<4x11xf32>, tensor<4x11xf32>) -> tensor<4xf32>
+  %nll = pc.cross_entropy %capped, %targets : (tensor<4x11xf32>, tensor<4xi32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// e^0 is 1.
+func.func @model(%x: tensor<4x8xf32>) {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
+  %logits = pc.einsum "b e, v e -> b v" %x, %w : (tensor<4x8xf32>, tensor<11x8xf32>) -> tensor<4x11xf32>
+  %e = pc.exp %logits : (tensor<4x11xf32>) -> tensor<4x11xf32>
+  // expected-error @below {{pc-pad-vocabulary: 'pc.einsum' op would count the padding that makes the vocabulary divide by 4; give the model a vocabulary that does, or split no vocabulary}}
+  %sum = pc.einsum "b v -> b" %e : (tensor<4x11xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// The sum is right, but the gradient of the padding would be 1.
+func.func @model(%x: tensor<4x8xf32>) {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
+  // expected-error @below {{pc-pad-vocabulary: 'pc.einsum' op would count the padding}}
+  %sum = pc.einsum "v e -> e" %w : (tensor<11x8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @model(%x: tensor<4x8xf32>) {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
+  %logits = pc.einsum "b e, v e -> b v" %x, %w : (tensor<4x8xf32>, tensor<11x8xf32>) -> tensor<4x11xf32>
+  // expected-error @below {{pc-pad-vocabulary: 'pc.softmax' op would count the padding}}
+  %p = pc.softmax %logits : (tensor<4x11xf32>) -> tensor<4x11xf32>
+  return
+}
