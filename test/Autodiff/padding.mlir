@@ -19,7 +19,7 @@ func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
   %x = pc.embedding %w, %tokens padding 0 : (tensor<1x6xf32>, tensor<4x8xi32>) -> tensor<4x8x6xf32>
   %logits = pc.einsum "b s e, v e -> b s v" %x, %w : (tensor<4x8x6xf32>, tensor<1x6xf32>) -> tensor<4x8x1xf32>
-  %loss = pc.einsum "b s v ->" %logits : (tensor<4x8x1xf32>) -> tensor<f32>
+  %loss = pc.einsum "b s v, b s v ->" %logits, %logits : (tensor<4x8x1xf32>, tensor<4x8x1xf32>) -> tensor<f32>
   pc.output loss "loss" %loss : tensor<f32>
   return
 }

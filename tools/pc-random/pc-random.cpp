@@ -3,6 +3,7 @@
 // interpreter must compute what it computed before it, the program be proved against the step program, and a placed
 // program erase to the text of it.
 #include "Golden.h"
+#include "PlanCheck.h"
 #include "Triple.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/AnyOp.h"
@@ -33,6 +34,11 @@ static cl::opt<std::string> golden("write",
                                    cl::desc("Write what compiled programs must compute into this folder (Golden.h) and "
                                             "print the sizes and flags of the compile"),
                                    cl::value_desc("dir"), cl::cat(category));
+static cl::opt<bool>
+    programs("programs",
+             cl::desc("Programs that no importer writes, compiled with random flags: each computes what "
+                      "it computes on one device, or is refused"),
+             cl::cat(category));
 static cl::opt<double> tolerance("tolerance", cl::desc("Largest relative difference"), cl::init(1e-9),
                                  cl::cat(category));
 
@@ -190,6 +196,33 @@ private:
 
 } // namespace
 
+/// The loop of --programs.
+static int checkPrograms(MLIRContext &context) {
+  int64_t wrong = 0, refused = 0;
+  for (uint64_t s = seed; s < seed + count; ++s) {
+    RandomProgram program(s);
+    if (print) {
+      llvm::outs() << "// seed " << s << ": " << program.flags << "\n" << program.text << "\n";
+      continue;
+    }
+    PlanResult result = checkPlan(&context, program, tolerance);
+    wrong += !result.wrong.empty();
+    refused += !result.refused.empty();
+    llvm::outs() << "seed " << s << ": ";
+    if (!result.wrong.empty())
+      llvm::outs() << "FAILED " << result.wrong << "\n  " << program.flags << "\n";
+    else if (!result.refused.empty())
+      llvm::outs() << "refused, " << result.refused << "\n";
+    else
+      llvm::outs() << "equal, largest difference " << llvm::format("%.1e", result.difference) << "\n";
+    llvm::outs().flush(); // should the next one crash
+  }
+  if (!print)
+    llvm::outs() << count - wrong << " of " << count << " programs are right: " << count - wrong - refused << " equal, "
+                 << refused << " refused\n";
+  return wrong ? PCRT_VERIFICATION : PCRT_OK;
+}
+
 int main(int argc, char **argv) {
   pc::ToolMain tool(argc, argv, "pc-random");
   cl::HideUnrelatedOptions(category);
@@ -211,6 +244,8 @@ int main(int argc, char **argv) {
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, &context, pc::errs());
+  if (programs)
+    return checkPrograms(context);
   int64_t failures = 0;
   for (uint64_t s = seed; s < seed + count; ++s) {
     Triple triple(s);

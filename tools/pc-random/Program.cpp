@@ -1,0 +1,460 @@
+//===- Program.cpp - A random model program and a plan for it --------------------------------===//
+// Tokens are embedded; blocks of a random kind change the stream of [batch, sequence, embed], layer by layer; a head
+// and a loss follow. Blocks do what transformers do not: they look along the sequence and across the batch, count dims,
+// cut rows and join them.
+//===-----------------------------------------------------------------------------===//
+#include "Program.h"
+
+#include "Dice.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include <map>
+
+namespace {
+
+using Dims = std::vector<std::string>;
+
+struct Value {
+  std::string name; ///< with %
+  Dims dims;
+  const char *element = "f32";
+};
+
+std::string quoted(const Dims &dims) {
+  return "[" + llvm::join(llvm::map_range(dims, [](const std::string &dim) { return "\"" + dim + "\""; }), ", ") + "]";
+}
+
+/// One line of text, and which lines it needs before it.
+struct Line {
+  std::string text;
+  std::vector<size_t> reads;
+};
+
+class Writer {
+public:
+  explicit Writer(Dice &dice) : dice(dice) {}
+
+  Dice &dice;
+  std::map<std::string, int64_t> sizes; ///< of dims
+  std::string place = "model";          ///< the name of what is written: "h.1.mix"
+  std::vector<Line> lines;
+
+  std::string type(const Dims &dims, llvm::StringRef element = "f32") const {
+    std::string text = "tensor<";
+    for (const std::string &dim : dims)
+      text += std::to_string(sizes.at(dim)) + "x";
+    return text + element.str() + ">";
+  }
+  std::string type(const Value &value) const { return type(value.dims, value.element); }
+
+  /// `what` with operands in the place of its @, and the result.
+  Value op(llvm::StringRef what, const std::vector<Value> &operands, Dims dims, const char *element = "f32") {
+    Value result{"%" + std::to_string(lines.size()), std::move(dims), element};
+    auto names = llvm::map_range(operands, [](const Value &value) { return value.name; });
+    auto types = llvm::map_range(operands, [&](const Value &value) { return type(value); });
+    auto [front, back] = what.split('@');
+    Line line{result.name + " = pc." + front.str() + llvm::join(names, ", ") + back.str() + " : (" +
+                  llvm::join(types, ", ") + ") -> " + type(result),
+              {}};
+    for (const Value &operand : operands)
+      line.reads.push_back(std::stoull(operand.name.substr(1)));
+    return write(std::move(line), result);
+  }
+  Value leaf(llvm::StringRef text, Dims dims, const char *element = "f32") {
+    Value result{"%" + std::to_string(lines.size()), std::move(dims), element};
+    return write({result.name + " = pc." + text.str() + type(result), {}}, result);
+  }
+  void output(llvm::StringRef kind, const Value &value) {
+    write({"pc.output " + kind.str() + " \"" + kind.str() + "\" " + value.name + " : " + type(value),
+           {std::stoull(value.name.substr(1))}},
+          value);
+  }
+
+  Value parameter(llvm::StringRef name, const Dims &dims, llvm::StringRef init = "<normal, 2.0e-02>") {
+    std::string full = place + "." + name.str() + std::to_string(lines.size()), shape;
+    for (const std::string &dim : dims)
+      shape += (shape.empty() ? "" : ", ") + std::to_string(sizes.at(dim));
+    std::string zeros = llvm::join(std::vector<std::string>(dims.size(), "0"), ", ");
+    return leaf("parameter \"" + full + "\" dims " + quoted(dims) + " init " + init.str() + " source <\"" + full +
+                    "\", shape = [" + shape + "], start = [" + zeros + "], size = [" + shape + "]> : ",
+                dims);
+  }
+  /// The product of `operands`, summed over dims that `dims` lacks.
+  Value einsum(const std::vector<Value> &operands, Dims dims) {
+    auto sides = llvm::map_range(operands, [](const Value &value) { return llvm::join(value.dims, " "); });
+    return op("einsum \"" + llvm::join(sides, ", ") + " -> " + llvm::join(dims, " ") + "\" @", operands, dims);
+  }
+  Value unary(llvm::StringRef what, const Value &x) { return op(what.str() + " @", {x}, x.dims); }
+  Value add(const Value &a, const Value &b) { return op("add @", {a, b}, a.dims); }
+  Value sub(const Value &a, const Value &b) { return op("sub @", {a, b}, a.dims); }
+  Value scaled(const Value &x, double by) { return op("scale @ by " + number(by), {x}, x.dims); }
+  Value constant(double value) { return leaf("constant " + number(value) + " : ", {}); }
+  /// 0, 1, 2, ... as f32.
+  Value count(const std::string &dim, int64_t from = 0) {
+    Value index = leaf("iota " + (from ? "from " + std::to_string(from) + " " : "") + "-> ", {dim}, "i32");
+    return op("cast @", {index}, {dim});
+  }
+  /// With dims in another order, or under other names of the same sizes.
+  Value columns(const Value &x, const std::string &to, int64_t from) {
+    Dims dims = x.dims;
+    dims.back() = to;
+    return op("columns @ from " + std::to_string(from), {x}, dims);
+  }
+  static std::string number(double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.6e", value);
+    return text;
+  }
+
+private:
+  Value write(Line line, const Value &result) {
+    line.text += " loc(\"" + place + "\")";
+    lines.push_back(std::move(line));
+    return result;
+  }
+};
+
+/// What a block makes of the stream x, [batch, sequence, embed]; it is added to x.
+class Blocks {
+public:
+  explicit Blocks(Writer &w) : w(w), dice(w.dice) {}
+
+  Value draw(const Value &x) {
+    using Block = Value (Blocks::*)(const Value &);
+    static constexpr std::pair<const char *, Block> blocks[] = {
+        {"mlp", &Blocks::mlp},          {"mlp", &Blocks::mlp},         {"gate", &Blocks::gate},
+        {"conv", &Blocks::convolution}, {"scan", &Blocks::scan},       {"mean", &Blocks::meanOfSequence},
+        {"mixer", &Blocks::mixer},      {"softmax", &Blocks::softmax}, {"norm", &Blocks::norm},
+        {"table", &Blocks::table},      {"count", &Blocks::counts},    {"batch", &Blocks::acrossBatch},
+        {"attn", &Blocks::attention},   {"attn", &Blocks::attention},  {"slice", &Blocks::slices},
+        {"choice", &Blocks::choice},    {"unit", &Blocks::unitRows},
+    };
+    auto [name, block] = blocks[dice.between(0, std::size(blocks) - 1)];
+    std::string before = w.place;
+    w.place += std::string(".") + name;
+    Value y = w.add(x, (this->*block)(x));
+    w.place = before;
+    return y;
+  }
+
+  Value activation(const Value &x) {
+    return w.unary(std::string("activation ") +
+                       dice.oneOf<const char *>({"gelu_tanh", "gelu", "silu", "relu", "tanh", "sigmoid"}),
+                   x);
+  }
+
+private:
+  const Dims stream{"batch", "sequence", "embed"};
+
+  Value linear(const Value &x, const std::string &from, const std::string &to) {
+    Dims dims = x.dims;
+    std::replace(dims.begin(), dims.end(), from, to);
+    return w.einsum({x, w.parameter("weight", {from, to})}, dims);
+  }
+  Value mlp(const Value &x) {
+    Value h = linear(x, "embed", "ffn");
+    if (dice.chance(50))
+      h = w.add(h, w.einsum({w.parameter("bias", {"ffn"})}, h.dims));
+    return linear(activation(h), "ffn", "embed");
+  }
+  Value gate(const Value &x) {
+    Value a = linear(x, "embed", "ffn"), b = linear(x, "embed", "ffn");
+    return linear(w.einsum({activation(a), b}, b.dims), "ffn", "embed");
+  }
+  /// Each tap reads the stream some positions before.
+  Value convolution(const Value &x) {
+    Value rows = w.einsum({x}, {"batch", "embed", "sequence"}), sum;
+    for (int64_t tap = 0, taps = dice.between(2, 3); tap < taps; ++tap) {
+      Value shifted = tap || dice.chance(50) ? w.columns(rows, "sequence", -tap) : rows;
+      Value term = dice.chance(50)
+                       ? w.einsum({shifted, w.parameter("tap", {"embed"})}, stream)
+                       : w.einsum({shifted, w.parameter("tap", {"embed", "width"})}, {"batch", "sequence", "width"});
+      if (term.dims.back() == "width")
+        term = linear(term, "width", "embed");
+      sum = tap ? w.add(sum, term) : term;
+    }
+    return activation(sum);
+  }
+  /// A sum of what came before, by a triangle of ones; now and then one that decays.
+  Value scan(const Value &x) {
+    Value to = w.count("sequence", 1), from = w.count("earlier");
+    Value difference = w.sub(w.einsum({to}, {"sequence", "earlier"}), w.einsum({from}, {"sequence", "earlier"}));
+    Value triangle = w.op("clamp @ from 0.0 to 1.0", {difference}, difference.dims);
+    if (dice.chance(50)) {
+      Value decay = w.unary("exp", w.scaled(difference, -0.3));
+      triangle = w.einsum({triangle, decay}, triangle.dims);
+    }
+    Value source = x;
+    source.dims = {"batch", "earlier", "embed"};
+    return w.scaled(w.einsum({source, triangle}, stream), 0.2);
+  }
+  Value meanOfSequence(const Value &x) {
+    Value mean = w.scaled(w.einsum({x}, {"batch", "embed"}), 1.0 / static_cast<double>(w.sizes["sequence"]));
+    return w.einsum({activation(mean), w.constant(1)}, stream);
+  }
+  /// Weights between positions.
+  Value mixer(const Value &x) {
+    Value source = x;
+    source.dims = {"batch", "earlier", "embed"};
+    return w.einsum({activation(source), w.parameter("mix", {"earlier", "sequence"})}, stream);
+  }
+  Value softmax(const Value &x) {
+    if (dice.chance(50))
+      return w.op("softmax @", {x}, x.dims);
+    Value rows = w.einsum({x}, {"batch", "embed", "sequence"});
+    return w.einsum({w.op("softmax @", {rows}, rows.dims)}, stream);
+  }
+  Value norm(const Value &x) {
+    Value gamma = w.parameter("gamma", {"embed"}, "<fill, 1.0>");
+    std::string rows = ", " + w.type({"batch", "sequence"});
+    if (dice.chance(50))
+      return multi("rms_norm @ eps 1.0e-05", {x, gamma}, "(" + w.type(x) + rows + ")", x.dims, 2);
+    Value beta = w.parameter("beta", {"embed"}, "<fill, 0.0>");
+    return multi("layer_norm @ eps 1.0e-05", {x, gamma, beta}, "(" + w.type(x) + rows + rows + ")", x.dims, 3);
+  }
+  /// What is known of each position: a parameter, rows that a count reads, or the count itself.
+  Value table(const Value &) {
+    switch (dice.between(0, 2)) {
+    case 0:
+      return w.einsum({w.parameter("positions", {"sequence", "embed"})}, stream);
+    case 1: {
+      Value index = w.leaf("iota -> ", {"sequence"}, "i32");
+      return w.einsum(
+          {w.op("embedding @", {w.parameter("positions", {"position", "embed"}), index}, {"sequence", "embed"})},
+          stream);
+    }
+    default:
+      return w.einsum({w.scaled(w.count("sequence"), 0.1), w.parameter("slope", {"embed"})}, stream);
+    }
+  }
+  Value counts(const Value &x) {
+    std::string dim = dice.oneOf<const char *>({"embed", "sequence", "batch"});
+    return w.einsum({x, w.scaled(w.count(dim), 0.05)}, stream);
+  }
+  Value acrossBatch(const Value &x) {
+    if (dice.chance(40)) { // how alike sequences are
+      Value other = x, mean = w.scaled(w.einsum({x}, {"batch", "embed"}), 0.3);
+      other = mean;
+      other.dims = {"other", "embed"};
+      Value alike = w.einsum({mean, other}, {"batch", "other"});
+      return w.scaled(w.einsum({alike, other}, stream), 0.1);
+    }
+    Value mean = w.scaled(w.einsum({x}, {"sequence", "embed"}), 1.0 / static_cast<double>(w.sizes["batch"]));
+    return w.scaled(w.einsum({mean}, stream), -0.5);
+  }
+  Value attention(const Value &x) {
+    Value q = w.einsum({x, w.parameter("q", {"embed", "kv_heads", "group", "head_dim"})},
+                       {"batch", "sequence", "kv_heads", "group", "head_dim"});
+    Value k = w.einsum({x, w.parameter("k", {"embed", "kv_heads", "head_dim"})},
+                       {"batch", "sequence", "kv_heads", "head_dim"});
+    Value v = w.einsum({x, w.parameter("v", {"embed", "kv_heads", "head_dim"})}, k.dims);
+    std::string causal = dice.chance(70) ? "causal " : "",
+                window = !causal.empty() && dice.chance(15) ? " window 3" : "";
+    std::string types = "(" + w.type(q) + ", " + w.type({"batch", "kv_heads", "group", "sequence"}) + ")";
+    Value o = multi("attention " + causal + "@ scale 0.5" + window, {q, k, v}, types, q.dims, 2);
+    return w.einsum({o, w.parameter("o", {"kv_heads", "group", "head_dim", "embed"})}, stream);
+  }
+  /// Parts of rows, side by side in another order.
+  Value slices(const Value &x) {
+    int64_t cut = dice.between(1, w.sizes["embed"] - 1), rest = w.sizes["embed"] - cut;
+    w.sizes["front" + std::to_string(cut)] = cut;
+    Value front = w.columns(x, "front" + std::to_string(cut), 0);
+    return w.add(w.columns(activation(front), "embed", -rest), w.columns(x, "embed", cut));
+  }
+  Value choice(const Value &x) {
+    Value scores = linear(x, "embed", "ffn");
+    Value chosen = w.op("top_k @ k " + std::to_string(dice.between(1, 2)), {scores}, scores.dims);
+    return linear(w.einsum({scores, chosen}, scores.dims), "ffn", "embed");
+  }
+  /// Each row over its length.
+  Value unitRows(const Value &x) {
+    Value squares = w.einsum({x, x}, {"batch", "sequence"});
+    Value some = w.add(squares, w.einsum({w.constant(0.5)}, squares.dims));
+    return w.einsum({x, w.unary("recip", w.unary("sqrt", some))}, stream);
+  }
+  /// The first result of an op that has several.
+  Value multi(llvm::StringRef what, const std::vector<Value> &operands, const std::string &types, Dims dims,
+              int count) {
+    Value result = w.op(what, operands, std::move(dims));
+    std::string &text = w.lines.back().text;
+    size_t arrow = text.rfind(" -> "), end = text.rfind(" loc(");
+    text.replace(arrow, end - arrow, " -> " + types);
+    text.replace(0, text.find(" ="), result.name + ":" + std::to_string(count));
+    renamed[result.name] = result.name + "#0";
+    return result;
+  }
+
+  Writer &w;
+  Dice &dice;
+
+public:
+  std::map<std::string, std::string> renamed; ///< first results of ops with several
+};
+
+/// The loss of [batch, sequence] numbers by token, or of logits.
+Value drawLoss(Writer &w, Blocks &, const Value &logits, const Value &x) {
+  Dice &dice = w.dice;
+  w.place = "loss";
+  double tokens = static_cast<double>(w.sizes["batch"] * w.sizes["sequence"]);
+  Value nll;
+  if (dice.chance(80)) {
+    Value targets = w.leaf("input targets dims [\"batch\", \"sequence\"] : ", {"batch", "sequence"}, "i32");
+    nll = w.op("cross_entropy @", {logits, targets}, {"batch", "sequence"});
+  } else { // of the head's squares
+    nll = w.scaled(w.einsum({logits, logits}, {"batch", "sequence"}), 0.5);
+  }
+  if (dice.chance(15)) { // how large logits are
+    Value some = w.unary("exp", w.unary("activation tanh", logits));
+    Value sum = w.unary("log", w.einsum({some}, {"batch", "sequence"}));
+    nll = w.add(nll, w.scaled(w.einsum({sum, sum}, sum.dims), 0.01));
+  }
+  Value loss;
+  if (dice.chance(60)) {
+    Value weights = w.leaf("input loss_weights dims [\"batch\", \"sequence\"] : ", {"batch", "sequence"});
+    loss = w.einsum({nll, weights}, {});
+  } else {
+    loss = w.scaled(w.einsum({nll}, {}), 1 / tokens);
+  }
+  switch (dice.between(0, 11)) {
+  case 0:
+    return w.einsum({loss, loss}, {});
+  case 1:
+    return w.unary("sqrt", w.add(w.einsum({loss, loss}, {}), w.constant(0.1)));
+  case 2: { // of parameters
+    Value weights = w.parameter("scale", {"embed"});
+    Value more = w.scaled(w.einsum({weights, weights}, {}), 0.1);
+    return w.add(loss, more);
+  }
+  case 3: { // of the mean of all rows
+    Value mean = w.scaled(w.einsum({x}, {"embed"}), 1 / tokens);
+    return w.add(loss, w.einsum({mean, mean}, {}));
+  }
+  case 4: { // of each row
+    Value more = w.scaled(w.einsum({x, x}, {}), 0.01 / tokens);
+    return w.add(loss, more);
+  }
+  default:
+    return loss;
+  }
+}
+
+std::string drawFlags(Dice &dice, int64_t layers) {
+  std::string mesh, flags;
+  auto axis = [&](const std::string &name, int64_t size) {
+    mesh += (mesh.empty() ? "" : ",") + name + "=" + std::to_string(size);
+  };
+  switch (dice.between(0, 11)) {
+  case 0:
+    axis("dp", dice.between(2, 3));
+    break;
+  case 1:
+    axis("dp", 2), flags += " zero=" + std::to_string(dice.between(1, 3));
+    break;
+  case 2:
+    axis("tp", 2), flags += dice.chance(50) ? " sequence-parallel" : "";
+    break;
+  case 3:
+    axis("cp", 2), flags += " context-parallel=heads";
+    break;
+  case 4:
+  case 5:
+  case 6:
+    axis("cp", 2), flags += " context-parallel=ring";
+    break;
+  case 7:
+    axis("pp", 2);
+    break;
+  case 8:
+    axis("dp", 2), axis("tp", 2), flags += dice.chance(50) ? " zero=3" : "";
+    break;
+  case 9:
+    axis("tp", 2), flags += " tensor-parallel=free";
+    break;
+  case 10:
+    axis("dp", 2), axis("cp", 2), flags += " context-parallel=ring";
+    break;
+  default:
+    if (dice.chance(50))
+      axis("dp", 2);
+    axis("pp", 2);
+  }
+  bool hasPipeline = mesh.find("pp") != std::string::npos;
+  if (dice.chance(hasPipeline ? 90 : 40))
+    flags += std::string(" microbatches=") + dice.oneOf<const char *>({"2", "2", "2", "3"});
+  if (dice.chance(15))
+    flags += std::string(" recompute=") + dice.oneOf<const char *>({"full", "selective"});
+  if (dice.chance(15))
+    flags += " precision=bf16";
+  if (dice.chance(15))
+    flags += " optimizer=sgd";
+  return "mesh=" + mesh + flags;
+}
+
+/// Now and then in another order that keeps operands before their readers.
+void shuffleLines(Dice &dice, std::vector<Line> &lines) {
+  std::vector<Line> order;
+  std::vector<bool> done(lines.size());
+  while (order.size() < lines.size()) {
+    std::vector<size_t> ready;
+    for (size_t i = 0; i < lines.size(); ++i)
+      if (!done[i] && llvm::all_of(lines[i].reads, [&](size_t from) { return done[from]; }))
+        ready.push_back(i);
+    size_t next = ready[dice.between(0, ready.size() - 1)];
+    done[next] = true;
+    order.push_back(lines[next]);
+  }
+  lines = std::move(order);
+}
+
+} // namespace
+
+RandomProgram::RandomProgram(uint64_t seed) {
+  Dice dice(seed);
+  Writer w(dice);
+  int64_t sequence = dice.oneOf<int64_t>({4, 8, 8, 12}), layers = dice.between(1, 3);
+  int64_t batch = dice.oneOf<int64_t>({4, 8, 12, 12, 12}), embed = dice.oneOf<int64_t>({4, 6, 8});
+  w.sizes = {{"batch", batch},      {"sequence", sequence},
+             {"embed", embed},      {"ffn", dice.oneOf<int64_t>({4, 6, 8})},
+             {"width", 4},          {"vocab", dice.oneOf<int64_t>({8, 9, 12, 16})},
+             {"kv_heads", 2},       {"group", dice.between(1, 2)},
+             {"head_dim", 2},       {"position", sequence + dice.between(0, 2)},
+             {"earlier", sequence}, {"other", batch}};
+  Blocks blocks(w);
+  Value tokens = w.leaf("input tokens dims [\"batch\", \"sequence\"] : ", {"batch", "sequence"}, "i32");
+  w.place = "table";
+  Value table = w.parameter("weight", {"vocab", "embed"});
+  Value x = w.op("embedding @", {table, tokens}, {"batch", "sequence", "embed"});
+  for (int64_t layer = 0; layer < layers; ++layer)
+    for (int64_t block = 0, count = dice.between(1, 2); block < count; ++block) {
+      w.place = "h." + std::to_string(layer);
+      x = blocks.draw(x);
+    }
+  w.place = "head";
+  Value logits = w.einsum({x, dice.chance(30) ? table : w.parameter("weight", {"vocab", "embed"})},
+                          {"batch", "sequence", "vocab"});
+  if (dice.chance(60))
+    w.output("logits", logits);
+  Value loss = drawLoss(w, blocks, logits, x);
+  w.output("loss", loss);
+  flags = drawFlags(dice, layers);
+  if (dice.chance(25))
+    shuffleLines(dice, w.lines);
+  text = "pc.program \"random\" batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) +
+         " vocabulary " + std::to_string(w.sizes["vocab"]) + " config \"{}\"\nfunc.func @model() {\n";
+  for (Line &line : w.lines) {
+    llvm::StringRef rest = line.text;
+    text += "  ";
+    // The first of several results is %n#0 where it is read.
+    bool isHead = true;
+    for (size_t at = 0; at < rest.size();) {
+      size_t end = rest[at] == '%' ? rest.find_first_not_of("0123456789", at + 1) : at + 1;
+      std::string word = rest.slice(at, end).str();
+      auto it = isHead ? blocks.renamed.end() : blocks.renamed.find(word);
+      text += it == blocks.renamed.end() ? word : it->second;
+      isHead = isHead && rest[at] != '=';
+      at = end;
+    }
+    text += "\n";
+  }
+  text += "  return\n}\n";
+}
