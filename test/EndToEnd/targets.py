@@ -41,7 +41,7 @@ class Targets(Case):
     def tensors(self, step):
         """The sums of all tensors of a checkpoint, by file."""
         files = json.load(open(self.work / f"DIR/step-{step:08d}/trajectory.json"))["files"]
-        return [files[file]["tensors"] for file in ("model.safetensors", "training_state.safetensors")]
+        return [files[file].get("tensors") for file in ("model.safetensors", "training_state.safetensors")]
 
     def losses(self):
         """By sample: the sum over its targets, and how many there are."""
