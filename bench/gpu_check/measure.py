@@ -94,7 +94,39 @@ def describe_speed(row):
             f"({low * 1e3:.2f} to {high * 1e3:.2f}, {row['steps_timed']} steps)")
 
 
+# What is tried where a training row fails, one at a time: no graph, no cuDNN, and at last a wait after every call, for the name of the fault.
+FALLBACKS = [{"PCRT_CUDA_GRAPH": 0}, {"PCRT_CUDA_ATTENTION": "own"}, {"PCRT_CUDA_BLOCKING": 1}]
+
+
 def train(row, call):
+    """A row, and where it fails the same by other ways, until one is right. The row says which one ran, and what the others said."""
+    usual, failures = row.get("environment", {}), []
+    for other in [{}, *FALLBACKS]:
+        row["environment"] = usual | other
+        how = ", ".join(f"{name}={value}" for name, value in other.items())
+        state, note = train_once(row, call)
+        if state != "failed":
+            break
+        failures.append(f"{how + ': ' if how else ''}{note}")
+        set_aside(call.folder, how or "first")
+    if not failures:
+        return state, note
+    row["failures"] = failures
+    if state == "failed":
+        return state, "; ".join(failures)
+    return state, f"with {how}: {note}; failed before: {'; '.join(failures)}"
+
+
+def set_aside(folder, name):
+    """What a program wrote, so that the next one writes beside it."""
+    to = folder / name
+    files = [path for path in folder.iterdir() if path.is_file()]
+    to.mkdir()
+    for path in files:
+        path.rename(to / path.name)
+
+
+def train_once(row, call):
     """Training by a program of ours: AdamW, clip 1.0, as torch_train.py does it."""
     folder = call.folder
     ended = call.run([call.pc_run, "-n", 1, call.program(row["program"]), "--", "--data", row["data"], "--steps", row["steps_asked"],
@@ -242,8 +274,8 @@ def disagreements(row, summary):
 
 def conformance(row, call):
     """A suite of the runtime's: what libraries or transports do against plain loops."""
-    if row.get("devices", 1) > len(call.devices) and not call.stand_in:
-        return "absent", f"it needs {row['devices']} devices; here are {len(call.devices)}"
+    if (needs := row.get("devices", 1)) > len(call.devices) and not call.stand_in:
+        return "absent", f"it needs {needs} device{'s' * (needs > 1)}; here are {len(call.devices)}"
     environment = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": 1, "NCCL_NET_PLUGIN": "none", "NCCL_DEBUG": "INFO",
                    "NCCL_DEBUG_SUBSYS": "INIT", "NCCL_DEBUG_FILE": call.folder / "nccl.%h.%p", **row.get("environment", {})}
     ranks = row.get("ranks", 1)
@@ -282,7 +314,7 @@ def count_splits(call):
 
 def calibrate(row, call):
     """The machine as pc-compile reads it, of all devices that are here. A busy one is measured all the same, and its spread is told."""
-    file, ranks = call.folder / "machine.json", 1 if call.stand_in else len(call.devices)
+    file, ranks = call.folder / "machine.json", 1 if call.stand_in else max(1, len(call.devices))
     ended = call.run([call.program("pc-calibrate-devices"), "--target=cuda", "-n", ranks, "-o", file, "--seconds", row["seconds_asked"],
                       "--noise", 1000])
     row["machine"] = read_json(file)

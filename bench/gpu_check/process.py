@@ -34,10 +34,11 @@ class Outcome:
         return self.out.read_text(errors="replace")
 
     def last_line(self):
-        """What it said last: an error if there is one."""
+        """What it said last: an error if there is one, and rather its own than a launcher's of how it ended."""
         lines = [line for path in (self.out, self.err) for line in path.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if "error" in line.lower()]
-        return (errors or lines or [f"exit {self.code}, not a word"])[-1].strip()[:300]
+        own = [line for line in errors if "ended with exit code" not in line]
+        return (own or errors or lines or [f"exit {self.code}, not a word"])[-1].strip()[:300]
 
 
 def run(command, seconds, folder, **environment):

@@ -13,6 +13,7 @@ from pathlib import Path
 # A file that comes back has at most 16 MiB.
 RAW_BYTES, RAW_BYTES_OF_ROW = 15 << 20, 2 << 20
 DONE = ("ok", "failed", "timed out")  # others are measured again by the next call
+LIMIT = 90  # seconds that a program may take, unless its row or the call says otherwise
 
 
 def plain(value):
@@ -40,17 +41,20 @@ class Results:
         self.rows = {}
         for old in earlier:
             for key in ("pack", "devices"):
-                if old[key] != head[key]:
+                if old[key] != head[key] and (key == "pack" or old[key] and head[key]):
                     raise ValueError(f"they are of {key} {json.dumps(old[key])}, not {json.dumps(head[key])}; --out another folder")
             self.head["calls"] = max(self.head["calls"], old["calls"] + 1)
             self.head["versions"] |= old["versions"]
-            for row in old["rows"]:
+            # A call that found no device has measured nothing that another one may not.
+            for row in old["rows"] if old["devices"] or not head["devices"] else []:
                 if row["name"] not in self.rows or self.rows[row["name"]]["state"] not in DONE:
                     self.rows[row["name"]] = row
         self.write()
 
-    def done(self, name):
-        return name in self.rows and self.rows[name]["state"] in DONE
+    def done(self, name, limit):
+        """Whether a call that gives the row `limit` seconds has nothing to add."""
+        row = self.rows.get(name)
+        return bool(row) and row["state"] in DONE and not (row["state"] == "timed out" and limit > row.get("limit", LIMIT))
 
     def begin(self, name):
         self.head["measuring"] = name

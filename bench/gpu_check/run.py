@@ -9,11 +9,11 @@ import argparse
 import datetime
 import fcntl
 import json
-import lzma
 import os
 import re
 import shutil
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -21,10 +21,28 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import measure  # noqa: E402
 import process  # noqa: E402
-from results import DONE, Results  # noqa: E402
+from results import DONE, LIMIT, Results  # noqa: E402
 
-# What a program may take; of the budget, what is kept for writing the last row; what a row must have left to begin at all.
-LIMIT, RESERVE, LEAST = 90, 5, 2
+# Of the budget, what is kept for writing the last row; what a row must have left to begin at all.
+RESERVE, LEAST = 5, 2
+# The devices as programs find them: CUDA_VISIBLE_DEVICES counts, and there may be no nvidia-smi.
+ASK_DRIVER = """
+import ctypes, json, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def need(result):
+    if result:
+        sys.exit(f"error: CUDA error {result}")
+count, device, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+if (result := cuda.cuInit(0)) != 100:  # CUDA_ERROR_NO_DEVICE
+    need(result)
+    need(cuda.cuDeviceGetCount(ctypes.byref(count)))
+names = []
+for ordinal in range(count.value):
+    need(cuda.cuDeviceGet(ctypes.byref(device), ordinal))
+    need(cuda.cuDeviceGetName(name, 256, device))
+    names.append(name.value.decode(errors="replace"))
+print(json.dumps(names))
+"""
 
 
 class Call:
@@ -32,7 +50,7 @@ class Call:
 
     def __init__(self, options, deadline, digest):
         self.digest, self.pack, self.work, self.stand_in = digest, HERE, options.work, bool(options.stand_in)
-        self.deadline, self.most = deadline, options.limit
+        self.deadline, self.most = deadline, None
         self.folder = self.work / "row"
         self.devices = self.driver = self.results = None
 
@@ -56,7 +74,11 @@ class Call:
         os.environ.setdefault("VIRTUAL_ENV", sys.prefix)  # NVIDIA's libraries may lie beside this Python's PyTorch
         asked = process.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], 15, self.folder)
         lines = [line.split(", ") for line in asked.output().splitlines()] if asked.code == 0 else []
-        self.devices, self.driver = [line[0] for line in lines], lines[0][1] if lines else None
+        self.driver = lines[0][1] if lines else None
+        asked = process.run([sys.executable, "-c", ASK_DRIVER], 60, self.folder)
+        self.devices = json.loads(asked.output()) if asked.code == 0 else [line[0] for line in lines]
+        if not self.devices:
+            print(f"no device: the CUDA driver says {asked.last_line()}", flush=True)
 
     @property
     def number(self):
@@ -71,14 +93,17 @@ class Call:
         return self.program("pc-run")
 
     def program(self, name):
-        """An executable of the pack, unpacked."""
+        """An executable of the pack, unpacked with all that shares its archive."""
         path = self.work / "programs" / self.digest / name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             beside = path.with_name("unpacking")
-            beside.write_bytes(lzma.decompress((HERE / "programs" / f"{name}.xz").read_bytes()))
-            beside.chmod(0o755)
-            beside.rename(path)
+            archive = json.loads((HERE / "programs/index.json").read_text())[name]
+            with tarfile.open(HERE / "programs" / archive) as tar:
+                for member in tar:
+                    beside.write_bytes(tar.extractfile(member).read())
+                    beside.chmod(0o755)
+                    beside.rename(path.with_name(member.name))
         return path
 
     def left(self):
@@ -97,13 +122,18 @@ class Call:
         return text + (f"; {ended.left} processes could not be killed" if ended.left else "")
 
 
+def limit_of(spec, asked):
+    """Seconds that one program of a row may take: what was asked for, else the row's own."""
+    return asked or spec.get("limit", LIMIT)
+
+
 def measure_row(call, spec, most):
     """One row, from its description in the pack to results and the raw files of it."""
     shutil.rmtree(call.folder, ignore_errors=True)
     call.folder.mkdir(parents=True)
-    call.most = min(most, spec.get("limit", most))
+    call.most = most
     start = time.monotonic()
-    row = dict(spec) | {"at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "stand_in": call.stand_in}
+    row = dict(spec) | {"limit": most, "at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "stand_in": call.stand_in}
     try:
         row["state"], row["note"] = measure.KINDS[spec["kind"]](row, call)
     except Exception as problem:  # one row that breaks leaves the others
@@ -162,7 +192,8 @@ def parse():
     parser = argparse.ArgumentParser(prog="run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--match", metavar="REGEX", type=regex, help="rows whose name it finds, also those that are off by default")
     parser.add_argument("--budget", metavar="SECONDS", type=float, default=570, help="end within this time, whatever hangs (%(default)s)")
-    parser.add_argument("--limit", metavar="SECONDS", type=float, default=LIMIT, help="the most that one program may take (%(default)s)")
+    parser.add_argument("--limit", metavar="SECONDS", type=float, help=f"the most that one program may take, "
+                        f"instead of {LIMIT} or the row's own; rows that timed out with less are measured again")
     parser.add_argument("--list", action="store_true", help="the rows in their order, and what is known of each; runs nothing")
     parser.add_argument("--again", action="store_true", help="measure rows again that are there already")
     parser.add_argument("--out", metavar="DIR", type=Path, default=HERE / "out", help="results.json, table.md, raw.tar (%(default)s)")
@@ -207,9 +238,10 @@ def main():
     except (ValueError, KeyError) as problem:
         refuse(f"cannot go on from earlier results: {problem}")
     for row in mine:
-        if (options.again or not call.results.done(row["name"])) and call.left() > LEAST:
+        most = limit_of(row, options.limit)
+        if (options.again or not call.results.done(row["name"], most)) and call.left() > LEAST:
             call.results.begin(row["name"])
-            measure_row(call, row, options.limit)
+            measure_row(call, row, most)
     return finish(call, mine)
 
 

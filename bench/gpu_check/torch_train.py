@@ -105,7 +105,8 @@ def main():
 
     torch.backends.cuda.matmul.allow_tf32 = False
     config = json.loads(Path(options.config).read_text())
-    model = (gpt2 if config["model_type"] == "gpt2" else llama)(config).to(options.device)
+    with torch.device(options.device):  # parameters are drawn there: one thread of a CPU takes 20 s for those of the Llama
+        model = (gpt2 if config["model_type"] == "gpt2" else llama)(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
     stream = torch.frombuffer(bytearray(Path(options.data).read_bytes()), dtype=torch.uint8).long().to(options.device)
     positions = torch.arange(options.batch * options.sequence, device=options.device).view(options.batch, options.sequence)
