@@ -55,7 +55,7 @@ Parameters
   --seed N              of the drawn initial values (0); every plan draws the same ones
   --init DIR|FILE       initial values from safetensors: a file, or a Hugging Face directory
   --save DIR            after the last step: a directory that Hugging Face loads, and the state of training. Also where
-                        SIGTERM, SIGINT, SIGUSR1 or SIGPIPE ends the run, and where numbers are not finite: the state before that
+                        SIGTERM, SIGINT, SIGUSR1, SIGHUP or SIGPIPE ends the run, and where numbers are not finite: the state before that
   --overwrite           --save may replace a checkpoint that this run does not go on from
   --load DIR            go on from such a directory, on any mesh, with any batch, bit by bit; or from the newest one in DIR
   --checkpoint DIR      save to DIR/step-<n> while the run goes on, when a signal ends it and at its end, and go on from the newest

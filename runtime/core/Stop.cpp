@@ -1,5 +1,6 @@
 //===- Stop.cpp - a signal ends a run behind a step ------------------------===//
 #include "core/Stop.h"
+#include "base/StopSignals.h"
 #include "comm/Collective.h"
 #include "device/Profile.h"
 
@@ -29,8 +30,9 @@ void pcrt::noteSignals() {
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGPIPE})
-    sigaction(signal, &action, nullptr);
+  for (int signal : stopSignals)
+    if (!isIgnored(signal))
+      sigaction(signal, &action, nullptr);
 }
 
 int pcrt::stoppedBy() { return agreed; }

@@ -1,8 +1,8 @@
 //===- Stop.h - a signal ends a run behind a step --------------------------===//
 //
-// A run that saves answers SIGTERM, SIGINT, SIGUSR1 and SIGPIPE (nobody reads
-// what it prints) by saving: all ranks stop behind the same step, whichever of
-// them got the signal. They ask each other a few times a second, at steps that
+// A run that saves answers SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGPIPE (nobody
+// reads what it prints) by saving: all ranks stop behind the same step, whichever
+// of them got the signal. They ask each other a few times a second, at steps that
 // all know beforehand.
 //
 //===----------------------------------------------------------------------===//
@@ -13,7 +13,8 @@
 
 namespace pcrt {
 
-/// From now on the signals are noted instead of ending the process; a second one, a second later, ends it.
+/// From now on the signals are noted instead of ending the process; a second one, a second later, ends it. A signal
+/// that the process was started to ignore stays ignored.
 void noteSignals();
 
 /// The signal that all ranks of this process have agreed to stop for; 0: none.

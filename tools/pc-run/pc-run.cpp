@@ -38,8 +38,9 @@ Instead of a run
 ARGUMENTS go to the program: try 'pc-run PROGRAM -- --help'.
 
 Rank 0 has the standard output of pc-run; what the other ranks print appears on standard error with
-their number before each line. SIGINT, SIGTERM and SIGUSR1 are passed on: a program that was given
---save or --checkpoint saves and ends, any other ends at once; a second signal kills. So ends a run, without a word
+their number before each line. SIGINT, SIGTERM, SIGUSR1 and SIGHUP are passed on, unless pc-run was started to ignore
+them (nohup): a program that was given --save or --checkpoint saves and ends, any other ends at once; a second signal
+kills. So ends a run, without a word
 and with 141, when nobody reads its standard output any more. The same program also runs under
 torchrun, mpirun and srun.
 

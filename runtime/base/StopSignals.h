@@ -1,0 +1,25 @@
+//===- StopSignals.h - signals that end a run -----------------------------===//
+#ifndef PCRT_BASE_STOPSIGNALS_H
+#define PCRT_BASE_STOPSIGNALS_H
+
+#include <algorithm>
+#include <csignal>
+
+namespace pcrt {
+
+/// A run that saves answers these by saving; SIGPIPE comes when nobody reads what it prints.
+constexpr int stopSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE};
+
+inline bool isStopSignal(int signal) {
+  return std::find(std::begin(stopSignals), std::end(stopSignals), signal) != std::end(stopSignals);
+}
+
+/// Whether this process ignores the signal, as nohup has its command do.
+inline bool isIgnored(int signal) {
+  struct sigaction action{};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+} // namespace pcrt
+
+#endif // PCRT_BASE_STOPSIGNALS_H
