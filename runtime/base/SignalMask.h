@@ -3,6 +3,7 @@
 #define PCRT_BASE_SIGNALMASK_H
 
 #include <csignal>
+#include <initializer_list>
 
 namespace pcrt {
 

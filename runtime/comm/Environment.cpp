@@ -1,5 +1,6 @@
 //===- Environment.cpp - what the launcher says about this rank -----------===//
 #include "comm/Environment.h"
+#include "base/Printing.h"
 #include "comm/Comm.h"
 
 #include <algorithm>
@@ -174,7 +175,7 @@ void pcrt::holdStandardFiles() {
     close(file);
 }
 
-bool pcrt::standardOutputWritten() { return fflush(stdout) == 0 && !ferror(stdout); }
+bool pcrt::standardOutputWritten() { return fflush(stdout) == 0 && !ferror(stdout) && finishPrinting(); }
 
 bool pcrt::switchedOn(const char *variable, bool unset) {
   const char *value = getenv(variable);

@@ -109,6 +109,39 @@ CheckpointWriter::CheckpointWriter(const std::string &to, const TokenizerFiles &
   temporary = SaveDirectory::temporaryOf(path, textOfFirst(comm, directory ? directory->tag() : ""));
 }
 
+int64_t pcrt::checkpointBytes(const Program &program) {
+  constexpr int64_t perTensor = 256, perFile = 4096; // what headers and trajectory.json say; the end of a last block
+  int64_t bytes = perFile * int64_t(std::size(checkpointFiles));
+  for (const Program *stage : program.stages)
+    for (const Saved &saved : savedTensors(*stage, /*step=*/1, program.rounds.replicas))
+      bytes += 4 * product(saved.tensor->shape) + perTensor * int64_t(saved.parameter->parts.size());
+  return bytes;
+}
+
+void pcrt::requireRoom(const std::string &directory, int64_t bytes, const std::string &what,
+                       const std::string &remedy) {
+  std::error_code error;
+  fs::path there = fs::absolute(directory, error);
+  while (!fs::exists(there, error) && there.has_relative_path())
+    there = there.parent_path();
+  fs::space_info space = fs::space(there, error);
+  if (error || int64_t(space.available) >= bytes)
+    return;
+  auto size = [](int64_t bytes) {
+    return bytes >> 20 ? std::to_string(bytes >> 20) + " MiB" : std::to_string(bytes >> 10) + " KiB";
+  };
+  fail(PCRT_RESOURCE, "there is no room in " + directory + " for " + what + ": " + size(bytes) + " are needed, " +
+                          size(int64_t(space.available)) + " are free; " + remedy);
+}
+
+void CheckpointWriter::requireRoomFor(const Program &program) {
+  onAllRanks(comm, [&] {
+    if (directory)
+      requireRoom(fs::path(path).parent_path().empty() ? "." : fs::path(path).parent_path().string(),
+                  checkpointBytes(program), "the checkpoint that --save writes", "make room, or save elsewhere");
+  });
+}
+
 namespace {
 
 /// What a rank holds of a tensor of a file: a box of it, or a part of a box.

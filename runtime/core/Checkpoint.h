@@ -22,6 +22,9 @@ public:
   /// Locks DIR for this run. All ranks make one, before the first step. Throws PCRT_RESOURCE (SaveDirectory).
   CheckpointWriter(const std::string &directory, const TokenizerFiles &tokenizer, Comm &comm);
 
+  /// Throws PCRT_RESOURCE unless there is room for a checkpoint of `program` now. All ranks call it.
+  void requireRoomFor(const Program &program);
+
   ~CheckpointWriter();
 
   /// Writes parameters, optimizer states and `trajectory`, whose files and tensors are filled in. All ranks call it.
@@ -49,6 +52,13 @@ private:
   std::unique_ptr<Files> files; ///< Between begin and finish.
   bool older = false;           ///< Rank 0: a checkpoint was there already.
 };
+
+/// Bytes of a checkpoint of `program`: of its files' tensors, and at most of what is said about them.
+int64_t checkpointBytes(const Program &program);
+
+/// Throws PCRT_RESOURCE unless `bytes` are free on the disk of `directory`, or of what it will be made in. `what` is
+/// to be written there ("the checkpoint"), and `remedy` is what to do where it does not fit ("make room").
+void requireRoom(const std::string &directory, int64_t bytes, const std::string &what, const std::string &remedy);
 
 /// Throws PCRT_BAD_DATA unless the checkpoint in `directory` is of the model and the optimizer of `program`.
 void checkModel(const Program &program, const Trajectory &trajectory, const std::string &directory);

@@ -1,6 +1,5 @@
 //===- CheckpointSeries.cpp - the checkpoints of a long run ----------------===//
 #include "core/CheckpointSeries.h"
-#include "base/Block.h"
 #include "base/SignalMask.h"
 #include "comm/Collective.h"
 #include "device/Profile.h"
@@ -91,14 +90,7 @@ std::string pcrt::checkpointAt(const std::string &directory, Comm &comm) {
 CheckpointSeries::CheckpointSeries(const Options &options, const Program &program, Comm &comm)
     : comm(comm), directory(plainPath(options.checkpoint)), every(options.every.value_or(SaveInterval())),
       keep(options.keep.value_or(2)), rollback(options.rollback) {
-  int64_t bytes = 0; // of parameters and states, in f32 as files hold them
-  for (const Program *stage : program.stages) {
-    auto add = [&](const Tensor &tensor) {
-      bytes += 4 * product(tensor.shape) * (tensor.varies ? program.rounds.replicas : 1);
-    };
-    std::for_each(stage->parameters.begin(), stage->parameters.end(), add);
-    std::for_each(stage->states.begin(), stage->states.end(), add);
-  }
+  int64_t bytes = checkpointBytes(program);
   cost = double(bytes) / guessedRate;
   onAllRanks(comm, [&] {
     if (comm.rank() != 0)
@@ -111,12 +103,8 @@ CheckpointSeries::CheckpointSeries(const Options &options, const Program &progra
     recover();
     auto kept = int64_t(stepsIn(directory).size());
     int64_t more = std::max<int64_t>(keep + (rollback > 0) + 1 - kept, 1) * bytes;
-    fs::space_info space = fs::space(directory, error);
-    if (!error && int64_t(space.available) < more)
-      fail(PCRT_RESOURCE, "there is no room in " + directory + " for " + std::to_string(keep) +
-                              " checkpoints and one more while it is written: " + std::to_string(more >> 20) +
-                              " MiB are needed, " + std::to_string(space.available >> 20) +
-                              " MiB are free; make room, or lower --keep");
+    requireRoom(directory, more, std::to_string(keep) + " checkpoints and one more while it is written",
+                "make room, or lower --keep");
   });
 }
 

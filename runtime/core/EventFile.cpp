@@ -3,12 +3,10 @@
 #include "base/Failure.h"
 
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <sys/uio.h>
 #include <unistd.h>
 
 using namespace pcrt;
@@ -89,29 +87,35 @@ EventFile::EventFile(const std::string &directory) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   auto now = std::chrono::system_clock::now().time_since_epoch() / std::chrono::microseconds(1);
-  path = directory + "/events.out.tfevents." + std::to_string(now / 1000000) + "." + host + "." +
-         std::to_string(getpid()) + "." + std::to_string(now % 1000000);
-  fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  if (fd < 0)
-    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
-  Message version = eventAt(0);
-  version.text(3, "brain.Event:2", 13);
-  write(version.data(), version.size());
+  file.open(directory + "/events.out.tfevents." + std::to_string(now / 1000000) + "." + host + "." +
+                std::to_string(getpid()) + "." + std::to_string(now % 1000000),
+            O_EXCL | O_APPEND);
 }
 
-EventFile::~EventFile() {
-  if (fd >= 0)
-    close(fd);
+/// What comes before all scalars: the version of the format, and where the run begins.
+bool EventFile::writeHead() {
+  if (!hasVersion) {
+    Message version = eventAt(0);
+    version.text(3, "brain.Event:2", 13);
+    hasVersion = write(version.data(), version.size());
+  }
+  if (hasVersion && !hasStart) {
+    Message log, event = eventAt(firstStep);
+    log.integer(1, 1); // SessionLog.START
+    event.message(7, log);
+    hasStart = write(event.data(), event.size());
+  }
+  return hasStart;
 }
 
 void EventFile::begin(int64_t step) {
-  Message log, event = eventAt(step);
-  log.integer(1, 1); // SessionLog.START
-  event.message(7, log);
-  write(event.data(), event.size());
+  firstStep = step;
+  writeHead();
 }
 
 void EventFile::add(int64_t step, std::span<const Scalar> scalars) {
+  if (!hasStart && !writeHead())
+    return;
   Message summary, event = eventAt(step);
   for (const Scalar &scalar : scalars) {
     Message value;
@@ -123,14 +127,10 @@ void EventFile::add(int64_t step, std::span<const Scalar> scalars) {
   write(event.data(), event.size());
 }
 
-void EventFile::write(const char *event, size_t length) {
+bool EventFile::write(const char *event, size_t length) {
   uint64_t size = length;
   uint32_t sumOfSize = maskedSum(&size, sizeof size), sum = maskedSum(event, length);
   iovec parts[] = {
       {&size, sizeof size}, {&sumOfSize, sizeof sumOfSize}, {const_cast<char *>(event), length}, {&sum, sizeof sum}};
-  ssize_t whole = ssize_t(sizeof size + sizeof sumOfSize + length + sizeof sum), written = writev(fd, parts, 4);
-  if (written >= 0 && written < whole)
-    errno = ENOSPC; // a short write
-  if (written != whole)
-    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  return file.add(parts, 4);
 }

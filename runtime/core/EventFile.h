@@ -7,9 +7,10 @@
 #ifndef PCRT_CORE_EVENTFILE_H
 #define PCRT_CORE_EVENTFILE_H
 
+#include "core/AuxiliaryFile.h"
+
 #include <cstdint>
 #include <span>
-#include <string>
 
 namespace pcrt {
 
@@ -22,20 +23,20 @@ class EventFile {
 public:
   /// Makes a new file in `directory`, which is made where it is missing. Throws PCRT_RESOURCE.
   explicit EventFile(const std::string &directory);
-  ~EventFile();
-  EventFile(const EventFile &) = delete;
-  EventFile &operator=(const EventFile &) = delete;
 
   /// A run begins at `step`: what other files in the directory say of it and later steps is not shown any more.
   void begin(int64_t step);
-  /// At most 16 scalars, whose tags have at most 40 characters. Allocates nothing. Throws PCRT_RESOURCE.
+  /// At most 16 scalars, whose tags have at most 40 characters. Allocates nothing.
+  /// What cannot be written is a warning (AuxiliaryFile).
   void add(int64_t step, std::span<const Scalar> scalars);
 
 private:
-  void write(const char *event, size_t length);
+  bool writeHead();
+  bool write(const char *event, size_t length);
 
-  std::string path;
-  int fd = -1;
+  AuxiliaryFile file;
+  bool hasVersion = false, hasStart = false;
+  int64_t firstStep = 0; ///< begin's.
 };
 
 } // namespace pcrt

@@ -1,5 +1,6 @@
 //===- Main.cpp - the main function of every compiled program -------------===//
 #include "base/Failure.h"
+#include "base/Printing.h"
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
 #include "core/Info.h"
@@ -105,6 +106,7 @@ static pcrt_status run(int argc, char **argv, Place &place) {
     failAnywhere(place, otherSize(program, place.size) + who);
   if (!options.save.empty() || !options.checkpoint.empty())
     expectSignals(place, options.rollback > 0);
+  printInBackground();
   auto runRank = [&](Comm &comm) {
     Failure failure = attempt([&] { runProgram(programs.of(comm.rank()), options, comm); });
     if (failure.status != PCRT_OK) {
@@ -140,7 +142,7 @@ int main(int argc, char **argv) {
   int status = runProcess(argc, argv);
   // A device that was abandoned may run for ever, and exit handlers of its libraries wait for it.
   if (status != PCRT_OK && pc_program.target == PCRT_CUDA) {
-    fflush(nullptr);
+    finishPrinting();
     _exit(status);
   }
   return status;

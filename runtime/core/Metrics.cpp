@@ -4,12 +4,9 @@
 #include "base/InputFile.h"
 #include "device/Profile.h"
 
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <fcntl.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -21,9 +18,7 @@ Metrics::Metrics(const std::string &path, const std::string &events, int64_t ste
     this->events.emplace(events);
   if (path.empty())
     return;
-  fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0)
-    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  lines.open(path, 0);
 }
 
 /// The bytes of the lines of steps before `firstStep` at the beginning of `text`. -1: one is no line of metrics.
@@ -44,8 +39,7 @@ void Metrics::begin(int64_t first) {
   startTime = nanoseconds();
   if (events)
     events->begin(first);
-  struct stat info;
-  if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) // a pipe or a terminal has no lines of before
+  if (!lines.isRegular()) // a pipe or a terminal has no lines of before
     return;
   int64_t keep = 0;
   if (firstStep > 0) {
@@ -54,14 +48,11 @@ void Metrics::begin(int64_t first) {
       fail(PCRT_USAGE, "--metrics " + path + ": the file holds other things than the metrics of the steps before " +
                            std::to_string(firstStep) + ", behind which they would be written");
   }
-  if (ftruncate(fd, keep) != 0 || lseek(fd, keep, SEEK_SET) != keep)
-    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  lines.cut(keep);
 }
 
 Metrics::~Metrics() {
   finish(); // an error message begins on a line of its own
-  if (fd >= 0)
-    close(fd);
 }
 
 /// "12 %, 1:02:03 left", by the mean of this run's steps; nothing behind the last step, or before one has ended.
@@ -91,11 +82,8 @@ double Metrics::partOfPeak(const StepFigures &figures) const {
 }
 
 void Metrics::writeLine(const char *line, int length) {
-  ssize_t written = write(fd, line, length);
-  if (written >= 0 && written < length)
-    errno = ENOSPC; // a short write
-  if (written != length)
-    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  iovec part{const_cast<char *>(line), size_t(length)};
+  lines.add(&part, 1);
 }
 
 /// "12 %"
@@ -153,7 +141,7 @@ void Metrics::showProgress(const StepFigures &figures) {
 void Metrics::add(const StepFigures &figures) {
   skipped += figures.skipped;
   lastStep = figures;
-  if (fd >= 0) {
+  if (lines.isOpen()) {
     char line[512], mfu[32] = "";
     if (double part = partOfPeak(figures))
       snprintf(mfu, sizeof mfu, ", \"mfu\": %.6g", part);
@@ -186,7 +174,7 @@ void Metrics::add(const StepFigures &figures) {
 
 void Metrics::addValidation(int64_t step, double loss, int64_t samples, double seconds) {
   validation = loss;
-  if (fd >= 0) {
+  if (lines.isOpen()) {
     char line[256];
     int length = snprintf(
         line, sizeof line,

@@ -8,6 +8,7 @@
 #ifndef PCRT_CORE_METRICS_H
 #define PCRT_CORE_METRICS_H
 
+#include "core/AuxiliaryFile.h"
 #include "core/EventFile.h"
 
 #include <cstdint>
@@ -46,9 +47,9 @@ public:
   /// Before the first step: lines of the steps before `firstStep` stay. Throws PCRT_RESOURCE, and PCRT_USAGE if the
   /// file holds anything else than metrics and would lose it.
   void begin(int64_t firstStep);
-  /// Throws PCRT_RESOURCE if the line cannot be written.
+  /// What cannot be written is a warning (AuxiliaryFile).
   void add(const StepFigures &figures);
-  /// The loss of samples that are not trained on, of the state behind `step` steps. Throws as add.
+  /// The loss of samples that are not trained on, of the state behind `step` steps.
   void addValidation(int64_t step, double loss, int64_t samples, double seconds);
   /// Ends the progress line.
   void finish();
@@ -61,7 +62,7 @@ private:
   void showProgress(const StepFigures &figures);
 
   std::string path;
-  int fd = -1;
+  AuxiliaryFile lines;
   std::optional<EventFile> events;
   int64_t steps;
   StepWork work;

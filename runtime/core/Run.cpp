@@ -82,6 +82,7 @@ public:
     if (series)
       series->begin(firstStep);
     context->beforeUpdate = [this] {
+      Comm::Busy busy(comm);
       if (series)
         series->waitForBlocks();
       if (options.snapshot)
@@ -97,6 +98,7 @@ public:
       runStep(updates);
       loss.add(outputs->loss(), counted[0]);
     }
+    Comm::Busy busy(comm);
     outputs->finish();
     if (members)
       members->leave();
@@ -142,6 +144,7 @@ private:
 
   /// Where the run goes on from, if it does.
   void chooseCheckpoint() {
+    Comm::Busy busy(comm);
     if (!options.checkpoint.empty())
       loadFrom = series.emplace(options, program, comm).newestWhole();
     if (loadFrom.empty() && !options.load.empty())
@@ -301,6 +304,7 @@ private:
 
   /// Every file is opened before the first step, so that nothing is found missing after hours.
   void openFiles() {
+    Comm::Busy busy(comm);
     onAllRanks(comm, [&] {
       checkOutputs(options, *tokens, before ? loadFrom : weights);
       if (comm.rank() == 0 && !fromMemory) // else the same run has checked it
@@ -309,7 +313,7 @@ private:
         tokenizer = readTokenizerFiles(before ? loadFrom : directoryOfWeights(weights));
     });
     if (!options.save.empty())
-      saver.emplace(options.save, tokenizer, comm);
+      saver.emplace(options.save, tokenizer, comm).requireRoomFor(program);
     onAllRanks(comm, [&] {
       if (comm.rank() == 0) {
         metrics.emplace(options.metrics, options.tensorboard, options.steps, stepWork());
@@ -410,6 +414,7 @@ private:
   void evaluate(StopCheck &stop) {
     evaluated = true;
     std::optional<Validation::Figures> figures = validation->evaluate(*context, *outputs, updates, stop);
+    Comm::Busy busy(comm);
     if (metrics && figures)
       metrics->addValidation(updates, figures->loss, figures->samples, figures->seconds);
   }
@@ -426,6 +431,7 @@ private:
       return false;
     StopCheck::Answer answer = stop.ask(step, series && series->isTime());
     if (series && !answer.stop && (answer.save || series->isTurn(step))) {
+      Comm::Busy busy(comm);
       if (device->onHost(0)) // the arena is written from where it lies, while the step goes on
         series->start(program, trajectoryAt(step), tokenizer, *device);
       else
@@ -446,8 +452,10 @@ private:
     ++figures.steps;
     if (step == firstStep)
       outputs->finishDumps();
-    if (series)
+    if (series) {
+      Comm::Busy busy(comm);
       series->complete();
+    }
     bool skipped = checkNumbers(step);
     bool roundEnds = roundEndsBehind(step + 1);
     if (roundEnds) {
@@ -460,10 +468,12 @@ private:
     }
     figures.seconds += seconds;
     stragglers->add(seconds - inMoves);
-    if (metrics)
+    if (metrics) {
+      Comm::Busy busy(comm);
       metrics->add({step, hasTargets() ? std::optional(outputs->loss()) : std::nullopt, outputs->gradNorm(),
                     program.training ? options.rateAt(step) : 0, samplesOf(step).count * program.sequence, seconds,
                     inMoves, skipped});
+    }
     if (roundEnds && members) // maybe before its last step
       updates = (share.round + 1) * program.rounds.every - 1;
     keep(updates + 1); // who goes on from here tells nothing of this step
@@ -525,6 +535,7 @@ private:
 
   /// Saves where the run ends.
   void save(int64_t step) {
+    Comm::Busy busy(comm);
     if (saver)
       saver->write(program, trajectoryAt(step), *device);
     if (series)
@@ -534,13 +545,7 @@ private:
   void writeResults() {
     if (!stoppedBy() || updates > firstStep)
       save(updates);
-    if (!options.trace.empty())
-      onAllRanks(comm, [&] {
-        context->profile.writeTrace(options.trace, comm, [&](int rank) -> const pcrt_program & {
-          int stage = program.stageAxis < 0 ? 0 : int(program.mesh.coordinate(rank, program.stageAxis));
-          return program.stages[stage]->abi;
-        });
-      });
+    writeTrace();
     if (!options.summary.empty())
       onAllRanks(comm, [&] {
         Json summary = makeSummary(*context, figures);
@@ -548,6 +553,25 @@ private:
           writeText(options.summary, summary.dump(1) + "\n");
       });
     requireOk(comm, comm.barrier());
+  }
+
+  /// A trace that cannot be written is no more than a warning.
+  void writeTrace() {
+    if (options.trace.empty())
+      return;
+    try {
+      onAllRanks(comm, [&] {
+        context->profile.writeTrace(options.trace, comm, [&](int rank) -> const pcrt_program & {
+          int stage = program.stageAxis < 0 ? 0 : int(program.mesh.coordinate(rank, program.stageAxis));
+          return program.stages[stage]->abi;
+        });
+      });
+    } catch (const Failure &failure) {
+      if (failure.status != PCRT_RESOURCE)
+        throw;
+      if (comm.rank() == 0)
+        fprintf(stderr, "pc: warning: %s\n", failure.message.c_str());
+    }
   }
 
   static void writeText(const std::string &path, const std::string &text) {

@@ -1,6 +1,8 @@
 //===- Launch.cpp - starts the ranks of a run on this machine -------------===//
 #include "launch/Launch.h"
 #include "base/Failure.h"
+#include "base/Printing.h"
+#include "base/StopSignals.h"
 #include "comm/Environment.h"
 #include "comm/Secret.h"
 #include "comm/ShmControl.h"
@@ -9,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -69,6 +72,26 @@ static std::string checkExecutable(const std::string &command) {
 static void (*ranksOnBrokenPipe())(int) {
   static void (*const before)(int) = ::signal(SIGPIPE, SIG_IGN);
   return before;
+}
+
+/// Signals that this process passes on. One that it was started to ignore stays ignored, also by the ranks.
+static const std::vector<int> &passedOn() {
+  static const std::vector<int> signals = [] {
+    std::vector<int> signals = {SIGINT, SIGQUIT};
+    for (int signal : {SIGTERM, SIGUSR1, SIGHUP})
+      if (!isIgnored(signal))
+        signals.push_back(signal);
+    return signals;
+  }();
+  return signals;
+}
+
+/// A shell without job control has commands in the background ignore SIGINT and SIGQUIT, so that keys do not end them.
+/// Those keys are still ignored, but whoever sends the signal by `kill` means this run: the ranks, which get what keys
+/// send, ignore it, and are sent SIGTERM.
+static bool isOnlyForKeys(int signal) {
+  static const bool ignored[] = {isIgnored(SIGINT), isIgnored(SIGQUIT)};
+  return (signal == SIGINT && ignored[0]) || (signal == SIGQUIT && ignored[1]);
 }
 
 namespace {
@@ -150,8 +173,11 @@ int Run::run() {
   if (!start())
     return PCRT_RESOURCE;
   watch();
-  for (LineRelay &relay : relays)
+  for (LineRelay &relay : relays) {
+    if (printingIsBehind())
+      finishPrinting();
     relay.finish();
+  }
   return exitCode();
 }
 
@@ -179,7 +205,8 @@ bool Run::start() {
   // Signals are read from a descriptor, in the same loop as the output.
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGQUIT})
+  sigaddset(&set, SIGCHLD);
+  for (int signal : passedOn())
     sigaddset(&set, signal);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -209,9 +236,6 @@ void Run::becomeRank(int rank, pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher)
     _exit(PCRT_PEER_LOST);
-  // What this process forwards has to work, even where a shell in the background had it ignored.
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGQUIT})
-    ::signal(signal, SIG_DFL);
   ::signal(SIGPIPE, ranksOnBrokenPipe());
   sigset_t none;
   sigemptyset(&none);
@@ -240,25 +264,28 @@ void Run::becomeRank(int rank, pid_t launcher) {
     arguments.push_back(const_cast<char *>(argument.c_str()));
   arguments.push_back(nullptr);
   execv(fileOf(arguments[0]).c_str(), arguments.data()); // and not execvp, which hands what is no program to a shell
-  fprintf(stderr, "pc-run: error: cannot run '%s': %s\n", arguments[0], strerror(errno));
+  dprintf(STDERR_FILENO, "pc-run: error: cannot run '%s': %s\n", arguments[0], strerror(errno));
   _exit(PCRT_USAGE);
 }
 
 void Run::watch() {
   while (running > 0) {
     std::vector<pollfd> entries{{signals, POLLIN, 0}};
+    bool forwards = !printingIsBehind();
     for (LineRelay &relay : relays)
-      if (relay.readEnd() >= 0)
+      if (forwards && relay.readEnd() >= 0)
         entries.push_back({relay.readEnd(), POLLIN, 0});
-    int wait = -1;
-    if (killAt)
-      wait = std::max(0, int((killAt - monotonicSeconds()) * 1000) + 1);
-    poll(entries.data(), entries.size(), wait);
-    forwardOutput();
+    double start = monotonicSeconds(), left = killAt ? std::max(0., killAt - start) : HUGE_VAL;
+    double wait = forwards ? left : std::min(left, 0.05);
+    poll(entries.data(), entries.size(), std::isinf(wait) ? -1 : int(wait * 1000) + 1);
+    if (double more = monotonicSeconds() - start - wait; killAt && more > 1)
+      killAt += more; // this process was suspended, and so were the ranks
+    if (forwards)
+      forwardOutput();
     signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == ssize_t(sizeof info))
-      if (info.ssi_signo != SIGCHLD)
-        forwardSignal(info.ssi_signo);
+      if (int signal = int(info.ssi_signo); signal != SIGCHLD && !(isOnlyForKeys(signal) && info.ssi_code == SI_KERNEL))
+        forwardSignal(signal);
     reap();
     if (killAt && monotonicSeconds() >= killAt) {
       acceptLoss();
@@ -291,15 +318,12 @@ void Run::reap() {
         noteFailure(one.rank, one.status);
 }
 
-bool Run::savesOn(int rank, int signal) const {
-  return control->rank(rank).savesOnSignals &&
-         (signal == SIGTERM || signal == SIGINT || signal == SIGUSR1 || signal == SIGPIPE);
-}
+bool Run::savesOn(int rank, int signal) const { return control->rank(rank).savesOnSignals && isStopSignal(signal); }
 
 void Run::noteFailure(int rank, int status) {
   // It has saved, as all ranks do after the same step, whoever sent the signal.
   if (!WIFSIGNALED(status) && savesOn(rank, exits[rank] - 128)) {
-    interruptedBy = exits[rank] - 128;
+    interruptedBy = interruptedBy ? interruptedBy : exits[rank] - 128;
     return;
   }
   if (rank == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
@@ -364,7 +388,7 @@ void Run::forwardSignal(int signal) {
   }
   if (!saves || killAt == now)
     noteInterruption();
-  killAll(signal);
+  killAll(isOnlyForKeys(signal) ? SIGTERM : signal);
 }
 
 void Run::noteInterruption() {
@@ -444,6 +468,7 @@ static int runLadder(const LaunchOptions &options) {
 }
 
 int pcrt::launch(const LaunchOptions &options) {
+  printInBackground();
   bool lost;
   if (options.others.empty())
     return runWithRestarts(options, &lost);

@@ -178,7 +178,8 @@ for mesh in $one $four; do
     expect 6 'nosuchdir' "$mesh unwritable --$flag" program $mesh --$flag nosuchdir/file
   done
   expect 6 'tokens.bin/save' "$mesh --save into a file" program $mesh --save tokens.bin/save
-  expect 6 '/dev/full' "$mesh full --metrics" program $mesh --metrics /dev/full
+  good "$mesh full --metrics" program $mesh --metrics /dev/full --steps 20 --save endured-$mesh
+  good "$mesh a warning of full --metrics" test "$(grep -c 'warning: cannot write /dev/full: No space' err)" = 1
   expect 10 'loss is not finite' "$mesh non-finite loss" program $mesh --lr 1e38 --steps 20
   [[ $prefix = core-program ]] || continue # the limit would hit the image of the kernels, which is loaded as a file
   cp -r $mesh survivor-$mesh

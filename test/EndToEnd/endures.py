@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/endures.py few|all
+
+What a run endures: signals, with and without nohup; disks that are full or broken under its logs; a checkpoint that takes three times the timeout;
+all ranks suspended for longer than the timeout; a terminal that nobody reads. On each transport, for data parallelism, a pipeline and ZeRO-3. The run goes on,
+or saves and ends with its documented code."""
+import errno
+import os
+import shutil
+import signal
+import sys
+import termios
+import time
+from pathlib import Path
+
+from cases import BUILD, GOLDEN, MPI, Case, ranks_of
+
+ALL = sys.argv[1] == "all"
+PLANS = {"dp": "dp=2", "pp": "pp=2 --microbatches=4", "zero3": "dp=2 --zero=3"}
+TRANSPORTS = ["shm", "tcp", "virtual", "mpi"]
+FAULTS = f"{BUILD}/test/Runtime/core/libcore-failing-writes.so"
+TIMEOUT, ENDLESS = 2, 10**8
+
+
+def descendants(pid):
+    try:
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return children + [one for child in children for one in descendants(child)]
+
+
+def signal_all(pids, number):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+class Endures(Case):
+    def launch(self, plan, transport, *flags, ignored=None, faults=None, **more):
+        """Starts a run; the number of an ignored signal, and what failing_writes.c reads."""
+        environment = {"FAIL_ERROR": "0", **{name: str(value) for name, value in (faults or {}).items()}}
+        ignores = ["env", f"--ignore-signal={ignored}"] if ignored else []
+        preload = ["env", f"LD_PRELOAD={FAULTS}"] if faults else []
+        ranks = ranks_of(PLANS[plan].split()[0])
+        shutil.rmtree(self.work / "saved", ignore_errors=True)
+        (self.work / "metrics.jsonl").unlink(missing_ok=True)
+        if transport == "mpi": # mpirun has its own ways with signals
+            start = ["mpirun", "--oversubscribe", "-n", ranks, *ignores, *preload]
+            environment |= MPI | {"PCRT_TIMEOUT_SECONDS": str(TIMEOUT), "PCRT_TRANSPORT": "mpi"}
+        else:
+            start = [*ignores, "pc-run", "--timeout", TIMEOUT, *(["--virtual"] if transport == "virtual" else []), "-n", ranks, *preload]
+            if ignores:
+                start[start.index("pc-run")] = BUILD / "bin/pc-run"
+            environment |= {"PCRT_TRANSPORT": transport}
+        return self.start(*start, f"./{plan}", "--data", GOLDEN / "gpt2/tokens.bin", "--save", "saved", *flags, **environment, **more)
+
+    def lines(self):
+        path = self.work / "metrics.jsonl"
+        return path.read_text().count("\n") if path.exists() else 0
+
+    def wait_for(self, process, condition):
+        end = time.monotonic() + 60
+        while not condition() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        return condition()
+
+    def ends(self, name, process, codes, words=(), absent=()):
+        """The run ends with one of the codes and has saved."""
+        try:
+            out, err = process.communicate(timeout=120)
+        except Exception as error:
+            signal_all([process.pid, *descendants(process.pid)], signal.SIGKILL)
+            return self.check(name, False, f"did not end: {error}")
+        said = (out or "") + (err or "")
+        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        saved = (self.work / "saved/trajectory.json").exists()
+        good = code in codes and saved and all(word in said for word in words) and "''" not in said
+        return self.check(name, good, f"$ {process.text}\nexit {code}, not {codes}; {'saved' if saved else 'NOT SAVED'}; wanted {words}: {said[-1500:]}")
+
+    def signalled(self, plan, transport, name, ignored):
+        """SIGINT that is ignored is one of a shell's background: keys do not send it, and `kill` means the run."""
+        number = getattr(signal, f"SIG{name}")
+        process = self.launch(plan, transport, "--steps", ENDLESS, "--metrics", "metrics.jsonl", ignored=name if ignored else None)
+        self.wait_for(process, lambda: self.lines() > 5)
+        target = process.pid
+        if transport == "mpi":
+            ranks = [pid for pid in descendants(process.pid) if Path(f"/proc/{pid}/exe").resolve().name == plan]
+            target = ranks[-1] if ranks else target
+        signal_all([target], number)
+        title = f"{plan}, {transport}: SIG{name}" + (", ignored" if ignored else "")
+        if ignored and not (name == "INT" and transport != "mpi"):
+            time.sleep(0.5)
+            before = self.lines()
+            going = self.wait_for(process, lambda: self.lines() > before + 5)
+            self.check(f"{title}: goes on", going and process.poll() is None, "the run has ended")
+            number = signal.SIGTERM if name != "TERM" else signal.SIGUSR1
+            signal_all([target], number)
+        self.ends(f"{title}: saves", process, [128 + number])
+
+    def broken(self, plan, transport, output, number):
+        flags = ["--steps", 30, "--metrics", "metrics.jsonl", "--tensorboard", "curves", "--trace", "trace.json"]
+        file = {"metrics": "metrics.jsonl", "tensorboard": "tfevents", "trace": "trace.json", "stdout": "stdout.txt", "stderr": "stderr.txt"}[output]
+        files = {where: open(self.work / f"{where}.txt", "w") for where in ("stdout", "stderr") if where == output and transport != "mpi"}
+        process = self.launch(plan, transport, *flags, faults={"FAIL_FILE": file, "FAIL_ERROR": number, "FAIL_FROM": 1 if output in ("stdout", "stderr", "trace") else 4}, **files)
+        # What was printed is lost: the code says so, after the save.
+        codes = [6] if output == "stdout" and transport != "mpi" else [0]
+        words = [f"warning: cannot write {'to standard output' if output == 'stdout' else ''}"] if output in ("metrics", "tensorboard", "trace", "stdout") and codes + [transport] != [0, "mpi"] else []
+        self.ends(f"{plan}, {transport}: {errno.errorcode[number]} under {output}", process, codes, words if output != "stdout" or transport != "mpi" else [])
+
+    def slow(self, plan, transport):
+        process = self.launch(plan, transport, "--steps", 20, faults={"SLOW_SYNC": 3 * TIMEOUT})
+        self.ends(f"{plan}, {transport}: a save of three times the timeout", process, [0])
+
+    def suspended(self, plan, transport, seconds):
+        process = self.launch(plan, transport, "--steps", ENDLESS, "--metrics", "metrics.jsonl")
+        self.wait_for(process, lambda: self.lines() > 5)
+        everyone = [process.pid, *descendants(process.pid)]
+        signal_all(everyone, signal.SIGSTOP)
+        time.sleep(seconds)
+        before = self.lines()
+        signal_all(everyone, signal.SIGCONT)
+        self.wait_for(process, lambda: self.lines() > before + 5)
+        ranks = descendants(process.pid)
+        signal_all([ranks[-1] if transport == "mpi" and ranks else process.pid], signal.SIGTERM)
+        self.ends(f"{plan}, {transport}: suspended for {seconds} s", process, [143])
+
+    def unread(self, plan, transport):
+        terminal, end = os.openpty()
+        termios.tcflow(end, termios.TCOOFF)
+        process = self.launch(plan, transport, "--steps", 200, stdout=end, stderr=end)
+        self.ends(f"{plan}, {transport}: a stopped terminal", process, [0])
+        os.close(end)
+        os.close(terminal)
+
+    def body(self):
+        transports = TRANSPORTS if shutil.which("mpirun") else TRANSPORTS[:3]
+        if len(transports) < 4:
+            print("mpirun is not here: mpi is not tested")
+        model = self.model("gpt2", 4)
+        plans = PLANS if ALL else ["dp", "pp"]
+        for plan in plans:
+            mesh, *flags = PLANS[plan].split()
+            self.needs("pc-compile", model, "-o", plan, "--mesh", mesh, *flags)
+        table = [(self.signalled, plan, transport, name, ignored) for plan in plans for transport in transports
+                 for name in ("TERM", "INT", "USR1", "HUP") for ignored in (False, True)]
+        table += [(self.broken, plan, transport, output, number) for plan in plans for transport in transports
+                  for output in ("metrics", "tensorboard", "trace", "stdout", "stderr") for number in (errno.ENOSPC, errno.EIO)]
+        for each in (self.slow, lambda *run: self.suspended(*run, 30 if ALL else 2 * TIMEOUT), self.unread):
+            table += [(each, plan, transport) for plan in plans for transport in transports]
+        if not ALL:
+            table = [(self.signalled, "dp", "shm", "HUP", False), (self.signalled, "dp", "tcp", "HUP", True), (self.signalled, "dp", "shm", "INT", True),
+                     (self.broken, "dp", "shm", "metrics", errno.ENOSPC), (self.broken, "dp", "virtual", "tensorboard", errno.EIO),
+                     (self.slow, "dp", "shm"), (self.slow, "pp", "tcp"), (self.suspended, "pp", "shm", 2 * TIMEOUT),
+                     (self.suspended, "pp", "tcp", 2 * TIMEOUT), (self.unread, "dp", "shm")]
+        for what, *row in table:
+            what(*row)
+
+
+endures = Endures("endures")
+endures.run(endures.body)
