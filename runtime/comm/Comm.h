@@ -146,6 +146,25 @@ public:
   /// What this rank does from now on, for error messages of other ranks: "forward of microbatch 3". Allocates nothing.
   virtual void note(const char *) {}
 
+  /// While one lives, this rank saves or logs, which may take longer than the timeout: others wait for it as long as
+  /// its process runs, except while it waits for other ranks itself.
+  class Busy {
+  public:
+    explicit Busy(Comm &comm) : comm(comm) {
+      if (comm.busy++ == 0)
+        comm.setBusy(true);
+    }
+    ~Busy() {
+      if (--comm.busy == 0)
+        comm.setBusy(false);
+    }
+    Busy(const Busy &) = delete;
+    Busy &operator=(const Busy &) = delete;
+
+  private:
+    Comm &comm;
+  };
+
   /// Returns when all ranks have called it.
   virtual pcrt_status barrier() = 0;
 
@@ -191,6 +210,9 @@ protected:
   virtual pcrt_status take(Flow &flow, int index, void *data) = 0;
   std::vector<Flow> flows; ///< Open ones.
 
+  /// Lets the other ranks know (Busy).
+  virtual void setBusy(bool) {}
+
   /// Says in `problem` why the arenas of all ranks, `bytes` on this one, do not fit into the memory that is available
   /// on their machines; empty if they do. All ranks call it before any of them touches its arena: all get the same
   /// answer.
@@ -202,6 +224,7 @@ protected:
 private:
   int myRank, numRanks;
   std::string lastError;
+  int busy = 0; ///< How many Busy live.
 };
 
 /// Connects this process with the other ranks of its run, as the environment

@@ -3,6 +3,7 @@
 #include "comm/Environment.h"
 #include "comm/HostArena.h"
 #include "comm/Moves.h"
+#include "comm/Patience.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -196,6 +197,8 @@ bool ShmComm::reached(const Group &group, Goal goal) {
   return true;
 }
 
+static int64_t nanosecondsAt(double seconds) { return int64_t(seconds * 1e9); }
+
 /// Spinning is for ranks that have a core each.
 static int spinsOf(int ranks) {
   static const int cores = int(sysconf(_SC_NPROCESSORS_ONLN));
@@ -233,10 +236,12 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
   const int peer = wait.peer;
   RankBlock &me = control.rank(rank());
   double start = monotonicSeconds(), lost = 0, circle = 0;
+  Patience patience(timeout);
   uint64_t circleWaits = 0;
   pcrt_status status = PCRT_OK;
   while (!reached(wait)) {
-    double waited = monotonicSeconds() - start;
+    double now = monotonicSeconds(), waited = now - start;
+    bool isLate = patience.isOver(now);
     if (waited < 0.02) {
       sched_yield();
     } else {
@@ -260,11 +265,13 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
         break;
       }
     }
-    if (waited > timeout) {
+    if (isLate && !reached(wait) && !patience.isExtended(secondsSinceBusy())) {
       status = timedOut(wait);
       break;
     }
     if (waited > 1 && !me.waitsFor.load()) {
+      if (me.busy.load())
+        me.lastBusy.store(nanosecondsAt(now));
       me.waits.fetch_add(1);
       me.waitGroup.store(wait.group ? wait.group->id : 0);
       me.waitFlow.store(wait.flow);
@@ -289,6 +296,22 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
   }
   me.waitsFor.store(0);
   return status;
+}
+
+void ShmComm::setBusy(bool busy) {
+  RankBlock &me = control.rank(rank());
+  me.lastBusy.store(nanosecondsAt(monotonicSeconds()));
+  me.busy.store(busy);
+}
+
+double ShmComm::secondsSinceBusy() {
+  int64_t now = nanosecondsAt(monotonicSeconds()), last = 0;
+  for (int peer = 0; peer < size(); ++peer) {
+    RankBlock &block = control.rank(peer);
+    bool busy = block.busy.load() && !block.waitsFor.load() && !block.left.load();
+    last = std::max(last, busy ? block.heartbeat.load() : block.lastBusy.load());
+  }
+  return last ? 1e-9 * double(now - last) : neverBusy;
 }
 
 ShmComm::Wait ShmComm::waitOf(int rank) {

@@ -34,6 +34,7 @@ public:
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) override;
+  void setBusy(bool busy) override;
   pcrt_status beginMoves(Ticket &ticket, const ParallelFor &parallelFor) override;
   pcrt_status endMoves(Ticket &ticket, const ParallelFor &parallelFor) override;
   pcrt_status prepareFlows() override;
@@ -99,6 +100,8 @@ private:
   pcrt_status carryOut(const pcrt_move_desc &desc, const Group &group, const void *in, void *out, uint64_t move,
                        const ParallelFor &parallelFor);
 
+  /// Seconds since a rank was busy whose process runs.
+  double secondsSinceBusy();
   /// Errors. `giveUp` also tells the others.
   pcrt_status giveUp(pcrt_status status, const std::string &message);
   pcrt_status peerLost(const std::string &doing);

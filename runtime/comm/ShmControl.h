@@ -66,7 +66,7 @@ struct alignas(128) FlowHeader {
 struct alignas(128) RankBlock {
   std::atomic<int32_t> pid;            ///< 0 until it has joined.
   std::atomic<int32_t> left;           ///< 1 once it ended in an orderly way.
-  std::atomic<int32_t> savesOnSignals; ///< 1: SIGTERM, SIGINT and SIGUSR1 make it save and end with 128 + n.
+  std::atomic<int32_t> savesOnSignals; ///< 1: stopSignals make it save and end with 128 + n.
   std::atomic<int32_t> goesBack;       ///< 1: started again, it goes on from before where numbers were not finite.
   std::atomic<int64_t> arena;          ///< Bytes of its arena.
   std::atomic<int64_t> scratch;        ///< Bytes of its scratch memory.
@@ -76,8 +76,11 @@ struct alignas(128) RankBlock {
   std::atomic<int64_t> waitFlow; ///< Offset of the flow's header that it waits at, 0: in a group.
   std::atomic<uint64_t>
       waitGoal; ///< The goal (encoded) that would end the wait: of `waitsFor` in slot `waitGroup`, or of the flow.
-  std::atomic<uint64_t> waits; ///< Counts the waits, to see whether it moved on.
-  char doing[96];              ///< Where in the step it is, or empty.
+  std::atomic<uint64_t> waits;    ///< Counts the waits, to see whether it moved on.
+  std::atomic<int32_t> busy;      ///< 1: it is at work that may take longer than the timeout (Comm::Busy).
+  std::atomic<int64_t> lastBusy;  ///< When that ended, or gave way to a wait, in nanoseconds of CLOCK_MONOTONIC.
+  std::atomic<int64_t> heartbeat; ///< When its process ran last.
+  char doing[96];                 ///< Where in the step it is, or empty.
   Kept kept;
   Slot slots[kMaxGroups];
 };
@@ -110,7 +113,7 @@ struct ControlBlock {
   bool failed() const { return failure.isThere(); }
 };
 
-constexpr uint64_t kControlMagic = 0x70637274'00000007; // "pcrt", version of the layout
+constexpr uint64_t kControlMagic = 0x70637274'00000008; // "pcrt", version of the layout
 constexpr int64_t kRankBlocksOffset = 4096;
 constexpr int kMaxRanks = 1024;
 

@@ -1,5 +1,6 @@
 //===- ShmWatcher.cpp - ends this rank soon after another one died --------===//
 #include "comm/ShmWatcher.h"
+#include "base/Printing.h"
 #include "base/SignalMask.h"
 
 #include <cerrno>
@@ -40,6 +41,7 @@ void ShmWatcher::run() {
   watched[control.size] = {stopEvent, POLLIN, 0};
   bool over = false;
   while (!over) {
+    control.rank(rank).heartbeat.store(int64_t(monotonicSeconds() * 1e9));
     poll(watched.data(), watched.size(), 100);
     if (watched[control.size].revents)
       break;
@@ -78,7 +80,7 @@ void ShmWatcher::endProcess() {
     return;
   if (reported.load() == PCRT_OK) {
     fprintf(stderr, "error: rank %d: %s; the run is over\n", rank, control.failure.message);
-    fflush(stderr);
+    finishPrinting();
     _exit(PCRT_PEER_LOST);
   }
   // The main thread is on its way out of the process, but destructors and exit handlers may hang.

@@ -25,6 +25,7 @@ public:
   void abort(pcrt_status status, const char *message) override;
   TcpControl *control() override { return plane.get(); }
   void note(const char *doing) override { plane->note(doing); }
+  void setBusy(bool busy) override { plane->setBusy(busy); }
 
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,

@@ -1,5 +1,6 @@
 //===- TcpControl.cpp - what ranks tell each other besides tensors --------===//
 #include "comm/TcpControl.h"
+#include "base/Printing.h"
 #include "base/SignalMask.h"
 #include "comm/ShmControl.h"
 #include "comm/TcpMessages.h"
@@ -344,18 +345,16 @@ pcrt_status TcpControl::gather(const Group &group, const MoveKey &key, const voi
   else
     deliver(0, message);
   wake();
-  bool over = changed.wait_for(lock, std::chrono::duration<double>(timeout), [&] { return result || hasFailed; });
+  std::vector<Progress> all;
+  bool over = waitUntil(lock, [&] { return result != nullptr; }, &all);
   Message got = result;
   result = nullptr;
   if (!over) {
-    auto notThere = [&](const std::vector<Progress> &all) {
-      std::vector<int> late;
-      for (int rank : group.ranks)
-        if (!all[rank].doing[0] || all[rank].gathers[group.id] < sequence)
-          late.push_back(rank);
-      return late;
-    };
-    return giveUpWaiting(lock, describeKey(key) + " of " + groupName(group), notThere, error);
+    std::vector<int> late;
+    for (int rank : group.ranks)
+      if (!all[rank].doing[0] || all[rank].gathers[group.id] < sequence)
+        late.push_back(rank);
+    return giveUpWaiting(lock, describeKey(key) + " of " + groupName(group), late, all, error);
   }
   current.kind = kNoGather;
   if (!got)
@@ -431,7 +430,7 @@ void TcpControl::endProcess() {
   }
   if (reported.load() == PCRT_OK) {
     fprintf(stderr, "error: %s: %s; the run is over\n", rankName(myRank).c_str(), failedMessage.c_str());
-    fflush(stderr);
+    finishPrinting();
     _exit(PCRT_PEER_LOST);
   }
   // The main thread is on its way out of the process, but destructors and exit handlers may hang.
@@ -465,6 +464,8 @@ void TcpControl::answer(int asker) {
       : noted[0]   ? "in " + std::string(noted)
                    : "between moves";
   snprintf(progress.doing, sizeof progress.doing, "%s", doing.c_str());
+  bool waits = waiting || current.kind != kNoGather || letterFlow;
+  progress.sinceBusy = busy && !waits ? 0 : monotonicSeconds() - lastBusy;
   if (hooks.progress)
     hooks.progress(progress);
   Message message = makeMessage(Answer, myRank, asker, 0, {{&progress, sizeof progress}});
@@ -510,20 +511,36 @@ pcrt_status TcpControl::runIsOver(const std::string &what, std::string *error) {
 }
 
 pcrt_status TcpControl::giveUpWaiting(std::unique_lock<std::mutex> &lock, const std::string &what,
-                                      const std::function<std::vector<int>(const std::vector<Progress> &)> &late,
+                                      const std::vector<int> &late, const std::vector<Progress> &all,
                                       std::string *error) {
   lock.unlock();
-  std::vector<Progress> all = askProgress();
-  lock.lock();
-  if (hasFailed)
-    return runIsOver(what, error);
-  lock.unlock();
-  std::string text = "no answer within " + secondsText(timeout) + " s from " + describeLate(late(all), all) + " in " +
-                     what + "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
+  std::string text = "no answer within " + secondsText(timeout) + " s from " + describeLate(late, all) + " in " + what +
+                     "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
   *error = rankName(myRank) + ": " + text;
   giveUp(PCRT_TIMEOUT, rankName(myRank) + " gave up: " + text);
   lock.lock();
   return PCRT_TIMEOUT;
+}
+
+void TcpControl::setBusy(bool isBusy) {
+  std::lock_guard<std::mutex> lock(mutex);
+  busy = isBusy;
+  lastBusy = monotonicSeconds();
+}
+
+void TcpControl::setWaiting(bool isWaiting) {
+  std::lock_guard<std::mutex> lock(mutex);
+  waiting = isWaiting;
+  if (busy)
+    lastBusy = monotonicSeconds();
+}
+
+double TcpControl::secondsSinceBusy(const std::vector<Progress> &all) {
+  double least = neverBusy;
+  for (const Progress &one : all)
+    if (one.doing[0]) // else it does not answer
+      least = std::min(least, one.sinceBusy);
+  return least;
 }
 
 void TcpControl::note(const char *doing) {

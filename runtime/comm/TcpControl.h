@@ -10,6 +10,7 @@
 #define PCRT_COMM_TCPCONTROL_H
 
 #include "comm/MoveKey.h"
+#include "comm/Patience.h"
 #include "comm/TcpMeeting.h"
 
 #include <atomic>
@@ -27,6 +28,7 @@ struct ControlBlock;
 struct Progress {
   uint64_t gathers[kMaxGroups]; ///< Gathers it has begun, per group.
   uint64_t counter;             ///< Of whatever ControlHooks::progress counts.
+  double sinceBusy;             ///< Seconds since it was busy (Comm::Busy), 0: it is.
   char doing[192];              ///< "in barrier", "between moves".
 };
 
@@ -68,6 +70,13 @@ public:
   pcrt_status takeLetter(const Flow &flow, int index, void *data, std::string *error);
   /// Where in its step this rank is, for the messages of others.
   void note(const char *doing);
+
+  /// Whether this rank is busy (Comm::Busy). What it waits for by other means than this is between two calls of
+  /// setWaiting.
+  void setBusy(bool isBusy);
+  void setWaiting(bool isWaiting);
+  /// Seconds since a rank was busy: the least of what askProgress has found.
+  static double secondsSinceBusy(const std::vector<Progress> &all);
 
   /// Tells all ranks that this one has failed, unless somebody has before.
   void giveUp(pcrt_status status, const std::string &message);
@@ -141,11 +150,13 @@ private:
   void endProcess();
   /// The status, and in `error` why, of a wait for `what` in a run that has failed; under the lock.
   pcrt_status runIsOver(const std::string &what, std::string *error);
-  /// Ends the wait for `what` that took too long because of `late`, which are found out without the lock: the members
-  /// of a group that are elsewhere, or the other end of a flow. PCRT_PEER_LOST where the run has failed meanwhile.
-  pcrt_status giveUpWaiting(std::unique_lock<std::mutex> &lock, const std::string &what,
-                            const std::function<std::vector<int>(const std::vector<Progress> &)> &late,
-                            std::string *error);
+  /// Waits until `reached` or the run fails; under the lock. False: the time is up, and `all` is askProgress's.
+  template <typename F>
+  bool waitUntil(std::unique_lock<std::mutex> &lock, const F &reached, std::vector<Progress> *all);
+  /// Ends the wait for `what` that took too long because of `late`: the members of a group that are elsewhere, or the
+  /// other end of a flow. PCRT_PEER_LOST where the run has failed meanwhile.
+  pcrt_status giveUpWaiting(std::unique_lock<std::mutex> &lock, const std::string &what, const std::vector<int> &late,
+                            const std::vector<Progress> &all, std::string *error);
   /// Waits until `reached` or the run fails; under the lock.
   pcrt_status waitForLetter(std::unique_lock<std::mutex> &lock, const Flow &flow, const std::function<bool()> &reached,
                             std::string *error);
@@ -172,7 +183,9 @@ private:
   std::deque<Box> boxes;            ///< By flow.
   const Flow *letterFlow = nullptr; ///< The flow in which the main thread waits.
   char noted[96] = "";
-  ControlBlock *launcher = nullptr; ///< What pc-run shares with all ranks, where it started them.
+  bool busy = false, waiting = false; ///< The main thread.
+  double lastBusy = -neverBusy;       ///< When it was.
+  ControlBlock *launcher = nullptr;   ///< What pc-run shares with all ranks, where it started them.
   std::vector<bool> leftRanks;
   int failedRank = -1;
   pcrt_status failedStatus = PCRT_OK;
@@ -185,6 +198,24 @@ private:
   bool lastMoment = false; ///< The end was put off once.
   std::thread thread;
 };
+
+template <typename F>
+bool TcpControl::waitUntil(std::unique_lock<std::mutex> &lock, const F &reached, std::vector<Progress> *all) {
+  if (busy)
+    lastBusy = monotonicSeconds();
+  Patience patience(timeout);
+  for (;;) {
+    if (changed.wait_for(lock, std::chrono::duration<double>(patience.sleep()), [&] { return reached() || hasFailed; }))
+      return true;
+    if (!patience.isOver())
+      continue;
+    lock.unlock();
+    *all = askProgress();
+    lock.lock();
+    if (!reached() && !hasFailed && !patience.isExtended(secondsSinceBusy(*all)))
+      return false;
+  }
+}
 
 } // namespace pcrt
 

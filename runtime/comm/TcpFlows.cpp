@@ -1,7 +1,6 @@
 //===- TcpFlows.cpp - messages of flows, through rank 0 -------------------===//
 #include "comm/TcpControl.h"
 
-#include <chrono>
 #include <cstring>
 
 using namespace pcrt;
@@ -16,8 +15,8 @@ pcrt_status TcpControl::waitForLetter(std::unique_lock<std::mutex> &lock, const 
                                       const std::function<bool()> &reached, std::string *error) {
   auto what = [&] { return (flow.sends ? "send of " : "receive of ") + flow.describe(flow.count); };
   letterFlow = &flow;
-  bool over = changed.wait_for(lock, std::chrono::duration<double>(timeout),
-                               [&] { return reached() || hasFailed || leftRanks[flow.peer] || leftRanks[0]; });
+  std::vector<Progress> all;
+  bool over = waitUntil(lock, [&] { return reached() || leftRanks[flow.peer] || leftRanks[0]; }, &all);
   if (reached()) {
     letterFlow = nullptr;
     return PCRT_OK;
@@ -28,7 +27,7 @@ pcrt_status TcpControl::waitForLetter(std::unique_lock<std::mutex> &lock, const 
   }
   if (over)
     return runIsOver(what(), error);
-  return giveUpWaiting(lock, what(), [&](const std::vector<Progress> &) { return std::vector<int>{flow.peer}; }, error);
+  return giveUpWaiting(lock, what(), {flow.peer}, all, error);
 }
 
 pcrt_status TcpControl::sendLetter(const Flow &flow, int index, const void *data, std::string *error) {

@@ -1,5 +1,6 @@
 //===- VirtualComm.cpp - the ranks of a run as threads of one process -----===//
 #include "comm/VirtualComm.h"
+#include "base/Printing.h"
 #include "comm/Environment.h"
 #include "comm/Moves.h"
 
@@ -49,7 +50,7 @@ pcrt_status VirtualWorld::run(const std::function<pcrt_status(Comm &)> &body) {
   changed.wait(lock, [&] { return running == 0 || failure != PCRT_OK; });
   // A rank in a long computation sees the failure at its next move.
   if (!changed.wait_for(lock, std::chrono::milliseconds(700), [&] { return running == 0; })) {
-    fflush(nullptr);
+    finishPrinting();
     _exit(failure);
   }
   lock.unlock();
@@ -69,6 +70,22 @@ VirtualComm::~VirtualComm() {
   std::lock_guard<std::mutex> lock(shared.mutex);
   shared.ranks[rank()].left = true;
   shared.changed.notify_all();
+}
+
+void VirtualComm::setBusy(bool busy) {
+  std::lock_guard<std::mutex> lock(shared.mutex);
+  shared.ranks[rank()].busy = busy;
+  shared.ranks[rank()].lastBusy = monotonicSeconds();
+}
+
+bool VirtualComm::isTimeUp(std::unique_lock<std::mutex> &lock, Patience &patience) {
+  shared.changed.wait_for(lock, std::chrono::duration<double>(patience.sleep()));
+  if (!patience.isOver())
+    return false;
+  double now = monotonicSeconds(), idle = neverBusy;
+  for (const VirtualWorld::Rank &other : shared.ranks)
+    idle = std::min(idle, other.busy && !other.waits() && !other.left ? 0 : now - other.lastBusy);
+  return !patience.isExtended(idle);
 }
 
 bool VirtualComm::allReached(const Group &group, uint64_t phase) const {
@@ -113,7 +130,9 @@ std::string VirtualComm::describeStandstill() const {
 
 pcrt_status VirtualComm::waitForMembers(std::unique_lock<std::mutex> &lock, const Group &group, uint64_t phase) {
   VirtualWorld::Rank &me = shared.ranks[rank()];
-  auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(shared.timeout);
+  Patience patience(shared.timeout);
+  if (me.busy)
+    me.lastBusy = monotonicSeconds();
   me.waitsIn = &group;
   me.waitPhase = phase;
   pcrt_status status = PCRT_OK;
@@ -139,7 +158,7 @@ pcrt_status VirtualComm::waitForMembers(std::unique_lock<std::mutex> &lock, cons
                       "deadlock: " + describeStandstill() + "; the ranks run their moves in different orders");
       break;
     }
-    if (shared.changed.wait_until(lock, deadline) == std::cv_status::timeout && !allReached(group, phase)) {
+    if (isTimeUp(lock, patience) && !allReached(group, phase)) {
       for (int peer : group.ranks)
         if (shared.ranks[peer].slots[group.id].phase < phase)
           missing += (missing.empty() ? "" : ", ") + rankName(peer);
@@ -292,7 +311,9 @@ pcrt_status VirtualComm::prepareFlows() {
 pcrt_status VirtualComm::waitAt(const Flow &flow, const VirtualWorld::Rank::Ring &ring, uint64_t count, bool forSpace) {
   std::unique_lock<std::mutex> lock(shared.mutex);
   VirtualWorld::Rank &me = shared.ranks[rank()];
-  auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(shared.timeout);
+  Patience patience(shared.timeout);
+  if (me.busy)
+    me.lastBusy = monotonicSeconds();
   me.waitCount = count;
   me.waitsForSpace = forSpace;
   me.waitFlow = &flow;
@@ -307,7 +328,7 @@ pcrt_status VirtualComm::waitAt(const Flow &flow, const VirtualWorld::Rank::Ring
     else if (standsStill())
       status = giveUp(PCRT_INTERNAL,
                       "deadlock: " + describeStandstill() + "; the ranks run their moves in different orders");
-    else if (shared.changed.wait_until(lock, deadline) == std::cv_status::timeout && !me.flowReached())
+    else if (isTimeUp(lock, patience) && !me.flowReached())
       status =
           giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(shared.timeout) + " s from " + rankName(flow.peer) +
                                    " in " + what() + "; PCRT_TIMEOUT_SECONDS sets the limit");

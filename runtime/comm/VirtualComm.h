@@ -11,6 +11,7 @@
 
 #include "comm/HostArena.h"
 #include "comm/MoveKey.h"
+#include "comm/Patience.h"
 
 #include <condition_variable>
 #include <functional>
@@ -45,6 +46,9 @@ public:
     uint64_t waitCount = 0;
     bool waitsForSpace = false;
     const Flow *waitFlow = nullptr;
+
+    bool busy = false; ///< Comm::Busy.
+    double lastBusy = -neverBusy;
 
     bool left = false;
     bool waits() const { return waitsIn || waitsAt; }
@@ -123,6 +127,9 @@ private:
     const Flow &one = flows[flow];
     return one.sends ? shared.ranks[one.peer].rings[one.partner] : shared.ranks[rank()].rings[flow];
   }
+  void setBusy(bool busy) override;
+  /// Sleeps until something changes, for a while; true where the time for a wait is up. Under the lock.
+  bool isTimeUp(std::unique_lock<std::mutex> &lock, Patience &patience);
   bool allReached(const Group &group, uint64_t phase) const;
   /// What `rank`, which is waiting, waits in, and for whom.
   std::string describeWait(int rank) const;

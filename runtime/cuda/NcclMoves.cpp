@@ -343,6 +343,7 @@ pcrt_status NcclMoves::enqueueTask(int number, Stream stream) {
 pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
   TcpControl *plane = control.control();
   double start = monotonicSeconds(), since = start;
+  Patience patience(timeout);
   uint32_t seen = 0, noted = 0;
   for (;;) {
     Result result = driver.cuStreamQuery(stream);
@@ -365,12 +366,14 @@ pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
     if (result != ErrorNotReady)
       return PCRT_INTERNAL;
     double now = monotonicSeconds();
+    bool isLate = patience.isOver(now);
     if (uint32_t number = progress(); seen != number) {
       seen = number;
       since = now; // something moves
-    }
-    if (now - since > timeout)
+      patience = Patience(timeout);
+    } else if (isLate && !(plane && patience.isExtended(TcpControl::secondsSinceBusy(plane->askProgress())))) {
       return late();
+    }
     if (int left = plane && now - since > 0.3 ? plane->leftRank() : -1; left >= 0)
       return giveUp(PCRT_PEER_LOST, rankName(left) + " ended before joining " + doing());
     if (now - since > 0.02)

@@ -9,6 +9,7 @@
 #include "comm/Environment.h"
 #include "comm/HostArena.h"
 #include "comm/Moves.h"
+#include "comm/Patience.h"
 #include "comm/Rows.h"
 #include "comm/Secret.h"
 #include "comm/ShmControl.h"
@@ -37,6 +38,36 @@ static void endMpi() {
 }
 
 namespace {
+
+/// A wait of the main thread, as the other ranks know of it.
+class Waiting {
+public:
+  Waiting(TcpControl *plane, double timeout) : plane(plane), patience(timeout) {}
+  ~Waiting() {
+    if (told)
+      plane->setWaiting(false);
+  }
+  Waiting(const Waiting &) = delete;
+  Waiting &operator=(const Waiting &) = delete;
+
+  /// Whether the time is up; called again and again.
+  bool isOver() {
+    double now = monotonicSeconds();
+    if (plane && !told && now - start > 0.1) {
+      told = true;
+      plane->setWaiting(true);
+    }
+    if (!patience.isOver(now))
+      return false;
+    return !plane || !patience.isExtended(TcpControl::secondsSinceBusy(plane->askProgress()));
+  }
+
+private:
+  TcpControl *plane;
+  Patience patience;
+  double start = monotonicSeconds();
+  bool told = false;
+};
 
 class MpiComm final : public Comm {
 public:
@@ -93,6 +124,11 @@ protected:
   pcrt_status prepareFlows() override;
   pcrt_status put(Flow &flow, int index, const void *data) override;
   pcrt_status take(Flow &flow, int index, void *data) override;
+
+  void setBusy(bool busy) override {
+    if (plane)
+      plane->setBusy(busy);
+  }
 
   void note(const char *doing) override {
     if (plane)
@@ -201,7 +237,7 @@ void MpiComm::receive(const Group &group, int index, void *data, int64_t bytes) 
 }
 
 pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
-  double start = monotonicSeconds();
+  Waiting waiting(plane.get(), timeout);
   for (int tries = 0;; ++tries) {
     int done = 0;
     MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
@@ -214,7 +250,7 @@ pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
       return fail(PCRT_PEER_LOST,
                   rankName(rank()) + ": in " + describeKey(key) + ": " + plane->failure() + "; the run is over");
     }
-    if (monotonicSeconds() - start < timeout)
+    if (!waiting.isOver())
       continue;
     std::vector<int> missing;
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -435,7 +471,7 @@ pcrt_status MpiComm::prepareFlows() {
 }
 
 pcrt_status MpiComm::waitFor(MPI_Request &request, const Flow &flow) {
-  double start = monotonicSeconds();
+  Waiting waiting(plane.get(), timeout);
   auto what = [&] { return (flow.sends ? "send of " : "receive of ") + flow.describe(flow.count); };
   for (int tries = 0;; ++tries) {
     int done = 0;
@@ -448,7 +484,7 @@ pcrt_status MpiComm::waitFor(MPI_Request &request, const Flow &flow) {
       plane->setReported(PCRT_PEER_LOST);
       return fail(PCRT_PEER_LOST, rankName(rank()) + ": in " + what() + ": " + plane->failure() + "; the run is over");
     }
-    if (monotonicSeconds() - start > timeout)
+    if (waiting.isOver())
       return fail(PCRT_TIMEOUT, rankName(rank()) + ": no answer within " + secondsText(timeout) + " s from " +
                                     rankName(flow.peer) + " in " + what() +
                                     "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
