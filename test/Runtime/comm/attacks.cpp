@@ -48,7 +48,7 @@ struct Ranks {
 
   /// Lets a rank come, gather with the others, and leave.
   void start(int rank) {
-    threads.emplace_back([this, rank] {
+    threads.emplace_back([this, rank, point = point] {
       Place mine = place;
       mine.rank = mine.localRank = rank;
       std::string error;
