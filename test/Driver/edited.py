@@ -45,7 +45,7 @@ def edit(name, old, new):
 
 
 def compile_to(phase, program, *flags):
-    return run("pc-compile", program, f"--to={phase}", "-o", "out.mlir", *flags)
+    return run("pc-compile", program, f"--to={phase}", "-o", "further.mlir" if program == "out.mlir" else "out.mlir", *flags)
 
 
 shutil.rmtree(WORK, ignore_errors=True)

@@ -38,7 +38,7 @@ def others(key, value):
         return [text for name, texts in STRINGS.items() if key.startswith(name) for text in texts if text != value][:2] or ["other"]
     if isinstance(value, list):
         return [value[::-1], value[:1]]
-    return [5, True]  # of null
+    return [5, True, 5.0]  # of null
 
 
 def mutations(config):
