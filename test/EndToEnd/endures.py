@@ -47,7 +47,7 @@ class Endures(Case):
         ranks = ranks_of(PLANS[plan].split()[0])
         shutil.rmtree(self.work / "saved", ignore_errors=True)
         (self.work / "metrics.jsonl").unlink(missing_ok=True)
-        if transport == "mpi": # mpirun has its own ways with signals
+        if transport == "mpi":  # mpirun has its own ways with signals
             start = ["mpirun", "--oversubscribe", "-n", ranks, *ignores, *preload]
             environment |= MPI | {"PCRT_TIMEOUT_SECONDS": str(TIMEOUT), "PCRT_TRANSPORT": "mpi"}
         else:
@@ -67,7 +67,7 @@ class Endures(Case):
             time.sleep(0.02)
         return condition()
 
-    def ends(self, name, process, codes, words=(), absent=()):
+    def ends(self, name, process, codes, words=()):
         """The run ends with one of the codes and has saved."""
         try:
             out, err = process.communicate(timeout=120)
@@ -103,12 +103,13 @@ class Endures(Case):
     def broken(self, plan, transport, output, number):
         flags = ["--steps", 30, "--metrics", "metrics.jsonl", "--tensorboard", "curves", "--trace", "trace.json"]
         file = {"metrics": "metrics.jsonl", "tensorboard": "tfevents", "trace": "trace.json", "stdout": "stdout.txt", "stderr": "stderr.txt"}[output]
-        files = {where: open(self.work / f"{where}.txt", "w") for where in ("stdout", "stderr") if where == output and transport != "mpi"}
-        process = self.launch(plan, transport, *flags, faults={"FAIL_FILE": file, "FAIL_ERROR": number, "FAIL_FROM": 1 if output in ("stdout", "stderr", "trace") else 4}, **files)
-        # What was printed is lost: the code says so, after the save.
-        codes = [6] if output == "stdout" and transport != "mpi" else [0]
-        words = [f"warning: cannot write {'to standard output' if output == 'stdout' else ''}"] if output in ("metrics", "tensorboard", "trace", "stdout") and codes + [transport] != [0, "mpi"] else []
-        self.ends(f"{plan}, {transport}: {errno.errorcode[number]} under {output}", process, codes, words if output != "stdout" or transport != "mpi" else [])
+        files = {output: open(self.work / file, "w")} if output in ("stdout", "stderr") and transport != "mpi" else {}
+        begin = 1 if output in ("stdout", "stderr", "trace") else 4
+        process = self.launch(plan, transport, *flags, faults={"FAIL_FILE": file, "FAIL_ERROR": number, "FAIL_FROM": begin}, **files)
+        # What was printed to a file is lost: the code says so, after the save.
+        lost = output == "stdout" and transport != "mpi"
+        words = ["warning: cannot write"] if lost or output in ("metrics", "tensorboard", "trace") else []
+        self.ends(f"{plan}, {transport}: {errno.errorcode[number]} under {output}", process, [6] if lost else [0], words)
 
     def slow(self, plan, transport):
         process = self.launch(plan, transport, "--steps", 20, faults={"SLOW_SYNC": 3 * TIMEOUT})
