@@ -18,7 +18,7 @@ struct Layer {
 };
 
 /// Layers that follow each other.
-struct Chain {
+struct LayerChain {
   std::string name; ///< that of its layers without their number
   std::vector<Layer> layers;
 };
@@ -60,17 +60,17 @@ void takeOutShared(Layer &layer) {
 }
 
 /// The chains of layers in their order; empty where numbers in one are not 0, 1, 2, ...
-std::vector<Chain> findChains(ModuleOp model) {
-  std::vector<Chain> chains;
+std::vector<LayerChain> findChains(ModuleOp model) {
+  std::vector<LayerChain> chains;
   bool inOrder = true;
   model.walk([&](Operation *op) {
     auto [name, number] =
         isa<func::FuncOp, ModuleOp, ProgramOp>(op) ? std::pair(std::string(), int64_t(-1)) : layerName(op);
     if (number < 0)
       return;
-    auto it = llvm::find_if(chains, [&, &name = name](const Chain &chain) { return areSame(chain.name, name); });
+    auto it = llvm::find_if(chains, [&, &name = name](const LayerChain &chain) { return areSame(chain.name, name); });
     if (it == chains.end())
-      it = chains.insert(chains.end(), Chain{name, {}});
+      it = chains.insert(chains.end(), LayerChain{name, {}});
     inOrder &= number <= std::ssize(it->layers);
     if (!inOrder)
       return;
@@ -79,7 +79,7 @@ std::vector<Chain> findChains(ModuleOp model) {
   });
   if (!inOrder)
     return {};
-  for (Chain &chain : chains) {
+  for (LayerChain &chain : chains) {
     takeOutShared(chain.layers.front());
     for (Layer &one : chain.layers) {
       llvm::SmallPtrSet<Operation *, 32> of(one.ops.begin(), one.ops.end());
@@ -119,9 +119,9 @@ bool hasBatch(InputOp input) {
 } // namespace
 
 std::optional<FewLayers> FewLayers::of(ModuleOp model) {
-  std::vector<Chain> chains = findChains(model);
+  std::vector<LayerChain> chains = findChains(model);
   int64_t count = 0;
-  for (const Chain &chain : chains) {
+  for (const LayerChain &chain : chains) {
     const Layer &first = chain.layers.front();
     for (const Layer &layer : chain.layers)
       if (layer.out.size() != 1 || layer.out[0].getType() != first.out[0].getType() || !areAlike(layer, first))
@@ -130,7 +130,7 @@ std::optional<FewLayers> FewLayers::of(ModuleOp model) {
   }
   if (count < 2)
     return std::nullopt;
-  return FewLayers(model, count, llvm::map_to_vector(chains, [&](const Chain &chain) {
+  return FewLayers(model, count, llvm::map_to_vector(chains, [&](const LayerChain &chain) {
                      return static_cast<int64_t>(chain.layers.size()) / count;
                    }));
 }
