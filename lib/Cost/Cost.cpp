@@ -3,6 +3,7 @@
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Workspace.h"
+#include "pcrt/messages.h"
 
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringExtras.h"
@@ -198,7 +199,10 @@ NodeSpread NodeSpread::between(MeshAttr mesh, StringAttr axis, int64_t from, int
 
 double pc::messageSeconds(double bytes, const NodeSpread &spread, const MachineModel &machine) {
   const Link &link = spread.inNode ? machine.node : machine.network;
-  return machine.moveSeconds + link.latency + bytes / (link.bandwidth * machine.linkShare);
+  double bandwidth = link.bandwidth * machine.linkShare;
+  if (machine.multiprocessors) // a device, where a message has few blocks of NCCL
+    bandwidth = std::min(bandwidth, pcrt_blocks_of_message(static_cast<int64_t>(bytes)) * pcrt_block_bandwidth);
+  return machine.moveSeconds + link.latency + bytes / bandwidth;
 }
 
 /// Seconds that the hops of a ring of n ranks take, of which `here` lie on a node. An all_reduce goes round twice, or

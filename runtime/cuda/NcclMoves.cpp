@@ -3,6 +3,7 @@
 #include "comm/Collective.h"
 #include "comm/Moves.h"
 #include "comm/ShmControl.h"
+#include "pcrt/messages.h"
 
 #include <algorithm>
 #include <cstring>
@@ -261,7 +262,8 @@ void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
       onAllRanks(control, [&] {
         NcclConfig config;
         config.commName = one.flow->name;
-        config.maxCtas = blocksOfMessage; // a receive is posted long before its message: others need room, too
+        config.maxCtas = pcrt_blocks_of_message(
+            one.flow->bytes); // a receive is posted long before its message: others need room, too
         int color = one.source < 0 ? NcclSplitNoColor : one.source;
         if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,
                                         std::string("connect the ends of '") + one.flow->name + "'"))
@@ -270,10 +272,11 @@ void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
 }
 
 int NcclMoves::blocksOfMessages() const {
-  int receives = 0;
-  for (int flow = 0; leavesRoom && flow < program.num_flows; ++flow)
-    receives += program.flows[flow].sends ? 0 : lanesOf(program.flows[flow]);
-  return receives * blocksOfMessage;
+  int blocks = 0;
+  for (int i = 0; leavesRoom && i < program.num_flows; ++i)
+    if (const pcrt_flow &flow = program.flows[i]; !flow.sends)
+      blocks += lanesOf(flow) * pcrt_blocks_of_message(flow.bytes);
+  return blocks;
 }
 
 pcrt_status NcclMoves::enqueueMessage(int index, int number, void *at, Stream stream) {

@@ -74,9 +74,8 @@ public:
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
-  /// Of a communicator whose moves run beside products, and of one for messages. What NVLink's switches need; nobody
-  /// has measured it here.
-  static constexpr int mostBlocksOfMoves = 16, blocksOfMessage = 2;
+  /// Of a communicator whose moves run beside products. What NVLink's switches need; nobody has measured it here.
+  static constexpr int mostBlocksOfMoves = 16;
 
   /// A group with communicator and staging memory; at the index of its id.
   struct Member {

@@ -178,6 +178,7 @@ ncclResult_t pc::standin::beginSplit(const CommRef &parent, int color, int key, 
     if (config && config->commName)
       child->name = config->commName;
     child->isSmall = config && config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs <= smallCtas;
+    child->ctas = child->isSmall ? config->maxCTAs : 0;
     if (!makeMailbox(*child, parent->size))
       return ncclSystemError;
     post.mailbox = {getpid(), child->own->fd};

@@ -93,8 +93,9 @@ struct PendingSplit {
   bool asked = false; ///< Somebody has asked since: the first answer is always that it goes on.
 };
 
-/// Calls of communicators with at most this many CTAs do not count among those that a device can run at the same time.
-constexpr int smallCtas = 4;
+/// Calls of communicators with at most this many CTAs do not count among those that a device can run at the same time,
+/// as long as all of them fit on it and leave a multiprocessor to what ends by itself.
+constexpr int smallCtas = 8;
 
 struct Comm {
   int rank = 0, size = 0, device = 0;
@@ -110,6 +111,7 @@ struct Comm {
   std::vector<PendingSplit> splits;
   int splitsBegun = 0;
   bool inFlight = false; ///< A call has begun and not ended.
+  int ctas = 0;          ///< Of its calls, if it is small.
   bool isSmall = false;  ///< Its calls take so few of a device's multiprocessors (maxCTAs) that others can go on.
   bool mustPoll = false; ///< ncclCommGetAsyncError has not said yet that the last call succeeded.
   std::string current;   ///< The call that is in flight.

@@ -230,7 +230,7 @@ namespace {
 
 /// Calls that are in flight on each device, and the tickets of those that have not begun.
 struct Devices {
-  std::map<int, int> flying;
+  std::map<int, int> flying, ctas; ///< By device; the CTAs are those of small communicators.
   std::map<int, std::set<uint64_t>> waiting;
   uint64_t nextTicket = 1, resets = 0;
 };
@@ -238,7 +238,7 @@ struct Devices {
 Devices &devices() {
   static auto *devices = new Devices;
   if (devices->resets != numResets())
-    *devices = {{}, {}, devices->nextTicket, numResets()};
+    *devices = {{}, {}, {}, devices->nextTicket, numResets()};
   return *devices;
 }
 
@@ -272,6 +272,7 @@ struct NcclFlight final : Flight {
   void begin() {
     comm->inFlight = true;
     devices().flying[comm->device] += !comm->isSmall;
+    devices().ctas[comm->device] += comm->ctas;
     numbers.resize(calls.size());
     done.resize(calls.size());
     posted.resize(calls.size());
@@ -411,8 +412,10 @@ struct NcclFlight final : Flight {
       return;
     comm->inFlight = false;
     comm->current.clear();
-    if (resets == numResets())
+    if (resets == numResets()) {
       devices().flying[comm->device] -= !comm->isSmall;
+      devices().ctas[comm->device] -= comm->ctas;
+    }
     --comm->queued;
   }
 
@@ -454,8 +457,9 @@ Work pc::standin::makeWork(const CommRef &comm, std::vector<Call> calls) {
   };
   work.mayStart = [comm, inOrder](const Item &item) {
     Devices &d = devices();
-    return comm->aborted || (!comm->inFlight && (comm->isSmall || d.flying[comm->device] < options().inFlight) &&
-                             (!inOrder || *d.waiting[comm->device].begin() == item.ticket));
+    bool fits = comm->isSmall ? d.ctas[comm->device] + comm->ctas < multiprocessors
+                              : d.flying[comm->device] < options().inFlight;
+    return comm->aborted || (!comm->inFlight && fits && (!inOrder || *d.waiting[comm->device].begin() == item.ticket));
   };
   work.start = [comm, calls, source = currentSource()](const Item &item) {
     devices().waiting[comm->device].erase(item.ticket);

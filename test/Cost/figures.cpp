@@ -9,6 +9,7 @@
 #include "pc/Cost/Machine.h"
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 
 using namespace pc_calibrate;
@@ -47,6 +48,28 @@ static GroupMoves movesOf(int n, double base, double gatherHops, double sumHops,
   }
   moves.message = {"message", 0, 2 * message};
   return moves;
+}
+
+/// A message between devices is not priced faster than the blocks that the runtime gives it can be; one between CPUs is
+/// bound by its link alone.
+static void testMessages() {
+  for (const char *name : {"a100", "h100", "b200"}) {
+    std::string error;
+    std::optional<pc::MachineModel> machine = pc::MachineModel::find(name, error);
+    expect(machine.has_value(), error);
+    auto rate = [&](double bytes) {
+      pc::NodeSpread inNode{true, 2};
+      return bytes / (pc::messageSeconds(bytes, inNode, *machine) - pc::messageSeconds(0, inNode, *machine));
+    };
+    for (double bytes : {4096., 1e6, 4194303., 4194304., 67108864., 1e9})
+      expect(rate(bytes) <= (bytes < 4194304 ? 2 : 8) * 40e9 * (1 + 1e-6),
+             std::string(name) + ": a message of " + std::to_string(bytes) + " bytes goes at " +
+                 std::to_string(rate(bytes)));
+    if (!strcmp(name, "h100"))
+      expectNear("a message of 64 MiB on an H100", rate(67108864) / 1e9, 320);
+    machine->multiprocessors = 0;
+    expectNear("a message of CPUs", rate(67108864), machine->node.bandwidth * machine->linkShare);
+  }
 }
 
 /// A machine with the figures of `results`, as pc-compile reads it.
@@ -153,5 +176,6 @@ int main(int argc, char **argv) {
     return 2;
   checkDevices(argv[1]);
   checkCores(argv[1]);
+  testMessages();
   return finishChecks();
 }

@@ -53,7 +53,7 @@ struct NodeSpread {
                             const MachineModel &machine);
 };
 
-/// Seconds of a message of `bytes`.
+/// Seconds of a message of `bytes`: by its link or, between devices, as fast as its blocks are (pcrt/messages.h).
 double messageSeconds(double bytes, const NodeSpread &spread, const MachineModel &machine);
 
 /// Seconds of a move of which a rank sends `wire` bytes, in groups of n ranks over `axes`.
