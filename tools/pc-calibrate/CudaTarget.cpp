@@ -259,7 +259,7 @@ private:
     for (int64_t i = 0; i < calls; ++i)
       call();
     session.check(driver.cuStreamEndCapture(session.compute, &captured), "capture");
-    Result result = driver.cuGraphInstantiateWithFlags(&graph.executable, captured, 0);
+    Result result = driver.cuGraphInstantiateWithFlags(&graph.executable, captured, GraphUseNodePriority);
     driver.cuGraphDestroy(captured);
     session.check(result, "make a graph");
     session.check(driver.cuGraphUpload(graph.executable, session.compute), "make a graph");
