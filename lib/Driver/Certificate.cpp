@@ -45,15 +45,16 @@ void Certificate::finish(ModuleOp kernels, StringRef plan, StringRef step) {
                          LLVM::Linkage::External, "pc_certificate", b.getStringAttr(all));
 }
 
-/// Of the text of the program, without locations, with all attributes of its module but pc.certificate; and of what is
+/// Of the text of the program, without locations, with all attributes of its module but the two digests; and of what is
 /// carried with it.
 static std::string digestWith(ModuleOp kernels, StringRef carried) {
-  Attribute own = kernels->removeAttr(certificateAttribute);
+  DictionaryAttr attributes = kernels->getDiscardableAttrDictionary();
+  kernels->removeAttr(certificateAttribute);
+  kernels->removeAttr(digestAttribute);
   std::string text;
   llvm::raw_string_ostream os(text);
   kernels->print(os, OpPrintingFlags().enableDebugInfo(false).printGenericOpForm(false));
-  if (own)
-    kernels->setAttr(certificateAttribute, own);
+  kernels->setDiscardableAttrs(attributes);
   os << carried;
   return digestOf(text);
 }
