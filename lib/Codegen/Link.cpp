@@ -27,7 +27,8 @@ static StringRef whyNoRoom(StringRef words, StringRef output, ArrayRef<StringRef
   return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < needed ? "File too large" : "";
 }
 
-LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, bool cuda, StringRef output) {
+LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, bool cuda, StringRef output,
+                                 StringRef called) {
   SmallString<256> runtime(libraries);
   llvm::sys::path::append(runtime, "libpcrt.a");
   SmallString<256> noOneDnn(libraries);
@@ -67,7 +68,7 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
       return success();
     if (StringRef why = whyNoRoom(message, output, {object, cuda ? noOneDnn : runtime}); !why.empty())
       message = why.str();
-    return module.emitError() << "cannot link " << output << ": " << message;
+    return module.emitError() << "cannot link " << called << ": " << message;
   }
   return module.emitError() << "no C++ driver to link with (clang++-22, c++ or g++ in PATH)";
 }

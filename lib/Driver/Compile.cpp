@@ -104,7 +104,7 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
   pcrt_status status = ok ? PCRT_OK : PCRT_RESOURCE;
   if (ok && comparesKernels(options))
     status = compareKernels(module, kernels, object, options);
-  if (!status && failed(linkExecutable(module, object, libraries, options.cuda(), output.temporary())))
+  if (!status && failed(linkExecutable(module, object, libraries, options.cuda(), output.temporary(), options.output)))
     status = PCRT_RESOURCE;
   llvm::sys::fs::remove(object);
   return status ? status : written(module, output.keep());

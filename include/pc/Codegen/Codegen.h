@@ -41,9 +41,9 @@ llvm::LogicalResult embedImages(mlir::ModuleOp module, llvm::ArrayRef<std::strin
 llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, bool portable, llvm::StringRef path);
 
 /// Links `object` with the runtime (libpcrt.a in `libraries`) to the executable `output`, by the system's C++ driver; a
-/// CPU program with oneDNN, too. Fails with an error that shows the linker's words.
+/// CPU program with oneDNN, too. Fails with an error that shows the linker's words; it calls the executable `called`.
 llvm::LogicalResult linkExecutable(mlir::ModuleOp module, llvm::StringRef object, llvm::StringRef libraries, bool cuda,
-                                   llvm::StringRef output);
+                                   llvm::StringRef output, llvm::StringRef called);
 
 } // namespace pc
 
