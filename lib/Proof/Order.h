@@ -10,12 +10,8 @@
 
 namespace pc::proof {
 
-/// The ranks whose zigzag order the sequence has in all programs of `module`; 0: its own order, -1: not the same in
-/// all.
-int64_t orderOf(mlir::ModuleOp module);
-
-/// Whether a step program computes the same with the sequence in its own order and in a zigzag order, whichever it has;
-/// fails after an error where it does not.
+/// Whether a step program whose sequence is in zigzag order computes what it would compute with the sequence in its own
+/// order; fails after an error where it does not.
 llvm::LogicalResult checkOrder(mlir::ModuleOp step);
 
 } // namespace pc::proof

@@ -22,7 +22,7 @@ Proof::Proof() : state(std::make_unique<State>()) {}
 Proof::~Proof() = default;
 
 LogicalResult Proof::begin(ModuleOp step) {
-  if (orderOf(step) && failed(checkOrder(step)))
+  if (failed(checkOrder(step)))
     return failure();
   Walk walk(state->shared, state->step, nullptr);
   if (!walk.run(step))
@@ -67,14 +67,6 @@ bool Proof::isProved(ModuleOp module) const {
 ModuleOp Proof::firstProgram() const { return *state->program; }
 
 LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<std::string()> passThatBroke) {
-  // Values by index of the sequence are compared as if in one order: that has to make no difference.
-  if (orderOf(module) != orderOf(*state->program)) {
-    if (state->isParallel || orderOf(module) < 0)
-      return module.emitError() << "phase '" << phase
-                                << "' has the sequence in another order than what it is compared with (order)";
-    if (failed(checkOrder(*state->program)))
-      return failure();
-  }
   Facts facts;
   Walk quick(state->shared, facts, &state->step);
   if (quick.run(module)) {
