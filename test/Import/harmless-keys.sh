@@ -10,7 +10,7 @@ imports() {
   mkdir -p "$work/$1"
   { echo '{'; echo "$2"; tail -n +2 "$config"; } >"$work/$1/config.json"
   pc-import "$work/$1" --batch 2 --seq 8 -o "$work/$1.mlir" 2>"$work/$1.log" || { cat "$work/$1.log"; return 1; }
-  ! grep -i warning "$work/$1.log" && grep -v pc.program "$work/$1.mlir" >"$work/$1.program"
+  ! grep -i warning "$work/$1.log" && grep -v 'pc.program\|pc.digest' "$work/$1.mlir" >"$work/$1.program"
 }
 
 lines=$(sed -nE 's/^HARMLESS\("([^"]*)", R"\((.*)\)"\)$/"\1": \2,/p' "$keys")
