@@ -92,7 +92,8 @@ private:
       poll(&entry, 1, -1);
       return 0;
     }
-    if (!hasFailed.exchange(true) && fd != STDERR_FILENO)
+    bool isGone = errno == EPIPE; // the run ends then, without a word
+    if (!hasFailed.exchange(true) && fd != STDERR_FILENO && !isGone)
       fprintf(stderr, "pc: warning: cannot write to standard output: %s; the run goes on\n", strerror(errno));
     return length;
   }

@@ -47,8 +47,10 @@ bool AuxiliaryFile::write(const iovec *parts, int count) {
   ssize_t written = writev(fd, parts, count);
   if (written == whole)
     return true;
-  if (written >= 0)
+  if (written >= 0) { // why the rest is not there is what another write says
     errno = ENOSPC;
+    [[maybe_unused]] ssize_t more = regular ? ::write(fd, "", 1) : 0;
+  }
   int reason = errno;
   if (written > 0 && regular && ftruncate(fd, before.st_size) == 0)
     lseek(fd, before.st_size, SEEK_SET);
