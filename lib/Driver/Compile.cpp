@@ -327,14 +327,14 @@ static pcrt_status compareWithReference(ModuleOp module, CompileOptions options,
   if (pcrt_status status =
           prove(*planned, phases()[static_cast<size_t>(Phase::Planned)], options, proof, /*given=*/true))
     return status;
+  certificate.add(Phase::Planned, *planned, howIsIt(*planned, Phase::Planned, /*given=*/true, options));
   if (failed(verifyTables(*planned, module, comparesKernels(options) ? &kernels : nullptr)))
     return PCRT_VERIFICATION;
+  certificate.tablesAreReadBack();
   if (Attribute step = planned->getOperation()->getAttr(stepAttribute))
     module->setAttr(stepAttribute, step);
   else
     module->removeAttr(stepAttribute);
-  certificate.add(Phase::Planned, *planned, howIsIt(*planned, Phase::Planned, /*given=*/true, options));
-  certificate.tablesAreReadBack();
   return PCRT_OK;
 }
 
