@@ -235,18 +235,26 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, const 
   return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << page; });
 }
 
+/// The program in the file of --reference, which has to be of phase `wanted`; null after an error, which begins with
+/// `rule`.
+static OwningOpRef<ModuleOp> parseReference(StringRef path, Phase wanted, StringRef rule, llvm::SourceMgr &sources,
+                                            ModuleOp module) {
+  OwningOpRef<ModuleOp> program = parseProgram(path, sources, module.getContext());
+  std::optional<Phase> phase = program ? phaseOf(*program) : std::nullopt;
+  if (!program || phase == wanted)
+    return program;
+  program->emitError() << rule << ", and no " << (phase ? nameOf(*phase) : "other thing");
+  return nullptr;
+}
+
 /// The step program that `options` name begins the proof; its fingerprint goes with the module.
 static pcrt_status beginWithReference(ModuleOp module, const CompileOptions &options, Proof &proof) {
   llvm::SourceMgr sources;
   ToolDiagnostics diagnostics("pc-compile", sources, module.getContext());
-  OwningOpRef<ModuleOp> step = parseProgram(options.reference, sources, module.getContext());
+  OwningOpRef<ModuleOp> step =
+      parseReference(options.reference, Phase::Step, "a reference is a program of phase 'step'", sources, module);
   if (!step)
     return PCRT_BAD_INPUT;
-  if (std::optional<Phase> phase = phaseOf(*step); phase != Phase::Step) {
-    step->emitError() << "a reference is a program of phase 'step', and no "
-                      << (phase ? nameOf(*phase) : "other thing");
-    return PCRT_BAD_INPUT;
-  }
   if (failed(proof.begin(*step)))
     return PCRT_VERIFICATION;
   module->setAttr(stepAttribute, StringAttr::get(module.getContext(), Proof::fingerprint(*step)));
@@ -312,14 +320,10 @@ static pcrt_status compareWithReference(ModuleOp module, CompileOptions options,
                                         OwningOpRef<ModuleOp> &planned, Certificate &certificate) {
   llvm::SourceMgr sources;
   ToolDiagnostics diagnostics("pc-compile", sources, module.getContext());
-  planned = parseProgram(options.reference, sources, module.getContext());
+  planned = parseReference(options.reference, Phase::Planned,
+                           "the reference of a program of phase 'kernels' is one of phase 'planned'", sources, module);
   if (!planned)
     return PCRT_BAD_INPUT;
-  if (std::optional<Phase> phase = phaseOf(*planned); phase != Phase::Planned) {
-    planned->emitError() << "the reference of a program of phase 'kernels' is one of phase 'planned', and no "
-                         << (phase ? nameOf(*phase) : "other thing");
-    return PCRT_BAD_INPUT;
-  }
   options.reference.clear();
   if (pcrt_status status = verifyPhase(*planned, Phase::Planned, options))
     return status;
