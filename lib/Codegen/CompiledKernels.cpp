@@ -113,7 +113,8 @@ class KernelRun {
 public:
   using Bytes = CompiledKernels::Bytes;
 
-  KernelRun(const WrittenKernel &kernel, const pcrt_program &program, ArrayRef<Bytes> operands) : operands(operands) {
+  KernelRun(const WrittenKernel &kernel, const pcrt_program &program, ArrayRef<Bytes> operands, bool inF32)
+      : operands(operands), inF32(inF32) {
     for (int64_t row : kernel.rows) {
       rows.push_back(&program.kernels[row]);
       scratchBytes = std::max(scratchBytes, rows.back()->scratch_bytes);
@@ -188,7 +189,7 @@ private:
       for (int64_t piece = pieces; piece-- > 0;) {
         memset(scratch->begin(), 0xff, row->scratch_bytes);
         int64_t lo = row->items * piece / pieces, hi = row->items * (piece + 1) / pieces;
-        if (row->fn(args.data(), lo, hi, scratch->begin()))
+        if ((inF32 && row->fn_f32 ? row->fn_f32 : row->fn)(args.data(), lo, hi, scratch->begin()))
           return false;
       }
       return true;
@@ -198,6 +199,7 @@ private:
   volatile int &outcome() { return *reinterpret_cast<volatile int *>(said->begin()); }
 
   ArrayRef<Bytes> operands;
+  bool inF32;
   SmallVector<const pcrt_kernel *> rows;
   int64_t scratchBytes = 0;
   std::vector<SharedBuffer> buffers;
@@ -208,12 +210,12 @@ private:
 };
 } // namespace
 
-std::string CompiledKernels::run(const WrittenKernel &kernel, ArrayRef<Bytes> operands, unsigned seconds,
+std::string CompiledKernels::run(const WrittenKernel &kernel, ArrayRef<Bytes> operands, bool inF32, unsigned seconds,
                                  std::vector<Bytes> &results) const {
   auto symbol = loaded->jit->lookup(kernel.program);
   if (!symbol)
     return llvm::toString(symbol.takeError());
-  KernelRun run(kernel, *symbol->toPtr<const pcrt_program *>(), operands);
+  KernelRun run(kernel, *symbol->toPtr<const pcrt_program *>(), operands, inF32);
   if (!run.hasMemory())
     return "has no memory to run in";
   pid_t child = fork();

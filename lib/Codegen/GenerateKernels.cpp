@@ -79,6 +79,7 @@ int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info, bool o
   kernelTable.push_back({.name = tables.text(name),
                          .kind = tables.text(info.kind),
                          .fn = tables.symbol<pcrt_kernel_fn>(device ? "" : info.function),
+                         .fn_f32 = tables.symbol<pcrt_kernel_fn>(device ? "" : info.functionInF32),
                          .items = info.items,
                          .scratch_bytes = info.scratchBytes});
   kernelInfos.push_back(info);

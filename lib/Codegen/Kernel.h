@@ -16,10 +16,11 @@ struct Kernel {
   kernels::Emitter &e;
   llvm::SmallVector<kernels::Ptr> operands, results; ///< of the op, in order, by pieceBytes (f32, bf16, i32 elements)
   kernels::Num lo, hi;
-  kernels::Ptr scratch;     ///< this thread's memory, f32 elements, 64-byte aligned
-  unsigned part = 0;        ///< which of the op's kernels this is
-  int64_t items = 0;        ///< out
-  int64_t scratchBytes = 0; ///< out
+  kernels::Ptr scratch;         ///< this thread's memory, f32 elements, 64-byte aligned
+  unsigned part = 0;            ///< which of the op's kernels this is
+  int64_t items = 0;            ///< out
+  int64_t scratchBytes = 0;     ///< out
+  bool multipliesPairs = false; ///< out, CPU: it multiplies pairs of bf16 (Emitter::multipliesPairs)
   /// out: "elementwise", "activation", "cast", "norm", "attention", "embedding", "loss", "optimizer", "reduction",
   /// "copy", "einsum", "index", "product"
   std::string kind = {};

@@ -79,15 +79,23 @@ struct Elements {
 } // namespace
 
 LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
+  FailureOr<bool> pairs = writeForm(op, part, info.function, target.roundsToBf16, info);
+  if (failed(pairs) || !*pairs)
+    return success(succeeded(pairs));
+  info.functionInF32 = info.function + "_f32";
+  return writeForm(op, part, info.functionInF32, /*mayPair=*/false, info);
+}
+
+FailureOr<bool> KernelSet::writeForm(Operation *op, unsigned part, StringRef name, bool mayPair, Info &info) {
   MLIRContext *context = output.getContext();
   OpBuilder b = OpBuilder::atBlockEnd(output.getBody());
   Location loc = op->getLoc();
   Type pointer = LLVM::LLVMPointerType::get(context), i64 = b.getI64Type();
-  auto function = LLVM::LLVMFuncOp::create(
-      b, loc, info.function, LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer}), LLVM::Linkage::Internal);
+  auto function = LLVM::LLVMFuncOp::create(b, loc, name, LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer}),
+                                           LLVM::Linkage::Internal);
   Block *entry = function.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
-  kernels::Emitter e(b, loc, target.lanes, target.roundsToBf16);
+  kernels::Emitter e(b, loc, target.lanes, target.roundsToBf16, mayPair);
   Kernel kernel{e,
                 {},
                 {},
@@ -107,8 +115,8 @@ LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
   LLVM::ReturnOp::create(b, loc, kernel.status.v ? kernel.status.v : e.integer(0).v);
   info.kind = kernel.kind;
   info.items = kernel.items;
-  info.scratchBytes = kernel.scratchBytes;
-  return success();
+  info.scratchBytes = std::max(info.scratchBytes, kernel.scratchBytes);
+  return kernel.multipliesPairs;
 }
 
 gpu::GPUFuncOp KernelSet::newCudaKernel(Location loc, StringRef name, int64_t numBuffers) {

@@ -14,7 +14,7 @@ namespace pc {
 struct KernelTarget {
   bool cuda = false;
   int64_t lanes = 16;        ///< CPU: f32 elements of a vector
-  bool roundsToBf16 = false; ///< CPU: it has an instruction for that
+  bool roundsToBf16 = false; ///< CPU: it has instructions for that, and for products of pairs of bf16
   bool warpgroups = false;   ///< CUDA: all devices are of sm_90a, which multiplies by warpgroups (wgmma)
 };
 
@@ -30,7 +30,8 @@ public:
 
   struct Info {
     std::string function, kind;
-    int64_t items = 0, scratchBytes = 0;         ///< CPU
+    std::string functionInF32;           ///< CPU: the same without products of pairs of bf16, if `function` has those
+    int64_t items = 0, scratchBytes = 0; ///< CPU
     int64_t grid = 0, block = 0, numBuffers = 0; ///< CUDA
     int64_t sharedBytes = 0;                     ///< CUDA: dynamic shared memory of a block
     /// CUDA: those of the op that the kernel was written for; empty if several ops share it.
@@ -47,6 +48,8 @@ public:
 
 private:
   llvm::LogicalResult writeForCpu(mlir::Operation *op, unsigned part, Info &info);
+  /// Writes one form of a kernel; returns whether it multiplies pairs of bf16, which it may do if `mayPair`.
+  llvm::FailureOr<bool> writeForm(mlir::Operation *op, unsigned part, llvm::StringRef name, bool mayPair, Info &info);
   mlir::gpu::GPUFuncOp newCudaKernel(mlir::Location loc, llvm::StringRef name, int64_t numBuffers);
   llvm::LogicalResult writeForCuda(mlir::Operation *op, unsigned part, Info &info);
 

@@ -58,13 +58,17 @@ bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
   if (row < 0 || row >= static_cast<int64_t>(kernelRows.size()))
     return refuse(op, "has kernel " + Twine(row) + ", which is not in the table");
   std::string function = cuda ? StringRef(deviceRows[row].entry).str() : TableReader::nameOf(kernelRows[row].fn).str();
+  const std::string inF32 = TableReader::nameOf(kernelRows[row].fn_f32).str();
+  if (!inF32.empty() && (cuda || inF32 != function + "_f32"))
+    return refuse(op, "has kernel @" + inF32 + " for the f32 form of @" + function);
   std::string text = textOf(op, part);
   auto [ops, isFirst] = names.opsOf.try_emplace(function, text);
   auto [name, isNew] = names.of.try_emplace(text, function);
   if (names.written && isFirst) {
     if (part == 0)
-      names.written->kernels.push_back({op->clone(), planned, function, "pc_program" + suffix, {}});
+      names.written->kernels.push_back({op->clone(), planned, function, "pc_program" + suffix, {}, false});
     names.written->kernels.back().rows.push_back(row);
+    names.written->kernels.back().hasF32Form |= !inF32.empty();
   }
   bool isNamed = StringRef(function).starts_with(("pc_" + op->getName().stripDialect() + "_").str());
   return (isNamed && ops->second == text && name->second == function) ||

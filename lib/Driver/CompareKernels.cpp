@@ -92,8 +92,9 @@ struct Bound {
 };
 } // namespace
 
-/// Compares one kernel; PCRT_OK, or the status after an error.
-static pcrt_status compare(const WrittenKernel &kernel, const CompiledKernels &compiled, const Bound &bound) {
+/// Compares one form of a kernel; PCRT_OK, or the status after an error.
+static pcrt_status compare(const WrittenKernel &kernel, bool inF32, const CompiledKernels &compiled,
+                           const Bound &bound) {
   Operation *op = *kernel.op;
   std::mt19937_64 random(1);
   std::vector<Tensor> operands;
@@ -110,13 +111,13 @@ static pcrt_status compare(const WrittenKernel &kernel, const CompiledKernels &c
     bytes.push_back(std::move(raw));
   }
   auto refuse = [&](const Twine &why) {
-    op->emitOpError() << "has kernel @" << kernel.function << ", which " << why
+    op->emitOpError() << "has kernel @" << kernel.function << (inF32 ? "_f32" : "") << ", which " << why
                       << "; the kernel is not what the op says";
     return PCRT_VERIFICATION;
   };
   std::vector<Bytes> results;
   auto seconds = static_cast<unsigned>(2 + bound.steps / 1e7); // a hundred times what it takes
-  if (std::string wrong = compiled.run(kernel, bytes, seconds, results); !wrong.empty())
+  if (std::string wrong = compiled.run(kernel, bytes, inF32, seconds, results); !wrong.empty())
     return refuse(wrong);
   bool isCopy = isa<UpdateOp>(op);
   FailureOr<std::vector<Tensor>> expected =
@@ -162,7 +163,9 @@ pcrt_status pc::compareKernels(ArrayRef<WrittenKernel> kernels, StringRef object
     return PCRT_INTERNAL;
   }
   for (auto &[bound, i] : chosen)
-    if (pcrt_status status = compare(kernels[i], *compiled, bound))
-      return status;
+    for (bool inF32 : {false, true})
+      if (!inF32 || kernels[i].hasF32Form)
+        if (pcrt_status status = compare(kernels[i], inF32, *compiled, bound))
+          return status;
   return PCRT_OK;
 }

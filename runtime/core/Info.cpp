@@ -2,6 +2,7 @@
 #include "core/Info.h"
 #include "base/TensorSum.h"
 #include "core/Rounds.h"
+#include "cpu/Bf16.h"
 #include "cuda/Kernels.h"
 #include "pcrt/version.h"
 
@@ -31,35 +32,42 @@ Json pcrt::describeAsJson(const Program &program) {
     products += stage->abi.num_gemms;
     moves += stage->abi.num_moves;
   }
+  Bf16Uses uses;
+  for (const Program *stage : program.stages)
+    uses.add(stage->abi);
+  const Json bf16 = describe(chooseBf16({measureBf16(uses)}));
   Json mesh = Json::object(), images = Json::array();
   for (size_t axis = 0; axis < program.mesh.sizes.size(); ++axis)
     mesh[program.mesh.names[axis]] = program.mesh.sizes[axis];
   for (int i = 0; i < program.abi.num_images; ++i)
     images.push_back(cuda::describeImages(program.abi.images + i, 1));
   std::string means = program.configMeans.dump();
-  return {{"model", program.name},
-          {"model_sum", sumOfBytes(means.data(), int64_t(means.size())).text()},
-          {"mode", program.training ? "train" : "eval"},
-          {"mesh", mesh},
-          {"stages", program.stages.size()},
-          {"plan", program.plan()},
-          {"batch", program.batch},
-          {"sequence", program.sequence},
-          {"microbatches", program.microbatches},
-          {"vocabulary", program.vocabulary},
-          {"parameters", elements},
-          {"optimizer", program.training ? program.optimizer : "none"},
-          {"local_sgd", describeRounds(program)},
-          {"arena_bytes", arena},
-          {"target", program.abi.target == PCRT_CPU ? "cpu" : "cuda"},
-          {"architectures", images},
-          {"kernels", kernels},
-          {"matrix_products", products},
-          {"moves", moves},
-          {"abi", program.abi.abi_version},
-          {"compiler", compilerOf()},
-          {"runtime", std::string(pcrt_version)},
-          {"certificate", certificate()}};
+  Json facts = {{"model", program.name},
+                {"model_sum", sumOfBytes(means.data(), int64_t(means.size())).text()},
+                {"mode", program.training ? "train" : "eval"},
+                {"mesh", mesh},
+                {"stages", program.stages.size()},
+                {"plan", program.plan()},
+                {"batch", program.batch},
+                {"sequence", program.sequence},
+                {"microbatches", program.microbatches},
+                {"vocabulary", program.vocabulary},
+                {"parameters", elements},
+                {"optimizer", program.training ? program.optimizer : "none"},
+                {"local_sgd", describeRounds(program)},
+                {"arena_bytes", arena},
+                {"target", program.abi.target == PCRT_CPU ? "cpu" : "cuda"},
+                {"architectures", images},
+                {"kernels", kernels},
+                {"matrix_products", products},
+                {"moves", moves},
+                {"abi", program.abi.abi_version},
+                {"compiler", compilerOf()},
+                {"runtime", std::string(pcrt_version)},
+                {"certificate", certificate()}};
+  if (!bf16.empty())
+    facts["bf16"] = bf16;
+  return facts;
 }
 
 static std::string line(const std::string &key, const std::string &value) {
@@ -70,6 +78,10 @@ std::string pcrt::describeProgram(const Program &program) {
   Json facts = describeAsJson(program);
   auto number = [&](const char *key) { return facts[key].dump(); };
   auto text = [&](const char *key) { return facts[key].get<std::string>(); };
+  std::string bf16;
+  const Json ways = facts.value("bf16", Json::object());
+  for (const auto &[what, way] : ways.items())
+    bf16 += line("bf16", what + " " + way.get<std::string>());
   return line("model", text("model")) + line("mode", text("mode")) + line("mesh", describeMesh(program.mesh)) +
          (program.plan().empty() ? "" : line("plan", program.plan())) +
          line("batch", number("batch") + " sequences of " + number("sequence") + " tokens, " + number("microbatches") +
@@ -82,7 +94,7 @@ std::string pcrt::describeProgram(const Program &program) {
                             : "cuda: " + cuda::describeImages(program.abi.images, program.abi.num_images)) +
          line("code", number("kernels") + " kernels, " + number("matrix_products") + " matrix products, " +
                           number("moves") + " moves") +
-         (certificateSum().empty() ? "" : line("certificate", certificateSum())) + describeVersions(program);
+         bf16 + (certificateSum().empty() ? "" : line("certificate", certificateSum())) + describeVersions(program);
 }
 
 std::string pcrt::describeVersions(const Program &program) {

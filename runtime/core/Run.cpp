@@ -322,9 +322,14 @@ private:
             fail(PCRT_RESOURCE, withErrno("cannot write " + path));
       }
     });
+    Bf16Uses uses;
+    if (program.abi.target == PCRT_CPU)
+      uses.add(program.abi);
+    const Bf16Choice bf16 = agreeOnBf16(uses, comm);
+    figures.bf16 = describe(bf16);
     onAllRanks(comm, [&] {
       context.emplace(program, comm);
-      device = program.abi.target == PCRT_CPU ? openCpuDevice(program) : openCudaDevice(program);
+      device = program.abi.target == PCRT_CPU ? openCpuDevice(program, bf16) : openCudaDevice(program);
       context->device = device.get();
     });
     outputs.emplace(program, comm, options.dumpGrads, options.dumpLogits);

@@ -220,6 +220,8 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
     if (kind.calls)
       kinds[kind.name] = double(kind.nanoseconds) * 1e-9;
   summary["time_by_kind"] = kinds;
+  if (!figures.bf16.empty())
+    summary["bf16"] = figures.bf16;
   if (Json device = context.device->figures(); !device.is_null())
     summary["device"] = device;
   return summary;

@@ -17,6 +17,7 @@ struct RunFigures {
   int64_t steps = 0;
   int64_t skipped = 0; ///< Of these.
   double seconds = 0;  ///< Of all steps.
+  Json bf16;           ///< How the CPU multiplies bf16 (cpu/Bf16.h), where it does.
 };
 
 /// Gathers the figures of all ranks; rank 0 gets the summary, the others null. All ranks call it.

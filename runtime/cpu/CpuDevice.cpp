@@ -37,12 +37,15 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
   return program;
 }
 
-CpuDevice::CpuDevice(const Program &program, int threads)
-    : program(program), pool(threads), gemms(pool, checkTables(program.abi).gemms, program.abi.num_gemms),
+CpuDevice::CpuDevice(const Program &program, const Bf16Choice &bf16, int threads)
+    : program(program), pool(threads),
+      gemms(pool, checkTables(program.abi).gemms, program.abi.num_gemms, bf16.products.native),
       started(program.abi.num_tickets) {
   for (int i = 0; i < program.abi.num_kernels; ++i) {
-    scratchStride = std::max(scratchStride, program.abi.kernels[i].scratch_bytes);
-    updates.push_back(!strcmp(program.abi.kernels[i].kind, "optimizer"));
+    const pcrt_kernel &kernel = program.abi.kernels[i];
+    scratchStride = std::max(scratchStride, kernel.scratch_bytes);
+    functions.push_back(kernel.fn_f32 && !bf16.kernels.native ? kernel.fn_f32 : kernel.fn);
+    updates.push_back(!strcmp(kernel.kind, "optimizer"));
   }
   scratchStride = (scratchStride + 4095) & ~int64_t(4095);
   if (scratchStride) {
@@ -117,12 +120,13 @@ pcrt_status CpuDevice::endRound(pcrt_context &context) {
 
 pcrt_status CpuDevice::launch(pcrt_context &context, int index, void *const *args) {
   const pcrt_kernel &kernel = program.abi.kernels[index];
+  const pcrt_kernel_fn function = functions[size_t(index)];
   if (updates[size_t(index)])
     context.beginUpdate();
   int64_t start = nanoseconds();
   std::atomic<int64_t> firstBad{INT64_MAX};
   pool.ranges(kernel.items, [&](int thread, int64_t lo, int64_t hi) {
-    int64_t bad = kernel.fn(args, lo, hi, scratchOf(thread));
+    int64_t bad = function(args, lo, hi, scratchOf(thread));
     if (bad) {
       int64_t before = firstBad.load();
       while (bad < before && !firstBad.compare_exchange_weak(before, bad))
@@ -251,6 +255,6 @@ pcrt_status CpuDevice::blockOffset(pcrt_context &context, int group, int64_t blo
 
 //===----------------------------------------------------------------------===//
 
-std::unique_ptr<Device> pcrt::openCpuDevice(const Program &program) {
-  return std::make_unique<CpuDevice>(program, threadsOfThisRank());
+std::unique_ptr<Device> pcrt::openCpuDevice(const Program &program, const Bf16Choice &bf16) {
+  return std::make_unique<CpuDevice>(program, bf16, threadsOfThisRank());
 }

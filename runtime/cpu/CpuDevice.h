@@ -8,6 +8,7 @@
 #ifndef PCRT_CPU_CPUDEVICE_H
 #define PCRT_CPU_CPUDEVICE_H
 
+#include "cpu/Bf16.h"
 #include "cpu/Gemm.h"
 #include "cpu/Pool.h"
 #include "device/Context.h"
@@ -18,7 +19,7 @@ namespace pcrt {
 class CpuDevice final : public Device {
 public:
   /// Checks the program's kernels and products, and starts the threads. Throws.
-  CpuDevice(const Program &program, int threads);
+  CpuDevice(const Program &program, const Bf16Choice &bf16, int threads);
   ~CpuDevice() override;
 
   void prepare(pcrt_context &context) override;
@@ -66,12 +67,13 @@ private:
   char *arena = nullptr;
   char *scratch = nullptr; ///< Of the kernels, by thread.
   int64_t scratchStride = 0;
-  std::vector<bool> updates;         ///< By kernel: whether it may write parameters or states.
-  std::vector<StartedMoves> started; ///< By ticket.
+  std::vector<pcrt_kernel_fn> functions; ///< By kernel.
+  std::vector<bool> updates;             ///< By kernel: whether it may write parameters or states.
+  std::vector<StartedMoves> started;     ///< By ticket.
 };
 
-/// Makes this rank's CPU a device. Throws.
-std::unique_ptr<Device> openCpuDevice(const Program &program);
+/// Makes this rank's CPU a device. All ranks of a run have the same `bf16`. Throws.
+std::unique_ptr<Device> openCpuDevice(const Program &program, const Bf16Choice &bf16);
 
 } // namespace pcrt
 

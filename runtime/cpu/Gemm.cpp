@@ -7,19 +7,10 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <sys/mman.h>
 
 using namespace pcrt;
-
-/// Tells oneDNN's OpenMP library that the calling thread works alone. The library comes with oneDNN; programs are not
-/// linked with it.
-static void workAlone() {
-  static auto *setNumThreads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (setNumThreads)
-    setNumThreads(1);
-}
 
 static bool hasBias(const pcrt_gemm_desc &d) { return d.epilogue == PCRT_EPILOGUE_BIAS; }
 
@@ -134,7 +125,7 @@ static void startFromBias(const pcrt_gemm_desc &d, float *c, const float *bias) 
 /// contiguous, the primitive up to 10 % where they are not (both on a Zen 4, GPT-2's products at 256 and 512 rows).
 /// The primitive packs b again for every few rows of c: where c is high and a transposed, as in the gradients of
 /// weights, packing it before is 3 to 18 % faster (bf16, c of 3072 to 50257 rows and 768 to 4096 columns).
-template <typename Part> static void prepare(Part &part, const dnnl::engine &engine) {
+template <typename Part> static void prepare(Part &part, bool nativeBf16, const dnnl::engine &engine) {
   pcrt_gemm_desc d = part.share.block;
   if (d.k == 0)
     return;
@@ -160,14 +151,14 @@ template <typename Part> static void prepare(Part &part, const dnnl::engine &eng
     return;
   }
   try {
-    part.primitive.emplace(d, *of, of->a.isTransposed() && d.m > d.n, engine);
+    part.primitive.emplace(d, *of, of->a.isTransposed() && d.m > d.n, nativeBf16, engine);
     part.how = Part::How::Primitive;
   } catch (const dnnl::error &) {
     part.swapped = false;
   }
 }
 
-std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
+std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc, bool nativeBf16) {
   auto plan = std::make_unique<Plan>();
   plan->desc = desc;
   plan->parts.resize(pool.size());
@@ -181,7 +172,7 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
       continue;
     auto part = std::make_unique<Part>();
     part->share = share;
-    prepare(*part, threads[thread]->engine);
+    prepare(*part, nativeBf16, threads[thread]->engine);
     if (part->how == Part::How::PlainLoop) {
       ++numPlain;
     } else if (part->how == Part::How::Primitive) {
@@ -193,9 +184,8 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
   return plan;
 }
 
-Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count)
-    : pool(pool), firstRegion(reserveLibraryMemory(pool.size())), grouped(pool, firstRegion) {
-  // A primitive keeps the number of threads of its creation.
+Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16)
+    : pool(pool), firstRegion(reserveLibraryMemory(pool.size())), grouped(pool, firstRegion, nativeBf16) {
   pool.onAll([](int) { workAlone(); });
   for (int thread = 0; thread < pool.size(); ++thread)
     threads.push_back(std::make_unique<ThreadState>());
@@ -205,7 +195,7 @@ Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count)
       if (sameProduct(plan->desc, descs[index]))
         found = plan.get();
     if (!found) {
-      plans.push_back(makePlan(descs[index]));
+      plans.push_back(makePlan(descs[index], nativeBf16));
       found = plans.back().get();
     }
     planOf.push_back(found);

@@ -23,8 +23,8 @@ const char *checkGemm(const pcrt_gemm_desc &desc);
 /// All products of a program. Everything is made at construction; running one allocates nothing from the heap.
 class Gemms {
 public:
-  /// `descs` have passed checkGemm.
-  Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count);
+  /// `descs` have passed checkGemm. `nativeBf16`: as of Matmul.
+  Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16);
   ~Gemms();
 
   /// Runs product `index` as pcrt_gemm describes it and waits. False with a reason in `error` if oneDNN failed.
@@ -48,7 +48,7 @@ private:
   struct Plan;
   struct ThreadState;
 
-  std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc);
+  std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, bool nativeBf16);
 
   Pool &pool;
   int firstRegion; ///< Memory for oneDNN's small allocations (Allocations.h), by thread.

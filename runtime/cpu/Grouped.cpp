@@ -88,8 +88,8 @@ struct GroupedProducts::Plan {
 /// Rows of the matrices of a gradient are dealt out by so many.
 static constexpr int64_t unit = 16;
 
-GroupedProducts::GroupedProducts(Pool &pool, int firstRegion)
-    : pool(pool), firstRegion(firstRegion), statuses(size_t(pool.size())) {}
+GroupedProducts::GroupedProducts(Pool &pool, int firstRegion, bool nativeBf16)
+    : pool(pool), firstRegion(firstRegion), nativeBf16(nativeBf16), statuses(size_t(pool.size())) {}
 
 int GroupedProducts::add(const pcrt_gemm_desc &d) {
   Plan &plan = *plans.emplace_back(std::make_unique<Plan>());
@@ -124,7 +124,7 @@ int GroupedProducts::add(const pcrt_gemm_desc &d) {
       tile.m = rowsOfTile;
       if (d.c_lies == PCRT_LIES_TOKENS)
         tile.c_dtype = PCRT_F32;
-      part.product = std::make_unique<Tile>(tile);
+      part.product = std::make_unique<Tile>(tile, nativeBf16);
       most(bytes.pad, rowsOfTile * (2 * d.k + 4 * d.n));
     } else {
       int64_t lo = Pool::cut(units, parts, thread) * unit;
@@ -139,9 +139,9 @@ int GroupedProducts::add(const pcrt_gemm_desc &d) {
         if (i + 1 < std::size(depths) && depths[i] > d.rows)
           continue;
         tile.accumulate = 0;
-        part.first[i] = std::make_unique<Tile>(tile);
+        part.first[i] = std::make_unique<Tile>(tile, nativeBf16);
         tile.accumulate = 1;
-        part.more[i] = std::make_unique<Tile>(tile);
+        part.more[i] = std::make_unique<Tile>(tile, nativeBf16);
       }
       most(bytes.pad, depths[std::size(depths) - 1] * 2 * (d.m + d.n));
     }

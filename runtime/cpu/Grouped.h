@@ -18,8 +18,8 @@ const char *checkGrouped(const pcrt_gemm_desc &desc);
 /// beside the product. In bf16 rows are multiplied tile by tile, since the library's products have fixed sizes.
 class GroupedProducts {
 public:
-  /// `firstRegion`: as of LibraryCall, by thread.
-  GroupedProducts(Pool &pool, int firstRegion);
+  /// `firstRegion`: as of LibraryCall, by thread. `nativeBf16`: as of Matmul.
+  GroupedProducts(Pool &pool, int firstRegion, bool nativeBf16);
   ~GroupedProducts();
   GroupedProducts(const GroupedProducts &) = delete;
   GroupedProducts &operator=(const GroupedProducts &) = delete;
@@ -70,6 +70,7 @@ private:
 
   Pool &pool;
   int firstRegion;
+  bool nativeBf16;
   std::vector<std::unique_ptr<Plan>> plans;
   struct {
     int64_t rows = 0, a = 0, b = 0, made = 0, sums = 0; ///< shared by the threads

@@ -1,7 +1,15 @@
 //===- Matmul.cpp - a product of two matrices by oneDNN -------------------===//
 #include "cpu/Matmul.h"
 
+#include <dlfcn.h>
+
 using namespace pcrt;
+
+void pcrt::workAlone() {
+  static auto *setNumThreads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (setNumThreads)
+    setNumThreads(1);
+}
 
 static dnnl::memory::desc descOf(const Matrix &matrix) {
   auto type = matrix.dtype == PCRT_BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -9,8 +17,8 @@ static dnnl::memory::desc descOf(const Matrix &matrix) {
                             dnnl::memory::dims{matrix.rowStride, matrix.columnStride});
 }
 
-Matmul::Matmul(const pcrt_gemm_desc &d, const Operands &of, bool packB, const dnnl::engine &engine) {
-  if (WidenedMatmul::isFor(of)) {
+Matmul::Matmul(const pcrt_gemm_desc &d, const Operands &of, bool packB, bool nativeBf16, const dnnl::engine &engine) {
+  if (!nativeBf16 && WidenedMatmul::takes(of)) {
     widened.emplace(d, of, packB);
     return;
   }

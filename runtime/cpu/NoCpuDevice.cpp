@@ -7,6 +7,14 @@
 #include "base/Failure.h"
 #include "cpu/CpuDevice.h"
 
-std::unique_ptr<pcrt::Device> pcrt::openCpuDevice(const Program &) {
+using namespace pcrt;
+
+std::unique_ptr<Device> pcrt::openCpuDevice(const Program &, const Bf16Choice &) {
   fail(PCRT_INTERNAL, "this program is for another device");
 }
+
+void Bf16Uses::add(const pcrt_program &) {}
+Bf16Measurement pcrt::measureBf16(const Bf16Uses &) { return {}; }
+Bf16Choice pcrt::chooseBf16(const std::vector<Bf16Measurement> &) { return {}; }
+Bf16Choice pcrt::agreeOnBf16(const Bf16Uses &, Comm &) { return {}; }
+Json pcrt::describe(const Bf16Choice &) { return Json::object(); }

@@ -10,16 +10,17 @@ struct Tile::Library {
   dnnl::stream stream{engine};
   Matmul product;
 
-  Library(const pcrt_gemm_desc &desc, const Operands &operands) : product(desc, operands, /*packB=*/true, engine) {}
+  Library(const pcrt_gemm_desc &desc, const Operands &operands, bool nativeBf16)
+      : product(desc, operands, /*packB=*/true, nativeBf16, engine) {}
 };
 
-Tile::Tile(const pcrt_gemm_desc &of) : desc(of) {
+Tile::Tile(const pcrt_gemm_desc &of, bool nativeBf16) : desc(of) {
   desc.batch = 1;
   std::optional<Operands> operands = operandsOf(desc);
   if (!operands)
     return;
   try {
-    library = std::make_unique<Library>(desc, *operands);
+    library = std::make_unique<Library>(desc, *operands, nativeBf16);
   } catch (const dnnl::error &) { // of a CPU that lacks what it needs
   }
 }

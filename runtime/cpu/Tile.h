@@ -15,8 +15,8 @@ namespace pcrt {
 class Tile {
 public:
   /// c = a b, or c += a b where `desc` accumulates: the sizes, strides and dtypes of one batch entry. Where oneDNN does
-  /// not take it, a plain loop does it.
-  explicit Tile(const pcrt_gemm_desc &desc);
+  /// not take it, a plain loop does it. `nativeBf16`: as of Matmul.
+  Tile(const pcrt_gemm_desc &desc, bool nativeBf16);
   ~Tile();
 
   bool isPlain() const;

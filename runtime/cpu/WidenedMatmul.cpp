@@ -87,11 +87,9 @@ static Block widen(const Matrix &matrix, const void *from, int64_t row, int64_t 
   return {to, pitch(length), matrix.isTransposed()};
 }
 
-bool WidenedMatmul::isFor(const Operands &of) {
-  static const bool multipliesBf16 =
-      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+bool WidenedMatmul::takes(const Operands &of) {
   bool isHalf = of.a.dtype == PCRT_BF16 || of.b.dtype == PCRT_BF16 || of.c.dtype == PCRT_BF16;
-  return isHalf && !multipliesBf16 && !of.c.isTransposed();
+  return isHalf && !of.c.isTransposed();
 }
 
 WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, bool keepB)

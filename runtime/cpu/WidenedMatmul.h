@@ -1,8 +1,9 @@
 //===- WidenedMatmul.h - a product of bf16 matrices by f32 products -------===//
 //
 // CPUs without AVX512_BF16 multiply bf16 in oneDNN's primitives at a quarter of
-// the rate of f32, or not at all. Here operands become f32, block by block,
-// which is exact, and f32 products add up.
+// the rate of f32, or not at all, and some CPUs that have it are slower with it
+// (Bf16.h). Here operands become f32, block by block, which is exact, and f32
+// products add up.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_WIDENEDMATMUL_H
@@ -17,8 +18,8 @@ namespace pcrt {
 /// c = a b, or c += a b where the product accumulates, with a bias where it has one. c is rounded once.
 class WidenedMatmul {
 public:
-  /// Whether products with these operands are so, rather than by primitives, on this CPU.
-  static bool isFor(const Operands &operands);
+  /// Whether it can multiply these operands, one of which is bf16.
+  static bool takes(const Operands &operands);
 
   /// `keepB`: setB makes all of b f32, once for all runs that follow; else each run does, block by block.
   WidenedMatmul(const pcrt_gemm_desc &desc, const Operands &operands, bool keepB);

@@ -1,6 +1,7 @@
 //===- CpuTarget.cpp - calls of a rank that is cores of a CPU --------------===//
 #include "Target.h"
 #include "comm/Collective.h"
+#include "cpu/Bf16.h"
 #include "cpu/Gemm.h"
 #include "device/Profile.h"
 
@@ -42,7 +43,8 @@ public:
     std::vector<pcrt_gemm_desc> descs;
     for (const ProductCall &call : made.products)
       descs.push_back(call.desc);
-    gemms = std::make_unique<Gemms>(pool, descs.data(), int(descs.size()));
+    gemms = std::make_unique<Gemms>(pool, descs.data(), int(descs.size()),
+                                    agreeOnBf16({.products = true}, comm).products.native);
     gemms->warmUp(base, made.bytes);
     std::fill_n(reinterpret_cast<float *>(base), made.bytes / 4, 0.5f);
     if (comm.size() > 1)

@@ -21,6 +21,7 @@ struct WrittenKernel {
   std::string function;      ///< of the first of them, for messages
   std::string program;       ///< the symbol in whose table they are
   std::vector<int64_t> rows; ///< of that table, in the order in which they run
+  bool hasF32Form = false;   ///< pcrt_kernel::fn_f32
 };
 
 /// All of an executable.
@@ -50,8 +51,8 @@ public:
   /// Runs a kernel on the operands' bytes, results sharing their buffers as in the planned program, and gives those of
   /// the results (of an update: what it sets). Then what is wrong, or "": it ended by a signal, in `seconds` of
   /// the processor not at all, refused its operands, wrote beside its results, or gave other bits when its items were
-  /// run in another order.
-  std::string run(const WrittenKernel &kernel, llvm::ArrayRef<Bytes> operands, unsigned seconds,
+  /// run in another order. `inF32`: in the f32 form, where there is one.
+  std::string run(const WrittenKernel &kernel, llvm::ArrayRef<Bytes> operands, bool inF32, unsigned seconds,
                   std::vector<Bytes> &results) const;
 
 private:

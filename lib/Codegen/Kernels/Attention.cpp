@@ -52,7 +52,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
   Emitter &e = kernel.e;
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
-  a.chooseFactors(e, {q, k, v});
+  a.chooseFactors(kernel, {q, k, v});
   Ptr counts = a.counts(kernel, 3), bias = a.bias(kernel, 3), starts = a.starts(kernel, 3);
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
   const SmallVector<int32_t> steps = e.steps(lanes);

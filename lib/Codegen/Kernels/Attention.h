@@ -122,11 +122,12 @@ struct AttentionShape {
     return e.min((end + (tile - 1)) / tile * tile, padded);
   }
 
-  /// Chooses products of words (pairs of bf16) if all of `matrices` (q, k, v, dout) are bf16 and the CPU can multiply
-  /// words.
-  void chooseFactors(const Emitter &e, llvm::ArrayRef<Ptr> matrices) {
+  /// Chooses products of words (pairs of bf16) if all of `matrices` (q, k, v, dout) are bf16 and the kernel is to
+  /// multiply words.
+  void chooseFactors(Kernel &kernel, llvm::ArrayRef<Ptr> matrices) {
     narrow = llvm::all_of(matrices, [](Ptr m) { return m.element.isBF16(); });
-    factors = narrow && d % 2 == 0 && e.roundsToBf16 ? Factors::words : Factors::numbers;
+    kernel.multipliesPairs = narrow && d % 2 == 0 && kernel.e.multipliesPairs;
+    factors = kernel.multipliesPairs ? Factors::words : Factors::numbers;
   }
   /// Rounds a weight or a gradient of a score to bf16, if products are of numbers; words are rounded when they are
   /// made.

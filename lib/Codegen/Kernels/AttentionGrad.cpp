@@ -54,7 +54,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
   std::optional<Dropping> dropping = a.dropping(kernel, 6);
   const SmallVector<int32_t> lanesInOrder = e.steps(lanes);
   Ptr dq = kernel.results[0], dk = kernel.results[1], dv = kernel.results[2];
-  a.chooseFactors(e, {q, k, v, dout});
+  a.chooseFactors(kernel, {q, k, v, dout});
   Scratch scratch{kernel.scratch};
   const int64_t ahead = dropping ? dropping->wordsAhead(a.paddedT(lanes)) : 0;
   BackwardScratch at(scratch, a, lanes, ahead);

@@ -52,8 +52,9 @@ struct Ptr {
 /// Emits ops at the builder's insertion point.
 class Emitter {
 public:
-  Emitter(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes, bool roundsToBf16 = false)
-      : b(b), loc(loc), lanes(lanes), roundsToBf16(roundsToBf16) {}
+  Emitter(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes, bool roundsToBf16 = false,
+          bool multipliesPairs = false)
+      : b(b), loc(loc), lanes(lanes), roundsToBf16(roundsToBf16), multipliesPairs(multipliesPairs) {}
   virtual ~Emitter() = default;
 
   mlir::OpBuilder &b;
@@ -61,8 +62,10 @@ public:
   /// f32 elements of a full vector: 16 for AVX-512, 8 for AVX2.
   const int64_t lanes;
   /// Whether the target has an instruction that rounds f32 to bf16 (AVX512-BF16, sm_80); if not, integer operations
-  /// round. A CPU that has it can also multiply pairs of bf16 (addProducts).
+  /// round.
   const bool roundsToBf16;
+  /// Whether kernels multiply pairs of bf16 by instructions (addProducts; AVX512-BF16). Needs roundsToBf16.
+  const bool multipliesPairs;
 
   Num integer(int64_t value);
   Num real(double value);

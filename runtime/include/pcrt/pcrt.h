@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 11
+#define PCRT_ABI_VERSION 12
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -83,6 +83,7 @@ typedef struct pcrt_kernel {
   const char *name; /* op and source name, for messages and traces: "fusion h.0.ln_1" */
   const char *kind; /* class for the time table: elementwise, norm, attention, embedding, loss, optimizer, ... */
   pcrt_kernel_fn fn;
+  pcrt_kernel_fn fn_f32; /* null, or does the same by f32 FMA where fn multiplies pairs of bf16 (AVX512_BF16) */
   int64_t items;
   int64_t scratch_bytes;
 } pcrt_kernel;

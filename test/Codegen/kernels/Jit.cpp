@@ -44,7 +44,8 @@ __attribute__((no_sanitize("function"))) int64_t JitKernel::run(const std::vecto
 }
 
 /// Emits kernel `part` of `op` as @kernel<part> at the builder's insertion point.
-static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t lanes, bool roundsToBf16) {
+static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t lanes, bool roundsToBf16,
+                          bool multipliesPairs) {
   Location loc = op->getLoc();
   Type pointer = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
   auto type = LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer});
@@ -52,8 +53,8 @@ static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t la
   OpBuilder::InsertionGuard guard(b);
   Block *entry = function.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
-  pc::kernels::Emitter e(b, loc, lanes, roundsToBf16);
-  pc::Kernel kernel{e, {}, {}, e.wrap(entry->getArgument(1)), e.wrap(entry->getArgument(2)), {}, part, 0, 0, {}, {}};
+  pc::kernels::Emitter e(b, loc, lanes, roundsToBf16, multipliesPairs);
+  pc::Kernel kernel{e, {}, {}, e.wrap(entry->getArgument(1)), e.wrap(entry->getArgument(2)), {}, part};
   kernel.scratch = {&e, entry->getArgument(3), b.getF32Type()};
   int32_t index = 0;
   auto argument = [&](Type tensor) {
@@ -82,7 +83,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t 
   pc::optimizeKernels(module, target);
 }
 
-std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16) {
+std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16, bool multipliesPairs) {
   static bool initialized = !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
   if (!initialized)
     fail("no native target");
@@ -101,7 +102,7 @@ std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool rounds
   OpBuilder b = OpBuilder::atBlockEnd(module->getBody());
   std::vector<JitKernel> parts;
   for (unsigned part = 0; part < pc::numSpecialKernels(op, /*simt=*/false); ++part)
-    parts.push_back(emitPart(op, part, b, lanes, roundsToBf16));
+    parts.push_back(emitPart(op, part, b, lanes, roundsToBf16, multipliesPairs));
   if (failed(module->verify()))
     fail("the kernel does not verify");
   if (failed(pc::lowerToLLVM(*module)))

@@ -23,8 +23,10 @@ struct JitKernel {
 };
 
 /// Compiles a function's body that holds one op, for vectors of `lanes` f32. The process ends with a message where that
-/// fails. Kernel arguments are the op's operands, then its results. `roundsToBf16`: by the CPU's instruction.
-std::vector<JitKernel> jitOp(const std::string &function, int64_t lanes, bool roundsToBf16 = false);
+/// fails. Kernel arguments are the op's operands, then its results. `roundsToBf16`, `multipliesPairs`: by the CPU's
+/// instructions.
+std::vector<JitKernel> jitOp(const std::string &function, int64_t lanes, bool roundsToBf16 = false,
+                             bool multipliesPairs = false);
 
 /// f32 elements of a full vector on this machine: 16 with AVX-512, else 8.
 int64_t hostLanes();

@@ -90,17 +90,22 @@ double error(const Tensor &got, const Reals &want) {
 
 void report(const std::string &what, bool ok, const std::string &detail) { expect(ok, what + ": " + detail); }
 
-/// Runs the op with both vector widths, without and with the CPU's instructions for bf16, and compares. `inPlace[r]` is
+/// Runs the op with both vector widths, without the CPU's instructions for bf16, with all and with its rounding alone,
+/// and compares. `inPlace[r]` is
 /// the operand whose memory result r takes, or -1.
 void check(const std::string &op, const std::vector<Tensor *> &operands, const std::vector<Tensor *> &results,
            const std::string &format, const std::vector<Reals> &want, double tolerance, std::vector<int> inPlace = {},
            int64_t status = 0) {
   std::string source = text(op, operands, results, format);
   bool bf16 = source.find("bf16") != std::string::npos;
-  for (auto [lanes, byInstruction] : {std::pair{8, false}, {16, false}, {8, true}, {16, true}}) {
-    if (lanes > hostLanes() || (byInstruction && !(bf16 && hostRoundsToBf16())))
+  struct Form {
+    int64_t lanes;
+    bool rounds = false, pairs = false; // by instructions
+  };
+  for (auto [lanes, rounds, pairs] : {Form{8}, {16}, {8, true}, {16, true}, {8, true, true}, {16, true, true}}) {
+    if (lanes > hostLanes() || (rounds && !(bf16 && hostRoundsToBf16())))
       continue;
-    std::vector<JitKernel> kernels = jitOp(source, lanes, byInstruction);
+    std::vector<JitKernel> kernels = jitOp(source, lanes, rounds, pairs);
     std::vector<std::vector<float>> first;
     for (int64_t range : {0, 1, 3}) {
       std::vector<void *> args;
@@ -124,8 +129,8 @@ void check(const std::string &op, const std::vector<Tensor *> &operands, const s
         got = std::max(got, kernel.run(args, range));
       for (Tensor *t : results)
         t->widen();
-      std::string what = source + "lanes " + std::to_string(lanes) + (byInstruction ? " with bf16" : "") + ", range " +
-                         std::to_string(range);
+      std::string what = source + "lanes " + std::to_string(lanes) + (rounds ? " rounds bf16" : "") +
+                         (pairs ? " in pairs" : "") + ", range " + std::to_string(range);
       report(what, got == status, "status " + std::to_string(got));
       for (size_t r = 0; r < results.size(); ++r) {
         double e = error(*results[r], want[r]);

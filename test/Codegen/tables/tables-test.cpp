@@ -161,6 +161,7 @@ void checkHostProgram(MLIRContext &context) {
             {.name = "activation positive",
              .kind = "activation",
              .fn = kernel.fn,
+             .fn_f32 = nullptr,
              .items = kernel.items,
              .scratch_bytes = kernel.scratch_bytes},
             "kernel");
@@ -230,6 +231,7 @@ void checkCudaProgram(MLIRContext &context) {
               {.name = program.kernels[i].name,
                .kind = program.kernels[i].kind,
                .fn = nullptr,
+               .fn_f32 = nullptr,
                .items = 0,
                .scratch_bytes = 0},
               "kernel of a device");

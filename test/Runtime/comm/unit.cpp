@@ -167,7 +167,7 @@ static void testEnvironments() {
   CHECK(readFrom({"PCRT_RANK=1", "PCRT_SIZE=2"}, &place, &error) && whoSaysSo(place, "; ").empty());
   // Every number, and every switch.
   CHECK(readFrom({"PCRT_THREADS=2", "PCRT_TIMEOUT_SECONDS=0.5", "PCRT_PORT=65535", "PCRT_CUDA_DEVICE=0",
-                  "PCRT_POISON=1", "PCRT_CUDA_GRAPH=0", "PCRT_CUDA_TUNE="},
+                  "PCRT_POISON=1", "PCRT_CPU_BF16=0", "PCRT_CUDA_GRAPH=0", "PCRT_CUDA_TUNE="},
                  &place, &error));
   for (const char *wrong : {"PCRT_THREADS=abc",
                             "PCRT_THREADS=0",
@@ -183,6 +183,7 @@ static void testEnvironments() {
                             "PCRT_CUDA_DEVICE=-1",
                             "PCRT_CUDA_DEVICE=one",
                             "PCRT_POISON=yes",
+                            "PCRT_CPU_BF16=native",
                             "PCRT_CUDA_BLOCKING=2",
                             "PCRT_CUDA_GRAPH=off",
                             "PCRT_CUDA_TUNE=no",

@@ -27,7 +27,7 @@ struct Bench {
   const Program &program = programs.first();
   std::unique_ptr<Comm> comm;
   std::optional<pcrt_context> context;
-  std::unique_ptr<Device> device = std::make_unique<CpuDevice>(program, 1);
+  std::unique_ptr<Device> device = std::make_unique<CpuDevice>(program, Bf16Choice(), 1);
   std::span<char> memory;
 
   Bench() {

@@ -209,7 +209,7 @@ void testOne(Pool &pool) {
   }
   const char *problem = checkGemm(d);
   expect(!problem, problem ? problem : "");
-  Gemms gemms(pool, &d, 1);
+  Gemms gemms(pool, &d, 1, pick(0, 1));
   const char *error = nullptr;
   std::vector<char> aAt = stored(a, d.a_dtype), bAt = stored(b, d.b_dtype), cAt = stored(c, d.c_dtype);
   expect(gemms.run(0, aAt.data(), bAt.data(), cAt.data(), nullptr, mask.mask.data(), &error), error ? error : "run");
@@ -239,7 +239,7 @@ void testTooMany(Pool &pool) {
   d.name = "test";
   d.tokens = 4, d.experts = d.batch = 3, d.rows = d.m = 4, d.n = d.k = 1;
   d.grouped = PCRT_GROUPED_PACK, d.a_lies = d.b_lies = PCRT_LIES_ENTRIES, d.c_lies = PCRT_LIES_ROWS;
-  Gemms gemms(pool, &d, 1);
+  Gemms gemms(pool, &d, 1, pick(0, 1));
   Floats mask(12, 1), c(4);
   const char *error = nullptr;
   expect(!gemms.run(0, mask.data(), mask.data(), c.data(), nullptr, mask.data(), &error) && error, "too many rows");

@@ -174,9 +174,9 @@ const pcrt_host_module pc_standin_module = {PCRT_HOST_IMAGE_VERSION, 8, rows, 0,
 #else
 
 #ifdef CUDA_IMAGE
-#define KERNEL(name, kind, fn, items, scratch) {name, kind, fn == 0 ? fn : 0, 0, 0}
+#define KERNEL(name, kind, fn, items, scratch) {name, kind, fn == 0 ? fn : 0, 0, 0, 0}
 #else
-#define KERNEL(name, kind, fn, items, scratch) {name, kind, fn, items, scratch}
+#define KERNEL(name, kind, fn, items, scratch) {name, kind, fn, 0, items, scratch}
 #endif
 static const pcrt_kernel kernels[] = {
     KERNEL("embed wte", "embedding", embed, ROWS, 0), KERNEL("cross_entropy", "loss", lossGrad, ROWS, V * 4),
