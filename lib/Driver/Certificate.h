@@ -5,7 +5,7 @@
 #define PC_LIB_DRIVER_CERTIFICATE_H
 
 #include "mlir/IR/BuiltinOps.h"
-#include "pc/Driver/Phases.h"
+#include "pc/Plan/Phases.h"
 #include "llvm/Support/JSON.h"
 
 namespace pc {

@@ -3,7 +3,6 @@
 
 #include "BlamePass.h"
 #include "Certificate.h"
-#include "ChooseRecompute.h"
 #include "CompareKernels.h"
 #include "Remarks.h"
 
@@ -14,7 +13,6 @@
 #include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
 #include "pc/Cost/Streams.h"
-#include "pc/Driver/ChoosePlan.h"
 #include "pc/Driver/Origin.h"
 #include "pc/IR/Boxes.h"
 #include "pc/IR/Diagnostics.h"
@@ -163,9 +161,8 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
   return PCRT_OK;
 }
 
-/// What the plan costs, and whether that is allowed. `searched`: how it was found.
-static pcrt_status report(ModuleOp module, const CompileOptions &options, const MachineModel &machine,
-                          const std::optional<llvm::json::Object> &searched) {
+/// What the plan costs, and whether that is allowed.
+static pcrt_status report(ModuleOp module, const CompileOptions &options, const MachineModel &machine) {
   FailureOr<llvm::json::Value> value = buildReport(module, planLine(options.plan, module));
   if (failed(value))
     return PCRT_INTERNAL;
@@ -188,8 +185,8 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, const 
     (*value->getAsObject())["remarks"] = std::move(remarks);
   if (llvm::json::Array whole = wholeStates(module, options.plan); !whole.empty())
     (*value->getAsObject())["whole_states"] = std::move(whole);
-  if (searched)
-    (*value->getAsObject())["search"] = llvm::json::Object(*searched);
+  if (options.searched)
+    (*value->getAsObject())["search"] = llvm::json::Object(*options.searched);
   KernelReport kernels;
   if (options.cuda()) {
     FailureOr<KernelReport> counted = reportKernels(module, options.kernels, machine);
@@ -382,15 +379,9 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
            "their weights; to train the directory's model, begin with pc-import";
   if (from == Phase::Model && options.train && failed(checkBoxes(module)))
     return PCRT_BAD_INPUT;
-  std::optional<llvm::json::Object> searched;
-  if (pcrt_status status = choosePlan(module, options, *machine, searched))
-    return status;
-  if (from == Phase::Model)
-    if (pcrt_status status = chooseRecompute(module, options))
-      return status;
   if (!options.emitPlan.empty())
     if (pcrt_status status = writeFile(module, options.emitPlan, [&](llvm::raw_ostream &os) {
-          os << options.plan.text(module.getContext()) << howItWasFound(options, *machine);
+          os << options.plan.text(module.getContext()) << options.howFound;
         }))
       return status;
   Proof proof;
@@ -426,7 +417,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     if (options.to >= Phase::Kernels && info.phase >= Phase::Step && info.phase <= Phase::Planned)
       certificate.add(info.phase, module, howIsIt(module, info.phase, given, options));
     if (info.phase == Phase::Planned)
-      if (pcrt_status status = report(module, options, *machine, searched))
+      if (pcrt_status status = report(module, options, *machine))
         return status;
     if (info.phase == options.to)
       break;

@@ -3,7 +3,7 @@
 #define PC_LIB_DRIVER_REMARKS_H
 
 #include "pc/Cost/Machine.h"
-#include "pc/Driver/Plan.h"
+#include "pc/Plan/Plan.h"
 #include "llvm/Support/JSON.h"
 
 namespace pc {

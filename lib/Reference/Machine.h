@@ -1,6 +1,6 @@
 //===- Machine.h - Runs one function on all ranks in lock step --------------------------------===//
-#ifndef PC_REFERENCE_MACHINE_H
-#define PC_REFERENCE_MACHINE_H
+#ifndef PC_LIB_REFERENCE_MACHINE_H
+#define PC_LIB_REFERENCE_MACHINE_H
 
 #include "StageLink.h"
 #include "Store.h"

@@ -44,7 +44,7 @@ for name in {*headers, *sources}:
     for i, (one, room, _) in enumerate(headers[name] + sources[name]):
         for j, (other, otherRoom, isPublic) in enumerate((headers[name] + sources[name])[:i]):
             bothHeaders = i < len(headers[name])
-            if bothHeaders or room == otherRoom or isPublic and (room == "Driver" or otherRoom in ("IR", "Cost")):
+            if bothHeaders or room == otherRoom or isPublic and (room in ("Driver", "Search") or otherRoom in ("IR", "Cost")):
                 found.add(f"{name}: {other} and {one}")
 print("\n".join(sorted(found)), end="\n" if found else "")
 sys.exit(bool(found))

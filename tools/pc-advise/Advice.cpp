@@ -1,7 +1,7 @@
 //===- Advice.cpp - What a model takes on numbers of ranks -------------------------------------===//
 #include "Advice.h"
 
-#include "pc/Driver/ChoosePlan.h"
+#include "pc/Search/CompletePlan.h"
 #include "pc/Driver/Flags.h"
 #include "pc/IR/Layers.h"
 #include "llvm/Support/Format.h"
@@ -83,25 +83,24 @@ private:
       return status;
     options.search.isQuiet = true;
     size.ranks = ranks;
-    std::optional<llvm::json::Object> found;
     ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
       if (diagnostic.getSeverity() == DiagnosticSeverity::Error && size.why.empty())
         size.why = diagnostic.str();
       return success();
     });
-    pcrt_status status = choosePlan(model, options, machine, found);
+    pcrt_status status = completePlan(model, Phase::Model, options);
     if (status == PCRT_RESOURCE || status == PCRT_INFEASIBLE)
       return PCRT_OK;
     if (status)
       error = size.why;
-    if (status || !found)
+    if (status || !options.searched)
       return status;
-    const llvm::json::Object &best = *found->getArray("candidates")->front().getAsObject();
+    const llvm::json::Object &best = *options.searched->getArray("candidates")->front().getAsObject();
     size.fits = true;
     size.plan = best.getString("plan")->str();
     size.seconds = *best.getNumber("step_seconds");
     size.bytes = *best.getInteger("arena_bytes");
-    size.gap = *found->getNumber("gap");
+    size.gap = *options.searched->getNumber("gap");
     if (const Tactic *tensor = options.plan.find("pc-tensor-parallel"))
       for (StringRef axis : tensor->list("axis"))
         size.tensorRanks *= options.plan.sizeOf(axis);

@@ -1,6 +1,7 @@
 //===- pc-compile.cpp - Program of any phase -> executable, or any phase before it ----------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
+#include "pc/Search/CompletePlan.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/Output.h"
 #include "pc/IR/Source.h"
@@ -123,5 +124,7 @@ int main(int argc, char **argv) {
   options.reference = reference;
   options.timing = &whole;
   options.standIn = standIn;
+  if (pcrt_status status = pc::completePlan(*module, origin->phase, options))
+    return status;
   return pc::compile(*module, origin->phase, options);
 }

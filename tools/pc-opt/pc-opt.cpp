@@ -1,6 +1,7 @@
 //===- pc-opt.cpp - Runs the passes of every room on IR files ----------------------===//
 // MlirOptMain with the exit codes of the other tools: 2 for a bad command line, 3 for bad IR or a pass that refuses it.
 #include "pc/Driver/Registration.h"
+#include "pc/Search/Passes.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/Output.h"
 #include "pc/IR/Source.h"
@@ -54,6 +55,7 @@ int main(int argc, char **argv) {
   pc::registerDialects(registry);
   pc::escapeDiagnostics(registry);
   pc::registerPasses();
+  pc::registerSearchPasses();
 
   cl::opt<std::string> input(cl::Positional, cl::desc("<input file>"), cl::init("-"));
   cl::opt<std::string> output("o", cl::desc("Output file"), cl::value_desc("file"), cl::init("-"));

@@ -5,6 +5,7 @@
 #include "mlir/Parser/Parser.h"
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Flags.h"
+#include "pc/Search/CompletePlan.h"
 #include "pc/Reference/Interpreter.h"
 #include <cmath>
 
@@ -51,6 +52,8 @@ PlanResult checkPlan(MLIRContext *context, const RandomProgram &program, double 
     result.wrong += result.refused.empty() ? " on one device" : "";
     return result;
   }
+  if (pcrt_status status = pc::completePlan(*planned, pc::Phase::Model, options))
+    return ended(status);
   if (pcrt_status status = pc::compile(*planned, pc::Phase::Model, options))
     return ended(status);
   pc::RunOptions run;

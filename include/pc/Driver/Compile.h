@@ -4,12 +4,13 @@
 
 #include "pc/Autodiff/Passes.h"
 #include "pc/Codegen/Passes.h"
-#include "pc/Driver/AutoPlan.h"
-#include "pc/Driver/Phases.h"
-#include "pc/Driver/Plan.h"
+#include "pc/Plan/AutoPlan.h"
+#include "pc/Plan/Phases.h"
+#include "pc/Plan/Plan.h"
 #include "pc/Memory/Passes.h"
 #include "pc/Overlap/Passes.h"
 #include "pc/Pipeline/Passes.h"
+#include "llvm/Support/JSON.h"
 #include <map>
 #include <optional>
 
@@ -49,6 +50,8 @@ struct CompileOptions {
   std::string reference;               ///< the step program, a file, or empty: the program's own
   bool tellPrediction = false;         ///< a remark says how long a step takes
   bool standIn = false;                ///< also an image for the stand-in of the CUDA driver
+  std::optional<llvm::json::Object> searched; ///< what a search found, for the report
+  std::string howFound;                       ///< comments in the plan's file by which the search can be repeated
   mlir::TimingScope *timing = nullptr; ///< where the time of every pass is counted; null in tools without MLIR's flags
 
   /// For CUDA devices instead of CPUs.

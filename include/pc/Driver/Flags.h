@@ -8,7 +8,7 @@
 #include "mlir/Pass/PassOptions.h"
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Origin.h"
-#include "pc/Driver/Tactics.h"
+#include "pc/Plan/Tactics.h"
 #include "pcrt/outputs.h"
 
 namespace pc {

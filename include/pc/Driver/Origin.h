@@ -8,7 +8,7 @@
 
 #include "pc/Codegen/Passes.h"
 #include "pc/Driver/Passes.h"
-#include "pc/Driver/Plan.h"
+#include "pc/Plan/Plan.h"
 
 namespace pc {
 

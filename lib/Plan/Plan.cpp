@@ -1,0 +1,344 @@
+//===- Plan.cpp - The mesh and the ordered tactics ----------------------------------------===//
+#include "pc/Plan/Plan.h"
+
+#include "pc/Plan/Tactics.h"
+#include "pc/IR/Source.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace pc;
+
+std::string Plan::meshText() const {
+  std::string text;
+  for (const auto &[axis, size] : mesh)
+    text += (text.empty() ? "" : ",") + axis + "=" + std::to_string(size);
+  return text;
+}
+
+int64_t Plan::sizeOf(StringRef axis) const {
+  for (const auto &[name, size] : mesh)
+    if (name == axis)
+      return size;
+  return 0;
+}
+
+int64_t Plan::vocabularyRanks() const {
+  int64_t ranks = 1;
+  for (const Tactic &tactic : tactics)
+    if (const TacticInfo *info = tactic.info(); info && info->splitsVocabulary)
+      if (SmallVector<StringRef> axes = tactic.list("axis"); !axes.empty())
+        ranks *= std::max<int64_t>(sizeOf(axes.back()), 1);
+  return ranks;
+}
+
+bool Plan::packsProducts() const {
+  return llvm::none_of(tactics, [](const Tactic &tactic) {
+    const TacticInfo *info = tactic.info();
+    return info && info->takesQkvApart;
+  });
+}
+
+int64_t Plan::vocabularyMultiple(bool cuda, int64_t wanted) const {
+  if (wanted)
+    return std::lcm(wanted, vocabularyRanks());
+  // Kernels of products copy and load 16 bytes at once, 8 elements in bf16: every rank's rows are whole numbers of
+  // them. 64 is the width of their smallest tiles.
+  return cuda ? std::lcm<int64_t>(8 * vocabularyRanks(), 64) : vocabularyRanks();
+}
+
+const Tactic *Plan::find(StringRef pass) const {
+  const Tactic *it = llvm::find_if(tactics, [&](const Tactic &tactic) { return tactic.pass() == pass; });
+  return it == tactics.end() ? nullptr : it;
+}
+
+SmallVector<Tactic> Plan::tacticsOf(Phase phase) const {
+  SmallVector<Tactic> ofPhase;
+  for (const Tactic &tactic : tactics)
+    if (const TacticInfo *info = tactic.info(); info && info->phase == phase)
+      ofPhase.push_back(tactic);
+  return ofPhase;
+}
+
+const Tactic *Plan::pipeline() const {
+  const Tactic *it = llvm::find_if(tactics, [&](const Tactic &tactic) {
+    const TacticInfo *info = tactic.info();
+    return info && info->phase == Phase::Staged && sizeOf(tactic.option("axis")) != 1;
+  });
+  return it == tactics.end() ? nullptr : it;
+}
+
+/// The form of a tactic that works over a grid, or null.
+static const TacticForm *gridOf(const Tactic &tactic) {
+  const TacticInfo *info = tactic.info();
+  const TacticForm *form = info ? info->formOf(tactic) : nullptr;
+  return form && form->weightAxis >= 0 ? form : nullptr;
+}
+
+bool Plan::splitsEmbed() const { return llvm::any_of(tactics, gridOf); }
+
+std::optional<PadShardsOptions> Plan::padding() const {
+  auto sizeAtLeastOne = [&](StringRef axis) { return std::max<int64_t>(sizeOf(axis), 1); };
+  PadShardsOptions options;
+  for (const Tactic &tactic : tactics)
+    if (const TacticInfo *info = tactic.info(); info && info->shardsParameters)
+      options.ranks *= sizeAtLeastOne(tactic.option("axis"));
+  if (options.ranks == 1)
+    return std::nullopt;
+  // Dims that tensor parallelism splits are not padded, even if its axis has one rank.
+  for (const Tactic &tactic : tactics) {
+    const TacticInfo *info = tactic.info();
+    if (!info || !info->splitsVocabulary)
+      continue;
+    options.forms.push_back(tactic.option(info->formOption).str());
+    SmallVector<StringRef> axes = tactic.list("axis");
+    if (const TacticForm *grid = gridOf(tactic); grid && grid->weightAxis < static_cast<int>(axes.size()))
+      options.ranks *= sizeAtLeastOne(axes[grid->weightAxis]);
+  }
+  options.takenRanks = vocabularyRanks();
+  return options;
+}
+
+std::string Plan::key() const {
+  std::string key = meshText();
+  for (const Tactic &tactic : tactics)
+    key += " " + tactic.text();
+  return key + " " + std::to_string(microbatches);
+}
+
+PlanOp Plan::build(OpBuilder &builder) const {
+  SmallVector<StringAttr> names;
+  SmallVector<int64_t> sizes;
+  for (const auto &[axis, size] : mesh) {
+    names.push_back(builder.getStringAttr(axis));
+    sizes.push_back(size);
+  }
+  auto list = llvm::map_to_vector(tactics, [](const Tactic &tactic) -> StringRef { return tactic.text(); });
+  return PlanOp::create(builder, builder.getUnknownLoc(), MeshAttr::get(builder.getContext(), names, sizes),
+                        builder.getStrArrayAttr(list), builder.getI64IntegerAttr(microbatches));
+}
+
+std::string Plan::text(MLIRContext *context) const {
+  OpBuilder builder(context);
+  OwningOpRef<PlanOp> op = build(builder);
+  std::string result;
+  llvm::raw_string_ostream stream(result);
+  op->print(stream);
+  return result + "\n";
+}
+
+/// "dp=2,tp=2" -> axes; false after a message.
+static bool parseMesh(StringRef text, Plan &plan, std::string &error) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef part : parts) {
+    auto [axis, size] = part.split('=');
+    int64_t n = 0;
+    if (size == "open") // one replica: how many there are is for the runs to find out (Tactics' localSgd)
+      size = "1";
+    if (axis.empty() || size.getAsInteger(10, n) || n < 1 || n > (1 << 20)) {
+      error = "bad mesh entry '" + part.str() + "'; expected axis=size, as in --mesh dp=2,tp=2";
+      return false;
+    }
+    if (!llvm::isAlpha(axis[0]) || !llvm::all_of(axis, [](char c) { return llvm::isAlnum(c) || c == '_'; })) {
+      error = "'" + axis.str() +
+              "' is no name of a mesh axis; a letter and then letters, digits and '_' make one, as in --mesh dp=2,tp=2";
+      return false;
+    }
+    for (const auto &other : plan.mesh)
+      if (other.first == axis) {
+        error = "mesh axis '" + axis.str() + "' is named twice";
+        return false;
+      }
+    plan.mesh.push_back({axis.str(), n});
+  }
+  return true;
+}
+
+/// Names that a mesh axis may not have, and why.
+static constexpr std::pair<StringRef, StringRef> reserved[] = {
+    {"sp", "sequence parallelism has no axis of its own; give --sequence-parallel with tp=N in --mesh"},
+};
+
+/// An axis of the mesh that no tactic works over, or "".
+static std::string unusedAxis(const Plan &plan) {
+  llvm::StringSet<> used;
+  for (const Tactic &tactic : plan.tactics)
+    for (StringRef axis : tactic.list("axis"))
+      used.insert(axis);
+  for (const auto &[axis, size] : plan.mesh)
+    if (!used.contains(axis))
+      return axis;
+  return "";
+}
+
+static std::string whyUnused(StringRef axis) {
+  return ("no tactic uses the mesh axis '" + axis + "'; name it in a strategy flag, as in --data-parallel=ddp:" + axis)
+      .str();
+}
+
+/// Adds what the flags ask for of the phases behind `done`, and what goes with it.
+static std::optional<Refusal> addTactics(const StrategyFlags &flags, Phase done, Plan &plan) {
+  for (const TacticInfo &row : tactics())
+    if (row.phase > done && row.fromFlags)
+      if (std::optional<Refusal> refusal = row.fromFlags(row, flags, plan))
+        return refusal;
+  for (auto [axis, why] : reserved)
+    if (plan.sizeOf(axis))
+      return Refusal{PCRT_INFEASIBLE, why.str()};
+  return std::nullopt;
+}
+
+std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status) {
+  auto refuse = [&](pcrt_status why, const Twine &message) {
+    status = why;
+    error = message.str();
+    return std::nullopt;
+  };
+  Plan plan;
+  if (!parseMesh(flags.text("mesh"), plan, error)) {
+    status = PCRT_USAGE;
+    return std::nullopt;
+  }
+  plan.microbatches = flags.number("microbatches", plan.microbatches);
+  if (plan.microbatches < 1)
+    return refuse(PCRT_USAGE, "--microbatches must be positive, got " + Twine(plan.microbatches));
+  if (std::optional<Refusal> refusal = addTactics(flags, Phase::Model, plan))
+    return refuse(refusal->status, refusal->why);
+  if (std::string axis = unusedAxis(plan); !axis.empty())
+    return refuse(PCRT_USAGE, whyUnused(axis));
+  status = PCRT_OK;
+  return plan;
+}
+
+std::optional<Plan> pc::planBehind(Phase done, const Plan &known, bool whole, const StrategyFlags &flags,
+                                   std::string &error, pcrt_status &status) {
+  auto refuse = [&](pcrt_status why, const Twine &message) {
+    status = why;
+    error = message.str();
+    return std::nullopt;
+  };
+  Plan plan, asked;
+  bool newMesh = flags.given("mesh");
+  if (newMesh && !parseMesh(flags.text("mesh"), asked, error)) {
+    status = PCRT_USAGE;
+    return std::nullopt;
+  }
+  if (!newMesh)
+    asked.mesh = known.mesh;
+  plan.mesh = asked.mesh;
+  plan.microbatches = asked.microbatches = known.microbatches;
+  // What flags say is read beside tactics that are there already, as sequence parallelism beside tensor parallelism.
+  if (std::optional<Refusal> refusal = addTactics(flags, done, asked))
+    return refuse(refusal->status, refusal->why);
+  auto isAsked = [&](Phase phase) {
+    return phase > done && (newMesh || !whole || llvm::any_of(tactics(), [&](const TacticInfo &row) {
+                              return row.phase == phase && llvm::any_of(row.flags, [&](const TacticFlag &flag) {
+                                       return flags.given(flag.name);
+                                     });
+                            }));
+  };
+  auto take = [&](const Plan &from, bool areAsked) {
+    for (const Tactic &tactic : from.tactics)
+      if (isAsked(tactic.info()->phase) == areAsked)
+        plan.tactics.push_back(tactic);
+  };
+  for (const Tactic &tactic : asked.tactics)
+    if (tactic.info()->phase <= done && !llvm::is_contained(known.tactics, tactic))
+      return refuse(PCRT_USAGE, "'" + tactic.text() + "' is of phase " + nameOf(tactic.info()->phase) +
+                                    ", which this program has behind it without that");
+  take(known, false);
+  take(asked, true);
+  if (std::string axis = unusedAxis(plan); done < Phase::Placed && !axis.empty())
+    return refuse(PCRT_USAGE, whyUnused(axis));
+  status = PCRT_OK;
+  return plan;
+}
+
+/// Why `text` is not one tactic with its options, or "".
+static std::string whyNoTactic(StringRef text) {
+  StringRef options = text.drop_until([](char c) { return c == '{'; });
+  int depth = 0;
+  bool isOne = llvm::all_of(llvm::enumerate(options), [&](auto one) {
+    depth += (one.value() == '{') - (one.value() == '}');
+    return depth > 0 || one.index() + 1 == options.size();
+  });
+  std::string names;
+  for (const TacticInfo &row : tactics()) {
+    if (isOne && depth == 0 && text.drop_back(options.size()) == row.pass)
+      return "";
+    names += (names.empty() ? "" : ", ") + row.pass;
+  }
+  return ("'" + text + "' is no tactic with its options, as in 'pc-zero{axis=dp stage=3}'; tactics are " + names).str();
+}
+
+/// Why tactics of a plan do not go together, or "". Passes report what they can check alone, such as an axis that is
+/// used already.
+static std::string conflictOf(const Plan &plan) {
+  if (std::string axis = unusedAxis(plan); !axis.empty())
+    return "no tactic uses the mesh axis '" + axis + "'";
+  for (const TacticInfo &row : tactics()) {
+    SmallVector<StringRef> given;
+    for (const Tactic &tactic : plan.tactics)
+      if (tactic.pass() == row.pass)
+        given.push_back(tactic.text());
+    if (!row.once.empty() && given.size() > 1)
+      return llvm::formatv(/*Validate=*/false, row.once.c_str(), given[0], given[1]).str();
+  }
+  return "";
+}
+
+std::optional<Plan> Plan::fromAttribute(Attribute attribute, std::string &error) {
+  auto fields = dyn_cast<DictionaryAttr>(attribute);
+  auto mesh = fields ? fields.getAs<StringAttr>("mesh") : StringAttr();
+  auto count = fields ? fields.getAs<IntegerAttr>("microbatches") : IntegerAttr();
+  auto list = fields ? fields.getAs<ArrayAttr>("tactics") : ArrayAttr();
+  Plan plan;
+  if (!mesh || !count || !count.getType().isSignlessInteger(64) || count.getInt() < 1 || !list ||
+      !llvm::all_of(list, llvm::IsaPred<StringAttr>))
+    error = R"(not as in {mesh = "dp=2", microbatches = 1 : i64, tactics = ["pc-data-parallel{axis=dp}"]})";
+  else if (parseMesh(mesh, plan, error))
+    for (StringRef tactic : list.getAsValueRange<StringAttr>()) {
+      if (error.empty())
+        error = whyNoTactic(tactic);
+      plan.tactics.push_back(tactic.str());
+    }
+  if (!error.empty())
+    return std::nullopt;
+  plan.microbatches = count.getInt();
+  return plan;
+}
+
+std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file, pcrt_status &status) {
+  status = PCRT_BAD_INPUT;
+  context->loadDialect<PCDialect>();
+  llvm::SourceMgr sources;
+  OwningOpRef<ModuleOp> module = parseProgram(file, sources, context);
+  if (!module)
+    return std::nullopt;
+  if (!llvm::hasSingleElement(*module->getBody()) || !isa<PlanOp>(module->getBody()->front())) {
+    module->emitError() << "a plan file holds one pc.plan and nothing else";
+    return std::nullopt;
+  }
+  auto op = cast<PlanOp>(module->getBody()->front());
+  Plan plan;
+  plan.microbatches = op.getMicrobatches();
+  for (auto [name, size] : llvm::zip_equal(op.getMesh().getNames(), op.getMesh().getSizes()))
+    plan.mesh.push_back({name.str(), size});
+  for (StringRef tactic : op.getTactics().getAsValueRange<StringAttr>()) {
+    if (std::string why = whyNoTactic(tactic); !why.empty()) {
+      op.emitError() << why;
+      return std::nullopt;
+    }
+    plan.tactics.push_back(tactic.str());
+  }
+  if (std::string conflict = conflictOf(plan); !conflict.empty()) {
+    op.emitError() << conflict;
+    status = PCRT_INFEASIBLE;
+    return std::nullopt;
+  }
+  status = PCRT_OK;
+  return plan;
+}

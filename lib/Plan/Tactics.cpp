@@ -1,0 +1,435 @@
+//===- Tactics.cpp - What the driver knows of each tactic ----------------------------------===//
+#include "pc/Plan/Tactics.h"
+#include "pc/Pipeline/Schedule.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace llvm;
+using namespace pc;
+
+using Refused = std::optional<Refusal>;
+
+static Refused usage(const Twine &why) { return Refusal{PCRT_USAGE, why.str()}; }
+static Refused infeasible(const Twine &why) { return Refusal{PCRT_INFEASIBLE, why.str()}; }
+
+/// Whether a value cannot be an option of a tactic: these characters would end it.
+static bool hasNoText(StringRef value) { return value.find_first_of(" {}'\"") != StringRef::npos; }
+
+const TacticForm *TacticInfo::formOf(const Tactic &tactic) const {
+  auto it = find_if(forms, [&](const TacticForm &form) { return form.name == tactic.option(formOption); });
+  return it == forms.end() ? nullptr : &*it;
+}
+
+SmallVector<StringRef> pc::sequenceAxes(const Tactic &tactic) {
+  const TacticInfo *row = tactic.info();
+  const TacticForm *form = row ? row->formOf(tactic) : nullptr;
+  SmallVector<StringRef> named = tactic.list("axis"), axes;
+  for (int place : form ? ArrayRef(form->sequenceAxes) : ArrayRef<int>())
+    if (place < std::ssize(named))
+      axes.push_back(named[place]);
+  return axes;
+}
+
+Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  const Tactic byDefault(row.pass);
+  const std::string flag = "--" + row.flags.front().name;
+  StringRef implied = byDefault.option("axis");
+  if (!flags.given(row.flags.front().name) && !plan.sizeOf(implied))
+    return {};
+  std::string text = flags.text(row.flags.front().name);
+  auto [form, axis] = StringRef(text).split(':');
+  std::string chosen = (form.empty() ? byDefault.option(row.formOption) : form).str();
+  const TacticForm *known = row.formOf(row.pass + "{" + row.formOption + "=" + chosen + "}");
+  if (!known)
+    return usage(flag + "=" + chosen + " is not a " + row.formOption + " (" +
+                 join(map_range(row.forms, [](const TacticForm &one) { return one.name; }), ", ") + ")");
+  StringRef usual = known->axes.empty() ? implied : StringRef(known->axes);
+  Tactic tactic = byDefault.with("axis", axis.empty() ? usual : axis).with(row.formOption, chosen);
+  SmallVector<StringRef> axes = tactic.list("axis");
+  bool hasGrids = any_of(row.forms, [](const TacticForm &one) { return !one.axes.empty(); });
+  if (size_t wanted = 1 + usual.count(','); hasGrids && !known->anyAxes && axes.size() != wanted)
+    return usage(flag + "=" + chosen + " works over " + Twine(wanted) + " mesh axes, got '" + tactic.option("axis") +
+                 "'");
+  for (StringRef name : axes)
+    if (!plan.sizeOf(name))
+      return usage(flag + " needs the mesh axis '" + name + "'; add " + name + "=N to --mesh");
+  plan.tactics.push_back(tactic);
+  return {};
+}
+
+static Refused mixedPrecision(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  Tactic tactic(row.pass);
+  for (auto [flag, option] : {std::pair("precision", "compute"), std::pair("gradient-precision", "gradients")}) {
+    std::string precision = flags.text(flag, "f32");
+    if (precision != "f32" && precision != "bf16")
+      return usage("--" + Twine(flag) + "=" + precision + " is not a precision (f32, bf16)");
+    if (precision == "bf16" || flags.text("gradient-precision") == "bf16")
+      tactic = tactic.with(option, precision);
+  }
+  if (flags.given("residual-precision")) {
+    std::string residual = flags.text("residual-precision");
+    if (residual != "f32" && residual != "bf16")
+      return usage("--residual-precision=" + Twine(residual) + " is not a precision (f32, bf16)");
+    if (flags.text("precision") != "bf16")
+      return usage("--residual-precision needs --precision=bf16");
+    tactic = tactic.with("residual", residual);
+  }
+  if (tactic.text() != row.pass)
+    plan.tactics.push_back(tactic);
+  return {};
+}
+
+static Refused recompute(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string mode = flags.text("recompute", "none");
+  if (mode != "none" && mode != "selective" && mode != "full" && mode != "auto")
+    return usage("--recompute=" + mode + " is not a mode (none, selective, full, auto)");
+  if (mode != "none")
+    plan.tactics.push_back(Tactic(row.pass).with("mode", mode));
+  return {};
+}
+
+static Refused sequenceParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  if (flags.text("sequence-parallel") != "true")
+    return {};
+  const Tactic *tensor = plan.find("pc-tensor-parallel");
+  if (!tensor)
+    return infeasible("--sequence-parallel goes with tensor parallelism; add tp=N to --mesh");
+  if (tensor->info()->formOf(*tensor)->weightAxis >= 0)
+    return infeasible("--sequence-parallel goes with --tensor-parallel=1d; " + tensor->option("form") +
+                      " splits those activations already");
+  if (tensor->info()->formOf(*tensor)->anyAxes)
+    return infeasible("--sequence-parallel goes with --tensor-parallel=1d; free splits those activations where that is "
+                      "faster");
+  plan.tactics.push_back(Tactic(row.pass).with("axis", tensor->option("axis")));
+  return {};
+}
+
+static Refused contextParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  size_t before = plan.tactics.size();
+  Refused refused = alongAxis(row, flags, plan);
+  if (plan.tactics.size() == before || plan.tactics.back().option("form") != "ring")
+    return refused;
+  Tactic zigzag = Tactic("pc-zigzag").with("ranks", std::to_string(plan.sizeOf(plan.tactics.back().option("axis"))));
+  plan.tactics.insert(plan.tactics.end() - 1, zigzag);
+  return {};
+}
+
+/// The stage and the axis of --zero=stage:axis; stage 0 has no axis.
+static std::pair<std::string, std::string> zeroOf(const StrategyFlags &flags) {
+  std::string text = flags.text("zero", "0");
+  auto [stage, axis] = StringRef(text).split(':');
+  if (stage == "0")
+    return {"0", ""};
+  return {stage.str(), (axis.empty() ? Tactic("pc-zero").option("axis") : axis).str()};
+}
+
+/// The mesh axis that splits experts; "": none.
+static std::string expertsAxis(const StrategyFlags &flags, const Plan &plan) {
+  std::string axis = flags.text("expert-parallel");
+  if (axis.empty())
+    axis = Tactic("pc-expert-parallel").option("axis").str();
+  return flags.given("expert-parallel") || plan.sizeOf(axis) ? axis : "";
+}
+
+/// In front of expert parallelism, where ranks send each other what tokens have chosen: on CPUs.
+static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string exchange = flags.text("expert-exchange", "auto"), axis = expertsAxis(flags, plan);
+  if (exchange != "auto" && exchange != "gather" && exchange != "rows")
+    return usage("--expert-exchange=" + Twine(exchange) + " is not a way to experts (auto, gather, rows)");
+  int64_t ranks = plan.sizeOf(axis);
+  if (flags.given("expert-exchange") && !ranks)
+    return usage("--expert-exchange goes with expert parallelism; add " +
+                 (axis.empty() ? Tactic("pc-expert-parallel").option("axis") : StringRef(axis)) + "=N to --mesh");
+  if (exchange != "gather" &&
+      ranks > 1) // for as many as the mesh says then: --auto asks for one mesh, and tries others
+    plan.tactics.push_back(exchange == "auto" ? Tactic(row.pass) : Tactic(row.pass).with("exchange", exchange));
+  return {};
+}
+
+/// A tactic that has the axis already splits something else outside of experts, and experts likewise.
+static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string axis = expertsAxis(flags, plan);
+  if (axis.empty())
+    return {};
+  if (!plan.sizeOf(axis))
+    return usage("--expert-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+  auto *other = find_if(plan.tactics, [&](const Tactic &tactic) { return is_contained(tactic.list("axis"), axis); });
+  if (other == plan.tactics.end()) {
+    if (zeroOf(flags).second != axis) // which then includes it
+      plan.tactics.push_back(Tactic(row.pass).with("axis", axis));
+    return {};
+  }
+  bool isTensor = other->pass() == "pc-tensor-parallel";
+  if (isTensor && other->option("form") != "1d")
+    return infeasible("--expert-parallel=" + axis + " goes with --tensor-parallel=1d there; " + other->option("form") +
+                      " splits each expert");
+  *other = other->with("experts", "true");
+  if (!isTensor || plan.find("pc-sequence-parallel"))
+    return {};
+  if (flags.text("expert-exchange") == "rows")
+    return infeasible("--expert-exchange=rows: all ranks of '" + axis +
+                      "' have all tokens, so there is nothing to exchange; --sequence-parallel splits them");
+  erase_if(plan.tactics, [](const Tactic &tactic) { return tactic.pass() == "pc-dispatch-experts"; });
+  return {};
+}
+
+static Refused whyNoZero(const StrategyFlags &flags, const Plan &plan) {
+  auto [stage, axis] = zeroOf(flags);
+  if (stage != "0" && stage != "1" && stage != "2" && stage != "3")
+    return usage("--zero=" + stage + " is not a stage (0, 1, 2, 3)");
+  if (stage != "0" && !plan.sizeOf(axis))
+    return infeasible("--zero=" + stage + " needs a data axis; add " + axis + "=N to --mesh");
+  return {};
+}
+
+static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  if (Refused refused = whyNoZero(flags, plan))
+    return refused;
+  auto [stage, zeroAxis] = zeroOf(flags);
+  size_t before = plan.tactics.size();
+  Refused refused = alongAxis(row, flags, plan);
+  StringRef axis = plan.tactics.size() == before ? StringRef() : plan.tactics.back().option("axis");
+  bool hasExperts = !axis.empty() && axis == expertsAxis(flags, plan);
+  if (axis.empty() || (axis != zeroAxis && !hasExperts))
+    return refused;
+  if (plan.tactics.back().option("mode") == "naive" && hasExperts)
+    return infeasible("--data-parallel=naive keeps parameters on one rank, --expert-parallel splits experts over the "
+                      "same axis '" +
+                      axis + "'; ddp would fit");
+  if (plan.tactics.back().option("mode") == "naive")
+    return infeasible("--data-parallel=naive keeps parameters and optimizer state on one rank, --zero=" + stage +
+                      " splits them over the same axis '" + zeroAxis + "'; give one of the two");
+  plan.tactics.pop_back(); // ZeRO over this axis includes data parallelism, and so does expert parallelism
+  return {};
+}
+
+static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  auto [stage, axis] = zeroOf(flags);
+  std::string keep = flags.text("zero-keep");
+  if (!keep.empty() && stage != "3")
+    return usage("--zero-keep goes with --zero=3: only there are parameters gathered");
+  if (hasNoText(keep))
+    return usage("--zero-keep=" + keep + ": patterns must have no spaces, braces or quotes");
+  if (stage == "0")
+    return {};
+  Tactic tactic = Tactic(row.pass).with("axis", axis).with("stage", stage);
+  if (axis == expertsAxis(flags, plan))
+    tactic = tactic.with("experts", "true");
+  plan.tactics.push_back(keep.empty() ? tactic : tactic.with("keep", keep));
+  return {};
+}
+
+static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  const Tactic byDefault(row.pass);
+  std::string axis = flags.text("pipeline-axis", byDefault.option("axis"));
+  std::string named = flags.text("pipeline");
+  std::string schedule = named.empty() ? byDefault.option("schedule").str() : named;
+  std::string stages = flags.text("stages", byDefault.option("stages"));
+  int64_t interleave = flags.number("interleave", 1);
+  if (interleave < 1)
+    return usage("--interleave is at least 1");
+  if (!flags.given("pipeline") && !plan.sizeOf(axis)) {
+    if (axis == byDefault.option("axis") && interleave == 1 && stages == byDefault.option("stages"))
+      return {};
+    return usage("--interleave, --stages and --pipeline-axis are about a pipeline; add " + axis + "=N to --mesh");
+  }
+  if (!plan.sizeOf(axis))
+    return usage("--pipeline needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+  if (interleave > 1) {
+    if (!named.empty() && schedule != "interleaved")
+      return usage("--interleave goes with --pipeline=interleaved");
+    schedule = "interleaved:" + std::to_string(interleave);
+  }
+  if (hasNoText(schedule))
+    return usage("--pipeline=" + schedule + ": a file's name must have no spaces, quotes or braces");
+  if (hasNoText(stages))
+    return usage("--stages=" + stages + " is neither cost nor layers nor a list like 3,5,4");
+  plan.tactics.push_back(byDefault.with("axis", axis).with("schedule", schedule).with("stages", stages));
+  return {};
+}
+
+static Refused windowMoves(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  Tactic tactic = Tactic(row.pass).with("axes", flags.text("window"));
+  SmallVector<StringRef> axes = tactic.list("axes");
+  for (StringRef axis : axes)
+    if (!plan.sizeOf(axis))
+      return infeasible("--window=" + flags.text("window") + ": the mesh has no axis '" + axis + "'");
+  if (!axes.empty())
+    plan.tactics.push_back(tactic.with("axes", join(axes, ",")));
+  return {};
+}
+
+static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string text = flags.text("local-sgd");
+  Tactic tactic(row.pass);
+  for (auto [flag, option] :
+       {std::pair("outer-rate", "rate"), std::pair("outer-momentum", "momentum"), std::pair("outer-deltas", "deltas")})
+    if (flags.given(flag)) {
+      double number;
+      if (text.empty())
+        return usage("--" + Twine(flag) + " goes with --local-sgd=AXIS:STEPS");
+      std::string value = flags.text(flag);
+      if (StringRef(option) == "deltas" && value != "f32" && value != "int8")
+        return usage("--" + Twine(flag) + " takes f32 or int8, not '" + value + "'");
+      if (StringRef(option) != "deltas" && StringRef(value).getAsDouble(number))
+        return usage("--" + Twine(flag) + " takes a number, not '" + flags.text(flag) + "'");
+      tactic = tactic.with(option, flags.text(flag));
+    }
+  auto [axis, every] = StringRef(text).split(':');
+  std::string mesh = flags.text("mesh");
+  for (StringRef part : llvm::split(mesh, ',')) {
+    auto [open, size] = part.split('=');
+    if (size == "open" && open != axis)
+      return usage("'" + part + "': replicas come and go where they meet, as with --local-sgd=" + open + ":32");
+    if (size == "open" && flags.text("outer-deltas") == "int8")
+      return usage("--outer-deltas=int8: members of an open axis meet in f32");
+  }
+  if (text.empty())
+    return {};
+  int64_t steps = 0;
+  if (axis.empty() || every.getAsInteger(10, steps) || steps < 1)
+    return usage("--local-sgd=" + text + ": expected a mesh axis and the steps of a round, as in outer:32");
+  if (plan.sizeOf(axis) < 1)
+    return usage("--local-sgd needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+  plan.tactics.push_back(tactic.with("axis", axis).with("every", std::to_string(steps)));
+  return {};
+}
+
+//===---------------------------------------------------------------------------===//
+// The rows
+//===---------------------------------------------------------------------------===//
+
+static std::vector<std::string> scheduleNames() {
+  std::vector<std::string> names = {"auto"};
+  for (const pipeline::NamedSchedule &schedule : pipeline::namedSchedules())
+    names.emplace_back(schedule.name);
+  return names;
+}
+
+static std::deque<TacticInfo> &table() {
+  // Tensor parallelism comes before data parallelism and ZeRO: which dims it splits does not depend on the batch, and
+  // ZeRO splits dims that are left.
+  static std::deque<TacticInfo> rows = {
+      {.pass = "pc-dispatch-experts",
+       .phase = Phase::Step,
+       .flags = {{"expert-exchange",
+                  "How tokens get to the experts of other ranks: gather (all tokens), rows (what they have chosen), or "
+                  "auto, which is rows where a token has fewer experts than there are ranks"}},
+       .fromFlags = dispatchExperts},
+      {.pass = "pc-mixed-precision",
+       .phase = Phase::Step,
+       .flags = {{"precision", "f32 or bf16"},
+                 {"gradient-precision", "f32, or bf16: what ranks send, and with one microbatch store"},
+                 {"residual-precision",
+                  "of the residual stream and its gradient beside --precision=bf16: bf16 or f32"}},
+       .fromFlags = mixedPrecision},
+      {.pass = "pc-recompute",
+       .phase = Phase::Step,
+       .flags = {{"recompute",
+                  "none, selective, full, or auto: as little as --memory-limit allows",
+                  TacticFlag::Text,
+                  "",
+                  {"selective", "full"}}},
+       .fromFlags = recompute},
+      {.pass = "pc-zigzag", .phase = Phase::Step, .sharesTokens = true}, // comes with ring attention
+      {.pass = "pc-tensor-parallel",
+       .phase = Phase::Placed,
+       .flags = {{.name = "tensor-parallel", .kind = TacticFlag::OptionalText, .searchedUnknown = {"free"}}},
+       .formOption = "form",
+       .forms = {{"1d"},
+                 {.name = "2d", .axes = "row,col", .weightAxis = 0, .sequenceAxes = {0}},
+                 {.name = "2.5d",
+                  .axes = "depth,row,col",
+                  .weightAxis = 1,
+                  .dataAxis = 0,
+                  .besides = "2d",
+                  .sequenceAxes = {0, 1}},
+                 {.name = "3d", .axes = "i,j,l", .weightAxis = 0, .sequenceAxes = {0, 2}},
+                 {.name = "free", .anyAxes = true}},
+       .splitsVocabulary = true,
+       .fromFlags = alongAxis},
+      {.pass = "pc-sequence-parallel",
+       .phase = Phase::Placed,
+       .flags = {{"sequence-parallel",
+                  "Split the sequence where tensor parallelism is whole",
+                  TacticFlag::Switch,
+                  "",
+                  {"true"}}},
+       .fromFlags = sequenceParallel},
+      {.pass = "pc-context-parallel",
+       .phase = Phase::Placed,
+       .flags = {{"context-parallel", "", TacticFlag::OptionalText, "", {"ring"}}},
+       .formOption = "form",
+       .forms = {{"heads"}, {"ring"}},
+       .sharesTokens = true,
+       .takesQkvApart = true,
+       .fromFlags = contextParallel},
+      {.pass = "pc-expert-parallel",
+       .phase = Phase::Placed,
+       .flags = {{"expert-parallel",
+                  "Split the experts of a mixture over this axis, ep unless named; another tactic may have it outside "
+                  "of experts",
+                  TacticFlag::OptionalText,
+                  "",
+                  {"tp", "cp"}}},
+       .ofExperts = true,
+       .fromFlags = expertParallel},
+      {.pass = "pc-data-parallel",
+       .phase = Phase::Placed,
+       .flags = {{"data-parallel", "", TacticFlag::OptionalText}},
+       .formOption = "mode",
+       .forms = {{"ddp"}, {"naive"}},
+       .splitsBatch = true,
+       .fromFlags = dataParallel},
+      {.pass = "pc-zero",
+       .phase = Phase::Placed,
+       .flags = {{"zero",
+                  "ZeRO stage, 0 to 3, or stage:axis; over the axis of data parallelism unless named",
+                  TacticFlag::Text,
+                  "",
+                  {"1", "2", "3"}},
+                 {"zero-keep", "Parameters that ZeRO-3 gathers once a step: globs as in wte.*|h.11.*"}},
+       .shardsParameters = true,
+       .fromFlags = zero},
+      {.pass = "pc-propagate", .phase = Phase::Placed, .takesQkvApart = true}, // in plan files only
+      {.pass = "pc-pipeline-parallel",
+       .phase = Phase::Staged,
+       .flags = {{"pipeline",
+                  "Pipeline schedule: " + pipeline::scheduleNames(),
+                  TacticFlag::OptionalText,
+                  "schedule",
+                  {"interleaved:2", "zb-h1", "zb-v"},
+                  {},
+                  scheduleNames()},
+                 {"pipeline-axis", "The mesh axis of stages", TacticFlag::Text, "axis"},
+                 {"stages", "Layers of the stages: by cost, layers (as many in each), or numbers: 3,5,4",
+                  TacticFlag::Text, "stages"},
+                 {"interleave", "Chunks per stage of --pipeline=interleaved", TacticFlag::Number}},
+       .once = "a program is cut into stages once; give '{0}' or '{1}'",
+       .fromFlags = pipelineParallel},
+      {.pass = "pc-window-moves",
+       .phase = Phase::Scheduled,
+       .flags = {{"window", "Axes whose gathers and reduce_scatters go step by step with products"}},
+       .once = "pc-window-moves is given twice; one takes a list of axes: pc-window-moves{{axes=tp,dp}",
+       .fromFlags = windowMoves},
+      {.pass = "pc-local-sgd",
+       .phase = Phase::Planned,
+       .flags = {{"local-sgd", "AXIS:STEPS: replicas over the axis that are averaged every so many steps (DiLoCo)"},
+                 {"outer-rate", "Learning rate of the outer optimizer", TacticFlag::Text, "rate"},
+                 {"outer-momentum", "Its Nesterov momentum", TacticFlag::Text, "momentum"},
+                 {"outer-deltas", "How replicas send how far they went: f32, or int8 (codes of 8 bits)",
+                  TacticFlag::Text, "deltas"}},
+       .once = "replicas train by themselves over one axis only; give '{0}' or '{1}'",
+       .fromFlags = localSgd},
+  };
+  return rows;
+}
+
+const std::deque<TacticInfo> &pc::tactics() { return table(); }
+
+void pc::registerTactic(TacticInfo info) { table().push_back(std::move(info)); }
+
+const TacticInfo *Tactic::info() const {
+  auto it = find_if(tactics(), [&](const TacticInfo &row) { return row.pass == name; });
+  return it == tactics().end() ? nullptr : &*it;
+}

@@ -1,0 +1,62 @@
+//===- AutoParallel.cpp - The searched plan as a pass ----------------------------------------===//
+// For pc-opt: what pc-compile --auto does up to a phase without tables. Flags are read, plans searched and phases built
+// by the same code.
+//===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_AUTOPARALLEL
+#include "pc/Search/Passes.h"
+
+#include "pc/Search/CompletePlan.h"
+#include "pc/Driver/Flags.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+struct AutoParallel : pc::impl::AutoParallelBase<AutoParallel> {
+  using AutoParallelBase::AutoParallelBase;
+
+  void runOnOperation() override {
+    if (failed(run(getOperation())))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult run(ModuleOp module) {
+    auto refuse = [&](const Twine &why) { return module.emitError() << "pc-auto-parallel: " << why; };
+    const auto *last = llvm::find_if(phases(), [&](const PhaseInfo &info) { return info.name == to; });
+    if (last == phases().end() || last->phase < Phase::Step || last->phase > Phase::Planned)
+      return refuse("'" + to + "' is not a phase from step to planned");
+    if (phaseOf(module) != Phase::Model)
+      return refuse("plans are searched for programs of phase 'model'");
+    CompileOptions options;
+    std::string error;
+    if (!readFlags(options, error))
+      return refuse(StringRef(error).rtrim());
+    if (completePlan(module, Phase::Model, options))
+      return failure();
+    for (const PhaseInfo &info : phases()) {
+      if (info.phase < Phase::Step || info.phase > last->phase)
+        continue;
+      OpPassManager passes(ModuleOp::getOperationName());
+      PhaseFailures failures;
+      if (error = buildPhase(passes, info.phase, options, failures); !error.empty())
+        return refuse(error);
+      if (failed(runPipeline(passes, module)))
+        return failure();
+    }
+    return success();
+  }
+
+  bool readFlags(CompileOptions &options, std::string &error) {
+    SmallVector<StringRef> given;
+    StringRef(flags).split(given, ' ');
+    bool isOn = llvm::any_of(given, [](StringRef flag) { return flag.split('=').first == "auto"; });
+    CompileFlags all;
+    llvm::raw_string_ostream errors(error);
+    return succeeded(all.parseFromString((isOn ? "" : "auto= ") + flags, errors)) &&
+           !all.resolve(&getContext(), options, error);
+  }
+};
+} // namespace

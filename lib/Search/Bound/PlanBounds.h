@@ -1,0 +1,154 @@
+//===- PlanBounds.h - What plans cannot stay below --------------------------------------------===//
+#ifndef PC_LIB_SEARCH_BOUND_PLANBOUNDS_H
+#define PC_LIB_SEARCH_BOUND_PLANBOUNDS_H
+
+#include "../Price/ComposePlan.h"
+#include "../Space/PlanNumbers.h"
+#include <set>
+
+namespace pc {
+
+/// Bounds of the seconds and bytes of plans, by what their flags say and by cores that were priced.
+///
+/// Ranks that split a layer further never need fewer seconds together, nor do those that work on fewer sequences at
+/// once for all of them: what is known of a split is a bound for all that split its axes further, or along axes
+/// besides, and take its sequences in parts.
+class PlanBounds {
+public:
+  /// `few`: null, if the model's layers are not alike.
+  PlanBounds(mlir::MLIRContext *context, const StepWork &work, const FewLayers *few, int64_t batch, int64_t ranks,
+             const CompileOptions &options, const MachineModel &machine)
+      : context(context), inlineOps(static_cast<double>(options.stages.inlineOps)),
+        bucketBytes(static_cast<double>(options.schedule.bucketBytes)), work(work), layers(few ? few->layers() : 0),
+        hasOneChain(few && few->hasOneChain()), layerBytes(few ? few->layerBytes() : 0),
+        layerParameterBytes(few ? few->layerParameterBytes() : 0),
+        layerParameters(few ? few->layerParameters() : llvm::SmallVector<double>()), batch(batch), ranks(ranks),
+        machine(machine) {}
+
+  /// What is known of all plans of a core of any number of microbatches.
+  struct Known {
+    double seconds = 0;          ///< of all ranks together, and all microbatches; infinite if none is legal
+    double layerSeconds = 0;     ///< of these, those of one layer
+    double forwardSeconds = 0;   ///< of these, those of forward passes
+    double restSeconds = 0;      ///< of all ranks together, besides
+    double optimizerSeconds = 0; ///< of these, those that stages have, too
+    std::string alone;           ///< what every rank of the core does alone, as `PlanNumbers` has it
+  };
+  /// Of a core without data ranks, all its ranks at work on `core.batch` sequences at once.
+  Known known(const PlanCore &core) const;
+
+  /// By its flags alone.
+  double ofShape(const PlanNumbers &plan) const { return leastSeconds(work, plan.shape, machine); }
+  /// Of all plans of a core of any batch: seconds of a step if nobody ever waited for other stages.
+  double ofSet(const Known &known) const;
+  /// Of a plan of that core. Where a simpler bound is `enough`, it is that.
+  double ofSet(const Known &known, const PlanNumbers &plan, double enough) const;
+  /// Of a plan whose core was priced.
+  double ofCore(const CorePrice &core, const PlanNumbers &plan) const;
+  /// Of a plan whose tasks were priced, too: their order is simulated.
+  struct TaskBound {
+    double seconds = 0, bytes = 0;
+  };
+  /// Threads may ask at once, for plans that `prepare` has seen.
+  TaskBound ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
+  void prepare(const PlanNumbers &plan) const { sentOf(plan); }
+  /// Whether tasks of a plan's whole program are functions for sure.
+  bool callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
+  /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass. Of
+  /// those that stages hold that is what layers keep: the head's backward pass follows its forward pass.
+  double leastBytes(const PlanNumbers &plan, const CorePrice &core) const;
+  /// The same by what layers keep that nobody splits, as `learnRoot` knows it.
+  double leastBytes(const PlanNumbers &plan) const;
+  /// What is known of layers on one rank, of the tactics that every rank follows alone.
+  void learnRoot(const PlanCore &core, const CorePrice &price);
+  /// That core, of a plan's: without axes.
+  static PlanCore rootOf(const PlanCore &core);
+
+  /// No bound: about what a plan takes, in closed form.
+  double guessSeconds(const Known &root, const PlanNumbers &plan) const;
+
+  /// Whether a core of all sequences has been priced itself.
+  bool knows(const PlanCore &core) const { return priced.count(core.key()); }
+  /// Of a core without data ranks.
+  void learn(const PlanCore &core, const CorePrice &price);
+  /// All that is known of another machine: for guesses.
+  void learnFrom(const PlanBounds &other) {
+    roots = other.roots;
+    splits = other.splits;
+    priced = other.priced;
+  }
+
+private:
+  /// What data ranks send each other in a step: the seconds that it takes them, one after another, what is lost of
+  /// the work beside it, were it all hidden, and of these seconds, those of the sums of a layer's gradients, if they
+  /// are not sent before the last microbatch, and those of a gather of its parameters, if they are gathered once.
+  struct Sent {
+    double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
+  };
+  struct MicrobatchSeconds {
+    double layer, rest, forwardShare;
+    bool sends = false; ///< they are also of what data ranks send for each microbatch
+  };
+  /// Parameters of a layer that are too large to be sent together with others, where an element takes `width` bytes.
+  double sentAlone(const PlanNumbers &plan, double width) const;
+  double ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent, const PlanNumbers &plan,
+                    double enough) const;
+  Sent sentOf(const PlanNumbers &plan) const;
+  double longestStage(double layer, double rest, const PlanShape &shape) const;
+
+  double heldBy(const PlanNumbers &plan) const;
+  /// Bytes of parameters and states on a rank, and their gradients, of parameters of so many bytes.
+  double storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const;
+  /// `activationBytes`: that a microbatch keeps in all stages together.
+  double leastBytes(const PlanNumbers &plan, double activationBytes) const;
+
+  /// How a core splits layers.
+  struct Split {
+    std::map<std::string, int64_t> axes;
+    std::map<std::string, llvm::SmallVector<std::string>> tactics; ///< and their axes
+    int64_t sequences = 0, microbatches = 1; ///< of a microbatch, and how many of them, of the core
+    Known price;
+    /// Whether `other` splits the same axes no further, and more tactics are over axes that it has not: over one that
+    /// it has they may make a split cheaper.
+    bool isFurtherThan(const Split &other) const;
+  };
+  static Split splitOf(const PlanCore &core);
+  /// That of a core, and that of its ranks without those who share out tokens: these have no less to do.
+  static llvm::SmallVector<Split, 2> waysOf(const PlanCore &core);
+  /// Seconds of all ranks by which what every rank does alone takes longer in `with` than in `without`.
+  double longerAlone(const std::string &without, const std::string &with) const;
+  /// Of a microbatch's seconds, at most those of what is computed again, for which no stage waits.
+  double recomputedShare(const PlanNumbers &plan) const;
+
+  mlir::MLIRContext *context;
+  double inlineOps;   ///< programs of no more ops have their tasks written out
+  double bucketBytes; ///< of moves that are started together
+  StepWork work;
+  int64_t layers;
+  bool hasOneChain;  ///< of layers: else chunks may have parts of one
+  double layerBytes; ///< that a layer hands on, of all sequences
+  double layerParameterBytes;
+  llvm::SmallVector<double> layerParameters; ///< bytes of each
+  int64_t batch, ranks;
+  const MachineModel &machine;
+  /// Of layers on one rank, by tactics.
+  struct Root {
+    double seconds = 0;                ///< of all sequences
+    double bytes = 0, layersBytes = 0; ///< that a sequence keeps; and of these, those of all layers
+  };
+  std::map<std::string, Root> roots;
+  std::vector<Split> splits;
+  std::set<std::string> priced;
+  /// Over the data axes of a mesh: seconds of a gather without bytes, and of a byte; of a byte that is summed; and of a
+  /// sum without bytes that all get.
+  struct Gather {
+    double latency, ofByte, sumOfByte, sumLatency;
+  };
+  mutable std::map<std::tuple<const void *, uint32_t, uint32_t>, Gather> gathers;
+  /// By schedule, stages, chunks of a stage, and microbatches.
+  mutable std::map<std::tuple<const pipeline::NamedSchedule *, int, int, int>, double> held;
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,166 @@
+//===- CompletePlan.cpp - A search that Ctrl-C ends at once ------------------------------------===//
+// A search runs on a thread of its own, with its own copy of the model. Ctrl-C asks it to end; if it is in the middle
+// of something that does not, it is left to itself, and what it had found is the answer.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Search/CompletePlan.h"
+#include "NotedInterrupt.h"
+#include "Order/PlanSearch.h"
+#include "Price/ChooseRecompute.h"
+
+#include "mlir/Parser/Parser.h"
+#include "pc/Driver/Registration.h"
+#include <condition_variable>
+#include <cstdlib>
+#include <thread>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// Everything that a search reads, so that it may outlive who asked for it.
+class OwnSearch {
+public:
+  OwnSearch(ModuleOp given, const CompileOptions &asked, const MachineModel &machine)
+      : context(dialects(), threading(given)), options(asked), machine(machine) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    given->print(os, OpPrintingFlags().enableDebugInfo());
+    model = parseSourceString<ModuleOp>(text, &context);
+    options.timing = nullptr;
+    if (!given.getContext()->isMultithreadingEnabled())
+      options.search.threads = 1;
+    search.emplace(*model, options, this->machine);
+  }
+
+  void run();
+  /// Whether it ended in this time.
+  bool endsIn(std::chrono::milliseconds time) {
+    std::unique_lock<std::mutex> lock(mutex);
+    return changed.wait_for(lock, time, [&] { return hasEnded; });
+  }
+
+  std::atomic<bool> isWanted = true;
+  std::optional<PlanSearch> search;
+  // When it has ended:
+  PlanAnswer answer;
+  pcrt_status status = PCRT_OK;
+  std::string errors;
+
+private:
+  static DialectRegistry dialects() {
+    DialectRegistry registry;
+    registerDialects(registry);
+    return registry;
+  }
+  static MLIRContext::Threading threading(ModuleOp given) {
+    return given.getContext()->isMultithreadingEnabled() ? MLIRContext::Threading::ENABLED
+                                                         : MLIRContext::Threading::DISABLED;
+  }
+
+  MLIRContext context;
+  CompileOptions options;
+  MachineModel machine;
+  OwningOpRef<ModuleOp> model;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool hasEnded = false;
+};
+
+} // namespace
+
+void OwnSearch::run() {
+  ScopedDiagnosticHandler collect(&context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      errors += (errors.empty() ? "" : "; ") + diagnostic.str();
+    return success();
+  });
+  status = search->run(answer, [&] { return isWanted.load(); });
+  std::scoped_lock<std::mutex> lock(mutex);
+  hasEnded = true;
+  changed.notify_all();
+}
+
+/// A thread that was left to itself must not meet what the end of a process destroys.
+static void endWithoutOthers() {
+  auto end = [](int status, void *) {
+    llvm::outs().flush();
+    std::fflush(nullptr);
+    _exit(status);
+  };
+  static const int once = on_exit(end, nullptr);
+  (void)once;
+}
+
+/// Searches the plan.
+static pcrt_status choosePlan(ModuleOp model, CompileOptions &options, const MachineModel &machine) {
+  constexpr auto often = std::chrono::milliseconds(20);
+  constexpr auto patience = std::chrono::seconds(2); // for what Ctrl-C was too early for
+  NotedInterrupt interrupt;
+  auto own = std::make_shared<OwnSearch>(model, options, machine);
+  std::thread thread([own] { own->run(); });
+  bool ends = false;
+  while (!(ends = own->endsIn(often)) && !interrupt.happened())
+    continue;
+  own->isWanted = !interrupt.happened();
+  if (!ends && !own->endsIn(patience)) {
+    thread.detach();
+    endWithoutOthers();
+    std::optional<PlanAnswer> known = own->search->soFar();
+    if (!known) {
+      model.emitError() << "interrupted before a plan was found";
+      return PCRT_RESOURCE;
+    }
+    llvm::errs() << known->said;
+    options.plan = std::move(known->plan);
+    options.searched = std::move(known->report);
+  } else {
+    thread.join();
+    if (!own->errors.empty())
+      model.emitError() << own->errors;
+    if (own->status)
+      return own->status;
+    llvm::errs() << own->answer.said;
+    options.plan = std::move(own->answer.plan);
+    options.searched = std::move(own->answer.report);
+  }
+  options.search.compositions = own->search->mostCompositions();
+  return PCRT_OK;
+}
+
+/// Comments of a plan file by which the search can be repeated, as the machine's figures.
+static std::string howItWasFound(const CompileOptions &options, const MachineModel &machine) {
+  const AutoOptions &search = options.search;
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "// found by --auto" << (search.free.empty() ? "" : "=" + search.free);
+  if (search.ranks)
+    os << " --ranks=" << search.ranks;
+  for (const std::string &name : search.pins.names())
+    os << " " << textOf(search.pins, name);
+  if (options.cuda())
+    os << " --target=cuda";
+  os << " --search-compositions=" << search.compositions << "\n// for at most ";
+  if (int64_t bytes = options.stages.memory > 0 ? options.stages.memory : static_cast<int64_t>(machine.memoryBytes))
+    os << bytes << " bytes a rank";
+  else
+    os << "any number of bytes";
+  os << ", on a machine\n// " << llvm::json::Value(machine.file()) << "\n";
+  return text;
+}
+
+pcrt_status pc::completePlan(ModuleOp model, Phase from, CompileOptions &options) {
+  if (options.search.isOn) {
+    std::string error;
+    std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
+    if (!machine) {
+      model.emitError() << error;
+      return PCRT_USAGE;
+    }
+    if (pcrt_status status = choosePlan(model, options, *machine))
+      return status;
+    options.howFound = howItWasFound(options, *machine);
+  }
+  return from == Phase::Model ? chooseRecompute(model, options) : PCRT_OK;
+}

@@ -1,0 +1,22 @@
+//===- Finalists.h - The best composed plans, compiled whole -----------------------------------===//
+#ifndef PC_LIB_SEARCH_ORDER_FINALISTS_H
+#define PC_LIB_SEARCH_ORDER_FINALISTS_H
+
+#include "pc/Search/Search.h"
+
+namespace pc {
+
+struct Finalists {
+  int64_t compiled = 0;
+  bool areEstimates = false; ///< nothing was compiled before the end: plans that fit are composed ones
+};
+
+/// Compiles the best composed plans whole, while `goesOn` says so, until one fits and none that is left should be
+/// better: what is reported first is no estimate. `compile` puts what is true of a plan in the place of what was
+/// composed; false: it is not legal, or the compile was ended.
+Finalists compileFinalists(SearchResult &result, int64_t limit, llvm::function_ref<bool(FoundPlan &)> compile,
+                           llvm::function_ref<bool()> goesOn);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,25 @@
+//===- MixLayers.h - Plans whose layers are recomputed differently -----------------------------===//
+// Of like layers only the number that is recomputed matters, in seconds and in bytes, and both are sums. So the best
+// mixture under a limit is between two uniform plans, one that is too large and one that fits.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_SEARCH_ORDER_MIXLAYERS_H
+#define PC_LIB_SEARCH_ORDER_MIXLAYERS_H
+
+#include "pc/Search/Search.h"
+
+namespace pc {
+
+/// A plan's node, with a mode of recomputation for all layers.
+using AskedMode = std::pair<const PlanNode *, llvm::StringRef>;
+/// What each plan takes that is asked for; nothing of those that are refused.
+using PriceModes = llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)>;
+
+/// Adds the mixtures that are faster than all that fits to what fits. `mix`: with as little recomputed as fits,
+/// compiled whole; nothing if that does not go. `all`: of all plans, and not only until those that promise most are
+/// worth nothing.
+void addMixes(SearchResult &result, int64_t limit, bool all, PriceModes price,
+              llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,555 @@
+//===- ComposePlan.cpp - What a plan costs, put together from programs of few layers ---------===//
+#include "ComposePlan.h"
+
+#include "../Space/PlanNumbers.h"
+#include "pc/Plan/Tactics.h"
+#include "pc/Pipeline/Schedule.h"
+#include "llvm/ADT/StringExtras.h"
+#include <atomic>
+
+using namespace mlir;
+using namespace pc;
+
+//===---------------------------------------------------------------------------===//
+// Programs of few layers
+//===---------------------------------------------------------------------------===//
+
+/// y at x, of a line through two points; of one point, if they are the same.
+static double along(double x, int64_t a, double ya, int64_t b, double yb) {
+  return a == b ? ya : ya + (x - static_cast<double>(a)) * (yb - ya) / static_cast<double>(b - a);
+}
+
+std::optional<ProgramPrice> Composer::price(const SmallProgram &program, std::string &refusal) {
+  if (!goesOn())
+    return std::nullopt;
+  if (pricer)
+    return pricer(program);
+  CompileOptions one = options;
+  one.plan = program.plan;
+  one.stages.inlineOps = program.inlineOps;
+  one.stages.memory = 0; // of whole models
+  AskedOfPrice asked{program.byParts, /*memory=*/true};
+  // What grids send instead of weights depends on how many sequences there are.
+  bool isPlacedOnce = program.isShared && !program.plan.splitsEmbed();
+  if (OwningOpRef<ModuleOp> module = isPlacedOnce ? placed.take(one, program.layers, program.sequences) : nullptr)
+    return priceProgram(*module, one, machine, refusal, goesOn, asked, Phase::Placed);
+  return priceProgram(*few.take(program.layers, program.sequences), one, machine, refusal, goesOn, asked);
+}
+
+Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &b, std::string &refusal) {
+  BothPrices both;
+  std::string whyNotB;
+  std::atomic<bool> isRefused = false;
+  auto priceA = [&] {
+    both.first = price(a, refusal);
+    isRefused = !both.first;
+  };
+  auto priceB = [&](Composer &composer) {
+    if (!isRefused)
+      both.second = composer.price(b, whyNotB);
+  };
+  if (sharer) {
+    sharer(priceB, priceA);
+  } else {
+    priceA();
+    priceB(*this);
+  }
+  programs += both.first ? 2 : 1; // whoever priced them, and in whatever order
+  if (!both.first)
+    both.second.reset();
+  else if (refusal.empty())
+    refusal = whyNotB;
+  return both;
+}
+
+/// The numbers of layers that all others are extended from: neighbours of a layer, and their buckets, are as in the
+/// model. Cores, of which no time is said but that of layers, need no more than one with neighbours on both sides.
+static constexpr int64_t fewer = 3, more = 5, fewerOfCore = 2, moreOfCore = 3;
+
+CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
+  CorePrice result;
+  result.hasData = PlanNumbers(core.plan, context).hasData();
+  programs = 0;
+  if (core.batch <= 0)
+    return result;
+  auto ofLayers = [&](int64_t layers) {
+    return SmallProgram{core.plan,         layers,           core.batch, options.stages.inlineOps,
+                        /*byParts=*/false, /*isShared=*/true};
+  };
+  auto [a, b] = price(ofLayers(fewerOfCore), ofLayers(moreOfCore), refusal);
+  result.compositions = programs;
+  if (!a || !b)
+    return result;
+  auto all = static_cast<double>(few.layers());
+  result.isLegal = true;
+  auto rest = [&](const ProgramPrice &price) {
+    return price.programSeconds - static_cast<double>(core.plan.microbatches) * price.microbatchSeconds;
+  };
+  result.seconds = along(all, fewerOfCore, a->microbatchSeconds, moreOfCore, b->microbatchSeconds);
+  result.layerSeconds = (b->microbatchSeconds - a->microbatchSeconds) / (moreOfCore - fewerOfCore);
+  result.restSeconds = std::max(along(all, fewerOfCore, rest(*a), moreOfCore, rest(*b)), 0.0);
+  result.optimizerSeconds = std::clamp(along(all, fewerOfCore, a->optimizerSeconds, moreOfCore, b->optimizerSeconds),
+                                       0.0, result.restSeconds);
+  auto forward = [](const ProgramPrice &price) { return price.forwardShare * price.microbatchSeconds; };
+  result.forwardShare = along(all, fewerOfCore, forward(*a), moreOfCore, forward(*b)) / result.seconds;
+  result.activationBytes = along(all, fewerOfCore, a->activationBytes, moreOfCore, b->activationBytes);
+  result.layerActivationBytes = (b->activationBytes - a->activationBytes) / (moreOfCore - fewerOfCore);
+  return result;
+}
+
+ComposedPlan Composer::compose(const Plan &plan, bool callsTasks, std::string &refusal) {
+  ComposedPlan composed{{}, plan};
+  programs = 0;
+  if (plan.pipeline())
+    composePipeline(composed, callsTasks, refusal);
+  else
+    composeWithoutStages(composed, refusal);
+  composed.compositions = programs;
+  return composed;
+}
+
+void Composer::composeWithoutStages(ComposedPlan &composed, std::string &refusal) {
+  composed.isComposed = few.layers() > more;
+  if (!composed.isComposed)
+    return;
+  auto ofLayers = [&](int64_t layers) {
+    return SmallProgram{composed.plan, layers, batch, options.stages.inlineOps, /*byParts=*/true};
+  };
+  auto [a, b] = price(ofLayers(fewer), ofLayers(more), refusal);
+  if (!a || !b)
+    return;
+  auto whole = [&, &a = a, &b = b](auto of) {
+    return along(static_cast<double>(few.layers()), fewer, of(*a), more, of(*b));
+  };
+  PlanTrial &trial = composed.trial;
+  trial.isLegal = true;
+  trial.seconds = whole([](const ProgramPrice &price) { return price.trial.seconds; });
+  trial.products = whole([](const ProgramPrice &price) { return price.trial.products; });
+  trial.moves = whole([](const ProgramPrice &price) { return price.trial.moves; });
+  trial.bytes =
+      static_cast<int64_t>(whole([](const ProgramPrice &price) { return static_cast<double>(price.trial.bytes); }));
+}
+
+//===---------------------------------------------------------------------------===//
+// Pipelines
+//===---------------------------------------------------------------------------===//
+
+namespace {
+
+using pipeline::NamedSchedule;
+using pipeline::Problem;
+
+/// Of a stage among `stages`, the one of the small pipeline that is like it.
+int stageLike(int stage, int stages, int fewStages) { return stage == 0 ? 0 : stage == stages - 1 ? fewStages - 1 : 1; }
+
+/// The layers of a chunk of a stage, in the mean.
+double layersOf(int stage, const Problem &problem, ArrayRef<int64_t> layers) {
+  double sum = 0, chunks = 0;
+  for (auto [of, count] : llvm::zip_equal(problem.stageOf, layers))
+    if (of == stage) {
+      sum += static_cast<double>(count);
+      ++chunks;
+    }
+  return sum / chunks;
+}
+
+/// Seconds and bytes of a pipeline's chunks by their layers, from two small ones.
+class Roles {
+public:
+  /// Pipelines of `a` and `b` layers in each chunk; chunks lie on stages as in `small`.
+  Roles(const NamedSchedule &schedule, Problem small, int64_t a, const ProgramPrice &ofA, int64_t b,
+        const ProgramPrice &ofB)
+      : schedule(schedule), small(std::move(small)), a(a), b(b), ofA(ofA), ofB(ofB) {}
+
+  /// Of a chunk of a pipeline, the one of the small pipeline that is like it: on a stage that is, behind as many
+  /// others.
+  int role(const Problem &problem, int chunk) const {
+    int stage = problem.stageOf[chunk], like = stageLike(stage, problem.stages, small.stages);
+    auto behind = std::count(problem.stageOf.begin(), problem.stageOf.begin() + chunk, stage);
+    int found = 0;
+    for (int other = 0; other < small.chunks(); ++other)
+      if (small.stageOf[other] == like) {
+        found = other;
+        if (behind-- == 0)
+          break;
+      }
+    return found;
+  }
+  double seconds(TaskKind kind, int role, double layers) const {
+    return std::max(of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.middle; }), 0.0);
+  }
+  /// By which the first and the last microbatch's task takes longer, or less.
+  double longerFirst(TaskKind kind, int role, double layers) const {
+    return of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.first - task.middle; });
+  }
+  double longerLast(TaskKind kind, int role, double layers) const {
+    return of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.last - task.middle; });
+  }
+  /// All that a chunk does for one microbatch.
+  double work(int role, double layers) const {
+    double sum = 0;
+    for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight})
+      sum += seconds(kind, role, layers);
+    return sum;
+  }
+  /// Puts the seconds of chunks of so many layers into a problem.
+  void fill(Problem &problem, ArrayRef<int64_t> layers) const;
+  /// And what is longer of the first and last microbatch.
+  void fillEnds(Problem &problem, ArrayRef<int64_t> layers) const;
+  /// How many ops the program of a stage has whose `chunks` chunks have so many layers each.
+  double ops(int stage, double layers, double microbatches) const {
+    auto all = [&](const ProgramPrice &price) {
+      return price.taskOps[stage] * microbatches / small.microbatches + price.otherOps[stage];
+    };
+    return along(layers, a, all(ofA), b, all(ofB));
+  }
+  /// Seconds of a step: of its tasks, and of what follows them on each stage: sums of gradients, the optimizer.
+  std::optional<double> stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
+                                    ArrayRef<int64_t> layers) const;
+  /// What a step has besides: by which those of the small ones are longer.
+  std::optional<double> rest(double layers) const;
+
+private:
+  std::optional<double> restOf(int64_t layers, const ProgramPrice &price) const;
+  template <typename Part> double of(TaskKind kind, int role, double layers, Part part) const {
+    auto ofProgram = [&](const ProgramPrice &price) {
+      auto it = price.taskSeconds.find({kind, role});
+      return it == price.taskSeconds.end() ? 0 : part(it->second);
+    };
+    return along(layers, a, ofProgram(ofA), b, ofProgram(ofB));
+  }
+
+  const NamedSchedule &schedule;
+  Problem small;
+  int64_t a, b;
+  const ProgramPrice &ofA, &ofB;
+};
+
+void Roles::fill(Problem &problem, ArrayRef<int64_t> layers) const {
+  int chunks = problem.chunks();
+  auto of = [&](TaskKind kind) {
+    std::vector<double> all;
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      all.push_back(seconds(kind, role(problem, chunk), static_cast<double>(layers[chunk])));
+    return all;
+  };
+  problem.forward = of(TaskKind::Forward);
+  problem.recompute = of(TaskKind::Recompute);
+  problem.backward = of(TaskKind::Backward);
+  problem.weight = of(TaskKind::Weight);
+  problem.hop.assign(chunks - 1, ofA.hopSeconds);
+  problem.hopBack.assign(chunks - 1, ofA.hopBackSeconds);
+}
+
+void Roles::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
+  int chunks = problem.chunks();
+  problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds) * problem.stageOf.size(), 0);
+  problem.longerLast = problem.longerFirst;
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
+      auto task = static_cast<size_t>(problem.ofKind(static_cast<pipeline::Kind>(kind), chunk));
+      auto count = static_cast<double>(layers[chunk]);
+      double least = -seconds(kind, role(problem, chunk), count);
+      problem.longerFirst[task] = std::max(longerFirst(kind, role(problem, chunk), count), least);
+      problem.longerLast[task] = std::max(longerLast(kind, role(problem, chunk), count), least);
+    }
+}
+
+std::optional<double> Roles::stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
+                                         ArrayRef<int64_t> layers) const {
+  std::optional<pipeline::Timeline> times = order ? pipeline::simulate(problem, *order) : std::nullopt;
+  if (!times)
+    return std::nullopt;
+  std::vector<double> ends(problem.stages);
+  for (const pipeline::Task &task : times->sequence) {
+    double &end = ends[problem.stageOf[task.chunk]];
+    end = std::max(end, times->end[problem.id(task)]);
+  }
+  double last = 0;
+  for (int stage = 0; stage < problem.stages; ++stage) {
+    int like = stageLike(stage, problem.stages, small.stages);
+    double tail = along(layersOf(stage, problem, layers), a, ofA.tailSeconds[like], b, ofB.tailSeconds[like]);
+    last = std::max(last, ends[stage] + std::max(tail, 0.0));
+  }
+  return last;
+}
+
+std::optional<double> Roles::restOf(int64_t layers, const ProgramPrice &price) const {
+  Problem problem = small;
+  SmallVector<int64_t> all(small.chunks(), layers);
+  fill(problem, all);
+  std::string error;
+  std::optional<pipeline::Order> order = schedule.order(problem, error);
+  fillEnds(problem, all);
+  std::optional<double> seconds = stepSeconds(problem, order, all);
+  return seconds ? std::optional(price.programSeconds - *seconds) : std::nullopt;
+}
+
+std::optional<double> Roles::rest(double layers) const {
+  std::optional<double> atA = restOf(a, ofA), atB = restOf(b, ofB);
+  if (!atA || !atB)
+    return std::nullopt;
+  return along(layers, a, *atA, b, *atB);
+}
+
+std::string listed(ArrayRef<int64_t> numbers) {
+  std::string text;
+  for (int64_t number : numbers)
+    text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+/// A pipeline without times.
+Problem shapeOf(const NamedSchedule &schedule, int stages, int chunksPerStage, int64_t microbatches, bool train) {
+  Problem problem;
+  problem.stages = stages;
+  problem.microbatches = static_cast<int>(microbatches);
+  problem.stageOf = schedule.stageOfChunks(stages, chunksPerStage);
+  problem.split = schedule.split;
+  problem.training = train;
+  return problem;
+}
+
+/// A stage gathers the parameters of its chunks one after another from the beginning of a step on, `gather` seconds for
+/// those of a layer: the first microbatch's task of a chunk does not end before, and where tasks are functions, none
+/// begins before all are there. In few layers that may hide behind what does not grow with them.
+void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<int64_t> layers, double gather,
+                       bool callsTasks) {
+  std::optional<pipeline::Timeline> times = pipeline::simulate(problem, order);
+  if (!times)
+    return;
+  std::vector<double> gathered(problem.stages);
+  if (callsTasks)
+    for (auto [stage, count] : llvm::zip_equal(problem.stageOf, layers))
+      gathered[stage] += gather * static_cast<double>(count);
+  double end = 0;
+  for (int chunk = 0; chunk < problem.chunks(); ++chunk) {
+    pipeline::Task task{pipeline::Kind::F, chunk, 0};
+    double start = std::max(times->start[problem.id(task)], chunk ? end + problem.hop[chunk - 1] : 0);
+    double &parameters = gathered[problem.stageOf[chunk]];
+    if (!callsTasks)
+      parameters += gather * static_cast<double>(layers[chunk]);
+    end = start + problem.seconds(task);
+    double there = callsTasks ? parameters + problem.forward[chunk] : parameters;
+    if (end < there) {
+      problem.longerFirst[problem.ofKind(task.kind, chunk)] += there - end;
+      end = there;
+    }
+  }
+}
+
+/// Layers of the chunks of small pipelines, but no more than those of the whole one have; and of those that tell what
+/// tasks take.
+constexpr int64_t fewInChunk = 1, moreInChunk = 3, moreInTasks = 2;
+
+} // namespace
+
+SmallVector<int64_t> pc::dealOut(int64_t layers, ArrayRef<int> stageOf, bool toLate,
+                                 llvm::function_ref<double(int, int64_t)> seconds) {
+  size_t chunks = stageOf.size();
+  SmallVector<int64_t> sizes(chunks, 1);
+  std::vector<double> ofStage(chunks), now, next; // seconds of each chunk, and with one layer more
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    now.push_back(seconds(static_cast<int>(chunk), 1));
+    next.push_back(seconds(static_cast<int>(chunk), 2));
+    ofStage[stageOf[chunk]] += now[chunk];
+  }
+  constexpr double equal = 1e-4; // a share
+  for (int64_t left = layers - std::ssize(sizes); left > 0; --left) {
+    auto withOneMore = [&](size_t chunk) { return ofStage[stageOf[chunk]] - now[chunk] + next[chunk]; };
+    auto isBetter = [&](size_t a, size_t b) {
+      double more = withOneMore(a) - withOneMore(b), longer = next[a] - next[b];
+      if (stageOf[a] != stageOf[b] && std::abs(more) > equal * withOneMore(b))
+        return more < 0;
+      return std::abs(longer) > equal * next[b] ? longer < 0 : (a > b) == toLate;
+    };
+    size_t least = 0;
+    for (size_t chunk = 1; chunk < chunks; ++chunk)
+      if (isBetter(chunk, least))
+        least = chunk;
+    ofStage[stageOf[least]] = withOneMore(least);
+    now[least] = next[least];
+    next[least] = seconds(static_cast<int>(least), ++sizes[least] + 1);
+  }
+  return sizes;
+}
+
+SmallVector<SmallVector<int64_t>, 4> pc::dealings(int64_t layers, ArrayRef<int> stageOf,
+                                                  llvm::function_ref<double(int, int64_t)> seconds) {
+  SmallVector<SmallVector<int64_t>, 4> all;
+  auto chunks = llvm::to_vector(llvm::seq<int>(0, static_cast<int>(stageOf.size())));
+  for (ArrayRef<int> parts : {stageOf, ArrayRef<int>(chunks)})
+    for (bool toLate : {true, false})
+      if (SmallVector<int64_t> dealt = dealOut(layers, parts, toLate, seconds); !llvm::is_contained(all, dealt))
+        all.push_back(std::move(dealt));
+  return all;
+}
+
+SmallVector<int64_t> pc::givenLayers(StringRef stages, int64_t layers, int chunks) {
+  SmallVector<int64_t> sizes;
+  if (stages == "layers") {
+    for (int c = 0; c < chunks; ++c)
+      sizes.push_back(layers * (c + 1) / chunks - layers * c / chunks);
+    return sizes;
+  }
+  SmallVector<StringRef> parts;
+  stages.split(parts, ',');
+  for (StringRef part : parts)
+    if (part.trim().getAsInteger(10, sizes.emplace_back()))
+      return {};
+  return std::ssize(sizes) == chunks ? sizes : SmallVector<int64_t>();
+}
+
+TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal) {
+  TaskPrice result;
+  programs = 0;
+  const Tactic tactic = *plan.pipeline();
+  const NamedSchedule *schedule = pipeline::findSchedule(tactic.option("schedule").split(':').first);
+  schedule = pipeline::findSchedule(schedule->split ? "zb-h1" : "1f1b");
+  constexpr int stages = 2;
+  Problem problem = shapeOf(*schedule, stages, 1, 2 * stages, options.train);
+  auto sizeOf = [&](int64_t layers) {
+    Plan one = core.plan;
+    one.mesh.insert(one.mesh.begin(), {tactic.option("axis").str(), stages});
+    one.microbatches = problem.microbatches;
+    one.tactics.clear();
+    for (const Tactic &other : plan.tactics)
+      if (other == tactic)
+        one.tactics.push_back(tactic.with("schedule", schedule->name).with("stages", listed({layers, layers})));
+      else if (llvm::is_contained(core.plan.tactics, other))
+        one.tactics.push_back(other);
+    int64_t sequences = core.batch / core.plan.microbatches * problem.microbatches;
+    return SmallProgram{one, layers * stages, sequences, /*inlineOps=*/0, /*byParts=*/false, /*isShared=*/true};
+  };
+  if (core.batch <= 0)
+    return result;
+  auto [a, b] = price(sizeOf(fewInChunk), sizeOf(moreInTasks), refusal);
+  result.compositions = programs;
+  if (!b)
+    return result;
+  Roles roles(*schedule, problem, fewInChunk, *a, moreInTasks, *b);
+  result.isLegal = true;
+  result.bytes.emplace(problem, fewInChunk, a->memory, moreInTasks, b->memory);
+  result.hopSeconds = a->hopSeconds;
+  result.hopBackSeconds = a->hopBackSeconds;
+  for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
+    auto layer = [&](int chunk) {
+      return std::max(roles.seconds(kind, chunk, moreInTasks) - roles.seconds(kind, chunk, fewInChunk), 0.0) /
+             (moreInTasks - fewInChunk);
+    };
+    TaskPrice::Seconds &seconds = result.seconds[static_cast<size_t>(kind)];
+    seconds.layer = std::min(layer(0), layer(1));
+    seconds.first = std::max(roles.seconds(kind, 0, fewInChunk) - fewInChunk * seconds.layer, 0.0);
+    seconds.last = std::max(roles.seconds(kind, 1, fewInChunk) - fewInChunk * seconds.layer, 0.0);
+  }
+  auto slope = [&](double few, double more) { return (more - few) / (moreInTasks - fewInChunk); };
+  result.taskOps = slope(a->taskOps[0], b->taskOps[0]) / problem.microbatches;
+  result.otherOps = slope(a->otherOps[0], b->otherOps[0]);
+  return result;
+}
+
+void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::string &refusal) {
+  Plan &plan = composed.plan;
+  const Tactic tactic = *plan.pipeline();
+  auto axis = tactic.option("axis").str();
+  auto [name, number] = tactic.option("schedule").split(':');
+  const NamedSchedule *schedule = pipeline::findSchedule(name);
+  int perStage = 0;
+  composed.isComposed =
+      few.hasOneChain() && schedule && (number.empty() || !number.getAsInteger(10, perStage)) && options.train;
+  if (!composed.isComposed)
+    return;
+  auto stages = static_cast<int>(plan.sizeOf(axis));
+  int fewStages = std::min(stages, 3);
+  Problem whole = shapeOf(*schedule, stages, perStage, plan.microbatches, options.train);
+  Problem small =
+      shapeOf(*schedule, fewStages, perStage, std::min<int64_t>(plan.microbatches, 2 * fewStages), options.train);
+  int chunks = whole.chunks();
+  int64_t most = std::min(
+      {moreInChunk, few.layers() / small.chunks(), std::max(fewInChunk + 1, (few.layers() + chunks - 1) / chunks)});
+  composed.isComposed = chunks <= few.layers() && most > fewInChunk;
+  if (!composed.isComposed)
+    return;
+
+  auto sizeOf = [&](int64_t layers, int64_t inlineOps) {
+    Plan one = plan;
+    for (auto &[name, size] : one.mesh)
+      size = name == axis ? fewStages : size;
+    one.microbatches = small.microbatches;
+    for (Tactic &other : one.tactics)
+      if (other == tactic)
+        other = tactic.with("stages", listed(SmallVector<int64_t>(small.chunks(), layers)));
+    return SmallProgram{one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps,
+                        /*byParts=*/layers == most};
+  };
+  int64_t inlineOps = callsTasks ? 0 : options.stages.inlineOps;
+  auto [a, b] = price(sizeOf(fewInChunk, inlineOps), sizeOf(most, inlineOps), refusal);
+  if (!b)
+    return;
+  // Tasks of large programs stay functions, with which moves end: the small ones have to do as the large one will.
+  double ops = 0, mean = static_cast<double>(few.layers()) / chunks;
+  for (int stage = 0; stage < stages; ++stage)
+    ops += Roles(*schedule, small, fewInChunk, *a, most, *b)
+               .ops(stageLike(stage, stages, fewStages), mean, static_cast<double>(whole.microbatches));
+  if (!b->callsTasks && ops > static_cast<double>(inlineOps)) {
+    std::tie(a, b) = price(sizeOf(fewInChunk, 0), sizeOf(most, 0), refusal);
+  } else if (b->callsTasks != a->callsTasks) {
+    ++programs;
+    a = price(sizeOf(fewInChunk, 0), refusal);
+  }
+  if (!a || !b)
+    return;
+  Roles roles(*schedule, small, fewInChunk, *a, most, *b);
+  std::string error;
+  std::optional<double> rest = roles.rest(mean), seconds;
+  std::optional<pipeline::Order> order;
+  SmallVector<int64_t> layers;
+  PlanNumbers numbers(plan, context);
+  double gather = numbers.data > 1 ? numbers.sentOnce(few.layerParameterBytes()).gather *
+                                         gatherSeconds(numbers, numbers.dataAxes(), machine).second
+                                   : 0;
+  auto tryLayers = [&](const SmallVector<int64_t> &dealt) {
+    Problem one = whole;
+    roles.fill(one, dealt);
+    std::optional<pipeline::Order> orderOfOne = schedule->order(one, error);
+    roles.fillEnds(one, dealt);
+    if (orderOfOne && gather > 0)
+      waitForParameters(one, *orderOfOne, dealt, gather, b->callsTasks);
+    std::optional<double> secondsOfOne = roles.stepSeconds(one, orderOfOne, dealt);
+    if (!secondsOfOne || (seconds && *secondsOfOne >= *seconds))
+      return;
+    layers = dealt;
+    order = std::move(orderOfOne);
+    seconds = secondsOfOne;
+  };
+  if (auto given = givenLayers(tactic.option("stages"), few.layers(), chunks); !given.empty()) {
+    tryLayers(given);
+  } else {
+    for (const auto &dealt : dealings(few.layers(), whole.stageOf, [&](int chunk, int64_t n) {
+           return roles.work(roles.role(whole, chunk), static_cast<double>(n));
+         }))
+      tryLayers(dealt);
+    for (Tactic &other : plan.tactics)
+      if (other == tactic)
+        other = tactic.with("stages", listed(layers));
+  }
+  roles.fill(whole, layers);
+  roles.fillEnds(whole, layers);
+  if (!rest || !seconds)
+    return;
+  int64_t ranks = 1;
+  for (const auto &one : plan.mesh)
+    ranks *= one.second;
+  PlanTrial &trial = composed.trial;
+  trial.isLegal = true;
+  trial.seconds = machine.wholeStep(*seconds + *rest, ranks);
+  trial.moves = trial.seconds * b->trial.moves / b->trial.seconds;
+  trial.products = trial.seconds * b->trial.products / b->trial.seconds;
+  StageBytes bytes(small, fewInChunk, a->memory, most, b->memory);
+  double fullest = 0;
+  for (int stage = 0; stage < stages; ++stage)
+    fullest = std::max(fullest, bytes.arena(
+                                    whole, (*order)[stage], stageLike(stage, stages, fewStages),
+                                    [&](int chunk) { return roles.role(whole, chunk); }, layers));
+  trial.bytes = static_cast<int64_t>(fullest) + b->besideArena;
+}

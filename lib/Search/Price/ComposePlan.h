@@ -1,0 +1,122 @@
+//===- ComposePlan.h - What a plan costs, put together from programs of few layers -----------===//
+// The layers of a model are alike, and so a step is affine in their number, in seconds and in bytes; a pipeline is
+// simulated from the tasks of its first, a middle and its last chunk. docs/rationale/search.md says how right that is.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_SEARCH_PRICE_COMPOSEPLAN_H
+#define PC_LIB_SEARCH_PRICE_COMPOSEPLAN_H
+
+#include "PlacedLayers.h"
+#include "../Space/PlanCore.h"
+#include "PriceProgram.h"
+#include "StageBytes.h"
+
+#include "pc/Plan/Tactics.h"
+#include "pc/Pipeline/Schedule.h"
+
+namespace pc {
+
+/// Of all layers of the model, what no plan of the core stays below, but that stages and data ranks share it.
+struct CorePrice {
+  bool isLegal = false;
+  bool hasData = false;            ///< it sums gradients, or gathers parameters, for each microbatch
+  double seconds = 0;              ///< of a microbatch
+  double layerSeconds = 0;         ///< of these, of one layer
+  double restSeconds = 0;          ///< of a step besides its microbatches: sums that nothing hides, and the optimizer
+  double optimizerSeconds = 0;     ///< of these, those without moves, which stages may hide
+  double forwardShare = 0;         ///< of a microbatch's seconds, those of its forward pass
+  double activationBytes = 0;      ///< of a microbatch that waits for its backward pass
+  double layerActivationBytes = 0; ///< of these, those of one layer
+  int compositions = 0;
+};
+
+/// What the tasks of a pipeline take: of a chunk for a microbatch.
+struct TaskPrice {
+  bool isLegal = false;
+  struct Seconds {
+    double layer = 0, first = 0, last = 0; ///< of a layer; and by which those of the first and last chunk take longer
+  };
+  std::array<Seconds, pipeline::numKinds> seconds; ///< by kind
+  double hopSeconds = 0, hopBackSeconds = 0;       ///< of a message to the next stage, and of its gradient
+  double taskOps = 0, otherOps = 0;                ///< of a layer, written out: for a microbatch, and besides
+  std::optional<StageBytes> bytes;
+  int compositions = 0;
+};
+
+/// A plan as it was priced.
+struct ComposedPlan {
+  PlanTrial trial;
+  Plan plan;              ///< with the layers of its stages
+  bool isComposed = true; ///< false: nothing can be said from few layers
+  int compositions = 0;
+};
+
+/// A program of few layers that a price is put together from.
+struct SmallProgram {
+  Plan plan;
+  int64_t layers, sequences, inlineOps;
+  bool byParts = false;  ///< `trial` says what its parts take
+  bool isShared = false; ///< the plan is asked for with other numbers of sequences, too; then without parts
+};
+
+/// Composes prices for one thread.
+class Composer {
+public:
+  Composer(mlir::MLIRContext *context, const FewLayers &few, int64_t batch, const CompileOptions &options,
+           const MachineModel &machine)
+      : context(context), few(few), placed(few), batch(batch), options(options), machine(machine) {}
+
+  /// A program as somebody else prices it; nothing: it is refused.
+  using Pricer = std::function<std::optional<ProgramPrice>(const SmallProgram &)>;
+  /// Once it says no, programs are refused without a compile.
+  void setGoesOn(std::function<bool()> newGoesOn) { goesOn = std::move(newGoesOn); }
+  /// In place of compiles.
+  void setPricer(Pricer newPricer) { pricer = std::move(newPricer); }
+  /// Does both: `half` with the composer of a thread that has nothing else to do, or with this one after `here`.
+  using Sharer = std::function<void(llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here)>;
+  /// Of two programs, another thread may price one; null: this one prices both.
+  void setSharer(Sharer newSharer) { sharer = std::move(newSharer); }
+
+  /// `refusal`, if empty, gets why the core is not legal.
+  CorePrice priceCore(const PlanCore &core, std::string &refusal);
+  /// Of a plan with a named schedule, from pipelines of two stages: without data ranks but those of its core. All plans
+  /// with that core share it whose schedules defer gradients of weights, or whose do not.
+  TaskPrice priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal);
+  /// `callsTasks`: the whole program's tasks will be functions.
+  ComposedPlan compose(const Plan &plan, bool callsTasks, std::string &refusal);
+
+private:
+  using BothPrices = std::pair<std::optional<ProgramPrice>, std::optional<ProgramPrice>>;
+  std::optional<ProgramPrice> price(const SmallProgram &program, std::string &refusal);
+  /// Nothing of `b` where `a` is refused.
+  BothPrices price(const SmallProgram &a, const SmallProgram &b, std::string &refusal);
+  void composeWithoutStages(ComposedPlan &composed, std::string &refusal);
+  void composePipeline(ComposedPlan &composed, bool callsTasks, std::string &refusal);
+
+  mlir::MLIRContext *context;
+  const FewLayers &few;
+  PlacedLayers placed;
+  int64_t batch;
+  const CompileOptions &options;
+  const MachineModel &machine;
+  std::function<bool()> goesOn = [] { return true; };
+  Pricer pricer;    ///< or null
+  Sharer sharer;    ///< or null
+  int programs = 0; ///< that were asked for
+};
+
+/// Deals layers out to chunks, which lie on the stages `stageOf`, so that the longest stage takes as little as can be,
+/// and of its chunks the longest; of equals the late or the early ones have more. Each has at least one. `seconds`: of
+/// a chunk with so many.
+llvm::SmallVector<int64_t> dealOut(int64_t layers, llvm::ArrayRef<int> stageOf, bool toLate,
+                                   llvm::function_ref<double(int, int64_t)> seconds);
+
+/// The ways to deal layers out that are tried: for the longest stage, and for the longest chunk.
+llvm::SmallVector<llvm::SmallVector<int64_t>, 4> dealings(int64_t layers, llvm::ArrayRef<int> stageOf,
+                                                          llvm::function_ref<double(int, int64_t)> seconds);
+
+/// The layers of chunks as the option `stages` of a pipeline says; empty: by cost.
+llvm::SmallVector<int64_t> givenLayers(llvm::StringRef stages, int64_t layers, int chunks);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,84 @@
+//===- StageBytes.h - Bytes of a pipeline's stages, by those of a small one ------------------===//
+// Which values lie in an arena at once follows from the order of tasks alone. What a task takes, and which later one
+// gives it back, is read from the planned programs of a small pipeline, of its first, a middle and the last
+// microbatch; the order of a stage is then walked through with these.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_SEARCH_PRICE_STAGEBYTES_H
+#define PC_LIB_SEARCH_PRICE_STAGEBYTES_H
+
+#include "pc/Cost/TaskMemory.h"
+#include "pc/Pipeline/Schedule.h"
+
+#include "mlir/Support/LLVM.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <tuple>
+
+namespace pc {
+
+class StageBytes {
+public:
+  /// By stage of the small pipeline, its programs with `a` and with `b` layers in each chunk.
+  StageBytes(const pipeline::Problem &small, int64_t a, llvm::ArrayRef<TaskMemory> ofA, int64_t b,
+             llvm::ArrayRef<TaskMemory> ofB);
+
+  /// No less than a stage's tasks keep at once, by what a layer of the small pipeline's first chunk adds to them and to
+  /// what comes between. `withOwn`: and in each task; `gradientShare`: of sums of gradients, what lies on a rank;
+  /// `untilLast`: until the last microbatch comes back.
+  double ofLayers(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks,
+                  llvm::ArrayRef<int64_t> layers, bool withOwn, double gradientShare, bool untilLast) const;
+
+  /// Bytes of a stage's arena. `like`: the stage of the small pipeline that is like it, `chunkLike`: the same of its
+  /// chunks, `layers`: of each chunk of the whole problem.
+  double arena(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, int like,
+               llvm::function_ref<int(int)> chunkLike, llvm::ArrayRef<int64_t> layers) const;
+
+private:
+  /// Where a value is needed last.
+  struct End {
+    enum How : uint8_t {
+      Optimizer, ///< behind all tasks
+      Own,       ///< the task of its own microbatch
+      Last,      ///< and of the last one
+      Later      ///< so many tasks on
+    } how = Optimizer;
+    int64_t kind = 0, chunk = 0, tasks = 0; ///< `chunk`: of those of the stage
+    friend bool operator<(const End &a, const End &b) {
+      return std::tie(a.how, a.kind, a.chunk, a.tasks) < std::tie(b.how, b.kind, b.chunk, b.tasks);
+    }
+  };
+  /// Bytes, with `a` and with `b` layers.
+  using Bytes = std::array<double, 2>;
+  struct Stretch {
+    Bytes own = {};
+    std::map<End, Bytes> kept; ///< what it takes and does not give back
+  };
+  enum Microbatch : uint8_t { First, Middle, LastOne };
+  struct Stage {
+    std::map<std::tuple<int64_t, int64_t, Microbatch>, Stretch> tasks; ///< by kind and chunk of the small pipeline
+    Stretch before, behind;                                            ///< of all tasks
+    double gaps = 0;
+  };
+  static Microbatch which(int64_t microbatch, int64_t microbatches) {
+    return microbatch == 0 ? First : microbatch == microbatches - 1 ? LastOne : Middle;
+  }
+  void read(const pipeline::Problem &small, Stage &stage, const TaskMemory &memory, int program) const;
+  double ofLayer(const Bytes &bytes) const { return (bytes[1] - bytes[0]) / static_cast<double>(b - a); }
+
+  struct Walk {
+    const Stretch *before = nullptr, *behind = nullptr; ///< of all tasks; null: nothing
+    bool ownChunks = false;                             ///< values end in their own chunk
+    bool untilLast = false; ///< until the first backward pass of the last microbatch has ended
+  };
+  /// What is alive at once at most along the tasks of a stage. `stretchOf`: of a task, null: nothing; `bytes`: with the
+  /// layers of a chunk.
+  double most(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, const Walk &walk,
+              llvm::function_ref<const Stretch *(const pipeline::Task &)> stretchOf,
+              llvm::function_ref<double(const Bytes &, int)> bytes) const;
+
+  int64_t a, b;
+  std::vector<Stage> stages;
+};
+
+} // namespace pc
+
+#endif

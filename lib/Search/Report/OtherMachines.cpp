@@ -1,0 +1,70 @@
+//===- OtherMachines.cpp - A plan on machines with one figure changed -----------------------===//
+// Programs are the same on all of them: what is compiled once is played on each.
+//===-----------------------------------------------------------------------------===//
+#include "OtherMachines.h"
+#include "../Price/ComposePlan.h"
+
+using namespace mlir;
+using namespace pc;
+
+std::vector<OtherMachine> pc::otherMachines(const MachineModel &machine, int64_t ranks) {
+  std::vector<OtherMachine> all;
+  auto add = [&](StringRef figure, StringRef words, llvm::function_ref<void(MachineModel &, double)> change) {
+    for (double times : {0.5, 2.0})
+      change(all.emplace_back(OtherMachine{figure, words, times, machine}).machine, times);
+  };
+  add("products", "products", [](MachineModel &other, double times) {
+    other.f32Flops *= times;
+    other.bf16Flops *= times;
+  });
+  bool hasNodes = machine.nodeRanks > 0;
+  if (ranks > 1)
+    add("node", hasNodes ? "links in a node" : "links between ranks",
+        [](MachineModel &other, double times) { other.node.bandwidth *= times; });
+  if (hasNodes && ranks > machine.nodeRanks)
+    add("network", "network between nodes",
+        [](MachineModel &other, double times) { other.network.bandwidth *= times; });
+  add("memory", "memory", [](MachineModel &other, double times) { other.memoryBandwidth *= times; });
+  return all;
+}
+
+std::vector<double> pc::secondsOn(ArrayRef<MachineModel> machines, ModuleOp model, const FewLayers *few,
+                                  const CompileOptions &options, const Plan &plan, bool callsTasks) {
+  auto compile = [&](ModuleOp program, const Plan &plan, int64_t inlineOps) {
+    CompileOptions one = options;
+    one.plan = plan;
+    one.stages.inlineOps = inlineOps;
+    one.stages.memory = few ? 0 : one.stages.memory;
+    return priceProgramOn(machines, program, one);
+  };
+  auto whole = [&] {
+    std::vector<double> seconds;
+    OwningOpRef<ModuleOp> program(model.clone());
+    for (const ProgramPrice &price : compile(*program, plan, options.stages.inlineOps))
+      seconds.push_back(price.trial.seconds);
+    return seconds;
+  };
+  if (!few)
+    return whole();
+  std::map<std::string, std::vector<ProgramPrice>> compiled;
+  std::vector<double> seconds;
+  std::string refusal;
+  for (size_t i = 0; i < machines.size(); ++i) {
+    Composer composer(model.getContext(), *few, batchOf(model), options, machines[i]);
+    composer.setPricer([&](const SmallProgram &small) {
+      std::string key = small.plan.text(model.getContext()) + std::to_string(small.layers) + " " +
+                        std::to_string(small.sequences) + " " + std::to_string(small.inlineOps);
+      auto [it, isNew] = compiled.try_emplace(key);
+      if (isNew)
+        it->second = compile(*few->take(small.layers, small.sequences), small.plan, small.inlineOps);
+      return it->second.empty() ? std::optional<ProgramPrice>() : it->second[i];
+    });
+    ComposedPlan composed = composer.compose(plan, callsTasks, refusal);
+    if (!composed.isComposed)
+      return whole();
+    if (!composed.trial.isLegal)
+      return {};
+    seconds.push_back(composed.trial.seconds);
+  }
+  return seconds;
+}

@@ -1,0 +1,29 @@
+//===- OtherMachines.h - A plan on machines with one figure changed ------------------------===//
+#ifndef PC_LIB_SEARCH_REPORT_OTHERMACHINES_H
+#define PC_LIB_SEARCH_REPORT_OTHERMACHINES_H
+
+#include "../Space/FewLayers.h"
+#include "pc/Cost/Machine.h"
+#include "pc/Driver/Compile.h"
+
+namespace pc {
+
+/// A machine of which one figure is another one's times `times`.
+struct OtherMachine {
+  llvm::StringRef figure; ///< "products", "node", "network" or "memory"
+  llvm::StringRef words;  ///< "links in a node"
+  double times;
+  MachineModel machine;
+};
+
+/// With each of the figures that matter to so many ranks halved and doubled.
+std::vector<OtherMachine> otherMachines(const MachineModel &machine, int64_t ranks);
+
+/// Seconds of a step on each machine; empty where the plan is refused. `few`: it is composed from programs of few
+/// layers, which are compiled once; else null. `callsTasks`: the whole program's tasks are functions.
+std::vector<double> secondsOn(llvm::ArrayRef<MachineModel> machines, mlir::ModuleOp model, const FewLayers *few,
+                              const CompileOptions &options, const Plan &plan, bool callsTasks);
+
+} // namespace pc
+
+#endif

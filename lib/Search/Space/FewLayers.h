@@ -1,0 +1,56 @@
+//===- FewLayers.h - A model with fewer of its layers --------------------------------------===//
+#ifndef PC_LIB_SEARCH_SPACE_FEWLAYERS_H
+#define PC_LIB_SEARCH_SPACE_FEWLAYERS_H
+
+#include "pc/IR/PC.h"
+#include <map>
+#include <optional>
+#include <set>
+
+namespace pc {
+
+/// A model program whose layers are alike but for their weights: each takes one value of the layer before it and hands
+/// one on. Names say which ops are a layer's (Layers.h). A model may have several chains of layers, as an encoder and a
+/// decoder: then a layer is one of each, or several, so that all chains have the same number of them.
+class FewLayers {
+public:
+  /// Nothing where the layers are not so, or some are not like the others of their chain.
+  static std::optional<FewLayers> of(mlir::ModuleOp model);
+
+  int64_t layers() const { return count; }
+  bool hasOneChain() const { return ofChain.size() == 1; }
+  /// The layers of all chains.
+  int64_t layersOfChains() const;
+  /// Of what a layer hands on.
+  double layerBytes() const;
+  /// Of each parameter of a layer, and of all of them.
+  llvm::SmallVector<double> layerParameters() const;
+  double layerParameterBytes() const;
+  /// The same model with `layers` of its layers, at least one, and a batch of `batch` sequences.
+  mlir::OwningOpRef<mlir::ModuleOp> take(int64_t layers, int64_t batch) const;
+
+private:
+  FewLayers(mlir::ModuleOp model, int64_t count, llvm::SmallVector<int64_t> ofChain)
+      : model(model), count(count), ofChain(std::move(ofChain)) {}
+  /// The model with so many layers and all its sequences; what one thread has asked for is kept.
+  mlir::ModuleOp cut(int64_t layers) const;
+
+  mlir::ModuleOp model;
+  int64_t count;
+  llvm::SmallVector<int64_t> ofChain; ///< layers of each chain that are one of `count`
+  mutable std::map<int64_t, mlir::OwningOpRef<mlir::ModuleOp>> cuts;
+};
+
+/// The sequences of a model's step; 1 where its inputs are not sequences.
+int64_t batchOf(mlir::ModuleOp model);
+/// Whether its inputs are sequences.
+bool hasSequences(mlir::ModuleOp model);
+/// The sizes of the dims of its values.
+std::set<int64_t> dimsOf(mlir::ModuleOp model);
+/// Whether a model computes with something that it has summed over its sequences, as the loss of an uneven load of
+/// experts does: then its loss is another one with other microbatches.
+bool mixesSequences(mlir::ModuleOp model);
+
+} // namespace pc
+
+#endif

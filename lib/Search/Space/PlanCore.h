@@ -1,0 +1,35 @@
+//===- PlanCore.h - What many plans have in common ------------------------------------------===//
+#ifndef PC_LIB_SEARCH_SPACE_PLANCORE_H
+#define PC_LIB_SEARCH_SPACE_PLANCORE_H
+
+#include "pc/Plan/Tactics.h"
+
+namespace pc {
+
+/// What the plans of a set have in common: the ranks that share a layer, and what they have of a microbatch. Axes that
+/// share out sequences or layers alone are left out, with their tactics: data parallelism, stages, ZeRO-1.
+struct PlanCore {
+  Plan plan;
+  int64_t batch = 0; ///< sequences of all its ranks; 0: the plan's ranks do not divide the model's
+
+  /// Of a plan; `any`: of any number of microbatches, data ranks and stages, and of ZeRO, with as much on a rank as
+  /// there is. `withData`: with the data ranks that ZeRO-2 and 3 have in it; else it is that of ZeRO-1, which does no
+  /// more.
+  static PlanCore of(const Plan &plan, int64_t batch, bool any, bool withData = true);
+  /// Of a plan without what shares out the tokens of sequences, and without data ranks that are part of a form of
+  /// tensor parallelism, on as many tokens: no rank of the plan has less to do. None where it has none of these, or
+  /// they share out parts of sequences; and the same with what shares out tokens, for where the first one is not legal.
+  static llvm::SmallVector<PlanCore, 2> bareOf(const Plan &plan, int64_t batch);
+  std::string key() const;
+};
+
+/// A plan without data ranks that are part of a form of tensor parallelism; `ranks` is multiplied by their number.
+Plan withoutInnerData(Plan plan, int64_t &ranks);
+
+/// A plan without the tactics that share out tokens of sequences and their axes; `ranks` is multiplied by the number of
+/// those who share.
+Plan withoutTokenSharers(Plan plan, int64_t &ranks);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,63 @@
+//===- PlanNumbers.h - A plan as the numbers that bounds are made of ------------------------===//
+#ifndef PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
+#define PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
+
+#include "pc/Plan/Tactics.h"
+#include "pc/Pipeline/Schedule.h"
+#include "pc/Search/Search.h"
+
+namespace pc {
+
+/// What is asked of a plan millions of times. Read from one plan of a family, `resize` makes it that of another.
+class PlanNumbers {
+public:
+  PlanNumbers(const Plan &plan, mlir::MLIRContext *context);
+  void resize(llvm::ArrayRef<int64_t> sizes, int64_t microbatches);
+
+  // Of the family.
+  int zero = 0;                                       ///< the stage of ZeRO; 0: none
+  bool halfGradients = false, halfParameters = false; ///< gradients and parameters are sent in bf16
+  bool hasStages = false;
+  const pipeline::NamedSchedule *schedule = nullptr;
+  std::string layers; ///< of stages, as they were given
+  std::string alone;  ///< tactics that every rank follows alone, as text
+  std::string kept;   ///< the same without recomputation
+  // Of the plan.
+  int64_t microbatches = 1;
+  PlanShape shape;
+  double split = 1;                    ///< ranks that share all parameters, and heads, but stages and data ranks
+  double layerRanks = 1;               ///< ranks that share a layer of a microbatch
+  double data = 1;                     ///< data ranks
+  int64_t sequenceRanks = 1;           ///< that split a data rank's sequences, as forms of tensor parallelism do
+  double sharders = 1;                 ///< of these, among which ZeRO cuts states
+  llvm::SmallVector<int64_t, 6> sizes; ///< of the mesh
+  mlir::MLIRContext *context;
+  llvm::SmallVector<mlir::StringAttr, 6> names;
+  llvm::SmallVector<mlir::StringAttr, 2> dataAxes() const { return axesOf(dataBits); } ///< with more than one rank
+  llvm::SmallVector<mlir::StringAttr, 2> summingAxes() const { return axesOf(summingBits); } ///< that sum gradients
+  bool hasData() const { return dataBits; }
+  uint32_t dataBits = 0, summingBits = 0; ///< which of the axes these are: data ranks; and who shares out tokens
+
+  /// Bytes that a data rank sends of so many bytes of parameters: for the sums of their gradients, if they are not sent
+  /// before the last microbatch, and for a gather, if they are gathered once a step.
+  struct Sent {
+    double sums = 0, gather = 0;
+  };
+  Sent sentOnce(double parameterBytes) const;
+
+private:
+  llvm::SmallVector<mlir::StringAttr, 2> axesOf(uint32_t bits) const;
+  struct Axis {
+    bool isStages = false, splitsVocabulary = false, isData = false, shards = false, splitsSequences = false,
+         sharesTokens = false;
+  };
+  llvm::SmallVector<Axis, 6> axes;
+};
+
+/// Seconds of a gather over axes of the plan's mesh: of one without bytes, and of a byte.
+std::pair<double, double> gatherSeconds(const PlanNumbers &plan, llvm::ArrayRef<mlir::StringAttr> axes,
+                                        const MachineModel &machine);
+
+} // namespace pc
+
+#endif
