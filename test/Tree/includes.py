@@ -1,6 +1,6 @@
 """usage: includes.py ROOT
 
-Folders depend on each other in one direction. Prints every #include of lib/, include/pc/ and runtime/ under ROOT that leads where its folder
+Folders depend on each other in one direction. Prints every #include of lib/, include/pc/, runtime/ and standin/ under ROOT that leads where its folder
 may not look, and every folder that is in no list here. Exit status 1 if there is one.
 """
 import os
@@ -8,11 +8,11 @@ import re
 import sys
 
 # The runtime, in the order in which folders may include each other: those before, and themselves.
-RUNTIME = ["base", "comm", "device", "cpu", "cuda", "core"]
+RUNTIME = ["base", "comm", "device", "cpu", "cuda", "data", "metrics", "replicas", "checkpoint", "run"]
 ALLOWED = {folder: set(RUNTIME[:i]) for i, folder in enumerate(RUNTIME)}
 ALLOWED["launch"] = {"base", "comm"}  # starts ranks, knows no program
-ALLOWED["standin"] = set()  # in the place of NVIDIA's libraries: knows as much of the runtime as they do
 ALLOWED["include"] = set()  # pcrt/, which all may include
+ALLOWED["standin"] = set()  # replaces NVIDIA's libraries, and knows as much of the runtime as they do
 
 # The compiler: a room includes IR, Cost and itself. Only Driver knows the order of phases (lib/README.md), and Search is
 # above it, since it compiles plans to price them. Proof may look at what programs say, not at what makes or prices them.
@@ -22,31 +22,44 @@ ALLOWED |= {"IR": set(), "Cost": {"IR"}, "Proof": {"IR"}, "Plan": {"IR", "Autodi
 ALLOWED["Driver"] = {"IR", "Cost", "Proof", "Plan", *ROOMS}
 ALLOWED["Search"] = {"Driver", *ALLOWED["Driver"]}
 
+# Folders in a room, in the order in which they may include each other; "" is the room itself.
+FOLDERS = {"Search": ["Space", "Price", "Bound", "Report", "Order", ""]}
+
 
 def included(top, file, name):
     """The folder of `top` that #include "name" of `file` leads to; None where that is none of this project's."""
     beside = os.path.normpath(os.path.join(os.path.dirname(file), name))
     if os.path.exists(os.path.join(top, beside)) or name.startswith("../"):
-        return beside.split(os.sep)[0]
+        return "standin" if os.path.basename(top) == "standin" else beside.split(os.sep)[0]
     parts = name.split("/")
+    if os.path.basename(top) == "standin":
+        return None if parts[0] in ("standin", "pcrt") or len(parts) == 1 else parts[0]
     if os.path.basename(top) == "runtime":
         return parts[0] if parts[0] != "pcrt" and len(parts) > 1 else None
     return parts[1] if parts[0] == "pc" else None
 
 
 def problems(root):
-    for top in ("runtime", "lib", "include/pc"):
+    for top in ("runtime", "standin", "lib", "include/pc"):
         for folder, _, files in os.walk(os.path.join(root, top)):
             for name in sorted(files):
                 if not name.endswith((".h", ".cpp", ".c", ".cu", ".inc", ".td")):
                     continue
                 file = os.path.relpath(os.path.join(folder, name), os.path.join(root, top))
-                own = file.split(os.sep)[0]
+                own = file.split(os.sep)[0] if top != "standin" else "standin"
                 if own not in ALLOWED:
                     yield f"{top}/{file}: say in test/Tree/includes.py what {own} may include"
                     continue
                 with open(os.path.join(folder, name), encoding="utf-8") as text:
                     names = re.findall(r'^\s*#\s*include\s+"([^"]+)"', text.read(), re.M)
+                order = FOLDERS.get(own) if top == "lib" else None
+                inside = os.path.dirname(os.path.relpath(file, own))
+                for one in names if order else ():
+                    target = os.path.normpath(os.path.join(os.path.dirname(file), one))
+                    if not os.path.exists(os.path.join(root, top, target)):
+                        continue
+                    if order.index(os.path.dirname(os.path.relpath(target, own))) > order.index(inside):
+                        yield f"{top}/{file}: {inside} may not include {one}"
                 for other in (included(os.path.join(root, top), file, name) for name in names):
                     if other not in (None, own) and other not in ALLOWED[own]:
                         yield f"{top}/{file}: {own} may not include {other}"

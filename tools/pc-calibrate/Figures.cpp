@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Figures.h"
-#include "core/PeakRate.h"
+#include "metrics/PeakRate.h"
 #include "pcrt/version.h"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "comm/Collective.h"
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
-#include "core/PeakRate.h"
+#include "metrics/PeakRate.h"
 #include "launch/Launch.h"
 #include "pcrt/outputs.h"
 #include "pcrt/version.h"

@@ -1,6 +1,6 @@
 //===- Images.h - gpu.module -> images that a device loads -----------------------------------===//
 // One gpu.module becomes a cubin for each architecture, one PTX text for newer devices and, for tests, a shared object
-// for this machine that the stand-in runs (runtime/standin/kernel). All are made of the same LLVM IR, linked with
+// for this machine that the stand-in runs (standin/kernel). All are made of the same LLVM IR, linked with
 // libdevice and optimized by -O3.
 //===------------------------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GPU_IMAGES_H

@@ -4,7 +4,7 @@
 // is.
 //
 //===----------------------------------------------------------------------===//
-#include "core/Data.h"
+#include "data/Data.h"
 #include "Files.h"
 #include "base/Safetensors.h"
 #include "cpu/Pool.h"

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "base/Failure.h"
-#include "core/Checkpoint.h"
+#include "checkpoint/Checkpoint.h"
 #include "cpu/CpuDevice.h"
 
 #include <cstdio>

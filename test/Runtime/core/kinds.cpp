@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Files.h"
-#include "core/Data.h"
+#include "data/Data.h"
 
 using namespace std::string_literals;
 

@@ -4,7 +4,7 @@
 // is held out. Prints "source file window" of samples FROM to TO - 1.
 //
 //===----------------------------------------------------------------------===//
-#include "core/SampleOrder.h"
+#include "data/SampleOrder.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,0 +1,333 @@
+//===- CheckpointSeries.cpp - the checkpoints of a long run ----------------===//
+#include "checkpoint/CheckpointSeries.h"
+#include "base/SignalMask.h"
+#include "comm/Collective.h"
+#include "device/Profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <unistd.h>
+
+using namespace pcrt;
+namespace fs = std::filesystem;
+
+/// A rank fails once in this many seconds: 419 unexpected interruptions in 54 days of 16,384 GPUs (Llama 3, table 5).
+static constexpr double secondsToFailure = 54. * 86400 * 16384 / 419;
+/// What a disk writes before it is known better, in bytes a second; no interval is shorter than a minute.
+static constexpr double guessedRate = 1e9, shortestInterval = 60;
+
+static std::string pathOf(const std::string &directory, int64_t step) {
+  char name[32];
+  snprintf(name, sizeof name, "/step-%08lld", (long long)step);
+  return directory + name;
+}
+
+/// The steps of DIR's checkpoints, the newest first. Those that are not complete have no trajectory.json.
+static std::vector<int64_t> stepsIn(const std::string &directory) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(directory, error)) {
+    std::string name = entry.path().filename();
+    int64_t step = name.compare(0, 5, "step-") == 0 ? strtoll(name.c_str() + 5, nullptr, 10) : -1;
+    if (step >= 0 && entry.path() == pathOf(directory, step) && fs::exists(entry.path() / trajectoryName, error))
+      steps.push_back(step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+/// Behind the name of a checkpoint, and before a holder's tag: it is being removed.
+static constexpr char removing[] = ".removed-";
+
+/// Rank 0's number, on all ranks.
+static int64_t numberOfFirst(Comm &comm, int64_t mine) {
+  std::vector<int64_t> all(comm.size());
+  requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
+  return all[0];
+}
+
+/// Of the checkpoints in DIR up to step `last` that all ranks find complete, the newest one; empty: there is none at
+/// all. For each that is not, rank 0 says so, and all call `onBad` with its path.
+static std::string newestIn(const std::string &directory, Comm &comm,
+                            const std::function<void(const std::string &)> &onBad, int64_t last = INT64_MAX) {
+  std::vector<int64_t> steps = comm.rank() == 0 ? stepsIn(directory) : std::vector<int64_t>();
+  std::erase_if(steps, [&](int64_t step) { return step > last; });
+  for (size_t next = 0;; ++next) {
+    constexpr int64_t none = -1, noneIsWhole = -2;
+    int64_t step = numberOfFirst(comm, next < steps.size() ? steps[next] : steps.empty() ? none : noneIsWhole);
+    if (step == noneIsWhole)
+      fail(PCRT_BAD_DATA, "no checkpoint in " + directory + " is whole");
+    if (step == none)
+      return "";
+    std::string path = pathOf(directory, step);
+    try {
+      onAllRanks(comm, [&] { Trajectory::read(path); });
+      return path;
+    } catch (const Failure &failure) {
+      if (failure.status != PCRT_BAD_DATA)
+        throw;
+      if (comm.rank() == 0)
+        fprintf(stderr, "pc: warning: %s; looking for an older checkpoint\n", failure.message.c_str());
+      onAllRanks(comm, [&] { onBad(path); });
+    }
+  }
+}
+
+std::string pcrt::checkpointAt(const std::string &directory, Comm &comm) {
+  std::string there;
+  onAllRanks(comm, [&] { there = whereCheckpointIs(directory); });
+  std::error_code error;
+  if (numberOfFirst(comm, fs::exists(there + "/" + trajectoryName, error)))
+    return there;
+  std::string newest = newestIn(plainPath(directory), comm, [](const std::string &) {});
+  return newest.empty() ? there : newest;
+}
+
+CheckpointSeries::CheckpointSeries(const Options &options, const Program &program, Comm &comm)
+    : comm(comm), directory(plainPath(options.checkpoint)), every(options.every.value_or(SaveInterval())),
+      keep(options.keep.value_or(2)), rollback(options.rollback) {
+  int64_t bytes = checkpointBytes(program);
+  cost = double(bytes) / guessedRate;
+  onAllRanks(comm, [&] {
+    if (comm.rank() != 0)
+      return;
+    std::error_code error;
+    fs::create_directories(directory, error);
+    if (error)
+      fail(PCRT_RESOURCE, "cannot save to " + directory + ": " + error.message());
+    lock.emplace(directory, [this](const std::string &tag) { unlink(nextLatest(tag).c_str()); });
+    recover();
+    auto kept = int64_t(stepsIn(directory).size());
+    int64_t more = std::max<int64_t>(keep + (rollback > 0) + 1 - kept, 1) * bytes;
+    requireRoom(directory, more, std::to_string(keep) + " checkpoints and one more while it is written",
+                "make room, or lower --keep");
+  });
+}
+
+std::string CheckpointSeries::newestWhole() {
+  std::string newest = newestIn(directory, comm, [&](const std::string &path) { setAside(path); });
+  return rollback && !newest.empty() ? goBack(newest) : newest;
+}
+
+/// The checkpoint that --rollback means where numbers were not finite behind `newest`; else that one. What is done is
+/// done again by the next start, should this one be killed: the newest one, which says where numbers were not finite,
+/// is renamed last.
+std::string CheckpointSeries::goBack(const std::string &newest) {
+  Trajectory end;
+  onAllRanks(comm, [&] { end = Trajectory::read(newest); });
+  if (!end.ended)
+    return newest;
+  std::string older = newestIn(directory, comm, [&](const std::string &path) { setAside(path); }, end.step - rollback);
+  if (older.empty())
+    fail(PCRT_USAGE, newest + " is from where numbers were not finite (" + end.ended->why + "), and no checkpoint in " +
+                         directory + " is " + std::to_string(rollback) +
+                         " steps before it; give a smaller --rollback, or go on from it without");
+  onAllRanks(comm, [&] {
+    if (!lock)
+      return;
+    Trajectory back = Trajectory::read(older);
+    int64_t next = (end.ended->samples * end.sequence + back.sequence - 1) / back.sequence;
+    if (back.samples < next) {
+      back.skipped.push_back({back.samples, next});
+      back.samples = next;
+      back.replaceIn(older, temporary());
+    }
+    std::vector<int64_t> steps = stepsIn(directory);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      std::string path = pathOf(directory, *step);
+      if (*step > back.step && rename(path.c_str(), (path + ".rolled-back-" + lock->tag()).c_str()) != 0)
+        fail(PCRT_RESOURCE, withErrno("cannot rename " + path));
+    }
+    const SampleRange &out = back.skipped.back();
+    printf("going back %lld steps from where numbers were not finite (%s): samples %lld to %lld are left out\n",
+           (long long)(end.step - back.step), end.ended->why.c_str(), (long long)out.begin, (long long)out.end - 1);
+  });
+  return older;
+}
+
+void CheckpointSeries::setAside(const std::string &path) {
+  if (lock && rename(path.c_str(), (path + ".damaged-" + lock->tag()).c_str()) != 0)
+    fail(PCRT_RESOURCE, withErrno("cannot rename " + path + ", which is damaged"));
+}
+
+/// Whoever saves to a directory takes over from a holder that was killed, and cleans up behind it.
+void CheckpointSeries::recover() {
+  unlink(temporary().c_str());
+  std::set<std::string> homes, removed;
+  for (const fs::directory_entry &entry : fs::directory_iterator(directory)) {
+    std::string what = entry.path().extension(), home = entry.path().parent_path() / entry.path().stem();
+    if (entry.path().filename().string().compare(0, 5, "step-") != 0)
+      continue;
+    if (what == ".lock" || DirectoryLock::isTagged(what, ".lock-"))
+      homes.insert(home);
+    else if (DirectoryLock::isTagged(what, removing))
+      removed.insert(entry.path());
+  }
+  for (const std::string &home : homes)
+    SaveDirectory cleaned(home);
+  for (const std::string &path : removed)
+    removeCheckpoint(path, path);
+}
+
+void CheckpointSeries::begin(int64_t step) {
+  lastStep = step;
+  lastTime = nanoseconds();
+}
+
+bool CheckpointSeries::isTurn(int64_t step) const { return every.steps && step > lastStep && step % every.steps == 0; }
+
+bool CheckpointSeries::isTime() const {
+  if (every.steps)
+    return false;
+  // The interval that loses least: sqrt(2 cost MTBF) (Young 1974).
+  double seconds = every.minutes ? 60. * double(every.minutes)
+                                 : std::max(std::sqrt(2 * cost * secondsToFailure / comm.size()), shortestInterval);
+  return double(nanoseconds() - lastTime) * 1e-9 >= seconds;
+}
+
+/// Removes the oldest checkpoints beyond the `newest` ones; other files in them stay, and so does the one that a
+/// rollback from the newest one would go back to. Whether there was one to remove.
+bool CheckpointSeries::removeOldest(size_t newest) {
+  std::vector<int64_t> steps = stepsIn(directory);
+  auto farBack =
+      std::find_if(steps.begin(), steps.end(), [&](int64_t step) { return rollback && step <= steps[0] - rollback; });
+  int64_t spared = farBack == steps.end() ? -1 : *farBack;
+  bool any = false;
+  for (size_t i = newest; i < steps.size(); ++i)
+    if (steps[i] != spared) {
+      std::string path = pathOf(directory, steps[i]);
+      removeCheckpoint(path, path + removing + lock->tag());
+      any = true;
+    }
+  return any;
+}
+
+/// Removes the oldest checkpoint that may go, but for the newest one.
+bool CheckpointSeries::makeRoom() {
+  for (size_t newest = stepsIn(directory).size(); newest-- > 1;)
+    if (removeOldest(newest))
+      return true;
+  return false;
+}
+
+/// DIR/latest, replaced as a whole. Nobody relies on it: an error is no more than that.
+void CheckpointSeries::noteLatest(int64_t step) {
+  std::string next = nextLatest(lock->tag());
+  FILE *file = fopen(next.c_str(), "we");
+  if (!file)
+    return;
+  bool good = fprintf(file, "%s\n", fs::path(pathOf(directory, step)).filename().c_str()) > 0;
+  good = fclose(file) == 0 && good;
+  if (!good || rename(next.c_str(), (directory + "/latest").c_str()) != 0)
+    unlink(next.c_str());
+}
+
+/// Whether to try again after older checkpoints have gone to make room. Throws where the run is to end.
+bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
+  if (failure.status != PCRT_RESOURCE)
+    throw failure;
+  waitForRemoval();
+  if (numberOfFirst(comm, lock && makeRoom()))
+    return true;
+  if (last || ++failures == 2)
+    throw failure;
+  if (lock)
+    fprintf(stderr, "pc: warning: %s; the run goes on\n", failure.message.c_str());
+  return false;
+}
+
+/// Makes the files of a checkpoint, unless it is there already or there is no room.
+void CheckpointSeries::open(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
+                            Device &device, bool last) {
+  waitForRemoval();
+  std::string path = pathOf(directory, trajectory.step);
+  if (numberOfFirst(comm, fs::exists(path + "/" + trajectoryName))) {
+    onAllRanks(comm, [&] {
+      if (!lock || !trajectory.ended)
+        return;
+      Trajectory there = Trajectory::read(path);
+      there.ended = trajectory.ended;
+      there.replaceIn(path, temporary());
+    });
+    return;
+  }
+  while (!writer) {
+    try {
+      writer = std::make_unique<CheckpointWriter>(path, tokenizer, comm);
+      writer->begin(program, trajectory, device);
+    } catch (const Failure &failure) {
+      writer.reset();
+      if (!tryAgainAfter(failure, last))
+        return;
+    }
+  }
+}
+
+/// Puts it in its place. False: older ones have made room, and it can be tried again.
+bool CheckpointSeries::finish(int64_t step, bool last) {
+  try {
+    writer->finish();
+    writer.reset();
+  } catch (const Failure &failure) {
+    writer.reset();
+    return !tryAgainAfter(failure, last);
+  }
+  failures = 0;
+  if (lock) {
+    noteLatest(step);
+    SignalsMasked masked;
+    removal = std::thread([this] { removeOldest(size_t(keep)); });
+  }
+  return true;
+}
+
+void CheckpointSeries::waitForRemoval() {
+  if (removal.joinable())
+    removal.join();
+}
+
+void CheckpointSeries::write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
+                             Device &device, bool last) {
+  int64_t start = nanoseconds();
+  for (bool done = false; !done;) {
+    open(program, trajectory, tokenizer, device, last);
+    if (writer)
+      writer->writeBlocks();
+    done = !writer || finish(trajectory.step, last);
+  }
+  cost = double(nanoseconds() - start) * 1e-9;
+  begin(trajectory.step);
+}
+
+void CheckpointSeries::start(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
+                             Device &device) {
+  int64_t start = nanoseconds();
+  open(program, trajectory, tokenizer, device, /*last=*/false);
+  begin(trajectory.step);
+  if (!writer)
+    return;
+  SignalsMasked masked;
+  blocks = std::thread([this] { writer->writeBlocks(); });
+  cost = double(nanoseconds() - start) * 1e-9;
+}
+
+void CheckpointSeries::waitForBlocks() {
+  if (!blocks.joinable())
+    return;
+  int64_t start = nanoseconds();
+  blocks.join();
+  cost += double(nanoseconds() - start) * 1e-9;
+}
+
+void CheckpointSeries::complete() {
+  if (!writer)
+    return;
+  waitForBlocks();
+  int64_t start = nanoseconds();
+  finish(lastStep, /*last=*/false); // what is in the arena now is a later state: there is no second try
+  cost += double(nanoseconds() - start) * 1e-9;
+}

@@ -1,0 +1,95 @@
+//===- ConfigText.cpp - config.json as a text ------------------------------===//
+#include "checkpoint/ConfigText.h"
+#include "base/Program.h"
+
+#include <vector>
+
+using namespace pcrt;
+
+namespace {
+
+/// Finds its way through a text that is JSON. Positions are those of characters.
+class Editor {
+public:
+  Editor(const std::string &text, const std::string &dtype) : text(text), value(Json(dtype).dump()) {}
+
+  std::string edited() {
+    size_t begin = skipSpace(0);
+    if (!visit(begin))
+      insert(begin);
+    std::string result = text;
+    for (auto edit = edits.rbegin(); edit != edits.rend(); ++edit)
+      result.replace(edit->begin, edit->end - edit->begin, edit->with);
+    return result;
+  }
+
+private:
+  struct Edit {
+    size_t begin, end;
+    std::string with;
+  };
+
+  size_t skipSpace(size_t at) const { return text.find_first_not_of(" \t\r\n", at); }
+
+  /// Behind the string, or the value of any kind, that begins at `at`.
+  size_t behindString(size_t at) const {
+    while (text[++at] != '"')
+      if (text[at] == '\\')
+        ++at;
+    return at + 1;
+  }
+  size_t behindValue(size_t at) const {
+    int depth = 0;
+    do {
+      if (text[at] == '"') {
+        at = behindString(at);
+        continue;
+      }
+      bool opens = text[at] == '{' || text[at] == '[', closes = text[at] == '}' || text[at] == ']';
+      depth += opens - closes;
+      at = opens || closes ? at + 1 : text.find_first_of(depth ? "\"{}[]" : ",]} \t\r\n", at);
+    } while (depth && at < text.size());
+    return std::min(at, text.size());
+  }
+
+  /// Edits the object that begins at `at`, whose keys are in the order of the text. Whether it has a "dtype".
+  bool visit(size_t at) {
+    bool found = false;
+    for (at = skipSpace(at + 1); text[at] != '}';) {
+      size_t end = behindString(at);
+      std::string key = Json::parse(text.begin() + at, text.begin() + end);
+      at = skipSpace(skipSpace(end) + 1); // behind the colon
+      end = behindValue(at);
+      if (key == "dtype" || key == "torch_dtype")
+        edits.push_back({at, end, value});
+      else if (key == "text_config" && text[at] == '{')
+        visit(at);
+      found |= key == "dtype";
+      at = skipSpace(end);
+      if (text[at] == ',')
+        at = skipSpace(at + 1);
+    }
+    return found;
+  }
+
+  /// Makes "dtype" the first key of the object that begins at `at`, on a line of its own if the first one has that.
+  void insert(size_t at) {
+    size_t next = skipSpace(at + 1);
+    std::string space = text.substr(at + 1, next - at - 1);
+    edits.insert(edits.begin(), {at + 1, at + 1,
+                                 space + "\"dtype\": " + value +
+                                     (text[next] == '}' ? ""
+                                      : space.empty()   ? ", "
+                                                        : ",")});
+  }
+
+  const std::string &text;
+  const std::string value;
+  std::vector<Edit> edits; ///< In the order of the text.
+};
+
+} // namespace
+
+std::string pcrt::configWithDtype(const std::string &config, const std::string &dtype) {
+  return Json::parse(config, nullptr, /*allow_exceptions=*/false).is_object() ? Editor(config, dtype).edited() : config;
+}

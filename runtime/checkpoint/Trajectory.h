@@ -1,0 +1,96 @@
+//===- Trajectory.h - how a checkpoint came about --------------------------===//
+//
+// trajectory.json in a checkpoint: which step it is, what the numbers depend on
+// (flags, data, optimizer), and the sum of every tensor. Written last: without
+// it a directory is no checkpoint. runtime/README.md describes the file.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CHECKPOINT_TRAJECTORY_H
+#define PCRT_CHECKPOINT_TRAJECTORY_H
+
+#include "base/Program.h"
+#include "metrics/NormLimit.h"
+#include "data/Options.h"
+
+namespace pcrt {
+
+/// Identifies a file without reading all of it.
+struct FileIdentity {
+  int64_t bytes = 0;
+  std::string sum; ///< Of the first and the last MiB.
+
+  /// Throws PCRT_BAD_DATA if the file cannot be read.
+  static FileIdentity of(const std::string &path);
+};
+
+/// Of all files of weights at `path`, a file or a directory, together.
+FileIdentity identityOfWeights(const std::string &path);
+
+/// A file of tokens that a run reads.
+struct DataIdentity {
+  std::string file; ///< As --data or its pattern names it.
+  int64_t tokens = 0;
+  FileIdentity identity;
+  double weight = 1; ///< 0: one of several files without weights.
+};
+
+/// Of all files together.
+FileIdentity identityOf(const std::vector<DataIdentity> &data);
+
+/// A tensor of a file of the checkpoint.
+struct TensorRecord {
+  Dims shape;
+  std::string sum; ///< TensorSum::text of all of its elements.
+};
+
+/// Samples [begin, end).
+struct SampleRange {
+  int64_t begin = 0, end = 0;
+};
+
+/// A run ended at a checkpoint since numbers were not finite.
+struct NonFiniteEnd {
+  std::string why;
+  int64_t samples = 0; ///< Read so far, those of the step that was not finite included.
+};
+
+struct Trajectory {
+  int64_t step = 0;    ///< Updates that were made.
+  int64_t samples = 0; ///< Sequences read so far, which is the number of the first one of the next batch.
+  int64_t batch = 0, sequence = 0;
+  std::string optimizer, plan;
+  std::string program;          ///< Sum of the executable.
+  std::string rounds = "none";  ///< Of local SGD: "every 32 steps, rate 0.7, momentum 0.9".
+  int64_t replicas = 1;         ///< Of it.
+  std::vector<FlagValue> flags; ///< Those that the numbers depend on.
+  std::vector<DataIdentity> data;
+  NormLimit::History norms;
+  std::vector<SampleRange> skipped; ///< Samples that --rollback left out.
+  std::optional<NonFiniteEnd> ended;
+  std::map<std::string, int64_t> files;                               ///< Bytes, by name in the directory.
+  std::map<std::string, std::map<std::string, TensorRecord>> tensors; ///< By file and name.
+
+  /// The text of trajectory.json, with a sum of its own.
+  std::string text() const;
+  /// Reads DIRECTORY/trajectory.json. Throws PCRT_BAD_DATA if it is missing, damaged or of a newer version.
+  static Trajectory read(const std::string &directory);
+  /// Puts it in the place of DIRECTORY/trajectory.json in one step, by way of `temporary`. Throws PCRT_RESOURCE.
+  void replaceIn(const std::string &directory, const std::string &temporary) const;
+};
+
+constexpr const char *trajectoryName = "trajectory.json";
+
+/// Writes a small file and syncs it to the disk. Throws PCRT_RESOURCE.
+void writeSynced(const std::string &path, const std::string &text);
+
+/// Throws PCRT_USAGE with a list where what `now` says differs from what `before` was made with, but for what
+/// --change names.
+void checkSameTrajectory(const Trajectory &before, const Trajectory &now, const Options &options);
+
+/// Throws PCRT_BAD_DATA, naming the key, unless DIRECTORY/config.json means the model of `program`. Without that file:
+/// nothing is checked.
+void checkConfig(const Program &program, const std::string &directory);
+
+} // namespace pcrt
+
+#endif // PCRT_CHECKPOINT_TRAJECTORY_H

@@ -1,0 +1,351 @@
+//===- Options.cpp - the command line of a compiled program ---------------===//
+#include "data/Options.h"
+#include "base/Failure.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <type_traits>
+
+using namespace pcrt;
+
+const char *const pcrt::helpText =
+    R"(usage: PROGRAM --data FILE [flags]          on one rank
+       pc-run -n N PROGRAM -- --data FILE [flags]   on the N ranks of its mesh
+
+Data
+  --data FILE           tokens: llm.c's .bin, a NumPy array of integers (.npy), or raw little-endian uint16; u32:FILE is raw
+                        uint32, text:FILE takes the bytes of any file. Several files, or patterns: a.bin,b.bin or, by shares,
+                        a.bin*0.7,'b/*.bin'*0.3
+  --targets FILE        what is to be predicted at each token, where it is not the next one: as many numbers, -100 where nothing is (in 16
+                        bits 65436); a file for each of --data
+  --routing FILE        which experts each token has, as --dump-routing has written it or others: with --steps as many; safetensors
+                        with "routing" [steps, layers, batch, sequence, experts of a token]
+  --shuffle             samples in an order drawn by --seed, another one in every epoch
+  --validation 1/N      one sample of N is not trained on; a program of --mode=eval reads those alone
+  --eval-every N        the loss of those every N steps, and behind the last one (0: never); --eval-batches N: of so many batches of
+                        them (all)
+  --steps N             train until step N (default 100); every batch goes on where the one before ended. Programs of --mode=eval:
+                        so many batches at most (all samples, each once)
+  --eval                only evaluate: the loss of every batch and of all (for programs compiled with --mode=eval)
+
+Optimizer (torch.optim's defaults)
+  --lr X                learning rate (1e-3)
+  --lr-warmup N         it rises linearly over the first N steps (0)
+  --lr-decay KIND       then falls to --min-lr at step --lr-steps: none, linear or cosine (none)
+  --lr-steps N          (--steps, of the first run where a run goes on from a checkpoint)
+  --min-lr X            (0)
+  --weight-decay X      decoupled weight decay (1e-2 for AdamW, 0 for SGD)
+  --beta1 X --beta2 X   AdamW's averages (0.9, 0.999)
+  --eps X               (1e-8)
+  --clip NORM           largest norm of the gradient (off)
+  --skip-spikes Z       a step whose norm is Z standard deviations above the mean of the last 128 ones updates nothing (off)
+  --skip-most N         so many steps in a row are skipped, those with a norm that is not finite among them, before the run
+                        ends with exit code 10 (10 with --skip-spikes, else 0); a step without targets is skipped and not one of them
+  --check-replicas N    every N steps: ranks that hold the same parameters and states have the same bits of them, or the run ends
+                        with exit code 9 (0: never)
+
+Open local SGD (programs of pc-compile --mesh outer=open,... --local-sgd=outer:32)
+  --meet HOST:PORT      this run is one member among those that meet at pc-meet, come and go
+  --name NAME           what it is called there
+
+Parameters
+  --seed N              of the drawn initial values (0); every plan draws the same ones
+  --init DIR|FILE       initial values from safetensors: a file, or a Hugging Face directory
+  --save DIR            after the last step: a directory that Hugging Face loads, and the state of training. Also where
+                        SIGTERM, SIGINT, SIGUSR1, SIGHUP or SIGPIPE ends the run, and where numbers are not finite: the state before that
+  --overwrite           --save may replace a checkpoint that this run does not go on from
+  --load DIR            go on from such a directory, on any mesh, with any batch, bit by bit; or from the newest one in DIR
+  --checkpoint DIR      save to DIR/step-<n> while the run goes on, when a signal ends it and at its end, and go on from the newest
+                        one there: the same command line starts a run and starts it again. --init and --load are for the first start
+  --every N|Nm|auto     every N steps, or N minutes, or as often as costs least time where machines fail (auto)
+  --keep K              the newest K stay (2)
+  --rollback M          where the newest one was saved since numbers were not finite, go on from one at least M steps back, and leave
+                        out the samples between; one that far back is kept beside the newest K
+  --snapshot N          a copy of the state in memory every N steps, from which pc-run --restarts goes on where a rank was lost in the
+                        middle of an update (0: none)
+  --change LIST         what may differ from the run that saved it, with commas between: lr,clip,data
+
+Output
+  --metrics FILE        one line of JSON a step; with --load they are added behind those of the steps before
+  --tensorboard DIR     the same as curves for TensorBoard
+  --summary FILE        what was counted and measured, in the schema of pc-compile --report
+  --dump-grads FILE     gradients of the first step, before clipping (safetensors)
+  --dump-logits FILE    logits of the first step (safetensors)
+  --dump-routing FILE   which experts each token has in each layer, at every step (safetensors; mixtures of experts)
+  --trace FILE          calls and tasks of the last step, for Perfetto or chrome://tracing
+
+Instead of a run
+  --info                what this program is; --info=json for other programs
+  --version             which version compiled it, and that of its runtime
+  --check-kernels       runs its CUDA kernels beside the CPU's, one JSON line each (programs of pc-compile --check-kernels)
+  --help
+
+Exit codes: 0 ok, 1 internal error, 2 usage, 3 a program for another runtime, 6 resource (memory, disk), 7 peer lost, 8 timeout,
+9 bad data or checkpoint, 10 non-finite numbers, 128 + n ended by signal n (141: nobody reads what it prints).
+)";
+
+static double parseNumber(const std::string &flag, const std::string &text, double least) {
+  char *end = nullptr;
+  errno = 0;
+  double value = strtod(text.c_str(), &end);
+  if (text.empty() || *end || std::isnan(value) || value < least || (std::isinf(value) && flag != "--clip"))
+    fail(PCRT_USAGE, flag + " takes a number" + (least >= 0 ? " that is not negative" : "") + ", not '" + text + "'");
+  return value;
+}
+
+static uint64_t parseCount(const std::string &flag, const std::string &text, uint64_t most) {
+  char *end = nullptr;
+  errno = 0;
+  unsigned long long value = strtoull(text.c_str(), &end, 10);
+  if (text.empty() || *end || errno || text.find('-') != std::string::npos || value > most)
+    fail(PCRT_USAGE, flag + " takes a whole number from 0 to " + std::to_string(most) + ", not '" + text + "'");
+  return value;
+}
+
+/// What the value of a flag is for.
+enum class Concerns {
+  Numbers, ///< What training computes.
+  Ranks,   ///< What all ranks do together; of a path, whether there is one.
+  Rank     ///< Nobody else.
+};
+
+/// Every flag, once: f(flag, where its value is, whom it concerns).
+template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &options, F f) {
+  f("--help", options.help, Concerns::Rank);
+  f("-h", options.help, Concerns::Rank);
+  f("--version", options.version, Concerns::Rank);
+  f("--info", options.info, Concerns::Rank);
+  f("--check-kernels", options.checkKernels, Concerns::Rank);
+  f("--eval", options.eval, Concerns::Ranks);
+  f("--data", options.data, Concerns::Ranks);
+  f("--targets", options.targets, Concerns::Ranks);
+  f("--routing", options.routing, Concerns::Ranks);
+  f("--shuffle", options.shuffle, Concerns::Numbers);
+  f("--validation", options.validation, Concerns::Numbers);
+  f("--eval-every", options.evalEvery, Concerns::Ranks);
+  f("--eval-batches", options.evalBatches, Concerns::Ranks);
+  f("--steps", options.stepsGiven, Concerns::Ranks);
+  f("--lr", options.lr, Concerns::Numbers);
+  f("--lr-warmup", options.lrWarmup, Concerns::Numbers);
+  f("--lr-decay", options.lrDecay, Concerns::Numbers);
+  f("--lr-steps", options.lrSteps, Concerns::Numbers);
+  f("--min-lr", options.minLr, Concerns::Numbers);
+  f("--weight-decay", options.weightDecay, Concerns::Numbers);
+  f("--beta1", options.beta1, Concerns::Numbers);
+  f("--beta2", options.beta2, Concerns::Numbers);
+  f("--eps", options.eps, Concerns::Numbers);
+  f("--clip", options.clip, Concerns::Numbers);
+  f("--skip-spikes", options.skipSpikes, Concerns::Numbers);
+  f("--skip-most", options.skipMost, Concerns::Ranks);
+  f("--check-replicas", options.checkReplicas, Concerns::Ranks);
+  f("--snapshot", options.snapshot, Concerns::Ranks);
+  f("--seed", options.seed, Concerns::Numbers);
+  f("--meet", options.meet, Concerns::Ranks);
+  f("--name", options.name, Concerns::Ranks);
+  f("--init", options.init, Concerns::Ranks);
+  f("--save", options.save, Concerns::Ranks);
+  f("--load", options.load, Concerns::Ranks);
+  f("--overwrite", options.overwrite, Concerns::Ranks);
+  f("--checkpoint", options.checkpoint, Concerns::Ranks);
+  f("--every", options.every, Concerns::Ranks);
+  f("--keep", options.keep, Concerns::Ranks);
+  f("--rollback", options.rollback, Concerns::Ranks);
+  f("--change", options.change, Concerns::Ranks);
+  f("--metrics", options.metrics, Concerns::Rank);
+  f("--tensorboard", options.tensorboard, Concerns::Rank);
+  f("--summary", options.summary, Concerns::Ranks);
+  f("--dump-grads", options.dumpGrads, Concerns::Ranks);
+  f("--dump-logits", options.dumpLogits, Concerns::Ranks);
+  f("--dump-routing", options.dumpRouting, Concerns::Ranks);
+  f("--trace", options.trace, Concerns::Ranks);
+}
+
+static void parseInto(double &number, const std::string &flag, const std::string &text) {
+  number = parseNumber(flag, text, 0);
+}
+static void parseInto(int64_t &count, const std::string &flag, const std::string &text) {
+  count = int64_t(parseCount(flag, text, uint64_t(1) << 40));
+}
+static void parseInto(uint64_t &count, const std::string &flag, const std::string &text) {
+  count = parseCount(flag, text, UINT64_MAX);
+}
+static void parseInto(HeldOut &heldOut, const std::string &flag, const std::string &text) {
+  if (text.compare(0, 2, "1/") != 0)
+    fail(PCRT_USAGE, flag + " takes a share of the samples as 1/N, not '" + text + "'");
+  parseInto(heldOut.every, flag, text.substr(2));
+  if (heldOut.every < 2)
+    fail(PCRT_USAGE, flag + " takes 1/2 at most");
+}
+static void parseInto(SaveInterval &every, const std::string &flag, const std::string &text) {
+  if (text == "auto")
+    return;
+  bool minutes = !text.empty() && text.back() == 'm';
+  int64_t &count = minutes ? every.minutes : every.steps;
+  if (text.empty() || text.find_first_not_of("0123456789") < text.size() - minutes)
+    fail(PCRT_USAGE, flag + " takes a number of steps, one of minutes as in 10m, or auto, not '" + text + "'");
+  parseInto(count, flag, text.substr(0, text.size() - minutes));
+  if (count == 0)
+    fail(PCRT_USAGE, flag + " takes at least 1");
+}
+template <typename T> static void parseInto(std::optional<T> &value, const std::string &flag, const std::string &text) {
+  parseInto(value.emplace(), flag, text);
+}
+static void parseInto(std::string &value, const std::string &flag, const std::string &text) {
+  if (text.empty())
+    fail(PCRT_USAGE, flag + " needs a value; see --help");
+  value = text;
+}
+
+static std::string show(double number) {
+  char text[32];
+  snprintf(text, sizeof text, "%.17g", number);
+  for (int digits = 1; digits < 17; ++digits) { // the shortest one that is read back as the same number
+    char shorter[32];
+    snprintf(shorter, sizeof shorter, "%.*g", digits, number);
+    if (strtod(shorter, nullptr) == number)
+      return shorter;
+  }
+  return text;
+}
+static std::string show(bool on) { return on ? "on" : "off"; }
+static std::string show(Options::Info info) { return show(info != Options::Info::No); }
+static std::string show(int64_t count) { return std::to_string(count); }
+static std::string show(uint64_t count) { return std::to_string(count); }
+static std::string show(const std::string &text) { return text; }
+static std::string show(const HeldOut &heldOut) { return heldOut.every ? "1/" + show(heldOut.every) : "off"; }
+static std::string show(const SaveInterval &every) {
+  return every.minutes ? show(every.minutes) + "m" : every.steps ? show(every.steps) : "auto";
+}
+template <typename T> static std::string show(const std::optional<T> &value) {
+  return value ? show(*value) : "default";
+}
+
+/// Of the flags that concern `whom`.
+static std::vector<FlagValue> valuesOf(const Options &options, Concerns whom) {
+  std::vector<FlagValue> values;
+  forEachFlag(options, [&](const char *flag, const auto &value, Concerns concerns) {
+    if (concerns == whom)
+      values.push_back({flag + 2, show(value)});
+  });
+  return values;
+}
+
+std::vector<FlagValue> pcrt::trajectoryFlags(const Options &options) { return valuesOf(options, Concerns::Numbers); }
+
+std::vector<FlagValue> pcrt::sharedFlags(const Options &options) {
+  std::vector<FlagValue> values = valuesOf(options, Concerns::Ranks);
+  // Ranks on several machines may know the same files by different paths; what is in them is compared elsewhere.
+  forEachFlag(options, [&](const char *flag, const auto &value, Concerns) {
+    if constexpr (std::is_convertible_v<decltype(value), const std::string &>)
+      for (FlagValue &shared : values)
+        if (shared.first == flag + 2 && shared.first != "change")
+          shared.second = value.empty() ? "not given" : "given";
+  });
+  return values;
+}
+
+std::vector<NamedPath> pcrt::outputsOf(const Options &options) {
+  std::vector<NamedPath> outputs;
+  forEachFlag(options, [&](const char *flag, const auto &value, Concerns) {
+    if constexpr (std::is_same_v<decltype(value), const OutputPath &>)
+      outputs.push_back({flag, value});
+  });
+  return outputs;
+}
+
+/// Throws PCRT_USAGE where flags do not go together.
+static void checkTogether(const Options &options) {
+  if (options.lrDecay != "none" && options.lrDecay != "linear" && options.lrDecay != "cosine")
+    fail(PCRT_USAGE, "--lr-decay takes none, linear or cosine, not '" + options.lrDecay + "'");
+  if (options.beta1 >= 1 || options.beta2 >= 1)
+    fail(PCRT_USAGE, std::string(options.beta1 >= 1 ? "--beta1" : "--beta2") + " must be less than 1");
+  if (options.clip == 0)
+    fail(PCRT_USAGE, "--clip 0 would make every gradient zero; without the flag nothing is clipped");
+  if (options.minLr > options.lr)
+    fail(PCRT_USAGE, "--min-lr is more than --lr");
+  if (options.checkpoint.empty() && (options.every || options.keep || options.rollback))
+    fail(PCRT_USAGE, std::string(options.every  ? "--every"
+                                 : options.keep ? "--keep"
+                                                : "--rollback") +
+                         " needs --checkpoint DIR");
+  if (options.evalEvery && !options.validation.every)
+    fail(PCRT_USAGE, "--eval-every needs --validation 1/N, which says what is not trained on");
+  if (options.evalBatches && !options.evalEvery)
+    fail(PCRT_USAGE, "--eval-batches needs --eval-every N");
+  if (options.evalBatches && *options.evalBatches == 0)
+    fail(PCRT_USAGE, "--eval-batches takes at least 1");
+  if (options.keep && *options.keep == 0)
+    fail(PCRT_USAGE, "--keep takes at least 1");
+  for (auto [given, flag] :
+       {std::pair(!options.routing.empty(), "--routing"), std::pair(!options.dumpRouting.empty(), "--dump-routing")})
+    if (given && !options.meet.empty())
+      fail(PCRT_USAGE, std::string(flag) + ": members of open local SGD make other steps than others do");
+  if (options.overwrite && options.save.empty())
+    fail(PCRT_USAGE, "--overwrite needs --save DIR");
+  if (!options.init.empty() && !options.load.empty())
+    fail(PCRT_USAGE, "--init and --load exclude each other: --load brings its own parameters");
+  std::vector<FlagValue> flags = trajectoryFlags(options);
+  flags.insert(flags.end(), {{"data", ""}, {"sequence", ""}, {"local-sgd", ""}});
+  for (size_t at = 0; at < options.change.size();) {
+    size_t end = std::min(options.change.find(',', at), options.change.size());
+    std::string name = options.change.substr(at, end - at), known;
+    for (const FlagValue &flag : flags)
+      known += (known.empty() ? "" : ", ") + flag.first;
+    if (std::none_of(flags.begin(), flags.end(), [&](const FlagValue &flag) { return flag.first == name; }))
+      fail(PCRT_USAGE, "--change takes names with commas between, of " + known + "; not '" + name + "'");
+    at = end + 1;
+  }
+}
+
+Options pcrt::parseOptions(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    std::string flag = argv[i], value;
+    bool known = false, joined = false;
+    if (size_t equals = flag.find('='); equals != std::string::npos && flag.compare(0, 2, "--") == 0) {
+      value = flag.substr(equals + 1);
+      flag.resize(equals);
+      joined = true;
+    }
+    forEachFlag(options, [&](const char *name, auto &place, Concerns) {
+      if (flag != name)
+        return;
+      if constexpr (std::is_same_v<decltype(place), bool &>) {
+        known = place = !joined;
+      } else if constexpr (std::is_same_v<decltype(place), Options::Info &>) {
+        known = true;
+        place = joined ? Options::Info::Json : Options::Info::Text;
+        if (joined && value != "json")
+          fail(PCRT_USAGE, "--info takes json or nothing, not '" + value + "'");
+      } else {
+        known = true;
+        if (!joined && i + 1 >= argc)
+          fail(PCRT_USAGE, flag + " needs a value; see --help");
+        parseInto(place, flag, joined ? value : argv[++i]);
+      }
+    });
+    if (!known)
+      fail(PCRT_USAGE, "unknown flag '" + std::string(argv[i]) + "'; see --help");
+  }
+  options.steps = options.stepsGiven.value_or(options.steps);
+  checkTogether(options);
+  return options;
+}
+
+bool Options::mayChange(const std::string &name) const {
+  return ("," + change + ",").find("," + name + ",") != std::string::npos;
+}
+
+double Options::rateAt(int64_t step) const {
+  if (step < lrWarmup)
+    return lr * double(step + 1) / double(lrWarmup);
+  if (lrDecay == "none")
+    return lr;
+  double done = double(step - lrWarmup) / double(std::max<int64_t>(lrSteps.value_or(steps) - lrWarmup, 1));
+  done = std::min(done, 1.0);
+  double left = lrDecay == "linear" ? 1 - done : 0.5 * (1 + std::cos(M_PI * done));
+  return minLr + (lr - minLr) * left;
+}

@@ -1,0 +1,83 @@
+//===- Routing.h - choices of experts, to a file and from one ----------------===//
+//
+// Which experts each token has in each layer of a mixture, at every step. A
+// file of it is independent of the mesh and of the plan: safetensors with one
+// tensor "routing" [steps, layers, batch, sequence, experts of a token], so a
+// run writes it from front to back, and its header anew behind every step.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_DATA_ROUTING_H
+#define PCRT_DATA_ROUTING_H
+
+#include "base/Program.h"
+#include "base/Safetensors.h"
+#include "comm/Comm.h"
+
+#include <memory>
+#include <optional>
+
+namespace pcrt {
+
+class Routing {
+public:
+  /// Choices come from the file `from` and go to the file `to`; empty: there is none. The run makes steps
+  /// [firstStep, endStep). All ranks call it. Throws PCRT_USAGE where the program has no such layers, PCRT_BAD_DATA
+  /// where `from` is of another model or run, PCRT_RESOURCE where `to` cannot be written. A file `to` of the same model
+  /// that reaches to the first step is gone on with.
+  Routing(const Program &program, Comm &comm, const std::string &from, const std::string &to, int64_t firstStep,
+          int64_t endStep);
+  ~Routing();
+  Routing(const Routing &) = delete;
+  Routing &operator=(const Routing &) = delete;
+
+  /// What is shown from now on belongs to this step.
+  void beginStep(int64_t number) { step = number; }
+  /// All ranks have shown what the step has.
+  void endStep();
+  /// Behind the last step: the file is on the disk. All ranks call it.
+  void finish();
+
+  /// Of output `index`, a routing: puts the choice of the file in the place of `mask`, f32 [rows, positions, experts];
+  /// writes what stands there then. Allocates nothing unless it fails.
+  pcrt_status observe(int index, int64_t microbatch, float *mask, std::string *error);
+
+private:
+  /// What a rank has of a layer.
+  struct Layer {
+    int64_t place = 0; ///< Among the layers of the file.
+    Block block;       ///< Of microbatch 0: rows, positions, experts.
+    bool writes = false;
+  };
+
+  void openSource(const std::string &path, int64_t endStep);
+  void openTarget();
+  std::string header(int64_t steps) const;
+  int64_t headerBytes() const;
+  std::string layerList() const;
+  int64_t choicesOfStep() const;
+  int64_t stepsBefore();
+  void writeHeader(int64_t steps);
+  int64_t choiceAt(int64_t steps, const Layer &layer, int64_t row, int64_t position) const;
+  template <typename F> void forEachRun(const Layer &layer, int64_t microbatch, F f) const;
+  void take(const Layer &layer, int64_t microbatch, float *mask);
+  void write(const Layer &layer, int64_t microbatch, const float *mask);
+
+  const Program &program;
+  Comm &comm;
+  int64_t experts = 0, chosen = 0; ///< Of a layer, of a token.
+  std::vector<int64_t> numbers;    ///< The model's numbers of the layers in the file.
+  std::vector<Layer> layers;       ///< By output of the program.
+  std::string modelSum;
+  int64_t firstStep, step = 0;
+  std::optional<Safetensors> source;
+  const StoredTensor *stored = nullptr; ///< In it.
+  int64_t sourceFirst = 0, sourceWidth = 0;
+  std::string targetPath;
+  int target = -1;
+  int64_t targetFirst = 0, targetWidth = 0;
+  std::vector<unsigned char> buffer; ///< Choices of one output, as in a file.
+};
+
+} // namespace pcrt
+
+#endif // PCRT_DATA_ROUTING_H

@@ -1,0 +1,46 @@
+//===- AuxiliaryFile.h - a log whose failures end no run ------------------===//
+//
+// Metrics and curves. Where a record cannot be written, because the disk is full
+// or broken or nobody reads, the run says so once, goes on without it, and tries
+// again with a later record.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_METRICS_AUXILIARYFILE_H
+#define PCRT_METRICS_AUXILIARYFILE_H
+
+#include <cstdint>
+#include <string>
+#include <sys/uio.h>
+
+namespace pcrt {
+
+class AuxiliaryFile {
+public:
+  AuxiliaryFile() = default;
+  /// Says how many records are missing if the last ones are.
+  ~AuxiliaryFile();
+  AuxiliaryFile(const AuxiliaryFile &) = delete;
+  AuxiliaryFile &operator=(const AuxiliaryFile &) = delete;
+
+  /// Opens `path` with these flags of open(2) for writing. Throws PCRT_RESOURCE.
+  void open(const std::string &path, int flags);
+  bool isOpen() const { return fd >= 0; }
+  bool isRegular() const { return regular; }
+  /// Ends the file behind its first `bytes` bytes. Throws PCRT_RESOURCE.
+  void cut(int64_t bytes);
+
+  /// Adds a record, whole or not at all; whether it did. Never waits for a reader, and allocates nothing.
+  bool add(const iovec *parts, int count);
+
+private:
+  bool write(const iovec *parts, int count);
+
+  std::string path;
+  int fd = -1;
+  bool regular = false, warned = false;
+  int64_t missing = 0, lastTry = 0; ///< Records since the last one that was written.
+};
+
+} // namespace pcrt
+
+#endif // PCRT_METRICS_AUXILIARYFILE_H

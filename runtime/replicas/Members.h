@@ -1,0 +1,69 @@
+//===- Members.h - open local SGD: a run as one of several members ---------===//
+//
+// --meet HOST:PORT: this run is one replica among others, which come and go. At
+// the end of a round pc-meet makes the mean of the members' parameters
+// (comm/MeetMessages.h), and each makes the outer step by itself, with the same
+// bits.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_REPLICAS_MEMBERS_H
+#define PCRT_REPLICAS_MEMBERS_H
+
+#include "comm/Comm.h"
+#include "comm/MeetMessages.h"
+#include "data/Options.h"
+#include "device/Device.h"
+
+namespace pcrt {
+
+class Members {
+public:
+  /// All ranks make one and call everything together. Throws PCRT_USAGE, PCRT_PEER_LOST.
+  Members(const Options &options, const Program &program, const std::string &programSum, Device &device, Comm &comm);
+  ~Members();
+
+  /// What this member does in a round: so many steps (fewer where the others wait for it), from that sample on.
+  struct Share {
+    int64_t round = 0, steps = 0, firstSample = 0;
+  };
+
+  /// Joins with the state behind `step` steps, or, where the others are further, with theirs.
+  Share join(int64_t step, int64_t samples);
+  /// Between two steps: whether the others wait.
+  bool isAwaited();
+  /// Parameters become the mean of all members'; this one has made so many steps.
+  void meet(int64_t steps);
+  /// Waits for the next round.
+  Share begin();
+  /// This member has made all its steps.
+  void leave();
+
+private:
+  void connectTo(const std::string &address);
+  void send(MeetKind kind, const void *fields, size_t bytes, const std::string &elements = {});
+  MeetHead nextHead();
+  void receive(void *to, size_t bytes);
+  template <typename T> T receiveFields(const MeetHead &head, size_t elements);
+  void handle(const MeetHead &head);
+  bool isReadable() const;
+  void giveState();
+  void takeState(const MeetHead &head);
+  Share waitForBegin();
+  template <typename F> void forEachBlock(const char *state, F &&f) const;
+  std::string blocksOf(const char *state) const;
+  void setBlocks(const char *state, const char *from);
+  uint64_t sharedSum() const;
+  [[noreturn]] void lost(const std::string &why) const;
+
+  const Program &program;
+  Device &device;
+  Comm &comm;
+  std::string address, name, programSum;
+  int socket = -1;
+  int64_t round = 0, elements = 0;
+  bool awaited = false; ///< Rank 0.
+};
+
+} // namespace pcrt
+
+#endif // PCRT_REPLICAS_MEMBERS_H

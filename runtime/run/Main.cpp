@@ -1,0 +1,149 @@
+//===- Main.cpp - the main function of every compiled program -------------===//
+#include "base/Failure.h"
+#include "base/Printing.h"
+#include "comm/Environment.h"
+#include "comm/ShmControl.h"
+#include "run/Info.h"
+#include "run/Run.h"
+#include "run/Stop.h"
+#include "cuda/KernelCheck.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <new>
+#include <unistd.h>
+
+using namespace pcrt;
+
+/// Reports why the run ends: to the launcher if there is one, else on stderr. A rank that only lost another rank is
+/// recorded as a witness, not as the cause: the launcher learns how that rank died, perhaps later.
+static void report(const Place &place, const Failure &failure) {
+  std::string ignored;
+  if (place.sharedFile >= 0) {
+    if (ControlBlock *control = mapControl(place.sharedFile, &ignored)) {
+      bool lostAnother = failure.status == PCRT_PEER_LOST, isProcess = place.transport != "virtual";
+      bool explained =
+          !(lostAnother && isProcess) && control->recordFailure(place.rank, failure.status, failure.message);
+      if (lostAnother && !explained)
+        control->witness.record(place.rank, failure.status, failure.message);
+      unmapControl(control);
+      return;
+    }
+  }
+  if (place.rank == 0 || failure.status == PCRT_PEER_LOST || failure.status == PCRT_TIMEOUT)
+    fprintf(stderr, "pc: error: %s\n", failure.message.c_str());
+}
+
+/// Calls f, and turns what it throws into a Failure. Every message of this process, for the terminal or for the other
+/// ranks, passes here.
+template <typename F> static Failure attempt(F f) {
+  try {
+    f();
+  } catch (const Failure &thrown) {
+    return {thrown.status, printable(thrown.message)};
+  } catch (const std::bad_alloc &) {
+    return {PCRT_RESOURCE, "out of memory"};
+  } catch (const std::exception &unexpected) {
+    return {PCRT_INTERNAL, printable(unexpected.what())};
+  }
+  return {PCRT_OK, ""};
+}
+
+/// Reports a failure, once where several ranks of this process see it.
+static void reportOnce(const Place &place, const Failure &failure) {
+  static std::atomic<bool> reported{false};
+  fflush(stdout);
+  if (!reported.exchange(true))
+    report(place, failure);
+}
+
+/// A signal ends the run behind a step, with a save; the launcher is told that it is worth waiting for, and whether it
+/// is worth starting again where numbers are not finite.
+static void expectSignals(const Place &place, bool goesBack) {
+  noteSignals();
+  std::string ignored;
+  ControlBlock *control = place.sharedFile >= 0 ? mapControl(place.sharedFile, &ignored) : nullptr;
+  if (!control)
+    return;
+  control->rank(place.rank).savesOnSignals = 1;
+  control->rank(place.rank).goesBack = goesBack;
+  unmapControl(control);
+}
+
+/// Of what is wrong with the environment: the rank in it may be wrong, too, so that it is reported as rank 0 does,
+/// unless there is a launcher to report it to.
+[[noreturn]] static void failAnywhere(Place &place, const std::string &error) {
+  if (place.sharedFile < 0)
+    place = {};
+  fail(PCRT_USAGE, error);
+}
+
+static pcrt_status run(int argc, char **argv, Place &place) {
+  std::string error;
+  if (!readPlace(&place, &error))
+    failAnywhere(place, error);
+  Options options = parseOptions(argc, argv);
+  if (options.help) {
+    if (place.rank == 0)
+      fputs(helpText, stdout);
+    return PCRT_OK;
+  }
+  Programs programs(pc_program);
+  const Program &program = programs.first();
+  if (options.version || options.info != Options::Info::No) {
+    std::string text = options.version                       ? describeVersions(program)
+                       : options.info == Options::Info::Json ? describeAsJson(program).dump(1) + "\n"
+                                                             : describeProgram(program);
+    if (place.rank == 0)
+      fputs(text.c_str(), stdout);
+    return PCRT_OK;
+  }
+  if (options.checkKernels)
+    return checkKernels(program);
+  bool isOneOf = place.transport != "virtual"; // which is all of them
+  if (std::string who = whoSaysSo(place, "; "); !who.empty() && isOneOf && place.size != program.mesh.ranks())
+    failAnywhere(place, otherSize(program, place.size) + who);
+  if (!options.save.empty() || !options.checkpoint.empty())
+    expectSignals(place, options.rollback > 0);
+  printInBackground();
+  auto runRank = [&](Comm &comm) {
+    Failure failure = attempt([&] { runProgram(programs.of(comm.rank()), options, comm); });
+    if (failure.status != PCRT_OK) {
+      reportOnce(place, failure);
+      comm.abort(failure.status, failure.message.c_str());
+    }
+    return failure.status;
+  };
+  pcrt_status status = runRanks(program.mesh.ranks(), program.abi.target == PCRT_CUDA, runRank, &error);
+  if (!error.empty())
+    fail(status, error);
+  return status;
+}
+
+static int runProcess(int argc, char **argv) {
+  // A file that is larger than the system allows (ulimit -f) is an error of its write, which names the file.
+  signal(SIGXFSZ, SIG_IGN);
+  Place place;
+  pcrt_status status = PCRT_OK;
+  Failure failure = attempt([&] {
+    status = run(argc, argv, place);
+    if (status == PCRT_OK && stoppedBy() != SIGPIPE && !standardOutputWritten())
+      fail(PCRT_RESOURCE, "cannot write to standard output: some of what was printed is lost; is its disk full?");
+  });
+  if (failure.status == PCRT_OK)
+    return status == PCRT_OK && stoppedBy() ? 128 + stoppedBy() : status;
+  reportOnce(place, failure);
+  return failure.status;
+}
+
+int main(int argc, char **argv) {
+  holdStandardFiles();
+  int status = runProcess(argc, argv);
+  // A device that was abandoned may run for ever, and exit handlers of its libraries wait for it.
+  if (status != PCRT_OK && pc_program.target == PCRT_CUDA) {
+    finishPrinting();
+    _exit(status);
+  }
+  return status;
+}

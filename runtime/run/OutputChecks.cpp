@@ -1,0 +1,43 @@
+//===- OutputChecks.cpp - what a run must not write over -------------------===//
+#include "run/OutputChecks.h"
+#include "base/Failure.h"
+#include "checkpoint/SaveDirectory.h"
+
+#include <filesystem>
+
+using namespace pcrt;
+
+void pcrt::checkOutputs(const Options &options, const TokenData &data, const std::string &weights) {
+  std::vector<NamedPath> inputs = filesOfModel("the weights", weights), outputs = outputsOf(options);
+  inputs.push_back({"the program", "/proc/self/exe"});
+  inputs.push_back({"--routing", options.routing});
+  for (const TokenFile &file : data.files())
+    inputs.push_back({"--data", file.path()});
+  for (const TokenFile &file : data.targets())
+    inputs.push_back({"--targets", file.path()});
+  std::string why = clashOfOutputs(inputs, outputs);
+  if (why.empty() && !options.save.empty()) {
+    for (const char *name : checkpointFiles)
+      outputs.push_back({"--save", options.save + "/" + name});
+    why = clashOfOutputs({}, outputs);
+  }
+  if (!why.empty())
+    fail(PCRT_USAGE, why);
+}
+
+void pcrt::checkReplaces(const Options &options, const Trajectory *before) {
+  if (options.save.empty() || options.overwrite)
+    return;
+  std::string there = whereCheckpointIs(options.save);
+  std::error_code error;
+  if (!std::filesystem::exists(there + "/" + trajectoryName, error))
+    return;
+  Trajectory old = Trajectory::read(there);
+  bool isEarlier = before && old.step <= before->step && identityOf(old.data).sum == identityOf(before->data).sum;
+  if (isEarlier || (before && old.ended))
+    return;
+  fail(PCRT_USAGE,
+       "--save " + options.save + ": the checkpoint there is of step " + std::to_string(old.step) + ", and this run " +
+           (before ? "goes on from step " + std::to_string(before->step) + " of another one" : "begins anew") +
+           "; name another directory, go on from it with --load, or give --overwrite");
+}

@@ -1,0 +1,20 @@
+//===- OutputChecks.h - what a run must not write over ---------------------===//
+#ifndef PCRT_RUN_OUTPUTCHECKS_H
+#define PCRT_RUN_OUTPUTCHECKS_H
+
+#include "data/Data.h"
+#include "checkpoint/Trajectory.h"
+
+namespace pcrt {
+
+/// Throws PCRT_USAGE if an output of the run is a file that it reads, or two outputs are one file. `weights`: the file
+/// or directory that the parameters come from; empty: none.
+void checkOutputs(const Options &options, const TokenData &data, const std::string &weights);
+
+/// Throws PCRT_USAGE if --save would replace a checkpoint that the run does not go on from: it is neither that of
+/// `before` (null: the run begins anew) nor an earlier one of the same data, nor one where numbers were not finite.
+void checkReplaces(const Options &options, const Trajectory *before);
+
+} // namespace pcrt
+
+#endif // PCRT_RUN_OUTPUTCHECKS_H

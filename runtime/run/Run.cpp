@@ -1,0 +1,641 @@
+//===- Run.cpp - one run of a compiled program ----------------------------===//
+#include "run/Run.h"
+#include "base/Failure.h"
+#include "comm/Collective.h"
+#include "checkpoint/Checkpoint.h"
+#include "checkpoint/CheckpointSeries.h"
+#include "run/Info.h"
+#include "data/Init.h"
+#include "checkpoint/KeptMemory.h"
+#include "replicas/Members.h"
+#include "metrics/Metrics.h"
+#include "run/OutputChecks.h"
+#include "metrics/Outputs.h"
+#include "metrics/PeakRate.h"
+#include "replicas/Replicas.h"
+#include "replicas/Rounds.h"
+#include "run/SameRun.h"
+#include "data/StepInputs.h"
+#include "run/Stop.h"
+#include "metrics/Stragglers.h"
+#include "metrics/Summary.h"
+#include "run/Validation.h"
+#include "cpu/CpuDevice.h"
+#include "cuda/CudaDevice.h"
+#include "device/Context.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+using namespace pcrt;
+
+namespace {
+
+/// Everything that a run holds, made in the order of the members.
+class Run {
+public:
+  Run(const Program &program, const Options &options, Comm &comm) : program(program), options(options), comm(comm) {
+    this->options.weightDecay = options.weightDecay.value_or(program.optimizer == "adamw" ? 1e-2 : 0);
+  }
+
+  /// Of a run that failed: whether its device may go on.
+  bool abandon() { return device && device->abandon(); }
+
+  void run() {
+    programSum = sumOfProgram();
+    std::string certificate = certificateSum(), what = certificate.empty() ? programSum : certificate;
+    requireSame(comm, {{"program", what,
+                        program.name + ", " + describeMesh(program.mesh) +
+                            (certificate.empty() ? ", sum " : ", certificate ") + what},
+                       {"code", programSum, "sum " + programSum}});
+    checkRequest();
+    requireSame(comm, sharedFlagFacts());
+    chooseCheckpoint();
+    openData();
+    requireSame(comm, sharedFiles());
+    followTrajectory();
+    followMemory();
+    openFiles();
+    fillArena();
+    if (!options.meet.empty()) {
+      members.emplace(options, program, programSum, *device, comm);
+      follow(members->join(firstStep, sampleOf(firstStep)));
+      firstStep = sampleStep;
+    }
+    outputs->route(options.routing, options.dumpRouting, firstStep, options.steps);
+    if (firstStep >= options.steps && (!options.dumpGrads.empty() || !options.dumpLogits.empty()))
+      fail(PCRT_USAGE, "no step is run before --steps " + std::to_string(options.steps) +
+                           ": there is nothing for --dump-grads or --dump-logits");
+    if (before && program.training && firstStep >= options.steps && comm.rank() == 0)
+      printf("%s is from step %lld, where --steps ends: nothing is left to train\n", loadFrom.c_str(),
+             (long long)firstStep);
+    if (metrics)
+      metrics->begin(firstStep);
+    if (program.training && comm.rank() == 0)
+      warnOfEndedCurve();
+    stragglers.emplace(program, comm);
+    LossOfTargets loss;
+    StopCheck stop(comm);
+    if (series)
+      series->begin(firstStep);
+    context->beforeUpdate = [this] {
+      Comm::Busy busy(comm);
+      if (series)
+        series->waitForBlocks();
+      if (options.snapshot)
+        memory->copyBeforeUpdate(device->onHost(0), *device->threads());
+    };
+    keep(firstStep);
+    for (updates = firstStep;; ++updates) {
+      if (validation && validation->isTurn(updates))
+        evaluate(stop);
+      checkCopies();
+      if (updates == options.steps || endsBefore(updates, stop))
+        break;
+      runStep(updates);
+      loss.add(outputs->loss(), counted[0]);
+    }
+    Comm::Busy busy(comm);
+    outputs->finish();
+    if (members)
+      members->leave();
+    if (metrics)
+      metrics->finish();
+    if (evaluation && evaluation->samples()) {
+      double mean = loss.mean(*tokens, evaluation->samples());
+      if (comm.rank() == 0)
+        printf("mean loss of %lld targets of %lld samples: %.6f\n", (long long)loss.targets(),
+               (long long)evaluation->samples(), mean);
+    }
+    writeResults();
+  }
+
+private:
+  /// Checks of the flags that need no file.
+  void checkRequest() {
+    if (program.mesh.ranks() != comm.size())
+      fail(PCRT_USAGE, otherSize(program, comm.size()));
+    if (options.data.empty())
+      fail(PCRT_USAGE, "--data FILE is missing; see --help");
+    if (options.evalEvery && !program.training)
+      fail(PCRT_USAGE, "--eval-every needs a program compiled with --mode=train; one of --mode=eval does nothing else");
+    if (options.evalEvery && !program.abi.evaluate)
+      fail(PCRT_INFEASIBLE, "--eval-every: programs for CUDA devices cannot evaluate while they train; evaluate "
+                            "checkpoints with a program of --mode=eval, which takes --init and --validation");
+    for (auto [given, flag] : {std::pair(options.skipSpikes.has_value(), "--skip-spikes"),
+                               std::pair(!options.dumpGrads.empty(), "--dump-grads")})
+      if (program.rounds.any() && given)
+        fail(PCRT_USAGE, std::string(flag) + ": replicas of local SGD have norms and gradients of their own");
+    if (program.masked && options.targets.empty())
+      fail(PCRT_USAGE,
+           "this model does not predict the next token: --targets FILE, which says what it predicts, is missing; see "
+           "--help");
+    if (options.meet.empty() && !options.name.empty())
+      fail(PCRT_USAGE, "--name goes with --meet HOST:PORT");
+    if (options.eval && program.training)
+      fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
+    if (!program.training && (!options.save.empty() || !options.checkpoint.empty()))
+      fail(PCRT_USAGE, std::string(options.save.empty() ? "--checkpoint" : "--save") +
+                           " needs a program compiled with --mode=train");
+  }
+
+  /// Where the run goes on from, if it does.
+  void chooseCheckpoint() {
+    Comm::Busy busy(comm);
+    if (!options.checkpoint.empty())
+      loadFrom = series.emplace(options, program, comm).newestWhole();
+    if (loadFrom.empty() && !options.load.empty())
+      loadFrom = checkpointAt(options.load, comm);
+    else if (!loadFrom.empty() && comm.rank() == 0)
+      printf("going on from %s\n", loadFrom.c_str());
+  }
+
+  /// Opens the files that the run reads.
+  void openData() {
+    onAllRanks(comm, [&] {
+      tokens.emplace(options, program.sequence, program.training, program.targetSequence);
+      inputs.emplace(program, options, *tokens, comm.rank());
+      if (!program.training)
+        options.steps = evaluation.emplace(program, *tokens, options.stepsGiven).count();
+      if (options.evalEvery)
+        validation.emplace(options, program, comm.rank());
+      for (size_t i = 0; i < tokens->files().size(); ++i) {
+        const TokenFile &file = tokens->files()[i];
+        data.push_back({file.spec(), file.count(), FileIdentity::of(file.path()), tokens->weights()[i]});
+      }
+      for (const TokenFile &file : tokens->targets())
+        data.push_back({"targets " + file.spec(), file.count(), FileIdentity::of(file.path())});
+      if (!options.routing.empty())
+        data.push_back({"routing " + options.routing, 0, FileIdentity::of(options.routing)});
+      if (!loadFrom.empty()) {
+        before = Trajectory::read(loadFrom);
+      } else {
+        weights = options.init.empty() ? program.weights : options.init;
+        std::error_code error;
+        if (options.init.empty() && !weights.empty() && !std::filesystem::exists(weights, error))
+          fail(PCRT_BAD_DATA, weights + ", where the weights were when this program was compiled, is not there; --init "
+                                        "DIR|FILE says where they are now");
+      }
+    });
+  }
+
+  /// What has to be the same on all ranks: flags,
+  std::vector<SharedFact> sharedFlagFacts() {
+    std::vector<SharedFact> facts;
+    for (auto &flags : {trajectoryFlags(options), sharedFlags(options)})
+      for (const FlagValue &flag : flags)
+        facts.push_back({"--" + flag.first, flag.second, ""});
+    return facts;
+  }
+
+  /// and what is in the files that are read.
+  std::vector<SharedFact> sharedFiles() {
+    std::vector<SharedFact> facts;
+    auto addFile = [&](const std::string &name, const std::string &path, const FileIdentity &file) {
+      std::string bytes = std::to_string(file.bytes) + " bytes, sum " + file.sum;
+      facts.push_back({name, bytes, path + " (" + bytes + ")"});
+    };
+    addFile("data", options.data, data.size() == 1 ? data[0].identity : identityOf(data));
+    FileIdentity checkpoint, init;
+    onAllRanks(comm, [&] {
+      if (before)
+        checkpoint = FileIdentity::of(loadFrom + "/" + trajectoryName);
+      else if (!weights.empty() && comm.size() > 1)
+        init = identityOfWeights(weights);
+    });
+    addFile("checkpoint", loadFrom, checkpoint);
+    addFile("weights", weights, init);
+    return facts;
+  }
+
+  /// Sets the first step; checks that the run may continue the checkpoint with these flags.
+  void followTrajectory() {
+    norms.emplace(options.skipSpikes, NormLimit::History());
+    if (!before || !program.training) {
+      options.lrSteps = options.lrSteps.value_or(options.steps);
+      return;
+    }
+    for (const FlagValue &flag : before->flags)
+      if (flag.first == "lr-steps" && !options.lrSteps)
+        options.lrSteps = strtoll(flag.second.c_str(), nullptr, 10);
+    checkSameTrajectory(*before, trajectoryAt(before->step), options);
+    firstStep = sampleStep = before->step;
+    norms.emplace(options.skipSpikes, before->norms);
+    // The sequence length may have changed: the first sample all of whose tokens are new.
+    firstSample = int64_t((__int128(before->samples) * before->sequence + program.sequence - 1) / program.sequence);
+    if (firstStep > options.steps)
+      fail(PCRT_USAGE, loadFrom + " is from step " + std::to_string(firstStep) + ", --steps " +
+                           std::to_string(options.steps) + " is before that");
+  }
+
+  /// Says from where on steps change nothing, as in a run that goes on behind the end of the first one's curve.
+  void warnOfEndedCurve() const {
+    if (firstStep >= options.steps || options.lr == 0 || options.rateAt(options.steps - 1) != 0)
+      return;
+    fprintf(stderr,
+            "pc: warning: the learning rate is 0 from step %lld to --steps %lld: its curve ends at --lr-steps %lld%s, "
+            "and these steps change no parameter; give --lr-steps %lld%s, or --min-lr%s\n",
+            (long long)std::max(firstStep, *options.lrSteps), (long long)options.steps, (long long)*options.lrSteps,
+            before ? " as in the first run" : "", (long long)options.steps, before ? " --change lr-steps" : "",
+            before ? " --change min-lr" : "");
+  }
+
+  /// Goes on from the state that earlier processes of all ranks have left in memory, if it is newer than the
+  /// checkpoint.
+  void followMemory() {
+    memory.emplace(program, programSum, comm, options.snapshot);
+    int64_t newest = memory->newest();
+    fromMemory = newest >= 0 && newest >= firstStep;
+    if (!fromMemory)
+      return;
+    firstSample = sampleOf(newest);
+    firstStep = sampleStep = newest;
+    norms.emplace(options.skipSpikes, memory->history());
+    if (comm.rank() == 0)
+      printf("going on from step %lld, which is still in memory\n", (long long)firstStep);
+  }
+
+  /// The arena holds the state behind `steps` steps: what a process that takes this one's place can go on with.
+  void keep(int64_t steps) { memory->note(steps, norms->history()); }
+
+  /// What a checkpoint behind `step` updates says.
+  Trajectory trajectoryAt(int64_t step) const {
+    Trajectory result;
+    result.step = step;
+    result.samples = sampleOf(step);
+    result.batch = program.batch;
+    result.sequence = program.sequence;
+    result.optimizer = program.optimizer;
+    result.plan = program.plan();
+    result.program = programSum;
+    result.replicas = program.rounds.replicas;
+    result.rounds = describeRounds(program);
+    result.flags = trajectoryFlags(options);
+    result.data = data;
+    result.norms = norms->history();
+    if (before)
+      result.skipped = before->skipped;
+    result.ended = ended;
+    return result;
+  }
+
+  /// The first sample of step `step`.
+  int64_t sampleOf(int64_t step) const { return firstSample + (step - sampleStep) * program.batch; }
+
+  /// Those of its batch.
+  Samples samplesOf(int64_t step) const {
+    return evaluation ? evaluation->at(step) : Samples{sampleOf(step), program.batch};
+  }
+
+  /// The round that begins is this one's.
+  void follow(const Members::Share &next) {
+    share = next;
+    sampleStep = share.round * program.rounds.every;
+    firstSample = share.firstSample;
+    evaluated = true;
+  }
+
+  bool roundEndsBehind(int64_t steps) {
+    return members ? steps - sampleStep >= share.steps || members->isAwaited() : program.rounds.endsBehind(steps);
+  }
+
+  /// Every file is opened before the first step, so that nothing is found missing after hours.
+  void openFiles() {
+    Comm::Busy busy(comm);
+    onAllRanks(comm, [&] {
+      checkOutputs(options, *tokens, before ? loadFrom : weights);
+      if (comm.rank() == 0 && !fromMemory) // else the same run has checked it
+        checkReplaces(options, before ? &*before : nullptr);
+      if (comm.rank() == 0 && (!options.save.empty() || series))
+        tokenizer = readTokenizerFiles(before ? loadFrom : directoryOfWeights(weights));
+    });
+    if (!options.save.empty())
+      saver.emplace(options.save, tokenizer, comm).requireRoomFor(program);
+    onAllRanks(comm, [&] {
+      if (comm.rank() == 0) {
+        metrics.emplace(options.metrics, options.tensorboard, options.steps, stepWork());
+        for (const std::string &path : {options.summary, options.trace})
+          if (OutputFile file; !path.empty() && !file.open(path))
+            fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+      }
+    });
+    Bf16Uses uses;
+    if (program.abi.target == PCRT_CPU)
+      uses.add(program.abi);
+    const Bf16Choice bf16 = agreeOnBf16(uses, comm);
+    figures.bf16 = describe(bf16);
+    onAllRanks(comm, [&] {
+      context.emplace(program, comm);
+      device = program.abi.target == PCRT_CPU ? openCpuDevice(program, bf16) : openCudaDevice(program);
+      context->device = device.get();
+    });
+    outputs.emplace(program, comm, options.dumpGrads, options.dumpLogits);
+    context->observer = &*outputs;
+  }
+
+  /// By what the report says of the program.
+  StepWork stepWork() const {
+    StepWork work;
+    work.arenaBytes = program.abi.arena_bytes;
+    work.flops = program.report.value("flops_per_step", 0.) / comm.size();
+    if (program.abi.target == PCRT_CPU)
+      work.peakSeconds = secondsAtPeak(program.report, comm.size(), calibratedPeak(threadsOfThisRank()));
+    return work;
+  }
+
+  void fillArena() {
+    context->keepsArena = fromMemory;
+    context->behindArena = memory->copyBytes();
+    if (!fromMemory)
+      memory->forget();
+    device->prepare(*context);
+    // If steps do not need the host's threads, these have work only during set-up: a pool that lived longer would spin
+    // during the steps.
+    std::optional<Pool> helpers;
+    Pool &workers = device->threads() ? *device->threads() : helpers.emplace(threadsOfThisRank());
+    if (fromMemory)
+      memory->restore(device->onHost(0), workers);
+    else if (before)
+      loadBefore(workers);
+    else if (!weights.empty())
+      loadWeights(weights, program, *device, workers, comm);
+    onAllRanks(comm, [&] {
+      if (!fromMemory && !before && weights.empty())
+        drawParameters(program, options.seed, comm.rank(), *device, workers);
+      if (!fromMemory && !before && program.rounds.any())
+        shareParameters(program, *device, comm.rank());
+      fillConstants(program, comm.rank(), *device);
+    });
+  }
+
+  /// Loads the checkpoint; of --checkpoint, where that is damaged, an older one.
+  void loadBefore(Pool &workers) {
+    for (bool loaded = false; !loaded;) {
+      onAllRanks(comm, [&] { checkModel(program, *before, loadFrom); });
+      try {
+        loadCheckpoint(loadFrom, *before, program, *device, workers, comm);
+        loaded = true;
+      } catch (const Failure &failure) {
+        if (!series || failure.status != PCRT_BAD_DATA)
+          throw;
+        if (comm.rank() == 0)
+          fprintf(stderr, "pc: warning: %s; looking for an older checkpoint\n", failure.message.c_str());
+        onAllRanks(comm, [&] { series->setAside(loadFrom); });
+        loadFrom = series->newestWhole();
+        if (loadFrom.empty())
+          throw;
+        onAllRanks(comm, [&] { before = Trajectory::read(loadFrom); });
+        followTrajectory();
+      }
+    }
+  }
+
+  /// Runs a step. While a device runs it, the host prepares the next step's inputs; an error in those is thrown when
+  /// their step comes.
+  void callStep(int64_t step) {
+    if (step == firstStep || evaluated)
+      inputs->fill(*device, step, samplesOf(step));
+    else if (nextFailure)
+      throw *nextFailure;
+    evaluated = false;
+    counted = inputs->counted(); // before the next step's take their place
+    if (program.training && comm.rank() == 0)
+      inputs->warnOfNoTargets(step, samplesOf(step));
+    inputs->writeHyper(step, norms->limit()); // behind the step before, whose norm is one of those that decide
+    context->require(device->begin(*context, step));
+    try {
+      if (step + 1 < options.steps)
+        inputs->fill(*device, step + 1, samplesOf(step + 1));
+    } catch (const Failure &failure) {
+      nextFailure = failure;
+    }
+    context->require(device->finish(*context));
+  }
+
+  /// Tells the loss of samples that are not trained on.
+  void evaluate(StopCheck &stop) {
+    evaluated = true;
+    std::optional<Validation::Figures> figures = validation->evaluate(*context, *outputs, updates, stop);
+    Comm::Busy busy(comm);
+    if (metrics && figures)
+      metrics->addValidation(updates, figures->loss, figures->samples, figures->seconds);
+  }
+
+  /// Before what is in memory is saved.
+  void checkCopies() {
+    if (options.checkReplicas && updates % options.checkReplicas == 0)
+      checkReplicas(program, *device, comm, updates);
+  }
+
+  /// Saves before step `step` where that is due. Whether the run ends there, by a signal.
+  bool endsBefore(int64_t step, StopCheck &stop) {
+    if (!saver && !series)
+      return false;
+    StopCheck::Answer answer = stop.ask(step, series && series->isTime());
+    if (series && !answer.stop && (answer.save || series->isTurn(step))) {
+      Comm::Busy busy(comm);
+      if (device->onHost(0)) // the arena is written from where it lies, while the step goes on
+        series->start(program, trajectoryAt(step), tokenizer, *device);
+      else
+        series->write(program, trajectoryAt(step), tokenizer, *device, /*last=*/false);
+    }
+    return answer.stop;
+  }
+
+  void runStep(int64_t step) {
+    if (!options.trace.empty() && step + 1 == options.steps)
+      context->profile.startTrace(int64_t(1) << 22);
+    outputs->beginStep(step);
+    int64_t start = nanoseconds(), movesBefore = context->profile.nanosecondsInMoves();
+    callStep(step);
+    outputs->endStep(counted);
+    double seconds = double(nanoseconds() - start) * 1e-9;
+    double inMoves = double(context->profile.nanosecondsInMoves() - movesBefore) * 1e-9;
+    ++figures.steps;
+    if (step == firstStep)
+      outputs->finishDumps();
+    if (series) {
+      Comm::Busy busy(comm);
+      series->complete();
+    }
+    bool skipped = checkNumbers(step);
+    bool roundEnds = roundEndsBehind(step + 1);
+    if (roundEnds) {
+      if (members)
+        members->meet(step + 1 - sampleStep);
+      start = nanoseconds(), movesBefore = context->profile.nanosecondsInMoves();
+      endRound(*context);
+      seconds += double(nanoseconds() - start) * 1e-9;
+      inMoves += double(context->profile.nanosecondsInMoves() - movesBefore) * 1e-9;
+    }
+    figures.seconds += seconds;
+    stragglers->add(seconds - inMoves);
+    if (metrics) {
+      Comm::Busy busy(comm);
+      metrics->add({step, hasTargets() ? std::optional(outputs->loss()) : std::nullopt, outputs->gradNorm(),
+                    program.training ? options.rateAt(step) : 0, samplesOf(step).count * program.sequence, seconds,
+                    inMoves, skipped});
+    }
+    if (roundEnds && members) // maybe before its last step
+      updates = (share.round + 1) * program.rounds.every - 1;
+    keep(updates + 1); // who goes on from here tells nothing of this step
+    if (roundEnds && members && updates + 1 < options.steps)
+      follow(members->begin());
+  }
+
+  /// Whether the step was skipped. The run ends where that has been too often, or where the loss is not finite though
+  /// the step was made. The loss and the norm are the same on all ranks, so all do the same here.
+  bool checkNumbers(int64_t step) {
+    if (!hasTargets()) {
+      figures.skipped += program.training;
+      return program.training;
+    }
+    double loss = outputs->loss();
+    std::optional<double> norm = outputs->gradNorm();
+    if (!norm || !program.training) {
+      if (!std::isfinite(loss))
+        fail(PCRT_NON_FINITE, atStep(step) + whyNotMade(loss, 0, 0));
+      return false;
+    }
+    NormLimit::History history = norms->history();
+    float limit = norms->limit();
+    bool skipped = norms->add(float(*norm));
+    if (!skipped && std::isfinite(loss))
+      return false;
+    std::string why = whyNotMade(loss, *norm, limit);
+    if (skipped && norms->history().skipped <= options.mostSkipped()) {
+      ++figures.skipped;
+      if (comm.rank() == 0)
+        fprintf(stderr, "pc: warning: %s%s; the step is skipped\n", atStep(step).c_str(), why.c_str());
+      return true;
+    }
+    if (skipped) // is done again by a run that goes on from here
+      norms.emplace(options.skipSpikes, history);
+    ended = NonFiniteEnd{"step " + std::to_string(step) + ": " + why, sampleOf(step + 1)};
+    endNonFinite(skipped ? step : step + 1, atStep(step) + why);
+  }
+
+  bool hasTargets() const {
+    return std::any_of(counted.begin(), counted.end(), [](int64_t n) { return n > 0; });
+  }
+
+  static std::string atStep(int64_t step) { return "step " + std::to_string(step) + ": the "; }
+
+  /// `updates`: behind how many steps the state is what it is now.
+  [[noreturn]] void endNonFinite(int64_t updates, std::string message) {
+    if (int64_t before = norms->history().skipped)
+      message += ", and the " + std::to_string(before) + " steps before were skipped";
+    message += "; a smaller --lr or --clip may help";
+    if (program.rounds.any()) {
+      message += "; replicas whose numbers were finite have made the step: the state is not saved";
+    } else if (saver || series) {
+      save(updates);
+      message += "; the state before this step is saved in " + (saver ? options.save : options.checkpoint);
+    }
+    fail(PCRT_NON_FINITE, message);
+  }
+
+  /// Saves where the run ends.
+  void save(int64_t step) {
+    Comm::Busy busy(comm);
+    if (saver)
+      saver->write(program, trajectoryAt(step), *device);
+    if (series)
+      series->write(program, trajectoryAt(step), tokenizer, *device, /*last=*/true);
+  }
+
+  void writeResults() {
+    if (!stoppedBy() || updates > firstStep)
+      save(updates);
+    writeTrace();
+    if (!options.summary.empty())
+      onAllRanks(comm, [&] {
+        Json summary = makeSummary(*context, figures);
+        if (comm.rank() == 0)
+          writeText(options.summary, summary.dump(1) + "\n");
+      });
+    requireOk(comm, comm.barrier());
+  }
+
+  /// A trace that cannot be written is no more than a warning.
+  void writeTrace() {
+    if (options.trace.empty())
+      return;
+    try {
+      onAllRanks(comm, [&] {
+        context->profile.writeTrace(options.trace, comm, [&](int rank) -> const pcrt_program & {
+          int stage = program.stageAxis < 0 ? 0 : int(program.mesh.coordinate(rank, program.stageAxis));
+          return program.stages[stage]->abi;
+        });
+      });
+    } catch (const Failure &failure) {
+      if (failure.status != PCRT_RESOURCE)
+        throw;
+      if (comm.rank() == 0)
+        fprintf(stderr, "pc: warning: %s\n", failure.message.c_str());
+    }
+  }
+
+  static void writeText(const std::string &path, const std::string &text) {
+    OutputFile file;
+    if (!file.open(path) || !writeAll(file.descriptor(), text.data(), int64_t(text.size()), 0) || !file.commit())
+      fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  }
+
+  const Program &program;
+  Options options; ///< As given; defaults that depend on the run are filled in.
+  Comm &comm;
+  std::optional<TokenData> tokens;
+  std::optional<StepInputs> inputs;
+  std::optional<Validation> validation;        ///< --eval-every
+  std::optional<EvaluationBatches> evaluation; ///< Of a program that does not train.
+  bool evaluated = false;                      ///< The inputs are not those of the next step.
+  std::vector<int64_t> counted;                ///< Targets of the step that count, by replica of local SGD.
+  std::optional<Metrics> metrics;              ///< Rank 0.
+  std::optional<pcrt_context> context;
+  std::optional<Outputs> outputs;
+  std::unique_ptr<Device> device;
+  std::optional<Failure> nextFailure; ///< Of the next step's inputs.
+  std::string programSum;
+  std::vector<DataIdentity> data;
+  std::string loadFrom, weights; ///< What the parameters are read from; both empty: they are drawn.
+  std::optional<KeptMemory> memory;
+  bool fromMemory = false;                ///< The state is in it already.
+  TokenizerFiles tokenizer;               ///< Of the directory of those; rank 0's.
+  std::optional<Trajectory> before;       ///< Of the checkpoint that the run goes on from.
+  std::optional<CheckpointWriter> saver;  ///< --save
+  std::optional<CheckpointSeries> series; ///< --checkpoint
+  std::optional<NonFiniteEnd> ended;      ///< The run ends so.
+  std::optional<NormLimit> norms;
+  std::optional<Stragglers> stragglers;
+  std::optional<Members> members; ///< --meet
+  Members::Share share;
+  int64_t firstStep = 0;
+  int64_t sampleStep = 0, firstSample = 0; ///< The first sample of that step; the next ones follow.
+  int64_t updates = 0;                     ///< Updates made so far, those before the checkpoint included.
+  RunFigures figures;
+};
+
+} // namespace
+
+std::string pcrt::otherSize(const Program &program, int size) {
+  std::string ranks = std::to_string(program.mesh.ranks());
+  if (program.mesh.ranks() == 1)
+    return "the program is for one rank, but the run has " + std::to_string(size) + "; start it alone";
+  return "the program's mesh " + describeMesh(program.mesh) + " needs " + ranks + " ranks, but the run has " +
+         std::to_string(size) + "; use pc-run -n " + ranks;
+}
+
+void pcrt::runProgram(const Program &program, const Options &options, Comm &comm) {
+  auto run = std::make_unique<Run>(program, options, comm);
+  try {
+    run->run();
+  } catch (...) {
+    if (run->abandon()) [[maybe_unused]]
+      Run *kept = run.release(); // what still runs on the device reads what the run holds
+    throw;
+  }
+}

@@ -1,0 +1,20 @@
+//===- Run.h - one run of a compiled program ------------------------------===//
+#ifndef PCRT_RUN_RUN_H
+#define PCRT_RUN_RUN_H
+
+#include "base/Program.h"
+#include "comm/Comm.h"
+#include "data/Options.h"
+
+namespace pcrt {
+
+/// That a run of `size` ranks is none for this program.
+std::string otherSize(const Program &program, int size);
+
+/// Sets up, runs the steps and writes what was asked for. Throws a Failure; one that not all ranks have seen says which
+/// rank it is from.
+void runProgram(const Program &program, const Options &options, Comm &comm);
+
+} // namespace pcrt
+
+#endif // PCRT_RUN_RUN_H

@@ -1,0 +1,45 @@
+//===- Stop.h - a signal ends a run behind a step --------------------------===//
+//
+// A run that saves answers SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGPIPE (nobody
+// reads what it prints) by saving: all ranks stop behind the same step, whichever
+// of them got the signal. They ask each other a few times a second, at steps that
+// all know beforehand.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_RUN_STOP_H
+#define PCRT_RUN_STOP_H
+
+#include "comm/Comm.h"
+
+namespace pcrt {
+
+/// From now on the signals are noted instead of ending the process; a second one, a second later, ends it. A signal
+/// that the process was started to ignore stays ignored.
+void noteSignals();
+
+/// The signal that all ranks of this process have agreed to stop for; 0: none.
+int stoppedBy();
+
+/// Asks, between steps, whether a rank got a signal, or wants a save.
+class StopCheck {
+public:
+  explicit StopCheck(Comm &comm) : comm(comm) {}
+
+  /// What is done before a step.
+  struct Answer {
+    bool stop = false, save = false;
+  };
+  /// The same on all ranks, which call it before every step; `wantsSave` is this rank's.
+  Answer ask(int64_t step, bool wantsSave);
+  /// Whether a rank got a signal; then the next `ask` is answered at once. All ranks call it.
+  bool hasSignal();
+
+private:
+  Comm &comm;
+  int64_t lastStep = -1, nextStep = -1; ///< Steps before which the ranks asked last and will ask next.
+  int64_t lastTime = 0;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_RUN_STOP_H

@@ -1,0 +1,70 @@
+//===- Validation.cpp - the loss of samples that are not trained on --------===//
+#include "run/Validation.h"
+#include "base/Failure.h"
+
+#include <algorithm>
+
+using namespace pcrt;
+
+EvaluationBatches::EvaluationBatches(const Program &program, const TokenData &tokens, std::optional<int64_t> most)
+    : batch(program.batch), all(tokens.windows()) {
+  if (all == 0)
+    fail(PCRT_BAD_DATA, tokens.files()[0].path() + ": its " + std::to_string(tokens.files()[0].count()) +
+                            " tokens are fewer than those of a sample of " + std::to_string(program.sequence) +
+                            " and its last target: there is nothing to evaluate");
+  if (most && *most < all / batch + 1)
+    all = std::min(all, *most * batch);
+  full = all / batch;
+  for (int64_t done = full * batch; done < all;) {
+    int64_t count = all - done;
+    if (!hasInput(program, "loss_weights"))
+      while (batch % count)
+        --count;
+    rest.push_back({done, count});
+    done += count;
+  }
+}
+
+double LossOfTargets::mean(const TokenData &tokens, int64_t samples) const {
+  if (count == 0)
+    fail(PCRT_BAD_DATA, "no target counts (all are " + std::to_string(noTarget) + ") in " +
+                            tokens.describe(0, samples) + ": these samples have no loss");
+  return sum / double(count);
+}
+
+Validation::Validation(const Options &options, const Program &program, int rank)
+    : every(options.evalEvery), last(options.steps),
+      tokens(options, program.sequence, /*training=*/false, program.targetSequence),
+      batches(program, tokens, options.evalBatches), loader(program, tokens, rank, MeanOver::Batch),
+      inputs(program.inputs.size()) {}
+
+std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, Outputs &outputs, int64_t steps,
+                                                        StopCheck &stop) {
+  int64_t start = nanoseconds();
+  // What is counted and traced is that of steps.
+  std::vector<int64_t> moves = context.moveCounts, messages = context.flowCounts;
+  context.profile.pause(true);
+  LossOfTargets loss;
+  int64_t done = 0;
+  try {
+    for (; done < batches.count() && !stop.hasSignal(); ++done) {
+      for (size_t i = 0; i < inputs.size(); ++i)
+        inputs[i] = context.device->input(steps, int(i));
+      loader.fill(batches.at(done), inputs.data());
+      outputs.beginStep(std::nullopt);
+      context.require(context.device->evaluate(context));
+      outputs.endStep(loader.counted());
+      loss.add(outputs.loss(), loader.counted()[0]);
+    }
+    context.profile.pause(false);
+    context.moveCounts = moves;
+    context.flowCounts = messages;
+    if (done < batches.count())
+      return std::nullopt;
+    return Figures{loss.mean(tokens, batches.samples()), batches.samples(), double(nanoseconds() - start) * 1e-9};
+  } catch (const Failure &failure) {
+    if (failure.status != PCRT_BAD_DATA)
+      throw;
+    fail(failure.status, "evaluation after " + std::to_string(steps) + " steps: " + failure.message);
+  }
+}
