@@ -89,8 +89,8 @@ int64_t pc::bytesOf(Operation *op) {
   return sum;
 }
 
-// Computed a second time, on purpose: runtime/metrics/Summary.cpp counts what a run did from the compiled tables, kind by
-// kind, and the end-to-end tests compare the two. So the rows of pcrt/moves.h do not say it.
+// Computed a second time, on purpose: runtime/metrics/Summary.cpp counts what a run did from the compiled tables, kind
+// by kind, and the end-to-end tests compare the two. So the rows of pcrt/moves.h do not say it.
 Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   MoveKind kind = move.getMoveKind();
   bool takes = takesBlocks(kind), makes = makesBlocks(kind), blocks = takes || makes;

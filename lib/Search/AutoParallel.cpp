@@ -5,8 +5,8 @@
 #define GEN_PASS_DEF_AUTOPARALLEL
 #include "pc/Search/Passes.h"
 
-#include "pc/Search/CompletePlan.h"
 #include "pc/Driver/Flags.h"
+#include "pc/Search/CompletePlan.h"
 
 #include "mlir/Pass/PassManager.h"
 

@@ -4,11 +4,11 @@
 #include "base/SafetensorsWriter.h"
 #include "base/SignalMask.h"
 #include "base/Types.h"
-#include "comm/Collective.h"
 #include "checkpoint/ConfigText.h"
+#include "comm/Collective.h"
 #include "data/Init.h"
-#include "replicas/Rounds.h"
 #include "pcrt/description.h"
+#include "replicas/Rounds.h"
 
 #include <algorithm>
 #include <atomic>

@@ -9,9 +9,9 @@
 #define PCRT_CHECKPOINT_CHECKPOINT_H
 
 #include "base/Failure.h"
-#include "comm/Comm.h"
 #include "checkpoint/SaveDirectory.h"
 #include "checkpoint/Trajectory.h"
+#include "comm/Comm.h"
 #include "cpu/Pool.h"
 #include "device/Device.h"
 

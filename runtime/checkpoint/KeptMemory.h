@@ -10,8 +10,8 @@
 
 #include "base/Program.h"
 #include "comm/Comm.h"
-#include "metrics/NormLimit.h"
 #include "cpu/Pool.h"
+#include "metrics/NormLimit.h"
 
 #include <string>
 

@@ -10,8 +10,8 @@
 #define PCRT_CHECKPOINT_SAVEDIRECTORY_H
 
 #include "checkpoint/DirectoryLock.h"
-#include "data/TokenizerFiles.h"
 #include "checkpoint/Trajectory.h"
+#include "data/TokenizerFiles.h"
 
 #include <optional>
 

@@ -9,8 +9,8 @@
 #define PCRT_CHECKPOINT_TRAJECTORY_H
 
 #include "base/Program.h"
-#include "metrics/NormLimit.h"
 #include "data/Options.h"
+#include "metrics/NormLimit.h"
 
 namespace pcrt {
 

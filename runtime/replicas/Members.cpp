@@ -8,9 +8,9 @@
 #include "comm/ShmControl.h"
 #include "comm/Sockets.h"
 #include "comm/TcpMeeting.h"
-#include "replicas/Rounds.h"
 #include "device/Profile.h"
 #include "pcrt/description.h"
+#include "replicas/Rounds.h"
 
 #include <algorithm>
 #include <cerrno>

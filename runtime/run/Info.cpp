@@ -1,10 +1,10 @@
 //===- Info.cpp - what a compiled program is -------------------------------===//
 #include "run/Info.h"
 #include "base/TensorSum.h"
-#include "replicas/Rounds.h"
 #include "cpu/Bf16.h"
 #include "cuda/Kernels.h"
 #include "pcrt/version.h"
+#include "replicas/Rounds.h"
 
 #include <algorithm>
 #include <set>

@@ -3,10 +3,10 @@
 #include "base/Printing.h"
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
+#include "cuda/KernelCheck.h"
 #include "run/Info.h"
 #include "run/Run.h"
 #include "run/Stop.h"
-#include "cuda/KernelCheck.h"
 
 #include <atomic>
 #include <csignal>

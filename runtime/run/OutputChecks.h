@@ -2,8 +2,8 @@
 #ifndef PCRT_RUN_OUTPUTCHECKS_H
 #define PCRT_RUN_OUTPUTCHECKS_H
 
-#include "data/Data.h"
 #include "checkpoint/Trajectory.h"
+#include "data/Data.h"
 
 namespace pcrt {
 

@@ -97,7 +97,7 @@ public:
     if (failed(evaluate(inputs)))
       return fail(name, "has no meaning for the interpreter (lib/Reference/Evaluate.cpp)");
     if (!kernels::pointwiseMath(op))
-      fail(name, "has no kernel (lib/Codegen/RowMath.cpp)");
+      fail(name, "has no kernel (lib/Codegen/Emit/RowMath.cpp)");
     checkElements();
     SmallVector<unsigned> all = llvm::to_vector(llvm::seq(op->getNumOperands()));
     checkLinear(all);

@@ -3,13 +3,13 @@
 // far composed prices are off, and fails where one is by more than these percents, or where a bound is above what the
 // whole program takes. Run by compose.test, compose-many.test.
 //===-----------------------------------------------------------------------------===//
-#include "Price/ComposePlan.h"
 #include "Bound/PlanBounds.h"
-#include "pc/Search/CompletePlan.h"
+#include "Price/ComposePlan.h"
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/Source.h"
+#include "pc/Search/CompletePlan.h"
 
 #include "llvm/Support/Format.h"
 #include <chrono>

@@ -23,7 +23,10 @@ ALLOWED["Driver"] = {"IR", "Cost", "Proof", "Plan", *ROOMS}
 ALLOWED["Search"] = {"Driver", *ALLOWED["Driver"]}
 
 # Folders in a room, in the order in which they may include each other; "" is the room itself.
-FOLDERS = {"Search": ["Space", "Price", "Bound", "Report", "Order", ""]}
+FOLDERS = {
+    "Codegen": ["Fuse", "Emit", "Kernels", "Rows", "Native", "Gpu", "Count", "ReadBack", "Host"],  # what checks knows no writer
+    "Search": ["Space", "Price", "Bound", "Report", "Order", ""],
+}
 
 
 def included(top, file, name):

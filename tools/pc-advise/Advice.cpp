@@ -1,9 +1,9 @@
 //===- Advice.cpp - What a model takes on numbers of ranks -------------------------------------===//
 #include "Advice.h"
 
-#include "pc/Search/CompletePlan.h"
 #include "pc/Driver/Flags.h"
 #include "pc/IR/Layers.h"
+#include "pc/Search/CompletePlan.h"
 #include "llvm/Support/Format.h"
 #include <set>
 

@@ -5,8 +5,8 @@
 #include "comm/Collective.h"
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
-#include "metrics/PeakRate.h"
 #include "launch/Launch.h"
+#include "metrics/PeakRate.h"
 #include "pcrt/outputs.h"
 #include "pcrt/version.h"
 

@@ -5,8 +5,8 @@
 #include "mlir/Parser/Parser.h"
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Flags.h"
-#include "pc/Search/CompletePlan.h"
 #include "pc/Reference/Interpreter.h"
+#include "pc/Search/CompletePlan.h"
 #include <cmath>
 
 using namespace mlir;

@@ -4,12 +4,12 @@
 
 #include "pc/Autodiff/Passes.h"
 #include "pc/Codegen/Passes.h"
-#include "pc/Plan/AutoPlan.h"
-#include "pc/Plan/Phases.h"
-#include "pc/Plan/Plan.h"
 #include "pc/Memory/Passes.h"
 #include "pc/Overlap/Passes.h"
 #include "pc/Pipeline/Passes.h"
+#include "pc/Plan/AutoPlan.h"
+#include "pc/Plan/Phases.h"
+#include "pc/Plan/Plan.h"
 #include "llvm/Support/JSON.h"
 #include <map>
 #include <optional>
@@ -45,11 +45,11 @@ struct CompileOptions {
   bool verifyKernels = false; ///< CPU: all compiled kernels are compared with the interpreter; false: with
                               ///< Verify::Full those that cost little
   Phase to = Phase::Exe;
-  std::string output = "-";            ///< the executable, or the IR of phase `to`
-  std::string emitPlan, report;        ///< files, or empty
-  std::string reference;               ///< the step program, a file, or empty: the program's own
-  bool tellPrediction = false;         ///< a remark says how long a step takes
-  bool standIn = false;                ///< also an image for the stand-in of the CUDA driver
+  std::string output = "-";                   ///< the executable, or the IR of phase `to`
+  std::string emitPlan, report;               ///< files, or empty
+  std::string reference;                      ///< the step program, a file, or empty: the program's own
+  bool tellPrediction = false;                ///< a remark says how long a step takes
+  bool standIn = false;                       ///< also an image for the stand-in of the CUDA driver
   std::optional<llvm::json::Object> searched; ///< what a search found, for the report
   std::string howFound;                       ///< comments in the plan's file by which the search can be repeated
   mlir::TimingScope *timing = nullptr; ///< where the time of every pass is counted; null in tools without MLIR's flags

@@ -307,7 +307,7 @@ def PC_EinsumOp : PC_Compute<"einsum"> {
 }
 
 /// A pointwise op is this declaration, its gradient (Autodiff/Gradients.cpp), its meaning (Reference/Evaluate.cpp) and its instructions
-/// (Codegen/RowMath.cpp). `linear`: the operands in which, together, it is linear: "0, 1".
+/// (Codegen/Emit/RowMath.cpp). `linear`: the operands in which, together, it is linear: "0, 1".
 class PC_Pointwise<string name, string linear = "", string max = "false">
     : PC_Op<name, [Pure, FactorOpInterface, PC_PointwiseTrait<linear, max>]> {
   let results = (outs AnyRankedTensor:$result);

@@ -7,9 +7,9 @@
 
 namespace pc {
 
-/// Completes the plan in `options` for `model`, a program of phase `from`: --auto searches it, --recompute=auto takes the
-/// cheapest recomputation that fits the memory limit. Says on standard error what a search found (unless it is quiet),
-/// and puts what reports and plan files say of it into `options`. Call it before compile(). Errors are emitted.
+/// Completes the plan in `options` for `model`, a program of phase `from`: --auto searches it, --recompute=auto takes
+/// the cheapest recomputation that fits the memory limit. Says on standard error what a search found (unless it is
+/// quiet), and puts what reports and plan files say of it into `options`. Call it before compile(). Errors are emitted.
 pcrt_status completePlan(mlir::ModuleOp model, Phase from, CompileOptions &options);
 
 /// What the step of `model` does on one device, in the precision that the search's flags say. Errors are emitted.

@@ -1,5 +1,5 @@
 //===- Device.cpp - NVVM -> NVPTX LLVM IR -> PTX ----------------------------------------------===//
-#include "../LlvmPasses.h"
+#include "../Native/LlvmPasses.h"
 #include "Compile.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

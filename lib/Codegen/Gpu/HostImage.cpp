@@ -2,7 +2,7 @@
 // Always x86-64-v3, without AVX-512 BF16, whose conversions flush subnormals, which no GPU does. The IR was optimized
 // for NVPTX already. Code generation is fast rather than thorough, because most images run once, in tests.
 //===------------------------------------------------------------------------------------------===//
-#include "../LlvmPasses.h"
+#include "../Native/LlvmPasses.h"
 #include "Compile.h"
 #include "HostPass.h"
 #include "pcrt/host_image.h"

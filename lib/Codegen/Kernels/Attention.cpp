@@ -4,7 +4,7 @@
 // bf16, but sums the f32 values. The backward pass is in AttentionGrad.cpp.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
-#include "../RowMath.h"
+#include "../Emit/RowMath.h"
 #include "Kernels.h"
 
 using namespace mlir;

@@ -2,9 +2,9 @@
 #ifndef PC_LIB_CODEGEN_KERNELS_ATTENTION_H
 #define PC_LIB_CODEGEN_KERNELS_ATTENTION_H
 
-#include "../Kernel.h"
+#include "../Emit/Kernel.h"
+#include "../Emit/Tiles.h"
 #include "Dropping.h"
-#include "Tiles.h"
 #include "pc/IR/PC.h"
 
 namespace pc::kernels {

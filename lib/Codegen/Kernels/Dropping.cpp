@@ -1,7 +1,7 @@
 //===- Dropping.cpp - Which elements a kernel drops ----------------------------------===//
 #include "Dropping.h"
 
-#include "../RowMath.h"
+#include "../Emit/RowMath.h"
 #include "pcrt/description.h"
 #include "pcrt/random.h"
 #include "llvm/Support/MathExtras.h"

@@ -6,7 +6,7 @@
 #ifndef PC_LIB_CODEGEN_KERNELS_DROPPING_H
 #define PC_LIB_CODEGEN_KERNELS_DROPPING_H
 
-#include "Emit.h"
+#include "../Emit/Emit.h"
 #include "pc/IR/PC.h"
 
 namespace pc::kernels {

@@ -1,6 +1,6 @@
 //===- Embedding.cpp - Rows of a table by id, and the sum of gradients per id --------===//
 #include "Embedding.h"
-#include "../RowMath.h"
+#include "../Emit/RowMath.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;

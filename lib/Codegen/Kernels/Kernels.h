@@ -6,7 +6,7 @@
 #ifndef PC_LIB_CODEGEN_KERNELS_KERNELS_H
 #define PC_LIB_CODEGEN_KERNELS_KERNELS_H
 
-#include "../Kernel.h"
+#include "../Emit/Kernel.h"
 #include "pc/IR/MoveRows.h"
 
 namespace pc::kernels {

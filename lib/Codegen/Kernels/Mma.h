@@ -4,7 +4,7 @@
 #ifndef PC_LIB_CODEGEN_KERNELS_MMA_H
 #define PC_LIB_CODEGEN_KERNELS_MMA_H
 
-#include "Simt.h"
+#include "../Emit/Simt.h"
 
 namespace pc::kernels {
 

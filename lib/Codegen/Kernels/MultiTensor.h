@@ -5,7 +5,7 @@
 #ifndef PC_LIB_CODEGEN_KERNELS_MULTITENSOR_H
 #define PC_LIB_CODEGEN_KERNELS_MULTITENSOR_H
 
-#include "Simt.h"
+#include "../Emit/Simt.h"
 
 namespace pc::kernels {
 

@@ -5,7 +5,7 @@
 #ifndef PC_LIB_CODEGEN_KERNELS_ONROWS_H
 #define PC_LIB_CODEGEN_KERNELS_ONROWS_H
 
-#include "../Grouped.h"
+#include "../Fuse/Grouped.h"
 #include "Kernels.h"
 #include "pc/IR/Workspace.h"
 

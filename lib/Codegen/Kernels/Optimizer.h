@@ -2,7 +2,7 @@
 #ifndef PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
 #define PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
 
-#include "Emit.h"
+#include "../Emit/Emit.h"
 
 namespace pc::kernels {
 

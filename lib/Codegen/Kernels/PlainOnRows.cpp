@@ -2,7 +2,7 @@
 // What --check-kernels compares a device's kernels with; programs for CPUs call the runtime. Rows are counted from the
 // mask whenever they are needed.
 //===-----------------------------------------------------------------------------===//
-#include "../Grouped.h"
+#include "../Fuse/Grouped.h"
 #include "Kernels.h"
 
 using namespace mlir;

@@ -3,7 +3,7 @@
 // team each; of a run of several chunks these sums are then added in order. What an id gets depends on its own rows
 // alone, and needs no atomics.
 //===-----------------------------------------------------------------------------===//
-#include "../RowMath.h"
+#include "../Emit/RowMath.h"
 #include "Embedding.h"
 #include "Kernels.h"
 #include "pc/IR/Workspace.h"

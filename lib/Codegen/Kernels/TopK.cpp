@@ -2,7 +2,7 @@
 // An entry is chosen if fewer than k entries are ahead of it: those that are larger, and equal ones in front of it.
 // Rows are short (as many entries as a layer has experts), so each entry is compared with all others.
 //===-----------------------------------------------------------------------------===//
-#include "../RowMath.h"
+#include "../Emit/RowMath.h"
 #include "Kernels.h"
 
 using namespace mlir;

@@ -1,7 +1,7 @@
 //===- BestFirst.cpp - The best of many plans, with a proof ----------------------------------===//
-#include "pc/Search/Search.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Liveness.h"
+#include "pc/Search/Search.h"
 
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/STLExtras.h"

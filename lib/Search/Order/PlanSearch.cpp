@@ -3,10 +3,10 @@
 // phase, those of large ones put together from programs of few layers; then the best are compiled whole. What a plan
 // takes is what the report will say.
 //===-----------------------------------------------------------------------------===//
-#include "pc/Search/CompletePlan.h"
+#include "PlanSearch.h"
 #include "Finalists.h"
 #include "MixLayers.h"
-#include "PlanSearch.h"
+#include "pc/Search/CompletePlan.h"
 
 #include "pc/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"

@@ -2,11 +2,11 @@
 #ifndef PC_LIB_SEARCH_ORDER_PLANSEARCH_H
 #define PC_LIB_SEARCH_ORDER_PLANSEARCH_H
 
+#include "../Bound/PlanBounds.h"
 #include "../Report/BlamePins.h"
 #include "../Report/FoundPlans.h"
-#include "../Bound/PlanBounds.h"
-#include "PlanJobs.h"
 #include "../Space/PlanSpace.h"
+#include "PlanJobs.h"
 
 #include "pc/Search/CompletePlan.h"
 #include "pc/Shard/KnownDims.h"

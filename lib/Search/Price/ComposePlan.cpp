@@ -2,8 +2,8 @@
 #include "ComposePlan.h"
 
 #include "../Space/PlanNumbers.h"
-#include "pc/Plan/Tactics.h"
 #include "pc/Pipeline/Schedule.h"
+#include "pc/Plan/Tactics.h"
 #include "llvm/ADT/StringExtras.h"
 #include <atomic>
 

@@ -5,13 +5,13 @@
 #ifndef PC_LIB_SEARCH_PRICE_COMPOSEPLAN_H
 #define PC_LIB_SEARCH_PRICE_COMPOSEPLAN_H
 
-#include "PlacedLayers.h"
 #include "../Space/PlanCore.h"
+#include "PlacedLayers.h"
 #include "PriceProgram.h"
 #include "StageBytes.h"
 
-#include "pc/Plan/Tactics.h"
 #include "pc/Pipeline/Schedule.h"
+#include "pc/Plan/Tactics.h"
 
 namespace pc {
 

@@ -5,10 +5,10 @@
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
-#include "pc/Search/CompletePlan.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Stages.h"
+#include "pc/Search/CompletePlan.h"
 
 #include "mlir/IR/Threading.h"
 #include <array>

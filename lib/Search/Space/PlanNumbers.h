@@ -2,8 +2,8 @@
 #ifndef PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
 #define PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
 
-#include "pc/Plan/Tactics.h"
 #include "pc/Pipeline/Schedule.h"
+#include "pc/Plan/Tactics.h"
 #include "pc/Search/Search.h"
 
 namespace pc {

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
-#include "LibraryAttention.h"
+#include "Fuse/LibraryAttention.h"
 #include "cuda/PlanWithoutDevice.h"
 #include "pc/IR/Workspace.h"
 

@@ -1,8 +1,8 @@
 //===- Jit.cpp - One op compiled to its special kernels, in this process --------------===//
 #include "Jit.h"
-#include "../../../lib/Codegen/Kernel.h"
-#include "../../../lib/Codegen/LlvmPasses.h"
-#include "../../../lib/Codegen/Lower.h"
+#include "../../../lib/Codegen/Emit/Kernel.h"
+#include "../../../lib/Codegen/Native/LlvmPasses.h"
+#include "../../../lib/Codegen/Native/Lower.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"

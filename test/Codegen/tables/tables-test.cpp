@@ -3,7 +3,7 @@
 //                       programs, read as the runtime reads them, say what the programs' IR says.
 //===-----------------------------------------------------------------------------===//
 #include "../../Checks.h"
-#include "Tables.h"
+#include "Host/Tables.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/Driver/Registration.h"
 #include "pcrt/pcrt.h"

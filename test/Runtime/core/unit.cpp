@@ -8,11 +8,11 @@
 #include "base/SafetensorsWriter.h"
 #include "base/Types.h"
 #include "checkpoint/ConfigText.h"
+#include "cpu/Gemm.h"
+#include "cpu/PlainGemm.h"
 #include "data/Init.h"
 #include "data/Options.h"
 #include "metrics/Stragglers.h"
-#include "cpu/Gemm.h"
-#include "cpu/PlainGemm.h"
 
 #include <cmath>
 #include <cstdio>

@@ -1,0 +1,86 @@
+//===- Forms.h - Numbers of a kernel as linear forms, and their ranges over boxes ---------===//
+// Free of IR. A form is linear in variables: digits of the block's and the thread's number, counters of loops, and what
+// is no linear form of these (a quotient, a value from memory). A box says where digits and counters are.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_COUNT_FORMS_H
+#define PC_LIB_CODEGEN_COUNT_FORMS_H
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace pc {
+
+using VariableId = unsigned;
+
+/// constant + the sum of coefficient x variable, by variable.
+struct Form {
+  int64_t constant = 0;
+  std::map<VariableId, int64_t> terms = {};
+
+  auto operator<=>(const Form &) const = default;
+  bool isConstant() const { return terms.empty(); }
+};
+
+Form operator*(Form x, int64_t factor);
+Form operator+(Form x, const Form &y);
+Form operator-(const Form &x, const Form &y);
+
+/// Block and Thread: a digit of the number; Counter: of the iterations of a loop. Quotient and Remainder: of `a` by
+/// `divisor`. Least: the smaller of `a` and `b`. Data: a value that depends on memory, found from `a` and `b`.
+struct Variable {
+  enum Kind { Block, Thread, Counter, Quotient, Remainder, Least, Data } kind;
+  int64_t divisor = 0; ///< of digits and counters a number that tells them apart
+  Form a = {}, b = {};
+  const void *source = nullptr; ///< Data: the kind of op, the memory or the value that it comes from
+
+  auto operator<=>(const Variable &) const = default;
+  /// Whether boxes have it.
+  bool isDim() const { return kind <= Counter; }
+};
+
+/// First and last value.
+struct Extent {
+  int64_t first = 0, last = 0;
+
+  auto operator<=>(const Extent &) const = default;
+  int64_t size() const { return last - first + 1; }
+};
+
+using Box = std::map<VariableId, Extent>; ///< of digits and counters
+
+/// The variables of a kernel; equal ones are one.
+class Forms {
+public:
+  Form variable(const Variable &v);
+  /// The counter of one more loop.
+  Form counter() { return variable({Variable::Counter, static_cast<int64_t>(variables.size())}); }
+  Form data(const void *source, const Form &from, const Form &also = {}) {
+    return variable({Variable::Data, 0, from, also, source});
+  }
+  /// Quotient and remainder by a positive constant.
+  std::pair<Form, Form> divide(const Form &form, int64_t divisor, const Box &box);
+  Form least(const Form &x, const Form &y, const Box &box);
+
+  const Variable &operator[](VariableId id) const { return variables[id]; }
+  /// The values of a form without data.
+  Extent range(const Form &form, const Box &box) const;
+  /// Whether the form depends on data.
+  bool isData(const Form &form) const;
+  /// The digits and counters that the form depends on.
+  std::set<VariableId> dims(const Form &form) const;
+  /// The dim on which the form depends most in the box; nothing if it has one value there.
+  std::optional<VariableId> widest(const Form &form, const Box &box) const;
+
+private:
+  Extent range(VariableId id, const Box &box) const;
+
+  std::vector<Variable> variables;
+  std::map<Variable, VariableId> numbers;
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,66 @@
+//===- Kernel.h - One kernel under construction ------------------------------------------===//
+// An op or fusion becomes one kernel or several: on a CPU, functions of the C type pcrt_kernel_fn that run any range of
+// the work; on a GPU, gpu.funcs that get the addresses of the buffers. Emitters write loops with the Emitter.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_EMIT_KERNEL_H
+#define PC_LIB_CODEGEN_EMIT_KERNEL_H
+
+#include "Simt.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// A kernel that an emitter writes; it sets the fields marked `out`. The work is [0, items). The kernel runs any range
+/// [lo, hi) of it, and its results do not depend on how the items are divided into ranges.
+struct Kernel {
+  kernels::Emitter &e;
+  llvm::SmallVector<kernels::Ptr> operands, results; ///< of the op, in order, by pieceBytes (f32, bf16, i32 elements)
+  kernels::Num lo, hi;
+  kernels::Ptr scratch;         ///< this thread's memory, f32 elements, 64-byte aligned
+  unsigned part = 0;            ///< which of the op's kernels this is
+  int64_t items = 0;            ///< out
+  int64_t scratchBytes = 0;     ///< out
+  bool multipliesPairs = false; ///< out, CPU: it multiplies pairs of bf16 (Emitter::multipliesPairs)
+  /// out: "elementwise", "activation", "cast", "norm", "attention", "embedding", "loss", "optimizer", "reduction",
+  /// "copy", "einsum", "index", "product"
+  std::string kind = {};
+  kernels::Num status = {};             ///< out, CPU only: i64, 0 or 1 + the index of the first bad element; null: 0
+  kernels::Ptr workspace = {};          ///< GPU: memory that the op's kernels share, if they need any
+  kernels::SimtEmitter *simt = nullptr; ///< GPU: `e`, with its own type; lo, hi and scratch are null
+  bool warpgroups = false;              ///< GPU: it has wgmma (KernelTarget)
+
+  /// Runs `body` for every item: on a CPU one by one for those of [lo, hi), on a GPU each by a team of threads whose
+  /// size suits rows of `columns` elements. `reduces`: the body uses sums or reductions.
+  void forItems(int64_t count, int64_t columns, bool reduces, llvm::function_ref<void(kernels::Num)> body) {
+    items = count;
+    if (simt)
+      simt->items(count, columns, reduces, body);
+    else
+      e.loop(lo, hi, 1, body);
+  }
+};
+
+/// How many kernels the op becomes on a GPU (`simt`) or CPU; they run one after the other (layer_norm_grad: one over
+/// rows, one over columns).
+unsigned numKernels(mlir::Operation *op, bool simt);
+
+/// Bytes of workspace by which the op's kernels on a GPU pass data to each other; its address is their last argument. 0
+/// if they need none.
+int64_t kernelWorkspaceBytes(mlir::Operation *op);
+
+/// Where buffers of the op's kernels begin in its operand or result `number` (results follow operands), in bytes. It is
+/// one buffer, but packed heads are three: their queries, keys and values.
+llvm::SmallVector<int64_t> pieceBytes(mlir::Operation *op, unsigned number);
+
+/// Emits kernel `kernel.part` of `op` at the emitter's insertion point. Fails with an error at an op that has no
+/// kernel.
+llvm::LogicalResult emitKernel(mlir::Operation *op, Kernel &kernel);
+
+/// As emitKernel, for the special kernels (attention, gradients of norms, embeddings, optimizers, rope); std::nullopt
+/// if `op` is not one of them.
+std::optional<llvm::LogicalResult> emitSpecialKernel(mlir::Operation *op, Kernel &kernel);
+unsigned numSpecialKernels(mlir::Operation *op, bool simt);
+
+} // namespace pc
+
+#endif

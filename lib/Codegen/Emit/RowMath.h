@@ -1,0 +1,35 @@
+//===- RowMath.h - Operations of row kernels that the Emitter lacks -------------------===//
+#ifndef PC_LIB_CODEGEN_EMIT_ROWMATH_H
+#define PC_LIB_CODEGEN_EMIT_ROWMATH_H
+
+#include "Emit.h"
+#include <functional>
+
+namespace pc::kernels {
+
+/// An element of the result of a pointwise op, from those of its operands (f32; of a cast perhaps i32).
+using PointwiseMath = std::function<Num(Emitter &, llvm::ArrayRef<Num>)>;
+/// How `op`, which is pointwise, is computed; null if it has no kernel.
+PointwiseMath pointwiseMath(mlir::Operation *op);
+
+/// An i32 constant.
+Num integer32(Emitter &e, int64_t value);
+/// i32 vector of the places of a vector's `width` elements (first, first + 1, ...), the first of which is the i64
+/// `first`.
+Num indices(Emitter &e, Num first, int64_t width);
+/// Elementwise equality of integers.
+Num equal(Num a, Num b);
+/// The position of `index` (i64, or a vector of i64) of a sequence of `length` in the zigzag order of `ranks`.
+Num positionOf(Emitter &e, Num index, int64_t length, int64_t ranks);
+/// The error function.
+Num erf(Emitter &e, Num x);
+/// e^x for any x: infinity where f32 overflows, NaN for NaN. (Emitter::exp is correct up to 88 only.)
+Num expAny(Emitter &e, Num x);
+/// The hyperbolic tangent, to a few units in the last place.
+Num tanh(Emitter &e, Num x);
+/// x / (1 + e^-z), for any z.
+Num gate(Emitter &e, Num x, Num z);
+
+} // namespace pc::kernels
+
+#endif

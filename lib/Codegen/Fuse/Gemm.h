@@ -1,0 +1,60 @@
+//===- Gemm.h - Einsums that are matrix products ------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_FUSE_GEMM_H
+#define PC_LIB_CODEGEN_FUSE_GEMM_H
+
+#include "pc/IR/PC.h"
+#include <optional>
+
+namespace pc {
+
+/// A matrix product c[batch, m, n] = sum_k a[batch, m, k] b[batch, k, n]; strides in elements. `swapped`: a is the
+/// einsum's second operand.
+struct Gemm {
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+  int64_t aBatch = 0, aM = 0, aK = 0, bBatch = 0, bK = 0, bN = 0, cBatch = 0, cM = 0, cN = 0;
+  bool swapped = false;
+};
+
+/// The matrix product that `op` is, if its factors collapse into batch, m, n and k with one stride each and the
+/// result's rows or columns are contiguous.
+std::optional<Gemm> asGemm(EinsumOp op);
+
+/// A matrix product plus a bias per column: add(product, broadcast of the bias).
+struct BiasedGemm {
+  EinsumOp product, broadcast;
+};
+std::optional<BiasedGemm> asBiasedGemm(AddOp sum);
+/// Whether the library adds a bias of this type: f32 on CPUs, the result's on CUDA devices.
+bool takesBias(BiasedGemm biased, bool cuda);
+
+/// The sum of a product and `base`, both f32, which the product can compute by accumulating into the buffer of `base`.
+/// If both addends are products, the later one accumulates.
+struct SummedGemm {
+  EinsumOp product;
+  mlir::Value base;
+};
+std::optional<SummedGemm> asSummedGemm(AddOp sum);
+
+/// Further epilogues of cuBLASLt. Each function returns the op whose product `op` can be the epilogue of, or null.
+///
+/// gelu_tanh of a product with bias; the sum is stored, too, because the backward pass reads it.
+AddOp biasedGeluOf(ActivationOp op);
+/// A product times the derivative of gelu_tanh.
+EinsumOp geluGradOf(ActivationGradOp op);
+/// "b s f -> f", the gradient of a bias: sums over k the matrix b of a product in the same block.
+EinsumOp biasGradOf(EinsumOp sum);
+
+/// A fusion that is one matrix product with an epilogue. Values are those outside of the fusion.
+struct FusedProduct {
+  EinsumOp product;
+  int32_t epilogue; ///< pcrt_epilogue
+  mlir::Value a, b, c, bias, aux;
+  mlir::Operation *rest = nullptr; ///< The op to run by itself if the library lacks the epilogue; null for a bias.
+  AddOp sum = nullptr;             ///< Accumulates into `base`, in place if both have the same home.
+  mlir::Value base = nullptr;
+};
+std::optional<FusedProduct> asFusedProduct(FusionOp fusion, bool cuda);
+
+} // namespace pc
+
+#endif

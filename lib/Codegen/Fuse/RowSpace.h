@@ -1,0 +1,43 @@
+//===- RowSpace.h - Ops that work row by row ----------------------------------------------===//
+// Elementwise ops, broadcasts, reductions along columns, norms and the loss iterate over rows x columns; on a GPU also
+// what sums over rows besides (columnSumsOf): gradients of norms and of biases. Rows are the
+// first `split` dims of the op's shape, columns the others. Ops of one space can be fused into one kernel.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_FUSE_ROWSPACE_H
+#define PC_LIB_CODEGEN_FUSE_ROWSPACE_H
+
+#include "pc/IR/PC.h"
+#include "llvm/ADT/bit.h"
+#include <optional>
+
+namespace pc {
+
+/// The iteration space of one op or group: its shape, and the bit set of positions where rows may end and columns begin
+/// (bit p: the first p dims are rows).
+struct RowSpace {
+  llvm::SmallVector<int64_t> shape;
+  uint64_t splits = 0;
+
+  bool allows(int64_t split) const { return split >= 0 && split < 64 && (splits >> split & 1); }
+  /// Whether the op may work element by element, and thus also on the rows of a larger space.
+  bool isPointwise() const { return allows(shape.size()); }
+  /// The split for a CPU: the first allowed one with at least 16 rows, for its threads; else the last allowed one.
+  int64_t choose() const;
+  /// The split for a GPU, where columns go to threads: the first that is allowed.
+  int64_t chooseWide() const { return llvm::countr_zero(splits); }
+};
+
+/// The space of `op`, or nothing if it is not a row op.
+std::optional<RowSpace> rowSpace(mlir::Operation *op);
+
+/// How a tensor of `shape` is addressed from rows and columns.
+enum class View { Full, Row, Column, Scalar, Periodic, None };
+
+/// The view of an operand of an einsum, given the dims of the space that it has. `period` is the number of rows after
+/// which a Periodic operand repeats.
+View viewOf(llvm::ArrayRef<int> operandDims, llvm::ArrayRef<int> spaceDims, llvm::ArrayRef<int64_t> spaceShape,
+            int64_t split, int64_t &period);
+
+} // namespace pc
+
+#endif

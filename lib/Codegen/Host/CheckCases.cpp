@@ -1,0 +1,154 @@
+//===- CheckCases.cpp - Kernels of a CUDA program beside those of a CPU ----------------===//
+#include "CheckCases.h"
+#include "../Emit/Kernel.h"
+#include "Description.h"
+#include "pc/Codegen/CompiledKernels.h"
+#include "pc/Cost/Cost.h"
+#include "pc/IR/AnyOp.h"
+#include "pc/IR/Workspace.h"
+
+using namespace mlir;
+using namespace pc;
+namespace json = llvm::json;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// An upper bound of the elements of an i32 operand: the number of rows of the table, or of classes, that they index.
+static int64_t limitOf(Value operand) {
+  int64_t limit = 1;
+  for (OpOperand &use : operand.getUses()) {
+    Operation *user = use.getOwner();
+    unsigned i = use.getOperandNumber();
+    if (auto fusion = dyn_cast<FusionOp>(user))
+      limit = std::max(limit, limitOf(fusion.getBody().front().getArgument(i)));
+    else if (auto embedding = dyn_cast<EmbeddingOp>(user); embedding && i == 1)
+      limit = std::max(limit, typeOf(embedding.getTable()).getDimSize(0));
+    else if (auto gradient = dyn_cast<EmbeddingGradOp>(user); gradient && i == 1)
+      limit = std::max(limit, typeOf(gradient.getResult()).getDimSize(0));
+    else if (isa<PickOp, CrossEntropyGradOp>(user) && typeOf(user->getOperand(0)).getRank())
+      limit = std::max(limit, typeOf(user->getOperand(0)).getShape().back());
+  }
+  return limit;
+}
+
+/// Whether an op should be tested with positive numbers: roots, logarithms, reciprocals.
+static bool wantsPositive(Operation *op) {
+  return anyOp(op, [](Operation *inner) { return isa<LogOp, SqrtOp, RecipOp, AdamWOp>(inner); });
+}
+
+/// Whether an i32 operand says how many keys each query of attention sees.
+static bool isKeyCounts(Operation *op, Value operand) {
+  auto indexed = dyn_cast<IndexedOpInterface>(op);
+  return indexed && !indexed.getOffsetMutable().empty() && indexed.getOffsetMutable()[0].get() == operand &&
+         typeOf(operand).getRank() > 0;
+}
+
+KernelSample pc::sampleOf(Operation *op, unsigned operand) {
+  Value value = op->getOperand(operand);
+  KernelSample sample{.positive = wantsPositive(op)};
+  if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask() == value && isOnRows(op)) {
+    sample.of = typeOf(value).getShape().back();
+    sample.chosen = std::min<int64_t>(static_cast<int64_t>(*einsum.getRouted()), sample.of);
+    // Where experts take no more: as many rows, of any tokens.
+    const int64_t entries = typeOf(value).getNumElements(), rows = mostRows(einsum);
+    if (rows < entries / sample.of * sample.chosen)
+      sample.of = entries, sample.chosen = rows;
+  }
+  if (!typeOf(value).getElementType().isInteger())
+    return sample;
+  sample.ascending = isKeyCounts(op, value);
+  sample.below = sample.ascending ? typeOf(op->getOperand(1)).getDimSize(1) + 1 : limitOf(value);
+  return sample;
+}
+
+/// Flops of products that are kernels: attention, of which causal attention computes half of the scores, and those on
+/// rows; 0 for other ops.
+static double flopsOfProducts(Operation *op) {
+  if (isOnRows(op))
+    return flopsOf(op);
+  std::optional<bool> causal = isCausalAttention(op);
+  return causal ? flopsOf(op) / (*causal ? 2 : 1) : 0;
+}
+
+static json::Object buffer(Value value, int64_t offset) {
+  Type element = typeOf(value).getElementType();
+  return json::Object{{"offset", offset},
+                      {"elements", storedType(value.getType()).getNumElements()},
+                      {"dtype", element.isF32()    ? "f32"
+                                : element.isBF16() ? "bf16"
+                                                   : "i32"}};
+}
+
+static json::Object input(Value value, int64_t offset, KernelSample sample) {
+  json::Object entry = buffer(value, offset);
+  if (typeOf(value).getElementType().isInteger())
+    entry["below"] = sample.ascending ? 1 : sample.below; // a device draws no order
+  entry["positive"] = sample.positive;
+  if (sample.chosen) {
+    entry["chosen"] = sample.chosen;
+    entry["of"] = sample.of;
+  }
+  return entry;
+}
+
+static json::Object launch(int64_t kernel, ArrayRef<int64_t> offsets) {
+  return json::Object{{"kernel", kernel}, {"offsets", json::Array(offsets)}};
+}
+
+LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation *> ops, ArrayRef<Launch> launches,
+                              OffsetOf offsetOf, ArrayRef<int64_t> results, AddToTable addToTable) {
+  json::Array device, host, inputs, outputs;
+  llvm::DenseSet<Value> made, read;
+  for (const Launch &one : launches)
+    device.push_back(launch(one.kernel, one.offsets));
+  double flops = 0;
+  for (Operation *op : ops) {
+    flops += flopsOfProducts(op);
+    SmallVector<int64_t> offsets;
+    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+      offsets.push_back(offsetOf(operand));
+      if (!made.contains(operand) && read.insert(operand).second)
+        inputs.push_back(input(operand, offsets.back(), sampleOf(op, i)));
+    }
+    SmallVector<int64_t> to(results);
+    for (Value result : op->getResults())
+      if (results.empty())
+        to.push_back(offsetOf(result));
+    offsets.append(to);
+    SmallVector<int64_t> arguments;
+    for (auto [i, offset] : llvm::enumerate(offsets))
+      for (int64_t bytes : pieceBytes(op, i))
+        arguments.push_back(offset + bytes);
+    for (unsigned part = 0, parts = reference.numParts(op); part < parts; ++part) {
+      FailureOr<const KernelSet::Info *> info = reference.get(op, part);
+      if (failed(info))
+        return failure();
+      host.push_back(launch(addToTable(name, **info), arguments));
+    }
+    for (auto [result, offset] :
+         llvm::zip(op->getNumResults() ? ValueRange(op->getResults()) : op->getOperands(), to)) {
+      made.insert(result);
+      // The device does not store a value that only another op of the same case reads.
+      bool inside = ops.size() > 1 && result.hasOneUse() && llvm::is_contained(ops, *result.user_begin());
+      if (!inside)
+        outputs.push_back(buffer(result, offset));
+    }
+  }
+  cases.push_back(json::Object{{"name", name.str()},
+                               {"kind", kind.str()},
+                               {"flops", flops},
+                               {"device", std::move(device)},
+                               {"host", std::move(host)},
+                               {"inputs", std::move(inputs)},
+                               {"outputs", std::move(outputs)}});
+  return success();
+}
+
+void CheckCases::addProduct(StringRef name, int64_t index, ArrayRef<Value> inputs, ArrayRef<int64_t> offsets,
+                            OffsetOf offsetOf) {
+  json::Array buffers;
+  for (Value value : inputs)
+    buffers.push_back(input(value, offsetOf(value), {}));
+  cases.push_back(json::Object{
+      {"name", name.str()}, {"product", index}, {"offsets", json::Array(offsets)}, {"inputs", std::move(buffers)}});
+}

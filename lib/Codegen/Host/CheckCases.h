@@ -1,0 +1,52 @@
+//===- CheckCases.h - Tests of a CUDA program's kernels against the CPU's --------------===//
+// With pc-compile --check-kernels a program has a test case for every distinct kernel of the device: CPU kernels of the
+// same ops, and buffers to run both on. Its own --check-kernels then compares and times them on the device. Matrix
+// products have cases, too.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_HOST_CHECKCASES_H
+#define PC_LIB_CODEGEN_HOST_CHECKCASES_H
+
+#include "KernelSet.h"
+#include "pc/IR/PC.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/JSON.h"
+
+namespace pc {
+
+class CheckCases {
+public:
+  /// A kernel of the program's table, and the arena offsets of its buffers.
+  struct Launch {
+    int64_t kernel;
+    llvm::SmallVector<int64_t> offsets;
+  };
+  using OffsetOf = llvm::function_ref<int64_t(mlir::Value)>;
+  /// Puts a kernel of the CPU into the program's table; returns its index.
+  using AddToTable = llvm::function_ref<int64_t(llvm::StringRef name, const KernelSet::Info &)>;
+
+  /// CPU kernels are written to `output`, for any CPU with AVX2.
+  explicit CheckCases(mlir::ModuleOp output) : reference(output, {/*cuda=*/false, /*lanes=*/8}) {}
+
+  /// Whether `key` (a kernel's name, a product's shape) is new; remembers it.
+  bool isNew(llvm::StringRef key) { return known.insert(key).second; }
+
+  /// Adds a case: `launches` on the device against the CPU's kernels of `ops`, one after the other. `results`: offsets
+  /// of the results if there is only one op and they do not lie at their homes.
+  llvm::LogicalResult add(llvm::StringRef name, llvm::StringRef kind, llvm::ArrayRef<mlir::Operation *> ops,
+                          llvm::ArrayRef<Launch> launches, OffsetOf offsetOf, llvm::ArrayRef<int64_t> results,
+                          AddToTable addToTable);
+  /// Adds a case for product `index` of the program's table; `offsets` of a, b, c, bias and aux, -1 if it has none.
+  void addProduct(llvm::StringRef name, int64_t index, llvm::ArrayRef<mlir::Value> inputs,
+                  llvm::ArrayRef<int64_t> offsets, OffsetOf offsetOf);
+
+  llvm::json::Array take() { return std::move(cases); }
+
+private:
+  KernelSet reference;
+  llvm::StringSet<> known;
+  llvm::json::Array cases;
+};
+
+} // namespace pc
+
+#endif

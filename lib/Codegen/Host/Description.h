@@ -1,0 +1,25 @@
+//===- Description.h - The JSON description of a program ------------------------------===//
+#ifndef PC_LIB_CODEGEN_HOST_DESCRIPTION_H
+#define PC_LIB_CODEGEN_HOST_DESCRIPTION_H
+
+#include "pc/IR/PC.h"
+#include "llvm/Support/JSON.h"
+
+namespace pc {
+
+/// Buffers, sources, inputs and outputs as runtime/README.md lays them down. `outputs` in the order of their numbers.
+/// `microbatches`: of a program without an accumulation.
+/// Whether two ops show the same, of other microbatches.
+bool isSameOutput(mlir::Operation *a, mlir::Operation *b);
+
+llvm::json::Object describeProgram(mlir::ModuleOp planned, llvm::ArrayRef<mlir::Operation *> outputs,
+                                   int64_t arenaBytes, int64_t microbatches, llvm::json::Value report);
+
+/// Byte offset of a value in the arena; its type must have a home.
+int64_t homeOf(mlir::Value value);
+/// Bytes of a tensor.
+int64_t bytesOf(mlir::Type type);
+
+} // namespace pc
+
+#endif

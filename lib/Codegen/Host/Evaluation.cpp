@@ -1,0 +1,70 @@
+//===- Evaluation.cpp - The part of a training step that its loss needs -------------------===//
+#include "Evaluation.h"
+#include "pc/IR/Stages.h"
+
+using namespace mlir;
+using namespace pc;
+
+Evaluation::Evaluation(ArrayRef<ModuleOp> programs) {
+  for (ModuleOp program : programs)
+    program.walk(
+        [&](SendOp send) { sends[{stageOf(program), send.getStage(), send.getFlow(), send.getMessage()}] = send; });
+  for (ModuleOp program : programs)
+    program.walk([&](OutputOp output) {
+      if (output.getKind() == OutputKind::Loss)
+        add(output);
+    });
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val();
+    if (!isa<StartOp, WaitOp>(op)) // of which single moves are needed
+      llvm::for_each(op->getOperands(), [&](Value value) { addValue(value); });
+    if (auto loop = dyn_cast<AccumulateOp>(op->getParentOp()))
+      add(loop);
+    if (auto receive = dyn_cast<ReceiveOp>(op))
+      if (auto send = sends.find(
+              {receive.getStage(), stageOf(op->getParentOfType<ModuleOp>()), receive.getFlow(), receive.getMessage()});
+          send != sends.end())
+        add(send->second);
+  }
+  llvm::for_each(programs, [&](ModuleOp program) { addTasks(program); });
+}
+
+void Evaluation::add(Operation *op) {
+  if (ops.insert(op).second)
+    open.push_back(op);
+}
+
+/// The ops that make `value`; of a sum over microbatches, those that make its addends.
+void Evaluation::addValue(Value value) {
+  auto result = dyn_cast<OpResult>(value);
+  if (!result) // of a loop's body, which is there for an op in it
+    return;
+  add(result.getOwner());
+  if (auto wait = dyn_cast<WaitOp>(result.getOwner())) {
+    add(wait.getStart());
+    OpOperand &input = wait.getStart()->getOpOperand(result.getResultNumber());
+    if (moved.insert(&input).second)
+      addValue(input.get());
+  }
+  auto loop = dyn_cast<AccumulateOp>(result.getOwner());
+  if (!loop)
+    return;
+  OpOperand &yielded = loop.getBody().front().getTerminator()->getOpOperand(result.getResultNumber());
+  if (sums.insert(&yielded).second)
+    addValue(yielded.get());
+}
+
+bool Evaluation::needsAll(StartOp start) const {
+  return llvm::all_of(start->getOpOperands(), [&](OpOperand &input) { return moved.contains(&input); });
+}
+
+/// Tasks that something is left of.
+void Evaluation::addTasks(ModuleOp program) {
+  program.walk([&](TaskOp task) {
+    for (Operation *op = task->getNextNode(); op && !isa<TaskOp>(op); op = op->getNextNode())
+      if (needs(op)) {
+        ops.insert(task);
+        return;
+      }
+  });
+}

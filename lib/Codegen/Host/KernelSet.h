@@ -1,0 +1,65 @@
+//===- KernelSet.h - The kernels of a program -----------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_HOST_KERNELSET_H
+#define PC_LIB_CODEGEN_HOST_KERNELSET_H
+
+#include "../Count/Accesses.h"
+#include "../Emit/Simt.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
+#include <string>
+
+namespace pc {
+
+/// What kernels are written for.
+struct KernelTarget {
+  bool cuda = false;
+  int64_t lanes = 16;        ///< CPU: f32 elements of a vector
+  bool roundsToBf16 = false; ///< CPU: it has instructions for that, and for products of pairs of bf16
+  bool warpgroups = false;   ///< CUDA: all devices are of sm_90a, which multiplies by warpgroups (wgmma)
+};
+
+/// Whether programs for these architectures (empty: the default ones) run on sm_90a alone.
+bool haveWarpgroups(llvm::ArrayRef<std::string> archs);
+
+/// Writes one function per distinct kernel: equal ops of different layers share one. CPU kernels are llvm.funcs of the
+/// C type pcrt_kernel_fn in `output`; CUDA kernels are gpu.funcs of the buffers' addresses in its `gpu.module
+/// @pc_kernels`.
+class KernelSet {
+public:
+  KernelSet(mlir::ModuleOp output, KernelTarget target) : output(output), target(target) {}
+
+  struct Info {
+    std::string function, kind;
+    std::string functionInF32;           ///< CPU: the same without products of pairs of bf16, if `function` has those
+    int64_t items = 0, scratchBytes = 0; ///< CPU
+    int64_t grid = 0, block = 0, numBuffers = 0; ///< CUDA
+    int64_t sharedBytes = 0;                     ///< CUDA: dynamic shared memory of a block
+    /// CUDA: those of the op that the kernel was written for; empty if several ops share it.
+    llvm::SmallVector<CountedBuffer> buffers;
+  };
+  /// Kernel `part` of `op`, which is written if the set has no equal one. Fails with an error at an op that has no
+  /// kernel.
+  llvm::FailureOr<const Info *> get(mlir::Operation *op, unsigned part);
+  /// Adds a CUDA kernel for several ops: `write` gets the emitter and the addresses of its `numBuffers` buffers.
+  Info add(llvm::StringRef name, llvm::StringRef kind, int64_t numBuffers,
+           llvm::function_ref<void(kernels::SimtEmitter &, mlir::ValueRange)> write);
+  /// How many kernels `op` becomes.
+  unsigned numParts(mlir::Operation *op) const;
+
+private:
+  llvm::LogicalResult writeForCpu(mlir::Operation *op, unsigned part, Info &info);
+  /// Writes one form of a kernel; returns whether it multiplies pairs of bf16, which it may do if `mayPair`.
+  llvm::FailureOr<bool> writeForm(mlir::Operation *op, unsigned part, llvm::StringRef name, bool mayPair, Info &info);
+  mlir::gpu::GPUFuncOp newCudaKernel(mlir::Location loc, llvm::StringRef name, int64_t numBuffers);
+  llvm::LogicalResult writeForCuda(mlir::Operation *op, unsigned part, Info &info);
+
+  mlir::ModuleOp output;
+  KernelTarget target;
+  mlir::gpu::GPUModuleOp device;
+  llvm::StringMap<Info> kernels;
+  int64_t written = 0;
+};
+
+} // namespace pc
+
+#endif

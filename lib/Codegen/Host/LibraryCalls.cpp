@@ -1,0 +1,234 @@
+//===- LibraryCalls.cpp - Matrix products, attention, and kernels of several ops ----------===//
+#include "../Emit/Kernel.h"
+#include "../Fuse/Grouped.h"
+#include "../Fuse/LibraryAttention.h"
+#include "Generator.h"
+#include "Together.h"
+#include "pc/IR/Liveness.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// Adds a test case for the kernels of `ops`, of which `info` is the first, if that has none yet. Without `results`,
+/// the ops' results lie at their homes.
+LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, ArrayRef<Operation *> ops,
+                                 ArrayRef<CheckCases::Launch> launches, ArrayRef<Address> results) {
+  if (!all.cases || !all.cases->isNew(info.function))
+    return success();
+  return all.cases->add(
+      name, info.kind, ops, launches, [&](Value v) { return addressOf(v).offset; },
+      llvm::map_to_vector(results, [](Address at) { return at.offset; }),
+      [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); });
+}
+
+/// The kernels of an op inside a fusion, whose operands and result are `buffers`, for use where the library cannot do
+/// it: one after the other in the table, of which no call is written. Returns the first one's index.
+FailureOr<int32_t> Generator::addKernelsBeside(Operation *op, ArrayRef<Value> buffers) {
+  std::string name = op->getName().stripDialect().str() + " " + sourceName(op);
+  auto offsets = llvm::map_to_vector(buffers, [&](Value v) { return addressOf(v).offset; });
+  auto arguments = offsets;
+  if (kernelWorkspaceBytes(op))
+    arguments.push_back(arena - workspace);
+  SmallVector<CheckCases::Launch> launches;
+  const KernelSet::Info *first = nullptr;
+  for (unsigned part = 0; part < kernels.numParts(op); ++part) {
+    FailureOr<const KernelSet::Info *> info = kernels.get(op, part);
+    if (failed(info))
+      return failure();
+    first = part ? first : *info;
+    launches.push_back({addKernel(name, **info), arguments});
+  }
+  auto index = static_cast<int32_t>(launches[0].kernel);
+  if (!all.cases || !all.cases->isNew(first->function))
+    return index;
+  auto offsetOf = [&](Value v) {
+    return offsets[std::distance(op->operand_begin(), llvm::find(op->getOperands(), v))];
+  };
+  if (failed(all.cases->add(
+          name, first->kind, op, launches, offsetOf, offsets.back(),
+          [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); })))
+    return failure();
+  return index;
+}
+
+/// With several microbatches: the yield of `product`, if nothing else reads it. The product then accumulates into the
+/// sum over microbatches itself, which saves three passes over a gradient. Otherwise null.
+OpOperand *Generator::summedByProduct(Value product) {
+  auto isProduct = [&] {
+    if (auto einsum = product.getDefiningOp<EinsumOp>())
+      return asGemm(einsum).has_value();
+    auto fusion = product.getDefiningOp<FusionOp>();
+    std::optional<FusedProduct> fused = fusion ? asFusedProduct(fusion, cuda) : std::nullopt;
+    return fused && fused->epilogue == PCRT_EPILOGUE_BIAS_GRAD && fused->c == product;
+  };
+  if (!current || current.getMicrobatches() == 1 || !isProduct() || !product.hasOneUse() ||
+      product.use_begin()->getOwner() != current.getBody().front().getTerminator())
+    return nullptr;
+  return &*product.use_begin();
+}
+
+LogicalResult Generator::emitGemm(EinsumOp op) {
+  bool swapped = asGemm(op)->swapped;
+  return emitGemm({op,
+                   PCRT_EPILOGUE_NONE,
+                   op.getInputs()[swapped ? 1 : 0],
+                   op.getInputs()[swapped ? 0 : 1],
+                   op.getResult(),
+                   {},
+                   {}});
+}
+
+LogicalResult Generator::emitGemm(const FusedProduct &p) {
+  Gemm g = *asGemm(p.product);
+  int32_t rest = -1;
+  if (p.rest) {
+    SmallVector<Value> buffers = p.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? SmallVector<Value>{p.aux, p.c}
+                                 : p.epilogue == PCRT_EPILOGUE_GELU_GRAD ? SmallVector<Value>{p.c, p.aux, p.c}
+                                                                         : SmallVector<Value>{p.b, p.bias};
+    FailureOr<int32_t> index = addKernelsBeside(p.rest, buffers);
+    if (failed(index))
+      return failure();
+    rest = *index;
+  }
+  auto entry = [&](bool accumulate) {
+    gemmTable.push_back({.name = tables.text("einsum " + sourceName(p.product)),
+                         .batch = g.batch,
+                         .m = g.m,
+                         .n = g.n,
+                         .k = g.k,
+                         .a_batch_stride = g.aBatch,
+                         .a_m_stride = g.aM,
+                         .a_k_stride = g.aK,
+                         .b_batch_stride = g.bBatch,
+                         .b_k_stride = g.bK,
+                         .b_n_stride = g.bN,
+                         .c_batch_stride = g.cBatch,
+                         .c_m_stride = g.cM,
+                         .c_n_stride = g.cN,
+                         .experts = 0,
+                         .tokens = 0,
+                         .rows = 0,
+                         .grouped = PCRT_GROUPED_NONE,
+                         .a_lies = 0,
+                         .b_lies = 0,
+                         .c_lies = 0,
+                         .a_dtype = dtypeOf(p.a),
+                         .b_dtype = dtypeOf(p.b),
+                         .c_dtype = dtypeOf(p.c),
+                         .accumulate = accumulate,
+                         .epilogue = p.epilogue,
+                         .rest = rest});
+    return gemmTable.size() - 1;
+  };
+  bool inPlace = p.sum && homeOf(p.base) == homeOf(p.c);
+  int64_t first = entry(inPlace), later = -1;
+  Address to = addressOf(p.c);
+  if (OpOperand *sum = summedByProduct(p.c)) {
+    to = {homeOf(current.getResult(sum->getOperandNumber())), 0};
+    later = entry(true);
+  }
+  auto ifThere = [&](Value v) { return v ? std::optional(addressOf(v)) : std::nullopt; };
+  auto offsetOf = [&](Value v) { return v ? addressOf(v).offset : int64_t(-1); };
+  pcrt_gemm_desc unnamed = gemmTable[first];
+  unnamed.name = nullptr, unnamed.rest = -1;
+  static_assert(std::has_unique_object_representations_v<pcrt_gemm_desc>);
+  if (all.cases && all.cases->isNew({reinterpret_cast<const char *>(&unnamed), sizeof unnamed})) {
+    SmallVector<Value> inputs = {p.a, p.b};
+    if (p.bias && p.epilogue != PCRT_EPILOGUE_BIAS_GRAD)
+      inputs.push_back(p.bias);
+    if (p.epilogue == PCRT_EPILOGUE_GELU_GRAD)
+      inputs.push_back(p.aux);
+    all.cases->addProduct("einsum " + sourceName(p.product), inPlace ? entry(false) : first, inputs,
+                          {offsetOf(p.a), offsetOf(p.b), offsetOf(p.c), offsetOf(p.bias), offsetOf(p.aux)}, offsetOf);
+  }
+  write([&](HostProgram &host) {
+    host.gemm(first, addressOf(p.a), addressOf(p.b), to, ifThere(p.bias), ifThere(p.aux), later);
+  });
+  if (!p.sum || inPlace)
+    return success();
+  FailureOr<const KernelSet::Info *> info = kernels.get(p.sum, 0);
+  if (failed(info))
+    return failure();
+  int64_t adds = addKernel("add " + sourceName(p.sum), **info);
+  write([&](HostProgram &host) { host.launch(adds, {addressOf(p.base), to, to}); });
+  return success();
+}
+
+LogicalResult Generator::emitGrouped(EinsumOp op) {
+  if (cuda)
+    return emitKernels(op, op->getOperands(), {addressOf(op.getResult())});
+  std::optional<Grouped> grouped = asGrouped(op);
+  if (!grouped)
+    return op.emitOpError() << "is of rows, and no call of the library";
+  pcrt_gemm_desc desc = grouped->desc;
+  Value a = op.getInputs()[grouped->a], b = op.getInputs()[grouped->b];
+  desc.name = tables.text("einsum " + sourceName(op));
+  desc.a_dtype = dtypeOf(a), desc.b_dtype = dtypeOf(b), desc.c_dtype = dtypeOf(op.getResult());
+  desc.rest = -1;
+  gemmTable.push_back(desc);
+  int64_t index = gemmTable.size() - 1;
+  write([&](HostProgram &host) {
+    host.gemm(index, addressOf(a), addressOf(b), addressOf(op.getResult()), std::nullopt, addressOf(op.getMask()));
+  });
+  return success();
+}
+
+/// Adds our own kernels of an attention for machines without cuDNN; they exist for most head sizes.
+LogicalResult Generator::addOwnKernels(Operation *attention, pcrt_attention_desc &desc) {
+  if (desc.head_dim > 64 && !isForTensorCores(attention->getOperand(0)))
+    return success();
+  for (unsigned part = 0; part < kernels.numParts(attention); ++part) {
+    FailureOr<const KernelSet::Info *> info = kernels.get(attention, part);
+    if (failed(info))
+      return failure();
+    std::string name = attention->getName().stripDialect().str() + " " + sourceName(attention);
+    desc.own[part] = 1 + static_cast<int32_t>(addKernel(name, **info));
+  }
+  return success();
+}
+
+LogicalResult Generator::emitAttention(Operation *op) {
+  std::optional<AttentionWorkspace> at;
+  if (isAttentionGrad(op))
+    at.emplace(op, all.libraries);
+  pcrt_attention_desc desc = describeAttention(op, workspace - (at ? at->scratch : 0));
+  if (failed(addOwnKernels(op, desc)))
+    return failure();
+  desc.name = tables.text("attention " + sourceName(op));
+  attentionTable.push_back(desc);
+  SmallVector<Address> values;
+  for (Value operand : op->getOperands())
+    values.push_back(addressOf(operand));
+  for (Value result : op->getResults())
+    values.push_back(addressOf(result));
+  SmallVector<Address> arguments = piecesOf(op, values);
+  SmallVector<int64_t> scratch = {0};
+  if (at)
+    scratch = {at->dqAccumulator, at->doDotO, at->scratch}; // own kernels hand on in the first of them
+  for (int64_t offset : scratch)
+    arguments.push_back({arena - workspace + offset, 0});
+  host.attention(attentionTable.size() - 1, arguments);
+  return success();
+}
+
+/// Emits the ops from `first` on that share one kernel; returns the op behind them, or `first` if there are none.
+Block::iterator Generator::emitTogether(Block::iterator first) {
+  std::optional<Together> together =
+      current ? std::nullopt
+              : findTogether(first, kernels, arena - workspace, workspace, [&](Operation *op) { return isIdle(op); });
+  if (!together)
+    return first;
+  for (Operation *output : together->shown)
+    (void)emitOp(output);
+  SmallVector<CheckCases::Launch> launches;
+  for (const auto &[name, info] : together->launches) {
+    launches.push_back({addKernel(name, info), {0}});
+    host.launch(launches.back().kernel, {{0, 0}});
+  }
+  SmallVector<Operation *> ops;
+  for (auto op = first; op != together->behind; ++op)
+    if (!isIdle(&*op) && !isa<OutputOp>(*op))
+      ops.push_back(&*op);
+  (void)addCase(together->launches[0].first, together->launches[0].second, ops, launches, {});
+  return together->behind;
+}

@@ -1,0 +1,27 @@
+//===- Together.h - Ops of a CUDA step that share one kernel (multi-tensor) -----------===//
+// The optimizer, the rounding of weights and the norm of gradients work on every parameter. Each of the three becomes
+// one kernel for all parameters.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_HOST_TOGETHER_H
+#define PC_LIB_CODEGEN_HOST_TOGETHER_H
+
+#include "KernelSet.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+struct Together {
+  mlir::Block::iterator behind;               ///< The op behind them.
+  llvm::SmallVector<mlir::Operation *> shown; ///< Outputs that stand among them; observed before the kernels run.
+  llvm::SmallVector<std::pair<std::string, KernelSet::Info>>
+      launches; ///< Names and kernels, whose only argument is the arena.
+};
+
+/// The ops from `first` on that share a kernel, if there are at least two. Ops for which nothing runs (`isIdle`) may
+/// stand between them. `partials` is the arena offset of memory for the sums of thread blocks, of `partialBytes` bytes.
+std::optional<Together> findTogether(mlir::Block::iterator first, KernelSet &kernels, int64_t partials,
+                                     int64_t partialBytes, llvm::function_ref<bool(mlir::Operation *)> isIdle);
+
+} // namespace pc
+
+#endif

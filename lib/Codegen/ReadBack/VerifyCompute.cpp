@@ -1,0 +1,507 @@
+//===- VerifyCompute.cpp - Kernels, matrix products and attention beside their ops ------------===//
+#include "../Emit/Kernel.h"
+#include "../Fuse/Grouped.h"
+#include "TableCheck.h"
+#include "pc/IR/Liveness.h"
+#include "pc/IR/MoveRows.h"
+#include "pc/IR/Sharing.h"
+#include "pc/IR/Workspace.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <cstring>
+
+using namespace mlir;
+using namespace pc;
+using At = StepReader::At;
+using Call = StepReader::Call;
+
+SmallVector<At> TableCheck::piecesOf(Operation *op, ArrayRef<At> values) {
+  SmallVector<At> pieces;
+  for (auto [i, at] : llvm::enumerate(values))
+    for (int64_t bytes : pieceBytes(op, i))
+      pieces.push_back({at.offset + bytes, at.stride});
+  return pieces;
+}
+
+/// A text that is equal for ops that may share a kernel: everything but homes, locations, names of leaves.
+static std::string textOf(Operation *op, unsigned part) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::DenseMap<Value, size_t> numbers;
+  auto show = [&](Value value) {
+    os << numbers.try_emplace(value, numbers.size()).first->second << withEncoding(value.getType(), rowsOf(value));
+  };
+  op->walk<WalkOrder::PreOrder>([&](Operation *inner) {
+    os << inner->getName() << part;
+    llvm::for_each(inner->getOperands(), show);
+    auto choice = dyn_cast<TopKOp>(inner);
+    for (StringAttr name : inner->getName().getAttributeNames())
+      if (std::optional<Attribute> value = inner->getInherentAttr(name); value && *value && !isa<UpdateOp>(inner))
+        if (!choice || !choice.isForRun(name))
+          os << name << *value;
+    for (Region &region : inner->getRegions())
+      llvm::for_each(region.getArguments(), show);
+    llvm::for_each(inner->getResults(), show);
+  });
+  return text;
+}
+
+bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
+  if (hasRows(op) && !isOnRows(op)) {
+    RowForm form = rowForm(op);
+    bool is = isKernelOf(form.op, row, part);
+    if (names.written)
+      names.written->programs.emplace_back(form.holder.release().getOperation());
+    return is;
+  }
+  if (row < 0 || row >= static_cast<int64_t>(kernelRows.size()))
+    return refuse(op, "has kernel " + Twine(row) + ", which is not in the table");
+  std::string function = cuda ? StringRef(deviceRows[row].entry).str() : TableReader::nameOf(kernelRows[row].fn).str();
+  const std::string inF32 = TableReader::nameOf(kernelRows[row].fn_f32).str();
+  if (!inF32.empty() && (cuda || inF32 != function + "_f32"))
+    return refuse(op, "has kernel @" + inF32 + " for the f32 form of @" + function);
+  std::string text = textOf(op, part);
+  auto [ops, isFirst] = names.opsOf.try_emplace(function, text);
+  auto [name, isNew] = names.of.try_emplace(text, function);
+  if (names.written && isFirst) {
+    if (part == 0)
+      names.written->kernels.push_back({op->clone(), planned, function, "pc_program" + suffix, {}, false});
+    names.written->kernels.back().rows.push_back(row);
+    names.written->kernels.back().hasF32Form |= !inF32.empty();
+  }
+  bool isNamed = StringRef(function).starts_with(("pc_" + op->getName().stripDialect() + "_").str());
+  return (isNamed && ops->second == text && name->second == function) ||
+         refuse(op, "runs kernel @" + function + ", which was written for other ops");
+}
+
+bool TableCheck::isBeside(Operation *op, int64_t row, int32_t epilogue) {
+  const int64_t buffers = (epilogue == PCRT_EPILOGUE_GELU_GRAD ? 3 : 2) + (kernelWorkspaceBytes(op) != 0);
+  for (unsigned part = 0, count = numKernels(op, cuda); part < count; ++part)
+    if (!isKernelOf(op, row + part, part) || !same(op, "buffers", deviceRows[row + part].num_args, buffers))
+      return false;
+  return true;
+}
+
+bool TableCheck::launches(Operation *op, ArrayRef<At> buffers) {
+  SmallVector<At> wanted(buffers);
+  if (cuda && kernelWorkspaceBytes(op))
+    wanted.push_back({program.workspace_offset, 0});
+  for (unsigned part = 0, count = numKernels(op, cuda); part < count; ++part) {
+    const Call *call = expect(op, "pcrt_launch");
+    if (!call || !isKernelOf(op, call->number(1), part) || !isNext(op, call->number(1), lastKernel))
+      return false;
+    if (call->list.size() != wanted.size())
+      return refuse(op, "has " + Twine(wanted.size()) + " buffers, its kernel takes " + Twine(call->list.size()));
+    for (auto [i, at] : llvm::enumerate(wanted))
+      if (!same(op, ("buffer " + Twine(i)).str(), call->list[i], at))
+        return false;
+    if (cuda && deviceRows[call->number(1)].num_args != static_cast<int64_t>(wanted.size()))
+      return refuse(op, "has a kernel of another number of buffers");
+  }
+  return true;
+}
+
+namespace {
+/// How far apart the elements of a, b and c are along a letter or a loop, and how many there are.
+struct Loop {
+  int64_t size, a, b, c;
+};
+} // namespace
+
+/// The letters of an einsum of row-major operands; none where one stands twice in an operand.
+static std::optional<SmallVector<Loop>> lettersOf(EinsumOp einsum, bool swapped) {
+  auto [inputs, output] = einsum.getSpec().split("->");
+  auto [first, second] = inputs.split(',');
+  llvm::MapVector<StringRef, Loop> letters;
+  bool isPlain = true;
+  auto read = [&](StringRef text, Value value, int64_t Loop::*field) {
+    SmallVector<StringRef> words;
+    text.split(words, ' ', -1, /*KeepEmpty=*/false);
+    int64_t stride = 1;
+    for (auto [word, size] :
+         llvm::zip(llvm::reverse(words), llvm::reverse(cast<RankedTensorType>(value.getType()).getShape()))) {
+      Loop &loop = letters.insert({word, Loop{size, 0, 0, 0}}).first->second;
+      isPlain &= loop.*field == 0;
+      loop.*field = stride;
+      stride *= size;
+    }
+  };
+  read(first, einsum.getInputs()[0], swapped ? &Loop::b : &Loop::a);
+  read(second, einsum.getInputs()[1], swapped ? &Loop::a : &Loop::b);
+  read(output, einsum.getResult(), &Loop::c);
+  SmallVector<Loop> loops;
+  for (auto &[letter, loop] : letters)
+    if (loop.size > 1)
+      loops.push_back(loop);
+  return isPlain ? std::optional(loops) : std::nullopt;
+}
+
+/// Whether a product's loops are the letters: each is a letter, or several, the inner ones before the outer ones.
+static bool areLetters(const pcrt_gemm_desc &row, SmallVector<Loop> letters) {
+  for (Loop loop : {Loop{row.batch, row.a_batch_stride, row.b_batch_stride, row.c_batch_stride},
+                    Loop{row.m, row.a_m_stride, 0, row.c_m_stride}, Loop{row.n, 0, row.b_n_stride, row.c_n_stride},
+                    Loop{row.k, row.a_k_stride, row.b_k_stride, 0}})
+    while (loop.size > 1) {
+      auto *inner = llvm::find_if(letters, [&](const Loop &one) {
+        return loop.size % one.size == 0 && one.a == loop.a && one.b == loop.b && one.c == loop.c;
+      });
+      if (inner == letters.end())
+        return false;
+      loop = {loop.size / inner->size, loop.a * inner->size, loop.b * inner->size, loop.c * inner->size};
+      letters.erase(inner);
+    }
+  return letters.empty();
+}
+
+namespace {
+/// An einsum of two operands, alone or in a fusion, with what else a product of the library does.
+struct Products {
+  explicit Products(Operation *op) : op(op) {
+    auto fusion = dyn_cast<FusionOp>(op);
+    if (!fusion) {
+      product = dyn_cast<EinsumOp>(op);
+      return;
+    }
+    for (Operation &inner : fusion.getBody().front().without_terminator()) {
+      if (auto einsum = dyn_cast<EinsumOp>(inner))
+        (einsum.getInputs().size() == 2 ? product : line) = einsum;
+      sum = isa<AddOp>(inner) ? cast<AddOp>(inner) : sum;
+      hasGelu |= isa<ActivationOp>(inner);
+      hasGeluGrad |= isa<ActivationGradOp>(inner);
+      last = &inner;
+    }
+  }
+  /// The value outside of the fusion; null for one that stays inside.
+  Value outside(Value value) {
+    auto fusion = dyn_cast<FusionOp>(op);
+    if (!fusion)
+      return value;
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return fusion.getInputs()[argument.getArgNumber()];
+    for (auto [yielded, result] :
+         llvm::zip_equal(fusion.getBody().front().getTerminator()->getOperands(), fusion.getResults()))
+      if (yielded == value)
+        return result;
+    return {};
+  }
+  /// What has the result that the library writes to c.
+  Value c() {
+    bool isLast = last && (sum || !line);
+    return outside(isLast ? Value(last->getResult(0)) : Value(product.getResult()));
+  }
+  int64_t epilogue() {
+    return hasGelu       ? PCRT_EPILOGUE_GELU_BIAS
+           : hasGeluGrad ? PCRT_EPILOGUE_GELU_GRAD
+           : !line       ? PCRT_EPILOGUE_NONE
+           : sum         ? PCRT_EPILOGUE_BIAS
+                         : PCRT_EPILOGUE_BIAS_GRAD;
+  }
+  Value bias() { return !line ? Value() : outside(sum ? line.getInputs()[0] : line.getResult()); }
+  Value aux() {
+    return hasGelu ? outside(sum.getResult()) : hasGeluGrad ? outside(cast<ActivationGradOp>(last).getX()) : Value();
+  }
+  /// What the product is added to.
+  Value base() { return sum && !line ? outside(sum.getA() == product.getResult() ? sum.getB() : sum.getA()) : Value(); }
+
+  Operation *op, *last = nullptr;
+  EinsumOp product, line;
+  AddOp sum;
+  bool hasGelu = false, hasGeluGrad = false;
+};
+} // namespace
+
+/// How a value of these letters lies beside a mask of `mask`, and the letters that it has besides.
+static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> letters, ArrayRef<StringRef> mask,
+                                                        bool byRows) {
+  bool hasExpert = llvm::is_contained(letters, mask.back()), hasToken = llvm::is_contained(letters, mask.front());
+  SmallVector<StringRef> rest;
+  llvm::copy_if(letters, std::back_inserter(rest), [&](StringRef letter) { return !llvm::is_contained(mask, letter); });
+  int32_t how = byRows                  ? PCRT_LIES_ROWS
+                : hasExpert && hasToken ? PCRT_LIES_ENTRIES
+                : hasExpert             ? PCRT_LIES_EXPERTS
+                                        : PCRT_LIES_TOKENS;
+  return {how, rest};
+}
+
+bool TableCheck::grouped(EinsumOp op, const Call &call) {
+  int64_t index = call.number(1);
+  if (index < 0 || index >= static_cast<int64_t>(gemmRows.size()) || call.later() != index || cuda)
+    return refuse(op, "has a product that is not in the table");
+  if (!isNext(op, index, lastProduct))
+    return false;
+  const pcrt_gemm_desc &row = gemmRows[index];
+  // The letters of a, b, c and the mask.
+  auto [inputs, output] = op.getSpec().split("->");
+  SmallVector<StringRef> texts;
+  inputs.split(texts, ',');
+  texts.push_back(output);
+  SmallVector<SmallVector<StringRef>> letters(texts.size());
+  llvm::StringMap<int64_t> sizes;
+  SmallVector<Value> values(op->getOperands());
+  values.push_back(op.getResult());
+  for (auto [text, words, value] : llvm::zip_equal(texts, letters, values)) {
+    text.split(words, ' ', -1, /*KeepEmpty=*/false);
+    for (auto [word, size] : llvm::zip_equal(words, cast<RankedTensorType>(value.getType()).getShape()))
+      sizes[word] = size;
+  }
+  ArrayRef<StringRef> mask = letters[texts.size() - 2], c = letters.back();
+  int64_t tokens = 1, experts = sizes[mask.back()];
+  for (StringRef letter : mask.drop_back())
+    tokens *= sizes[letter];
+  bool isProduct = texts.size() == 4; // else a number for each row
+  bool swapped = isProduct && call.address(2) != homeOf(values[0]);
+  unsigned a = swapped ? 1 : 0, b = isProduct ? 1 - a : a;
+  auto [aLies, aRest] = lieOf(letters[a], mask, rowsOf(values[a]) != nullptr);
+  auto [bLies, bRest] = lieOf(letters[b], mask, rowsOf(values[b]) != nullptr);
+  auto [cLies, cRest] = lieOf(c, mask, rowsOf(values.back()) != nullptr);
+  const int64_t all = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
+  // Of a round as many as it takes, or as are left for the last one.
+  auto ofRound = [&](int64_t rows) {
+    auto round = op.getMask().getDefiningOp<RoundOfRowsOp>();
+    if (!round)
+      return rows;
+    auto limit = static_cast<int64_t>(round.getLimit());
+    const int64_t left = std::max<int64_t>(rows - static_cast<int64_t>(round.getRound()) * limit, 1);
+    return round.getRound() + 1 == round.getRounds() ? left : std::min(left, limit);
+  };
+  // Or as many as experts take of each sequence, or part of one.
+  int64_t rows = ofRound(all);
+  for (int64_t capacity : capacities)
+    if (int64_t taken = tokens / sizes[mask.end()[-2]] * std::min(capacity, sizes[mask.end()[-2]]) * experts;
+        taken < all &&
+        llvm::any_of(values, [&](Value v) { return rowsOf(v) && rowsOf(v).getCount() == ofRound(taken); }))
+      rows = ofRound(taken);
+  for (Value value : values)
+    if (RowsAttr of = rowsOf(value); of && !same(op, "rows", of.getCount(), rows))
+      return false;
+  // How far apart elements of what lies by expert are along a letter.
+  auto strideOf = [&](ArrayRef<StringRef> of, StringRef letter) {
+    int64_t stride = 1;
+    for (StringRef inner : llvm::reverse(of)) {
+      if (inner == letter)
+        return stride;
+      stride *= sizes[inner];
+    }
+    return int64_t(0);
+  };
+  StringRef expert = mask.back();
+  pcrt_gemm_desc wanted{};
+  wanted.name = row.name;
+  wanted.batch = wanted.experts = experts, wanted.tokens = tokens, wanted.rows = rows;
+  wanted.a_lies = aLies, wanted.b_lies = bLies, wanted.c_lies = cLies;
+  wanted.rest = -1;
+  auto setRows = [&](int64_t m, int64_t n, int64_t k) {
+    wanted.m = m, wanted.n = n, wanted.k = k;
+    wanted.a_m_stride = k, wanted.a_k_stride = 1, wanted.c_m_stride = n, wanted.c_n_stride = 1;
+  };
+  wanted.a_dtype = elementTypeOf(values[a]), wanted.b_dtype = elementTypeOf(values[b]);
+  wanted.c_dtype = elementTypeOf(values.back());
+  size_t others = isProduct ? 1 : 0; // letters that operands of tokens have besides
+  if (!isProduct && aRest.empty() && cRest.empty() && (aLies == PCRT_LIES_ROWS) != (cLies == PCRT_LIES_ROWS)) {
+    wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
+    setRows(rows, 1, 1);
+    wanted.b_k_stride = wanted.b_n_stride = 1;
+  } else if (!isProduct && aRest.size() == 1 && aRest == cRest &&
+             ((aLies == PCRT_LIES_TOKENS && cLies == PCRT_LIES_ROWS) ||
+              (aLies == PCRT_LIES_ROWS && cLies == PCRT_LIES_TOKENS))) {
+    wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
+    setRows(rows, sizes[aRest[0]], 1);
+    wanted.b_k_stride = wanted.b_n_stride = 1;
+  } else if (!isProduct && aRest.size() == 1 && aRest == cRest) {
+    bool spreads = cLies == PCRT_LIES_ROWS;
+    ArrayRef<StringRef> line = spreads ? ArrayRef<StringRef>(letters[a]) : c;
+    wanted.grouped = spreads ? PCRT_GROUPED_SPREAD : PCRT_GROUPED_SUM;
+    setRows(rows, sizes[aRest[0]], 1);
+    wanted.a_m_stride = wanted.n, wanted.b_k_stride = wanted.b_n_stride = 1;
+    if (aLies != (spreads ? PCRT_LIES_EXPERTS : PCRT_LIES_ROWS) || line.size() != 2 || line.front() != expert ||
+        (!spreads && cLies != PCRT_LIES_EXPERTS))
+      return refuse(op, "is of lines that lie in another way");
+  } else if (isProduct && cLies == PCRT_LIES_EXPERTS && aRest.size() == others && bRest.size() == others) {
+    wanted.grouped = PCRT_GROUPED_GRADIENT;
+    setRows(sizes[aRest[0]], sizes[bRest[0]], rows);
+    wanted.a_m_stride = 1, wanted.a_k_stride = wanted.m, wanted.b_n_stride = 1, wanted.b_k_stride = wanted.n;
+    wanted.c_batch_stride = strideOf(c, expert);
+    wanted.c_m_stride = strideOf(c, aRest[0]), wanted.c_n_stride = strideOf(c, bRest[0]);
+  } else if (isProduct && bLies == PCRT_LIES_EXPERTS && aRest.size() == others && cRest.size() == others) {
+    wanted.grouped = PCRT_GROUPED_PRODUCT;
+    setRows(rows, sizes[cRest[0]], sizes[aRest[0]]);
+    wanted.b_batch_stride = strideOf(letters[b], expert);
+    wanted.b_k_stride = strideOf(letters[b], aRest[0]), wanted.b_n_stride = strideOf(letters[b], cRest[0]);
+  }
+  bool fits = wanted.grouped && memcmp(&row, &wanted, sizeof row) == 0;
+  return (fits || refuse(op, "is another product in the tables")) &&
+         same(op, "a", call.address(2), homeOf(values[a])) && same(op, "b", call.address(3), homeOf(values[b])) &&
+         same(op, "c", call.address(4), homeOf(values.back())) && same(op, "the bias", call.address(5), At()) &&
+         same(op, "the mask", call.address(6), homeOf(op.getMask()));
+}
+
+bool TableCheck::product(Operation *op, const Call &call) {
+  if (auto einsum = dyn_cast<EinsumOp>(op); isOnRows(op))
+    return grouped(einsum, call);
+  Products fused(op);
+  Value c = fused.product ? fused.c() : Value();
+  if (!c)
+    return refuse(op, "is no product of two matrices, and runs as one");
+  auto isRow = [&](int64_t index) { return index >= 0 && index < static_cast<int64_t>(gemmRows.size()); };
+  if (!isRow(call.number(1)) || !isRow(call.later()))
+    return refuse(op, "has a product that is not in the table");
+  if (!isNext(op, call.number(1), lastProduct) ||
+      (call.later() != call.number(1) && !isNext(op, call.later(), lastProduct)))
+    return false;
+  OpOperand *sum = nullptr; // of microbatches, into which the product adds
+  for (OpOperand &use : c.getUses())
+    if (current && current.getMicrobatches() > 1 && use.getOwner() == current.getBody().front().getTerminator() &&
+        call.later() != call.number(1))
+      sum = &use;
+  At to = sum ? At{homeOf(current.getResult(sum->getOperandNumber()))} : homeOf(c);
+  Value base = fused.base();
+  bool inPlace = base && homeOf(base) == to;
+  for (auto [index, accumulate] : {std::pair(call.number(1), inPlace), std::pair(call.later(), inPlace || sum)}) {
+    const pcrt_gemm_desc &row = gemmRows[index];
+    bool swapped = call.address(2) != homeOf(fused.outside(fused.product.getInputs()[0]));
+    auto letters = lettersOf(fused.product, swapped);
+    Value a = fused.outside(fused.product.getInputs()[swapped ? 1 : 0]),
+          b = fused.outside(fused.product.getInputs()[swapped ? 0 : 1]);
+    if ((!letters || !areLetters(row, *letters)) && fused.product.getInputs()[0] == fused.product.getInputs()[1])
+      letters = lettersOf(fused.product, !swapped);
+    if (!letters || !areLetters(row, *letters))
+      return refuse(op, "is another product in the tables");
+    if (!same(op, "a", call.address(2), homeOf(a)) || !same(op, "b", call.address(3), homeOf(b)) ||
+        !same(op, "c", call.address(4), to) || !same(op, "type of a", row.a_dtype, elementTypeOf(a)) ||
+        !same(op, "type of b", row.b_dtype, elementTypeOf(b)) ||
+        !same(op, "type of c", row.c_dtype, elementTypeOf(c)) ||
+        !same(op, "rows", row.grouped | row.experts | row.tokens | row.rows | row.a_lies | row.b_lies | row.c_lies,
+              0) ||
+        !same(op, "accumulation", row.accumulate, accumulate) || !same(op, "epilogue", row.epilogue, fused.epilogue()))
+      return false;
+    if (row.rest >= 0 && !isBeside(fused.line && !fused.sum ? fused.line : fused.last, row.rest, fused.epilogue()))
+      return false;
+  }
+  auto orNull = [&](Value value) { return value ? homeOf(value) : At(); };
+  if (!same(op, "the bias", call.address(5), orNull(fused.bias())) ||
+      !same(op, "aux", call.address(6), orNull(fused.aux())))
+    return false;
+  if (!base || inPlace)
+    return true;
+  const Call *add = expect(op, "pcrt_launch");
+  return add && isKernelOf(fused.sum, add->number(1), 0) && isNext(op, add->number(1), lastKernel) &&
+         (add->list == ArrayRef<At>{homeOf(base), to, to} || refuse(op, "adds other buffers"));
+}
+
+/// The sizes and strides of an attention of heads in a row, or of packed ones: queries, keys and values of each group.
+template <typename OpT> static pcrt_attention_desc attentionOf(OpT op) {
+  ArrayRef<int64_t> o = cast<RankedTensorType>(op.getO().getType()).getShape(); // b s k g d
+  int64_t length = o[1], kv = o[2], group = o[3], d = o[4], keys = length, row = kv * group * d;
+  int64_t queries[] = {d, row}, values[] = {d, kv * d}; // from head to head, from position to position
+  if constexpr (requires { op.getQkv(); }) {
+    queries[0] = group == 1 ? 3 * d : d;
+    values[0] = (group + 2) * d;
+    queries[1] = values[1] = kv * (group + 2) * d;
+  } else {
+    keys = cast<RankedTensorType>(op.getK().getType()).getShape()[1];
+  }
+  pcrt_attention_desc desc{};
+  desc.backward = isAttentionGrad(op);
+  desc.causal = op.getCausal();
+  desc.dtype = PCRT_BF16;
+  desc.batch = o[0], desc.q_heads = kv * group, desc.kv_heads = kv, desc.q_length = length, desc.kv_length = keys;
+  desc.head_dim = d;
+  desc.scale = static_cast<float>(op.getScale().convertToDouble());
+  auto set = [&](int64_t (&strides)[4], int64_t positions, int64_t head, int64_t position) {
+    int64_t all[] = {positions * position, head, position, 1};
+    llvm::copy(all, strides);
+  };
+  set(desc.q, length, queries[0], queries[1]), set(desc.o, length, d, row);
+  set(desc.k, keys, values[0], values[1]), set(desc.v, keys, values[0], values[1]);
+  if (desc.backward) {
+    set(desc.dq, length, queries[0], queries[1]), set(desc.d_o, length, d, row);
+    set(desc.dk, keys, values[0], values[1]), set(desc.dv, keys, values[0], values[1]);
+  }
+  return desc;
+}
+
+bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers) {
+  int64_t index = call.number(1);
+  if (index < 0 || index >= static_cast<int64_t>(attentionRows.size()) ||
+      !isa<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp>(op))
+    return refuse(op, "has an attention that is not in the table");
+  if (!isNext(op, index, lastAttention))
+    return false;
+  pcrt_attention_desc row = attentionRows[index];
+  pcrt_attention_desc wanted = llvm::TypeSwitch<Operation *, pcrt_attention_desc>(op)
+                                   .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp>(
+                                       [](auto attention) { return attentionOf(attention); });
+  for (auto [part, kernel] : llvm::enumerate(row.own))
+    if (kernel && !isKernelOf(op, kernel - 1, part))
+      return false;
+  wanted.workspace_bytes = row.workspace_bytes;
+  llvm::copy(row.own, wanted.own);
+  SmallVector<int64_t> found, expected; // fields but the name, which is the first
+  forEachField(row, [&](const auto &field) {
+    if constexpr (!std::is_pointer_v<std::remove_cvref_t<decltype(field)>>)
+      found.push_back(static_cast<int64_t>(field * int64_t(65536)));
+  });
+  forEachField(wanted, [&](const auto &field) {
+    if constexpr (!std::is_pointer_v<std::remove_cvref_t<decltype(field)>>)
+      expected.push_back(static_cast<int64_t>(field * int64_t(65536)));
+  });
+  if (found != expected)
+    return refuse(op, "is another attention in the tables");
+  if (call.list.size() <= buffers.size() || ArrayRef(call.list).take_front(buffers.size()) != buffers)
+    return refuse(op, "runs on other buffers");
+  // What it keeps for itself begins with the workspace; the last part ends with it.
+  SmallVector<At> parts = {{program.workspace_offset, 0}};
+  int64_t rows = wanted.batch * wanted.q_heads * wanted.q_length;
+  if (wanted.backward)
+    for (int64_t floats : {rows * wanted.head_dim, rows}) // of dq, of lse
+      parts.push_back({parts.back().offset + static_cast<int64_t>(llvm::alignTo(4 * floats, cudaAlignment)), 0});
+  bool fits = parts.back().offset + row.workspace_bytes == program.workspace_offset + program.workspace_bytes;
+  return (fits && ArrayRef(call.list).drop_front(buffers.size()) == ArrayRef(parts)) ||
+         refuse(op, "keeps what it needs for itself outside of its part of the workspace");
+}
+
+/// A kernel that several ops share is given the whole arena.
+bool TableCheck::together(Operation *op) {
+  auto isShared = [&](size_t at) {
+    return at < calls.size() && calls[at].callee == "pcrt_launch" && calls[at].list == SmallVector<At>{At{0, 0}};
+  };
+  size_t at = next; // sums of squares stand behind what is shown among them
+  while (isa<EinsumOp>(op) && at < calls.size() && calls[at].callee == "pcrt_observe")
+    ++at;
+  StringRef kernels = llvm::TypeSwitch<Operation *, StringRef>(op)
+                          .Case([](AdamWOp) { return "pc_adamw_all_"; })
+                          .Case([](SGDOp) { return "pc_sgd_all_"; })
+                          .Case([](CastOp) { return "pc_round_all_"; })
+                          .Case([](EinsumOp) { return "pc_squares_"; })
+                          .Default([](Operation *) { return ""; });
+  if (!cuda || kernels.empty() || !isShared(at))
+    return false;
+  int64_t row = calls[at].number(1);
+  if (row < 0 || row >= static_cast<int64_t>(deviceRows.size()) ||
+      !StringRef(deviceRows[row].entry).starts_with(kernels))
+    return false;
+  for (; next < at; ++next)
+    shownEarly[calls[next].number(1)] = calls[next];
+  next += isa<EinsumOp>(op) && isShared(at + 1) ? 2 : 1;
+  sharing = op->getName().getStringRef();
+  return true;
+}
+
+bool TableCheck::compute(Operation *op) {
+  SmallVector<At> values;
+  for (Value value : llvm::concat<Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())))
+    values.push_back(homeOf(value));
+  SmallVector<At> buffers = piecesOf(op, values);
+  if (together(op))
+    return true;
+  StringRef callee = next < calls.size() ? calls[next].callee : "";
+  if (callee == "pcrt_gemm" || callee == "pcrt_attention") {
+    const Call *call = expect(op, callee);
+    return call && (callee == "pcrt_gemm" ? product(op, *call) : attention(op, *call, buffers));
+  }
+  bool isOwn = callee == "pcrt_launch" && ArrayRef(calls[next].list).take_front(buffers.size()) == ArrayRef(buffers);
+  if (!isOwn && sharing == op->getName().getStringRef())
+    return true; // done by the kernel before
+  return launches(op, buffers);
+}

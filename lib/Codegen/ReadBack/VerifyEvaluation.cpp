@@ -1,0 +1,160 @@
+//===- VerifyEvaluation.cpp - The evaluation beside the step ----------------------------------===//
+// Its calls are read back, too. They must be calls of the step, in their order (where something is dropped: of a kernel
+// that keeps it), and enough of them: all that the loss is made of, what the other stages send for it included. None
+// may write where a parameter or a state lies.
+//===-----------------------------------------------------------------------------===//
+#include "../Emit/Kernel.h"
+#include "../Fuse/WithoutDropping.h"
+#include "TableCheck.h"
+#include "pc/IR/Liveness.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace pc;
+using At = StepReader::At;
+using Call = StepReader::Call;
+
+static bool isSameCall(const Call &a, const Call &b) {
+  return a.callee == b.callee && a.numbers == b.numbers && a.addresses == b.addresses && a.list == b.list &&
+         a.laterIndex == b.laterIndex && a.loopNumber == b.loopNumber && a.when == b.when && a.times == b.times;
+}
+
+/// Passes over calls [begin, end) of the step, if they are the next ones of the evaluation.
+bool TableCheck::takes(std::pair<size_t, size_t> range) {
+  auto [begin, end] = range;
+  if (begin == end || evaluationCalls.size() - taken < end - begin ||
+      !std::equal(calls.begin() + begin, calls.begin() + end, evaluationCalls.begin() + taken, isSameCall))
+    return false;
+  taken += end - begin;
+  return true;
+}
+
+/// The same of an op that drops something: its kernels are those of one that does not.
+bool TableCheck::takesWithoutDropping(Operation *op) {
+  OwningOpRef<Operation *> keeps = withoutDropping(op);
+  SmallVector<At> values;
+  for (Value value : llvm::concat<Value>(llvm::to_vector(keeps->getOperands()), llvm::to_vector(keeps->getResults())))
+    values.push_back(homeOf(value));
+  SmallVector<At> buffers = piecesOf(*keeps, values);
+  for (unsigned part = 0, count = numKernels(*keeps, cuda); part < count; ++part, ++taken) {
+    const Call *call = taken < evaluationCalls.size() ? &evaluationCalls[taken] : nullptr;
+    if (!call || call->callee != "pcrt_launch" || call->list != buffers ||
+        call->times != calls[madeBy.lookup(op).first].times || !isKernelOf(*keeps, call->number(1), part))
+      return false;
+  }
+  return true;
+}
+
+/// Passes over calls that make single moves of a start, in their order.
+void TableCheck::takeMoves(StartOp start) {
+  const Call &whole = calls[madeBy.lookup(start).first];
+  for (OpOperand &input : start->getOpOperands()) {
+    unsigned i = input.getOperandNumber(), count = start->getNumOperands();
+    if (taken == evaluationCalls.size())
+      return;
+    const Call &call = evaluationCalls[taken];
+    if (call.callee != "pcrt_move" || call.number(1) != whole.number(1) + i || call.address(2) != whole.list[i] ||
+        call.address(3) != whole.list[count + i] || call.times != whole.times || call.when != whole.when)
+      continue;
+    evaluatedMoves.insert(&input);
+    ++taken;
+  }
+}
+
+void TableCheck::evaluateBlock(Block &block) {
+  for (Operation &op : block) {
+    if (auto loop = dyn_cast<AccumulateOp>(op)) {
+      current = loop;
+      evaluateBlock(loop.getBody().front());
+      for (OpOperand &use : loop.getBody().front().getTerminator()->getOpOperands())
+        if (!addedBehind(use) && takes(summedBy.lookup(&use)))
+          evaluatedSums.insert(&use);
+      current = {};
+    } else if (drops(&op) ? takesWithoutDropping(&op) : takes(madeBy.lookup(&op))) {
+      evaluated.insert(&op);
+    } else if (auto start = dyn_cast<StartOp>(op)) {
+      takeMoves(start);
+    }
+    for (OpOperand &use : op.getUses())
+      if (addedBehind(use) && takes(summedBy.lookup(&use)))
+        evaluatedSums.insert(&use);
+  }
+}
+
+/// Whether the evaluation finds `value` where it is: it has made it, or it is there before.
+bool TableCheck::isEvaluated(Value value) {
+  auto result = dyn_cast<OpResult>(value);
+  if (!result || isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(result.getOwner()))
+    return true;
+  if (auto wait = dyn_cast<WaitOp>(result.getOwner()))
+    if (evaluatedMoves.contains(&wait.getStart()->getOpOperand(result.getResultNumber())))
+      return true;
+  auto loop = dyn_cast<AccumulateOp>(result.getOwner());
+  if (!loop)
+    return evaluated.contains(result.getOwner());
+  OpOperand &yielded = loop.getBody().front().getTerminator()->getOpOperand(result.getResultNumber());
+  bool lies = loop.getMicrobatches() == 1 && homeOrNone(yielded.get()) == homeOrNone(result);
+  return (lies || evaluatedSums.contains(&yielded)) && isEvaluated(yielded.get());
+}
+
+bool TableCheck::checkEvaluation() {
+  auto step = planned.lookupSymbol<func::FuncOp>("step");
+  auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>("pc_evaluate" + suffix);
+  StringRef wanted = function ? function.getSymName() : "";
+  if (TableReader::nameOf(program.evaluate) != wanted)
+    return refuse(step, "has the evaluation of another program");
+  if (!function)
+    return true;
+  Operation *wrong = nullptr;
+  if (!StepReader(function).read(evaluationCalls, wrong)) {
+    (wrong ? wrong : step.getOperation())->emitError() << "is no step of calls of the runtime, one after another";
+    return false;
+  }
+  evaluateBlock(step.getBody().front());
+  if (taken < evaluationCalls.size())
+    return refuse(step, "is evaluated by a call of @" + evaluationCalls[taken].callee + " that it does not make there");
+  std::map<int64_t, int64_t> leaves; // where they end, by where they begin
+  step.walk([&](Operation *op) {
+    if (isa<ParameterOp, StateOp>(op))
+      leaves[homeOrNone(op->getResult(0))] = homeOrNone(op->getResult(0)) + byteSize(op->getResult(0).getType());
+  });
+  auto isFree = [&](Value value) {
+    int64_t begin = homeOrNone(value), end = begin + byteSize(value.getType());
+    auto behind = leaves.lower_bound(end);
+    return behind == leaves.begin() || std::prev(behind)->second <= begin;
+  };
+  return !step.walk([&](Operation *op) {
+                auto output = dyn_cast<OutputOp>(op);
+                bool isThere = evaluated.contains(op), isLoss = output && output.getKind() == OutputKind::Loss;
+                if (isLoss ? !isThere : isThere && isa<OutputOp, UpdateOp>(op)) {
+                  refuse(op, "is what an evaluation shows, or must not");
+                  return WalkResult::interrupt();
+                }
+                auto start = dyn_cast<StartOp>(op);
+                for (OpOperand &input : op->getOpOperands())
+                  if (evaluatedMoves.contains(&input) &&
+                      (!isEvaluated(input.get()) || !isFree(start.getWait().getResult(input.getOperandNumber())))) {
+                    refuse(op, "makes a move in an evaluation without what it reads, or over a parameter or a state");
+                    return WalkResult::interrupt();
+                  }
+                if (!isThere)
+                  return WalkResult::advance();
+                bool whole = llvm::all_of(op->getOperands(), [&](Value value) { return isEvaluated(value); }) &&
+                             (!start || evaluated.contains(start.getWait()));
+                bool harmless = llvm::all_of(
+                    op->getResults(), [&](Value value) { return isa<TicketType>(value.getType()) || isFree(value); });
+                if (!whole || !harmless) {
+                  refuse(op, whole ? "changes a parameter or a state in an evaluation"
+                                   : "is evaluated without what it reads");
+                  return WalkResult::interrupt();
+                }
+                auto here = static_cast<uint64_t>(stageOf(planned));
+                if (auto send = dyn_cast<SendOp>(op))
+                  sent.insert({here, send.getStage(), send.getFlow(), send.getMessage()});
+                if (auto receive = dyn_cast<ReceiveOp>(op))
+                  received.insert({receive.getStage(), here, receive.getFlow(), receive.getMessage()});
+                return WalkResult::advance();
+              })
+              .wasInterrupted();
+}

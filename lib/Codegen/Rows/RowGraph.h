@@ -1,0 +1,139 @@
+//===- RowGraph.h - The nodes of a row kernel and their segments ----------------------------===//
+// Ops are expanded into a graph of nodes: loads, arithmetic, reductions along the row (RowProgram.cpp). Nodes are
+// divided into segments of one loop over the columns each. The result of a reduction is known in the segments after its
+// own (RowSegments.cpp). Sums over the rows are known when the kernel has ended: on a GPU in a second kernel, of
+// blocks' sums in the workspace.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_ROWS_ROWGRAPH_H
+#define PC_LIB_CODEGEN_ROWS_ROWGRAPH_H
+
+#include "../Emit/Kernel.h"
+#include "../Fuse/RowSpace.h"
+#include <functional>
+
+namespace pc::rowprogram {
+using kernels::Num;
+using kernels::Ptr;
+
+/// A vector of a row: the row, its first column and its width (0: a scalar, outside of any column loop).
+struct Position {
+  Num row, column;
+  int64_t width = 0;
+};
+
+/// How often a node has a value: once for all rows, per row, or per element.
+enum class Space { Scalar, Row, Full };
+/// SumExp: of args[0], together with its maximum args[1], in one pass.
+enum class Reduction { None, Sum, Max, SumExp, OverRows };
+
+struct Node {
+  Space space;
+  llvm::SmallVector<int> args;
+  std::function<Num(llvm::ArrayRef<Num>, const Position &)> eval;
+  Reduction reduction = Reduction::None;
+  int segment =
+      0; ///< the column loop that computes it (Full and reductions), or in front of which it is computed (Row)
+  llvm::SmallVector<Ptr> stores; ///< results of the kernel that this node is the value of
+  int sum = -1;                  ///< number of the sum over rows; -1: none
+  int scratch = -1;              ///< number of the scratch row that keeps it for later segments; -1: none
+  bool recompute = false;        ///< later segments compute it again, because it is cheap
+};
+
+class RowProgram {
+public:
+  RowProgram(Kernel &kernel, RowSpace space)
+      : k(kernel), e(kernel.e), shape(space.shape), split(kernel.simt ? space.chooseWide() : space.choose()) {
+    for (auto [d, n] : llvm::enumerate(shape))
+      (static_cast<int64_t>(d) < split ? rows : columns) *= n;
+  }
+
+  llvm::LogicalResult expand(mlir::Operation *op);
+  void bind(mlir::Value value, Ptr buffer) { buffers[value] = buffer; }
+  void result(mlir::Value value, Ptr buffer) {
+    Node &n = nodes[node(value)];
+    n.stores.push_back(buffer);
+    if (n.space == Space::Full)
+      rowTypes.push_back(buffer.element);
+  }
+  void emit();
+
+private:
+  using Eval = std::function<Num(llvm::ArrayRef<Num>, const Position &)>;
+
+  int add(llvm::SmallVector<int> args, Eval eval) {
+    Node n;
+    n.space = Space::Scalar;
+    for (int arg : args)
+      n.space = std::max(n.space, nodes[arg].space);
+    n.args = std::move(args);
+    n.eval = std::move(eval);
+    nodes.push_back(std::move(n));
+    return nodes.size() - 1;
+  }
+  int reduce(Reduction kind, int arg) {
+    int n = add({full(arg)}, [](llvm::ArrayRef<Num> x, const Position &) { return x[0]; });
+    nodes[n].space = Space::Row;
+    nodes[n].reduction = kind;
+    return n;
+  }
+  int sumOverRows(int arg) {
+    int n = reduce(Reduction::OverRows, arg);
+    nodes[n].sum = numSums++;
+    return n;
+  }
+  int full(int arg) {
+    if (nodes[arg].space == Space::Full)
+      return arg;
+    int n = add({arg}, [](llvm::ArrayRef<Num> x, const Position &) { return x[0]; });
+    nodes[n].space = Space::Full;
+    return n;
+  }
+  int binary(char op, int a, int b) {
+    return add({a, b}, [op](llvm::ArrayRef<Num> x, const Position &) {
+      return Num{x[0].e, kernels::emitBinary(x[0], x[1], op)};
+    });
+  }
+  int times(int a, double c) {
+    return add({a}, [c](llvm::ArrayRef<Num> x, const Position &) { return x[0] * c; });
+  }
+  int constant(double c) {
+    return add({}, [this, c](llvm::ArrayRef<Num>, const Position &) { return e.real(c); });
+  }
+
+  /// A node that loads `value` under `view`.
+  int load(mlir::Value value, View view, int64_t period = 1);
+  /// The node of an operand that has the shape of the space, of its rows, or is a scalar.
+  int node(mlir::Value value);
+  int einsum(EinsumOp op);
+  int pickFromMemory(PickOp op);
+  int normGradient(mlir::Operation *op, mlir::Value mean, mlir::Value gamma, llvm::SmallVector<int> &weights);
+  int columnIndex(mlir::Value offset); ///< i32 vector of global column numbers
+
+  void schedule();
+  int64_t scratchElements() const { return (numScratch + numSums) * columns; }
+  void emitRows();
+  void emitSums();
+  void emitRow(Num row);
+  void addToSum(int sum, Num column, Num value);
+  void emitSegment(int segment, Num row);
+  Num value(int n, const Position &at, llvm::SmallVectorImpl<Num> &cache, int segment);
+
+  /// Values of nodes that were computed in the column loops of this row, by the SSA value of the column's index.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Num>> atColumn;
+
+  Kernel &k;
+  kernels::Emitter &e;
+  llvm::SmallVector<int64_t> shape;
+  int64_t split, rows = 1, columns = 1;
+  std::vector<Node> nodes;
+  llvm::DenseMap<mlir::Value, int> known;
+  llvm::DenseMap<mlir::Value, Ptr> buffers;
+  llvm::SmallVector<Num> rowValues; ///< per node: its value, once known for this row (or for all rows)
+  int numScratch = 0, numSums = 0;
+  int64_t numDrawn = 0; ///< i32 elements of scratch memory for bits that dropouts draw ahead, behind all others
+  llvm::SmallVector<mlir::Type> rowTypes; ///< element types of buffers that are read or written row by row
+};
+
+} // namespace pc::rowprogram
+
+#endif

@@ -1,0 +1,17 @@
+//===- RowProgram.h - One kernel for a group of row ops -----------------------------------===//
+// Writes a group of ops that work row by row as one kernel; RowGraph.h says how.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_ROWS_ROWPROGRAM_H
+#define PC_LIB_CODEGEN_ROWS_ROWPROGRAM_H
+
+#include "../Emit/Kernel.h"
+
+namespace pc {
+
+/// Emits `op` (a row op, or a fusion of row ops) into `kernel`: items are rows. Fails with an error at an op it cannot
+/// expand.
+llvm::LogicalResult emitRowKernel(mlir::Operation *op, Kernel &kernel);
+
+} // namespace pc
+
+#endif
