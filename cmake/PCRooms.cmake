@@ -26,8 +26,10 @@ function(pc_room name)
   add_mlir_library(PC${name} ${ARG_UNPARSED_ARGUMENTS}
     DEPENDS PCIRIncGen ${PC_PASS_TARGETS}
     EXCLUDE_FROM_LIBMLIR DISABLE_INSTALL)
-  foreach(room IR ${ARG_LINK})
-    target_link_libraries(PC${name} PUBLIC PC${room})
+  foreach(room IR Support ${ARG_LINK})
+    if(NOT room STREQUAL name)
+      target_link_libraries(PC${name} PUBLIC PC${room})
+    endif()
   endforeach()
   mlir_target_link_libraries(PC${name} PUBLIC MLIRIR MLIRPass ${ARG_MLIR})
   if(ARG_KERNELS)

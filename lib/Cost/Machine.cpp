@@ -1,7 +1,7 @@
 //===- Machine.cpp - The machines that are known --------------------------------------------===//
 #include "pc/Cost/Machine.h"
-#include "pc/IR/ReadJson.h"
-#include "pc/IR/Source.h"
+#include "pc/Support/ReadJson.h"
+#include "pc/Support/Source.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

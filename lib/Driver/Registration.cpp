@@ -13,6 +13,7 @@
 #include "pc/Proof/Passes.h"
 #include "pc/Reference/Passes.h"
 #include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Transforms/Passes.h"
@@ -28,6 +29,7 @@ void pc::registerPasses() {
   registerAutodiffPasses();
   registerCostPasses();
   registerShardPasses();
+  registerTacticsPasses();
   registerPipelinePasses();
   registerLocalizePasses();
   registerOverlapPasses();

@@ -4,8 +4,8 @@
 #include "Config.h"
 #include "ConfigReader.h"
 #include "ConfigSections.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/ReadJson.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/ReadJson.h"
 
 #include <cmath>
 

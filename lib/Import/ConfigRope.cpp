@@ -1,6 +1,6 @@
 //===- ConfigRope.cpp - Keys of rotary embeddings ------------------------------------------===//
 #include "ConfigSections.h"
-#include "pc/IR/Diagnostics.h"
+#include "pc/Support/Diagnostics.h"
 #include "llvm/Support/StringSaver.h"
 
 #include <cmath>

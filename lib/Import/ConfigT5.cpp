@@ -1,6 +1,6 @@
 //===- ConfigT5.cpp - config.json of T5 ----------------------------------------------------===//
 #include "ConfigSections.h"
-#include "pc/IR/Diagnostics.h"
+#include "pc/Support/Diagnostics.h"
 
 #include <cmath>
 

@@ -3,9 +3,9 @@
 
 #include "Model.h"
 #include "Safetensors.h"
-#include "pc/IR/Diagnostics.h"
 #include "pc/IR/Parts.h"
-#include "pc/IR/Source.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Source.h"
 #include "pcrt/weights.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"

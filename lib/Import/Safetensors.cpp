@@ -1,8 +1,8 @@
 //===- Safetensors.cpp - Headers of safetensors files -------------------------------===//
 #include "Safetensors.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/ReadJson.h"
-#include "pc/IR/Source.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/ReadJson.h"
+#include "pc/Support/Source.h"
 #include "pcrt/weights.h"
 
 #include "llvm/ADT/StringSet.h"

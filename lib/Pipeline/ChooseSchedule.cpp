@@ -1,6 +1,6 @@
 //===- ChooseSchedule.cpp - Which chunks, on which stages, in which order ------------------===//
 #include "ChooseSchedule.h"
-#include "pc/IR/Source.h"
+#include "pc/Support/Source.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -1,8 +1,8 @@
 //===- Plan.cpp - The mesh and the ordered tactics ----------------------------------------===//
 #include "pc/Plan/Plan.h"
 
-#include "pc/IR/Source.h"
 #include "pc/Plan/Tactics.h"
+#include "pc/Support/Source.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -3,7 +3,7 @@
 #include "pc/Proof/Proof.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "pc/IR/Source.h"
+#include "pc/Support/Source.h"
 
 namespace pc {
 #define GEN_PASS_DEF_PROVE

@@ -1,5 +1,5 @@
 //===- PlacementGraph.cpp - The nodes and values on which rows are chosen --------------------===//
-#include "PlacementGraph.h"
+#include "pc/Shard/PlacementGraph.h"
 
 #include "pc/IR/DimClasses.h"
 #include "llvm/ADT/TypeSwitch.h"

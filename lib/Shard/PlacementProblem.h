@@ -6,9 +6,9 @@
 #define PC_LIB_SHARD_PLACEMENTPROBLEM_H
 
 #include "MoveTree.h"
-#include "PlacementGraph.h"
-#include "Seeds.h"
 #include "Solver.h"
+#include "pc/Shard/PlacementGraph.h"
+#include "pc/Shard/Seeds.h"
 
 namespace pc {
 

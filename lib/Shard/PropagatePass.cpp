@@ -2,7 +2,7 @@
 #define GEN_PASS_DEF_PROPAGATE
 #include "pc/Shard/Passes.h"
 
-#include "Seeds.h"
+#include "pc/Shard/Seeds.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;

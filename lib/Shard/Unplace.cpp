@@ -3,7 +3,7 @@
 // program; copies keep readers from sharing a gather.
 //===-----------------------------------------------------------------------------===//
 #include "Retype.h"
-#include "Seeds.h"
+#include "pc/Shard/Seeds.h"
 
 #include "mlir/IR/Builders.h"
 

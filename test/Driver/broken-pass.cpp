@@ -7,8 +7,8 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/Source.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Source.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -4,8 +4,8 @@
 // "malformed MESSAGE" where the text is no program whose ops verify. BEFORE is the program of the phase before; it may
 // be STEP itself.
 //===-----------------------------------------------------------------------------===//
-#include "pc/IR/Source.h"
 #include "pc/Proof/Proof.h"
+#include "pc/Support/Source.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/raw_ostream.h"

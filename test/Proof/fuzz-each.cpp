@@ -6,8 +6,8 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
-#include "pc/IR/Source.h"
 #include "pc/Proof/Proof.h"
+#include "pc/Support/Source.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"

@@ -5,7 +5,7 @@
 #include "Proof/Rules.h"
 #include "pc/IR/MoveRows.h"
 #include "pc/IR/PC.h"
-#include "pc/IR/Source.h"
+#include "pc/Support/Source.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/raw_ostream.h"

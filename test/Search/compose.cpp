@@ -7,9 +7,9 @@
 #include "Price/ComposePlan.h"
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/Source.h"
 #include "pc/Search/CompletePlan.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Source.h"
 
 #include "llvm/Support/Format.h"
 #include <chrono>

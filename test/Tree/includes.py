@@ -14,12 +14,14 @@ ALLOWED["launch"] = {"base", "comm"}  # starts ranks, knows no program
 ALLOWED["include"] = set()  # pcrt/, which all may include
 ALLOWED["standin"] = set()  # replaces NVIDIA's libraries, and knows as much of the runtime as they do
 
-# The compiler: a room includes IR, Cost and itself. Only Driver knows the order of phases (lib/README.md), and Search is
+# The compiler: a room includes IR, Support, Cost and itself. Only Driver knows the order of phases (lib/README.md), and Search is
 # above it, since it compiles plans to price them. Proof may look at what programs say, not at what makes or prices them.
-ROOMS = ["Import", "Autodiff", "Shard", "Pipeline", "Localize", "Overlap", "Memory", "Codegen", "Reference"]
-ALLOWED |= {room: {"IR", "Cost"} for room in ROOMS}
-ALLOWED |= {"IR": set(), "Cost": {"IR"}, "Proof": {"IR"}, "Plan": {"IR", "Autodiff", "Shard", "Pipeline"}}
-ALLOWED["Driver"] = {"IR", "Cost", "Proof", "Plan", *ROOMS}
+ROOMS = ["Import", "Autodiff", "Shard", "Tactics", "Pipeline", "Localize", "Overlap", "Memory", "Codegen", "Reference"]
+ALLOWED |= {room: {"IR", "Support", "Cost"} for room in ROOMS}
+ALLOWED |= {"IR": set(), "Support": {"IR"}, "Cost": {"IR", "Support"}, "Proof": {"IR", "Support"}}
+ALLOWED["Tactics"] |= {"Shard"}
+ALLOWED["Plan"] = {"IR", "Support", "Autodiff", "Tactics", "Pipeline"}
+ALLOWED["Driver"] = {"IR", "Support", "Cost", "Proof", "Plan", *ROOMS}
 ALLOWED["Search"] = {"Driver", *ALLOWED["Driver"]}
 
 # Folders in a room, in the order in which they may include each other; "" is the room itself.

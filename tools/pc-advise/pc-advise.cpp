@@ -3,9 +3,9 @@
 
 #include "pc/Driver/Origin.h"
 #include "pc/Driver/Registration.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/Source.h"
-#include "pc/IR/ToolMain.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Source.h"
+#include "pc/Support/ToolMain.h"
 
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -3,12 +3,12 @@
 // other and with IR. Nothing here is shared with what makes programs: only the dialect's parser and the proof.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/Fields.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/Source.h"
 #include "pc/IR/Stages.h"
-#include "pc/IR/ToolMain.h"
 #include "pc/Proof/Digest.h"
 #include "pc/Proof/Proof.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Source.h"
+#include "pc/Support/ToolMain.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

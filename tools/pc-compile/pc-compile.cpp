@@ -1,11 +1,11 @@
 //===- pc-compile.cpp - Program of any phase -> executable, or any phase before it ----------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/Output.h"
-#include "pc/IR/Source.h"
-#include "pc/IR/ToolMain.h"
 #include "pc/Search/CompletePlan.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Output.h"
+#include "pc/Support/Source.h"
+#include "pc/Support/ToolMain.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/Pass/PassManager.h"

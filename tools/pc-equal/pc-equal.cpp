@@ -1,11 +1,11 @@
 //===- pc-equal.cpp - Do two programs compute the same? ---------------------------------===//
 // Interprets two programs of any phase on the same feeds and compares their outputs and updates by name.
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/Source.h"
 #include "pc/IR/Stages.h"
-#include "pc/IR/ToolMain.h"
 #include "pc/Proof/Proof.h"
 #include "pc/Reference/Interpreter.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Source.h"
+#include "pc/Support/ToolMain.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

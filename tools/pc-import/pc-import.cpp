@@ -1,10 +1,10 @@
 //===- pc-import.cpp - Hugging Face directory -> model program ------------------------===//
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/Output.h"
 #include "pc/IR/PC.h"
-#include "pc/IR/ToolMain.h"
 #include "pc/Import/Import.h"
 #include "pc/Proof/Digest.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Output.h"
+#include "pc/Support/ToolMain.h"
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/Support/CommandLine.h"

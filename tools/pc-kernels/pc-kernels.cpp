@@ -2,11 +2,11 @@
 // A text for people and tests: what pc-compile --target=cuda puts into an executable, one image at a time.
 #include "Count/Accesses.h"
 #include "Gpu/Images.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/Output.h"
 #include "pc/IR/PC.h"
-#include "pc/IR/Source.h"
-#include "pc/IR/ToolMain.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Output.h"
+#include "pc/Support/Source.h"
+#include "pc/Support/ToolMain.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"

@@ -2,8 +2,8 @@
 // MLIR's, which finds an op by its location. Programs say there of which module of the model an op is, so that errors
 // would be shown on line 1: what the editor sends passes a filter that puts spaces in the place of locations.
 #include "pc/Driver/Registration.h"
-#include "pc/IR/Source.h"
-#include "pc/IR/ToolMain.h"
+#include "pc/Support/Source.h"
+#include "pc/Support/ToolMain.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"

@@ -1,12 +1,12 @@
 //===- pc-opt.cpp - Runs the passes of every room on IR files ----------------------===//
 // MlirOptMain with the exit codes of the other tools: 2 for a bad command line, 3 for bad IR or a pass that refuses it.
 #include "pc/Driver/Registration.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/Output.h"
-#include "pc/IR/Source.h"
-#include "pc/IR/ToolMain.h"
 #include "pc/Proof/Digest.h"
 #include "pc/Search/Passes.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/Output.h"
+#include "pc/Support/Source.h"
+#include "pc/Support/ToolMain.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/IR/AsmState.h"

@@ -7,10 +7,10 @@
 #include "Triple.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/AnyOp.h"
-#include "pc/IR/Diagnostics.h"
-#include "pc/IR/ToolMain.h"
 #include "pc/Proof/Proof.h"
 #include "pc/Reference/Interpreter.h"
+#include "pc/Support/Diagnostics.h"
+#include "pc/Support/ToolMain.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/IR/Verifier.h"

@@ -35,24 +35,6 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
   let dependentDialects = ["mlir::func::FuncDialect"];
 }
 
-def LocalSgd : Pass<"pc-local-sgd", "mlir::ModuleOp"> {
-  let summary = "Local SGD over a mesh axis: a round every so many steps (DiLoCo)";
-  let description = [{
-    Tactic, on a scheduled program before its memory is planned. The coordinates on `axis` are replicas: each trains its own parameters on its own rows,
-    and the batch of the program is that of one replica. Nothing in the step may work over the axis or be split over it. Every `every`-th step ends a
-    round: the replicas' parameters are averaged, and SGD with Nesterov's momentum moves the parameters that all share by how far those went
-    (`pc/IR/Rounds.h`; the runtime calls it). Adds to each parameter the states "shared" and "outer_momentum", and what rounds are to the module (`pc.rounds`).
-  }];
-  let options = [
-    Option<"axis", "axis", "std::string", "\"outer\"", "Mesh axis of the replicas">,
-    Option<"every", "every", "int64_t", "32", "Steps of a round">,
-    Option<"rate", "rate", "double", "0.7", "Learning rate of the outer optimizer">,
-    Option<"momentum", "momentum", "double", "0.9", "Its momentum">,
-    Option<"deltas", "deltas", "std::string", "\"f32\"", "How replicas send how far they went: f32, or int8, in codes of 8 bits">,
-  ];
-  let dependentDialects = ["mlir::func::FuncDialect"];
-}
-
 def VerifyMemory : Pass<"pc-verify-memory", "mlir::ModuleOp"> {
   let summary = "Replay the step on its arena and check that no value is overwritten while it is needed";
   let description = [{

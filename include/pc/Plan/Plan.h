@@ -8,7 +8,7 @@
 #include "pc/Autodiff/Passes.h"
 #include "pc/Plan/Phases.h"
 #include "pc/Plan/Tactic.h"
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 #include "pcrt/pcrt.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/LogicalResult.h"

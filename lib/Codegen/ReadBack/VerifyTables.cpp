@@ -12,7 +12,7 @@
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
 #include "pc/IR/Rounds.h"
-#include "pc/IR/Source.h"
+#include "pc/Support/Source.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/TypeSwitch.h"

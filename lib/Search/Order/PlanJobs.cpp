@@ -5,7 +5,7 @@
 
 #include "mlir/Parser/Parser.h"
 #include "pc/Driver/Registration.h"
-#include "pc/IR/Diagnostics.h"
+#include "pc/Support/Diagnostics.h"
 #include <chrono>
 #include <condition_variable>
 #include <deque>

@@ -8,7 +8,7 @@
 #include "MixLayers.h"
 #include "pc/Search/CompletePlan.h"
 
-#include "pc/IR/Diagnostics.h"
+#include "pc/Support/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <thread>

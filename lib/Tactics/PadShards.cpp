@@ -4,11 +4,11 @@
 // that this pass made.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PADSHARDS
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
-#include "PlacementGraph.h"
 #include "Tactics.h"
 #include "mlir/IR/Builders.h"
+#include "pc/Shard/PlacementGraph.h"
 
 using namespace mlir;
 using namespace pc;

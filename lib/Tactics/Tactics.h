@@ -1,8 +1,8 @@
 //===- Tactics.h - Tactics that other tactics are composed of ----------------------------===//
-#ifndef PC_LIB_SHARD_TACTICS_H
-#define PC_LIB_SHARD_TACTICS_H
+#ifndef PC_LIB_TACTICS_TACTICS_H
+#define PC_LIB_TACTICS_TACTICS_H
 
-#include "Seeds.h"
+#include "pc/Shard/Seeds.h"
 
 namespace pc {
 

@@ -2,7 +2,7 @@
 // Reference: S. Li et al., "PyTorch Distributed: experiences on accelerating data parallel training", VLDB 2020.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_DATAPARALLEL
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "Tactics.h"
 

@@ -4,7 +4,7 @@
 // stage 3: Y. Zhao et al., "PyTorch FSDP: experiences on scaling fully sharded data parallel", VLDB 2023.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_ZERO
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "Tactics.h"
 #include "pc/IR/Parts.h"

@@ -1,6 +1,6 @@
 //===- ToolMain.h - What all command-line tools do first ----------------------------------===//
-#ifndef PC_IR_TOOLMAIN_H
-#define PC_IR_TOOLMAIN_H
+#ifndef PC_SUPPORT_TOOLMAIN_H
+#define PC_SUPPORT_TOOLMAIN_H
 
 #include "llvm/Support/InitLLVM.h"
 

@@ -2,8 +2,8 @@
 // A tactic is these choices: which dims the axis may and must split, where leaves and a few other values lie, and which
 // values must not be sent. Propagation finds the rest.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_LIB_SHARD_SEEDS_H
-#define PC_LIB_SHARD_SEEDS_H
+#ifndef PC_SHARD_SEEDS_H
+#define PC_SHARD_SEEDS_H
 
 #include "AxisOrder.h"
 #include "PlacementGraph.h"

@@ -2,8 +2,8 @@
 // Every file that a flag of a tool names is written through here, so that a run that fails or is interrupted leaves the
 // file that was there, and no output replaces an input.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_IR_OUTPUT_H
-#define PC_IR_OUTPUT_H
+#ifndef PC_SUPPORT_OUTPUT_H
+#define PC_SUPPORT_OUTPUT_H
 
 #include "mlir/Support/LLVM.h"
 #include "pcrt/outputs.h"

@@ -5,7 +5,7 @@
 // makes steps round a ring (H. Liu et al., "Ring attention", 2023).
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_CONTEXTPARALLEL
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "Tactics.h"
 

@@ -4,7 +4,7 @@
 // has one; what does is refused by name.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_ZIGZAG
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "pc/IR/DimClasses.h"
 #include "pc/IR/MoveRows.h"

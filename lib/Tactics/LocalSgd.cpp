@@ -1,6 +1,6 @@
 //===- LocalSgd.cpp - Local SGD over a mesh axis --------------------------------------------===//
 #define GEN_PASS_DEF_LOCALSGD
-#include "pc/Memory/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "pc/IR/Calls.h"
 #include "pc/IR/Rounds.h"

@@ -3,8 +3,8 @@
 // split one dim do so in the same order in every value. Only the minor end of a dim's list of axes can be gathered or
 // scattered, so the order decides which tactic may move what.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_LIB_SHARD_AXISORDER_H
-#define PC_LIB_SHARD_AXISORDER_H
+#ifndef PC_SHARD_AXISORDER_H
+#define PC_SHARD_AXISORDER_H
 
 #include "pc/IR/PC.h"
 #include <set>

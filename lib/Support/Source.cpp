@@ -1,6 +1,6 @@
 //===- Source.cpp - Files that a user names, and IR in them ------------------------------===//
-#include "pc/IR/Source.h"
-#include "pc/IR/Diagnostics.h"
+#include "pc/Support/Source.h"
+#include "pc/Support/Diagnostics.h"
 
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/Parser/Parser.h"

@@ -1,8 +1,8 @@
 //===- ReadJson.h - JSON of unknown origin --------------------------------------------===//
 // llvm::json::parse is recursive, so a file of nested brackets could overflow the stack. The files we read are shallow.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_IR_READJSON_H
-#define PC_IR_READJSON_H
+#ifndef PC_SUPPORT_READJSON_H
+#define PC_SUPPORT_READJSON_H
 
 #include "llvm/Support/JSON.h"
 

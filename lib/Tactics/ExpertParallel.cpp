@@ -6,7 +6,7 @@
 // References: D. Lepikhin et al., "GShard", 2020; W. Fedus et al., "Switch Transformers", 2021.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_EXPERTPARALLEL
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "Tactics.h"
 #include "pc/IR/Dispatch.h"

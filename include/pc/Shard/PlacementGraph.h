@@ -3,8 +3,8 @@
 // block argument, and from each yielded value to its result. Updates and outputs are nodes without results. Every value
 // has a name per dim, which it gets from the leaves.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_LIB_SHARD_PLACEMENTGRAPH_H
-#define PC_LIB_SHARD_PLACEMENTGRAPH_H
+#ifndef PC_SHARD_PLACEMENTGRAPH_H
+#define PC_SHARD_PLACEMENTGRAPH_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "pc/IR/PC.h"

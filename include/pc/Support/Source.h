@@ -2,8 +2,8 @@
 // All files that users name are read here. MLIR's parser is meant for text that a compiler has written: one number in
 // it can take all memory, and every level of nesting takes stack. Such text is refused before it is parsed.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_IR_SOURCE_H
-#define PC_IR_SOURCE_H
+#ifndef PC_SUPPORT_SOURCE_H
+#define PC_SUPPORT_SOURCE_H
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"

@@ -4,7 +4,7 @@
 // parallelism", 2019.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_TENSORPARALLEL
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "Tactics.h"
 #include "pc/Shard/KnownDims.h"

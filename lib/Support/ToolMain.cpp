@@ -1,6 +1,6 @@
 //===- ToolMain.cpp - What all command-line tools do first --------------------------------===//
-#include "pc/IR/ToolMain.h"
-#include "pc/IR/Diagnostics.h"
+#include "pc/Support/ToolMain.h"
+#include "pc/Support/Diagnostics.h"
 #include "pcrt/pcrt.h"
 #include "pcrt/version.h"
 

@@ -1,6 +1,6 @@
 //===- Diagnostics.h - How the command-line tools print errors ------------------------===//
-#ifndef PC_IR_DIAGNOSTICS_H
-#define PC_IR_DIAGNOSTICS_H
+#ifndef PC_SUPPORT_DIAGNOSTICS_H
+#define PC_SUPPORT_DIAGNOSTICS_H
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/DialectRegistry.h"

@@ -1,6 +1,6 @@
 //===- Output.cpp - Files that a tool writes ----------------------------------------------===//
-#include "pc/IR/Output.h"
-#include "pc/IR/Diagnostics.h"
+#include "pc/Support/Output.h"
+#include "pc/Support/Diagnostics.h"
 
 #include "llvm/Support/Signals.h"
 #include <cerrno>

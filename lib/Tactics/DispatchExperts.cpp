@@ -6,7 +6,7 @@
 // References: D. Lepikhin et al., "GShard", 2020; C. Hwang et al., "Tutel", 2023.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_DISPATCHEXPERTS
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "pc/IR/Dispatch.h"
 

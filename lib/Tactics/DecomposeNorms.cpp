@@ -3,10 +3,10 @@
 // program, before placement: erasing the placements gives back the program that this pass made.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_DECOMPOSENORMS
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
-#include "PlacementGraph.h"
 #include "mlir/IR/Builders.h"
+#include "pc/Shard/PlacementGraph.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

@@ -4,7 +4,7 @@
 // recomputation in large transformer models", MLSys 2023.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_SEQUENCEPARALLEL
-#include "pc/Shard/Passes.h"
+#include "pc/Tactics/Passes.h"
 
 #include "Tactics.h"
 #include "llvm/ADT/DenseMap.h"

@@ -1,5 +1,5 @@
 //===- Diagnostics.cpp - How the command-line tools print errors ------------------------===//
-#include "pc/IR/Diagnostics.h"
+#include "pc/Support/Diagnostics.h"
 #include "pc/IR/PC.h"
 
 #include "mlir/IR/Location.h"
