@@ -3,7 +3,7 @@
 // precision, and compares with golden.safetensors: logits, losses and gradients, and the parameters after 20 steps.
 // Tells a wrong import, gradient rule or plan from wrong code.
 //===-----------------------------------------------------------------------------===//
-#include "Tensors.h"
+#include "../../tools/pc-compare/Tensors.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Parts.h"
 #include "pc/Reference/Interpreter.h"
