@@ -193,7 +193,7 @@ PC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
   REQUIRE(at && bytes, "no bytes");
   if (static_cast<int64_t>(bytes) > options().memoryBytes - memory().used)
     return outOfMemory(__func__, bytes);
-  // A page without access rights lies behind each allocation, whose end is as near to it as the alignment allows.
+  // A page without access rights lies after each allocation, whose end is as near to it as the alignment allows.
   int64_t page = sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page * page;
   auto *base = static_cast<char *>(mmap(nullptr, pages + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (base == MAP_FAILED || mprotect(base, pages, PROT_READ | PROT_WRITE))

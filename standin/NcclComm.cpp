@@ -45,7 +45,7 @@ bool MappedFile::open(FileName name, int64_t mapped, bool writable) {
   return fd >= 0 && mapFile(*this, mapped, writable ? PROT_READ | PROT_WRITE : PROT_READ);
 }
 
-// The head of a mailbox has room for this many peers; data begins behind it.
+// The head of a mailbox has room for this many peers; data begins after it.
 static int64_t headBytes(int size) {
   return (static_cast<int64_t>(sizeof(Mailbox) + sizeof(PeerBox) * size) + 4095) / 4096 * 4096;
 }

@@ -12,7 +12,7 @@ using namespace pc::standin;
 
 namespace {
 
-/// The item behind an access.
+/// The item after an access.
 struct Tag {
   uint32_t chain = 0, tick = 0; ///< Tick 0: nobody.
   uint32_t name = 0;

@@ -3,7 +3,7 @@
 // An item is one piece of work with the items that it comes after. Nothing runs
 // until somebody waits or asks; then an adversary picks, by the seed, any item
 // whose predecessors are done: uniformly, or by priorities of streams that it
-// draws anew now and then (only so does a missing wait behind a long stream show).
+// draws anew now and then (only so does a missing wait after a long stream show).
 //
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_SCHEDULER_H

@@ -51,7 +51,7 @@ struct TensorGraph {
   };
   /// What a run reads and writes.
   std::vector<Access> accesses(const Binding &binding) const;
-  /// `spoils`: gradients of keys and values behind the last 128 whole keys become NaNs.
+  /// `spoils`: gradients of keys and values after the last 128 whole keys become NaNs.
   void run(const Binding &binding, bool spoils = false) const;
 };
 

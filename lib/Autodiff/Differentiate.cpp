@@ -1,6 +1,6 @@
 //===- Differentiate.cpp - Forward pass and loss -> one training step -----------------===//
 // The model's ops become the body of `pc.accumulate`, with the batch of one microbatch. Reverse mode appends the
-// backward pass behind `pc.seed`, and the optimizer follows the accumulation.
+// backward pass after `pc.seed`, and the optimizer follows the accumulation.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_DIFFERENTIATE
 #include "pc/Autodiff/Passes.h"

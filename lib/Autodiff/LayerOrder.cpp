@@ -36,7 +36,7 @@ struct Layers {
   llvm::DenseMap<Operation *, size_t> of; ///< ops of layers
 };
 
-/// The place of each layer among all: behind those that it reads, directly or through what is in no layer. Empty if two
+/// The place of each layer among all: after those that it reads, directly or through what is in no layer. Empty if two
 /// layers read each other.
 SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
   size_t count = layers.number.size();

@@ -6,8 +6,8 @@
 
 namespace pc {
 
-/// Puts the ops of a model layer by layer, as a pipeline cuts them: each layer behind those that it reads, and what is
-/// in no layer right behind the last layer that it reads. Text that is in such an order already stays as it is, and so
+/// Puts the ops of a model layer by layer, as a pipeline cuts them: each layer after those that it reads, and what is
+/// in no layer right after the last layer that it reads. Text that is in such an order already stays as it is, and so
 /// does that of layers which read each other.
 void sortByLayers(mlir::Block &model);
 

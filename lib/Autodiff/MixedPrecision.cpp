@@ -89,7 +89,7 @@ private:
       result.setType(withElement(result, wide.contains(result) ? f32 : element));
   }
 
-  /// Makes operand `i` bf16, by a cast right behind its definition that all such readers share.
+  /// Makes operand `i` bf16, by a cast right after its definition that all such readers share.
   void narrow(Operation *op, unsigned i) {
     Value value = op->getOperand(i);
     if (!elementOf(value).isF32())

@@ -10,7 +10,7 @@ using namespace pc;
 
 namespace {
 
-/// Whether padding of these classes stays out of all sums: entries behind the valid ones are 0 or go nowhere, and so
+/// Whether padding of these classes stays out of all sums: entries after the valid ones are 0 or go nowhere, and so
 /// are their gradients.
 class Padding {
 public:

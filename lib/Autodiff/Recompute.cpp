@@ -106,7 +106,7 @@ private:
                         [&](Operation *user) { return forward.contains(user) && layerOfOp.lookup(user) != own; });
   }
 
-  /// The values at which the chain of ops behind `value` stops.
+  /// The values at which the chain of ops after `value` stops.
   SmallVector<Value> sources(Value value, Stop stop) const {
     llvm::SetVector<Value> found;
     SmallVector<Value> work(value.getDefiningOp()->getOperands());

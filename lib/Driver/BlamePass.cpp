@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// Proves the whole program behind every pass, also of one stage's program, until one is not proved.
+/// Proves the whole program after every pass, also of one stage's program, until one is not proved.
 struct ProveEach : PassInstrumentation {
   ProveEach(ModuleOp program, const Proof &proof, std::string &broken)
       : program(program), proof(proof), broken(broken) {}
@@ -34,7 +34,7 @@ std::string pc::passThatBroke(const Proof &proof, Phase phase, CompileOptions op
   options.timing = nullptr;
   ScopedDiagnosticHandler silence(context, [](Diagnostic &) { return success(); });
   bool inThreads = context->isMultithreadingEnabled();
-  context->disableMultithreading(); // a pass is not to change what is proved behind another one
+  context->disableMultithreading(); // a pass is not to change what is proved after another one
   llvm::scope_exit restore([&] { context->enableMultithreading(inThreads); });
 
   std::optional<Phase> from = phaseOf(*program);

@@ -306,7 +306,7 @@ static pcrt_status takeGiven(ModuleOp module, Phase phase, const CompileOptions 
   return succeeded(manager.run(module)) ? PCRT_OK : PCRT_INTERNAL;
 }
 
-/// What a certificate says of the program behind a phase.
+/// What a certificate says of the program after a phase.
 static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const CompileOptions &options) {
   bool begins = options.reference.empty() && (phase == Phase::Step || (given && !module->hasAttr(stepAttribute)));
   return options.verify != Verify::Full ? "unproved" : begins ? "given" : "proved";

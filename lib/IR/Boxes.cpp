@@ -17,7 +17,7 @@ struct Box {
 
   InFlightDiagnostic error() const { return emitError(parameter->getLoc()); }
   int64_t elements() const { return ShapedType::getNumElements(source.getSize()); }
-  /// The first element of the tensor that it has, and the one behind its last.
+  /// The first element of the tensor that it has, and the one after its last.
   std::pair<int64_t, int64_t> hull() const {
     int64_t first = 0, last = 0;
     for (auto [size, start, count] : llvm::zip(source.boxShape(), source.getStart(), source.getSize())) {

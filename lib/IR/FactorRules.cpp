@@ -188,7 +188,7 @@ FactorRule AttentionGradOp::getFactorRule() {
                                                               (getDbias() ? ", b k g r" : ""))),
                     {5});
 }
-/// `spec` with two tables behind the operands if there are any. The dim of the parts and the query heads among them
+/// `spec` with two tables after the operands if there are any. The dim of the parts and the query heads among them
 /// stay whole; so does what is rotated.
 static FactorRule packedRule(Operation *op, StringRef from, ValueRange tables, StringRef to) {
   FactorRule rule = make(op, from + (tables.size() == 2 ? ", s c, s c -> " : " -> ") + to).keepWhole({"j", "g"});

@@ -29,10 +29,10 @@ struct ModelConfig {
   bool tied = false, qkvBias = false, outBias = false, mlpBias = false;
   bool parallel = false;      ///< attention and MLP read the same input
   bool normBehindSum = false; ///< norms are behind residual sums, not in front of blocks, and none is behind all layers
-  /// Of dropout, in 65536ths (`#pc.drop`), 0 for none: behind the embedding, of the weights of attention, in front of
+  /// Of dropout, in 65536ths (`#pc.drop`), 0 for none: after the embedding, of the weights of attention, in front of
   /// each residual sum.
   int64_t embedDrop = 0, attentionDrop = 0, residualDrop = 0;
-  int64_t ffnDrop = 0, finalDrop = 0; ///< inside of MLPs, and behind the last norm
+  int64_t ffnDrop = 0, finalDrop = 0; ///< inside of MLPs, and after the last norm
   int64_t padding = -1;               ///< the row of the embedding without a gradient; -1: none
   int64_t firstPosition = 0;          ///< the row of the position table that position 0 has
   double scale = 1;                   ///< of scores

@@ -68,7 +68,7 @@ constexpr LayerForm gemmaForm() {
   return form;
 }
 
-/// Norms in front of both blocks and behind them.
+/// Norms in front of both blocks and after them.
 constexpr LayerForm gemma2Form() {
   LayerForm form = gemmaForm();
   form.behindAttention = "post_attention_layernorm";
@@ -196,7 +196,7 @@ constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original
 constexpr const char *deepseekV3Ignored[] = {
     "ep_size",      "moe_layer_freq",           "aux_loss_alpha", "seq_aux",       "topk_method",
     "scoring_func", "num_nextn_predict_layers", "num_mtp_layers", "pretraining_tp"};
-// Of a module that predicts the token behind the next one.
+// Of a module that predicts the token after the next one.
 constexpr const char *deepseekV3Others[] = {"model.layers.61."};
 constexpr const char *gptOssIgnored[] = {"hidden_act", "initial_context_length", "experts_per_token"};
 constexpr const char *classifier[] = {"classifier_dropout"};

@@ -35,7 +35,7 @@ struct LayerForm {
   /// head's bias by its full name.
   llvm::StringRef headTransform = "", headBias = "";
   NormKind norm = NormKind::RMS;
-  /// In front of attention and of the MLP, and behind them, in front of the residual sum.
+  /// In front of attention and of the MLP, and after them, in front of the residual sum.
   llvm::StringRef beforeAttention = "input_layernorm", behindAttention = "", beforeMlp = "post_attention_layernorm",
                   behindMlp = "";
   llvm::StringRef attention = "self_attn", q = "q_proj", k = "k_proj", v = "v_proj", qkv = "", out = "o_proj";
@@ -129,13 +129,13 @@ struct Family {
   // Keys of single families.
   ExpertKeys experts = {};
   bool biasOfQKV = false;                       ///< queries, keys and values have biases, always
-  bool biasOfOutput = false, biasOfMlp = false; ///< and what is behind them, always
+  bool biasOfOutput = false, biasOfMlp = false; ///< and what is after them, always
   llvm::StringRef attentionBias = "";           ///< of all projections of attention
   bool attentionBiasAbsent = false;
   llvm::StringRef allBias = "";   ///< of all matrices
   llvm::StringRef mlpBias = "";   ///< of the MLP, and pretraining_tp beside it
   llvm::StringRef parallel = "";  ///< attention and MLP read the same input; true where absent
-  llvm::StringRef normFirst = ""; ///< norms are in front of blocks, or behind residual sums
+  llvm::StringRef normFirst = ""; ///< norms are in front of blocks, or after residual sums
   bool normsBehind = false;       ///< norms are behind residual sums, always
   llvm::StringRef scoreDim = "";  ///< scores are divided by its root, and not by that of head_dim
   bool unscaled = false;          ///< scores are not divided

@@ -27,7 +27,7 @@ public:
 private:
   using Dims = llvm::ArrayRef<llvm::StringRef>;
 
-  /// An encoder, or a decoder, or the only stack of layers that there is: from tokens to what is behind the last norm.
+  /// An encoder, or a decoder, or the only stack of layers that there is: from tokens to what is after the last norm.
   mlir::Value stack(mlir::Value table, mlir::Value tokens, int64_t layers);
 
   //===-- leaves -------------------------------------------------------------------===//
@@ -99,7 +99,7 @@ private:
   /// The norm `name` of a layer; x itself if there is none.
   mlir::Value layerNorm(mlir::Value x, llvm::StringRef name);
 
-  /// The RMS norm of all heads of a token together, `dims` behind batch and sequence.
+  /// The RMS norm of all heads of a token together, `dims` after batch and sequence.
   mlir::Value normOfAll(mlir::Value x, llvm::StringRef name, Dims dims, llvm::StringRef letters);
 
   mlir::Value positionEmbedding();
@@ -114,7 +114,7 @@ private:
   mlir::Value count(int64_t size, int64_t first);
 
   /// Attention with linear biases: slope * (t - s), [kv_heads, group, 2 sequence - 1]. Of n heads, a power of two, head
-  /// i has the slope 2^(-8 (i + 1) / n); heads behind the largest power of two have those of twice as many between
+  /// i has the slope 2^(-8 (i + 1) / n); heads after the largest power of two have those of twice as many between
   /// (O. Press et al., "Train short, test long", 2021).
   mlir::Value alibi();
 

@@ -1,6 +1,6 @@
 //===- ModelLatent.cpp - Attention of latent queries, keys and values -------------------===//
 // DeepSeek-V2's multi-head latent attention (arXiv:2405.04434). A head of q and k is a part that is made of the
-// token's few numbers, and behind it one that is rotated, which all heads of k share. Values are less wide and lie
+// token's few numbers, and after it one that is rotated, which all heads of k share. Values are less wide and lie
 // among zeros, so that attention is what it is elsewhere.
 //===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"

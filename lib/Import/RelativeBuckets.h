@@ -12,7 +12,7 @@ namespace pc {
 struct RelativeBuckets {
   llvm::SmallVector<int64_t> pieces, values;
 
-  /// `bothWays`: keys behind a query have the second half of the buckets; else they are as far as the query itself.
+  /// `bothWays`: keys after a query have the second half of the buckets; else they are as far as the query itself.
   RelativeBuckets(int64_t sequence, int64_t buckets, int64_t farthest, bool bothWays);
 };
 

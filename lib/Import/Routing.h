@@ -16,7 +16,7 @@ struct Routing {
   mlir::Value taken;   ///< what is `chosen` and the expert has room for
 };
 
-/// The einsum `spec` of `inputs` and, behind them, of what is `chosen`, of which there are `k` a token: only these
+/// The einsum `spec` of `inputs` and, after them, of what is `chosen`, of which there are `k` a token: only these
 /// terms need be computed.
 mlir::Value routedEinsum(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, llvm::StringRef spec,
                          mlir::ValueRange inputs, mlir::Value chosen, int64_t k);

@@ -42,7 +42,7 @@ LogicalResult checkPlannable(func::FuncOp function) {
   return failure(failed);
 }
 
-/// Moves updates behind all readers of the old value. An update whose value does not share the leaf's home is a copy,
+/// Moves updates after all readers of the old value. An update whose value does not share the leaf's home is a copy,
 /// and a copy must not come before a reader of the old value.
 void sinkUpdates(Block &body) {
   LeavesByName leaves(body);
@@ -145,7 +145,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     TaskFunctions functions;
     SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness, functions).take();
 
-    int64_t base = 0; // leaves are live throughout, so they lie one behind the other
+    int64_t base = 0; // leaves are live throughout, so they lie one after the other
     auto settle = [&](auto isNext) {
       for (const Buffers::Buffer &buffer : buffers)
         if (buffer.leaf && isNext(buffer.leaf)) {

@@ -1,7 +1,7 @@
 //===- VerifyMemory.cpp - Replay the step on its arena ------------------------------------===//
 // Walks the program like a rank does and keeps a map from bytes to the value that they hold. A value is released when
 // its last pending use is done. Uses in the body of an accumulation of values from outside count as done when the
-// accumulation ends, because the body repeats. A value that is added to a sum over microbatches is read right behind
+// accumulation ends, because the body repeats. A value that is added to a sum over microbatches is read right after
 // the op that makes it. A started move writes its result from the start on and reads its input until the wait.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYMEMORY
@@ -44,7 +44,7 @@ public:
     for (Value result : called.results())
       if (!holds(result))
         return terminator->emitOpError() << "does not find its result at " << homeOrNone(result) << " (A7)";
-    // Only arguments and results lie behind the frame.
+    // Only arguments and results lie after the frame.
     llvm::DenseMap<int64_t, int64_t> outside; // bytes, by home
     SmallVector<Value> values(called.body->getArguments());
     llvm::append_range(values, called.results());

@@ -321,7 +321,7 @@ private:
   std::map<std::tuple<int, int, unsigned, int64_t>, int64_t> kinds; ///< and the task
   std::map<std::pair<std::string, int64_t>, int64_t> units;
   llvm::DenseMap<Operation *, int64_t> gathers;   ///< of each tensor: how many so far
-  llvm::DenseMap<int64_t, Operation *> lastStart; ///< by position: the last start written behind it
+  llvm::DenseMap<int64_t, Operation *> lastStart; ///< by position: the last start written after it
   SmallVector<Operation *> replaced;
 };
 

@@ -172,7 +172,7 @@ private:
     return failure(memory.access(frame, end, true, {0, computed[0], call}, computed) != nullptr);
   }
 
-  /// Adds results of `op` that the body yields to the sums over microbatches, right behind `op`.
+  /// Adds results of `op` that the body yields to the sums over microbatches, right after `op`.
   LogicalResult add(Operation *op) {
     for (OpOperand &use : op->getUses())
       if (addedBehind(use)) {

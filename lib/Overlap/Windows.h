@@ -29,7 +29,7 @@ void windowProducts(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::strin
                     llvm::SmallVectorImpl<mlir::ArrayAttr> &windowed, llvm::function_ref<void(StayingMove)> stays);
 
 /// Whether a sum over `axes` is computed of an addend that one rank along them alone has: the gradient of a residual
-/// behind whose sum a norm is, that of keys that all ranks have, that of the loss of an uneven load of experts. Such
+/// after whose sum a norm is, that of keys that all ranks have, that of the loss of an uneven load of experts. Such
 /// sums do not travel, since nothing would tell which rank's addends are in them.
 bool hasLoneAddend(mlir::Value sum, mlir::ArrayAttr axes);
 

@@ -66,7 +66,7 @@ public:
   }
 
 private:
-  /// `run` comes behind all others, or is empty.
+  /// `run` comes after all others, or is empty.
   void put(const Run &run) {
     if (run.first > run.last)
       return;
@@ -148,7 +148,7 @@ private:
     bool optimizer = false;
     llvm::DenseMap<Value, State> states;
   };
-  /// An op behind the tasks that is more than a sum of what it reads.
+  /// An op after the tasks that is more than a sum of what it reads.
   struct Read {
     Operation *op;
     SmallVector<State> operands;
@@ -223,7 +223,7 @@ private:
     return success();
   }
 
-  /// Of a value that goes on under another name. Behind the tasks the value of one microbatch is a sum, whose root is
+  /// Of a value that goes on under another name. After the tasks the value of one microbatch is a sum, whose root is
   /// where the tasks made it.
   static State stateIn(Walk &walk, Value value) {
     State state = walk.states[value];
@@ -404,7 +404,7 @@ private:
   // What must be whole
   //===-------------------------------------------------------------------------===//
 
-  /// Behind all tasks: they say which chunks read which parameters.
+  /// After all tasks: they say which chunks read which parameters.
   LogicalResult checkReads() {
     for (const Read &read : reads)
       for (const State &operand : read.operands)

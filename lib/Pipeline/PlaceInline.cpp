@@ -1,5 +1,5 @@
 //===- PlaceInline.cpp - One thread per stage ---------------------------------------------===//
-// Receives right before their reader, sends right behind their producer, all in the order of the tasks. Whether that
+// Receives right before their reader, sends right after their producer, all in the order of the tasks. Whether that
 // stalls depends on how many messages a flow holds: found by trying.
 //===-----------------------------------------------------------------------------===//
 #include "Stall.h"

@@ -1,5 +1,5 @@
 //===- StagePrograms.cpp - What stages do, read from their programs ------------------------===//
-// A task's receives stand behind its `pc.task`, its sends in front of the next one, so the tasks say which message a
+// A task's receives stand after its `pc.task`, its sends in front of the next one, so the tasks say which message a
 // send or receive is about.
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
@@ -101,7 +101,7 @@ private:
     return static_cast<int>(all.ops[stage].size()) - 1;
   }
 
-  /// The task itself stands behind its receives.
+  /// The task itself stands after its receives.
   void flush(int stage) {
     if (!pending)
       return;
@@ -185,7 +185,7 @@ private:
     return text;
   }
 
-  /// What stages exchange behind their tasks is named by the first task of the chunk that comes first on its source.
+  /// What stages exchange after their tasks is named by the first task of the chunk that comes first on its source.
   Part exchanged(bool send, int source, int destination, int flow) {
     int chunk = static_cast<int>(llvm::find(all.problem.stageOf, source) - all.problem.stageOf.begin());
     chunk = std::min(chunk, all.problem.chunks() - 1);
@@ -255,7 +255,7 @@ private:
   llvm::DenseSet<Operation *> checked; ///< functions
   std::optional<Task> task;
   TaskOp pending;             ///< whose ops have not begun
-  std::vector<int> waitedFor; ///< instructions that the next one of the compute stream stands behind
+  std::vector<int> waitedFor; ///< instructions that the next one of the compute stream stands after
   std::map<std::pair<Flow, bool>, size_t> positions;
   std::map<Flow, std::vector<Operation *>> sends, receives;
 };

@@ -13,7 +13,7 @@ namespace pc::pipeline {
 /// Numbers flows in the order in which they are first asked for.
 class FlowNumbers {
 public:
-  /// `what`: F, B, or a letter for what is exchanged behind the tasks; `item`: chunk or yielded value; `index`: of
+  /// `what`: F, B, or a letter for what is exchanged after the tasks; `item`: chunk or yielded value; `index`: of
   /// several values.
   int of(int source, int destination, char what, int item, int index) {
     return numbers.try_emplace({source, destination, what, item, index}, numbers.size()).first->second;
@@ -23,7 +23,7 @@ private:
   std::map<std::tuple<int, int, char, int, int>, int> numbers;
 };
 
-/// Writes a nested module: leaves, calls of the tasks of one stage in their order, and what a caller adds behind them.
+/// Writes a nested module: leaves, calls of the tasks of one stage in their order, and what a caller adds after them.
 class StageWriter {
 public:
   /// What all stages have in common.

@@ -110,7 +110,7 @@ private:
     edges = std::move(sorted);
   }
 
-  /// One wait of the head of a stopped stream: for `target`, which stands at or behind the head of stream `to`.
+  /// One wait of the head of a stopped stream: for `target`, which stands at or after the head of stream `to`.
   struct Wait {
     int to;
     Place target;

@@ -25,7 +25,7 @@ bool isUnaryLinear(mlir::Operation *op);
 bool comesRound(mlir::Operation *op);
 
 /// What is never cut: the halves of layers (attention, feed-forward, each with its norm), and what comes before and
-/// behind the layers. Found by source names; a layer of fewer than four parts is one unit.
+/// after the layers. Found by source names; a layer of fewer than four parts is one unit.
 struct Units {
   std::vector<std::string> names;              ///< in model order: "embedding", "h.0.ln_1", "h.0.ln_2", .., "head"
   std::vector<int> layer;                      ///< of every unit: 0 the embedding, then layers, the last the head
@@ -34,7 +34,7 @@ struct Units {
   std::vector<double> fixed;                   ///< bytes on a rank: parameters, their gradients and states
   llvm::DenseMap<mlir::Operation *, int> unit; ///< of every op of the body
 
-  /// Fails after an error where layers are not one behind the other.
+  /// Fails after an error where layers are not one after the other.
   static mlir::FailureOr<Units> find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine);
   int layers() const { return layer.back() - 1; }
 };

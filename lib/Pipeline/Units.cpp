@@ -141,7 +141,7 @@ private:
     begin("head", static_cast<int>(layers.size()) + 1);
   }
 
-  /// A layer ends where the next one begins: what is of an earlier one cannot stand behind it.
+  /// A layer ends where the next one begins: what is of an earlier one cannot stand after it.
   LogicalResult checkOrder(ArrayRef<Operation *> forward) const {
     Operation *last = nullptr;
     for (Operation *op : forward) {
@@ -173,7 +173,7 @@ private:
     return it == number.end() ? std::nullopt : std::optional(it->second);
   }
 
-  /// Units come one after another; what stands in front of all layers is `first`, what stands behind them `last`.
+  /// Units come one after another; what stands in front of all layers is `first`, what stands after them `last`.
   void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
     Operation *end = nullptr;
     for (Operation *op : ops)

@@ -1,5 +1,5 @@
 //===- UpdateWriter.cpp - What follows the accumulation, in every stage --------------------===//
-// One pass over the ops behind the accumulation, for all stages at once. A value that depends on it is there on some
+// One pass over the ops after the accumulation, for all stages at once. A value that depends on it is there on some
 // stages, either whole or as an addend of a sum over them. Linear ops keep a sum; anything else needs it added up.
 //===-----------------------------------------------------------------------------===//
 #include "StageWriter.h"

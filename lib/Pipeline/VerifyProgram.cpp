@@ -255,7 +255,7 @@ private:
   std::vector<Place> taskAt;         ///< by task id
   std::vector<int> streamOf, number; ///< of one stage
   size_t streams = 0;                ///< that it has
-  std::vector<int> clocks;           ///< of its instructions, one behind the other
+  std::vector<int> clocks;           ///< of its instructions, one after the other
 };
 
 } // namespace

@@ -179,7 +179,7 @@ static std::string whyUnused(StringRef axis) {
       .str();
 }
 
-/// Adds what the flags ask for of the phases behind `done`, and what goes with it.
+/// Adds what the flags ask for of the phases after `done`, and what goes with it.
 static std::optional<Refusal> addTactics(const StrategyFlags &flags, Phase done, Plan &plan) {
   for (const TacticInfo &row : tactics())
     if (row.phase > done && row.fromFlags)

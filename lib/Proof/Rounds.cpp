@@ -48,7 +48,7 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
     entry = front;
     isZero |= note.isZero;
   }
-  // Rows lie one behind the other as the mask says which there are.
+  // Rows lie one after the other as the mask says which there are.
   for (auto [i, letters] : llvm::enumerate(rule.operands))
     if (bool isMask = einsum && einsum.getMask() && i + 1 == rule.operands.size();
         round && hasRows(op) && (isMask || rowsOf(op->getOperand(i))) && operands[i]->note.kind != Note::Round)

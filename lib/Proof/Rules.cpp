@@ -16,14 +16,14 @@ struct OpRow {
 };
 } // namespace
 
-/// Of ops that may have tables of a rotation behind their operands there are two rows.
+/// Of ops that may have tables of a rotation after their operands there are two rows.
 static std::string nameOfRow(Operation *op) {
   bool rotates = (isa<SplitQkvOp>(op) && op->getNumOperands() > 1) || (isa<JoinQkvOp>(op) && op->getNumOperands() > 3);
   return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
 }
 
-/// What attention and its gradient have behind the operands of their row, what of it stays whole, and what stands
-/// behind the results.
+/// What attention and its gradient have after the operands of their row, what of it stays whole, and what stands
+/// after the results.
 struct MoreOfAttention {
   std::string operands, whole, results;
 };

@@ -12,7 +12,7 @@
 
 namespace pc::proof {
 
-/// The dims of operands and results as letters: dims with one letter are one index. Operands behind `operands` are
+/// The dims of operands and results as letters: dims with one letter are one index. Operands after `operands` are
 /// scalars that say where this rank's block begins.
 struct Rule {
   using Letters = llvm::SmallVector<int, 6>;

@@ -98,7 +98,7 @@ private:
     return state.where && state.where->note.kind == Note::None && state.value != Point() && !isKnownBefore(state);
   }
 
-  /// Of the records behind `from` that are wrong and made of right ones, the last: a wrong value may be right again
+  /// Of the records after `from` that are wrong and made of right ones, the last: a wrong value may be right again
   /// later (windows, sums in another order), so an earlier one need not be to blame.
   int lastRoot(ArrayRef<int> from, llvm::function_ref<bool(int)> isWrong) const {
     SmallVector<int> todo(from);

@@ -117,7 +117,7 @@ private:
     std::vector<Shown> shown;
     llvm::SmallVector<bool> isSum;    ///< by argument: of other microbatches
     llvm::SmallVector<int> sameRange; ///< of its ranges
-    llvm::SmallVector<bool> isLost;   ///< by argument: its bytes hold something else behind the call
+    llvm::SmallVector<bool> isLost;   ///< by argument: its bytes hold something else after the call
     llvm::SmallVector<int> addedTo;   ///< by result: the argument to which `out` is added; -1: none
     bool isKnown = false;
     bool isLike(const Task &other) const;
@@ -293,7 +293,7 @@ private:
   std::map<std::pair<StageFlow, int64_t>, std::pair<State, mlir::Type>> mail;
 };
 
-/// What a program shows, in 16 digits each for leaves, updates and outputs, behind the seed that its fingerprints are
+/// What a program shows, in 16 digits each for leaves, updates and outputs, after the seed that its fingerprints are
 /// drawn by (Digest.cpp): equal for programs that compute the same.
 std::string fingerprintOf(const Facts &facts, llvm::StringRef seed);
 llvm::StringRef seedOf(llvm::StringRef fingerprint);

@@ -44,9 +44,9 @@ Tensors attention(Inputs in, const Scores &score, const Sight &sees, Rounding fa
 /// q, k, v, o, lse, dout -> dq, dk, dv and, if wanted, that of the bias, (b, k, g, r).
 Tensors attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask,
                       bool ofBias = false);
-/// x (b, s, k, g + 2, d), or with cos and sin behind it -> q, k, v.
+/// x (b, s, k, g + 2, d), or with cos and sin after it -> q, k, v.
 Tensors splitQkv(Inputs in);
-/// q, k, v, or with cos and sin behind them -> (b, s, k, g + 2, d).
+/// q, k, v, or with cos and sin after them -> (b, s, k, g + 2, d).
 Tensors joinQkv(Inputs in);
 /// o1, lse1, o2, lse2 -> o, lse.
 Tensors mergeAttention(Inputs in);
@@ -60,7 +60,7 @@ Tensors topGroups(Inputs in, int64_t groups, int64_t keep);
 /// the zigzag order, or 0.
 Tensors admit(Inputs in, int64_t capacity, int64_t ranks);
 /// x (tokens..., n) -> x where it is above 0 and, by n and then by token, number `round` * `limit` of such entries, or
-/// one of the `limit` - 1 behind it, in the last round any behind it; 0 elsewhere.
+/// one of the `limit` - 1 after it, in the last round any after it; 0 elsewhere.
 Tensors roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit);
 /// x (rows..., c) -> `shape`, (rows..., d): entry j of a row is entry j + from, or 0.
 Tensors columns(Inputs in, const Shape &shape, int64_t from);

@@ -91,7 +91,7 @@ Tensor pc::reorderSequence(Operation *op, const Tensor &x, int64_t dim, bool bac
   return result;
 }
 
-/// A tensor of a parameter, whose parts are drawn under their own names behind `prefix`.
+/// A tensor of a parameter, whose parts are drawn under their own names after `prefix`.
 Tensor Feeds::drawParts(ParameterOp parameter, ArrayRef<int64_t> shape, const std::string &prefix,
                         llvm::function_ref<double(uint64_t)> element) const {
   Tensor whole(shape);

@@ -27,7 +27,7 @@ static SmallVector<StringAttr> jointAxes(MoveOpInterface first, MoveOpInterface 
     return b;
   }
   a.append(b);
-  if (!splits) // no dim: the order of the mesh; else the second list is added behind (minor to) the first
+  if (!splits) // no dim: the order of the mesh; else the second list is added after (minor to) the first
     llvm::sort(a, [&](StringAttr x, StringAttr y) { return mesh.index(x) < mesh.index(y); });
   return a;
 }

@@ -73,7 +73,7 @@ public:
   std::string why;
   size_t where = 0; ///< offset
   std::vector<Located> located;
-  llvm::StringMap<StringRef> locations; ///< by alias: what stands behind "loc(" in its definition
+  llvm::StringMap<StringRef> locations; ///< by alias: what stands after "loc(" in its definition
 
 private:
   /// An alias of an attribute or a type: its depth and size when expanded.
@@ -356,7 +356,7 @@ static Buffer withLines(Buffer buffer) {
     os << buffer->getBuffer().slice(from, one.begin) << "loc(#line" << number << ")";
     placesOs << "#line" << number++ << " = loc(";
     StringRef name = says.take_front(says.find('"', 1) + 1), rest = says.drop_front(name.size());
-    if (says.starts_with("\"") && !rest.starts_with(":")) // a name; the place behind it was in another file
+    if (says.starts_with("\"") && !rest.starts_with(":")) // a name; the place after it was in another file
       placesOs << name << "(" << line << "))\n";
     else if (says.starts_with("\"") || says == "unknown" || says == "?")
       placesOs << line << ")\n";

@@ -1,6 +1,6 @@
 //===- DispatchExperts.cpp - What goes to experts and comes back as values of their own ------===//
 // A routed product reads tokens, or makes sums over the experts of a token. With
-//   dispatch "b s e, b s n -> b s n e" in front, combine "b s n e, b s n -> b s e" behind,
+//   dispatch "b s e, b s n -> b s n e" in front, combine "b s n e, b s n -> b s e" after,
 // all that a product reads and makes is by token and expert, so an axis can split experts inside and tokens outside of
 // it: what lies between is an all_to_all of entries that exist, where else all tokens would be gathered.
 // References: D. Lepikhin et al., "GShard", 2020; C. Hwang et al., "Tutel", 2023.
@@ -137,7 +137,7 @@ private:
     }
   }
 
-  /// The addends of a sum; `sums`: the ops that add them, each behind its readers.
+  /// The addends of a sum; `sums`: the ops that add them, each after its readers.
   static void collect(Value value, SmallVector<Value> &addends, SmallVector<Operation *> &sums, bool isRoot) {
     auto sum = value.getDefiningOp<AddOp>();
     if (!sum || (!isRoot && !value.hasOneUse())) {

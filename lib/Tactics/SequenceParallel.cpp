@@ -1,6 +1,6 @@
 //===- SequenceParallel.cpp - Split the sequence where tensor parallelism leaves activations whole ---===//
 // Residual stream and norms are split along the sequence. Around each pair of linears, an all_gather in front and a
-// reduce_scatter behind replace the all_reduce. Reference: V. Korthikanti et al., "Reducing activation
+// reduce_scatter after replace the all_reduce. Reference: V. Korthikanti et al., "Reducing activation
 // recomputation in large transformer models", MLSys 2023.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_SEQUENCEPARALLEL

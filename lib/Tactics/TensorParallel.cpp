@@ -1,5 +1,5 @@
 //===- TensorParallel.cpp - Split heads, ffn and vocabulary ---------------------------------===//
-// Column-parallel, then row-parallel linears with one all_reduce behind each pair; embedding, head and loss split by
+// Column-parallel, then row-parallel linears with one all_reduce after each pair; embedding, head and loss split by
 // vocabulary. Reference: M. Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
 // parallelism", 2019.
 //===-----------------------------------------------------------------------------===//

@@ -239,7 +239,7 @@ private:
   Program &program;
 };
 
-/// The description is that of one replica: each has rows of its own, one replica's behind the other's, and parameters
+/// The description is that of one replica: each has rows of its own, one replica's after the other's, and parameters
 /// and states of its own, but for what all share.
 void addReplicas(Program &program) {
   const Program::Rounds &rounds = program.rounds;

@@ -45,7 +45,7 @@ struct Part {
   Dims shape;         ///< Its shape in the file.
   Box box;            ///< Of that shape, or of another one of as many elements (`view`).
 
-  /// A rank's block of the parameter, as seen from this part: it may begin before it and end behind it.
+  /// A rank's block of the parameter, as seen from this part: it may begin before it and end after it.
   Block inPart(Block block) const {
     for (size_t dim = 0; dim < start.size(); ++dim)
       block.start[dim] -= start[dim];
@@ -53,7 +53,7 @@ struct Part {
   }
 };
 
-/// A parameter: a box of a Hugging Face tensor, or several boxes one behind the other along a dim.
+/// A parameter: a box of a Hugging Face tensor, or several boxes one after the other along a dim.
 struct Parameter : Tensor {
   Dims valid;
   std::string initKind; ///< PCRT_INIT_NORMAL or PCRT_INIT_CONSTANT.
@@ -135,7 +135,7 @@ struct Program {
     bool codes = false; ///< Replicas send each other codes of 8 bits.
 
     bool any() const { return axis >= 0; }
-    /// Whether a round ends behind `steps` steps.
+    /// Whether a round ends after `steps` steps.
     bool endsBehind(int64_t steps) const { return any() && steps % every == 0; }
   } rounds;
 

@@ -61,8 +61,8 @@ private:
   std::map<std::string, Dims> tensors;
   std::map<std::string, std::string> metadata;
   mutable std::string cachedHeader;              ///< Empty: not made yet.
-  mutable std::map<std::string, int64_t> places; ///< By tensor: offset behind the header.
-  mutable int64_t dataBytes = 0;                 ///< Behind the header.
+  mutable std::map<std::string, int64_t> places; ///< By tensor: offset after the header.
+  mutable int64_t dataBytes = 0;                 ///< After the header.
   int fd = -1, direct = -1;
   std::vector<std::unique_ptr<FileStream>> streams;
 };

@@ -45,7 +45,7 @@ static std::string ofReplica(const std::string &name, int64_t replica) {
   return name + "@" + std::to_string(replica) + ".";
 }
 
-/// What of one program's tensors a checkpoint behind `step` steps has, of a run with so many replicas. Between two
+/// What of one program's tensors a checkpoint after `step` steps has, of a run with so many replicas. Between two
 /// rounds of local SGD replicas' parameters are those that all share, which are the model.
 static std::vector<Saved> savedTensors(const Program &program, int64_t step, int64_t replicas) {
   std::vector<Saved> saved;

@@ -40,7 +40,7 @@ static std::vector<int64_t> stepsIn(const std::string &directory) {
   return steps;
 }
 
-/// Behind the name of a checkpoint, and before a holder's tag: it is being removed.
+/// After the name of a checkpoint, and before a holder's tag: it is being removed.
 static constexpr char removing[] = ".removed-";
 
 /// Rank 0's number, on all ranks.
@@ -113,7 +113,7 @@ std::string CheckpointSeries::newestWhole() {
   return rollback && !newest.empty() ? goBack(newest) : newest;
 }
 
-/// The checkpoint that --rollback means where numbers were not finite behind `newest`; else that one. What is done is
+/// The checkpoint that --rollback means where numbers were not finite after `newest`; else that one. What is done is
 /// done again by the next start, should this one be killed: the newest one, which says where numbers were not finite,
 /// is renamed last.
 std::string CheckpointSeries::goBack(const std::string &newest) {
@@ -154,7 +154,7 @@ void CheckpointSeries::setAside(const std::string &path) {
     fail(PCRT_RESOURCE, withErrno("cannot rename " + path + ", which is damaged"));
 }
 
-/// Whoever saves to a directory takes over from a holder that was killed, and cleans up behind it.
+/// Whoever saves to a directory takes over from a holder that was killed, and cleans up after it.
 void CheckpointSeries::recover() {
   unlink(temporary().c_str());
   std::set<std::string> homes, removed;

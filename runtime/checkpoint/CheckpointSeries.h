@@ -26,7 +26,7 @@ public:
   CheckpointSeries(const Options &options, const Program &program, Comm &comm);
 
   /// The newest checkpoint that all ranks find complete; empty: there is none yet. Others are set aside, with a
-  /// warning. With --rollback, where numbers were not finite behind the newest one: one at least so many steps back,
+  /// warning. With --rollback, where numbers were not finite after the newest one: one at least so many steps back,
   /// from where the samples up to there are left out; those between are renamed to step-<step>.rolled-back-<tag>, which
   /// nobody removes. All ranks call it. Throws PCRT_BAD_DATA if none is complete, PCRT_USAGE if none is far enough
   /// back.
@@ -48,7 +48,7 @@ public:
              bool last);
 
   /// The same while the next step goes on, as far as states stay as they are: start before the step, waitForBlocks (on
-  /// this rank; nothing is allocated) before its first update, complete behind it, on all ranks.
+  /// this rank; nothing is allocated) before its first update, complete after it, on all ranks.
   void start(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device);
   void waitForBlocks();
   void complete();

@@ -31,7 +31,7 @@ private:
 
   size_t skipSpace(size_t at) const { return text.find_first_not_of(" \t\r\n", at); }
 
-  /// Behind the string, or the value of any kind, that begins at `at`.
+  /// After the string, or the value of any kind, that begins at `at`.
   size_t behindString(size_t at) const {
     while (text[++at] != '"')
       if (text[at] == '\\')
@@ -58,7 +58,7 @@ private:
     for (at = skipSpace(at + 1); text[at] != '}';) {
       size_t end = behindString(at);
       std::string key = Json::parse(text.begin() + at, text.begin() + end);
-      at = skipSpace(skipSpace(end) + 1); // behind the colon
+      at = skipSpace(skipSpace(end) + 1); // after the colon
       end = behindValue(at);
       if (key == "dtype" || key == "torch_dtype")
         edits.push_back({at, end, value});

@@ -16,7 +16,7 @@ namespace pcrt {
 /// Writes the codes of `elements` elements of f32, pcrt_code_words(elements) words.
 void encode(const float *from, int64_t elements, void *codes, const ParallelFor &parallelFor);
 
-/// out = the sum of what `members` codes mean, which lie one behind the other; in their order.
+/// out = the sum of what `members` codes mean, which lie one after the other; in their order.
 void addDecoded(const void *codes, int members, int64_t elements, float *out, const ParallelFor &parallelFor);
 
 /// Carries out `desc`, an all_reduce with codes: a sum of f32. `memory`: where `desc.codes` leads.

@@ -25,7 +25,7 @@ struct KeptState {
 struct Kept {
   std::atomic<int32_t> updating; ///< 1: an update is under way, or has not been done to its end.
   char program[24];              ///< Which one made it.
-  KeptState arena, copy;         ///< What is in the arena, unless it is updated; and in the copy behind it.
+  KeptState arena, copy;         ///< What is in the arena, unless it is updated; and in the copy after it.
 };
 
 } // namespace pcrt

@@ -19,8 +19,8 @@ constexpr uint64_t meetFormat = 0x3154454d4350; // "PCMET1"
 enum class MeetKind : uint32_t {
   Hello = 1, ///< From a rank: Hello.
   Begin,     ///< To one: Begin.
-  Close,     ///< To rank 0: the others wait; the round ends behind the step that is under way.
-  Arrive,    ///< From a rank: Arrive, and its parameters behind the steps of the round.
+  Close,     ///< To rank 0: the others wait; the round ends after the step that is under way.
+  Arrive,    ///< From a rank: Arrive, and its parameters after the steps of the round.
   Mean,      ///< To one: their mean, weighted by steps.
   Ask,       ///< To one: its State is wanted, by one who joins.
   State,     ///< From one, and to one who joins: State, shared parameters, and outer momentum.
@@ -31,14 +31,14 @@ enum class MeetKind : uint32_t {
 struct MeetHead {
   MeetKind kind = MeetKind::Hello;
   uint32_t reserved = 0;
-  uint64_t bytes = 0; ///< Behind the head.
+  uint64_t bytes = 0; ///< After the head.
 };
 
 struct MeetHello {
   uint64_t format = meetFormat;
   char name[64] = {}, program[64] = {}; ///< Of the member; sum of the executable.
   int32_t rank = 0, size = 0;
-  int64_t round = 0;    ///< The one that it could begin with: as many as it has behind it.
+  int64_t round = 0;    ///< The one that it could begin with: as many as it has after it.
   int64_t every = 0;    ///< Steps of a round,
   int64_t batch = 0;    ///< samples of a step,
   int64_t samples = 0;  ///< and how many it knows to have been read.

@@ -13,7 +13,7 @@ namespace pcrt {
 
 /// One move, barrier or exchange of control data. Compared byte by byte, so it has no padding.
 struct MoveKey {
-  char name[96]; ///< Name of the op, cut short if need be, zeros behind it.
+  char name[96]; ///< Name of the op, cut short if need be, zeros after it.
   int32_t kind, dtype, reduction, members;
   int64_t outer, extent, inner, middle, extent2;
   int64_t routed;     ///< Of rows: how many experts a token has.

@@ -66,7 +66,7 @@ bool pcrt::reuseSharedFile(int fd) {
     char *start = reinterpret_cast<char *>(&block), *kept = reinterpret_cast<char *>(&block.kept);
     memset(start, 0, size_t(kept - start));
     memset(kept + sizeof(Kept), 0, size_t(start + sizeof block - kept) - sizeof(Kept));
-    // Scratch memory and flows lie behind the arena.
+    // Scratch memory and flows lie after the arena.
     good &= fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, scratchOffset(rank), kWindowHalf) == 0;
   }
   memset(static_cast<void *>(control), 0, sizeof *control);

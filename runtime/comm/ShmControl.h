@@ -51,7 +51,7 @@ inline bool Slot::reached(Goal goal) const {
   return (goal.done ? done : announced).load(std::memory_order_acquire) >= goal.move;
 }
 
-/// A flow, in the memory of the rank that receives. The ring of messages lies behind all headers.
+/// A flow, in the memory of the rank that receives. The ring of messages lies after all headers.
 struct alignas(128) FlowHeader {
   std::atomic<uint64_t> sent;                  ///< Messages in all; written by the source.
   alignas(128) std::atomic<uint64_t> received; ///< Written by the destination.

@@ -219,7 +219,7 @@ Gemms::~Gemms() {
       munmap(state->scratch, state->scratchBytes);
 }
 
-/// Elements from the first to behind the last one that a strided operand reaches.
+/// Elements from the first to after the last one that a strided operand reaches.
 static int64_t reach(std::initializer_list<std::pair<int64_t, int64_t>> extentsAndStrides) {
   int64_t last = 0;
   for (auto [extent, stride] : extentsAndStrides)

@@ -26,7 +26,7 @@ public:
 
   /// Adds a product, which has passed checkGrouped; returns its number.
   int add(const pcrt_gemm_desc &desc);
-  /// Takes the memory that all of them need, behind the last one.
+  /// Takes the memory that all of them need, after the last one.
   void allocate();
 
   /// Runs a product and waits. Null, or what went wrong.
@@ -83,7 +83,7 @@ private:
   char *gatheredA = nullptr, *gatheredB = nullptr;
   float *made = nullptr, *sums = nullptr; ///< of rows, of tokens
   int32_t *tokenOf = nullptr;             ///< by row
-  std::vector<int64_t> firstRow;          ///< by expert, and behind the last one
+  std::vector<int64_t> firstRow;          ///< by expert, and after the last one
   std::vector<int64_t> nextRow;           ///< while rows are found
   std::vector<int> statuses;              ///< dnnl_status_t, by thread
 };

@@ -35,7 +35,7 @@ public:
   dnnl_status_t run(const void *a, void *c, const void *bias, void *scratch, const dnnl::stream &stream);
 
 private:
-  /// Packed b lies behind the product's own memory.
+  /// Packed b lies after the product's own memory.
   int64_t packedOffset() const { return (int64_t(scratch.get_desc().get_size()) + 63) / 64 * 64; }
 
   std::optional<WidenedMatmul> widened; ///< If set, all that follows is unused.

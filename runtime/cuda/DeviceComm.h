@@ -26,7 +26,7 @@ struct DeviceFlow {
 };
 
 /// Lanes of a flow: a lane is a stream with a communicator of its own, and message n goes by lane n % lanes. One
-/// communicator would not do: its calls run in order, so a receive that waits for its message blocks all calls behind
+/// communicator would not do: its calls run in order, so a receive that waits for its message blocks all calls after
 /// it. With a lane for every message that may be under way besides the one that is read, and one receive posted ahead
 /// on each, a device waits only where all `slots` slots are full.
 inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
@@ -79,7 +79,7 @@ public:
     return PCRT_INTERNAL;
   }
 
-  /// Enqueues the next message of flow `index` on `stream`: work enqueued behind it may overwrite the source of a send,
+  /// Enqueues the next message of flow `index` on `stream`: work enqueued after it may overwrite the source of a send,
   /// and finds what was received. `data` lies on the device.
   virtual pcrt_status enqueueSend(int index, const void *data, Stream stream) {
     (void)index, (void)data, (void)stream;

@@ -35,7 +35,7 @@ static std::vector<DeviceFlow> allFlows(const Program &program, int rank) {
   return all;
 }
 
-/// What waits for a message of another stage holds up what is behind it in its queue, which that stage may wait for.
+/// What waits for a message of another stage holds up what is after it in its queue, which that stage may wait for.
 /// Moves of groups need no more than the order of the program, which one queue keeps as well.
 static void requireQueues(const Session &session, int lanes) {
   int streams = session.numStreams();

@@ -53,7 +53,7 @@ private:
   bool isRaw16 = false; ///< No header says that the numbers have 16 bits.
 };
 
-/// All that --data names: FILE or PATTERN, with commas between, all of them or none with *WEIGHT behind it. Without
+/// All that --data names: FILE or PATTERN, with commas between, all of them or none with *WEIGHT after it. Without
 /// weights all files are one source. And what --targets names: a file for each of them, of as many numbers, or of as
 /// many more or fewer as a sample has targets.
 class TokenData {
@@ -64,7 +64,7 @@ public:
   TokenData(const Options &options, int64_t sequence, bool training, int64_t targetSequence = 0);
 
   const std::vector<TokenFile> &files() const { return all; }
-  /// None: a target is the token behind.
+  /// None: a target is the token after.
   const std::vector<TokenFile> &targets() const { return targetsOf; }
   /// By file; 0: one of several without weights.
   const std::vector<double> &weights() const { return weightOf; }
@@ -98,7 +98,7 @@ private:
   std::optional<SampleOrder> order; ///< None: one file in its order.
 };
 
-/// The row of a step's batch that is row `index` of microbatch `microbatch`. Replicas' rows lie one behind the other,
+/// The row of a step's batch that is row `index` of microbatch `microbatch`. Replicas' rows lie one after the other,
 /// whatever their microbatches.
 inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) {
   int64_t ofReplica = program.batch / program.rounds.replicas, rows = ofReplica / program.microbatches;

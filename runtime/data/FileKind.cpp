@@ -29,9 +29,9 @@ struct Ends {
   bool has(std::string_view bytes, size_t at = 0) const {
     return at <= head.size() && head.substr(at, bytes.size()) == bytes;
   }
-  /// 0 behind the end.
+  /// 0 after the end.
   uint8_t byte(size_t at) const { return at < head.size() ? uint8_t(head[at]) : 0; }
-  /// A little-endian number of T's width; 0 behind the end.
+  /// A little-endian number of T's width; 0 after the end.
   template <typename T> T number(size_t at) const {
     T value = 0;
     if (at + sizeof value <= head.size())
@@ -116,7 +116,7 @@ bool isPickle(const Ends &file) {
     return false;
   if (protocol >= 4 && file.byte(2) == 0x95)
     return file.number<uint64_t>(3) + 11 <= uint64_t(file.size);
-  bool isTorch = file.has("\x8a\x0al\xfc\x9c\x46\xf9"sv, 2); // torch.save before version 1.6: data lie behind it
+  bool isTorch = file.has("\x8a\x0al\xfc\x9c\x46\xf9"sv, 2); // torch.save before version 1.6: data lie after it
   return isTorch || (file.last == '.' && strchr("]})(cXKMJN\x8a\x8c", file.byte(2)) && file.byte(2));
 }
 

@@ -232,7 +232,7 @@ template <typename F> void Routing::forEachRun(const Layer &layer, int64_t micro
     }
 }
 
-/// The number of a choice in a file, the first one of a token; `steps` behind its first step.
+/// The number of a choice in a file, the first one of a token; `steps` after its first step.
 int64_t Routing::choiceAt(int64_t steps, const Layer &layer, int64_t row, int64_t position) const {
   int64_t tokens = (layer.place * program.batch + row) * program.sequence + position;
   return steps * choicesOfStep() + tokens * chosen;

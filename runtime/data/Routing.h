@@ -3,7 +3,7 @@
 // Which experts each token has in each layer of a mixture, at every step. A
 // file of it is independent of the mesh and of the plan: safetensors with one
 // tensor "routing" [steps, layers, batch, sequence, experts of a token], so a
-// run writes it from front to back, and its header anew behind every step.
+// run writes it from front to back, and its header anew after every step.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_ROUTING_H
@@ -34,7 +34,7 @@ public:
   void beginStep(int64_t number) { step = number; }
   /// All ranks have shown what the step has.
   void endStep();
-  /// Behind the last step: the file is on the disk. All ranks call it.
+  /// After the last step: the file is on the disk. All ranks call it.
   void finish();
 
   /// Of output `index`, a routing: puts the choice of the file in the place of `mask`, f32 [rows, positions, experts];

@@ -42,7 +42,7 @@ int64_t HeldOut::window(int64_t i, int64_t windows, bool held) const {
   if (held)
     return i * every + drawn(i);
   int64_t group = i / (every - 1), rest = i % (every - 1);
-  if (group >= windows / every) // behind the last whole group nothing is held out
+  if (group >= windows / every) // after the last whole group nothing is held out
     return windows / every * every + i - windows / every * (every - 1);
   return group * every + rest + (rest >= drawn(group));
 }

@@ -58,7 +58,7 @@ struct pcrt_context {
   std::function<void()> beforeUpdate; ///< Called in every step before parameters or states change. Allocates nothing.
   bool updating = false;              ///< They may have changed in this step.
   bool keepsArena = false;            ///< The arena holds the state of training already, from an earlier process.
-  int64_t behindArena = 0;            ///< Bytes that are wanted behind it.
+  int64_t behindArena = 0;            ///< Bytes that are wanted after it.
 
   /// Parameters and states are about to change.
   void beginUpdate();

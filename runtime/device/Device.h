@@ -47,7 +47,7 @@ public:
 
   /// Runs the program's evaluation on what its inputs hold, and shows its outputs. Only where the program has one.
   virtual pcrt_status evaluate(pcrt_context &context) = 0;
-  /// Ends a round of local SGD, behind a step. Only where the program has rounds.
+  /// Ends a round of local SGD, after a step. Only where the program has rounds.
   virtual pcrt_status endRound(pcrt_context &context) = 0;
 
   /// The functions of pcrt.h, inside begin (and prepare, where a device may make the step to learn of its calls).

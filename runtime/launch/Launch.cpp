@@ -440,7 +440,7 @@ static int runWithRestarts(const LaunchOptions &options, bool *lost) {
       *lost = may && code != PCRT_NON_FINITE;
       return code;
     }
-    memory = code == PCRT_NON_FINITE ? -1 : run.takeMemory(); // what is there is from behind where it goes back to
+    memory = code == PCRT_NON_FINITE ? -1 : run.takeMemory(); // what is there is from after where it goes back to
     fprintf(stderr, "pc-run: starting again (%d of %d)\n", again, options.restarts);
   }
 }

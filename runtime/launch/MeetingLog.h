@@ -33,7 +33,7 @@ public:
   MeetingLog(const MeetingLog &) = delete;
   MeetingLog &operator=(const MeetingLog &) = delete;
 
-  /// Lines go behind what is there. Throws PCRT_RESOURCE.
+  /// Lines go after what is there. Throws PCRT_RESOURCE.
   void open(const std::string &path);
   /// Returns when the line is on the disk; does nothing without a file. Throws PCRT_RESOURCE.
   void append(const std::string &line);

@@ -26,7 +26,7 @@ public:
   void open(const std::string &path, int flags);
   bool isOpen() const { return fd >= 0; }
   bool isRegular() const { return regular; }
-  /// Ends the file behind its first `bytes` bytes. Throws PCRT_RESOURCE.
+  /// Ends the file after its first `bytes` bytes. Throws PCRT_RESOURCE.
   void cut(int64_t bytes);
 
   /// Adds a record, whole or not at all; whether it did. Never waits for a reader, and allocates nothing.

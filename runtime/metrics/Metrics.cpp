@@ -55,7 +55,7 @@ Metrics::~Metrics() {
   finish(); // an error message begins on a line of its own
 }
 
-/// "12 %, 1:02:03 left", by the mean of this run's steps; nothing behind the last step, or before one has ended.
+/// "12 %, 1:02:03 left", by the mean of this run's steps; nothing after the last step, or before one has ended.
 std::string Metrics::timeLeft(int64_t done, int64_t now) const {
   if (done >= steps || done <= firstStep)
     return "";

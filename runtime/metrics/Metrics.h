@@ -49,7 +49,7 @@ public:
   void begin(int64_t firstStep);
   /// What cannot be written is a warning (AuxiliaryFile).
   void add(const StepFigures &figures);
-  /// The loss of samples that are not trained on, of the state behind `step` steps.
+  /// The loss of samples that are not trained on, of the state after `step` steps.
   void addValidation(int64_t step, double loss, int64_t samples, double seconds);
   /// Ends the progress line.
   void finish();

@@ -131,7 +131,7 @@ MeetHead Members::nextHead() {
   return head;
 }
 
-/// The fields of a message with so many elements behind them.
+/// The fields of a message with so many elements after them.
 template <typename T> T Members::receiveFields(const MeetHead &head, size_t elements) {
   if (head.bytes != sizeof(T) + 4 * elements)
     lost("sends a message of " + std::to_string(head.bytes) + " bytes");

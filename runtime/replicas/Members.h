@@ -27,7 +27,7 @@ public:
     int64_t round = 0, steps = 0, firstSample = 0;
   };
 
-  /// Joins with the state behind `step` steps, or, where the others are further, with theirs.
+  /// Joins with the state after `step` steps, or, where the others are further, with theirs.
   Share join(int64_t step, int64_t samples);
   /// Between two steps: whether the others wait.
   bool isAwaited();

@@ -14,7 +14,7 @@
 
 namespace pcrt {
 
-/// Compares what all ranks hold behind `steps` steps, by its sums; copies of tied weights on several stages, too.
+/// Compares what all ranks hold after `steps` steps, by its sums; copies of tied weights on several stages, too.
 /// Throws PCRT_BAD_DATA on all ranks where copies differ. All ranks call it.
 void checkReplicas(const Program &program, Device &device, Comm &comm, int64_t steps);
 

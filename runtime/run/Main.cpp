@@ -58,7 +58,7 @@ static void reportOnce(const Place &place, const Failure &failure) {
     report(place, failure);
 }
 
-/// A signal ends the run behind a step, with a save; the launcher is told that it is worth waiting for, and whether it
+/// A signal ends the run after a step, with a save; the launcher is told that it is worth waiting for, and whether it
 /// is worth starting again where numbers are not finite.
 static void expectSignals(const Place &place, bool goesBack) {
   noteSignals();

@@ -231,7 +231,7 @@ private:
                            std::to_string(options.steps) + " is before that");
   }
 
-  /// Says from where on steps change nothing, as in a run that goes on behind the end of the first one's curve.
+  /// Says from where on steps change nothing, as in a run that goes on after the end of the first one's curve.
   void warnOfEndedCurve() const {
     if (firstStep >= options.steps || options.lr == 0 || options.rateAt(options.steps - 1) != 0)
       return;
@@ -258,10 +258,10 @@ private:
       printf("going on from step %lld, which is still in memory\n", (long long)firstStep);
   }
 
-  /// The arena holds the state behind `steps` steps: what a process that takes this one's place can go on with.
+  /// The arena holds the state after `steps` steps: what a process that takes this one's place can go on with.
   void keep(int64_t steps) { memory->note(steps, norms->history()); }
 
-  /// What a checkpoint behind `step` updates says.
+  /// What a checkpoint after `step` updates says.
   Trajectory trajectoryAt(int64_t step) const {
     Trajectory result;
     result.step = step;
@@ -404,7 +404,7 @@ private:
     counted = inputs->counted(); // before the next step's take their place
     if (program.training && comm.rank() == 0)
       inputs->warnOfNoTargets(step, samplesOf(step));
-    inputs->writeHyper(step, norms->limit()); // behind the step before, whose norm is one of those that decide
+    inputs->writeHyper(step, norms->limit()); // after the step before, whose norm is one of those that decide
     context->require(device->begin(*context, step));
     try {
       if (step + 1 < options.steps)
@@ -524,7 +524,7 @@ private:
 
   static std::string atStep(int64_t step) { return "step " + std::to_string(step) + ": the "; }
 
-  /// `updates`: behind how many steps the state is what it is now.
+  /// `updates`: after how many steps the state is what it is now.
   [[noreturn]] void endNonFinite(int64_t updates, std::string message) {
     if (int64_t before = norms->history().skipped)
       message += ", and the " + std::to_string(before) + " steps before were skipped";

@@ -1,6 +1,6 @@
 //===- Validation.h - the loss of samples that are not trained on ----------===//
 //
-// Between steps, every so many and behind the last one, the loss of samples
+// Between steps, every so many and after the last one, the loss of samples
 // that --validation holds out, by the program's evaluation (pcrt.h). It
 // changes neither parameters nor states, so a run with it makes the same steps.
 //
@@ -62,7 +62,7 @@ public:
   /// Opens the files. Throws as TokenData.
   Validation(const Options &options, const Program &program, int rank);
 
-  /// Whether the loss of the state behind `steps` steps is asked for.
+  /// Whether the loss of the state after `steps` steps is asked for.
   bool isTurn(int64_t steps) const { return steps % every == 0 || steps == last; }
 
   /// That loss, of all samples held out, or of as many as --eval-batches batches of them have, always the same ones.

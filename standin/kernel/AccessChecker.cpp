@@ -37,7 +37,7 @@ struct Cell {
 };
 
 constexpr size_t lineBytes = 256;
-/// No more than is reserved: behind it may lie other memory.
+/// No more than is reserved: after it may lie other memory.
 constexpr size_t sharedBytes = sharedCapacity;
 
 template <class T> T *reserve(size_t count) {

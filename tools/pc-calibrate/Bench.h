@@ -67,7 +67,7 @@ private:
   Sizes sizes;
   std::vector<Case> cases;
   double waited = 0;        ///< Seconds in which this rank met others, in the sample that is taken.
-  int64_t productBytes = 0; ///< Of the operands of products, which lie first; behind them those of copies and moves.
+  int64_t productBytes = 0; ///< Of the operands of products, which lie first; after them those of copies and moves.
   int64_t otherBytes = 0;
 };
 

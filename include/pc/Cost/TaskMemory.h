@@ -13,7 +13,7 @@ namespace pc {
 struct TaskMemory {
   struct Stretch {
     TaskKind kind = TaskKind::Optimizer;
-    int64_t chunk = -1, microbatch = -1; ///< -1: before the first task, and behind the last
+    int64_t chunk = -1, microbatch = -1; ///< -1: before the first task, and after the last
     /// Bytes at most of what is not there from its beginning to its end.
     int64_t own = 0;
   };

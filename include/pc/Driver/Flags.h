@@ -27,7 +27,7 @@ public:
   std::vector<const char *> words(int argc, const char *const *argv);
 
   /// What was given, checked, in `options`. After an error its kind; `error` says why, or is empty where a plan file
-  /// had a diagnostic. `context` reads a plan file, null: one of its own. `origin`: of a program that is behind some
+  /// had a diagnostic. `context` reads a plan file, null: one of its own. `origin`: of a program that is after some
   /// phases, for which flags of these phases are refused and the others add to what is known.
   pcrt_status resolve(mlir::MLIRContext *context, CompileOptions &options, std::string &error,
                       const Origin &origin = {});

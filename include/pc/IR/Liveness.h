@@ -19,7 +19,7 @@ int64_t byteSize(mlir::Type tensor);
 bool isLeaf(mlir::Operation *op);
 
 /// A value that the body of an accumulation over several microbatches computes and yields is added to its sum right
-/// behind the op that computes it. Returns that op if `use` is the yield's use of such a value, else null: other
+/// after the op that computes it. Returns that op if `use` is the yield's use of such a value, else null: other
 /// yielded values are added at the end of the body.
 mlir::Operation *addedBehind(mlir::OpOperand &use);
 

@@ -85,7 +85,7 @@ int64_t sequencePosition(mlir::Operation *op, int64_t index);
 /// The sizes of the dims of what `op` drops, whole: those that `#pc.drop` says, or, before programs are local, its
 /// types.
 llvm::SmallVector<int64_t> drawnSizes(DrawnOpInterface op);
-/// The phase that begins at `op` in its block: backward at `pc.seed`, optimizer behind `pc.accumulate`, the one of its
+/// The phase that begins at `op` in its block: backward at `pc.seed`, optimizer after `pc.accumulate`, the one of its
 /// kind at `pc.task`; none at other ops. Every block of a step begins with forward.
 std::optional<StepPhase> phaseBegunBy(mlir::Operation *op);
 /// The phase of `op` in its step, or in the function of a task.

@@ -46,11 +46,11 @@ def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterfa
     many of the keys it sees, the first ones. A query that sees none has o = 0 and lse = -infinity.
     Where q, k and v are bf16, exp(score - maximum) is rounded to bf16 before it multiplies v; sums, maxima and lse are not.
     `window w`: position s sees the w positions s - w < t <= s alone. `softcap c`: scores are c tanh(score / c). `bias` [k, g, r]: to the score of query s
-    and key t, behind the cap, the entry t - s + S - 1 of its head is added, of S queries (factors `k g r`, r whole).
+    and key t, after the cap, the entry t - s + S - 1 of its head is added, of S queries (factors `k g r`, r whole).
     `sinks` [k, g]: softmax and lse have one more score, of a key whose value is 0. Of the gradient only that of the sinks themselves is another one
     for it: all that attention_grad reads is o and lse.
     `starts` [b, s], which never falls: position s sees no key before the one it says (factors `b s`).
-    `random`, `drop`: of the weights [b, k, g, s, t] some are dropped behind the softmax; lse is of all. Constraints: (C1) there are both or none;
+    `random`, `drop`: of the weights [b, k, g, s, t] some are dropped after the softmax; lse is of all. Constraints: (C1) there are both or none;
     (C2) there is an offset for each split dim; (C3) a window is at least 1, and it and starts are of causal attention; (C4) a cap is positive; (C5) a bias has s + t - 1 entries
     a head; (C6) with a window, a bias, sinks or starts the sequence is in its own order and `sees` nothing.
   }];

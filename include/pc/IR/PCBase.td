@@ -153,7 +153,7 @@ def PC_DropAttr : PC_Attr<"Drop", "drop"> {
     where they are not. So every plan drops the same elements, and whoever computes a value again drops them again.
 
     `#pc.drop<6554, global = [8, 64, 48], split = [0, 1], shift = 1>`, in local programs: the sizes of the whole value, and of which of its dims
-    the op's offsets say where the rank's block begins. `shift n`: in the last dim it is the block n blocks before that one, the last behind the first.
+    the op's offsets say where the rank's block begins. `shift n`: in the last dim it is the block n blocks before that one, the last after the first.
 
     Constraints: (C1) the threshold is at least 1 and at most 65535; (C2) sizes are positive, split dims ascend and are dims of `global`, shift is at least 0.
   }];
@@ -171,7 +171,7 @@ def PC_SourceAttr : PC_Attr<"Source", "source"> {
   let summary = "The box of a Hugging Face tensor that a parameter is";
   let description = [{
     `#pc.source<"h.0.attn.c_attn.weight", shape = [768, 2304], start = [0, 768], size = [768, 768]>`: the box, row major,
-    reshaped to the parameter's shape (without padding). `view = [12, 3, 64, 768]` behind it: the tensor is read in that shape, row major, and the
+    reshaped to the parameter's shape (without padding). `view = [12, 3, 64, 768]` after it: the tensor is read in that shape, row major, and the
     box is one of it.
 
     Constraint (C1): a view has as many elements as the tensor.
@@ -203,7 +203,7 @@ def PC_RowsAttr : PC_Attr<"Rows", "rows", [DeclareAttrInterfaceMethods<Verifiabl
   let summary = "A value that is stored by rows: `#pc.rows<32 of 3>`, at most 32 of the entries of its first 3 dims exist";
   let description = [{
     In local programs. Which entries exist says the mask of an einsum that is `routed`: those where it is 1, in the order of its last dim first, then of
-    the others. The buffer has `count` rows, one for each, one behind the other; what is in those behind the last is not defined. A value is stored so if it is
+    the others. The buffer has `count` rows, one for each, one after the other; what is in those after the last is not defined. A value is stored so if it is
     read by einsums routed by this mask, and element by element by ops whose results are stored so.
 
     Constraint (C1): at least one row, of at least one dim of the tensor.

@@ -122,9 +122,9 @@ def PC_InsertOp : PC_Move<"Insert", "insert", "getDim()", moveOrder> {
 //===---------------------------------------------------------------------------===//
 
 def PC_TaskOp : PC_Op<"task", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "What the ops behind it, up to the next one, are to the pipeline schedule";
+  let summary = "What the ops after it, up to the next one, are to the pipeline schedule";
   let description = [{
-    Programs of stages only: every op that computes stands behind one. No effect at run time; errors, reports and timelines name it.
+    Programs of stages only: every op that computes stands after one. No effect at run time; errors, reports and timelines name it.
     Constraint (C1): chunk and microbatch are at least 0, and both are there unless the kind is `optimizer`.
     Example: `pc.task backward chunk 1 microbatch 3`
   }];

@@ -137,7 +137,7 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
     `global` say which block of which tensor this rank holds. In the program of one stage, `key` is the parameter's position in
     the whole program: initial elements are drawn by it, and stages that share a parameter know it by its key.
 
-    `along d parts [...]` in the place of `source`: parameters that one product reads (`pc-pack-products`), one behind the other along dim d.
+    `along d parts [...]` in the place of `source`: parameters that one product reads (`pc-pack-products`), one after the other along dim d.
     Files, initial elements and the interpreter know the parts (`partsOf`), all others the packed parameter alone.
 
     Constraints: (C1) as many names as dims; (C2) `valid` has the rank of the tensor and is nowhere larger; (C3) the box of
@@ -208,7 +208,7 @@ def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<FactorOpIn
 def PC_IotaOp : PC_Leaf<"iota", [DeclareOpInterfaceMethods<FactorOpInterface>, IndexedOpInterface]> {
   let summary = "0, 1, 2, ... (i32), from the global index: plus `offset` in local programs. Factors `-> s`";
   let description = [{
-    `from n`: n, n + 1, ... `pieces [0, 3, 5] values [7, 1, 2]`: 7 at indices 0 to 2, 1 at 3 and 4, 2 behind them.
+    `from n`: n, n + 1, ... `pieces [0, 3, 5] values [7, 1, 2]`: 7 at indices 0 to 2, 1 at 3 and 4, 2 after them.
 
     Constraint (C1): pieces ascend from 0, each has a value, and where there are pieces the sequence is in its own order and begins at 0.
   }];
@@ -232,7 +232,7 @@ def PC_ConstantOp : PC_Leaf<"constant"> {
 }
 
 def PC_SeedOp : PC_Op<"seed", [MemoryEffects<[MemWrite]>]> {
-  let summary = "The gradient of the loss by itself: 1. Ops behind it in its block are the backward pass";
+  let summary = "The gradient of the loss by itself: 1. Ops after it in its block are the backward pass";
   let results = (outs AnyRankedTensor:$value);
   let assemblyFormat = "attr-dict `:` type($value)";
 }
@@ -575,7 +575,7 @@ def PC_MaskPaddingOp : PC_Compute<"mask_padding", [Rowwise, IndexedOpInterface]>
 }
 
 def PC_ResizeOp : PC_Compute<"resize"> {
-  let summary = "The first entries along dim `dim`, or all of them and zeros behind; linear";
+  let summary = "The first entries along dim `dim`, or all of them and zeros after; linear";
   let description = [{
     How a tensor whose dim does not divide is stored in one that does, and read from it. The dim is whole on every rank; the others
     may be split.

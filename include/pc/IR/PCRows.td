@@ -1,5 +1,5 @@
 //===- PCRows.td - The move of values that are stored by rows, and what limits rows ----===//
-// The move is in local programs alone, behind pc-store-rows. Few parts of the compiler need to know these ops, so their
+// The move is in local programs alone, after pc-store-rows. Few parts of the compiler need to know these ops, so their
 // classes are in a header of their own (pc/IR/MoveRows.h).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PCROWS_TD

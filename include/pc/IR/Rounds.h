@@ -39,7 +39,7 @@ inline bool isOfRounds(StateOp state) {
 /// the program has no rounds.
 mlir::func::FuncOp buildRound(mlir::ModuleOp program);
 
-/// Bytes of the arena that @round needs behind the leaves; 0 without rounds.
+/// Bytes of the arena that @round needs after the leaves; 0 without rounds.
 int64_t roundBytes(mlir::ModuleOp program);
 
 /// Where in the arena the sums of @round have their codes; 0: there are none.

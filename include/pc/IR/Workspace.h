@@ -89,7 +89,7 @@ struct RowTables {
   int64_t tile;                        ///< rows of a block, all of one expert
   int64_t tiles;                       ///< the most there can be
   int64_t counts = 0;                  ///< by expert and chunk: how many of its tokens have chosen the expert
-  int64_t firstRows;                   ///< by expert, and behind the last one: how many there are
+  int64_t firstRows;                   ///< by expert, and after the last one: how many there are
   int64_t tokenOf;                     ///< by row
   int64_t rowOf;                       ///< by token and expert, or -1
   int64_t tileExperts, tileRows;       ///< by tile: its expert, or -1; its first row

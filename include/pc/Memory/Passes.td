@@ -12,7 +12,7 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
 
     * Parameters, states, then the other leaves come first and live through the whole step.
     * An updated parameter or state is written over the old one where its producer may (`pc::mayShareHome`) and nothing reads the old one
-      later; otherwise it has its own home and `pc.update` copies. Such an update moves behind the last reader of the old value.
+      later; otherwise it has its own home and `pc.update` copies. Such an update moves after the last reader of the old value.
     * A block argument of `pc.accumulate` has the home of the operand: the stack, of which microbatch m is the m-th part.
     * With one microbatch a result of `pc.accumulate` has the home of the value that the body yields, where the body computes that;
       otherwise they differ, and the yield copies (one microbatch) or adds (several).

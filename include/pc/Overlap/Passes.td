@@ -37,7 +37,7 @@ def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
 def VerifyWindows : Pass<"pc-verify-windows", "mlir::ModuleOp"> {
   let summary = "Check that every axis of windows has one in some stage";
   let description = [{
-    The programs of all stages, behind `pc-window-moves` with the same `axes`: a stage may have no move over an axis that meets a product,
+    The programs of all stages, after `pc-window-moves` with the same `axes`: a stage may have no move over an axis that meets a product,
     but some stage has. One program alone is asked by `pc-window-moves` itself.
   }];
   let options = [ListOption<"axes", "axes", "std::string", "Those of pc-window-moves">];
@@ -82,7 +82,7 @@ def VerifyScheduled : Pass<"pc-verify-scheduled", "mlir::ModuleOp"> {
     blocks is both; nothing else orders two streams. Independent of `pc-schedule`.
 
     (S1) Every block is a straight line (a function body, or the body of `pc.accumulate`, which all ranks repeat equally often), and no
-    move stands in a kernel (`pc.fusion`): all ranks issue the same moves in the same order. (S2) Every start has one wait behind it in
+    move stands in a kernel (`pc.fusion`): all ranks issue the same moves in the same order. (S2) Every start has one wait after it in
     its block. (S3) Waits of one group come in the order of its starts, and no move blocks while an earlier one of its group is under
     way: that is how a communicator works. (S4) Two ops that use the same bytes, one of them writing, are ordered by edges. Bytes are those
     of the arena in planned programs, and otherwise the value's own. Functions of tasks (`pc.call`) are run by themselves; a call is made

@@ -9,11 +9,11 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
   let description = [{
     Cuts the model into chunks of layers, gives every stage its chunks, and writes each stage's program in the order of the schedule.
     The module then holds one nested module `@stage<r>` per coordinate r of the axis, whose `@step` is the program of the ranks with that
-    coordinate. `pc.accumulate` is gone: behind every `pc.task` stand the ops of one chunk for one microbatch, or a call of the private
+    coordinate. `pc.accumulate` is gone: after every `pc.task` stand the ops of one chunk for one microbatch, or a call of the private
     function that holds them (`pc.call`), where the text would get long (`inline-ops`); gradients are added in ascending order of
     microbatches.
 
-    * Layers are told by source names ("h.3." of "h.3.mlp.c_fc"); what comes before the first and behind the last may be a chunk, too.
+    * Layers are told by source names ("h.3." of "h.3.mlp.c_fc"); what comes before the first and after the last may be a chunk, too.
     * A value that another chunk reads goes from chunk to chunk by send and receive. What only parameters go into (casts, gathers)
       is made again instead.
     * `stages`: `cost` (the slowest chunk is as fast as possible), `layers` (as many layers in each), or a list of numbers of layers
@@ -38,7 +38,7 @@ def InlineTasks : Pass<"pc-inline-tasks", "mlir::ModuleOp"> {
   let summary = "The ops of tasks in place of their calls";
   let description = [{
     Programs of stages, at any phase from `staged` to `planned`. Every `pc.call` becomes the ops of its function, in planned programs with
-    the homes that they have in this call; the functions go. What is behind `planned` (code generation) sees no calls.
+    the homes that they have in this call; the functions go. What is after `planned` (code generation) sees no calls.
   }];
 }
 
@@ -48,8 +48,8 @@ def VerifyStaged : Pass<"pc-verify-staged", "mlir::ModuleOp"> {
     Reads from the programs of all stages, at any phase from `staged` to `planned`, what each of them computes, sends, receives and
     does with all others, and nothing else. A program without stages passes.
 
-    (P1) there is a module for every coordinate of the axis of stages, and all have one mesh; (P2) every op that computes stands behind
-    a `pc.task`; each task is there once, on the stage of its chunk, behind what it needs; (P3) the n-th send and receive of a flow carry the
+    (P1) there is a module for every coordinate of the axis of stages, and all have one mesh; (P2) every op that computes stands after
+    a `pc.task`; each task is there once, on the stage of its chunk, after what it needs; (P3) the n-th send and receive of a flow carry the
     same message of the same type; (P4) all stages call collectives over the axis of stages alike; (P5) nothing waits in a circle;
     (P6) every task works on its own microbatch, and what is added up over microbatches and stages for a parameter, the loss and the
     norm has each addend exactly once before anything else reads it; (P7) a stage updates the parameters and states that it holds.

@@ -56,7 +56,7 @@ struct Program {
 /// stage.
 std::optional<Task> consumer(const Problem &problem, const Task &task);
 
-/// For one thread per stage and flows that hold messages: receives right before their reader, sends right behind
+/// For one thread per stage and flows that hold messages: receives right before their reader, sends right after
 /// their producer, all on one stream.
 Program placeInline(const Problem &problem, const Order &order);
 /// The fewest messages that every flow must hold so that `program` does not stall, at least 2; 0 if it always does.

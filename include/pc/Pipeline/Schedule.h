@@ -19,7 +19,7 @@ namespace pc::pipeline {
 
 /// Forward; recomputation of what the forward pass did not keep; gradient of the input; gradient of the weights.
 enum class Kind : uint8_t { F = PCRT_FORWARD, R = PCRT_RECOMPUTE, B = PCRT_BACKWARD, W = PCRT_WEIGHT };
-constexpr int numKinds = PCRT_OPTIMIZER; // what follows all tasks comes behind them
+constexpr int numKinds = PCRT_OPTIMIZER; // what follows all tasks comes after them
 
 /// One kind of work of one chunk for one microbatch.
 struct Task {

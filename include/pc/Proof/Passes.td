@@ -8,7 +8,7 @@ def Prove : Pass<"pc-prove", "mlir::ModuleOp"> {
   let summary = "Prove that a program computes what its step program computes";
   let description = [{
     For programs of the phases placed, staged, local, scheduled and planned; changes nothing. `reference` is a file with the step program.
-    `before`, if given, is the program of an earlier phase, which is proved first: messages then name the op behind which the two differ.
+    `before`, if given, is the program of an earlier phase, which is proved first: messages then name the op after which the two differ.
   }];
   let options = [
     Option<"reference", "reference", "std::string", "", "The step program, a file">,

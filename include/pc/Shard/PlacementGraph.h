@@ -71,7 +71,7 @@ std::string describe(mlir::Operation *op);
 mlir::Value normGamma(mlir::Operation *op);
 /// Whether a norm with this scale normalizes over the dim that leaves call `dim`.
 bool normalizes(mlir::Value gamma, mlir::StringRef dim);
-/// The leaf or computed value behind `value`: looks through moves, copies and block arguments of `pc.accumulate`.
+/// The leaf or computed value after `value`: looks through moves, copies and block arguments of `pc.accumulate`.
 mlir::Value origin(mlir::Value value);
 /// As `origin`, and through casts and resizes too.
 mlir::Value source(mlir::Value value);

@@ -16,7 +16,7 @@ std::string escaped(llvm::StringRef text);
 llvm::raw_ostream &errs();
 
 /// Prints diagnostics for users: with the line and a caret if the location is in a source file, with the file's name if
-/// it has no line, else behind the tool's name. Never prints ops or raw locations.
+/// it has no line, else after the tool's name. Never prints ops or raw locations.
 class ToolDiagnostics {
 public:
   ToolDiagnostics(llvm::StringRef tool, llvm::SourceMgr &sources, mlir::MLIRContext *context);

@@ -29,7 +29,7 @@ def ExpertParallel : Pass<"pc-expert-parallel", "mlir::ModuleOp"> {
   let description = [{
     Weights of experts, with dims named "experts" and "expert_ffn", are split along experts, their gradients and state too; all else is
     as under data parallelism: each rank has its sequences, and other gradients are reduced over the axis. In front of a mixture of experts tokens are
-    gathered, behind it the addends of the ranks' experts are reduced and scattered: 4(n-1)/n of the bytes of [batch, sequence, embed] a layer, forward and
+    gathered, after it the addends of the ranks' experts are reduced and scattered: 4(n-1)/n of the bytes of [batch, sequence, embed] a layer, forward and
     backward. Routers are whole on every rank, as they compare all experts.
 
     On the batch the axis is minor to those of data parallelism, wherever it is in the mesh. Fails where there are no experts, and where experts or the
@@ -96,7 +96,7 @@ def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
   let summary = "What goes to the experts of a mixture, and comes back, as values of their own";
   let description = [{
     Step program -> step program, in front of `pc-set-mesh`. Of products that are routed, what is by token becomes by token and expert: `dispatch`, an einsum `"b s e, b s n
-    -> b s n e"`, in front, and `combine`, `"b s n e, b s n -> b s e"`, behind; sums of combines become one. Both are routed by the same mask, so results are the same as before. `pc-expert-parallel` then
+    -> b s n e"`, in front, and `combine`, `"b s n e, b s n -> b s e"`, after; sums of combines become one. Both are routed by the same mask, so results are the same as before. `pc-expert-parallel` then
     splits tokens outside of them and experts between them, and ranks send each other what tokens have chosen: k / n of what all experts of all tokens would be.
 
     With `exchange=auto` only where a token has fewer experts than there are ranks: else gathering tokens sends less. With `target=cuda`, where nothing is stored by rows, `auto` does nothing and `rows` fails; `rows` also fails where
@@ -131,7 +131,7 @@ def SequenceParallel : Pass<"pc-sequence-parallel", "mlir::ModuleOp"> {
   let description = [{
     After `pc-tensor-parallel` (form 1d) and on the same axis. The placements of weights do not change; residual stream, norms and the ops
     between them are split along the sequence. Every all_reduce of [batch, sequence, embed] becomes a reduce_scatter and an all_gather of
-    the same bytes, and each rank holds only its part of these activations. Gradients of norm weights and of biases behind a row-parallel
+    the same bytes, and each rank holds only its part of these activations. Gradients of norm weights and of biases after a row-parallel
     linear, which each rank now computes from its part of the sequence, are summed over the axis.
 
     Fails where the sequence does not divide, and where no weight is split over the axis.
@@ -149,10 +149,10 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
 
     * `stage=1`: the optimizer state. Gradients are reduce_scattered once a step to the rank that owns the state; the new
       parameters are gathered.
-    * `stage=2`: also the accumulators of gradients, so gradients are reduce_scattered in every microbatch, right behind the op that computes them.
-    * `stage=3` (FSDP): also the parameters. They are gathered in front of their first reader and freed behind the last. With
+    * `stage=2`: also the accumulators of gradients, so gradients are reduce_scattered in every microbatch, right after the op that computes them.
+    * `stage=3` (FSDP): also the parameters. They are gathered in front of their first reader and freed after the last. With
       `reshard-after-forward` (a `pc.copy` per parameter and phase) the backward pass gathers them again; without it, they are kept from the forward
-      pass. Parameters that a glob of `keep` matches (their Hugging Face name, or a part of it behind a dot: `wte.*|h.11.*`) are gathered once a
+      pass. Parameters that a glob of `keep` matches (their Hugging Face name, or a part of it after a dot: `wte.*|h.11.*`) are gathered once a
       step and kept from their first reader to the last; with several microbatches they are gathered in front of all of them.
 
     The shard of a parameter is a dim that no other axis splits, the longest that divides; a parameter without one stays whole.
@@ -171,7 +171,7 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
 def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
   let summary = "Parameters whose dims do not divide -> padded ones, for pc-zero";
   let description = [{
-    Step program -> step program, in front of `pc-set-mesh` and behind all other passes that change the step. A parameter without a dim that
+    Step program -> step program, in front of `pc-set-mesh` and after all other passes that change the step. A parameter without a dim that
     divides by `ranks` gets zeros at the end of one (the one that grows least in relation), and so do its optimizer state and its gradient;
     `valid` keeps the true shape. `pc.resize` cuts the padding off for the readers in the forward and backward pass and adds it to the gradient.
     All padding stays 0, and no loss, norm, update or checkpoint contains it. Dims that tensor parallelism of one of `forms` splits over axes of

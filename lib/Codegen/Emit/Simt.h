@@ -134,7 +134,7 @@ private:
   int64_t chunks = 1;                  ///< blocks that share a row
   Num first;                           ///< the first vector of this thread
   Num inside;                          ///< condition of stores; null: always
-  mlir::Operation *prologue = nullptr; ///< values that all passes use are emitted behind it
+  mlir::Operation *prologue = nullptr; ///< values that all passes use are emitted after it
   llvm::DenseMap<int64_t, llvm::SmallVector<Piece>> known;
   int64_t numShared = 0;
 };

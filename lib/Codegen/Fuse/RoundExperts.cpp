@@ -99,7 +99,7 @@ private:
   }
 
   bool unroll(ArrayRef<Operation *> ops) {
-    // Those of the pass itself are the last ones. What depends on them and stands between them goes behind them.
+    // Those of the pass itself are the last ones. What depends on them and stands between them goes after them.
     Operation *last = ops.back(), *key = nullptr;
     llvm::SetVector<Operation *> own;
     for (Operation *op : ops)

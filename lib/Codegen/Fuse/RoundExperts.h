@@ -18,7 +18,7 @@ struct RowsInRounds {
 
 /// Computes rows of `block` round by round: what reads them adds up what the rounds make. Rows that the backward pass
 /// reads are computed again there, round by round, from what it reads else where that is the same. Ops in the place of
-/// which there are others then are added to `done`, each behind those that it reads. False after an error at an op that
+/// which there are others then are added to `done`, each after those that it reads. False after an error at an op that
 /// hands rows to another block.
 bool roundExperts(mlir::Block &block, const RowsInRounds &rows, llvm::SmallVectorImpl<mlir::Operation *> &done);
 

@@ -41,7 +41,7 @@ public:
   /// Finds what is stored by rows.
   void find() {
     // What is not of weights is a product entry by entry, with what is made rows in front or what they are brought back
-    // to behind.
+    // to after.
     for (Block *block : blocks) {
       expandRouted(*block, [](EinsumOp op) { return !isOfExperts(op) && !isOfTokens(op); });
       for (auto call : block->getOps<CallOp>())

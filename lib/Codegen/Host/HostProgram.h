@@ -66,7 +66,7 @@ private:
     else
       return integer(value, 8 * sizeof(ParameterT));
   }
-  /// Calls the runtime's function `name`, declared in pcrt.h as `FunctionT`, behind the context, and checks its status.
+  /// Calls the runtime's function `name`, declared in pcrt.h as `FunctionT`, after the context, and checks its status.
   template <typename FunctionT, typename... Ts> void call(llvm::StringRef name, const Ts &...values) {
     callWithContext(static_cast<FunctionT *>(nullptr), name, values...);
   }

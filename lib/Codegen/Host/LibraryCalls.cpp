@@ -211,7 +211,7 @@ LogicalResult Generator::emitAttention(Operation *op) {
   return success();
 }
 
-/// Emits the ops from `first` on that share one kernel; returns the op behind them, or `first` if there are none.
+/// Emits the ops from `first` on that share one kernel; returns the op after them, or `first` if there are none.
 Block::iterator Generator::emitTogether(Block::iterator first) {
   std::optional<Together> together =
       current ? std::nullopt

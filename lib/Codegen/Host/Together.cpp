@@ -92,7 +92,7 @@ static std::optional<Together> findRounding(Block::iterator first, KernelSet &ke
   return Together{behind, {}, {{"cast of the weights", info}}};
 }
 
-/// The scalar sum of squares that `op` computes, alone or with the op behind it; null if it computes none. Sets `end`
+/// The scalar sum of squares that `op` computes, alone or with the op after it; null if it computes none. Sets `end`
 /// to the last op of the computation.
 static Value squareSum(EinsumOp op, Operation *&end) {
   if (op.getInputs().size() != 2 || op.getInputs()[0] != op.getInputs()[1] || !isF32(op.getInputs()[0]))

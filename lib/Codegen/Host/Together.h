@@ -11,7 +11,7 @@
 namespace pc {
 
 struct Together {
-  mlir::Block::iterator behind;               ///< The op behind them.
+  mlir::Block::iterator behind;               ///< The op after them.
   llvm::SmallVector<mlir::Operation *> shown; ///< Outputs that stand among them; observed before the kernels run.
   llvm::SmallVector<std::pair<std::string, KernelSet::Info>>
       launches; ///< Names and kernels, whose only argument is the arena.

@@ -51,15 +51,15 @@ struct AttentionShape {
     }
   }
 
-  /// The addends of scores, behind `count` operands.
+  /// The addends of scores, after `count` operands.
   Ptr bias(Kernel &kernel, size_t count) const { return biased ? kernel.operands[count] : Ptr(); }
-  /// The score that query head `head` (of all) has besides, behind `count` operands and addends.
+  /// The score that query head `head` (of all) has besides, after `count` operands and addends.
   Num sink(Kernel &kernel, size_t count, Num head) const { return kernel.operands[count + biased].load(head); }
-  /// Where documents begin, [batch, s], behind `count` operands, addends and sinks; and of them those of batch row
+  /// Where documents begin, [batch, s], after `count` operands, addends and sinks; and of them those of batch row
   /// `batch`.
   Ptr starts(Kernel &kernel, size_t count) const { return documented ? kernel.operands[count + biased + sunk] : Ptr(); }
   Ptr startsOf(Ptr starts, Num batch) const { return documented ? starts + batch * s : Ptr(); }
-  /// How many keys each query sees, if the op says so: behind `count` operands, addends, sinks, starts and what it
+  /// How many keys each query sees, if the op says so: after `count` operands, addends, sinks, starts and what it
   /// drops by.
   Ptr counts(Kernel &kernel, size_t count) const {
     return counted ? kernel.operands[count + biased + sunk + documented + !!drops] : Ptr();
@@ -89,7 +89,7 @@ struct AttentionShape {
 
   /// Whether a query does not see all keys before it.
   bool limits() const { return window || documented; }
-  /// The first key that query `row` sees, where there are limits; rows behind the last query count as the last one.
+  /// The first key that query `row` sees, where there are limits; rows after the last query count as the last one.
   /// `starts`: those of its batch row, if there are.
   Num firstSeen(Emitter &e, Num row, Ptr starts) const {
     Num first = window ? e.max(row + (1 - window), e.integer(0)) : e.integer(0);
@@ -104,7 +104,7 @@ struct AttentionShape {
     return window ? e.min(e.integer(s), first + (count - 1 + window)) : e.integer(s);
   }
 
-  /// How many keys query `row` sees; rows behind the last query count as the last one. `counts`: those of the op, if it
+  /// How many keys query `row` sees; rows after the last query count as the last one. `counts`: those of the op, if it
   /// has any.
   Num seen(Emitter &e, Num row, Ptr counts) const {
     if (counted)
@@ -152,7 +152,7 @@ struct AttentionShape {
   Num keyAt(Num head) const { return head * perKey; }
   /// Queries that are worked on together, a multiple of tileRows.
   int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
-  /// Addends of one head with as many behind them as a row of scores can be longer than the keys.
+  /// Addends of one head with as many after them as a row of scores can be longer than the keys.
   int64_t paddedAddends(int64_t lanes) const { return roundUp(s + paddedT(lanes), lanes); }
   int64_t paddedT(int64_t lanes) const { return roundUp(t, std::max(tileColumns(lanes), block(lanes))); }
   /// Row stride of matrices with t columns. It is no power of two, which would map all rows to a few sets of the cache.

@@ -114,7 +114,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
         product(e, a.factors, m, count, false, e.integer(depth), {at.outGradients, paddedDepth},
                 {fromBegin(at.valuesAcross, 1), strideT}, {gradients, strideT}, false);
 
-        // P and dS, of two rows at once if products are of words; rows behind the last query see no key.
+        // P and dS, of two rows at once if products are of words; rows after the last query see no key.
         Num steps = (rows + (per - 1)) / per;
         e.loop(zero, steps, 1, [&](Num step) {
           struct Row {

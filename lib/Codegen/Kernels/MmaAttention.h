@@ -131,7 +131,7 @@ public:
   Num drawn[2];            ///< their rows of weights, if some are dropped
 
   /// The loop over tiles: meet(first key, tile of keys, tile of values, carried) returns the loop-carried values. They
-  /// begin as `init()`, which is emitted behind the first copies.
+  /// begin as `init()`, which is emitted after the first copies.
   Carried passKeys(llvm::function_ref<Carried()> init,
                    llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet);
   /// Products of a tile replaced by scores; returns their slopes, if they have some.

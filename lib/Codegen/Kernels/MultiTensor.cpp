@@ -143,7 +143,7 @@ void pc::kernels::emitSquares(SimtEmitter &e, Value arena, const TensorList &ten
     Num tensor = table.find(block), count = table.elements(tensor);
     Num first = (block - table.firstBlock(tensor)) * blockElements, end = e.min(first + blockElements, count);
     Ptr x = behind(e, arena, table.offset(tensor, 0));
-    // In the last vector, elements behind the end count as zeros.
+    // In the last vector, elements after the end count as zeros.
     Num total =
         e.loop(first + e.rank * width, end, threads * width, {e.real(0)}, [&](Num i, const Emitter::Carried &sum) {
           return Emitter::Carried{sum[0] + e.pick(

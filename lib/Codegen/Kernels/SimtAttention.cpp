@@ -68,7 +68,7 @@ public:
       sums[i] = e.fma(x[i], e.splat(factor, width), sums[i]);
   }
 
-  /// The score of a query and a key that has `addends` behind it (of the query), and its slope.
+  /// The score of a query and a key that has `addends` after it (of the query), and its slope.
   AttentionShape::Score score(Num product, Ptr addends, Num key) {
     Num addend = a.biased ? addends.load(e.min(key, e.integer(a.t - 1))) : Num();
     return a.score(e, product, addend);

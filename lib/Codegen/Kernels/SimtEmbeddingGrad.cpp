@@ -72,7 +72,7 @@ private:
     e.teams(at.padded / tile, team, 1, [&](Num number) {
       Num first = number * tile;
       Ptr own = e.shared(tile, e.b.getI32Type());
-      // Behind the last id there are larger ones.
+      // After the last id there are larger ones.
       e.loop(e.rank, e.integer(tile), team, [&](Num i) {
         Num exists = first + i < e.integer(count), id = ids.load(e.select(exists, first + i, e.integer(0)));
         own.store(e.select(exists, id, integer32(e, INT32_MAX)), i);

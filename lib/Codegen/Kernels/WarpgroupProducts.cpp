@@ -1,5 +1,5 @@
 //===- WarpgroupProducts.cpp - Products of tiles by wgmma, for attention ------------------------===//
-// PTX ISA, "asynchronous warpgroup level matrix instructions". A tile is columns of 64 elements, one behind the other;
+// PTX ISA, "asynchronous warpgroup level matrix instructions". A tile is columns of 64 elements, one after the other;
 // of row r of a column, 128 bytes, the 16 bytes at 8 c are those at 8 (c ^ r % 8): the swizzle of 128 bytes, in which
 // neither the copies to the tile nor the reads of tensor cores meet on banks. A matrix of a descriptor is 16 elements
 // of the summed dim: of a column's rows, or, transposed, 16 of its rows.

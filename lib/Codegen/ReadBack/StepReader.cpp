@@ -101,7 +101,7 @@ bool StepReader::readBlock(Block &block) {
   return true;
 }
 
-/// Both sides of a choice, each with a call that is made there alone; the block behind them.
+/// Both sides of a choice, each with a call that is made there alone; the block after them.
 Block *StepReader::choose(LLVM::CondBrOp branch) {
   Block *behind = nullptr;
   for (auto [side, side_when] : {std::pair(branch.getTrueDest(), First), std::pair(branch.getFalseDest(), Later)}) {

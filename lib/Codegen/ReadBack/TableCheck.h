@@ -34,10 +34,10 @@ public:
         suffix(stageAxisOf(planned) && stageOf(planned) ? "_stage" + std::to_string(stageOf(planned)) : "") {}
 
   bool run();
-  /// Behind run, of a program without task functions.
+  /// After run, of a program without task functions.
   bool checkEvaluation();
 
-  /// Behind those: that what ends a round is that of its rounds.
+  /// After those: that what ends a round is that of its rounds.
   bool checkRound();
 
   /// Messages of its evaluation: from a stage, to a stage, flow, number.
@@ -57,7 +57,7 @@ private:
   bool compute(mlir::Operation *op);
   bool launches(mlir::Operation *op, llvm::ArrayRef<At> buffers);
   bool isKernelOf(mlir::Operation *op, int64_t row, unsigned part);
-  /// Whether the kernels from `row` on do what `op` does behind a product that does without it.
+  /// Whether the kernels from `row` on do what `op` does after a product that does without it.
   bool isBeside(mlir::Operation *op, int64_t row, int32_t epilogue);
   bool product(mlir::Operation *op, const Call &call);
   bool grouped(EinsumOp op, const Call &call);

@@ -130,7 +130,7 @@ private:
   llvm::DenseMap<mlir::Value, Ptr> buffers;
   llvm::SmallVector<Num> rowValues; ///< per node: its value, once known for this row (or for all rows)
   int numScratch = 0, numSums = 0;
-  int64_t numDrawn = 0; ///< i32 elements of scratch memory for bits that dropouts draw ahead, behind all others
+  int64_t numDrawn = 0; ///< i32 elements of scratch memory for bits that dropouts draw ahead, after all others
   llvm::SmallVector<mlir::Type> rowTypes; ///< element types of buffers that are read or written row by row
 };
 

@@ -191,7 +191,7 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   auto all = static_cast<double>(layers);
   double one = seconds.layer * all + seconds.rest;
   if (seconds.sends) {
-    // Of many layers it may hide better than of few, which fill fewer buckets; where stages wait; and behind the next
+    // Of many layers it may hide better than of few, which fill fewer buckets; where stages wait; and after the next
     // tasks. The first chunk has some of the rest: tables of words.
     constexpr double margin = 0.85;
     double longest = plan.hasStages && hasOneChain ? longestStage(seconds.layer, 0, shape) : 0;
@@ -328,7 +328,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
     double last = 0;
     for (int stage = 0; stage < stages; ++stage) {
       last = std::max(last, times->end[problem.id((*order)[stage].back())]);
-      // Sums of a chunk come behind its last task, or behind its beginning, one after another.
+      // Sums of a chunk come after its last task, or after its beginning, one after another.
       SmallVector<std::pair<double, double>> sums;
       for (int chunk = 0; chunk < chunks; ++chunk)
         if (problem.stageOf[chunk] == stage) {

@@ -147,7 +147,7 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
       break;
     std::vector<PlanNode> nodes;
     auto most = std::min<int64_t>(limits.width, limits.compositions - result.compositions);
-    // Probes of one turn are opened together, and others behind them.
+    // Probes of one turn are opened together, and others after them.
     auto isOfTurn = [&] { return nodes.empty() || nodes.front().probe == heap.front().probe; };
     while (std::ssize(nodes) < most && isLeft() && isOfTurn()) {
       std::pop_heap(heap.begin(), heap.end(), later);

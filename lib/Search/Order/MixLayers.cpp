@@ -79,7 +79,7 @@ void pc::addMixes(SearchResult &result, int64_t limit, bool all, PriceModes pric
   chains.resize(std::min(chains.size(), mostChains));
   llvm::erase_if(chains, [&](const Chain &chain) { return chain.trials[0] && chain.trials[0]->bytes <= limit; });
   std::vector<std::pair<double, const PlanNode *>> mixes;
-  // A few at a time, and where prices are dear until none of them is worth it: those behind promise less.
+  // A few at a time, and where prices are dear until none of them is worth it: those after promise less.
   bool goesOn = true;
   for (llvm::MutableArrayRef<Chain> left(chains); goesOn && !left.empty();) {
     llvm::MutableArrayRef<Chain> some = left.take_front(atOnce);

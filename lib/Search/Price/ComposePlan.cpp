@@ -161,7 +161,7 @@ public:
         const ProgramPrice &ofB)
       : schedule(schedule), small(std::move(small)), a(a), b(b), ofA(ofA), ofB(ofB) {}
 
-  /// Of a chunk of a pipeline, the one of the small pipeline that is like it: on a stage that is, behind as many
+  /// Of a chunk of a pipeline, the one of the small pipeline that is like it: on a stage that is, after as many
   /// others.
   int role(const Problem &problem, int chunk) const {
     int stage = problem.stageOf[chunk], like = stageLike(stage, problem.stages, small.stages);

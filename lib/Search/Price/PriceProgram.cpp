@@ -72,7 +72,7 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
     one.middle = all[all.size() / 2];
   }
   StringAttr axis = stageAxisOf(planned);
-  // Messages arrive in the task that reads them; what comes behind all tasks, as the sum of a parameter that two stages
+  // Messages arrive in the task that reads them; what comes after all tasks, as the sum of a parameter that two stages
   // have, is none.
   TaskKind kind = TaskKind::Optimizer;
   planned.walk([&](Operation *op) {

@@ -36,7 +36,7 @@ private:
   /// Where a value is needed last.
   struct End {
     enum How : uint8_t {
-      Optimizer, ///< behind all tasks
+      Optimizer, ///< after all tasks
       Own,       ///< the task of its own microbatch
       Last,      ///< and of the last one
       Later      ///< so many tasks on
