@@ -17,11 +17,13 @@
 #include "comm/TcpMessages.h"
 #include "launch/Meeting.h"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -231,26 +233,47 @@ private:
     return Socket();
   }
 
+  /// Two members, whose messages come before, in and after rounds.
   void toMeeting() {
-    for (int member = 0; member < 2; ++member) {
-      std::string name = member ? "b" : "a";
-      FakeMember fake(meetingPort, secret, name);
+    std::vector<std::unique_ptr<FakeMember>> members;
+    bool begins = true;
+    auto message = [](MeetKind kind, const std::string &fields) {
+      return bytesOf(MeetHead{kind, 0, fields.size()}) + fields;
+    };
+    for (const char *name : {"a", "b"}) {
+      FakeMember &fake = *members.emplace_back(std::make_unique<FakeMember>(meetingPort, secret, name));
       fake.hello.samples = below(2) ? int64_t(1) << 51 : 0;
-      auto message = [&](MeetKind kind, const std::string &fields) {
-        return bytesOf(MeetHead{kind, 0, fields.size()}) + fields;
-      };
-      std::string values(4 * FakeMember::elements, char(draw()));
-      std::string texts[] = {message(MeetKind::Hello, bytesOf(fake.hello)),
-                             message(MeetKind::Arrive, bytesOf(MeetArrive{0, int64_t(below(6)), 0}) + values),
-                             message(MeetKind::State, bytesOf(MeetState{0, 0}) + values + values),
-                             message(MeetKind::Leave, "")};
-      bool good = say(fake.connection.fd, below(4) ? texts[0] : changed(texts[0]));
-      for (uint32_t count = below(6); count > 0 && good; --count)
-        good = say(fake.connection.fd, changed(texts[below(4)]));
-      if (member == 0)
-        first = std::move(fake.connection); // both are there for a moment
+      std::string hello = message(MeetKind::Hello, bytesOf(fake.hello));
+      std::string said = below(4) ? hello : changed(hello);
+      begins &= said == hello;
+      say(fake.connection.fd, said);
     }
-    first = Socket();
+    auto hear = [&](double seconds) {
+      char bytes[4096];
+      for (auto &fake : members)
+        if (waitFor(fake->connection.fd, POLLIN, monotonicSeconds() + seconds))
+          recv(fake->connection.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    };
+    if (begins && below(8))
+      hear(1); // of the round that begins
+    int64_t round = 0;
+    bool arrived[2] = {};
+    for (uint32_t count = below(12); count > 0; --count) {
+      uint32_t member = count % 2, kind = below(4) ? 0 : below(4);
+      std::string values(4 * FakeMember::elements, char(draw()));
+      std::string texts[] = {message(MeetKind::Arrive, bytesOf(MeetArrive{round, 1 + below(4), 0}) + values),
+                             message(MeetKind::State, bytesOf(MeetState{round, 0}) + values + values),
+                             message(MeetKind::Hello, bytesOf(members[member]->hello)), message(MeetKind::Leave, "")};
+      if (!say(members[member]->connection.fd, below(4) ? texts[kind] : changed(texts[kind])))
+        break;
+      arrived[member] |= kind == 0;
+      if (arrived[0] && arrived[1]) {
+        hear(0.02); // the mean
+        ++round;
+        arrived[0] = arrived[1] = false;
+      }
+    }
+    hear(0.005);
   }
 
   /// Greetings and proofs, of which some are right up to a few bits.
@@ -290,13 +313,12 @@ private:
 
   std::mt19937 draw;
   int meetingPort, sent = 0;
-  Socket first;
 };
 
 } // namespace
 
 /// A child process, with a meeting that begins again when its members are gone.
-[[noreturn]] static void runSessions(uint32_t seed, int sessions, int *sent) {
+[[noreturn]] static void runSessions(uint32_t seed, int sessions, int log, int *sent) {
   int nothing = open("/dev/null", O_WRONLY);
   dup2(nothing, STDOUT_FILENO);
   setenv("PCRT_SECRET", secret.c_str(), 1);
@@ -304,7 +326,7 @@ private:
   options.port = freePort();
   options.minMembers = 2;
   options.patience = 0.01;
-  options.log = "/dev/null";
+  options.log = "/proc/self/fd/" + std::to_string(log);
   std::thread([options] {
     for (;;)
       serveMeeting(options);
@@ -321,11 +343,12 @@ int main(int argc, char **argv) {
   uint32_t seed = argc > 2 ? uint32_t(atoi(argv[2])) : 1;
   // Counted where the child ends early, too.
   int *sent = static_cast<int *>(mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  int log = memfd_create("log", 0);
   for (; *sent < wanted; ++seed) {
     int before = *sent;
     pid_t child = fork();
     if (child == 0)
-      runSessions(seed, 200, sent);
+      runSessions(seed, 200, log, sent);
     int status = 0;
     waitpid(child, &status, 0);
     bool good = WIFEXITED(status) && (WEXITSTATUS(status) == PCRT_OK || WEXITSTATUS(status) == PCRT_PEER_LOST);
@@ -333,6 +356,11 @@ int main(int argc, char **argv) {
     if (!good)
       break;
   }
-  printf("%d messages\n", *sent);
+  off_t bytes = lseek(log, 0, SEEK_END);
+  std::string rounds(size_t(bytes), 0);
+  CHECK(pread(log, rounds.data(), rounds.size(), 0) == bytes);
+  auto ended = std::count(rounds.begin(), rounds.end(), '\n');
+  expect(ended > 0, "no round of the meeting has ended");
+  printf("%d messages, %lld rounds of the meeting\n", *sent, (long long)ended);
   return finishChecks() ? PCRT_VERIFICATION : PCRT_OK;
 }
