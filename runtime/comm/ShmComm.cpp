@@ -267,6 +267,8 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
     }
     if (isLate && !reached(wait) && !patience.isExtended(secondsSinceBusy())) {
       status = timedOut(wait);
+      if (status == PCRT_OK)
+        continue;
       break;
     }
     if (waited > 1 && !me.waitsFor.load()) {
@@ -405,6 +407,8 @@ pcrt_status ShmComm::timedOut(const Wait &wait) {
     else if (block.doing[0])
       missing += " (in " + std::string(block.doing) + ")";
   }
+  if (missing.empty()) // they have come in the meantime
+    return PCRT_OK;
   return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + missing + " in " +
                                   doing(rank(), wait) + (wait.group ? " of " + groupName(*wait.group) : "") +
                                   "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");

@@ -259,6 +259,8 @@ pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
       if (!complete)
         missing.push_back(requestPeers[i]);
     }
+    if (missing.empty()) // the last one has come in the meantime
+      break;
     std::sort(missing.begin(), missing.end());
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
     std::string names;
