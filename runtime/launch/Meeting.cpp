@@ -1,8 +1,9 @@
 //===- Meeting.cpp - where members of open rounds meet --------------------===//
 //
-// A round is over when its mean is in the log: nobody has changed anything
-// before. Whoever is lost before that is not in it, whoever is lost later has
-// been. Members whose shared parameters are not the others' are refused.
+// A round is over when its mean is in the log, or the log cannot be written:
+// nobody has changed anything before. Whoever is lost before that is not in it,
+// whoever is lost later has been. Members whose shared parameters are not the
+// others' are refused.
 //
 //===----------------------------------------------------------------------===//
 #include "launch/Meeting.h"

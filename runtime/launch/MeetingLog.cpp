@@ -3,10 +3,13 @@
 #include "base/Failure.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <fcntl.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <utility>
 
 using namespace pcrt;
 using Json = nlohmann::ordered_json;
@@ -31,6 +34,8 @@ LoggedRounds LoggedRounds::read(const std::string &path) {
     if (!isRound(entry))
       fail(PCRT_BAD_DATA, path + ": not the log of a meeting: " + printable(line.substr(0, 80)));
     auto round = entry["round"].get<int64_t>();
+    if (!all.rounds.empty() && round > all.rounds.rbegin()->first + 1)
+      fail(PCRT_BAD_DATA, path + ": round " + std::to_string(all.rounds.rbegin()->first + 1) + " is missing");
     all.rounds.erase(all.rounds.lower_bound(round), all.rounds.end()); // lost, and made again
     for (auto &[name, share] : entry["members"].items())
       all.rounds[round][name] = {share.at("steps").get<int64_t>(), share.at("first").get<int64_t>()};
@@ -53,6 +58,14 @@ void MeetingLog::open(const std::string &path) {
 }
 
 void MeetingLog::append(const std::string &line) {
-  if (fd >= 0 && (::write(fd, line.data(), line.size()) != ssize_t(line.size()) || fdatasync(fd) != 0))
-    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  if (fd < 0)
+    return;
+  off_t end = lseek(fd, 0, SEEK_END);
+  errno = ENOSPC; // of a line that is written in part
+  if (::write(fd, line.data(), line.size()) == ssize_t(line.size()) && (fdatasync(fd) == 0 || errno == EINVAL))
+    return;
+  std::string why = withErrno("cannot write " + path);
+  [[maybe_unused]] bool cut = end >= 0 && ftruncate(fd, end) == 0;
+  if (!std::exchange(warned, true))
+    fprintf(stderr, "pc-meet: warning: %s; the meeting goes on, but cannot be replayed from this log\n", why.c_str());
 }

@@ -35,12 +35,14 @@ public:
 
   /// Lines go after what is there. Throws PCRT_RESOURCE.
   void open(const std::string &path);
-  /// Returns when the line is on the disk; does nothing without a file. Throws PCRT_RESOURCE.
+  /// Returns when the line is on the disk; does nothing without a file. A line that cannot be written is left out, with
+  /// a warning for the first one.
   void append(const std::string &line);
 
 private:
   std::string path;
   int fd = -1;
+  bool warned = false;
 };
 
 } // namespace pcrt

@@ -3,6 +3,7 @@
 
 Open local SGD: members (runs of one replica) that come and go, and meet at pc-meet. Those who stay have the same parameters bit by bit, whoever dies in which phase of a round;
 with rounds of a step two members train as a mesh of two replicas does; the log of a meeting, replayed, makes the same bits."""
+import errno
 import hashlib
 import hmac
 import json
@@ -18,6 +19,7 @@ from cases import BUILD, STAND_IN, Case, ranks_of
 
 EVERY, SEQUENCE, BATCH = 4, 16, 2
 LONG = sys.argv[1] == "all"
+FAULTS = BUILD / "test/Runtime/core/libcore-failing-writes.so"
 FLAGS = ["--data", "tokens.bin", "--seed", 7, "--lr", 0.01]
 HELLO, BEGIN, CLOSE, ARRIVE, MEAN, ASK, STATE, LEAVE, REFUSE = range(1, 10)
 HEAD, FIELDS = struct.Struct("<IIQ"), struct.Struct("<Q64s64siiqqqqqQ")
@@ -108,9 +110,9 @@ class Fake:
 
 
 class Members(Case):
-    def meet(self, *flags):
+    def meet(self, *flags, **environment):
         """A meeting; its port."""
-        self.meeting = self.start("pc-meet", *([] if "--patience" in flags else ["--patience", 30]), *flags)
+        self.meeting = self.start("pc-meet", *([] if "--patience" in flags else ["--patience", 30]), *flags, **environment)
         return int(self.meeting.stdout.readline().split()[-1])
 
     def member(self, name, steps, *flags, program="open", mesh="1"):
@@ -161,6 +163,17 @@ class Members(Case):
                    [(i, {name: {"steps": EVERY, "first": (2 * i + number) * EVERY * BATCH} for number, name in enumerate("ab")}) for i in range(4)], told)
         self.run_all(4 * EVERY, "ba", "--replay", log, program=program, mesh=mesh)
         self.check(f"{program}: replayed, the same bits", self.same(f"{program}, replayed", "a", "b") == first)
+
+    def broken_log(self):
+        """The disk of the log is full from its second line on: the members go on, and a log that lacks a round is not replayed."""
+        self.port = self.meet("--min-members", 2, "--log", "full.log", LD_PRELOAD=str(FAULTS), FAIL_FILE="full.log", FAIL_FROM="2", FAIL_ERROR=str(errno.ENOSPC))
+        for name, process in [(name, self.member(name, 4 * EVERY)) for name in "ab"]:
+            self.ends(f"a full log, {name}", process)
+        err = self.meeting.communicate(timeout=60)[1]
+        self.check("a full log: a warning", self.meeting.returncode == 0 and err.count("warning: cannot write full.log") == 1 and len(self.rounds("full.log")) == 1, err)
+        lines = (self.work / "open.log").read_text().splitlines(True)
+        (self.work / "gap.log").write_text("".join(lines[:1] + lines[2:]))
+        self.holds("a log that lacks a round", "pc-meet", "--replay", "gap.log", code=9, words="gap.log: round 1 is missing")
 
     def among_strangers(self):
         """Somebody calls the meeting all the time, and knows everything but the secret: the same bits, and the same log."""
@@ -228,6 +241,7 @@ class Members(Case):
         (self.work / "tokens.bin").write_bytes(b"".join(struct.pack("<H", draw.randrange(64)) for _ in range(8000)))
         self.compiled("open", "outer=open", EVERY)
         self.stay()
+        self.broken_log()
         self.among_strangers()
         header = self.model_of("a")
         shapes = json.loads(header[8:8 + struct.unpack("<Q", header[:8])[0]])
