@@ -226,16 +226,18 @@ void CheckpointSeries::noteLatest(int64_t step) {
     unlink(next.c_str());
 }
 
-/// Whether to try again after older checkpoints have gone to make room. Throws where the run is to end.
+/// Whether to try again after older checkpoints have gone to make room. Throws where there is no state after this one.
 bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
   if (failure.status != PCRT_RESOURCE)
     throw failure;
   waitForRemoval();
   if (numberOfFirst(comm, lock && makeRoom()))
     return true;
-  if (last || ++failures == 2)
+  if (last)
     throw failure;
-  if (lock)
+  if (++failures == 2)
+    ended = failure;
+  else if (lock)
     fprintf(stderr, "pc: warning: %s; the run goes on\n", failure.message.c_str());
   return false;
 }
@@ -277,6 +279,7 @@ bool CheckpointSeries::finish(int64_t step, bool last) {
     return !tryAgainAfter(failure, last);
   }
   failures = 0;
+  ended.reset();
   if (lock) {
     noteLatest(step);
     SignalsMasked masked;

@@ -42,8 +42,8 @@ public:
   bool isTurn(int64_t step) const;
 
   /// Writes DIR/step-<step>, unless it is there already, and removes the oldest ones beyond --keep. Where there is no
-  /// room older ones go first, but for the newest. If that does not help either, a warning is all that comes of it;
-  /// throws PCRT_RESOURCE the second time in a row, and if `last`. All ranks call it.
+  /// room older ones go first, but for the newest. If that does not help either, a warning is all that comes of it,
+  /// and a failure() the second time in a row. Throws PCRT_RESOURCE if `last`. All ranks call it.
   void write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,
              bool last);
 
@@ -52,6 +52,8 @@ public:
   void start(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device);
   void waitForBlocks();
   void complete();
+  /// Why the run is to end, which all ranks know: two checkpoints in a row could not be written.
+  const std::optional<Failure> &failure() const { return ended; }
   ~CheckpointSeries() {
     waitForBlocks();
     waitForRemoval();
@@ -79,6 +81,7 @@ private:
   int64_t lastStep = 0, lastTime = 0; ///< begin's.
   double cost; ///< Seconds that a save costs the steps: the last one's, before it a guess by its size.
   int failures = 0;
+  std::optional<Failure> ended;
   std::unique_ptr<CheckpointWriter> writer; ///< Of the checkpoint that is being written.
   std::thread blocks;                       ///< Writes its blocks beside the step.
   std::thread removal; ///< Rank 0: of older ones, for which a disk takes a tenth of what writing takes.

@@ -11,7 +11,7 @@ void pcrt::requireOk(const Comm &comm, pcrt_status status) {
     fail(status, comm.error());
 }
 
-void pcrt::agree(Comm &comm, const Failure *mine) {
+std::optional<Failure> pcrt::firstFailure(Comm &comm, const std::optional<Failure> &mine) {
   struct Verdict {
     int32_t status;
     char message[1020];
@@ -25,5 +25,11 @@ void pcrt::agree(Comm &comm, const Failure *mine) {
   requireOk(comm, comm.allGatherBytes(&verdict, sizeof verdict, all.data()));
   for (const Verdict &other : all)
     if (other.status != PCRT_OK)
-      fail(pcrt_status(other.status), other.message);
+      return Failure{pcrt_status(other.status), other.message};
+  return std::nullopt;
+}
+
+void pcrt::agree(Comm &comm, const Failure *mine) {
+  if (auto first = firstFailure(comm, mine ? std::optional(*mine) : std::nullopt))
+    throw *first;
 }

@@ -11,11 +11,15 @@
 #include "comm/Comm.h"
 
 #include <new>
+#include <optional>
 
 namespace pcrt {
 
 /// Throws what the communication layer says unless `status` is PCRT_OK.
 void requireOk(const Comm &comm, pcrt_status status);
+
+/// The first rank's failure, on all ranks; none where all succeeded.
+std::optional<Failure> firstFailure(Comm &comm, const std::optional<Failure> &mine);
 
 /// Throws the first rank's failure on all ranks, if there is one. `mine` is null where this rank succeeded.
 void agree(Comm &comm, const Failure *mine);

@@ -6,11 +6,13 @@
 #include "data/Data.h"
 #include "pcrt/description.h"
 
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <set>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace pcrt;
 
@@ -199,18 +201,41 @@ void Routing::writeHeader(int64_t steps) {
     fail(PCRT_RESOURCE, withErrno("cannot write " + targetPath));
 }
 
+/// Where the file cannot be written the run goes on without it.
+template <typename F> void Routing::attempt(F f) {
+  try {
+    f();
+  } catch (const Failure &failure) {
+    problem = failure;
+  }
+}
+
+void Routing::shareProblem() {
+  problem = firstFailure(comm, problem);
+  if (!problem)
+    return;
+  close(std::exchange(target, -1));
+  if (comm.rank() == 0)
+    fprintf(stderr, "pc: warning: %s; the file has the steps before, and the run goes on without it\n",
+            problem->message.c_str());
+}
+
 void Routing::endStep() {
+  if (target < 0)
+    return;
+  shareProblem();
   if (target >= 0 && comm.rank() == 0)
-    writeHeader(step + 1 - targetFirst);
+    attempt([&] { writeHeader(step + 1 - targetFirst); }); // shared at the next step
 }
 
 void Routing::finish() {
   if (target < 0)
     return;
-  onAllRanks(comm, [&] {
+  attempt([&] {
     if (fsync(target) != 0 && errno != EINVAL)
       fail(PCRT_RESOURCE, withErrno("cannot write " + targetPath));
   });
+  shareProblem();
 }
 
 //===----------------------------------------------------------------------===//
@@ -298,8 +323,8 @@ pcrt_status Routing::observe(int index, int64_t microbatch, float *mask, std::st
   try {
     if (stored)
       take(layer, microbatch, mask);
-    if (target >= 0 && layer.writes)
-      write(layer, microbatch, mask);
+    if (target >= 0 && layer.writes && !problem)
+      attempt([&] { write(layer, microbatch, mask); });
     return PCRT_OK;
   } catch (const Failure &failure) {
     *error = failure.message;

@@ -9,6 +9,7 @@
 #ifndef PCRT_DATA_ROUTING_H
 #define PCRT_DATA_ROUTING_H
 
+#include "base/Failure.h"
 #include "base/Program.h"
 #include "base/Safetensors.h"
 #include "comm/Comm.h"
@@ -37,6 +38,9 @@ public:
   /// After the last step: the file is on the disk. All ranks call it.
   void finish();
 
+  /// Why the file ends before the last step; all ranks know. The steps in it are whole.
+  const std::optional<Failure> &failure() const { return problem; }
+
   /// Of output `index`, a routing: puts the choice of the file in the place of `mask`, f32 [rows, positions, experts];
   /// writes what stands there then. Allocates nothing unless it fails.
   pcrt_status observe(int index, int64_t microbatch, float *mask, std::string *error);
@@ -57,6 +61,8 @@ private:
   int64_t choicesOfStep() const;
   int64_t stepsBefore();
   void writeHeader(int64_t steps);
+  template <typename F> void attempt(F f);
+  void shareProblem();
   int64_t choiceAt(int64_t steps, const Layer &layer, int64_t row, int64_t position) const;
   template <typename F> void forEachRun(const Layer &layer, int64_t microbatch, F f) const;
   void take(const Layer &layer, int64_t microbatch, float *mask);
@@ -73,7 +79,8 @@ private:
   const StoredTensor *stored = nullptr; ///< In it.
   int64_t sourceFirst = 0, sourceWidth = 0;
   std::string targetPath;
-  int target = -1;
+  int target = -1; ///< -1: none, or none any more.
+  std::optional<Failure> problem;
   int64_t targetFirst = 0, targetWidth = 0;
   std::vector<unsigned char> buffer; ///< Choices of one output, as in a file.
 };

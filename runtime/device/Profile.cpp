@@ -1,13 +1,13 @@
 //===- Profile.cpp - where the time of a step goes ------------------------===//
 #include "device/Profile.h"
 #include "base/Failure.h"
+#include "base/FileStream.h"
 #include "comm/Collective.h"
 #include "pcrt/outputs.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <unistd.h>
 
 using namespace pcrt;
 
@@ -149,35 +149,42 @@ void Profile::writeTrace(const std::string &path, Comm &comm,
   if (comm.rank() != 0)
     return;
   OutputFile output;
-  FILE *file = output.open(path) ? fdopen(dup(output.descriptor()), "w") : nullptr;
-  if (!file)
-    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  bool good = output.open(path);
+  std::string text = "{\"traceEvents\": [\n";
+  int64_t written = 0;
+  auto flush = [&] {
+    good = good && writeAll(output.descriptor(), text.data(), int64_t(text.size()), written);
+    written += int64_t(text.size());
+    text.clear();
+  };
   int64_t origin = INT64_MAX;
   for (const Event &event : gathered)
     if (event.call >= 0)
       origin = std::min(origin, event.start);
-  fprintf(file, "{\"traceEvents\": [\n");
   for (int rank = 0; rank < comm.size(); ++rank) {
     const pcrt_program &theirs = programOf(rank);
     std::string name = "rank " + std::to_string(rank);
     if (theirs.num_stages)
       name += " (stage " + std::to_string(theirs.stage) + ")";
-    fprintf(file, "%s{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"%s\"}}",
-            rank ? ",\n" : "", rank, name.c_str());
+    text += (rank ? ",\n" : "") + std::string("{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": ") +
+            std::to_string(rank) + ", \"args\": {\"name\": \"" + name + "\"}}";
   }
-  for (int64_t i = 0; i < int64_t(gathered.size()); ++i) {
+  for (int64_t i = 0; good && i < int64_t(gathered.size()); ++i) {
     const Event &event = gathered[i];
     if (event.call < 0)
       continue;
     Shown shown = show(programOf(int(i / most)), Call(event.call), event.index);
-    fprintf(file,
-            ",\n{\"ph\": \"X\", \"name\": %s, \"cat\": %s, \"pid\": %ld, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}",
-            quoted(shown.name.c_str()).c_str(), quoted(shown.category.c_str()).c_str(), long(i / most),
-            programOf(int(i / most)).num_stages && !shown.row, double(event.start - origin) / 1e3,
-            double(event.end - event.start) / 1e3);
+    char numbers[128];
+    snprintf(numbers, sizeof numbers, "\"pid\": %ld, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}", long(i / most),
+             programOf(int(i / most)).num_stages && !shown.row, double(event.start - origin) / 1e3,
+             double(event.end - event.start) / 1e3);
+    text += ",\n{\"ph\": \"X\", \"name\": " + quoted(shown.name.c_str()) +
+            ", \"cat\": " + quoted(shown.category.c_str()) + ", " + numbers;
+    if (text.size() > 1 << 20)
+      flush();
   }
-  fprintf(file, "\n]}\n");
-  bool good = !ferror(file);
-  if (fclose(file) != 0 || !good || !output.commit())
+  text += "\n]}\n";
+  flush();
+  if (!good || !output.commit())
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
 }

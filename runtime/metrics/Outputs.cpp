@@ -8,6 +8,7 @@
 
 #include <climits>
 #include <cmath>
+#include <cstdio>
 
 using namespace pcrt;
 
@@ -194,7 +195,7 @@ pcrt_status Outputs::observe(int index, int64_t microbatch, void *data, std::str
   if (output.kind == PCRT_ROUTING)
     return wants(index) ? routing->observe(index, microbatch, static_cast<float *>(data), error) : PCRT_OK;
   Target &target = targets[index];
-  if (!dumping || !target.dump)
+  if (!dumping || !target.dump || target.dump->problem)
     return PCRT_OK;
   const SafetensorsWriter &writer = *target.dump->writer;
   pcrt_status status = PCRT_OK;
@@ -206,21 +207,32 @@ pcrt_status Outputs::observe(int index, int64_t microbatch, void *data, std::str
     status = writeLogits(writer, output, target.pieces[0], microbatch, data);
   }
   if (status != PCRT_OK)
-    *error = withErrno("cannot write " + target.dump->path);
-  return status;
+    target.dump->problem = Failure{status, withErrno("cannot write " + target.dump->path)};
+  return PCRT_OK;
 }
 
 void Outputs::finishDumps() {
   if (!dumping)
     return;
   dumping = false;
-  for (Dump *dump : {&grads, &logits})
-    if (dump->writer)
-      dump->writer->close();
-  requireOk(comm, comm.barrier());
-  onAllRanks(comm, [&] {
-    for (Dump *dump : {&grads, &logits})
-      if (dump->file.descriptor() >= 0 && !dump->file.commit())
-        fail(PCRT_RESOURCE, withErrno("cannot write " + dump->path));
-  });
+  for (Dump *dump : {&grads, &logits}) {
+    if (!dump->writer)
+      continue;
+    dump->writer->close();
+    dump->problem = firstFailure(comm, dump->problem);
+    if (!dump->problem && dump->file.descriptor() >= 0 && !dump->file.commit())
+      dump->problem = Failure{PCRT_RESOURCE, withErrno("cannot write " + dump->path)};
+    dump->problem = firstFailure(comm, dump->problem);
+    dump->file.discard();
+    if (dump->problem && comm.rank() == 0)
+      fprintf(stderr, "pc: warning: %s; the run goes on without it\n", dump->problem->message.c_str());
+  }
+}
+
+std::optional<Failure> Outputs::lostDump() const {
+  for (const std::optional<Failure> &problem :
+       {grads.problem, logits.problem, routing ? routing->failure() : std::nullopt})
+    if (problem)
+      return problem;
+  return std::nullopt;
 }

@@ -41,6 +41,8 @@ public:
   void finish();
   /// After the first step: the files are complete. All ranks call it.
   void finishDumps();
+  /// Why a dump could not be written, which was a warning; all ranks know.
+  std::optional<Failure> lostDump() const;
 
   double loss() const { return lossSum; }
   std::optional<double> gradNorm() const { return norm; }
@@ -50,6 +52,7 @@ private:
     std::unique_ptr<SafetensorsWriter> writer;
     std::string path;
     OutputFile file; ///< Rank 0: what `writer` writes, until it is whole.
+    std::optional<Failure> problem;
   };
   /// A tensor of the file.
   struct Piece {
@@ -60,7 +63,7 @@ private:
   };
   /// Where an output goes: into one tensor, or one for each part of a parameter.
   struct Target {
-    const Dump *dump = nullptr;
+    Dump *dump = nullptr;
     std::vector<Piece> pieces;
   };
 

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <optional>
 #include <unistd.h>
 
 using namespace pcrt;
@@ -108,10 +109,13 @@ static pcrt_status run(int argc, char **argv, Place &place) {
     expectSignals(place, options.rollback > 0);
   printInBackground();
   auto runRank = [&](Comm &comm) {
-    Failure failure = attempt([&] { runProgram(programs.of(comm.rank()), options, comm); });
+    std::optional<Failure> lost;
+    Failure failure = attempt([&] { lost = runProgram(programs.of(comm.rank()), options, comm); });
     if (failure.status != PCRT_OK) {
       reportOnce(place, failure);
       comm.abort(failure.status, failure.message.c_str());
+    } else if (lost) {
+      reportOnce(place, failure = *lost);
     }
     return failure.status;
   };

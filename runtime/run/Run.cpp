@@ -44,7 +44,7 @@ public:
   /// Of a run that failed: whether its device may go on.
   bool abandon() { return device && device->abandon(); }
 
-  void run() {
+  std::optional<Failure> run() {
     programSum = sumOfProgram();
     std::string certificate = certificateSum(), what = certificate.empty() ? programSum : certificate;
     requireSame(comm, {{"program", what,
@@ -111,6 +111,7 @@ public:
                (long long)evaluation->samples(), mean);
     }
     writeResults();
+    return outputs->lostDump();
   }
 
 private:
@@ -434,6 +435,12 @@ private:
   bool endsBefore(int64_t step, StopCheck &stop) {
     if (!saver && !series)
       return false;
+    if (series && series->failure()) {
+      Comm::Busy busy(comm);
+      if (saver) // may be on another disk
+        saver->write(program, trajectoryAt(step), *device);
+      throw *series->failure();
+    }
     StopCheck::Answer answer = stop.ask(step, series && series->isTime());
     if (series && !answer.stop && (answer.save || series->isTurn(step))) {
       Comm::Busy busy(comm);
@@ -538,13 +545,22 @@ private:
     fail(PCRT_NON_FINITE, message);
   }
 
-  /// Saves where the run ends.
+  /// Saves where the run ends. A place that cannot be written does not keep it from the other one.
   void save(int64_t step) {
     Comm::Busy busy(comm);
-    if (saver)
-      saver->write(program, trajectoryAt(step), *device);
+    std::optional<Failure> failure;
+    try {
+      if (saver)
+        saver->write(program, trajectoryAt(step), *device);
+    } catch (const Failure &full) {
+      if (!series || full.status != PCRT_RESOURCE)
+        throw;
+      failure = full;
+    }
     if (series)
       series->write(program, trajectoryAt(step), tokenizer, *device, /*last=*/true);
+    if (failure)
+      throw *failure;
   }
 
   void writeResults() {
@@ -629,10 +645,10 @@ std::string pcrt::otherSize(const Program &program, int size) {
          std::to_string(size) + "; use pc-run -n " + ranks;
 }
 
-void pcrt::runProgram(const Program &program, const Options &options, Comm &comm) {
+std::optional<Failure> pcrt::runProgram(const Program &program, const Options &options, Comm &comm) {
   auto run = std::make_unique<Run>(program, options, comm);
   try {
-    run->run();
+    return run->run();
   } catch (...) {
     if (run->abandon()) [[maybe_unused]]
       Run *kept = run.release(); // what still runs on the device reads what the run holds

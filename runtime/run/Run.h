@@ -2,9 +2,12 @@
 #ifndef PCRT_RUN_RUN_H
 #define PCRT_RUN_RUN_H
 
+#include "base/Failure.h"
 #include "base/Program.h"
 #include "comm/Comm.h"
 #include "data/Options.h"
+
+#include <optional>
 
 namespace pcrt {
 
@@ -12,8 +15,8 @@ namespace pcrt {
 std::string otherSize(const Program &program, int size);
 
 /// Sets up, runs the steps and writes what was asked for. Throws a Failure; one that not all ranks have seen says which
-/// rank it is from.
-void runProgram(const Program &program, const Options &options, Comm &comm);
+/// rank it is from. Returns what could not be written though the run has saved, on all ranks.
+std::optional<Failure> runProgram(const Program &program, const Options &options, Comm &comm);
 
 } // namespace pcrt
 

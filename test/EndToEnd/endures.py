@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/endures.py few|all
+"""usage: test/EndToEnd/endures.py few|dp|pp|zero3
 
-What a run endures: signals, with and without nohup; disks that are full or broken under its logs; a checkpoint that takes three times the timeout;
+What a run endures: signals, with and without nohup; disks that are full or broken under what it writes; checkpoints that take three times the timeout;
 all ranks suspended for longer than the timeout; a terminal that nobody reads. On each transport, for data parallelism, a pipeline and ZeRO-3. The run goes on,
-or saves and ends with its documented code."""
+or saves and ends with its documented code. The quick run: a few rows."""
 import errno
 import os
 import shutil
@@ -15,11 +15,16 @@ from pathlib import Path
 
 from cases import BUILD, GOLDEN, MPI, Case, ranks_of
 
-ALL = sys.argv[1] == "all"
 PLANS = {"dp": "dp=2", "pp": "pp=2 --microbatches=4", "zero3": "dp=2 --zero=3"}
+ALL = sys.argv[1] in PLANS
 TRANSPORTS = ["shm", "tcp", "virtual", "mpi"]
 FAULTS = f"{BUILD}/test/Runtime/core/libcore-failing-writes.so"
 TIMEOUT, ENDLESS = 2, 10**8
+# Each kind of output: what is in the path of its file, the write from which on it fails, and flags.
+OUTPUTS = {"metrics": ("metrics.jsonl", 4, "--metrics", "metrics.jsonl"), "tensorboard": ("tfevents", 4, "--tensorboard", "curves"), "trace": ("trace.json", 1, "--trace", "trace.json"),
+           "stdout": ("stdout.txt", 1), "stderr": ("stderr.txt", 1), "summary": ("summary.json", 1, "--summary", "summary.json"),
+           "dump-grads": ("grads.st", 2, "--dump-grads", "grads.st"), "dump-routing": ("routing.st", 8, "--dump-routing", "routing.st"),
+           "checkpoint": ("/series/", 1, "--checkpoint", "series", "--every", 5), "save": ("/saved.tmp", 1, "--checkpoint", "series", "--every", 20)}
 
 
 def descendants(pid):
@@ -45,17 +50,21 @@ class Endures(Case):
         ignores = ["env", f"--ignore-signal={ignored}"] if ignored else []
         preload = ["env", f"LD_PRELOAD={FAULTS}"] if faults else []
         ranks = ranks_of(PLANS[plan].split()[0])
-        shutil.rmtree(self.work / "saved", ignore_errors=True)
+        program, model = (f"{plan}-experts", "mixtral") if "--dump-routing" in flags else (plan, "gpt2")
+        for directory in ("saved", "series"):
+            shutil.rmtree(self.work / directory, ignore_errors=True)
         (self.work / "metrics.jsonl").unlink(missing_ok=True)
         if transport == "mpi":  # mpirun has its own ways with signals
-            start = ["mpirun", "--oversubscribe", "-n", ranks, *ignores, *preload]
+            # What ranks print to files of their own does not pass through mpirun.
+            kept = "; ".join(f"exec {number}>>{name}.txt" for number, name in ((1, "stdout"), (2, "stderr")) if (faults or {}).get("FAIL_FILE") == f"{name}.txt")
+            start = ["mpirun", "--oversubscribe", "-n", ranks, *(["sh", "-c", f'{kept}; exec "$@"', "sh"] if kept else []), *ignores, *preload]
             environment |= MPI | {"PCRT_TIMEOUT_SECONDS": str(TIMEOUT), "PCRT_TRANSPORT": "mpi"}
         else:
             start = [*ignores, "pc-run", "--timeout", TIMEOUT, *(["--virtual"] if transport == "virtual" else []), "-n", ranks, *preload]
             if ignores:
                 start[start.index("pc-run")] = BUILD / "bin/pc-run"
             environment |= {"PCRT_TRANSPORT": transport}
-        return self.start(*start, f"./{plan}", "--data", GOLDEN / "gpt2/tokens.bin", "--save", "saved", *flags, **environment, **more)
+        return self.start(*start, f"./{program}", "--data", GOLDEN / model / "tokens.bin", "--save", "saved", *flags, **environment, **more)
 
     def lines(self):
         path = self.work / "metrics.jsonl"
@@ -67,7 +76,7 @@ class Endures(Case):
             time.sleep(0.02)
         return condition()
 
-    def ends(self, name, process, codes, words=()):
+    def ends(self, name, process, codes, words=(), where="saved"):
         """The run ends with one of the codes and has saved."""
         try:
             out, err = process.communicate(timeout=120)
@@ -76,7 +85,7 @@ class Endures(Case):
             return self.check(name, False, f"did not end: {error}")
         said = (out or "") + (err or "")
         code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-        saved = (self.work / "saved/trajectory.json").exists()
+        saved = (self.work / where / "trajectory.json").exists()
         good = code in codes and saved and all(word in said for word in words) and "''" not in said
         return self.check(name, good, f"$ {process.text}\nexit {code}, not {codes}; {'saved' if saved else 'NOT SAVED'}; wanted {words}: {said[-1500:]}")
 
@@ -101,19 +110,18 @@ class Endures(Case):
         self.ends(f"{title}: saves", process, [128 + number])
 
     def broken(self, plan, transport, output, number):
-        flags = ["--steps", 30, "--metrics", "metrics.jsonl", "--tensorboard", "curves", "--trace", "trace.json"]
-        file = {"metrics": "metrics.jsonl", "tensorboard": "tfevents", "trace": "trace.json", "stdout": "stdout.txt", "stderr": "stderr.txt"}[output]
+        file, begin, *flags = OUTPUTS[output]
         files = {output: open(self.work / file, "w")} if output in ("stdout", "stderr") and transport != "mpi" else {}
-        begin = 1 if output in ("stdout", "stderr", "trace") else 4
-        process = self.launch(plan, transport, *flags, faults={"FAIL_FILE": file, "FAIL_ERROR": number, "FAIL_FROM": begin}, **files)
-        # What was printed to a file is lost: the code says so, after the save.
-        lost = output == "stdout" and transport != "mpi"
-        words = ["warning: cannot write"] if lost or output in ("metrics", "tensorboard", "trace") else []
-        self.ends(f"{plan}, {transport}: {errno.errorcode[number]} under {output}", process, [6] if lost else [0], words)
+        process = self.launch(plan, transport, "--steps", 30, *flags, faults={"FAIL_FILE": file, "FAIL_ERROR": number, "FAIL_FROM": begin}, **files)
+        # Where a result is lost the code says so, after the save.
+        lost = output not in ("metrics", "tensorboard", "trace", "stderr")
+        words = [] if output == "stderr" else ["cannot write" if output in ("summary", "save", "checkpoint") else "warning: cannot write"]
+        self.ends(f"{plan}, {transport}: {errno.errorcode[number]} under {output}", process, [6] if lost else [0], words,
+                  "series/step-00000030" if output == "save" else "saved")
 
-    def slow(self, plan, transport):
-        process = self.launch(plan, transport, "--steps", 20, faults={"SLOW_SYNC": 3 * TIMEOUT})
-        self.ends(f"{plan}, {transport}: a save of three times the timeout", process, [0])
+    def slow(self, plan, transport, *flags):
+        process = self.launch(plan, transport, "--steps", 8, *flags, faults={"SLOW_SYNC": 3 * TIMEOUT})
+        self.ends(f"{plan}, {transport}: {'checkpoints' if flags else 'a save'} of three times the timeout", process, [0])
 
     def suspended(self, plan, transport, seconds):
         process = self.launch(plan, transport, "--steps", ENDLESS, "--metrics", "metrics.jsonl")
@@ -128,10 +136,24 @@ class Endures(Case):
         signal_all([ranks[-1] if transport == "mpi" and ranks else process.pid], signal.SIGTERM)
         self.ends(f"{plan}, {transport}: suspended for {seconds} s", process, [143])
 
+    def unheard(self, plan, transport):
+        """Nobody reads what rank 0 prints any more, as with `| head -1`."""
+        if transport == "mpi":  # mpirun reads it
+            return
+        reader, end = os.pipe()
+        process = self.launch(plan, transport, "--steps", ENDLESS, "--metrics", "metrics.jsonl", stdout=end)
+        os.close(end)
+        self.wait_for(process, lambda: self.lines() > 5)
+        os.close(reader)
+        self.ends(f"{plan}, {transport}: a reader that has gone", process, [141])
+
     def unread(self, plan, transport):
         terminal, end = os.openpty()
         termios.tcflow(end, termios.TCOOFF)
         process = self.launch(plan, transport, "--steps", 200, stdout=end, stderr=end)
+        if transport == "mpi":  # mpirun itself waits for the terminal, but the ranks do not
+            self.wait_for(process, (self.work / "saved/trajectory.json").exists)
+            termios.tcflow(end, termios.TCOON)
         self.ends(f"{plan}, {transport}: a stopped terminal", process, [0])
         os.close(end)
         os.close(terminal)
@@ -141,24 +163,29 @@ class Endures(Case):
         if len(transports) < 4:
             print("mpirun is not here: mpi is not tested")
         model = self.model("gpt2", 4)
-        plans = PLANS if ALL else ["dp", "pp"]
+        plans = [sys.argv[1]] if ALL else ["dp", "pp"]
+        experts = self.model("mixtral", 4, to="experts.mlir")
         for plan in plans:
             mesh, *flags = PLANS[plan].split()
-            self.needs("pc-compile", model, "-o", plan, "--mesh", mesh, *flags)
+            for source, program in ((model, plan), (experts, f"{plan}-experts")):
+                self.needs("pc-compile", source, "-o", program, "--mesh", mesh, *flags)
         table = [(self.signalled, plan, transport, name, ignored) for plan in plans for transport in transports
                  for name in ("TERM", "INT", "USR1", "HUP") for ignored in (False, True)]
         table += [(self.broken, plan, transport, output, number) for plan in plans for transport in transports
-                  for output in ("metrics", "tensorboard", "trace", "stdout", "stderr") for number in (errno.ENOSPC, errno.EIO)]
-        for each in (self.slow, lambda *run: self.suspended(*run, 30 if ALL else 2 * TIMEOUT), self.unread):
+                  for output in OUTPUTS for number in (errno.ENOSPC, errno.EIO)]
+        for each in (self.slow, lambda *run: self.slow(*run, "--checkpoint", "series", "--every", 4), lambda *run: self.suspended(*run, 30 if ALL else 2 * TIMEOUT), self.unread, self.unheard):
             table += [(each, plan, transport) for plan in plans for transport in transports]
         if not ALL:
             table = [(self.signalled, "dp", "shm", "HUP", False), (self.signalled, "dp", "tcp", "HUP", True), (self.signalled, "dp", "shm", "INT", True),
                      (self.broken, "dp", "shm", "metrics", errno.ENOSPC), (self.broken, "dp", "virtual", "tensorboard", errno.EIO),
+                     (self.broken, "dp", "shm", "trace", errno.ENOSPC), (self.broken, "pp", "shm", "dump-grads", errno.ENOSPC),
+                     (self.broken, "dp", "tcp", "dump-routing", errno.EIO), (self.broken, "dp", "shm", "checkpoint", errno.ENOSPC),
+                     (self.broken, "dp", "shm", "save", errno.ENOSPC),
                      (self.slow, "dp", "shm"), (self.slow, "pp", "tcp"), (self.suspended, "pp", "shm", 2 * TIMEOUT),
                      (self.suspended, "pp", "tcp", 2 * TIMEOUT), (self.unread, "dp", "shm")]
         for what, *row in table:
             what(*row)
 
 
-endures = Endures("endures")
+endures = Endures(f"endures {sys.argv[1]}")
 endures.run(endures.body)
