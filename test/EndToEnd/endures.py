@@ -23,7 +23,8 @@ TIMEOUT, ENDLESS = 2, 10**8
 # Each kind of output: what is in the path of its file, the write from which on it fails, and flags.
 OUTPUTS = {"metrics": ("metrics.jsonl", 4, "--metrics", "metrics.jsonl"), "tensorboard": ("tfevents", 4, "--tensorboard", "curves"), "trace": ("trace.json", 1, "--trace", "trace.json"),
            "stdout": ("stdout.txt", 1), "stderr": ("stderr.txt", 1), "summary": ("summary.json", 1, "--summary", "summary.json"),
-           "dump-grads": ("grads.st", 2, "--dump-grads", "grads.st"), "dump-routing": ("routing.st", 8, "--dump-routing", "routing.st"),
+           "dump-grads": ("grads.st", 2, "--dump-grads", "grads.st"), "dump-logits": ("logits.st", 2, "--dump-logits", "logits.st"),
+           "dump-routing": ("routing.st", 8, "--dump-routing", "routing.st"),
            "checkpoint": ("/series/", 1, "--checkpoint", "series", "--every", 5), "save": ("/saved.tmp", 1, "--checkpoint", "series", "--every", 20)}
 
 
