@@ -16,14 +16,14 @@ SPELLED = '[1e6, 1E-05, -0.0, 7.0, 0.10, 123456789012345678901234567890, "\\u00e
 
 
 def whole(value, key=""):
-    """`value` with whole floats. None is dropped, and no fraction of a head is left out of rotation."""
+    """`value` with whole floats. Nothing is dropped, and no fraction of a head is left out of rotation; what is off stays off."""
     if isinstance(value, dict):
         return {name: whole(inner, name) for name, inner in value.items()}
     if isinstance(value, list):
         return [whole(inner, key) for inner in value]
     if not isinstance(value, float):
         return value
-    return 0.0 if "drop" in key else float(max(round(value), 1))
+    return 0.0 if "drop" in key or value == 0 else float(max(round(value), 1))
 
 
 def spelled(text):
