@@ -39,7 +39,7 @@ struct Recipe {
   const Product *product = nullptr;     ///< Einsum
   llvm::SmallVector<LinearMap, 3> maps; ///< Einsum: one an operand
   std::shared_ptr<const Recipe> mask;   ///< Einsum that is routed: the product of `masked` and the mask
-  int masked = -1; ///< the operand that is multiplied by the mask before; -1: the result is, after
+  int masked = -1;                      ///< the operand that is multiplied by the mask before; -1: the result is, after
 };
 
 class Values {

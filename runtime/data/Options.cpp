@@ -349,3 +349,14 @@ double Options::rateAt(int64_t step) const {
   double left = lrDecay == "linear" ? 1 - done : 0.5 * (1 + std::cos(M_PI * done));
   return minLr + (lr - minLr) * left;
 }
+
+void pcrt::warnOfEndedCurve(const Options &options, int64_t firstStep, bool goesOn) {
+  if (firstStep >= options.steps || options.lr == 0 || options.rateAt(options.steps - 1) != 0)
+    return;
+  fprintf(stderr,
+          "pc: warning: the learning rate is 0 from step %lld to --steps %lld: its curve ends at --lr-steps %lld%s, "
+          "and these steps change no parameter; give --lr-steps %lld%s, or --min-lr%s\n",
+          (long long)std::max(firstStep, *options.lrSteps), (long long)options.steps, (long long)*options.lrSteps,
+          goesOn ? " as in the first run" : "", (long long)options.steps, goesOn ? " --change lr-steps" : "",
+          goesOn ? " --change min-lr" : "");
+}

@@ -81,6 +81,10 @@ std::vector<FlagValue> trajectoryFlags(const Options &options);
 /// The flags that all ranks must be given alike for other reasons: how long the run is, and what ranks do together.
 std::vector<FlagValue> sharedFlags(const Options &options);
 
+/// Warns that the learning rate ends at 0 before the last step, so that steps change nothing. `goesOn`: the run goes on
+/// from a checkpoint.
+void warnOfEndedCurve(const Options &options, int64_t firstStep, bool goesOn);
+
 /// What the run writes, by flag.
 std::vector<NamedPath> outputsOf(const Options &options);
 

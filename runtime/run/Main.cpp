@@ -6,6 +6,7 @@
 #include "cuda/KernelCheck.h"
 #include "run/Info.h"
 #include "run/Run.h"
+#include "run/SameRun.h"
 #include "run/Stop.h"
 
 #include <atomic>

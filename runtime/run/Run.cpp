@@ -20,6 +20,7 @@
 #include "replicas/Rounds.h"
 #include "run/Info.h"
 #include "run/OutputChecks.h"
+#include "run/Results.h"
 #include "run/SameRun.h"
 #include "run/Stop.h"
 #include "run/Validation.h"
@@ -52,7 +53,7 @@ public:
                             (certificate.empty() ? ", sum " : ", certificate ") + what},
                        {"code", programSum, "sum " + programSum}});
     checkRequest();
-    requireSame(comm, sharedFlagFacts());
+    requireSame(comm, sharedFlagFacts(options));
     chooseCheckpoint();
     openData();
     requireSame(comm, sharedFiles());
@@ -75,7 +76,7 @@ public:
     if (metrics)
       metrics->begin(firstStep);
     if (program.training && comm.rank() == 0)
-      warnOfEndedCurve();
+      warnOfEndedCurve(options, firstStep, before.has_value());
     stragglers.emplace(program, comm);
     LossOfTargets loss;
     StopCheck stop(comm);
@@ -183,16 +184,7 @@ private:
     });
   }
 
-  /// What has to be the same on all ranks: flags,
-  std::vector<SharedFact> sharedFlagFacts() {
-    std::vector<SharedFact> facts;
-    for (auto &flags : {trajectoryFlags(options), sharedFlags(options)})
-      for (const FlagValue &flag : flags)
-        facts.push_back({"--" + flag.first, flag.second, ""});
-    return facts;
-  }
-
-  /// and what is in the files that are read.
+  /// The files that the run reads, which have to be the same on all ranks.
   std::vector<SharedFact> sharedFiles() {
     std::vector<SharedFact> facts;
     auto addFile = [&](const std::string &name, const std::string &path, const FileIdentity &file) {
@@ -230,18 +222,6 @@ private:
     if (firstStep > options.steps)
       fail(PCRT_USAGE, loadFrom + " is from step " + std::to_string(firstStep) + ", --steps " +
                            std::to_string(options.steps) + " is before that");
-  }
-
-  /// Says from where on steps change nothing, as in a run that goes on after the end of the first one's curve.
-  void warnOfEndedCurve() const {
-    if (firstStep >= options.steps || options.lr == 0 || options.rateAt(options.steps - 1) != 0)
-      return;
-    fprintf(stderr,
-            "pc: warning: the learning rate is 0 from step %lld to --steps %lld: its curve ends at --lr-steps %lld%s, "
-            "and these steps change no parameter; give --lr-steps %lld%s, or --min-lr%s\n",
-            (long long)std::max(firstStep, *options.lrSteps), (long long)options.steps, (long long)*options.lrSteps,
-            before ? " as in the first run" : "", (long long)options.steps, before ? " --change lr-steps" : "",
-            before ? " --change min-lr" : "");
   }
 
   /// Goes on from the state that earlier processes of all ranks have left in memory, if it is newer than the
@@ -566,39 +546,10 @@ private:
   void writeResults() {
     if (!stoppedBy() || updates > firstStep)
       save(updates);
-    writeTrace();
+    writeTrace(*context, options.trace);
     if (!options.summary.empty())
-      onAllRanks(comm, [&] {
-        Json summary = makeSummary(*context, figures);
-        if (comm.rank() == 0)
-          writeText(options.summary, summary.dump(1) + "\n");
-      });
+      writeSummary(*context, figures, options.summary);
     requireOk(comm, comm.barrier());
-  }
-
-  /// A trace that cannot be written is no more than a warning.
-  void writeTrace() {
-    if (options.trace.empty())
-      return;
-    try {
-      onAllRanks(comm, [&] {
-        context->profile.writeTrace(options.trace, comm, [&](int rank) -> const pcrt_program & {
-          int stage = program.stageAxis < 0 ? 0 : int(program.mesh.coordinate(rank, program.stageAxis));
-          return program.stages[stage]->abi;
-        });
-      });
-    } catch (const Failure &failure) {
-      if (failure.status != PCRT_RESOURCE)
-        throw;
-      if (comm.rank() == 0)
-        fprintf(stderr, "pc: warning: %s\n", failure.message.c_str());
-    }
-  }
-
-  static void writeText(const std::string &path, const std::string &text) {
-    OutputFile file;
-    if (!file.open(path) || !writeAll(file.descriptor(), text.data(), int64_t(text.size()), 0) || !file.commit())
-      fail(PCRT_RESOURCE, withErrno("cannot write " + path));
   }
 
   const Program &program;
@@ -636,14 +587,6 @@ private:
 };
 
 } // namespace
-
-std::string pcrt::otherSize(const Program &program, int size) {
-  std::string ranks = std::to_string(program.mesh.ranks());
-  if (program.mesh.ranks() == 1)
-    return "the program is for one rank, but the run has " + std::to_string(size) + "; start it alone";
-  return "the program's mesh " + describeMesh(program.mesh) + " needs " + ranks + " ranks, but the run has " +
-         std::to_string(size) + "; use pc-run -n " + ranks;
-}
 
 std::optional<Failure> pcrt::runProgram(const Program &program, const Options &options, Comm &comm) {
   auto run = std::make_unique<Run>(program, options, comm);

@@ -11,9 +11,6 @@
 
 namespace pcrt {
 
-/// That a run of `size` ranks is none for this program.
-std::string otherSize(const Program &program, int size);
-
 /// Sets up, runs the steps and writes what was asked for. Throws a Failure; one that not all ranks have seen says which
 /// rank it is from. Returns what could not be written though the run has saved, on all ranks.
 std::optional<Failure> runProgram(const Program &program, const Options &options, Comm &comm);

@@ -19,6 +19,22 @@ __attribute__((no_sanitize("address"), no_builtin("memcpy"))) static std::vector
   return copy;
 }
 
+std::vector<SharedFact> pcrt::sharedFlagFacts(const Options &options) {
+  std::vector<SharedFact> facts;
+  for (auto &flags : {trajectoryFlags(options), sharedFlags(options)})
+    for (const FlagValue &flag : flags)
+      facts.push_back({"--" + flag.first, flag.second, ""});
+  return facts;
+}
+
+std::string pcrt::otherSize(const Program &program, int size) {
+  std::string ranks = std::to_string(program.mesh.ranks());
+  if (program.mesh.ranks() == 1)
+    return "the program is for one rank, but the run has " + std::to_string(size) + "; start it alone";
+  return "the program's mesh " + describeMesh(program.mesh) + " needs " + ranks + " ranks, but the run has " +
+         std::to_string(size) + "; use pc-run -n " + ranks;
+}
+
 std::string pcrt::sumOfProgram() {
   TensorSum sum;
   // The first object is the program itself. Its read-only segments are as in its file.

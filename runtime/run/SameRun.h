@@ -7,7 +7,9 @@
 #ifndef PCRT_RUN_SAMERUN_H
 #define PCRT_RUN_SAMERUN_H
 
+#include "base/Program.h"
 #include "comm/Comm.h"
+#include "data/Options.h"
 
 #include <string>
 #include <vector>
@@ -20,6 +22,12 @@ struct SharedFact {
   std::string value; ///< What is compared.
   std::string shown; ///< How messages say it; empty: `value`.
 };
+
+/// That a run of `size` ranks is none for this program.
+std::string otherSize(const Program &program, int size);
+
+/// The flags that have to be the same on all ranks.
+std::vector<SharedFact> sharedFlagFacts(const Options &options);
 
 /// The sum of this process's program: of its code and constants, as they are in memory.
 std::string sumOfProgram();

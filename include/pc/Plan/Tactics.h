@@ -52,8 +52,7 @@ struct TacticFlag {
   std::string option = {};                ///< the option of the pass that the flag sets; --help shows its default
   std::vector<std::string> searched = {}; ///< what --auto tries besides leaving the flag out
   std::vector<std::string> searchedUnknown = {}; ///< what besides where no tactic knows the names of a model's dims
-  std::vector<std::string> names =
-      {}; ///< of an OptionalText: values that may stand after it without "=", as forms may
+  std::vector<std::string> names = {}; ///< of an OptionalText: values that may stand after it without "=", as forms may
 };
 
 /// A way in which a tactic works, that its flag can name in front of the axis: `naive` of --data-parallel=naive:dp.
