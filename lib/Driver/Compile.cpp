@@ -32,6 +32,10 @@
 using namespace mlir;
 using namespace pc;
 
+int64_t CompileOptions::memoryLimitOn(const MachineModel &machine) const {
+  return memoryLimit > 0 ? memoryLimit : static_cast<int64_t>(machine.memoryBytes);
+}
+
 /// PCRT_OK if `why` is empty, else reports it as the reason why a file cannot be written.
 static pcrt_status written(ModuleOp module, const std::string &why) {
   if (why.empty())
@@ -167,9 +171,9 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, const 
   if (failed(value))
     return PCRT_INTERNAL;
   int64_t bytes = largestArena(module);
-  if (options.stages.memory > 0 && bytes > options.stages.memory) {
-    module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows "
-                       << options.stages.memory << "; use more ranks, more microbatches or a smaller batch";
+  if (options.memoryLimit > 0 && bytes > options.memoryLimit) {
+    module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows " << options.memoryLimit
+                       << "; use more ranks, more microbatches or a smaller batch";
     return PCRT_RESOURCE;
   }
   llvm::json::Array remarks = remarksOn(*value, options.plan);
@@ -361,7 +365,7 @@ static pcrt_status believeKernels(ModuleOp module, const CompileOptions &options
 
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   std::string error;
-  std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
+  std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
   if (!machine) {
     module.emitError() << error;
     return PCRT_USAGE;

@@ -179,7 +179,7 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
       "On which times are predicted: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json (default: by "
       "--target and the first --arch)")
       .setCallback([this](const std::string &value) {
-        fields.stages.machine = value;
+        fields.machine = value;
         fields.tellPrediction = true;
       });
 
@@ -207,9 +207,9 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(fields.schedule.prefetch, "prefetch", "Units of split parameters that are gathered ahead");
   bytes(fields.schedule.prefetchBytes, "prefetch-bytes", "Most bytes of a gathered unit and those ahead of it");
   phase = Phase::Staged;
-  field(fields.stages.inlineOps, "inline-tasks", "Write out the tasks of a pipeline of up to so many ops");
+  field(fields.inlineOps, "inline-tasks", "Write out the tasks of a pipeline of up to so many ops");
   phase = Phase::Kernels;
-  bytes(fields.stages.memory, "memory-limit", "Refuse a plan that needs more bytes per rank, as in 8G");
+  bytes(fields.memoryLimit, "memory-limit", "Refuse a plan that needs more bytes per rank, as in 8G");
 }
 
 std::vector<const char *> CompileFlags::words(int argc, const char *const *argv) {
@@ -253,17 +253,17 @@ pcrt_status CompileFlags::check(std::string &error) const {
          "--attention=" + kernels.attention + " is not a way to do attention (library, generated)");
   refuse(kernels.checkKernels && (!fields.cuda() || !strategyFlags.text("mesh").empty()),
          "--check-kernels is for programs of one rank with --target=cuda");
-  if (std::string why; error.empty() && !MachineModel::find(fields.stages.machine, why))
+  if (std::string why; error.empty() && !MachineModel::find(fields.machine, why))
     error = "--machine: " + why;
-  refuse(StringRef(fields.stages.machine).contains(' '),
-         "--machine=" + fields.stages.machine + ": a file's name must have no spaces");
+  refuse(StringRef(fields.machine).contains(' '),
+         "--machine=" + fields.machine + ": a file's name must have no spaces");
   refuse(!fields.search.isOn && (given("ranks") || given("search-compositions") || given("search-threads")),
          "--ranks, --search-compositions and --search-threads go with --auto");
   refuse(fields.search.isOn && given("plan"), "--auto searches what --plan says; give one of the two");
   refuse(fields.search.isOn && (fields.search.ranks < 0 || fields.search.threads < 0 ||
                                 (given("search-compositions") && fields.search.compositions < 1)),
          "--ranks, --search-compositions and --search-threads are positive");
-  refuse(fields.stages.memory < 0 || fields.stages.inlineOps < 0, "--memory-limit and --inline-tasks are at least 0");
+  refuse(fields.memoryLimit < 0 || fields.inlineOps < 0, "--memory-limit and --inline-tasks are at least 0");
   for (const std::string &name : order)
     refuse(given("plan") && strategyFlags.given(name), "--plan takes the place of --" + name + "; give one of the two");
   return error.empty() ? PCRT_OK : PCRT_USAGE;
@@ -286,7 +286,7 @@ std::string CompileFlags::goOn(const Origin &origin) {
 }
 
 std::vector<pcrt::NamedPath> CompileFlags::inputFiles() const {
-  return {{"--plan", planFile}, {"--machine", fields.stages.machine}, {"--pipeline", strategyFlags.text("pipeline")}};
+  return {{"--plan", planFile}, {"--machine", fields.machine}, {"--pipeline", strategyFlags.text("pipeline")}};
 }
 
 pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options, std::string &error,
@@ -300,7 +300,7 @@ pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options,
       return PCRT_USAGE;
     }
   if (!fields.tellPrediction && fields.cuda())
-    fields.stages.machine =
+    fields.machine =
         MachineModel::nameFor(fields.kernels.archs.empty() ? defaultArchs[0] : StringRef(fields.kernels.archs.front()));
   if (pcrt_status status = check(error))
     return status;

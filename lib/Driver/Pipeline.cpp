@@ -72,9 +72,9 @@ public:
       if (!plan.pipeline())
         return; // one stage, nothing to cut
       addTactic(plan.pipeline()
-                    ->with("machine", options.stages.machine)
-                    .with("inline-ops", std::to_string(options.stages.inlineOps))
-                    .with("memory", std::to_string(options.stages.memory)));
+                    ->with("machine", options.machine)
+                    .with("inline-ops", std::to_string(options.inlineOps))
+                    .with("memory", std::to_string(options.memoryLimit)));
       return add(createVerifyStaged(), PCRT_VERIFICATION);
 
     case Phase::Local:
@@ -165,7 +165,7 @@ private:
         continue;
       }
       bool reckons = !tactic.option("machine").empty() && !tactic.says("machine");
-      addTactic(reckons ? tactic.with("machine", options.stages.machine) : tactic);
+      addTactic(reckons ? tactic.with("machine", options.machine) : tactic);
     }
     return !tactics.empty();
   }

@@ -142,7 +142,7 @@ static std::string howItWasFound(const CompileOptions &options, const MachineMod
   if (options.cuda())
     os << " --target=cuda";
   os << " --search-compositions=" << search.compositions << "\n// for at most ";
-  if (int64_t bytes = options.stages.memory > 0 ? options.stages.memory : static_cast<int64_t>(machine.memoryBytes))
+  if (int64_t bytes = options.memoryLimitOn(machine))
     os << bytes << " bytes a rank";
   else
     os << "any number of bytes";
@@ -153,7 +153,7 @@ static std::string howItWasFound(const CompileOptions &options, const MachineMod
 pcrt_status pc::completePlan(ModuleOp model, Phase from, CompileOptions &options) {
   if (options.search.isOn) {
     std::string error;
-    std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
+    std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
     if (!machine) {
       model.emitError() << error;
       return PCRT_USAGE;

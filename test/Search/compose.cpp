@@ -76,8 +76,8 @@ bool isAsPlacedAlone(const CompileOptions &options, const FewLayers &few, Module
   alone.setPricer([&](const SmallProgram &small) {
     CompileOptions one = options;
     one.plan = small.plan;
-    one.stages.inlineOps = small.inlineOps;
-    one.stages.memory = 0;
+    one.inlineOps = small.inlineOps;
+    one.memoryLimit = 0;
     return priceProgram(*few.take(small.layers, small.sequences), one, machine, refusal);
   });
   CorePrice a = composer.priceCore(core, refusal), b = alone.priceCore(core, refusal);
@@ -105,7 +105,7 @@ std::optional<std::pair<double, double>> compare(ModuleOp model, const FewLayers
     llvm::outs() << "bad plan: " << error << "\n";
     return std::nullopt;
   }
-  std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
+  std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
   Composer composer(model.getContext(), few, batchOf(model), options, *machine);
   Seconds composing;
   CorePrice core = composer.priceCore(PlanCore::of(options.plan, batchOf(model), false), refusal);

@@ -26,8 +26,8 @@ public:
     CompileOptions options;
     if (pcrt_status status = optionsOf(" auto= ranks=1", options, error))
       return status;
-    machine = *MachineModel::find(options.stages.machine, error);
-    limit = options.stages.memory > 0 ? options.stages.memory : static_cast<int64_t>(machine.memoryBytes);
+    machine = *MachineModel::find(options.machine, error);
+    limit = options.memoryLimitOn(machine);
     if (pcrt_status status = readModel(options))
       return status;
     for (int64_t ranks : asked.ranks) {

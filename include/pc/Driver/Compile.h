@@ -23,6 +23,8 @@ namespace pc {
 
 /// What checks a compile: nothing but ops' own verifiers; the verifier at the end of each phase; or, besides, the proof
 /// that the program of each phase computes what the one-device program computes.
+struct MachineModel;
+
 enum class Verify { None, Phase, Full };
 
 /// What is compiled, and how. Options of passes have the passes' own structs, and so their defaults (Passes.td).
@@ -34,8 +36,9 @@ struct CompileOptions {
   int64_t padVocabulary = 0;        ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
   int64_t expertsLimit = 0;         ///< rows of experts that are there at once; 0: all
   DifferentiateOptions step;        ///< its microbatches are the plan's
-  PipelineParallelOptions stages;   ///< `machine` is also that of all predicted times, `memory` the limit on the arena;
-                                    ///< the rest is the plan's
+  std::string machine = PipelineParallelOptions().machine; ///< its name or file; of all predicted times
+  int64_t memoryLimit = 0;                                 ///< bytes of a rank's arena; 0: no limit
+  int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< ops of tasks that are written out, at most
   FuseOptions fuse;
   ScheduleOptions schedule;
   PlanMemoryOptions arena;
@@ -56,6 +59,8 @@ struct CompileOptions {
 
   /// For CUDA devices instead of CPUs.
   bool cuda() const { return kernels.target == "cuda"; }
+  /// Bytes that a rank may take: the limit, or without one the memory of the machine; 0: any number.
+  int64_t memoryLimitOn(const MachineModel &machine) const;
   /// Whether one product makes q, k and v where the plan lets it. On a CPU three are faster (docs/rationale/c-attn.md).
   bool packs() const { return packProducts.value_or(cuda()); }
 };

@@ -18,7 +18,7 @@ public:
   /// `few`: null, if the model's layers are not alike.
   PlanBounds(mlir::MLIRContext *context, const StepWork &work, const FewLayers *few, int64_t batch, int64_t ranks,
              const CompileOptions &options, const MachineModel &machine)
-      : context(context), inlineOps(static_cast<double>(options.stages.inlineOps)),
+      : context(context), inlineOps(static_cast<double>(options.inlineOps)),
         bucketBytes(static_cast<double>(options.schedule.bucketBytes)), work(work), layers(few ? few->layers() : 0),
         hasOneChain(few && few->hasOneChain()), layerBytes(few ? few->layerBytes() : 0),
         layerParameterBytes(few ? few->layerParameterBytes() : 0),

@@ -45,11 +45,11 @@ public:
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal) {
     CompileOptions one = options;
-    one.stages.memory = bytes;
+    one.memoryLimit = bytes;
     std::optional<ProgramPrice> price;
     // What lies beside the arena is known when there is one.
     for (int turn = 0; turn < 2 && (turn == 0 || (price && price->trial.bytes > bytes)); ++turn) {
-      one.stages.memory -= price ? price->besideArena : 0;
+      one.memoryLimit -= price ? price->besideArena : 0;
       one.plan = plan;
       ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
       if (OwningOpRef<ModuleOp> module(model->clone()); chooseRecompute(*module, one))

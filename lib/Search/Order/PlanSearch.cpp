@@ -185,9 +185,7 @@ int64_t PlanSearch::mostCompositions() const {
   return search.compositions ? search.compositions : composes ? mostOfFewLayers : mostPlans;
 }
 
-int64_t PlanSearch::limit() const {
-  return options.stages.memory > 0 ? options.stages.memory : static_cast<int64_t>(machine.memoryBytes);
-}
+int64_t PlanSearch::limit() const { return options.memoryLimitOn(machine); }
 
 FoundPlans PlanSearch::found(const SearchResult &result) const {
   return {result,
@@ -349,7 +347,7 @@ std::optional<SmallPlan> PlanSearch::smallest(llvm::function_ref<bool()> goesOn)
   if (read())
     return std::nullopt;
   leastBytes = true;
-  auto isWanted = [&] { return goesOn() && (options.stages.memory == unlimited || std::isinf(best)); };
+  auto isWanted = [&] { return goesOn() && (options.memoryLimit == unlimited || std::isinf(best)); };
   SearchResult result = searchAll(isWanted, goesOn);
   if (result.fitting.empty())
     return std::nullopt;
@@ -364,7 +362,7 @@ CompileOptions PlanSearch::optionsOf(const AutoOptions &pins, int64_t most) cons
   CompileOptions other = options;
   other.search = pins;
   other.search.ranks = space.ranks;
-  other.stages.memory = most;
+  other.memoryLimit = most;
   return other;
 }
 

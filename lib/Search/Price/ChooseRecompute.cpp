@@ -65,7 +65,7 @@ public:
   }
 
 private:
-  bool fits(int64_t bytes) const { return bytes <= options.stages.memory; }
+  bool fits(int64_t bytes) const { return bytes <= options.memoryLimit; }
   bool fits(const Trial &trial) const {
     return llvm::all_of(trial.arenas, [&](int64_t bytes) { return fits(bytes); });
   }
@@ -225,7 +225,7 @@ private:
 
   pcrt_status refuse(int64_t bytes) {
     model.emitError() << "even with recomputation the plan needs " << bytes << " bytes per rank, --memory-limit allows "
-                      << options.stages.memory << "; use more ranks, more microbatches or a smaller batch";
+                      << options.memoryLimit << "; use more ranks, more microbatches or a smaller batch";
     return PCRT_RESOURCE;
   }
 
@@ -312,7 +312,7 @@ private:
 pcrt_status pc::chooseRecompute(ModuleOp model, CompileOptions &options) {
   if (llvm::none_of(options.plan.tactics, isAuto))
     return PCRT_OK;
-  if (options.stages.memory <= 0) {
+  if (options.memoryLimit <= 0) {
     model.emitError() << "--recompute=auto recomputes as little as a limit allows; add --memory-limit";
     return PCRT_USAGE;
   }

@@ -26,8 +26,8 @@ std::optional<ProgramPrice> Composer::price(const SmallProgram &program, std::st
     return pricer(program);
   CompileOptions one = options;
   one.plan = program.plan;
-  one.stages.inlineOps = program.inlineOps;
-  one.stages.memory = 0; // of whole models
+  one.inlineOps = program.inlineOps;
+  one.memoryLimit = 0; // of whole models
   AskedOfPrice asked{program.byParts, /*memory=*/true};
   // What grids send instead of weights depends on how many sequences there are.
   bool isPlacedOnce = program.isShared && !program.plan.splitsEmbed();
@@ -73,7 +73,7 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   if (core.batch <= 0)
     return result;
   auto ofLayers = [&](int64_t layers) {
-    return SmallProgram{core.plan,         layers,           core.batch, options.stages.inlineOps,
+    return SmallProgram{core.plan,         layers,           core.batch, options.inlineOps,
                         /*byParts=*/false, /*isShared=*/true};
   };
   auto [a, b] = price(ofLayers(fewerOfCore), ofLayers(moreOfCore), refusal);
@@ -113,7 +113,7 @@ void Composer::composeWithoutStages(ComposedPlan &composed, std::string &refusal
   if (!composed.isComposed)
     return;
   auto ofLayers = [&](int64_t layers) {
-    return SmallProgram{composed.plan, layers, batch, options.stages.inlineOps, /*byParts=*/true};
+    return SmallProgram{composed.plan, layers, batch, options.inlineOps, /*byParts=*/true};
   };
   auto [a, b] = price(ofLayers(fewer), ofLayers(more), refusal);
   if (!a || !b)
@@ -482,7 +482,7 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
     return SmallProgram{one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps,
                         /*byParts=*/layers == most};
   };
-  int64_t inlineOps = callsTasks ? 0 : options.stages.inlineOps;
+  int64_t inlineOps = callsTasks ? 0 : options.inlineOps;
   auto [a, b] = price(sizeOf(fewInChunk, inlineOps), sizeOf(most, inlineOps), refusal);
   if (!b)
     return;

@@ -33,14 +33,14 @@ std::vector<double> pc::secondsOn(ArrayRef<MachineModel> machines, ModuleOp mode
   auto compile = [&](ModuleOp program, const Plan &plan, int64_t inlineOps) {
     CompileOptions one = options;
     one.plan = plan;
-    one.stages.inlineOps = inlineOps;
-    one.stages.memory = few ? 0 : one.stages.memory;
+    one.inlineOps = inlineOps;
+    one.memoryLimit = few ? 0 : one.memoryLimit;
     return priceProgramOn(machines, program, one);
   };
   auto whole = [&] {
     std::vector<double> seconds;
     OwningOpRef<ModuleOp> program(model.clone());
-    for (const ProgramPrice &price : compile(*program, plan, options.stages.inlineOps))
+    for (const ProgramPrice &price : compile(*program, plan, options.inlineOps))
       seconds.push_back(price.trial.seconds);
     return seconds;
   };
