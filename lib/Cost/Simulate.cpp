@@ -128,6 +128,7 @@ void Stage::wait(double until) {
   if (until <= end)
     return;
   idle += until - end;
+  movesBesideIdle += std::clamp(linkFree - end, 0.0, until - end);
   end = until;
   if (open >= 0 && !spans[open].isTask())
     open = -1;
@@ -168,6 +169,7 @@ void Stage::begin(TaskOp task, int64_t liveBytes) {
   close();
   if (task.getKind() == TaskKind::Optimizer)
     return;
+  movesBesideIdle = 0;
   open = static_cast<int>(spans.size());
   begun = false;
   spans.push_back({StageSpan::Work, task.getKind(), "", -1, static_cast<int64_t>(*task.getChunk()),

@@ -34,6 +34,8 @@ struct StageTimeline {
   /// other stages.
   std::array<double, getMaxEnumValForTaskKind() + 1> work = {};
   double moves = 0, messages = 0, idle = 0;
+  /// Of the seconds that it waits for other stages after its last task, those in which its own moves go on.
+  double movesBesideIdle = 0;
 };
 using StepTimeline = std::vector<StageTimeline>;
 

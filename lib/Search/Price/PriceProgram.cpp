@@ -56,7 +56,7 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
     }
   }
   for (const StageTimeline &stage : prediction.timeline) {
-    double &tail = price.tailSeconds.emplace_back(0);
+    double &tail = price.tailSeconds.emplace_back(stage.movesBesideIdle);
     for (const StageSpan &span : llvm::reverse(stage.spans)) {
       if (span.isTask())
         break;
