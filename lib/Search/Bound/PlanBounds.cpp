@@ -56,6 +56,7 @@ void PlanBounds::learn(const PlanCore &core, const CorePrice &price) {
   double all = members * static_cast<double>(batch) / static_cast<double>(split.sequences);
   split.price.seconds = price.isLegal ? price.seconds * all : std::numeric_limits<double>::infinity();
   split.price.layerSeconds = price.layerSeconds * all;
+  split.price.aheadSeconds = price.aheadSeconds * all;
   split.price.forwardSeconds = price.isLegal ? price.forwardShare * split.price.seconds : 0;
   split.price.restSeconds = price.restSeconds * members;
   split.price.optimizerSeconds = price.optimizerSeconds * members;
@@ -117,7 +118,7 @@ double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double eno
     return sending;
   // Forward passes are as long with recomputation as without.
   double forwardShare = std::max(known.forwardSeconds / (known.seconds + longer), leastForwardShare);
-  MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), forwardShare};
+  MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), part * known.aheadSeconds, forwardShare};
   return std::max(ofPipeline(work, besides, sent, plan, enough), sending);
 }
 
@@ -169,13 +170,13 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
   double optimizer = rest / static_cast<double>(plan.shape.stages) / updaters;
   Sent sent = core.hasData ? Sent() : sentOf(plan);
   MicrobatchSeconds work{core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
-                         core.forwardShare, /*sends=*/core.hasData};
+                         core.aheadSeconds, core.forwardShare, /*sends=*/core.hasData};
   return ofPipeline(work, optimizer, sent, plan, std::numeric_limits<double>::infinity());
 }
 
-/// Of a microbatch's seconds for a layer and for the rest, which the last chunk has but for moves of the first one's.
-/// Every stage does all its work, and waits until a first microbatch has come through the chunks before it; where
-/// gradients of weights are not apart, the last one must go back through them, too. And layers are whole.
+/// Of a microbatch's seconds for a layer and for the rest, which the last chunk has but for what is ahead of all
+/// layers. Every stage does all its work, and waits until a first microbatch has come through the chunks before it;
+/// where gradients of weights are not apart, the last one must go back through them, too. And layers are whole.
 ///
 /// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the
 /// last one's backward pass: what they take longer is a wait. With them, the first chunk's first microbatch ends when
@@ -202,6 +203,9 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
     double gathers = shape.microbatches > 1 ? sent.layerGather * all : 0; // else beside the forward pass
     return step(one * microbatches, gathers + sums);
   }
+  // A table that two chunks have gets its gradient in two sums, which takes less than to add it up first.
+  one -= seconds.ahead;
+  double rest = seconds.rest - seconds.ahead;
   // Chunks need not be equal.
   double ofChunk = std::max(std::floor(all / static_cast<double>(shape.stages * shape.chunks)) - 1, 1.0);
   double waits = ofChunk * std::max(sent.layerGather - seconds.layer, 0.0) +
@@ -216,7 +220,7 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   double simple = step(margin * leastPipelineSeconds(one * microbatches, shape, waitShare), waits);
   if (!plan.schedule || !hasOneChain || shape.stages * shape.chunks > layers || simple >= enough)
     return simple;
-  simple = std::max(simple, step(margin * microbatches * longestStage(seconds.layer, seconds.rest, shape), waits));
+  simple = std::max(simple, step(margin * microbatches * longestStage(seconds.layer, rest, shape), waits));
   // The last microbatch comes after all others through the first chunk, and goes through all chunks and back: a
   // backward pass takes no less than the forward one, even without the gradients of weights.
   double path = one * 2 + (microbatches - 1) * ofChunk * seconds.layer;

@@ -29,6 +29,7 @@ public:
   struct Known {
     double seconds = 0;          ///< of all ranks together, and all microbatches; infinite if none is legal
     double layerSeconds = 0;     ///< of these, those of one layer
+    double aheadSeconds = 0;     ///< and those ahead of all layers
     double forwardSeconds = 0;   ///< of these, those of forward passes
     double restSeconds = 0;      ///< of all ranks together, besides
     double optimizerSeconds = 0; ///< of these, those that stages have, too
@@ -86,8 +87,8 @@ private:
     double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
   struct MicrobatchSeconds {
-    double layer, rest, forwardShare;
-    bool sends = false; ///< they are also of what data ranks send for each microbatch
+    double layer, rest, ahead, forwardShare; ///< ahead: of the rest, what the last chunk does not have
+    bool sends = false;                      ///< they are also of what data ranks send for each microbatch
   };
   /// Parameters of a layer that are too large to be sent together with others, where an element takes `width` bytes.
   double sentAlone(const PlanNumbers &plan, double width) const;

@@ -87,6 +87,8 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   };
   result.seconds = along(all, fewerOfCore, a->microbatchSeconds, moreOfCore, b->microbatchSeconds);
   result.layerSeconds = (b->microbatchSeconds - a->microbatchSeconds) / (moreOfCore - fewerOfCore);
+  result.aheadSeconds = std::clamp(along(0, fewerOfCore, a->aheadSeconds, moreOfCore, b->aheadSeconds), 0.0,
+                                   std::max(result.seconds - all * result.layerSeconds, 0.0));
   result.restSeconds = std::max(along(all, fewerOfCore, rest(*a), moreOfCore, rest(*b)), 0.0);
   result.optimizerSeconds = std::clamp(along(all, fewerOfCore, a->optimizerSeconds, moreOfCore, b->optimizerSeconds),
                                        0.0, result.restSeconds);

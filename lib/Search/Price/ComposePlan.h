@@ -18,10 +18,11 @@ namespace pc {
 /// Of all layers of the model, what no plan of the core stays below, but that stages and data ranks share it.
 struct CorePrice {
   bool isLegal = false;
-  bool hasData = false;            ///< it sums gradients, or gathers parameters, for each microbatch
-  double seconds = 0;              ///< of a microbatch
-  double layerSeconds = 0;         ///< of these, of one layer
-  double restSeconds = 0;          ///< of a step besides its microbatches: sums that nothing hides, and the optimizer
+  bool hasData = false;    ///< it sums gradients, or gathers parameters, for each microbatch
+  double seconds = 0;      ///< of a microbatch
+  double layerSeconds = 0; ///< of these, of one layer
+  double aheadSeconds = 0; ///< of these, ahead of the layers and behind them on the way back, as of a table of words
+  double restSeconds = 0;  ///< of a step besides its microbatches: sums that nothing hides, and the optimizer
   double optimizerSeconds = 0;     ///< of these, those without moves, which stages may hide
   double forwardShare = 0;         ///< of a microbatch's seconds, those of its forward pass
   double activationBytes = 0;      ///< of a microbatch that waits for its backward pass

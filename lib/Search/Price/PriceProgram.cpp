@@ -6,6 +6,7 @@
 #include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Stages.h"
 #include "pc/Search/CompletePlan.h"
@@ -41,6 +42,30 @@ static void addMicrobatch(ModuleOp planned) {
     }
   });
 }
+
+namespace {
+/// Adds up what a microbatch does before its layers and, on the way back, after them. Between the two is the head.
+struct AheadOfLayers {
+  double seconds = 0; ///< of the last microbatch
+
+  void add(Operation *op, StepPhase phase, double length) {
+    if (std::exchange(before, phase) != phase) {
+      forward = phase == StepPhase::Forward ? 0 : forward;
+      sinceLayer = 0;
+    }
+    bool isLayer = !layerOf(sourceName(op)).empty();
+    if (isLayer && phase == StepPhase::Forward)
+      forward += sinceLayer;
+    sinceLayer = isLayer ? 0 : sinceLayer + length;
+    if (phase == StepPhase::Backward)
+      seconds = forward + sinceLayer;
+  }
+
+private:
+  StepPhase before = StepPhase::Optimizer;
+  double forward = 0, sinceLayer = 0;
+};
+} // namespace
 
 static void readPipeline(ModuleOp planned, const Prediction &prediction, const MachineModel &machine,
                          ProgramPrice &price) {
@@ -201,6 +226,7 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
   if (!compileTo(Phase::Planned, model, from, one, price, goesOn))
     return std::nullopt;
   double forward = 0, passes = 0;
+  AheadOfLayers ahead;
   auto addPass = [&](Operation *op, StepPhase phase, double start, double end) {
     if (isa<StartOp>(op))
       return;
@@ -208,6 +234,7 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
       price.optimizerSeconds += isa<MoveOpInterface>(op) ? 0 : end - start;
       return;
     }
+    ahead.add(op, phase, end - start);
     passes += end - start;
     forward += phase == StepPhase::Forward ? end - start : 0;
   };
@@ -220,6 +247,7 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
     readParts(model, machine, price.trial);
   if (one.plan.pipeline())
     return price;
+  price.aheadSeconds = ahead.seconds;
   price.activationBytes = static_cast<double>(mostActivationBytes(model));
   double fewer = whole->programSeconds;
   // The second microbatch is the first one that is added to a sum, which the first one's results become: that is no

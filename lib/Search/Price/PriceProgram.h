@@ -14,6 +14,7 @@ struct ProgramPrice {
   double programSeconds = 0;      ///< of the step, by the clock of the ranks
   double microbatchSeconds = 0;   ///< that one more microbatch takes; without stages only
   double forwardShare = 0;        ///< of a microbatch's seconds, those of work forward; without stages only
+  double aheadSeconds = 0;        ///< of the last microbatch, ahead of its layers and, on the way back, after them
   double optimizerSeconds = 0;    ///< after all passes, without moves; without stages only
   int64_t besideArena = 0;        ///< bytes of `trial.bytes` that are not in the arena
   double activationBytes = 0;     ///< at most; without stages only
