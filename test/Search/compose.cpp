@@ -68,11 +68,17 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
 }
 
 /// Whether a core and its tasks take what they do in programs that are placed for their own sequences, and not for
-/// others.
+/// fewer and more.
 bool isAsPlacedAlone(const CompileOptions &options, const FewLayers &few, ModuleOp model, const MachineModel &machine,
-                     Composer &composer, const PlanCore &core) {
-  Composer alone(model.getContext(), few, batchOf(model), options, machine);
+                     const PlanCore &core) {
+  Composer composer(model.getContext(), few, batchOf(model), options, machine),
+      alone(model.getContext(), few, batchOf(model), options, machine);
   std::string refusal;
+  PlanCore more = core;
+  more.batch *= 4;
+  composer.priceCore(more, refusal);
+  if (options.plan.pipeline())
+    composer.priceTasks(options.plan, more, refusal);
   alone.setPricer([&](const SmallProgram &small) {
     CompileOptions one = options;
     one.plan = small.plan;
@@ -128,7 +134,7 @@ std::optional<std::pair<double, double>> compare(ModuleOp model, const FewLayers
   double seconds = percentOff(composed.trial.seconds, whole->trial.seconds);
   double bytes = percentOff(static_cast<double>(composed.trial.bytes), static_cast<double>(whole->trial.bytes));
   double forWhole = compiling();
-  if (!isAsPlacedAlone(options, few, model, *machine, composer, PlanCore::of(options.plan, batchOf(model), false)))
+  if (!isAsPlacedAlone(options, few, model, *machine, PlanCore::of(options.plan, batchOf(model), false)))
     return std::nullopt;
   auto [ofCore, ofTasks, ofBytes] = slackOf(options, few, model, *machine, composer, core, whole->trial);
   llvm::outs() << llvm::format(

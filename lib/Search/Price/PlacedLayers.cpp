@@ -19,11 +19,12 @@ static void forValues(ModuleOp module, llvm::function_ref<void(Value)> use) {
   });
 }
 
-void PlacedLayers::place(Placed &placed, const CompileOptions &options, int64_t layers) {
-  int64_t atOnce = 1; // what every product of axes divides
-  for (const auto &[axis, size] : options.plan.mesh)
-    atOnce *= size;
-  placed.module = few.take(layers, atOnce * options.plan.microbatches);
+void PlacedLayers::place(BySequences &known, const CompileOptions &options, int64_t layers, int64_t sequences) {
+  auto [it, isNew] = known.try_emplace(sequences);
+  if (!isNew)
+    return;
+  Placed &placed = it->second;
+  placed.module = few.take(layers, sequences * options.plan.microbatches);
   if (!placeProgram(*placed.module, options)) {
     placed.module = nullptr;
     return;
@@ -37,12 +38,16 @@ void PlacedLayers::place(Placed &placed, const CompileOptions &options, int64_t 
   });
   MeshAttr mesh = meshOf(*placed.module);
   forValues(*placed.module, [&](Value value) {
+    PlaceAttr place = placement(value);
+    Operation *op = value.getDefiningOp();
+    placed.form =
+        llvm::hash_combine(placed.form, place.getAsOpaquePointer(), op ? op->getName().getAsOpaquePointer() : nullptr);
     int &found = placed.batchDims.emplace_back(-1);
     auto type = dyn_cast<RankedTensorType>(value.getType());
     for (int64_t d = 0; type && d < type.getRank(); ++d)
       if (batch.count(classes.classOf(value, d))) {
         found = static_cast<int>(d);
-        if (PlaceAttr place = placement(value))
+        if (place)
           placed.parts = std::lcm(placed.parts, mesh.size(place.axes(d)));
       }
   });
@@ -50,12 +55,20 @@ void PlacedLayers::place(Placed &placed, const CompileOptions &options, int64_t 
 
 OwningOpRef<ModuleOp> PlacedLayers::take(const CompileOptions &options, int64_t layers, int64_t sequences) {
   const Plan &plan = options.plan;
-  auto [it, isNew] = known.try_emplace({plan.key(), layers});
-  Placed &placed = it->second;
-  if (isNew)
-    place(placed, options, layers);
-  int64_t atOnce = sequences / plan.microbatches;
-  if (!placed.module || sequences % plan.microbatches || atOnce % placed.parts)
+  if (sequences % plan.microbatches)
+    return nullptr;
+  BySequences &ofPlan = known[{plan.key(), layers}];
+  int64_t atOnce = sequences / plan.microbatches, fewest = 1; // what every product of axes divides
+  for (const auto &[axis, size] : plan.mesh)
+    fewest *= size;
+  if (!ofPlan.empty() && fewest < atOnce)
+    place(ofPlan, options, layers, fewest);
+  auto more = ofPlan.lower_bound(atOnce);
+  if (more == ofPlan.begin() || more == ofPlan.end() || std::prev(more)->second.form != more->second.form)
+    place(ofPlan, options, layers, atOnce);
+  more = ofPlan.lower_bound(atOnce);
+  Placed &placed = more->second;
+  if (!placed.module || atOnce % placed.parts)
     return nullptr;
   OwningOpRef<ModuleOp> module = placed.module->clone();
   size_t number = 0;

@@ -1,7 +1,7 @@
 //===- PlacedLayers.h - Few layers, placed once for all batches ------------------------------===//
-// Most of a small compile goes into its placement, which does not depend on how many sequences there are as long as the
-// axes that split them divide them (but that of a grid, where weights or what is as large as sequences may be sent). So
-// a program is placed once, with sequences that all its axes divide, and then gets those that were asked for.
+// Most of a small compile goes into its placement, which is mostly the same for all numbers of sequences that the axes
+// divide. But what is sent, sequences or a gradient, may depend on which is smaller. So a program is placed for few and
+// for many sequences, and where both are placed alike, those between get the same placement. (Not so for grids.)
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_PLACEDLAYERS_H
 #define PC_LIB_SEARCH_PRICE_PLACEDLAYERS_H
@@ -24,14 +24,16 @@ public:
 private:
   struct Placed {
     mlir::OwningOpRef<mlir::ModuleOp> module; ///< null: refused
+    size_t form = 0;                          ///< a hash of its ops and where their results are, without sizes
     /// Of each value, in the order of a walk: the dim that is the sequences of a microbatch, or -1.
     std::vector<int> batchDims;
     int64_t parts = 1; ///< into which axes split it, at most, and their common multiples
   };
-  void place(Placed &placed, const CompileOptions &options, int64_t layers);
+  using BySequences = std::map<int64_t, Placed>; ///< of a microbatch
+  void place(BySequences &known, const CompileOptions &options, int64_t layers, int64_t sequences);
 
   const FewLayers &few;
-  std::map<std::pair<std::string, int64_t>, Placed> known; ///< by plan and number of layers
+  std::map<std::pair<std::string, int64_t>, BySequences> known; ///< by plan and number of layers
 };
 
 } // namespace pc
