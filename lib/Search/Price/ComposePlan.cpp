@@ -205,9 +205,10 @@ public:
     };
     return along(layers, a, all(ofA), b, all(ofB));
   }
-  /// Seconds of a step: of its tasks, and of what follows them on each stage: sums of gradients, the optimizer.
+  /// Seconds of a step: of its tasks, and of what follows them on each stage: sums of gradients, the optimizer. `rest`:
+  /// what small steps take besides; nothing while that is being found.
   std::optional<double> stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
-                                    ArrayRef<int64_t> layers) const;
+                                    ArrayRef<int64_t> layers, std::optional<double> rest = {}) const;
   /// What a step has besides: by which those of the small ones are longer.
   std::optional<double> rest(double layers) const;
 
@@ -258,7 +259,7 @@ void Roles::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
 }
 
 std::optional<double> Roles::stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
-                                         ArrayRef<int64_t> layers) const {
+                                         ArrayRef<int64_t> layers, std::optional<double> rest) const {
   std::optional<pipeline::Timeline> times = order ? pipeline::simulate(problem, *order) : std::nullopt;
   if (!times)
     return std::nullopt;
@@ -271,7 +272,12 @@ std::optional<double> Roles::stepSeconds(const Problem &problem, const std::opti
   for (int stage = 0; stage < problem.stages; ++stage) {
     int like = stageLike(stage, problem.stages, small.stages);
     double tail = along(layersOf(stage, problem, layers), a, ofA.tailSeconds[like], b, ofB.tailSeconds[like]);
-    last = std::max(last, ends[stage] + std::max(tail, 0.0));
+    double end = ends[stage] + std::max(tail, 0.0) + rest.value_or(0);
+    // Moves that hid while a small stage waited for others may be what the whole pipeline waits for.
+    double hidden = along(layersOf(stage, problem, layers), a, ofA.movesBesideIdle[like], b, ofB.movesBesideIdle[like]);
+    if (rest && hidden > *rest)
+      end += hidden - *rest;
+    last = std::max(last, end);
   }
   return last;
 }
@@ -517,7 +523,7 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
     roles.fillEnds(one, dealt);
     if (orderOfOne && gather > 0)
       waitForParameters(one, *orderOfOne, dealt, gather, b->callsTasks);
-    std::optional<double> secondsOfOne = roles.stepSeconds(one, orderOfOne, dealt);
+    std::optional<double> secondsOfOne = roles.stepSeconds(one, orderOfOne, dealt, rest);
     if (!secondsOfOne || (seconds && *secondsOfOne >= *seconds))
       return;
     layers = dealt;
@@ -544,7 +550,7 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
     ranks *= one.second;
   PlanTrial &trial = composed.trial;
   trial.isLegal = true;
-  trial.seconds = machine.wholeStep(*seconds + *rest, ranks);
+  trial.seconds = machine.wholeStep(*seconds, ranks);
   trial.moves = trial.seconds * b->trial.moves / b->trial.seconds;
   trial.products = trial.seconds * b->trial.products / b->trial.seconds;
   StageBytes bytes(small, fewInChunk, a->memory, most, b->memory);

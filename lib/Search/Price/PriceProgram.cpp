@@ -81,7 +81,8 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
     }
   }
   for (const StageTimeline &stage : prediction.timeline) {
-    double &tail = price.tailSeconds.emplace_back(stage.movesBesideIdle);
+    double &tail = price.tailSeconds.emplace_back(0);
+    price.movesBesideIdle.push_back(stage.movesBesideIdle);
     for (const StageSpan &span : llvm::reverse(stage.spans)) {
       if (span.isTask())
         break;

@@ -25,6 +25,7 @@ struct ProgramPrice {
   llvm::SmallVector<double> taskOps, otherOps;
   bool callsTasks = false;               ///< tasks are functions
   llvm::SmallVector<double> tailSeconds; ///< by stage: of what follows its last task, without waits for other stages
+  llvm::SmallVector<double> movesBesideIdle; ///< by stage, as `StageTimeline` has it
   /// Of the tasks of a kind and chunk: the middle of their seconds, and the first and last microbatch's.
   struct TaskSeconds {
     double middle = 0, first = 0, last = 0;
