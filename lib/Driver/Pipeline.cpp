@@ -6,6 +6,7 @@
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Origin.h"
 #include "pc/Localize/Passes.h"
+#include "pc/Shard/Passes.h"
 
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"

@@ -55,7 +55,7 @@ std::string pcrt::sumOfProgram() {
 }
 
 /// "0.001 on ranks 0, 2; 0.002 on rank 1".
-static std::string describe(Comm &comm, const SharedFact &fact) {
+static std::string describeFact(Comm &comm, const SharedFact &fact) {
   struct Shown {
     char text[128];
   };
@@ -95,7 +95,7 @@ void pcrt::requireSame(Comm &comm, const std::vector<SharedFact> &facts) {
     for (int rank = 1; rank < comm.size(); ++rank)
       same &= all[rank * facts.size() + i] == all[i];
     if (!same)
-      differences += (differences.empty() ? "" : "; ") + facts[i].name + ": " + describe(comm, facts[i]);
+      differences += (differences.empty() ? "" : "; ") + facts[i].name + ": " + describeFact(comm, facts[i]);
   }
   if (!differences.empty())
     fail(PCRT_USAGE, "the ranks were not started alike: " + differences);

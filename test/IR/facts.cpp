@@ -7,7 +7,7 @@
 // * a move sends something exactly if its row says so, and its result may lie on the operand only where both are alike.
 //===-----------------------------------------------------------------------------===//
 #include "Autodiff/Gradients.h"
-#include "Codegen/RowMath.h"
+#include "Codegen/Emit/RowMath.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Sharing.h"
 #include "pc/Reference/Evaluate.h"
