@@ -1,6 +1,7 @@
 //===- Plan.cpp - The mesh and the ordered tactics ----------------------------------------===//
 #include "pc/Plan/Plan.h"
 
+#include "pc/IR/MeshText.h"
 #include "pc/Plan/Tactics.h"
 #include "pc/Support/Source.h"
 #include "llvm/ADT/StringExtras.h"
@@ -129,30 +130,18 @@ std::string Plan::text(MLIRContext *context) const {
   return result + "\n";
 }
 
-/// "dp=2,tp=2" -> axes; false after a message.
-static bool parseMesh(StringRef text, Plan &plan, std::string &error) {
-  SmallVector<StringRef> parts;
-  text.split(parts, ',', -1, /*KeepEmpty=*/false);
-  for (StringRef part : parts) {
-    auto [axis, size] = part.split('=');
-    int64_t n = 0;
-    if (size == "open") // one replica: how many there are is for the runs to find out (Tactics' localSgd)
-      size = "1";
-    if (axis.empty() || size.getAsInteger(10, n) || n < 1 || n > (1 << 20)) {
-      error = "bad mesh entry '" + part.str() + "'; expected axis=size, as in --mesh dp=2,tp=2";
+/// Sets the mesh of `plan`; false after setting `error`.
+static bool setMesh(StringRef text, Plan &plan, std::string &error) {
+  auto axes = parseMesh(text, error);
+  if (!axes)
+    return false;
+  for (const MeshAxisText &axis : *axes) {
+    if (axis.isSearched) {
+      error =
+          "--mesh=" + text.str() + ": the size of '" + axis.name + "' is '?'; --auto searches it, else give a number";
       return false;
     }
-    if (!llvm::isAlpha(axis[0]) || !llvm::all_of(axis, [](char c) { return llvm::isAlnum(c) || c == '_'; })) {
-      error = "'" + axis.str() +
-              "' is no name of a mesh axis; a letter and then letters, digits and '_' make one, as in --mesh dp=2,tp=2";
-      return false;
-    }
-    for (const auto &other : plan.mesh)
-      if (other.first == axis) {
-        error = "mesh axis '" + axis.str() + "' is named twice";
-        return false;
-      }
-    plan.mesh.push_back({axis.str(), n});
+    plan.mesh.push_back({axis.name, axis.size});
   }
   return true;
 }
@@ -198,7 +187,7 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     return std::nullopt;
   };
   Plan plan;
-  if (!parseMesh(flags.text("mesh"), plan, error)) {
+  if (!setMesh(flags.text("mesh"), plan, error)) {
     status = PCRT_USAGE;
     return std::nullopt;
   }
@@ -222,7 +211,7 @@ std::optional<Plan> pc::planBehind(Phase done, const Plan &known, bool whole, co
   };
   Plan plan, asked;
   bool newMesh = flags.given("mesh");
-  if (newMesh && !parseMesh(flags.text("mesh"), asked, error)) {
+  if (newMesh && !setMesh(flags.text("mesh"), asked, error)) {
     status = PCRT_USAGE;
     return std::nullopt;
   }
@@ -299,7 +288,7 @@ std::optional<Plan> Plan::fromAttribute(Attribute attribute, std::string &error)
   if (!mesh || !count || !count.getType().isSignlessInteger(64) || count.getInt() < 1 || !list ||
       !llvm::all_of(list, llvm::IsaPred<StringAttr>))
     error = R"(not as in {mesh = "dp=2", microbatches = 1 : i64, tactics = ["pc-data-parallel{axis=dp}"]})";
-  else if (parseMesh(mesh, plan, error))
+  else if (setMesh(mesh, plan, error))
     for (StringRef tactic : list.getAsValueRange<StringAttr>()) {
       if (error.empty())
         error = whyNoTactic(tactic);

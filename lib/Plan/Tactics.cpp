@@ -1,5 +1,6 @@
 //===- Tactics.cpp - What the driver knows of each tactic ----------------------------------===//
 #include "pc/Plan/Tactics.h"
+#include "pc/IR/MeshText.h"
 #include "pc/Pipeline/Schedule.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -276,12 +277,12 @@ static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan 
       tactic = tactic.with(option, flags.text(flag));
     }
   auto [axis, every] = StringRef(text).split(':');
-  std::string mesh = flags.text("mesh");
-  for (StringRef part : llvm::split(mesh, ',')) {
-    auto [open, size] = part.split('=');
-    if (size == "open" && open != axis)
-      return usage("'" + part + "': replicas come and go where they meet, as with --local-sgd=" + open + ":32");
-    if (size == "open" && flags.text("outer-deltas") == "int8")
+  std::string why;
+  for (const MeshAxisText &other : parseMesh(flags.text("mesh"), why).value_or(SmallVector<MeshAxisText>())) {
+    if (other.isOpen && other.name != axis)
+      return usage("'" + other.name +
+                   "=open': replicas come and go where they meet, as with --local-sgd=" + other.name + ":32");
+    if (other.isOpen && flags.text("outer-deltas") == "int8")
       return usage("--outer-deltas=int8: members of an open axis meet in f32");
   }
   if (text.empty())

@@ -4,7 +4,7 @@
 
 #include "Retype.h"
 #include "mlir/IR/Builders.h"
-#include "llvm/ADT/StringExtras.h"
+#include "pc/IR/MeshText.h"
 
 using namespace mlir;
 using namespace pc;
@@ -31,21 +31,22 @@ struct SetMesh : pc::impl::SetMeshBase<SetMesh> {
 
   /// Parses "dp=2,tp=2" (an empty text is a mesh of one rank); null after an error at `module`.
   MeshAttr parse(ModuleOp module) {
+    auto error = [&]() -> InFlightDiagnostic { return std::move(module.emitError() << "pc-set-mesh: "); };
+    std::string why;
+    auto axes = parseMesh(mesh, why);
+    if (!axes) {
+      error() << why;
+      return {};
+    }
     SmallVector<StringAttr> names;
     SmallVector<int64_t> sizes;
-    SmallVector<StringRef> parts;
-    StringRef(mesh).split(parts, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/!StringRef(mesh).trim().empty());
-    auto error = [&]() -> InFlightDiagnostic { return std::move(module.emitError() << "pc-set-mesh: "); };
-    for (StringRef part : parts) {
-      auto [name, size] = part.split('=');
-      name = name.trim();
-      bool named = !name.empty() && llvm::isAlpha(name[0]) &&
-                   llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
-      if (!named || size.trim().getAsInteger(10, sizes.emplace_back())) {
-        error() << "expected axes and sizes like \"dp=2,tp=2\", got \"" << mesh << "\"";
+    for (const MeshAxisText &axis : *axes) {
+      if (axis.isSearched || axis.isOpen) {
+        error() << "the axis '" << axis.name << "' needs a number as its size";
         return {};
       }
-      names.push_back(StringAttr::get(&getContext(), name));
+      names.push_back(StringAttr::get(&getContext(), axis.name));
+      sizes.push_back(axis.size);
     }
     if (failed(MeshAttr::verify([&] { return error(); }, names, sizes)))
       return {};

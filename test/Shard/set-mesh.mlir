@@ -9,9 +9,9 @@
 // RUN: echo 'module {}' | pc-opt --pc-set-mesh="mesh=dp=2" | FileCheck %s --check-prefix=EMPTY
 // EMPTY: pc.mesh <dp = 2>
 
-// TWICE: error: pc-set-mesh: mesh axis 'dp' is named twice (C1)
-// SIZE: error: pc-set-mesh: mesh axis 'dp' has size 0 (C2)
-// SYNTAX: error: pc-set-mesh: expected axes and sizes like "dp=2,tp=2", got "dp:2"
+// TWICE: error: pc-set-mesh: mesh axis 'dp' is named twice
+// SIZE: error: pc-set-mesh: bad mesh entry 'dp=0'; expected axis=size, as in dp=2,tp=2
+// SYNTAX: error: pc-set-mesh: bad mesh entry 'dp:2'; expected axis=size, as in dp=2,tp=2
 // MESH: error: pc-set-mesh: the module has a mesh already
 
 // The mesh stands first; results and block arguments alike are whole on every rank.

@@ -1,6 +1,7 @@
 //===- PlanSpace.cpp - The plans that --auto may choose from ---------------------------------===//
 #include "PlanSpace.h"
 
+#include "pc/IR/MeshText.h"
 #include "pc/Search/Search.h"
 #include "llvm/ADT/StringExtras.h"
 #include <set>
@@ -64,20 +65,19 @@ std::optional<Refusal> PlanSpace::checkFree(const MeshForm &given) const {
 
 std::optional<Refusal> PlanSpace::read() {
   MeshForm given;
-  SmallVector<StringRef> parts;
-  std::string mesh = search.pins.text("mesh");
-  StringRef(mesh).split(parts, ',', -1, /*KeepEmpty=*/false);
+  std::string mesh = search.pins.text("mesh"), why;
+  auto axes = parseMesh(mesh, why);
+  if (!axes)
+    return Refusal{PCRT_USAGE, why};
   int64_t fixed = 1;
   bool isOpen = false;
-  for (StringRef part : parts) {
-    auto [axis, size] = part.split('=');
-    int64_t n = 0;
-    if (axis.empty() || (size != "?" && (size.getAsInteger(10, n) || n < 1 || n > mostRanks)))
-      return Refusal{PCRT_USAGE,
-                     "bad mesh entry '" + part.str() + "'; expected axis=size or axis=?, as in --mesh dp=2,tp=?"};
-    isOpen |= n == 0;
-    fixed *= std::max<int64_t>(n, 1);
-    given.axes.push_back({axis.str(), n});
+  for (const MeshAxisText &axis : *axes) {
+    if (axis.isOpen || axis.size > mostRanks)
+      return Refusal{PCRT_USAGE, "--mesh=" + mesh + ": --auto searches plans of at most " + std::to_string(mostRanks) +
+                                     " ranks, none of which come and go"};
+    isOpen |= axis.isSearched;
+    fixed *= axis.size;
+    given.axes.push_back({axis.name, axis.isSearched ? 0 : axis.size});
   }
   if (std::optional<Refusal> refused = checkFree(given))
     return refused;
@@ -85,11 +85,11 @@ std::optional<Refusal> PlanSpace::read() {
     return Refusal{PCRT_USAGE, "--ranks=" + std::to_string(search.ranks) + ": plans are searched for at most " +
                                    std::to_string(mostRanks) + " ranks"};
   ranks = search.ranks ? search.ranks : fixed;
-  if (search.ranks < 0 || (!search.ranks && (isOpen || parts.empty())))
+  if (search.ranks < 0 || (!search.ranks && (isOpen || axes->empty())))
     return Refusal{PCRT_USAGE, "--auto needs the number of ranks: --ranks=N, or a --mesh without '?'"};
-  if (ranks % fixed != 0 || (!parts.empty() && !isOpen && ranks != fixed))
+  if (ranks % fixed != 0 || (!axes->empty() && !isOpen && ranks != fixed))
     return Refusal{PCRT_INFEASIBLE, "--mesh=" + mesh + " does not divide --ranks=" + std::to_string(ranks)};
-  if (parts.empty())
+  if (axes->empty())
     addForms();
   else
     forms.push_back(std::move(given));

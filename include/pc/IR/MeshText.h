@@ -1,0 +1,27 @@
+//===- MeshText.h - A mesh as users write it -----------------------------------------------===//
+// The only grammar of --mesh, of plan files and of pc-set-mesh: axes with commas between, the outermost first. A name
+// is a letter and then letters, digits and `_`.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_IR_MESHTEXT_H
+#define PC_IR_MESHTEXT_H
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include <optional>
+#include <string>
+
+namespace pc {
+
+struct MeshAxisText {
+  std::string name;
+  int64_t size = 1;
+  bool isSearched = false; ///< "dp=?": --auto finds the size
+  bool isOpen = false;     ///< "outer=open": replicas join and leave during a run; a program is for one of them
+};
+
+/// Reads "dp=2,tp=?,outer=open"; an empty text has no axes. None after setting `error`.
+std::optional<llvm::SmallVector<MeshAxisText>> parseMesh(llvm::StringRef text, std::string &error);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,42 @@
+//===- MeshText.cpp - A mesh as users write it ---------------------------------------------===//
+#include "pc/IR/MeshText.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace pc;
+using llvm::StringRef;
+
+static bool isName(StringRef name) {
+  return llvm::isAlpha(name[0]) && llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_'; });
+}
+
+std::optional<llvm::SmallVector<MeshAxisText>> pc::parseMesh(StringRef text, std::string &error) {
+  llvm::SmallVector<MeshAxisText> axes;
+  if (text.trim().empty())
+    return axes;
+  auto refuse = [&](const llvm::Twine &why) {
+    error = why.str();
+    return std::nullopt;
+  };
+  constexpr int64_t mostRanks = 1 << 20;
+  for (StringRef part : llvm::split(text, ',')) {
+    auto [name, size] = part.split('=');
+    name = name.trim(), size = size.trim();
+    MeshAxisText axis{name.str()};
+    axis.isSearched = size == "?";
+    axis.isOpen = size == "open";
+    bool isNumber = !size.getAsInteger(10, axis.size) && axis.size >= 1 && axis.size <= mostRanks;
+    if (name.empty() || !(isNumber || axis.isSearched || axis.isOpen))
+      return refuse("bad mesh entry '" + part + "'; expected axis=size, as in dp=2,tp=2");
+    if (!isName(name))
+      return refuse("'" + name +
+                    "' is no name of a mesh axis; a letter and then letters, digits and '_' make one, as in dp=2,tp=2");
+    if (llvm::any_of(axes, [&](const MeshAxisText &other) { return name == other.name; }))
+      return refuse("mesh axis '" + name + "' is named twice");
+    if (!isNumber)
+      axis.size = 1;
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
