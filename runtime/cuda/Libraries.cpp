@@ -150,7 +150,7 @@ Opened open(const Library &library) {
   return opened;
 }
 
-void bind(const Library &library, const Opened &opened, const std::vector<Symbol> &symbols) {
+void bindSymbols(const Library &library, const Opened &opened, const std::vector<Symbol> &symbols) {
   std::string missing;
   int count = 0;
   for (const Symbol &symbol : symbols) {
@@ -186,7 +186,7 @@ std::string pcrt::cuda::describeNcclVersion(int64_t version) { return describeCu
 
 void pcrt::cuda::load(Driver &driver, Opened *out) {
   Opened opened = open(driverLibrary);
-  bind(driverLibrary, opened, driver.symbols());
+  bindSymbols(driverLibrary, opened, driver.symbols());
   int version = 0;
   driver.cuDriverGetVersion(&version);
   opened.version = version;
@@ -198,7 +198,7 @@ void pcrt::cuda::load(Driver &driver, Opened *out) {
 
 void pcrt::cuda::load(CublasLt &blas, Opened *out) {
   Opened opened = open(blasLibrary);
-  bind(blasLibrary, opened, blas.symbols());
+  bindSymbols(blasLibrary, opened, blas.symbols());
   opened.version = int64_t(blas.cublasLtGetVersion());
   if (out)
     *out = opened;
@@ -206,7 +206,7 @@ void pcrt::cuda::load(CublasLt &blas, Opened *out) {
 
 void pcrt::cuda::load(Cudnn &cudnn, Opened *out) {
   Opened opened = open(dnnLibrary);
-  bind(dnnLibrary, opened, cudnn.symbols());
+  bindSymbols(dnnLibrary, opened, cudnn.symbols());
   opened.version = int64_t(cudnn.cudnnGetVersion());
   requireVersion(dnnLibrary, opened, opened.version >= 90600 && opened.version != 91000 && opened.version != 91001,
                  describeCudnnVersion(opened.version), "9.6 or newer (but not 9.10.0 and 9.10.1)");
@@ -216,7 +216,7 @@ void pcrt::cuda::load(Cudnn &cudnn, Opened *out) {
 
 void pcrt::cuda::load(Nccl &nccl, Opened *out) {
   Opened opened = open(ncclLibrary);
-  bind(ncclLibrary, opened, nccl.symbols());
+  bindSymbols(ncclLibrary, opened, nccl.symbols());
   int version = 0;
   nccl.ncclGetVersion(&version);
   opened.version = version;
