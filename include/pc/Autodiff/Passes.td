@@ -7,9 +7,26 @@ include "mlir/Pass/PassBase.td"
 def PadVocabulary : Pass<"pc-pad-vocabulary", "mlir::ModuleOp"> {
   let summary = "Pad dims named \"vocab\" to a multiple, so that they can be split";
   let description = [{
-    Model program -> model program. Parameters get zero rows at the end (`valid` keeps their true shape) and `pc.mask_padding` sets the
-    logits of padded entries to -1e30 before the loss. The padding reaches nothing: its softmax is 0, so its gradient, its part
-    of the norm and its update are 0; checkpoints, dumps and initial values know only the valid part.
+    Model program -> model program. The pass pads every dim named "vocab" to the next multiple of `multiple`. Parameters get rows of zeros at
+    the end, and `valid` keeps their true shape. `pc.mask_padding` sets the logits of padded entries to -1e30 before the loss. Their softmax is
+    then 0, and so are their gradient, their part of the norm and their update. Checkpoints, dumps and initial values contain only the valid
+    part. The pass refuses a model that uses the padding in any other way.
+
+    ```mlir
+    // pc-opt --pc-pad-vocabulary=multiple=4
+    func.func @model(%x: tensor<4x8xf32>, %targets: tensor<4xi32>) {
+      %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0>
+        source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
+      %logits = pc.einsum "b e, v e -> b v" %x, %w : (tensor<4x8xf32>, tensor<11x8xf32>) -> tensor<4x11xf32>
+      %nll = pc.cross_entropy %logits, %targets : (tensor<4x11xf32>, tensor<4xi32>) -> tensor<4xf32>
+      return
+    }
+    // becomes
+    %w = pc.parameter "w" ... valid [11, 8] : tensor<12x8xf32>
+    %logits = pc.einsum "b e, v e -> b v" %x, %w : (tensor<4x8xf32>, tensor<12x8xf32>) -> tensor<4x12xf32>
+    %masked = pc.mask_padding %logits valid 11 value -1.000000e+30 : (tensor<4x12xf32>) -> tensor<4x12xf32>
+    %nll = pc.cross_entropy %masked, %targets : (tensor<4x12xf32>, tensor<4xi32>) -> tensor<4xf32>
+    ```
   }];
   let options = [Option<"multiple", "multiple", "int64_t", "1", "The padded size is the next multiple of this">];
 }
@@ -17,13 +34,32 @@ def PadVocabulary : Pass<"pc-pad-vocabulary", "mlir::ModuleOp"> {
 def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
   let summary = "One parameter and one product for the q, k and v of attention";
   let description = [{
-    Model program -> model program. Where the products for q, k and v read one value, their weights become one parameter, and so do
-    their biases: by key/value head its query heads, its key and its value, along a dim named "qkv" (`parts` of `pc.parameter`). Where
-    nothing is between the product and attention, that becomes `pc.packed_attention`; otherwise `pc.split_qkv` takes the parts, and
-    rotates q and k if rotary embeddings are all there is between. Files, initial values and the meaning of the program stay as they are.
+    Model program -> model program. If the products for q, k and v read the same value, their weights become one parameter, and so do their
+    biases. The parameter has a dim named "qkv". For each key/value head this dim holds the query heads of its group, its key and its value
+    (`parts` of `pc.parameter`). If nothing is between the product and attention, attention becomes `pc.packed_attention`. Otherwise
+    `pc.split_qkv` takes the parts; it also rotates q and k if only rotary embeddings are between. Files, initial values and the meaning of the
+    program do not change.
 
-    `ranks`: among so many ranks tensor parallelism splits heads. Where key/value heads do not divide by it, query heads of a group are split
-    and keys are not, which takes three products: those layers stay as they are.
+    ```mlir
+    // pc-opt --pc-pack-products
+    // input: attention.mlir
+    %wq = pc.parameter "wq" dims ["embed", "kv_heads", "group", "head_dim"] ... : tensor<8x2x2x4xf32>
+    %wk = pc.parameter "wk" dims ["embed", "kv_heads", "head_dim"] ... : tensor<8x2x4xf32>
+    %wv = pc.parameter "wv" dims ["embed", "kv_heads", "head_dim"] ... : tensor<8x2x4xf32>
+    ...
+    %q = pc.einsum "b s e, e k g d -> b s k g d" %x, %wq : ... -> tensor<2x8x2x2x4xf32>
+    %k = pc.einsum "b s e, e k d -> b s k d" %x, %wk : ... -> tensor<2x8x2x4xf32>
+    %v = pc.einsum "b s e, e k d -> b s k d" %x, %wv : ... -> tensor<2x8x2x4xf32>
+    %o, %lse = pc.attention causal %q, %k, %v scale 0.5 : ...
+    // becomes
+    %w = pc.parameter "w{q,k,v}" dims ["embed", "kv_heads", "qkv", "head_dim"] ... along 2 parts ... : tensor<8x2x4x4xf32>
+    ...
+    %qkv = pc.einsum "b s e, e k g d -> b s k g d" %x, %w : ... -> tensor<2x8x2x4x4xf32>
+    %o, %lse = pc.packed_attention causal %qkv scale 5.000000e-01 : ...
+    ```
+
+    `ranks` is the number of ranks among which tensor parallelism splits heads. If the key/value heads of a layer do not divide by it, the
+    query heads of a group are split and keys are not. This takes three products, so the pass leaves such a layer as it is.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "1", "Ranks among which heads are split">];
 }
@@ -31,16 +67,47 @@ def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
 def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
   let summary = "Forward pass and loss -> one training step";
   let description = [{
-    Model program (`func @model`) -> step program (`func @step`): the forward pass of one microbatch and its reverse-mode gradient in
-    `pc.accumulate`, then the global gradient norm, the clip coefficient, the optimizer and the updates. Cross-entropy is
-    expanded into reduce_max, sum_exp, pick and cross_entropy_grad, whose vocabulary may be split. A mean over the batch divides by the
-    global count, so addends of microbatches and of ranks only ever add up. Several microbatches need a loss that is such a sum: an op
-    that is not linear in a sum over the batch, or relates its sequences to each other, is refused. (How uneven the load of
-    experts is, is a mean over a microbatch, and may be a part of the loss of each token.)
+    Model program (`func @model`) -> step program (`func @step`). `pc.accumulate` holds the forward pass of one microbatch and its reverse-mode
+    gradient. After it come the global gradient norm, the clip coefficient, the optimizer and the updates. Cross-entropy is expanded into
+    reduce_max, sum_exp, pick and cross_entropy_grad, so that the vocabulary may be split. A mean over the batch divides by the global count.
+    The addends of microbatches and of ranks therefore only have to be added.
 
-    Ops are put in the order of their layers, if they are not and data flow allows it.
+    ```mlir
+    // pc-opt --pc-differentiate="microbatches=2 optimizer=sgd"
+    func.func @model() {
+      %x = pc.input tokens dims ["batch", "embed"] : tensor<4x8xf32>
+      %w = pc.parameter "w" dims ["embed", "out"] init <fill, 1.0>
+        source <"w", shape = [8, 6], start = [0, 0], size = [8, 6]> : tensor<8x6xf32>
+      %y = pc.einsum "b e, e o -> b o" %x, %w : (tensor<4x8xf32>, tensor<8x6xf32>) -> tensor<4x6xf32>
+      %loss = pc.einsum "b o ->" %y : (tensor<4x6xf32>) -> tensor<f32>
+      pc.output loss "loss" %loss : tensor<f32>
+      return
+    }
+    // becomes
+    %x = pc.input tokens dims ["microbatch", "batch", "embed"] : tensor<2x2x8xf32>
+    %w = pc.parameter "w" ... : tensor<8x6xf32>
+    %sums:2 = pc.accumulate (%xm = %x : tensor<2x2x8xf32> -> tensor<2x8xf32>) {
+      %y = pc.einsum "b e, e o -> b o" %xm, %w : (tensor<2x8xf32>, tensor<8x6xf32>) -> tensor<2x6xf32>
+      %loss = pc.einsum "b o ->" %y : (tensor<2x6xf32>) -> tensor<f32>
+      %one = pc.seed : tensor<f32>
+      %dy = pc.einsum " -> b o" %one : (tensor<f32>) -> tensor<2x6xf32>
+      %dw = pc.einsum "b o, b e -> e o" %dy, %xm : (tensor<2x6xf32>, tensor<2x8xf32>) -> tensor<8x6xf32>
+      pc.yield %loss, %dw : tensor<f32>, tensor<8x6xf32>
+    } : tensor<f32>, tensor<8x6xf32>
+    pc.output loss "loss" %sums#0 : tensor<f32>
+    pc.output gradient "w" %sums#1 : tensor<8x6xf32>
+    ...
+    %new = pc.sgd %w, %sums#1, ...
+    pc.update "w" %new : tensor<8x6xf32>
+    ```
 
-    `optimizer=none` makes the evaluation step: forward and loss only.
+    With several microbatches the loss must be a sum over the batch. An op that is not linear in such a sum, or that relates sequences of the
+    batch to each other, is refused. (The measure of how uneven the load of experts is, is a mean over one microbatch. It may be a part of the
+    loss of each token.)
+
+    If the ops are not in the order of their layers, they are put in this order as far as data flow allows it.
+
+    `optimizer=none` makes the evaluation step, which has only the forward pass and the loss.
   }];
   let options = [
     Option<"microbatches", "microbatches", "int64_t", "1", "Microbatches per step; must divide the batch">,
@@ -52,18 +119,42 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
 def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
   let summary = "Activations and the operands of matrix products become bf16; parameters and their state stay f32";
   let description = [{
-    Step program -> step program, before placement: the erasure of a placed program is the program of this pass. Every op computes in f32
-    and rounds what it stores to the type of its result, so the choice is only what is stored:
+    Step program -> step program. The pass comes before placement: erasing the placements of a placed program yields the program of this pass.
+    Every op computes in f32 and rounds what it stores to the type of its result, so the pass only chooses what is stored in which type:
 
-    * bf16: both operands of matrix products and of attention, and their results; results of norms; activations and their
-      gradients; logits and their gradient. A parameter is cast once a step, before the accumulation.
-    * f32: parameters, optimizer state, what is looked up in tables (bf16 with `tables=bf16`), statistics of norms, attention and loss, the loss, biases and weights of norms, and
-      everything that is summed over microbatches: a product that is a weight's gradient yields f32 directly.
-    * A sum has the wider type of its addends (a broadcast bias does not count). So the residual stream, which begins at an
-      embedding, is bf16, or f32 with `residual=f32`; so is its gradient.
+    * bf16: the operands and results of matrix products and of attention; the results of norms; activations and their gradients; logits and
+      their gradient. A parameter is cast once a step, before the accumulation.
+    * f32: parameters and optimizer state; the tables of embeddings (bf16 with `tables=bf16`); the statistics of norms, attention and loss; the
+      loss; the biases and the weights of norms; everything that is summed over microbatches. A product that is the gradient of a weight
+      yields f32 directly.
+    * A sum has the widest type of its addends (a broadcast bias does not count). The residual stream begins at an embedding, so it is bf16, or
+      f32 with `residual=f32`, and so is its gradient.
 
-    `gradients=bf16` rounds gradients after the accumulation: the sum over ranks then sends half the bytes (its addends are
-    added in f32 and rounded once). With one microbatch, where nothing is accumulated, gradients are also stored in bf16.
+    ```mlir
+    // pc-opt --pc-mixed-precision
+    func.func @step() {
+      %w = pc.parameter "w" dims ["embed", "ffn"] init <fill, 1.0>
+        source <"w", shape = [8, 16], start = [0, 0], size = [8, 16]> : tensor<8x16xf32>
+      %x = pc.input tokens dims ["microbatch", "batch", "embed"] : tensor<1x4x8xf32>
+      %loss = pc.accumulate (%xm = %x : tensor<1x4x8xf32> -> tensor<4x8xf32>) {
+        %y = pc.einsum "b e, e f -> b f" %xm, %w : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+        %l = pc.einsum "b f, b f ->" %y, %y : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<f32>
+        pc.yield %l : tensor<f32>
+      } : tensor<f32>
+      pc.output loss "loss" %loss : tensor<f32>
+      return
+    }
+    // becomes
+    %w = pc.parameter "w" ... : tensor<8x16xf32>
+    %wb = pc.cast %w : (tensor<8x16xf32>) -> tensor<8x16xbf16>
+    ...
+      %xb = pc.cast %xm : (tensor<4x8xf32>) -> tensor<4x8xbf16>
+      %y = pc.einsum "b e, e f -> b f" %xb, %wb : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xbf16>
+      %l = pc.einsum "b f, b f ->" %y, %y : (tensor<4x16xbf16>, tensor<4x16xbf16>) -> tensor<f32>
+    ```
+
+    `gradients=bf16` rounds gradients after the accumulation. The sum over ranks then sends half the bytes; its addends are added in f32 and
+    rounded once. With one microbatch nothing is accumulated, so gradients are also stored in bf16.
   }];
   let options = [
     Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16 or f32">,
@@ -76,16 +167,32 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
 def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
   let summary = "Compute values of the forward pass again where the backward pass reads them, rather than keep them";
   let description = [{
-    Step program -> step program, before placement: the erasure of a placed program is the program of this pass. A layer is the ops whose
-    source names agree through their first number ("h.3").
+    Step program -> step program. The pass comes before placement: erasing the placements of a placed program yields the program of this pass.
+    A layer consists of the ops whose source names agree through their first number ("h.3").
 
-    * `mode=full`: only values that one layer passes to another are kept. Before its backward pass a layer runs forward again, as far as the
+    * `mode=full` keeps only the values that one layer passes to another. Before its backward pass a layer runs forward again, as far as the
       backward pass reads its values.
-    * `mode=selective`: results of matrix products and attention are kept (attention keeps one number per row, never the scores). Results of
+    * `mode=selective` keeps the results of matrix products and attention (attention keeps one number per row, never the scores). Results of
       norms, activations and other cheap ops are computed again if their operands are kept anyway or are smaller.
 
-    `layers` names some layers by their numbers in the model, from 0; the pass can run once with each mode. In a plan, `mode=auto` stands
-    for the passes that pc-compile chooses by `--memory-limit`.
+    ```mlir
+    // pc-opt --pc-differentiate=optimizer=sgd --pc-recompute
+    // input: layers.mlir
+    %y0 = pc.einsum "b s e, e f -> b s f" %x, %w0 : ... -> tensor<4x8x8xf32> loc("h.0.up")
+    %a0 = pc.activation silu %y0 : ... -> tensor<4x8x8xf32> loc("h.0.act")
+    %y1 = pc.einsum "b s e, e f -> b s f" %a0, %w1 : ... -> tensor<4x8x8xf32> loc("h.1.up")
+    // becomes
+    %y0 = pc.einsum "b s e, e f -> b s f" %x, %w0 : ... -> tensor<4x8x8xf32>
+    %a0 = pc.activation silu %y0 : ...
+    ...
+    %one = pc.seed : tensor<f32>
+    ...
+    %again = pc.einsum "b s e, e f -> b s f" %x, %w0 : ... -> tensor<4x8x8xf32>
+    %dy0 = pc.activation_grad silu %da0, %again : ...
+    ```
+
+    `layers` selects layers by their numbers in the model, from 0; the pass can run once with each mode. In a plan, `mode=auto` stands for the
+    passes that pc-compile chooses by `--memory-limit`.
   }];
   let options = [
     Option<"mode", "mode", "std::string", "\"full\"", "full or selective">,
@@ -96,11 +203,24 @@ def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
 def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
   let summary = "Check what the step phase promises beyond single ops";
   let description = [{
-    (T1) one function, `@step`, without arguments and results; (T2) one device: no mesh, no type with a placement or a home, and nothing
-    is sent; (T3) one `pc.accumulate`, which holds the only `pc.seed` of a step that trains; (T4) one output is the loss, and
-    `pc.cross_entropy` is expanded; (T5) an update has a leaf of its type, and in a step that trains every parameter and state
-    has one update, unless all that depends on it are choices; (T6) in a step that trains every element of
-    the tensors that parameters are stored in has one parameter: a checkpoint is written from these.
+    The pass checks that:
+
+    * (T1) there is one function, `@step`, without arguments and results;
+    * (T2) the program is for one device: it has no mesh, no type has a placement or a home, and nothing is sent;
+    * (T3) there is one `pc.accumulate`; in a step that trains it holds the only `pc.seed`;
+    * (T4) one output is the loss, and `pc.cross_entropy` is expanded;
+    * (T5) an update has a leaf of its type; in a step that trains every parameter and state has one update, unless everything that depends on
+      it is a choice;
+    * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because a checkpoint is
+      written from these.
+
+    ```mlir
+    // pc-opt --pc-verify-step
+    func.func @step() {
+      return
+    }
+    // error: a step program accumulates over microbatches (T3)
+    ```
   }];
 }
 
