@@ -9,10 +9,22 @@ include "mlir/Pass/PassBase.td"
 def SetMesh : Pass<"pc-set-mesh", "mlir::ModuleOp"> {
   let summary = "Put a step program on a mesh: every tensor whole on every rank";
   let description = [{
-    Step program -> placed program: `pc.mesh` becomes the first op and every tensor type gets the fully replicated `#pc.place`, which
-    is correct for any program. Tactics then split along one axis at a time.
+    Step program -> placed program. `pc.mesh` becomes the first op, and every tensor type gets the fully replicated `#pc.place`, which is
+    correct for any program. Tactics then split along one axis at a time. Axes are given outermost first; without axes there is one rank.
 
-    Example: `--pc-set-mesh="mesh=dp=2,tp=2"`, axes outermost first. Without axes there is one rank.
+    ```mlir
+    // pc-opt --pc-set-mesh=mesh=dp=2,tp=2
+    func.func @step() {
+      %x = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+      pc.output logits "x" %x : tensor<4x8xi32>
+      return
+    }
+    // becomes
+    pc.mesh <dp = 2, tp = 2>
+    func.func @step() {
+      %x = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32, #pc.place<[_, _]>>
+      pc.output logits "x" %x : tensor<4x8xi32, #pc.place<[_, _]>>
+    ```
   }];
   let dependentDialects = ["pc::PCDialect"]; // a module may have no op of it
   let options = [Option<"mesh", "mesh", "std::string", "\"\"", "Axes and sizes, outermost first: dp=2,tp=2">];
@@ -21,14 +33,32 @@ def SetMesh : Pass<"pc-set-mesh", "mlir::ModuleOp"> {
 def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
   let summary = "A tactic by hand: split along one axis as the options say";
   let description = [{
-    A tactic whose seeds are its options: names of dims that must or may be split, names that leaves are split by, whether weights may be
-    sent, where activations rest. For experiments with placements that have no tactic of their own, and for tests of propagation.
+    A tactic whose seeds are its options: names of dims that must or may be split, names by which leaves are split, whether weights may be
+    sent, and where activations rest. It is for experiments with placements that have no tactic of their own, and for tests of propagation.
 
-    With `cost=seconds` the search looks for the least time of a step on `machine`: what a rank computes, what it sends along the axis, what
-    the axes before send, and `byte-price` for what it keeps. Of the sums of gradients only what exceeds the backward pass counts (and what
-    hidden moves take from the work beside them). With `free` nothing else has to be said.
+    ```mlir
+    // pc-opt --pc-set-mesh=mesh=sp=2 --pc-propagate="axis=sp must=sequence inputs=sequence parameters=sequence"
+    func.func @step() {
+      %x = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xf32>
+      %w = pc.parameter "w" dims ["sequence", "ffn"] init <fill, 1.0>
+        source <"w", shape = [8, 6], start = [0, 0], size = [8, 6]> : tensor<8x6xf32>
+      %y = pc.einsum "b s, s f -> b f" %x, %w : (tensor<4x8xf32>, tensor<8x6xf32>) -> tensor<4x6xf32>
+      pc.output logits "y" %y : tensor<4x6xf32>
+      return
+    }
+    // becomes
+    %x = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xf32, #pc.place<[_, sp]>>
+    %w = pc.parameter "w" ... : tensor<8x6xf32, #pc.place<[sp, _]>>
+    %p = pc.einsum "b s, s f -> b f" %x, %w : ... -> tensor<4x6xf32, #pc.place<[_, _] sum(sp)>>
+    %y = pc.all_reduce sum %p on ["sp"] : ... -> tensor<4x6xf32, #pc.place<[_, _]>>
+    pc.output logits "y" %y : tensor<4x6xf32, #pc.place<[_, _]>>
+    ```
 
-    Example, ZeRO-1: `--pc-propagate="axis=dp must=batch inputs=batch states=embed,vocab optimizer=embed,vocab"`.
+    With `cost=seconds` the search looks for the least time of a step on `machine`. The time has these parts: what a rank computes, what it
+    sends along the axis, what earlier axes send, and `byte-price` for what it keeps. Sums of gradients count only as far as they exceed the
+    backward pass (and by what hidden moves take from the work beside them). With `free` no other option is needed.
+
+    ZeRO-1 is `--pc-propagate="axis=dp must=batch inputs=batch states=embed,vocab optimizer=embed,vocab"`.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"\"", "The mesh axis to use">,
@@ -53,25 +83,71 @@ def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
 def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {
   let summary = "Check what the placed phase promises beyond single ops";
   let description = [{
-    (V1) the module has a mesh; (V2) every tensor is placed, on axes of the mesh; (V3) leaves are never partial; (V4) every update
-    lies as the leaf that it replaces, and that leaf exists; (V5) outputs are whole or split.
+    The pass checks that:
+
+    * (V1) the module has a mesh;
+    * (V2) every tensor is placed, on axes of the mesh;
+    * (V3) leaves are never partial;
+    * (V4) every update has the placement of the leaf that it replaces, and that leaf exists;
+    * (V5) outputs are whole or split.
+
+    ```mlir
+    // pc-opt --pc-verify-placed
+    pc.mesh <dp = 2>
+    func.func @step() {
+      %x = pc.input tokens dims ["batch"] : tensor<4xi32>
+      return
+    }
+    // error: 'input' is not placed: 'tensor<4xi32>' (V2)
+    ```
   }];
 }
 
 def FuseMoves : Pass<"pc-fuse-moves", "mlir::ModuleOp"> {
   let summary = "Chains of equal moves over several axes -> one move over their product";
   let description = [{
-    A tactic moves along its own axis only, so a value that is partial on two axes is reduced twice: 2(n1-1)/n1 + 2(n2-1)/n2 of its bytes
-    instead of 2(n-1)/n. This joins chains of all_reduce, all_gather, reduce_scatter, slice, mask and pad (on one dim, where
-    there is one) whose intermediate values nobody else reads. Post-condition: no such chain is left.
+    A tactic moves values along its own axis only. A value that is partial on two axes is therefore reduced twice, which sends 2(n1-1)/n1 +
+    2(n2-1)/n2 of its bytes instead of 2(n-1)/n. This pass joins chains of all_reduce, all_gather, reduce_scatter, slice, mask and pad into one
+    move over the product of their axes. It does so if nothing else reads the intermediate values and, for moves that have a dim, if the dim
+    is the same. Post-condition: no such chain is left.
+
+    ```mlir
+    // pc-opt --pc-fuse-moves
+    pc.mesh <dp = 2, tp = 2>
+    func.func @step(%x: tensor<8xf32, #pc.place<[_] sum(dp, tp)>>) -> tensor<8xf32, #pc.place<[_]>> {
+      %a = pc.all_reduce sum %x on ["tp"] : (tensor<8xf32, #pc.place<[_] sum(dp, tp)>>) -> tensor<8xf32, #pc.place<[_] sum(dp)>>
+      %b = pc.all_reduce sum %a on ["dp"] : (tensor<8xf32, #pc.place<[_] sum(dp)>>) -> tensor<8xf32, #pc.place<[_]>>
+      return %b : tensor<8xf32, #pc.place<[_]>>
+    }
+    // becomes
+    %b = pc.all_reduce sum %x on ["dp", "tp"] : (tensor<8xf32, #pc.place<[_] sum(dp, tp)>>) -> tensor<8xf32, #pc.place<[_]>>
+    return %b : tensor<8xf32, #pc.place<[_]>>
+    ```
   }];
 }
 
 def ErasePlacements : Pass<"pc-erase-placements", "mlir::ModuleOp"> {
   let summary = "Placed program -> the step program that it came from";
   let description = [{
-    Every move and every copy is replaced by its operand; the mesh and all placements go. The text of the result equals the step
-    program's byte for byte, because tactics neither add, drop, reorder nor split computing ops. This is the first proof of every plan.
+    Placed program -> step program. Every move and every copy is replaced by its operand, and the mesh and all placements are removed. The text
+    of the result equals that of the step program byte for byte, because tactics neither add, drop, reorder nor split computing ops. This is the
+    first proof of every plan.
+
+    ```mlir
+    // pc-opt --pc-erase-placements
+    pc.mesh <tp = 2>
+    func.func @step() {
+      %x = pc.input tokens dims ["sequence"] : tensor<8xi32, #pc.place<[tp]>>
+      %y = pc.all_gather %x dim 0 on ["tp"] : (tensor<8xi32, #pc.place<[tp]>>) -> tensor<8xi32, #pc.place<[_]>>
+      pc.output logits "y" %y : tensor<8xi32, #pc.place<[_]>>
+      return
+    }
+    // becomes
+    func.func @step() {
+      %x = pc.input tokens dims ["sequence"] : tensor<8xi32>
+      pc.output logits "y" %x : tensor<8xi32>
+      return
+    ```
   }];
 }
 
