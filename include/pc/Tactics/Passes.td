@@ -7,16 +7,39 @@ include "mlir/Pass/PassBase.td"
 def DataParallel : Pass<"pc-data-parallel", "mlir::ModuleOp"> {
   let summary = "Split the batch along one axis, sum the gradients";
   let description = [{
-    Every op that has a dim named "batch" is split along it; parameters and optimizer state stay whole on every rank. Gradients come out
-    of the accumulation as partial sums and are reduced once a step: 2(n-1)/n of the parameters' bytes per rank. Means need no
-    division by the axis size, because a step program divides by the global count.
+    Every op that has a dim named "batch" is split along it. Parameters and optimizer state stay whole on every rank. Gradients come out of the
+    accumulation as partial sums and are reduced once a step: 2(n-1)/n of the parameters' bytes per rank. Means need no division by the axis
+    size, because a step program divides by the global count. This is `mode=ddp`.
 
-    That was `mode=ddp`. `mode=naive` is what nn.DataParallel does: coordinate 0 of the axis alone holds data, parameters and optimizer
-    state (`root(axis)`). It scatters the batch, broadcasts the parameters, gathers the loss of every token, scatters the gradient of that,
-    receives the summed gradients and updates: five exchanges, 2(n-1) of the parameters' bytes at the root. The other ranks have buffers of the
-    same size with undefined contents; they compute the update, too, but its result is never read.
+    ```mlir
+    // pc-opt --pc-set-mesh=mesh=dp=2 --pc-data-parallel
+    // input: step.mlir
+    %w = pc.parameter "w" ... : tensor<8x6xf32>
+    %x = pc.input tokens dims ["microbatch", "batch"] : tensor<1x4xi32>
+    %sums:2 = pc.accumulate (%xm = %x : tensor<1x4xi32> -> tensor<4xi32>) {
+      %e = pc.embedding %w, %xm : (tensor<8x6xf32>, tensor<4xi32>) -> tensor<4x6xf32>
+      ...
+      %dw = pc.embedding_grad %de, %xm : (tensor<4x6xf32>, tensor<4xi32>) -> tensor<8x6xf32>
+      ...
+    pc.output gradient "w" %sums#1 : tensor<8x6xf32>
+    // becomes
+    %w = pc.parameter "w" ... : tensor<8x6xf32, #pc.place<[_, _]>>
+    %x = pc.input tokens dims ["microbatch", "batch"] : tensor<1x4xi32, #pc.place<[_, dp]>>
+    %sums:2 = pc.accumulate ...
+      %e = pc.embedding %w, %xm : ... -> tensor<4x6xf32, #pc.place<[dp, _]>>
+      ...
+      %dw = pc.embedding_grad %de, %xm : ... -> tensor<8x6xf32, #pc.place<[_, _] sum(dp)>>
+      ...
+    %g = pc.all_reduce sum %sums#1 on ["dp"] : ... -> tensor<8x6xf32, #pc.place<[_, _]>>
+    pc.output gradient "w" %g : tensor<8x6xf32, #pc.place<[_, _]>>
+    ```
 
-    Fails where the batch does not divide.
+    `mode=naive` does what nn.DataParallel does: only coordinate 0 of the axis holds data, parameters and optimizer state (`root(axis)`). It
+    scatters the batch, broadcasts the parameters, gathers the loss of every token, scatters the gradient of that loss, receives the summed
+    gradients and updates. These are five exchanges, with 2(n-1) of the parameters' bytes at the root. The other ranks have buffers of the same
+    size with undefined contents. They also compute the update, but its result is never read.
+
+    The pass fails if the batch does not divide.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"dp\"", "The mesh axis to use">,
@@ -27,16 +50,38 @@ def DataParallel : Pass<"pc-data-parallel", "mlir::ModuleOp"> {
 def ExpertParallel : Pass<"pc-expert-parallel", "mlir::ModuleOp"> {
   let summary = "Split the experts of a mixture along one axis, and the batch everywhere else";
   let description = [{
-    Weights of experts, with dims named "experts" and "expert_ffn", are split along experts, their gradients and state too; all else is
-    as under data parallelism: each rank has its sequences, and other gradients are reduced over the axis. In front of a mixture of experts tokens are
-    gathered, after it the addends of the ranks' experts are reduced and scattered: 4(n-1)/n of the bytes of [batch, sequence, embed] a layer, forward and
-    backward. Routers are whole on every rank, as they compare all experts.
+    Weights of experts, which have dims named "experts" and "expert_ffn", are split along experts, and so are their gradients and state.
+    Everything else is as in data parallelism: each rank has its sequences, and other gradients are reduced over the axis. Before a mixture of
+    experts tokens are gathered; after it the addends of the ranks' experts are reduced and scattered. This sends 4(n-1)/n of the bytes of
+    [batch, sequence, embed] per layer, forward and backward. Routers are whole on every rank, as they compare all experts.
 
-    On the batch the axis is minor to those of data parallelism, wherever it is in the mesh. Fails where there are no experts, and where experts or the
-    batch do not divide.
+    ```mlir
+    // pc-opt --pc-set-mesh=mesh=ep=2 --pc-expert-parallel
+    // input: experts.mlir
+    %up = pc.parameter "up" dims ["experts", "expert_ffn", "embed"] ... : tensor<4x6x8xf32>
+    %down = pc.parameter "down" dims ["embed", "experts", "expert_ffn"] ... : tensor<8x4x6xf32>
+    %x = pc.input loss_weights dims ["batch", "sequence", "embed"] : tensor<4x8x8xf32>
+    ...
+    %h = pc.einsum "b s e, n f e, b s n -> b s n f" %x, %up, %mask routed 1 : ... -> tensor<4x8x4x6xf32>
+    %y = pc.einsum "b s n f, e n f, b s n -> b s e" %h, %down, %mask routed 1 : ... -> tensor<4x8x8xf32>
+    // becomes
+    %up = pc.parameter "up" ... : tensor<4x6x8xf32, #pc.place<[ep, _, _]>>
+    %down = pc.parameter "down" ... : tensor<8x4x6xf32, #pc.place<[_, ep, _]>>
+    %x = pc.input loss_weights dims ["batch", "sequence", "embed"] : tensor<4x8x8xf32, #pc.place<[ep, _, _]>>
+    ...
+    %all = pc.all_gather %x dim 0 on ["ep"] : ... -> tensor<4x8x8xf32, #pc.place<[_, _, _]>>
+    ...
+    %h = pc.einsum "b s e, n f e, b s n -> b s n f" %all, %up, %own routed 1 : ... -> tensor<4x8x4x6xf32, #pc.place<[_, _, ep, _]>>
+    %p = pc.einsum "b s n f, e n f, b s n -> b s e" %h, %down, %own routed 1 : ... -> tensor<4x8x8xf32, #pc.place<[_, _, _] sum(ep)>>
+    %y = pc.reduce_scatter sum %p dim 0 on ["ep"] : ... -> tensor<4x8x8xf32, #pc.place<[ep, _, _]>>
+    ```
 
-    Experts may also be split over an axis that splits something else outside of them: the option `experts` of `pc-context-parallel` (the sequence),
-    `pc-tensor-parallel` (weights of other products; with `pc-sequence-parallel` the sequence) and `pc-zero` (the batch, and all other parameters).
+    On the batch the axis is minor to those of data parallelism, wherever it is in the mesh. The pass fails if there are no experts, or if
+    experts or the batch do not divide.
+
+    Experts may also be split over an axis that splits something else outside of them: see the option `experts` of `pc-context-parallel` (the
+    sequence), `pc-tensor-parallel` (weights of other products; with `pc-sequence-parallel` the sequence) and `pc-zero` (the batch, and all
+    other parameters).
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"ep\"", "The mesh axis to use">,
@@ -46,26 +91,44 @@ def ExpertParallel : Pass<"pc-expert-parallel", "mlir::ModuleOp"> {
 def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
   let summary = "Split weights and the activations between them along one axis";
   let description = [{
-    `form=1d` is Megatron's placement: weights are split by the names kv_heads, ffn and vocab and never sent. Attention and mlp each cost
-    one all_reduce of [batch, sequence, embed] forward and one backward; embedding and head one each; the loss over a split
-    vocabulary two of [batch, sequence] and a scalar.
+    `form=1d` is Megatron's placement: weights are split by the names kv_heads, ffn and vocab and are never sent. Attention and mlp each cost
+    one all_reduce of [batch, sequence, embed] forward and one backward. Embedding and head cost one each. The loss over a split vocabulary
+    costs two of [batch, sequence] and a scalar.
 
-    With more ranks than key/value heads the axis is split in the mesh into `<axis>.0` for kv_heads and `<axis>.1` for the query heads
-    of a group: keys and values are replicated on the second, their gradients summed over it. `pc-fuse-moves` joins what is
-    then reduced over both. Fails where heads, ffn or vocabulary do not divide.
+    ```mlir
+    // pc-opt --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel
+    // input: mlp.mlir
+    %up = pc.parameter "up" dims ["embed", "ffn"] ... : tensor<8x16xf32>
+    %down = pc.parameter "down" dims ["ffn", "embed"] ... : tensor<16x8xf32>
+    ...
+    %h = pc.einsum "b s e, e f -> b s f" %n, %up : ... -> tensor<4x8x16xf32>
+    %y = pc.einsum "b s f, f e -> b s e" %h, %down : ... -> tensor<4x8x8xf32>
+    // becomes
+    %up = pc.parameter "up" ... : tensor<8x16xf32, #pc.place<[_, tp]>>
+    %down = pc.parameter "down" ... : tensor<16x8xf32, #pc.place<[tp, _]>>
+    ...
+    %h = pc.einsum "b s e, e f -> b s f" %n, %up : ... -> tensor<4x8x16xf32, #pc.place<[_, _, tp]>>
+    %p = pc.einsum "b s f, f e -> b s e" %h, %down : ... -> tensor<4x8x8xf32, #pc.place<[_, _, _] sum(tp)>>
+    %y = pc.all_reduce sum %p on ["tp"] : ... -> tensor<4x8x8xf32, #pc.place<[_, _, _]>>
+    ```
 
-    The other forms split weights and activations both, over a grid; norms over embed are decomposed first (`pc-decompose-norms`). Weights are
+    With more ranks than key/value heads the axis is split in the mesh into `<axis>.0` for kv_heads and `<axis>.1` for the query heads of a
+    group. Keys and values are replicated on the second, and their gradients are summed over it. `pc-fuse-moves` joins what is then reduced over
+    both. The pass fails if heads, ffn or vocabulary do not divide.
+
+    The other forms split both weights and activations, over a grid. Norms over embed are decomposed first (`pc-decompose-norms`). Weights are
     gathered where they are used, as in ZeRO's third stage:
-    * `form=2d` (SUMMA; axes row,col of one size q): residual stream [batch:row, sequence, embed:col], weights [input:row, output:col].
-      Every linear gathers its activation on col and its weight on row; attention, activations and loss work on their own heads, ffn, vocabulary.
-    * `form=2.5d` (axes depth,row,col): the batch is split over depth too; gradients are summed over it.
-    * `form=3d` (axes i,j,l of one size): residual stream [batch:(i, l), sequence, embed:j]. Linears into heads, ffn and vocabulary gather
-      on l, contract embed and scatter on j; those back to embed do the reverse. Weights are split over all three.
+    * `form=2d` (SUMMA; axes row,col of one size q): the residual stream is [batch:row, sequence, embed:col], and weights are [input:row,
+      output:col]. Every linear gathers its activation on col and its weight on row. Attention, activations and loss work on their own heads,
+      ffn and vocabulary.
+    * `form=2.5d` (axes depth,row,col): the batch is also split over depth, and gradients are summed over it.
+    * `form=3d` (axes i,j,l of one size): the residual stream is [batch:(i, l), sequence, embed:j]. Linears into heads, ffn and vocabulary
+      gather on l, contract embed and scatter on j. Those back to embed do the reverse. Weights are split over all three axes.
 
-    `form=free` knows no names: along any number of axes, one after the other, each op is split and each leaf lies as a step on `machine`
-    takes least time (`pc-propagate{free cost=seconds}`). Megatron's placement, sequence parallelism and a mixture with data parallelism come
-    out where they are the best, for models with dims of any name. Dims that do not divide stay whole; so do those with which the search would need
-    too large a table, the batch first.
+    `form=free` knows no names. Along any number of axes, one after the other, it splits each op and places each leaf so that a step on
+    `machine` takes the least time (`pc-propagate{free cost=seconds}`). It finds Megatron's placement, sequence parallelism and a mixture with
+    data parallelism where they are the best, for models with dims of any name. Dims that do not divide stay whole. So do dims for which the
+    search would need too large a table, the batch first.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use, or the axes of the grid: row,col; depth,row,col; i,j,l; of free: any">,
@@ -80,14 +143,25 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
 def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
   let summary = "Put the sequence in an order in which causal attention is the same work on every rank";
   let description = [{
-    Step program -> step program, in front of `pc-set-mesh`. Sets `zigzag <ranks>` in `pc.program`: with it, index i of the sequence in tokens,
-    targets, position tables and attention means position `zigzagPosition(i)`. Of 2n chunks of the sequence, rank r's block holds chunks r and
-    2n-1-r. Results are the same as before; the runtime gets logits in the sequence's own order. For `pc-context-parallel{form=ring}`.
+    Step program -> step program, before `pc-set-mesh`. The pass sets `zigzag <ranks>` in `pc.program`. Index i of the sequence in tokens,
+    targets, position tables and attention then means position `zigzagPosition(i)`. The sequence is divided into 2n chunks, and the block of rank
+    r holds chunks r and 2n-1-r, so that causal attention is the same work on every rank. Results are the same as before, and the runtime gets
+    logits in the sequence's own order. The pass is for `pc-context-parallel{form=ring}`.
 
-    The sequence are all dims that iterate together with the last dim of tokens, targets and other inputs by token. Fails if it does not divide
-    into 2n chunks, if a parameter has it as a dim (a table of positions that is added, weights of a mixer over tokens), at an op that depends
-    on its order (`pc.columns` along it, as of a convolution, attention with a window, an embedding that looks its entries up), and at what
-    counts another dim: in zigzag order `pc.iota` and tables of rotary embeddings are by position.
+    ```mlir
+    // pc-opt --pc-zigzag=ranks=2
+    // input: attention.mlir
+    pc.program "attention" batch 2 sequence 8 vocabulary 16 config "{}"
+    // becomes
+    pc.program "attention" batch 2 sequence 8 vocabulary 16 config "{}" zigzag 2
+    ```
+
+    The dims of the sequence are all dims that iterate together with the last dim of tokens, targets and other inputs by token. The pass fails:
+    * if the sequence does not divide into 2n chunks;
+    * if a parameter has it as a dim (a table of positions that is added, weights of a mixer over tokens);
+    * at an op that depends on its order (`pc.columns` along it, as in a convolution; attention with a window; an embedding that looks its
+      entries up);
+    * at what counts another dim: in zigzag order `pc.iota` and tables of rotary embeddings are by position.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "0", "n">];
 }
@@ -95,12 +169,25 @@ def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
 def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
   let summary = "What goes to the experts of a mixture, and comes back, as values of their own";
   let description = [{
-    Step program -> step program, in front of `pc-set-mesh`. Of products that are routed, what is by token becomes by token and expert: `dispatch`, an einsum `"b s e, b s n
-    -> b s n e"`, in front, and `combine`, `"b s n e, b s n -> b s e"`, after; sums of combines become one. Both are routed by the same mask, so results are the same as before. `pc-expert-parallel` then
-    splits tokens outside of them and experts between them, and ranks send each other what tokens have chosen: k / n of what all experts of all tokens would be.
+    Step program -> step program, before `pc-set-mesh`. In a routed product, values by token become values by token and expert: an einsum
+    `dispatch`, `"b s e, b s n -> b s n e"`, is inserted before it, and `combine`, `"b s n e, b s n -> b s e"`, after it. Sums of combines become
+    one combine. Both are routed by the same mask, so results do not change. `pc-expert-parallel` then splits tokens outside of these products
+    and experts between them, and ranks send each other the tokens' choices: k / n of the values by token and expert.
 
-    With `exchange=auto` only where a token has fewer experts than there are ranks: else gathering tokens sends less. With `target=cuda`, where nothing is stored by rows, `auto` does nothing and `rows` fails; `rows` also fails where
-    nothing is routed.
+    ```mlir
+    // pc-opt --pc-dispatch-experts=ranks=2
+    // input: experts.mlir
+    %h = pc.einsum "b s e, n f e, b s n -> b s n f" %x, %up, %mask routed 1 : ...
+    %y = pc.einsum "b s n f, e n f, b s n -> b s e" %h, %down, %mask routed 1 : ...
+    // becomes
+    %sent = pc.einsum "b s e, b s n -> b s n e" %x, %mask routed 1 : ...
+    %h = pc.einsum "b s n e, n f e, b s n -> b s n f" %sent, %up, %mask routed 1 : ...
+    %back = pc.einsum "b s n f, e n f, b s n -> b s n e" %h, %down, %mask routed 1 : ...
+    %y = pc.einsum "b s n e, b s n -> b s e" %back, %mask routed 1 : ...
+    ```
+
+    With `exchange=auto` the pass does this only if a token has fewer experts than there are ranks; otherwise gathering tokens sends less. With
+    `target=cuda`, where nothing is stored by rows, `auto` does nothing and `rows` fails. `rows` also fails if nothing is routed.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "1", "Ranks that will split the experts">,
                  Option<"exchange", "exchange", "std::string", "\"auto\"", "auto or rows">,
@@ -110,14 +197,29 @@ def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
 def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
   let summary = "Split the sequence everywhere along one axis";
   let description = [{
-    Every op on the sequence works on the rank's part of it; parameters are whole and their gradients summed, as in data parallelism.
+    Every op on the sequence works on the rank's part of it. Parameters are whole and their gradients are summed, as in data parallelism.
 
-    `form=heads`: in attention, each rank has some heads of the whole sequence. Queries, keys, values and the result change from a split sequence to
-    split heads and back in eight all_to_alls a layer. Fails where sequence or key/value heads do not divide.
+    `form=heads`: in attention, each rank has some heads of the whole sequence. Queries, keys, values and the result change from a split
+    sequence to split heads and back, in eight all_to_alls per layer. It fails if the sequence or the key/value heads do not divide.
 
-    `form=ring` (after `pc-zigzag`): every rank keeps its queries. Keys and values are gathered and their gradients reduce_scattered;
-    `pc-window-moves` turns these moves into steps round a ring. They send 4(n-1)/n of the bytes of the keys a layer. Any number of heads will
-    do. Fails where the program is not in zigzag order of as many ranks as the axis has.
+    ```mlir
+    // pc-opt --pc-set-mesh=mesh=cp=2 --pc-context-parallel
+    // input: attention.mlir
+    %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x8xi32>
+    ...
+    %o, %lse = pc.attention causal %q, %k, %v ...
+    // becomes
+    %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x8xi32, #pc.place<[_, cp]>>
+    ...
+    %qh = pc.all_to_all %q from 1 to 2 on ["cp"] : ... -> tensor<2x8x2x2x4xf32, #pc.place<[_, _, cp, _, _]>>
+    %kh = pc.all_to_all %k from 1 to 2 on ["cp"] : ... -> tensor<2x8x2x4xf32, #pc.place<[_, _, cp, _]>>
+    %vh = pc.all_to_all %v from 1 to 2 on ["cp"] : ... -> tensor<2x8x2x4xf32, #pc.place<[_, _, cp, _]>>
+    %o, %lse = pc.attention causal %qh, %kh, %vh ...
+    ```
+
+    `form=ring` (after `pc-zigzag`): every rank keeps its queries. Keys and values are gathered and their gradients are reduce_scattered;
+    `pc-window-moves` turns these moves into steps round a ring. They send 4(n-1)/n of the bytes of the keys per layer, for any number of heads.
+    It fails if the program is not in zigzag order of as many ranks as the axis has.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"cp\"", "The mesh axis to use">,
@@ -129,12 +231,26 @@ def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
 def SequenceParallel : Pass<"pc-sequence-parallel", "mlir::ModuleOp"> {
   let summary = "Split the sequence where tensor parallelism leaves activations whole";
   let description = [{
-    After `pc-tensor-parallel` (form 1d) and on the same axis. The placements of weights do not change; residual stream, norms and the ops
-    between them are split along the sequence. Every all_reduce of [batch, sequence, embed] becomes a reduce_scatter and an all_gather of
-    the same bytes, and each rank holds only its part of these activations. Gradients of norm weights and of biases after a row-parallel
-    linear, which each rank now computes from its part of the sequence, are summed over the axis.
+    The pass comes after `pc-tensor-parallel` (form 1d), on the same axis. The placements of weights do not change; the residual stream, norms
+    and the ops between them are split along the sequence. Every all_reduce of [batch, sequence, embed] becomes a reduce_scatter and an
+    all_gather of the same bytes, and each rank holds only its part of these activations. Gradients of norm weights and of biases after a
+    row-parallel linear are summed over the axis, as each rank now computes them from its part of the sequence.
 
-    Fails where the sequence does not divide, and where no weight is split over the axis.
+    ```mlir
+    // pc-opt --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-sequence-parallel
+    // input: mlp.mlir
+    %n, %rstd = pc.rms_norm %x, %gamma ...
+    %h = pc.einsum "b s e, e f -> b s f" %n, %up : ... -> tensor<4x8x16xf32>
+    %y = pc.einsum "b s f, f e -> b s e" %h, %down : ... -> tensor<4x8x8xf32>
+    // becomes
+    %n, %rstd = pc.rms_norm %part, %gamma ... -> (tensor<4x8x8xf32, #pc.place<[_, tp, _]>>, ...
+    %all = pc.all_gather %n dim 1 on ["tp"] : ... -> tensor<4x8x8xf32, #pc.place<[_, _, _]>>
+    %h = pc.einsum "b s e, e f -> b s f" %all, %up : ... -> tensor<4x8x16xf32, #pc.place<[_, _, tp]>>
+    %p = pc.einsum "b s f, f e -> b s e" %h, %down : ... -> tensor<4x8x8xf32, #pc.place<[_, _, _] sum(tp)>>
+    %y = pc.reduce_scatter sum %p dim 1 on ["tp"] : ... -> tensor<4x8x8xf32, #pc.place<[_, tp, _]>>
+    ```
+
+    The pass fails if the sequence does not divide, or if no weight is split over the axis.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis of tensor parallelism">,
@@ -145,19 +261,32 @@ def SequenceParallel : Pass<"pc-sequence-parallel", "mlir::ModuleOp"> {
 def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
   let summary = "Data parallelism without redundancy along one axis (ZeRO, FSDP)";
   let description = [{
-    The batch is split as in `pc-data-parallel`, and so are tensors of which every rank would hold a copy:
+    The batch is split as in `pc-data-parallel`. Tensors of which every rank would hold a copy are also split:
 
-    * `stage=1`: the optimizer state. Gradients are reduce_scattered once a step to the rank that owns the state; the new
-      parameters are gathered.
-    * `stage=2`: also the accumulators of gradients, so gradients are reduce_scattered in every microbatch, right after the op that computes them.
-    * `stage=3` (FSDP): also the parameters. They are gathered in front of their first reader and freed after the last. With
-      `reshard-after-forward` (a `pc.copy` per parameter and phase) the backward pass gathers them again; without it, they are kept from the forward
-      pass. Parameters that a glob of `keep` matches (their Hugging Face name, or a part of it after a dot: `wte.*|h.11.*`) are gathered once a
-      step and kept from their first reader to the last; with several microbatches they are gathered in front of all of them.
+    * `stage=1`: the optimizer state. Gradients are reduce_scattered once a step to the rank that owns the state, and the new parameters are
+      gathered.
+    * `stage=2`: also the accumulators of gradients. Gradients are reduce_scattered in every microbatch, right after the op that computes them.
+    * `stage=3` (FSDP): also the parameters. They are gathered before their first reader and freed after the last. With
+      `reshard-after-forward` (a `pc.copy` per parameter and phase) the backward pass gathers them again; without it, they are kept from the
+      forward pass. Parameters that a glob of `keep` matches (their Hugging Face name, or a part of it after a dot: `wte.*|h.11.*`) are gathered
+      once a step and kept from their first reader to the last. With several microbatches they are gathered before all of them.
 
-    The shard of a parameter is a dim that no other axis splits, the longest that divides; a parameter without one stays whole.
-    Hybrid sharding (HSDP) is this over an inner axis and `pc-data-parallel` over an outer one. ZeRO goes last: it takes the dims that
-    other tactics leave. Fails where the batch does not divide and where a glob of `keep` matches no parameter.
+    ```mlir
+    // pc-opt --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3
+    // input: mlp.mlir
+    %up = pc.parameter "up" dims ["embed", "ffn"] ... : tensor<8x16xf32>
+    ...
+    %h = pc.einsum "b s e, e f -> b s f" %n, %up : ... -> tensor<4x8x16xf32>
+    // becomes
+    %up = pc.parameter "up" ... : tensor<8x16xf32, #pc.place<[_, dp]>>
+    ...
+    %whole = pc.all_gather %up dim 1 on ["dp"] : ... -> tensor<8x16xf32, #pc.place<[_, _]>>
+    %h = pc.einsum "b s e, e f -> b s f" %n, %whole : ... -> tensor<4x8x16xf32, #pc.place<[dp, _, _]>>
+    ```
+
+    A parameter is sharded along the longest dim that divides and that no other axis splits. A parameter without such a dim stays whole. Hybrid
+    sharding (HSDP) is this pass over an inner axis and `pc-data-parallel` over an outer one. ZeRO runs last, because it takes the dims that
+    other tactics leave. The pass fails if the batch does not divide, or if a glob of `keep` matches no parameter.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"dp\"", "The mesh axis to use">,
@@ -171,12 +300,32 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
 def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
   let summary = "Parameters whose dims do not divide -> padded ones, for pc-zero";
   let description = [{
-    Step program -> step program, in front of `pc-set-mesh` and after all other passes that change the step. A parameter without a dim that
-    divides by `ranks` gets zeros at the end of one (the one that grows least in relation), and so do its optimizer state and its gradient;
-    `valid` keeps the true shape. `pc.resize` cuts the padding off for the readers in the forward and backward pass and adds it to the gradient.
-    All padding stays 0, and no loss, norm, update or checkpoint contains it. Dims that tensor parallelism of one of `forms` splits over axes of
-    its own are not padded; a parameter without another dim, or with fewer than `ranks` entries along each, stays as it is. In 2D and 2.5D the
-    row axis shards weights as ZeRO does, and so does axis i in 3D: their ranks count in `ranks`.
+    Step program -> step program, before `pc-set-mesh` and after all other passes that change the step. A parameter without a dim that divides
+    by `ranks` gets zeros at the end of one dim (the one that grows least in relation), and so do its optimizer state and its gradient. `valid`
+    keeps the true shape. `pc.resize` cuts the padding off for readers in the forward and backward pass, and adds it to the gradient. All padding
+    stays 0, and no loss, norm, update or checkpoint contains it.
+
+    ```mlir
+    // pc-opt --pc-differentiate=optimizer=sgd --pc-pad-shards=ranks=2
+    func.func @model() {
+      %x = pc.input tokens dims ["batch", "embed"] : tensor<4x7xf32>
+      %w = pc.parameter "w" dims ["embed"] init <fill, 1.0> source <"w", shape = [7], start = [0], size = [7]> : tensor<7xf32>
+      %loss = pc.einsum "b e, e ->" %x, %w : (tensor<4x7xf32>, tensor<7xf32>) -> tensor<f32>
+      pc.output loss "loss" %loss : tensor<f32>
+      return
+    }
+    // becomes
+    %w = pc.parameter "w" ... valid [7] : tensor<8xf32>
+    %sums:2 = pc.accumulate ...
+      %own = pc.resize %w dim 0 : (tensor<8xf32>) -> tensor<7xf32>
+      %loss = pc.einsum "b e, e ->" %xm, %own : ...
+      ...
+      %dw = pc.resize %g dim 0 : (tensor<7xf32>) -> tensor<8xf32>
+    ```
+
+    Dims that tensor parallelism of one of `forms` splits over axes of its own are not padded. A parameter without another dim, or with fewer
+    than `ranks` entries along each, stays as it is. In 2D and 2.5D the row axis shards weights as ZeRO does, and so does axis i in 3D; their
+    ranks count in `ranks`.
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "What a dim has to divide by">,
@@ -188,9 +337,25 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
 def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
   let summary = "Norms over a dim that will be split -> primitives";
   let description = [{
-    Step program -> step program, in front of `pc-set-mesh`: layer_norm, rms_norm and their gradients over the dim that parameters call `dim`
-    become sums, products and a reciprocal root. The composite ops need the whole dim; primitives work on a part of it and
-    sum what they found (2D and 3D tensor parallelism). Other norms, as that of each head, stay.
+    Step program -> step program, before `pc-set-mesh`. layer_norm, rms_norm and their gradients over the dim that parameters call `dim` become
+    sums, products and a reciprocal root. The composite ops need the whole dim; the primitives work on a part of it and sum their results (2D
+    and 3D tensor parallelism). Other norms, such as that of each head, stay.
+
+    ```mlir
+    // pc-opt --pc-decompose-norms
+    // input: mlp.mlir
+    %n, %rstd = pc.rms_norm %x, %gamma eps 1.0e-5 : (tensor<4x8x8xf32>, tensor<8xf32>) -> (tensor<4x8x8xf32>, tensor<4x8xf32>)
+    // becomes
+    %squares = pc.einsum "r0 r1 e, r0 r1 e -> r0 r1 " %x, %x : ... -> tensor<4x8xf32>
+    %mean = pc.scale %squares by 1.250000e-01 : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    %eps = pc.constant 1.000000e-05 : tensor<f32>
+    %rows = pc.einsum "-> r0 r1 " %eps : (tensor<f32>) -> tensor<4x8xf32>
+    %sum = pc.add %mean, %rows : ...
+    %root = pc.sqrt %sum : ...
+    %rstd = pc.recip %root : ...
+    %scaled = pc.einsum "r0 r1 e, r0 r1 -> r0 r1 e" %x, %rstd : ... -> tensor<4x8x8xf32>
+    %n = pc.einsum "r0 r1 e, e -> r0 r1 e" %scaled, %gamma : ... -> tensor<4x8x8xf32>
+    ```
   }];
   let options = [Option<"dim", "dim", "std::string", "\"embed\"", "The normalized dim">];
 }
@@ -198,10 +363,23 @@ def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
 def LocalSgd : Pass<"pc-local-sgd", "mlir::ModuleOp"> {
   let summary = "Local SGD over a mesh axis: a round every so many steps (DiLoCo)";
   let description = [{
-    Tactic, on a scheduled program before its memory is planned. The coordinates on `axis` are replicas: each trains its own parameters on its own rows,
-    and the batch of the program is that of one replica. Nothing in the step may work over the axis or be split over it. Every `every`-th step ends a
-    round: the replicas' parameters are averaged, and SGD with Nesterov's momentum moves the parameters that all share by how far those went
-    (`pc/IR/Rounds.h`; the runtime calls it). Adds to each parameter the states "shared" and "outer_momentum", and what rounds are to the module (`pc.rounds`).
+    A tactic on a scheduled program, before its memory is planned. The coordinates on `axis` are replicas: each trains its own parameters on its
+    own rows, and the batch of the program is that of one replica. Nothing in the step may work over the axis or be split over it. Every
+    `every`-th step ends a round: the replicas' parameters are averaged, and SGD with Nesterov momentum moves the shared parameters by how far
+    the average went (`pc/IR/Rounds.h`; the runtime calls it). The pass adds the states "shared" and "outer_momentum" to each parameter, and
+    describes the rounds in an attribute of the module (`pc.rounds`).
+
+    ```mlir
+    // pc-opt --pc-set-mesh=mesh=outer=2 --pc-localize --pc-schedule --pc-local-sgd
+    // input: step.mlir
+    %w = pc.parameter "w" ... : tensor<8x6xf32>
+    // becomes
+    module attributes {pc.rounds = {axis = "outer", every = 32 : i64, ...
+    ...
+    %w = pc.parameter "w" ... : tensor<8x6xf32>
+    %shared = pc.state "shared" of "w" ... : tensor<8x6xf32>
+    %momentum = pc.state "outer_momentum" of "w" ... : tensor<8x6xf32>
+    ```
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"outer\"", "Mesh axis of the replicas">,
