@@ -7,22 +7,45 @@ include "mlir/Pass/PassBase.td"
 def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
   let summary = "Placed program -> the programs of pipeline stages";
   let description = [{
-    Cuts the model into chunks of layers, gives every stage its chunks, and writes each stage's program in the order of the schedule.
-    The module then holds one nested module `@stage<r>` per coordinate r of the axis, whose `@step` is the program of the ranks with that
-    coordinate. `pc.accumulate` is gone: after every `pc.task` stand the ops of one chunk for one microbatch, or a call of the private
-    function that holds them (`pc.call`), where the text would get long (`inline-ops`); gradients are added in ascending order of
-    microbatches.
+    Placed program -> the programs of pipeline stages. The pass cuts the model into chunks of layers, gives every stage its chunks, and writes
+    the program of each stage in the order of the schedule. The module then holds one nested module `@stage<r>` per coordinate r of the axis. Its
+    `@step` is the program of the ranks with that coordinate. `pc.accumulate` is removed. After every `pc.task` come the ops of one chunk for one
+    microbatch. If the text would get long (`inline-ops`), a call of the private function that holds these ops stands there instead (`pc.call`).
+    Gradients are added in ascending order of microbatches.
 
-    * Layers are told by source names ("h.3." of "h.3.mlp.c_fc"); what comes before the first and after the last may be a chunk, too.
-    * A value that another chunk reads goes from chunk to chunk by send and receive. What only parameters go into (casts, gathers)
-      is made again instead.
+    ```mlir
+    // pc-opt --pc-differentiate="optimizer=none microbatches=2" --pc-set-mesh=mesh=pp=2 --pc-pipeline-parallel=stages=1,1
+    // input: layers.mlir
+    %a0 = pc.activation silu %y0 : ... loc("h.0.act")
+    %y1 = pc.einsum "b s e, e f -> b s f" %a0, %w1 : ... loc("h.1.up")
+    // becomes
+    module @stage0 ...
+    ...
+    pc.task forward chunk 0 microbatch 0
+    ...
+    %a0 = pc.activation silu ...
+    pc.send %a0 to 1 flow 0 message 0 slots 2 : tensor<2x8x8xf32, #pc.place<[_, _, _]>>
+    pc.task forward chunk 0 microbatch 1
+    ...
+    module @stage1 ...
+    ...
+    pc.task forward chunk 1 microbatch 0
+    %received = pc.receive from 0 flow 0 message 0 slots 2 : tensor<2x8x8xf32, #pc.place<[_, _, _]>>
+    %y1 = pc.einsum "b s e, e f -> b s f" %received, %w1 : ...
+    ...
+    pc.task forward chunk 1 microbatch 1
+    ```
+
+    * Layers are identified by source names ("h.3." of "h.3.mlp.c_fc"). What comes before the first or after the last layer may also be a chunk.
+    * A value that another chunk reads goes from chunk to chunk by send and receive. Values that depend only on parameters (casts, gathers) are
+      computed again instead.
     * `stages`: `cost` (the slowest chunk is as fast as possible), `layers` (as many layers in each), or a list of numbers of layers
       ("3,5,4").
     * `schedule`: one of docs/reference/schedules.md, `auto`, or a file with one line of tasks per stage ("F0.0 F0.1 B0.0 B0.1").
-    * Parameters of several stages are in each of them; gradients are exchanged and added in the order of stages.
+    * Parameters of several stages are in each of them. Their gradients are exchanged and added in the order of stages.
     * Loss and squared gradient norm are sums over stages (`pc.addend`).
 
-    Input: a verified placed program whose mesh has the axis, which no value uses. Post-condition: `pc-verify-staged`.
+    The input is a verified placed program whose mesh has the axis, and in which no value uses this axis. Post-condition: `pc-verify-staged`.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"pp\"", "The mesh axis of stages">,
@@ -35,26 +58,70 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
 }
 
 def InlineTasks : Pass<"pc-inline-tasks", "mlir::ModuleOp"> {
-  let summary = "The ops of tasks in place of their calls";
+  let summary = "Replace calls of tasks by the ops of the tasks";
   let description = [{
-    Programs of stages, at any phase from `staged` to `planned`. Every `pc.call` becomes the ops of its function, in planned programs with
-    the homes that they have in this call; the functions go. What is after `planned` (code generation) sees no calls.
+    Programs of stages, at any phase from `staged` to `planned`. Every `pc.call` becomes the ops of its function, in planned programs with the
+    homes that they have in this call, and the functions are removed. Passes after `planned` (code generation) see no calls.
+
+    ```mlir
+    // pc-opt --pc-inline-tasks
+    module @stage0 attributes {pc.stage = 0 : i64} {
+      pc.mesh <pp = 1>
+      func.func @step() {
+        %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xf32>
+        pc.task forward chunk 0 microbatch 0
+        %m = pc.microbatch %x[0] : tensor<2x4xf32> -> tensor<4xf32>
+        %y = pc.call @forward0(%m) : (tensor<4xf32>) -> tensor<4xf32>
+        return
+      }
+      func.func private @forward0(%a: tensor<4xf32>) -> tensor<4xf32> {
+        %b = pc.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+        return %b : tensor<4xf32>
+      }
+    }
+    // becomes
+        pc.task forward chunk 0 microbatch 0
+        %m = pc.microbatch %x[0] : tensor<2x4xf32> -> tensor<4xf32>
+        %y = pc.exp %m : (tensor<4xf32>) -> tensor<4xf32>
+        return
+      }
+    }
+    ```
   }];
 }
 
 def VerifyStaged : Pass<"pc-verify-staged", "mlir::ModuleOp"> {
   let summary = "Check the programs of all stages together";
   let description = [{
-    Reads from the programs of all stages, at any phase from `staged` to `planned`, what each of them computes, sends, receives and
-    does with all others, and nothing else. A program without stages passes.
+    The pass checks the programs of all stages together. It reads from them, at any phase from `staged` to `planned`, what each of them computes,
+    sends, receives and does with all others, and nothing else. A program without stages passes. The pass checks that:
 
-    (P1) there is a module for every coordinate of the axis of stages, and all have one mesh; (P2) every op that computes stands after
-    a `pc.task`; each task is there once, on the stage of its chunk, after what it needs; (P3) the n-th send and receive of a flow carry the
-    same message of the same type; (P4) all stages call collectives over the axis of stages alike; (P5) nothing waits in a circle;
-    (P6) every task works on its own microbatch, and what is added up over microbatches and stages for a parameter, the loss and the
-    norm has each addend exactly once before anything else reads it; (P7) a stage updates the parameters and states that it holds.
+    * (P1) there is a module for every coordinate of the axis of stages, and all have one mesh;
+    * (P2) every op that computes stands after a `pc.task`; each task exists once, on the stage of its chunk, after what it needs;
+    * (P3) the n-th send and the n-th receive of a flow carry the same message of the same type;
+    * (P4) all stages call collectives over the axis of stages in the same way;
+    * (P5) there is no deadlock: no stages wait for each other in a circle;
+    * (P6) every task works on its own microbatch; what is added up over microbatches and stages for a parameter, the loss and the norm has each
+      addend exactly once before anything else reads it;
+    * (P7) a stage updates the parameters and states that it holds.
 
     Ranks that differ on other axes run the same text with partners at the same distance, so checking stages is checking all ranks.
+
+    ```mlir
+    // pc-opt --pc-verify-staged
+    module attributes {pc.stage_axis = "pp"} {
+      module @stage0 attributes {pc.stage = 0 : i64} {
+        pc.mesh <pp = 1>
+        func.func @step() {
+          %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xf32>
+          pc.task forward chunk 0 microbatch 0
+          %m = pc.microbatch %x[0] : tensor<2x4xf32> -> tensor<4xf32>
+          return
+        }
+      }
+    }
+    // error: the stages do not fit together: missing: stage 0 never runs F0.1 (P2)
+    ```
   }];
 }
 
