@@ -5,13 +5,31 @@
 include "mlir/Pass/PassBase.td"
 
 def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
-  let summary = "Store of routed values only the entries that exist";
+  let summary = "Store only those entries of routed values that exist";
   let description = [{
-    Local program -> local program. Types of f32 and bf16 values get a `#pc.rows`, where nothing reads them but einsums routed by one mask, as products of the runtime
-    or kernels of a device can (`pcrt_grouped`), and ops entry by entry whose results are stored so, too. What computes nothing else is not changed.
+    Local program -> local program. Of a routed value only the entries that exist are stored: types of f32 and bf16 values get a `#pc.rows`. The
+    condition is that only einsums routed by one mask read the value, as products of the runtime or kernels of a device can (`pcrt_grouped`), and
+    entry-by-entry ops whose results are stored in the same way. Other values are not changed.
 
-    With a `limit`, what would have more rows is computed in rounds of so many (`pc.round_of_rows`), whose results are added up. Rows that the backward pass reads are
-    computed again there, so that those of one round are there at a time. Rows that are sent, or handed from function to function, are refused.
+    ```mlir
+    // pc-opt --pc-store-rows
+    func.func @step(%x: tensor<4x8x8xf32>, %up: tensor<4x6x8xf32>, %down: tensor<8x4x6xf32>, %mask: tensor<4x8x4xf32>) -> tensor<4x8x8xf32> {
+      %h = pc.einsum "b s e, n f e, b s n -> b s n f" %x, %up, %mask routed 1
+        : (tensor<4x8x8xf32>, tensor<4x6x8xf32>, tensor<4x8x4xf32>) -> tensor<4x8x4x6xf32>
+      %a = pc.activation silu %h : (tensor<4x8x4x6xf32>) -> tensor<4x8x4x6xf32>
+      %y = pc.einsum "b s n f, e n f, b s n -> b s e" %a, %down, %mask routed 1
+        : (tensor<4x8x4x6xf32>, tensor<8x4x6xf32>, tensor<4x8x4xf32>) -> tensor<4x8x8xf32>
+      return %y : tensor<4x8x8xf32>
+    }
+    // becomes
+    %h = pc.einsum "b s e, n f e, b s n -> b s n f" %x, %up, %mask routed 1 : ... -> tensor<4x8x4x6xf32, #pc.rows<32 of 3>>
+    %a = pc.activation silu %h : ... -> tensor<4x8x4x6xf32, #pc.rows<32 of 3>>
+    %y = pc.einsum "b s n f, e n f, b s n -> b s e" %a, %down, %mask routed 1 : ... -> tensor<4x8x8xf32>
+    ```
+
+    With a `limit`, values that would have more rows are computed in rounds of at most so many rows (`pc.round_of_rows`), whose results are added
+    up. Rows that the backward pass reads are computed again there, so that only the rows of one round exist at a time. Rows that are sent, or
+    handed from function to function, are refused.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
                  Option<"limit", "limit", "int64_t", "0", "Rows of experts that are there at once; 0: all">];
@@ -20,24 +38,58 @@ def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
 def ExpandRouted : Pass<"pc-expand-routed", "mlir::ModuleOp"> {
   let summary = "Routed einsums -> all terms, and a product by the mask";
   let description = [{
-    Local program -> local program, for what cannot be stored by rows. Of an einsum that is `routed` all terms are computed; its result is multiplied by
-    the mask, or, where that lacks dims of the mask, an operand that has them. Products by the mask alone stay as they are.
+    Local program -> local program, for values that cannot be stored by rows. All terms of a `routed` einsum are computed, and its result is
+    multiplied by the mask. If the result lacks dims of the mask, an operand that has them is multiplied instead. Products by the mask alone
+    do not change.
+
+    ```mlir
+    // pc-opt --pc-expand-routed
+    func.func @step(%x: tensor<4x8x8xf32>, %up: tensor<4x6x8xf32>, %mask: tensor<4x8x4xf32>) -> tensor<4x8x4x6xf32> {
+      %h = pc.einsum "b s e, n f e, b s n -> b s n f" %x, %up, %mask routed 1
+        : (tensor<4x8x8xf32>, tensor<4x6x8xf32>, tensor<4x8x4xf32>) -> tensor<4x8x4x6xf32>
+      return %h : tensor<4x8x4x6xf32>
+    }
+    // becomes
+    %all = pc.einsum "b s e, n f e -> b s n f" %x, %up : (tensor<4x8x8xf32>, tensor<4x6x8xf32>) -> tensor<4x8x4x6xf32>
+    %h = pc.einsum "b s n f, b s n -> b s n f" %all, %mask routed 1 : ... -> tensor<4x8x4x6xf32>
+    ```
   }];
 }
 
 def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
   let summary = "Group ops that become one kernel into pc.fusion";
   let description = [{
-    Local program -> local program. A matrix product and the addition of its bias become one fusion; so do connected ops
-    that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss). Values that
-    are read only inside of a fusion need no buffer. Sums over a whole tensor are first split into a sum per row and a sum of those, which
-    run on all threads with a fixed order of additions. A sum of f32 products, as of the steps of a collective matmul, becomes a chain of
-    fusions, each of which accumulates its product into the buffer of the sum so far.
+    Local program -> local program. Ops that become one kernel are grouped into `pc.fusion`. These are:
+
+    * a matrix product and the addition of its bias;
+    * connected ops that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss);
+    * a sum of f32 products, as of the steps of a collective matmul. It becomes a chain of fusions, each of which accumulates its product into the
+      buffer of the sum so far.
+
+    Values that are read only inside a fusion need no buffer. A sum over a whole tensor is first split into one sum per row and a sum of those.
+    These run on all threads with a fixed order of additions.
+
+    ```mlir
+    // pc-opt --pc-fuse
+    func.func @step(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %bias: tensor<8xf32>) -> tensor<6x8xf32> {
+      %p = pc.einsum "b e, e f -> b f" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+      %b = pc.einsum "f -> b f" %bias : (tensor<8xf32>) -> tensor<6x8xf32>
+      %y = pc.add %p, %b : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+      return %y : tensor<6x8xf32>
+    }
+    // becomes
+    %y = pc.fusion (%x1 = %x : tensor<6x4xf32> -> tensor<6x4xf32>, %w1 = %w : ..., %bias1 = %bias : ...) {
+      %p = pc.einsum "b e, e f -> b f" %x1, %w1 : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+      %b = pc.einsum "f -> b f" %bias1 : (tensor<8xf32>) -> tensor<6x8xf32>
+      %s = pc.add %p, %b : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+      pc.yield %s : tensor<6x8xf32>
+    } : tensor<6x8xf32>
+    ```
 
     With `target=cuda` the bias of a bf16 product is rounded to bf16 first, because cuBLASLt adds only a bias of the result's type. Its other
-    epilogues become fusions, too: gelu_tanh of a product with bias, where that sum is stored as well; a product times the derivative of
-    gelu_tanh; and the gradient of a weight with that of its bias, which read the same rows. The exact gelu stays a kernel.
-    Sums over rows (gradients of biases and of norms) join the group of row ops that makes their summands.
+    epilogues also become fusions: gelu_tanh of a product with bias, if that sum is also stored; a product times the derivative of gelu_tanh; and
+    the gradient of a weight with that of its bias, which read the same rows. The exact gelu stays a kernel. Sums over rows (gradients of biases
+    and of norms) join the group of row ops that makes their summands.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
 }
@@ -45,11 +97,42 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
 def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
   let summary = "Planned program -> host program, tables and kernels in upstream dialects";
   let description = [{
-    Every op or fusion becomes a kernel (func, scf, vector, arith, math), a matrix product or move of the runtime, or nothing. Equal kernels of
-    different layers are one function. With `target=cuda` kernels are `gpu.func`s of `gpu.module @pc_kernels` whose parameters are the buffers'
-    addresses; the module is compiled to images when the object file is written. Neighbouring `pc.adamw`s that work in place share one kernel, and so do
-    neighbouring sums of squares. `pc_step` calls them in program order; `pc_program` and its tables are constants with the layout of
-    runtime/include/pcrt/pcrt.h.
+    Planned program -> host program, tables and kernels in upstream dialects. Every op or fusion becomes a kernel (func, scf, vector, arith,
+    math), a matrix product or move of the runtime, or nothing. Equal kernels of different layers are one function. `pc_step` calls the kernels
+    in program order. `pc_program` and its tables are constants with the layout of runtime/include/pcrt/pcrt.h.
+
+    ```mlir
+    // pc-opt --pc-generate-kernels
+    pc.mesh <dp = 1>
+    pc.program "scale" batch 4 sequence 1 vocabulary 5 config "{}"
+    pc.arena 128
+    func.func @step() {
+      %w = pc.parameter "w" dims ["a"] init <fill, 1.0>
+        source <"w", shape = [32], start = [0], size = [32]> global [32] layout <[_]> : tensor<32xf32, #pc.home<0>>
+      %b = pc.scale %w by 2.0 : (tensor<32xf32, #pc.home<0>>) -> tensor<32xf32, #pc.home<0>>
+      pc.update "w" %b : tensor<32xf32, #pc.home<0>>
+      return
+    }
+    // becomes
+    llvm.func @pc_step(%context: !llvm.ptr, %arena: !llvm.ptr) -> i32 {
+    ...
+    %status = llvm.call @pcrt_launch(%context, %kernel, %buffers) : (!llvm.ptr, i32, !llvm.ptr) -> i32
+    ...
+    llvm.func internal @pc_scale_0(%buffers1: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr) -> i64 {
+    ...
+    scf.for %i = %begin to %end step %one : i64 {
+    ...
+    %x = llvm.load %address ... -> vector<1xf32>
+    %cst = arith.constant 2.000000e+00 : f32
+    %two = vector.broadcast %cst : f32 to vector<1xf32>
+    %y = arith.mulf %x, %two fastmath<reassoc,contract> : vector<1xf32>
+    ...
+    llvm.mlir.global external constant @pc_program() ...
+    ```
+
+    With `target=cuda` kernels are `gpu.func`s of `gpu.module @pc_kernels`, whose parameters are the addresses of the buffers. The module is
+    compiled to images when the object file is written. Neighbouring `pc.adamw`s that work in place share one kernel, and so do neighbouring
+    sums of squares.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "cpu, or cuda: kernels are gpu.funcs of a gpu.module">,
@@ -67,19 +150,47 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
 def VerifyKernels : Pass<"pc-verify-kernels", "mlir::ModuleOp"> {
   let summary = "Check what code generation relies on";
   let description = [{
-    (K1) no op of the pc dialect is left, and no tensor; (K2) there is a program: `pc_program` and its step `pc_step`, and one of each for
-    every further stage; (K3) what a step, or its evaluation `pc_evaluate`, launches, multiplies, moves and sends by index is in the table of its program;
-    (K4) what the table of device kernels names is a kernel of `gpu.module @pc_kernels`.
+    The pass checks that:
+
+    * (K1) no op of the pc dialect is left, and no tensor;
+    * (K2) there is a program: `pc_program` and its step `pc_step`, and one of each for every further stage;
+    * (K3) what a step, or its evaluation `pc_evaluate`, launches, multiplies, moves and sends by index is in the table of its program;
+    * (K4) each name in the table of device kernels is that of a kernel of `gpu.module @pc_kernels`.
+
+    ```mlir
+    // pc-opt --pc-verify-kernels
+    pc.mesh <dp = 1>
+    // error: 'pc.mesh' op is no op of the kernels phase (K1)
+    ```
   }];
   let dependentDialects = ["mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect"];
 }
 
 def VerifyTables : Pass<"pc-verify-tables", "mlir::ModuleOp"> {
-  let summary = "Compare the step, the tables and the description of a kernels program with the planned program that it was made of";
+  let summary = "Compare the step, the tables and the description of a kernels program with the planned program that it was made from";
   let description = [{
-    Reads them back: each call of the runtime, with the bytes that it reads and writes and the row of the table that it is an index of, belongs to one op of
-    `planned`, in order, and says what that op says; those of the evaluation are enough of the step's for the loss, and write no parameter or state; leaves and outputs are described as they are. Kernels are known by the ops that they were written for;
-    what they compute is not checked.
+    The pass compares the step, the tables and the description of a kernels program with the planned program that it was made from, `planned`.
+    Each call of the runtime, with the bytes that it reads and writes and the row of the table to which its index points, belongs to one op of
+    `planned`, in order, and says what that op says. The calls of the evaluation are enough of the step's calls for the loss, and write no
+    parameter or state. Leaves and outputs are described as they are. Kernels are identified by the ops for which they were written; the pass
+    does not check what they compute.
+
+    In `planned.mlir` the result of the scale lies at byte 128:
+
+    ```mlir
+    // pc-opt --pc-generate-kernels --pc-verify-tables=planned=planned.mlir
+    pc.mesh <dp = 1>
+    pc.program "scale" batch 4 sequence 1 vocabulary 5 config "{}"
+    pc.arena 256
+    func.func @step() {
+      %w = pc.parameter "w" dims ["a"] init <fill, 1.0>
+        source <"w", shape = [32], start = [0], size = [32]> global [32] layout <[_]> : tensor<32xf32, #pc.home<0>>
+      %b = pc.scale %w by 2.0 : (tensor<32xf32, #pc.home<0>>) -> tensor<32xf32, #pc.home<64>>
+      pc.update "w" %b : tensor<32xf32, #pc.home<64>>
+      return
+    }
+    // error: buffer 1 lies at byte 128 (0 a microbatch), the step's call takes 64 (0)
+    ```
   }];
   let options = [Option<"planned", "planned", "std::string", "", "The planned program, a file">];
   let dependentDialects = ["mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect", "pc::PCDialect", "mlir::func::FuncDialect"];
