@@ -7,62 +7,111 @@ include "mlir/Pass/PassBase.td"
 def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
   let summary = "Ring attention and collective matmuls: gathers and reduce_scatters -> steps, each with a part of the work";
   let description = [{
-    Local program -> local program, in front of `pc-fuse`.
+    Local program -> local program, before `pc-fuse`. Gathers and reduce_scatters become steps, each with a part of the work.
 
-    *Ring attention.* Attention whose queries are split over the n ranks of the zigzag order, with keys and values gathered over them, becomes
-    n attentions: to the rank's own block of keys, and to those that come round the ring by n - 1 `pc.permute`s. `pc.merge_attention` merges their
-    results (running maxima and sums). The gathered tensor never exists as a whole, and the next block arrives during the work on one. For the
-    gradient, keys and values come round again, and the sums of their gradients travel with them, in place of the reduce_scatters. As many bytes
-    are sent as before. In zigzag order rank r has chunks r and 2n-1-r of the sequence, so every rank sees half of the keys of each other rank,
-    and the keys that a query sees are the first ones of a block (`pc.key_counts`). The program is unrolled over the steps. Fails where the
-    queries are split but keys and values are not gathered in this way.
+    *Ring attention.* The pass looks for attention whose queries are split over the n ranks of the zigzag order, with keys and values gathered
+    over these ranks. Such attention becomes n attentions: one to the rank's own block of keys, and one to each of the blocks that n - 1
+    `pc.permute`s bring round the ring. `pc.merge_attention` merges their results (running maxima and sums). The gathered tensor never exists as
+    a whole, and the next block arrives during the work on one. For the gradient, keys and values come round again, and the sums of their
+    gradients travel with them instead of the reduce_scatters. As many bytes are sent as before. In zigzag order rank r has chunks r and 2n-1-r
+    of the sequence. Every rank therefore sees half of the keys of each other rank, and the keys that a query sees are the first ones of a block
+    (`pc.key_counts`). The program is unrolled over the steps. The pass fails if the queries are split but keys and values are not gathered in
+    this way.
 
-    *Collective matmuls*, over `axes`. A gather that feeds a matrix product becomes n - 1 `pc.permute`s: coordinate i works on its own block first,
-    then on those of i - 1, i - 2, ... Values computed from the gathered one are computed block by block. If the product contracts the gathered
-    dim, it becomes a sum of products with slices of the other operand. If it keeps that dim, its result exists as blocks; so do results of
-    pointwise ops on them, and `pc.insert` puts the blocks together for ops that need all of them. A reduce_scatter of a product becomes a sum
-    that travels round the ring, to which each rank adds the product for the block at hand, its own last.
+    *Collective matmuls*, over `axes`. A gather that feeds a matrix product becomes n - 1 `pc.permute`s: coordinate i works on its own block
+    first, then on those of i - 1, i - 2, ... Values computed from the gathered one are computed block by block. If the product contracts the
+    gathered dim, it becomes a sum of products with slices of the other operand. If it keeps that dim, its result exists as blocks, and so do
+    results of pointwise ops on them. `pc.insert` puts the blocks together for ops that need all of them. A reduce_scatter of a product becomes a
+    sum that travels round the ring. Each rank adds the product for the block at hand to it, its own last.
 
-    Two such moves over two axes of one size may meet along one factor of a product: both operands are gathered, or one is and the result is
+    ```mlir
+    // pc-opt --pc-window-moves=axes=tp
+    pc.mesh <tp = 2>
+    func.func @step(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<8x16xf32> {
+      %all = pc.all_gather %x dim 0 on ["tp"] : (tensor<4x8xf32>) -> tensor<8x8xf32>
+      %y = pc.einsum "s e, e f -> s f" %all, %w : (tensor<8x8xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+      return %y : tensor<8x16xf32>
+    }
+    // becomes
+    %next = pc.permute %x on ["tp"] : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    %y0 = pc.einsum "s e, e f -> s f" %x, %w : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+    %half = pc.insert %y0 dim 0 on ["tp"] : (tensor<4x16xf32>) -> tensor<8x16xf32>
+    %y1 = pc.einsum "s e, e f -> s f" %next, %w : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+    %y = pc.insert %y1 into %half dim 0 shift 1 on ["tp"] : (tensor<4x16xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+    return %y : tensor<8x16xf32>
+    ```
+
+    Two such moves over two axes of one size may share one factor of a product: both operands are gathered, or one is and the result is
     scattered (2D and 3D tensor parallelism). Then both become n exchanges (`pc.permute ... with`). On coordinates (i, j) step t works on block k
-    with i + j + k = t mod n, which comes directly from the ranks that own it, and the product goes directly to the ranks that it is for. That is
-    Cannon's order without its initial skew.
+    with i + j + k = t mod n. This block comes directly from the ranks that own it, and the product goes directly to the ranks that need it. The
+    order is Cannon's, without its initial skew.
 
-    As many bytes are sent as before. A gather stays where some op needs it as a whole. If it feeds a product, or if a scattered product cannot be
-    computed in the order of its scatter, a remark says why. Fails over an axis none of whose moves feeds or follows a product.
+    As many bytes are sent as before. A gather stays if some op needs it as a whole. If it feeds a product, or if a scattered product cannot be
+    computed in the order of its scatter, a remark says why. The pass fails for an axis over which no move feeds or follows a product.
   }];
   let options = [ListOption<"axes", "axes", "std::string", "Mesh axes over which gathers and reduce_scatters of matrix products become collective matmuls">];
 }
 
 def VerifyWindows : Pass<"pc-verify-windows", "mlir::ModuleOp"> {
-  let summary = "Check that every axis of windows has one in some stage";
+  let summary = "Check that every axis of pc-window-moves has work in some stage";
   let description = [{
-    The programs of all stages, after `pc-window-moves` with the same `axes`: a stage may have no move over an axis that meets a product,
-    but some stage has. One program alone is asked by `pc-window-moves` itself.
+    The pass works on the programs of all stages, after `pc-window-moves` with the same `axes`. It checks that for every axis some stage has a
+    move next to a product; a single stage may have none. For a program without stages, `pc-window-moves` itself checks this.
+
+    ```mlir
+    // pc-opt --pc-verify-windows=axes=tp
+    pc.mesh <tp = 2>
+    func.func @step() {
+      return
+    }
+    // error: nothing to do over axis 'tp' in any stage
+    ```
   }];
   let options = [ListOption<"axes", "axes", "std::string", "Those of pc-window-moves">];
 }
 
 def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
-  let summary = "Local program -> scheduled program: moves go on while the ranks compute";
+  let summary = "Local program -> scheduled program: moves run while the ranks compute";
   let description = [{
-    Splits moves with traffic into `pc.start` and `pc.wait` where something can run in between. Computing ops keep their order. Moves go
-    elsewhere only where their operands are computed already and their results are not needed yet.
+    Local program -> scheduled program: moves proceed while the ranks compute. The pass splits moves with traffic into `pc.start` and `pc.wait`
+    if something can run in between. Computing ops keep their order. A move is placed elsewhere only if its operands are computed already there
+    and its results are not needed yet.
+
+    ```mlir
+    // pc-opt --pc-schedule
+    pc.mesh <tp = 2>
+    func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %a = pc.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+      %b = pc.log %x : (tensor<4xf32>) -> tensor<4xf32>
+      %s = pc.all_reduce sum %a on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
+      %y = pc.add %s, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }
+    // becomes
+    %a = pc.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+    %ticket = pc.start (%a1 = %a : tensor<4xf32> -> tensor<4xf32>) {
+      %sum = pc.all_reduce sum %a1 on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
+      pc.yield %sum : tensor<4xf32>
+    } : !pc.ticket
+    %b = pc.log %x : (tensor<4xf32>) -> tensor<4xf32>
+    %s = pc.wait %ticket : tensor<4xf32>
+    %y = pc.add %s, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    ```
 
     * With one microbatch, moves of values that `pc.accumulate` yields (gradients, the loss) go into its body, where they can start as soon as
-      the gradient is computed; and so do gathers in front of it that its body alone reads. With several, both stay outside: one move of the
-      sum is less traffic than one of each addend, and one gather less than one for each of them.
-    * Moves whose results are needed at the end of the block only, and moves of sums over microbatches, share *buckets*: moves of one
-      kind, group and element width, up to `bucket-bytes`, in the order in which their operands are ready (for gradients: backward).
-      A bucket starts when its last operand is ready. Unless its moves work in place, it is waited for when the second bucket after it
-      starts, which limits the operands that are held. `pc.update`s of moved values come last, so that nothing waits for them; and so do,
-      in each task of a stage, additions of what it has sent to the sums of tasks before it, whose buckets are the task's.
-    * Gathers of stored tensors (parameters split over a data axis, or their rounded copies) come by *unit*: tensors whose names agree up to the
-      first number ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so at most `prefetch` + 1
-      units are in memory at any time; fewer where their payload would be more than `prefetch-bytes`. An earlier unit that is used even after
-      this one is needed, as an embedding that is also the head, counts from its first use on.
-    * Other gathers, and steps round a ring, start one matrix product ahead of where they stand, because their results are large.
-    * All other moves start as soon as they can. A move stays blocking where nothing could run between its start and its wait.
+      the gradient is computed. So do gathers before it that only its body reads. With several microbatches both stay outside: one move of the
+      sum is less traffic than one of each addend, and one gather is less than one per microbatch.
+    * Moves whose results are needed only at the end of the block, and moves of sums over microbatches, share *buckets*: moves of one kind,
+      group and element width, up to `bucket-bytes`, in the order in which their operands are ready (for gradients: backward). A bucket starts
+      when its last operand is ready. Unless its moves work in place, it is waited for when the second bucket after it starts, which limits the
+      operands that are kept. `pc.update`s of moved values come last, so that nothing waits for them. In each task of a stage, so do additions
+      of what it has sent to the sums of earlier tasks; the buckets of these sums are those of the task.
+    * Gathers of stored tensors (parameters split over a data axis, or their rounded copies) are grouped into *units*: tensors whose names agree
+      up to the first number ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time. At most
+      `prefetch` + 1 units are therefore in memory at any time, and fewer if their payload would exceed `prefetch-bytes`. An earlier unit that
+      is still used after this one is needed, such as an embedding that is also the head, counts from its first use on.
+    * Other gathers, and steps round a ring, start one matrix product before their place, because their results are large.
+    * All other moves start as soon as they can. A move stays blocking if nothing could run between its start and its wait.
     * Waits stand as late as possible, in the order of the starts within a group.
 
     All ranks run the same program, so they issue the moves of each communicator in one order. Post-condition: `pc-verify-scheduled`.
@@ -77,16 +126,36 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
 def VerifyScheduled : Pass<"pc-verify-scheduled", "mlir::ModuleOp"> {
   let summary = "Check the order of moves, and that starts and waits are all the synchronization it needs";
   let description = [{
-    For scheduled and planned programs. Runs the program as streams would: one stream computes, and every group of ranks has a stream for
-    its moves. `pc.start` is the edge from what has been computed so far to the group's stream, `pc.wait` is the edge back; a move that
-    blocks is both; nothing else orders two streams. Independent of `pc-schedule`.
+    The pass checks the order of moves in scheduled and planned programs, and that starts and waits are all the synchronization they need. It
+    runs the program as streams would: one stream computes, and every group of ranks has a stream for its moves. `pc.start` is the edge from what
+    has been computed so far to the group's stream, and `pc.wait` is the edge back. A move that blocks is both. Nothing else orders two streams.
+    The pass is independent of `pc-schedule`. It checks that:
 
-    (S1) Every block is a straight line (a function body, or the body of `pc.accumulate`, which all ranks repeat equally often), and no
-    move stands in a kernel (`pc.fusion`): all ranks issue the same moves in the same order. (S2) Every start has one wait after it in
-    its block. (S3) Waits of one group come in the order of its starts, and no move blocks while an earlier one of its group is under
-    way: that is how a communicator works. (S4) Two ops that use the same bytes, one of them writing, are ordered by edges. Bytes are those
-    of the arena in planned programs, and otherwise the value's own. Functions of tasks (`pc.call`) are run by themselves; a call is made
-    with nothing under way (S3) and uses its operands, its results and its frame.
+    * (S1) every block is a straight line (a function body, or the body of `pc.accumulate`, which all ranks repeat equally often), and no move
+      stands in a kernel (`pc.fusion`): all ranks issue the same moves in the same order;
+    * (S2) every start has one wait after it in its block;
+    * (S3) waits of one group come in the order of its starts, and no move blocks while an earlier one of its group is under way, because a
+      communicator works in this order;
+    * (S4) two ops that use the same bytes, one of them writing, are ordered by edges. In planned programs the bytes are those of the arena,
+      and otherwise those of the value.
+
+    Functions of tasks (`pc.call`) are checked separately. A call is made with no move under way (S3), and uses its operands, its results and
+    its frame.
+
+    ```mlir
+    // pc-opt --pc-verify-scheduled
+    pc.mesh <tp = 2>
+    func.func @step(%x: tensor<4xf32>) {
+      %ticket = pc.start (%x1 = %x : tensor<4xf32> -> tensor<4xf32>) {
+        %s = pc.all_reduce sum %x1 on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
+        pc.yield %s : tensor<4xf32>
+      } : !pc.ticket
+      %y = pc.all_reduce sum %x on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
+      %z = pc.wait %ticket : tensor<4xf32>
+      return
+    }
+    // error: blocks while an earlier start of the same communicator is under way (S3)
+    ```
   }];
 }
 
