@@ -7,23 +7,42 @@ include "mlir/Pass/PassBase.td"
 def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
   let summary = "Give every value an offset in the device arena";
   let description = [{
-    Scheduled program -> planned program. Every result outside of kernels, and every block argument of `pc.accumulate`, gets a home in
-    its type (`#pc.home<offset>`, a multiple of 64); `pc.arena` says how large the arena is. Values inside `pc.fusion` have none.
+    Scheduled program -> planned program. Every result outside of kernels, and every block argument of `pc.accumulate`, gets a home in its type
+    (`#pc.home<offset>`, a multiple of 64); `pc.arena` is the size of the arena. Values inside `pc.fusion` have no home.
+
+    ```mlir
+    // pc-opt --pc-plan-memory
+    func.func @step() {
+      %w = pc.parameter "w" dims ["a"] init <fill, 1.0>
+        source <"w", shape = [32], start = [0], size = [32]> global [32] layout <[_]> : tensor<32xf32>
+      %a = pc.exp %w : (tensor<32xf32>) -> tensor<32xf32>
+      %b = pc.scale %a by 2.0 : (tensor<32xf32>) -> tensor<32xf32>
+      pc.update "w" %b : tensor<32xf32>
+      return
+    }
+    // becomes
+    pc.arena 256
+    func.func @step() {
+      %w = pc.parameter "w" ... : tensor<32xf32, #pc.home<0>>
+      %a = pc.exp %w : (tensor<32xf32, #pc.home<0>>) -> tensor<32xf32, #pc.home<128>>
+      %b = pc.scale %a by 2.000000e+00 : (tensor<32xf32, #pc.home<128>>) -> tensor<32xf32, #pc.home<0>>
+      pc.update "w" %b : tensor<32xf32, #pc.home<0>>
+    ```
 
     * Parameters, states, then the other leaves come first and live through the whole step.
-    * An updated parameter or state is written over the old one where its producer may (`pc::mayShareHome`) and nothing reads the old one
-      later; otherwise it has its own home and `pc.update` copies. Such an update moves after the last reader of the old value.
+    * An updated parameter or state is written over the old one if its producer allows it (`pc::mayShareHome`) and nothing reads the old one
+      later. Otherwise it has its own home and `pc.update` copies. Such an update moves after the last reader of the old value.
     * A block argument of `pc.accumulate` has the home of the operand: the stack, of which microbatch m is the m-th part.
-    * With one microbatch a result of `pc.accumulate` has the home of the value that the body yields, where the body computes that;
-      otherwise they differ, and the yield copies (one microbatch) or adds (several).
-    * A result takes the home of an operand that dies at its op where `pc::mayShareHome` allows it.
-    * Buffers of started moves are taken from `pc.start` to `pc.wait`, inputs and results; a result lies on its input where the move
-      works in place and nothing else reads the input from the start on.
+    * With one microbatch a result of `pc.accumulate` has the home of the value that the body yields, if the body computes that value.
+      Otherwise they differ, and the yield copies (one microbatch) or adds (several).
+    * A result takes the home of an operand that dies at its op if `pc::mayShareHome` allows it.
+    * Buffers of started moves, inputs and results, are taken from `pc.start` to `pc.wait`. A result lies on its input if the move works in
+      place and nothing else reads the input from the start on.
     * Functions of tasks (`pc.call`) are planned one by one on addresses of their own: the frame, the arguments, the results. A result is
-      written over an argument where no call needs the argument any more. Their frames are buffers of the step for the time of a call.
+      written over an argument if no call needs the argument any more. A frame is a buffer of the step for the time of a call.
 
-    With `target=cuda` homes are multiples of 256, and the arena ends in the workspace of library calls (`pc::libraryWorkspaceBytes`):
-    32 MiB for matrix products, or what the largest gradient of attention takes in cuDNN.
+    With `target=cuda` homes are multiples of 256, and the arena ends in the workspace of library calls (`pc::libraryWorkspaceBytes`): 32 MiB for
+    matrix products, or what the largest gradient of attention takes in cuDNN.
 
     Offsets come from `pc::planArena` (ArenaPlanner.h), which knows nothing of IR. Post-condition: `pc-verify-memory`.
   }];
@@ -38,13 +57,32 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
 def VerifyMemory : Pass<"pc-verify-memory", "mlir::ModuleOp"> {
   let summary = "Replay the step on its arena and check that no value is overwritten while it is needed";
   let description = [{
-    Independent of the planner: counts the pending uses of every value while it walks the program. (A1) one function, one arena, every
-    value outside of kernels at a multiple of 64 inside of it; (A2) block arguments of accumulations lie where their operands lie;
-    (A3) a result overlaps no value with pending uses, except one that it may be written over, at the same offset; (A4) an update
-    finds its value in the leaf's home, or copies when nothing reads the old one any more; (A5) what a started move reads is held until
-    its wait, and what it writes is free at its start, or the input of a move that works in place and is read by nothing else; (A6) a microbatch
-    lies in its stack, which is a leaf; (A7) a function leaves its arguments alone but for those that results replace, and keeps to its frame;
-    the frame of a call lies over nothing that is still needed, and results lie on the operands that they replace.
+    The pass replays the step on its arena and checks that no value is overwritten while it is needed. It is independent of the planner: it
+    counts the pending uses of every value while it walks the program. It checks that:
+
+    * (A1) there is one function and one arena, and every value outside of kernels lies at a multiple of 64 inside the arena;
+    * (A2) block arguments of accumulations lie where their operands lie;
+    * (A3) a result overlaps no value with pending uses, except one that it may be written over, at the same offset;
+    * (A4) an update finds its value in the leaf's home, or copies when nothing reads the old value any more;
+    * (A5) what a started move reads is kept until its wait, and what it writes is free at its start, or is the input of a move that works in
+      place and that nothing else reads;
+    * (A6) a microbatch lies in its stack, which is a leaf;
+    * (A7) a function changes only those of its arguments that results replace, and keeps to its frame; the frame of a call lies over nothing
+      that is still needed, and results lie on the operands that they replace.
+
+    ```mlir
+    // pc-opt --pc-verify-memory
+    pc.arena 256
+    func.func @step() {
+      %w = pc.parameter "w" dims ["a"] init <fill, 1.0>
+        source <"w", shape = [32], start = [0], size = [32]> global [32] layout <[_]> : tensor<32xf32, #pc.home<0>>
+      %a = pc.exp %w : (tensor<32xf32, #pc.home<0>>) -> tensor<32xf32, #pc.home<128>>
+      %b = pc.log %w : (tensor<32xf32, #pc.home<0>>) -> tensor<32xf32, #pc.home<128>>
+      %c = pc.add %a, %b : (tensor<32xf32, #pc.home<128>>, tensor<32xf32, #pc.home<128>>) -> tensor<32xf32, #pc.home<128>>
+      return
+    }
+    // error: 'pc.log' op writes result 0 at 128 over a value that is still needed (A3)
+    ```
   }];
 }
 
