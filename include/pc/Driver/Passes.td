@@ -5,11 +5,20 @@
 include "mlir/Pass/PassBase.td"
 
 def SignStep : Pass<"pc-sign-step", "mlir::ModuleOp"> {
-  let summary = "Write into a step program what a compile that goes on from a later phase must know";
+  let summary = "Record in a step program what a compile from a later phase must know";
   let description = [{
-    Attributes of the module, which all later phases keep: `pc.plan` (the mesh, the tactics of all phases, the microbatches), `pc.target`, and `pc.step`,
-    a fingerprint of what the step program computes, which every program made of it must have
-    (docs/what-is-proved.md). A program that the proof cannot read gets no `pc.step`.
+    The pass writes into a step program what a compile that continues from a later phase must know. It sets attributes of the module, which all
+    later phases keep: `pc.plan` (the mesh, the tactics of all phases, the microbatches), `pc.target`, and `pc.step`. The last is a fingerprint
+    of what the step program computes, which every program made from it must have (docs/what-is-proved.md). A program that the proof cannot read
+    gets no `pc.step`.
+
+    ```mlir
+    // pc-opt --pc-sign-step="mesh=dp=2 tactics=pc-data-parallel"
+    // input: step.mlir
+    func.func @step() {
+    // becomes
+    module attributes {pc.plan = {mesh = "dp=2", microbatches = 1 : i64, tactics = ["pc-data-parallel"]}, pc.step = ..., pc.target = ...
+    ```
   }];
   let options = [
     Option<"mesh", "mesh", "std::string", "", "Axes, outermost first: dp=2,tp=2">,
