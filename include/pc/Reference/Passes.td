@@ -7,18 +7,30 @@ include "mlir/Pass/PassBase.td"
 def Interpret : Pass<"pc-interpret", "mlir::ModuleOp"> {
   let summary = "Run a program of any phase in double precision and print a digest of its results";
   let description = [{
-    Model, step, placed, local, scheduled and planned programs; as many simulated ranks as the mesh has. A planned program keeps its
-    values in an arena per rank, so a value that is overwritten too early shows in the results. Parameters, states, tokens and
-    hyper-parameters are drawn from their names, global indices and `seed`, so two programs of one model read the same. Changes
-    nothing; prints one line per output and update to standard output (give pc-opt `-o /dev/null` to see nothing else):
+    The pass runs a program of any phase (model, step, placed, local, scheduled, planned) in double precision, on as many simulated ranks as the
+    mesh has. A planned program keeps its values in an arena per rank, so a value that is overwritten too early shows in the results. Parameters,
+    states, tokens and hyper-parameters are drawn from their names, global indices and `seed`, so two programs of one model read the same values.
+    The program does not change. The pass prints one line per output and update on standard output (give pc-opt `-o /dev/null` to see nothing
+    else). `max` is the largest absolute value, and `mix` is a sum with pseudo-random weights, which changes when elements are permuted.
 
-    `gradient w: 11x6 max 1.234567890e-01 sum 2.345678901e+00 mix 3.456789012e-01`
+    ```mlir
+    // pc-opt --pc-differentiate=optimizer=sgd --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-interpret
+    // input: words.mlir
+    %w = pc.parameter "w" dims ["vocab", "out"] ...
+    ...
+    %y = pc.embedding %w, %x : (tensor<8x6xf32>, tensor<4xi32>) -> tensor<4x6xf32>
+    %loss = pc.einsum "b o, b o ->" %y, %y : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<f32>
+    pc.output loss "loss" %loss : tensor<f32>
+    // prints
+    loss loss: scalar max 2.4223476... sum 2.4223476... mix 5.7277748...
+    gradient w: 8x6 max 2.3455025... sum -2.4933104... mix -7.0330756...
+    grad_norm grad_norm: scalar max ...
+    update w: 8x6 max ...
+    ```
 
-    `max` is the largest absolute value, `mix` a sum with pseudo-random weights (it changes when elements are permuted). In a placed
-    program every value on the way is put together from the ranks and compared with one device; the pass fails where they differ.
-
-    Values of type bf16 are rounded to nearest even, inside of `pc.fusion` only what it yields; ranks and one device are then not
-    compared. With `exact` nothing is rounded, and a wrong plan shows at 1e-9 in bf16, too.
+    In a placed program every intermediate value is put together from the ranks and compared with one device. The pass fails if they differ.
+    Values of type bf16 are rounded to nearest even (inside `pc.fusion` only what it yields); ranks and one device are then not compared. With
+    `exact` nothing is rounded, and a wrong plan shows at 1e-9 in bf16, too.
   }];
   let options = [
     Option<"seed", "seed", "uint64_t", "1", "Of everything that the program reads">,
@@ -30,9 +42,19 @@ def Interpret : Pass<"pc-interpret", "mlir::ModuleOp"> {
 def CheckGradients : Pass<"pc-check-gradients", "mlir::ModuleOp"> {
   let summary = "Compare the gradients of a step program with finite differences of its loss";
   let description = [{
-    For every `pc.output gradient "w"` and `samples` elements of parameter w (all of them where it has no more): the output against
-    (loss(w + epsilon) - loss(w - epsilon)) / (2 epsilon), where all of the program runs in the interpreter. Fails where they differ by
-    more than `tolerance` times the largest element of that gradient. Changes nothing; prints one line per gradient.
+    The pass compares gradients of a step program with finite differences of its loss. For every `pc.output gradient "w"` and `samples` elements
+    of parameter w (all of them if it has no more), it compares the output with (loss(w + epsilon) - loss(w - epsilon)) / (2 epsilon). The whole
+    program runs in the interpreter. The pass fails if they differ by more than `tolerance` times the largest element of that gradient. The
+    program does not change; the pass prints one line per gradient.
+
+    ```mlir
+    // pc-opt --pc-differentiate=optimizer=sgd --pc-check-gradients
+    // input: words.mlir
+    %loss = pc.einsum "b o, b o ->" %y, %y : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<f32>
+    pc.output loss "loss" %loss : tensor<f32>
+    // prints
+    gradient w: 12 elements, largest relative difference ...
+    ```
   }];
   let options = [
     Option<"seed", "seed", "uint64_t", "1", "Of everything that the program reads">,
