@@ -5,12 +5,21 @@
 include "mlir/Pass/PassBase.td"
 
 def AutoParallel : Pass<"pc-auto-parallel", "mlir::ModuleOp"> {
-  let summary = "Search the plan of a model and carry it out up to a phase";
+  let summary = "Search the plan of a model and apply it up to a phase";
   let description = [{
-    Model program -> program of the phase `to`, with the plan that `pc-compile --auto` finds for the same flags, in its attribute `pc.plan`. What was
-    searched is said on standard error. Fails where no plan is legal or fits.
+    Model program -> program of the phase `to`. The pass searches the plan of the model and applies it up to this phase. It uses the plan that
+    `pc-compile --auto` finds for the same flags, and writes it into the attribute `pc.plan`. It describes the search on standard error. It fails
+    if no plan is legal or fits.
 
-    Example: `--pc-auto-parallel="flags='ranks=4 zero=1 memory-limit=8G'"`.
+    ```mlir
+    // pc-opt --pc-auto-parallel="flags='ranks=2 auto=dp'"
+    // input: layers.mlir
+    %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+    // becomes
+    module attributes {pc.plan = {mesh = "dp=2", microbatches = 1 : i64, tactics = ["pc-data-parallel{axis=dp mode=ddp}"]}, ...
+    ...
+    %tokens = pc.input tokens dims ["microbatch", "batch", "sequence"] : tensor<1x4x8xi32, #pc.place<[_, dp, _]>>
+    ```
   }];
   let dependentDialects = ["pc::PCDialect"];
   let options = [
