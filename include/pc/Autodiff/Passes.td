@@ -32,7 +32,7 @@ def PadVocabulary : Pass<"pc-pad-vocabulary", "mlir::ModuleOp"> {
 }
 
 def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
-  let summary = "One parameter and one product for the q, k and v of attention";
+  let summary = "Compute q, k and v of attention by one product with one parameter";
   let description = [{
     Model program -> model program. If the products for q, k and v read the same value, their weights become one parameter, and so do their
     biases. The parameter has a dim named "qkv". For each key/value head this dim holds the query heads of its group, its key and its value
@@ -165,7 +165,7 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
 }
 
 def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
-  let summary = "Compute values of the forward pass again where the backward pass reads them, rather than keep them";
+  let summary = "Compute values of the forward pass again in the backward pass, instead of keeping them";
   let description = [{
     Step program -> step program. The pass comes before placement: erasing the placements of a placed program yields the program of this pass.
     A layer consists of the ops whose source names agree through their first number ("h.3").
@@ -201,7 +201,7 @@ def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
 }
 
 def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
-  let summary = "Check what the step phase promises beyond single ops";
+  let summary = "Check the constraints of the step phase that concern several ops";
   let description = [{
     The pass checks that:
 

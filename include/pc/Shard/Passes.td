@@ -31,7 +31,7 @@ def SetMesh : Pass<"pc-set-mesh", "mlir::ModuleOp"> {
 }
 
 def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
-  let summary = "A tactic by hand: split along one axis as the options say";
+  let summary = "Split along one axis as the options say";
   let description = [{
     A tactic whose seeds are its options: names of dims that must or may be split, names by which leaves are split, whether weights may be
     sent, and where activations rest. It is for experiments with placements that have no tactic of their own, and for tests of propagation.
@@ -81,7 +81,7 @@ def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
 }
 
 def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {
-  let summary = "Check what the placed phase promises beyond single ops";
+  let summary = "Check the constraints of the placed phase that concern several ops";
   let description = [{
     The pass checks that:
 
@@ -104,7 +104,7 @@ def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {
 }
 
 def FuseMoves : Pass<"pc-fuse-moves", "mlir::ModuleOp"> {
-  let summary = "Chains of equal moves over several axes -> one move over their product";
+  let summary = "Join chains of equal moves over several axes into one move over their product";
   let description = [{
     A tactic moves values along its own axis only. A value that is partial on two axes is therefore reduced twice, which sends 2(n1-1)/n1 +
     2(n2-1)/n2 of its bytes instead of 2(n-1)/n. This pass joins chains of all_reduce, all_gather, reduce_scatter, slice, mask and pad into one

@@ -167,7 +167,7 @@ def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
 }
 
 def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
-  let summary = "What goes to the experts of a mixture, and comes back, as values of their own";
+  let summary = "Make the dispatch to experts, and the combination of their results, ops of their own";
   let description = [{
     Step program -> step program, before `pc-set-mesh`. In a routed product, values by token become values by token and expert: an einsum
     `dispatch`, `"b s e, b s n -> b s n e"`, is inserted before it, and `combine`, `"b s n e, b s n -> b s e"`, after it. Sums of combines become
@@ -298,7 +298,7 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
 }
 
 def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
-  let summary = "Parameters whose dims do not divide -> padded ones, for pc-zero";
+  let summary = "Pad parameters whose dims do not divide, for pc-zero";
   let description = [{
     Step program -> step program, before `pc-set-mesh` and after all other passes that change the step. A parameter without a dim that divides
     by `ranks` gets zeros at the end of one dim (the one that grows least in relation), and so do its optimizer state and its gradient. `valid`
@@ -335,7 +335,7 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
 }
 
 def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
-  let summary = "Norms over a dim that will be split -> primitives";
+  let summary = "Decompose norms over a dim that will be split";
   let description = [{
     Step program -> step program, before `pc-set-mesh`. layer_norm, rms_norm and their gradients over the dim that parameters call `dim` become
     sums, products and a reciprocal root. The composite ops need the whole dim; the primitives work on a part of it and sum their results (2D
@@ -361,7 +361,7 @@ def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
 }
 
 def LocalSgd : Pass<"pc-local-sgd", "mlir::ModuleOp"> {
-  let summary = "Local SGD over a mesh axis: a round every so many steps (DiLoCo)";
+  let summary = "Local SGD (DiLoCo): replicas along an axis synchronise once every so many steps";
   let description = [{
     A tactic on a scheduled program, before its memory is planned. The coordinates on `axis` are replicas: each trains its own parameters on its
     own rows, and the batch of the program is that of one replica. Nothing in the step may work over the axis or be split over it. Every
