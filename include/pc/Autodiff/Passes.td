@@ -158,7 +158,7 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
   }];
   let options = [
     Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16 or f32">,
-    Option<"residual", "residual", "std::string", "\"bf16\"", "The residual stream, where activations are bf16: bf16 or f32">,
+    Option<"residual", "residual", "std::string", "\"bf16\"", "The residual stream, if activations are bf16: bf16 or f32">,
     Option<"tables", "tables", "std::string", "\"f32\"", "The tables of embeddings, as they are read: f32 or bf16">,
     Option<"gradients", "gradients", "std::string", "\"f32\"", "Gradients as they are sent, and with one microbatch as they are stored: f32 or bf16">,
   ];
@@ -196,7 +196,7 @@ def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
   }];
   let options = [
     Option<"mode", "mode", "std::string", "\"full\"", "full or selective">,
-    ListOption<"layers", "layers", "std::string", "Numbers and ranges of layers: 0-3,7; all if there are none">,
+    ListOption<"layers", "layers", "std::string", "Numbers and ranges of layers: 0-3,7; all layers if empty">,
   ];
 }
 

@@ -32,7 +32,7 @@ def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
     handed from function to function, are refused.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
-                 Option<"limit", "limit", "int64_t", "0", "Rows of experts that are there at once; 0: all">];
+                 Option<"limit", "limit", "int64_t", "0", "Limit of the rows of experts that exist at once; 0: no limit">];
 }
 
 def ExpandRouted : Pass<"pc-expand-routed", "mlir::ModuleOp"> {
@@ -137,8 +137,8 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "cpu, or cuda: kernels are gpu.funcs of a gpu.module">,
     Option<"attention", "attention", "std::string", "\"library\"", "CUDA: library (cuDNN, for bf16) or generated">,
-    ListOption<"archs", "archs", "std::string", "CUDA: sm_90a, ...: what the program runs on; any if empty">,
-    Option<"checkKernels", "check-kernels", "bool", "false", "CUDA: the CPU's kernels of the same ops, too, and what to compare">,
+    ListOption<"archs", "archs", "std::string", "CUDA: architectures on which the program runs (sm_90a, ...); any if empty">,
+    Option<"checkKernels", "check-kernels", "bool", "false", "CUDA: also generate the CPU's kernels of the same ops, and a table of what to compare">,
     Option<"lanes", "lanes", "int64_t", "16", "f32 elements of a vector: 16 for AVX-512, 8 for AVX2">,
     Option<"roundsToBf16", "rounds-to-bf16", "bool", "false", "Whether the target rounds f32 to bf16 and multiplies pairs of bf16 by instructions (AVX512-BF16)">,
   ];

@@ -23,7 +23,7 @@ def SignStep : Pass<"pc-sign-step", "mlir::ModuleOp"> {
   let options = [
     Option<"mesh", "mesh", "std::string", "", "Axes, outermost first: dp=2,tp=2">,
     ListOption<"tactics", "tactics", "std::string", "The tactics of the plan, in order">,
-    Option<"microbatches", "microbatches", "int64_t", "1", "Per step">,
+    Option<"microbatches", "microbatches", "int64_t", "1", "Microbatches per step">,
     Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
     Option<"attention", "attention", "std::string", "\"library\"", "CUDA: library or generated">,
     ListOption<"archs", "archs", "std::string", "CUDA: the architectures to compile for; the default ones if empty">,

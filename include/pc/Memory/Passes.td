@@ -49,7 +49,7 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
     Option<"attention", "attention", "std::string", "\"library\"", "CUDA: library (cuDNN, for bf16) or generated">,
-    ListOption<"archs", "archs", "std::string", "CUDA: sm_90a, ...: what the program runs on; any if empty">,
+    ListOption<"archs", "archs", "std::string", "CUDA: architectures on which the program runs (sm_90a, ...); any if empty">,
   ];
   let dependentDialects = ["mlir::func::FuncDialect"];
 }

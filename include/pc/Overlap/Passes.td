@@ -67,7 +67,7 @@ def VerifyWindows : Pass<"pc-verify-windows", "mlir::ModuleOp"> {
     // error: nothing to do over axis 'tp' in any stage
     ```
   }];
-  let options = [ListOption<"axes", "axes", "std::string", "Those of pc-window-moves">];
+  let options = [ListOption<"axes", "axes", "std::string", "The axes of pc-window-moves">];
 }
 
 def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
@@ -118,8 +118,8 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
   }];
   let options = [
     Option<"bucketBytes", "bucket-bytes", "int64_t", "25 << 20", "Payload of a bucket">,
-    Option<"prefetch", "prefetch", "int64_t", "1", "Units that are gathered ahead of the one in use">,
-    Option<"prefetchBytes", "prefetch-bytes", "int64_t", "0", "Most payload of a unit and those gathered ahead of it; 0: any">,
+    Option<"prefetch", "prefetch", "int64_t", "1", "Number of units that are gathered ahead of the one in use">,
+    Option<"prefetchBytes", "prefetch-bytes", "int64_t", "0", "Limit of the payload of a unit and the units gathered ahead of it; 0: no limit">,
   ];
 }
 

@@ -50,10 +50,10 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
   let options = [
     Option<"axis", "axis", "std::string", "\"pp\"", "The mesh axis of stages">,
     Option<"schedule", "schedule", "std::string", "\"1f1b\"", "The order of tasks">,
-    Option<"stages", "stages", "std::string", "\"cost\"", "How layers are dealt out: cost, layers, or numbers of layers">,
-    Option<"inlineOps", "inline-ops", "int64_t", "50000", "Programs of up to so many ops, of all stages, have their tasks written out">,
-    Option<"machine", "machine", "std::string", "\"cpu\"", "On which cuts by cost and the schedule auto reckon: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
-    Option<"memory", "memory", "int64_t", "0", "Bytes per rank that cuts by cost and the schedule auto keep to, as far as they can know; 0: any">,
+    Option<"stages", "stages", "std::string", "\"cost\"", "How layers are distributed to stages: cost, layers, or numbers of layers">,
+    Option<"inlineOps", "inline-ops", "int64_t", "50000", "Write tasks out, instead of as calls, if the programs of all stages have at most this many ops">,
+    Option<"machine", "machine", "std::string", "\"cpu\"", "Machine for which cuts by cost and the schedule auto are computed: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
+    Option<"memory", "memory", "int64_t", "0", "Limit in bytes per rank for cuts by cost and the schedule auto, as far as they can estimate it; 0: no limit">,
   ];
 }
 

@@ -33,7 +33,7 @@ def Interpret : Pass<"pc-interpret", "mlir::ModuleOp"> {
     `exact` nothing is rounded, and a wrong plan shows at 1e-9 in bf16, too.
   }];
   let options = [
-    Option<"seed", "seed", "uint64_t", "1", "Of everything that the program reads">,
+    Option<"seed", "seed", "uint64_t", "1", "Seed of everything that the program reads">,
     Option<"print", "print", "std::string", "\"outputs\"", "outputs; values: also what every op computes; none">,
     Option<"exact", "exact", "bool", "false", "Do not round values of type bf16">,
   ];
@@ -57,7 +57,7 @@ def CheckGradients : Pass<"pc-check-gradients", "mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"seed", "seed", "uint64_t", "1", "Of everything that the program reads">,
+    Option<"seed", "seed", "uint64_t", "1", "Seed of everything that the program reads">,
     Option<"epsilon", "epsilon", "double", "1e-4", "Perturbation of one element">,
     Option<"samples", "samples", "int64_t", "12", "Elements per parameter, spread evenly">,
     Option<"tolerance", "tolerance", "double", "1e-6", "Largest relative difference">,

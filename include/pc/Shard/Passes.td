@@ -62,21 +62,21 @@ def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"\"", "The mesh axis to use">,
-    ListOption<"must", "must", "std::string", "Dims that are split wherever an op has one">,
-    ListOption<"may", "may", "std::string", "Dims that may be split where that saves bytes">,
+    ListOption<"must", "must", "std::string", "Dims that are split at every op that has one">,
+    ListOption<"may", "may", "std::string", "Dims that may be split if that saves bytes">,
     ListOption<"optimizer", "optimizer", "std::string", "In the optimizer: the only dims that may be split">,
-    ListOption<"accumulated", "accumulated", "std::string", "On what is accumulated: the only dims that may be split">,
+    ListOption<"accumulated", "accumulated", "std::string", "In accumulated values: the only dims that may be split">,
     ListOption<"inputs", "inputs", "std::string", "Inputs are split by these names">,
     ListOption<"parameters", "parameters", "std::string", "Parameters are split by these names">,
     ListOption<"states", "states", "std::string", "Optimizer state is split by these names">,
     Option<"fixed", "fixed", "bool", "false", "Parameters and state are never sent">,
     ListOption<"rest", "rest", "std::string", "Values with exactly these dims rest ...">,
     Option<"restSplit", "rest-split", "std::string", "\"\"", "... split along this one of them (default: whole)">,
-    Option<"free", "free", "bool", "false", "Leaves lie and dims are split as it costs least: those of `may` and `must`, or if both are empty all that have names">,
-    Option<"cost", "cost", "std::string", "\"bytes\"", "Of what the least is looked for: bytes (on the wire) or seconds (of a step)">,
-    Option<"machine", "machine", "std::string", "\"cpu\"", "Whose seconds: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
-    Option<"bytePrice", "byte-price", "double", "0", "Seconds that a byte of a parameter, gradient or state on a rank is worth">,
-    Option<"tell", "tell", "bool", "false", "A remark says the seconds">,
+    Option<"free", "free", "bool", "false", "Choose the cheapest placements of leaves and splits of dims: among those of `may` and `must`, or all named dims if both are empty">,
+    Option<"cost", "cost", "std::string", "\"bytes\"", "What the search minimizes: bytes (on the wire) or seconds (of a step)">,
+    Option<"machine", "machine", "std::string", "\"cpu\"", "Machine whose seconds count: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
+    Option<"bytePrice", "byte-price", "double", "0", "Price, in seconds, of a byte of a parameter, gradient or state on a rank">,
+    Option<"tell", "tell", "bool", "false", "Report the seconds in a remark">,
   ];
 }
 

@@ -131,12 +131,12 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
     search would need too large a table, the batch first.
   }];
   let options = [
-    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use, or the axes of the grid: row,col; depth,row,col; i,j,l; of free: any">,
+    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use, or the axes of the grid: row,col; depth,row,col; i,j,l; for free: any">,
     Option<"form", "form", "std::string", "\"1d\"", "1d, 2d, 2.5d, 3d or free">,
     Option<"regather", "regather", "bool", "true", "Grids: the backward pass gathers again what the forward pass gathered">,
-    Option<"experts", "experts", "bool", "false", "1d: of mixtures of experts each rank has some, and not a part of each">,
+    Option<"experts", "experts", "bool", "false", "1d: each rank has some experts of a mixture, and not a part of each">,
     Option<"machine", "machine", "std::string", "\"cpu\"", "free: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
-    Option<"bytePrice", "byte-price", "double", "0", "free: seconds that a byte of a parameter, gradient or state on a rank is worth">,
+    Option<"bytePrice", "byte-price", "double", "0", "free: price, in seconds, of a byte of a parameter, gradient or state on a rank">,
   ];
 }
 
@@ -163,7 +163,7 @@ def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
       entries up);
     * at what counts another dim: in zigzag order `pc.iota` and tables of rotary embeddings are by position.
   }];
-  let options = [Option<"ranks", "ranks", "int64_t", "0", "n">];
+  let options = [Option<"ranks", "ranks", "int64_t", "0", "The number n of ranks that split the sequence">];
 }
 
 def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
@@ -224,7 +224,7 @@ def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
   let options = [
     Option<"axis", "axis", "std::string", "\"cp\"", "The mesh axis to use">,
     Option<"form", "form", "std::string", "\"heads\"", "heads or ring">,
-    Option<"experts", "experts", "bool", "false", "The axis also splits the experts of a mixture: tokens or what they have chosen is sent along the sequence">,
+    Option<"experts", "experts", "bool", "false", "The axis also splits the experts of a mixture; tokens, or their choices, are sent along the sequence">,
   ];
 }
 
@@ -328,9 +328,9 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
     ranks count in `ranks`.
   }];
   let options = [
-    Option<"ranks", "ranks", "int64_t", "1", "What a dim has to divide by">,
+    Option<"ranks", "ranks", "int64_t", "1", "The number by which a dim must divide">,
     ListOption<"forms", "forms", "std::string", "Forms of tensor parallelism in the plan: 1d, 2d, 2.5d, 3d, free">,
-    Option<"takenRanks", "taken-ranks", "int64_t", "1", "Among how many ranks those split a dim">,
+    Option<"takenRanks", "taken-ranks", "int64_t", "1", "The number of ranks among which these forms split a dim">,
   ];
 }
 
@@ -383,10 +383,10 @@ def LocalSgd : Pass<"pc-local-sgd", "mlir::ModuleOp"> {
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"outer\"", "Mesh axis of the replicas">,
-    Option<"every", "every", "int64_t", "32", "Steps of a round">,
+    Option<"every", "every", "int64_t", "32", "Steps per round">,
     Option<"rate", "rate", "double", "0.7", "Learning rate of the outer optimizer">,
-    Option<"momentum", "momentum", "double", "0.9", "Its momentum">,
-    Option<"deltas", "deltas", "std::string", "\"f32\"", "How replicas send how far they went: f32, or int8, in codes of 8 bits">,
+    Option<"momentum", "momentum", "double", "0.9", "Momentum of the outer optimizer">,
+    Option<"deltas", "deltas", "std::string", "\"f32\"", "Type in which replicas send their deltas: f32, or int8 (codes of 8 bits)">,
   ];
   let dependentDialects = ["mlir::func::FuncDialect"];
 }
