@@ -8,6 +8,8 @@ using namespace mlir;
 using namespace pc;
 
 ArrayAttr pc::leafDims(Operation *leaf) {
+  if (!leaf) // a function's argument
+    return {};
   return llvm::TypeSwitch<Operation *, ArrayAttr>(leaf)
       .Case<ParameterOp, StateOp, InputOp>([](auto op) { return op.getDims(); })
       .Default(ArrayAttr());
@@ -188,7 +190,7 @@ void GraphReader::nameDims(func::FuncOp function) {
   DimClasses classes(function);
   llvm::DenseMap<unsigned, StringAttr> nameOf;
   for (PlacementValue &v : graph.values)
-    if (ArrayAttr dims = isa<BlockArgument>(v.value) ? ArrayAttr() : leafDims(v.value.getDefiningOp()))
+    if (ArrayAttr dims = leafDims(v.value.getDefiningOp()))
       for (auto [d, name] : llvm::enumerate(dims.getAsRange<StringAttr>()))
         nameOf.try_emplace(classes.classOf(v.value, d), name);
   // A resized dim keeps its name.
