@@ -18,7 +18,8 @@ struct Part {
   } kind = Same;
   Operation *at = nullptr;
   std::string why = "";
-  /// Of what is made of sums: with k times the tokens it is k^degree as large, if each has as large a part in it.
+  /// For a value that is made of sums: with k times the tokens it is k^degree as large, if each has as large a part in
+  /// it.
   std::optional<int> degree = std::nullopt;
   /// It is a sum of choices of experts, or was divided by one: with degree 0, a mean over the tokens of a microbatch.
   bool ofChoices = false;

@@ -24,7 +24,7 @@ public:
 private:
   void einsum(EinsumOp op, mlir::Value dy);
   llvm::LogicalResult join(SplitQkvOp split);
-  /// Of what `attention` has made `dy` is the gradient.
+  /// The gradient of the sinks of `attention`; `dy` is the gradient of its result.
   mlir::Value gradientOfSinks(AttentionOp attention, mlir::Value dy);
   mlir::Value product(mlir::Location loc, mlir::Value a, mlir::Value b);
 

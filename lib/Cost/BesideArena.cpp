@@ -12,7 +12,7 @@ using namespace pc;
 /// What NCCL allocates for a channel of a communicator in use: a buffer to receive in for each of its protocols, of the
 /// sizes that it takes by itself (Simple, LL128, LL).
 static constexpr int64_t channelBytes = 4194304 + 4915200 + 524288;
-/// Of a communicator; NCCL takes 2 to 32, by topology.
+/// Channels of a communicator; NCCL takes 2 to 32, by topology.
 static constexpr int64_t channels = 16;
 
 /// Bytes of the runtime's memory that a move of NCCL needs between `members` ranks.

@@ -26,7 +26,7 @@ static double points(const FactorRule &rule, ArrayRef<int> except = {}) {
   return product;
 }
 
-/// Of an op with this rule, whose factors may be smaller than the op's.
+/// FLOPs of an op under `rule`, whose factors may be smaller than the op's.
 static double flopsOf(Operation *op, const FactorRule &rule) {
   if (isa<AttentionOp, AttentionGradOp>(op)) // products over b s k g d and t, the dims of q and k
     return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule, {rule.find("w"), rule.find("r")});
@@ -97,8 +97,8 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 1;
   int64_t operand = byteSize(move->getOperand(0).getType()), result = byteSize(move->getResult(0).getType());
   int64_t whole = takes && !makes ? result : operand;
-  // Of rows: as many as there are. Those of a rank's tokens are all there, of its experts' as many if each is chosen
-  // as often.
+  // For rows, count those that exist. All rows of a rank's tokens exist; as many rows of its experts do if every expert
+  // is chosen equally often.
   if (rowsOf(move->getOperand(0)))
     operand = std::min(operand, result);
   switch (factsOf(kind).way) {
@@ -404,7 +404,7 @@ double pc::secondsOfSum(Value yielded, bool isFirst, const MachineModel &machine
   return machine.opSeconds + bytes / (machine.memoryBandwidth * machine.streamShare);
 }
 
-/// Of a move with traffic.
+/// The time of a move with traffic.
 static MoveTime moveTime(MoveOpInterface move, const MachineModel &machine) {
   MeshAttr mesh = meshOf(move);
   auto wire = static_cast<double>(trafficOf(move, mesh).wire);

@@ -144,7 +144,7 @@ static const Figure figures[] = {
     {"step_seconds", [](MachineModel &m) -> double & { return m.stepSeconds; }, any, false, true},
     {"spread", [](MachineModel &m) -> double & { return m.spread; }, 1, false, true},
 };
-/// The same for whole numbers.
+/// Figures that are whole numbers.
 static constexpr std::pair<llvm::StringLiteral, int64_t MachineModel::*> counts[] = {
     {"node_ranks", &MachineModel::nodeRanks}, {"multiprocessors", &MachineModel::multiprocessors}};
 

@@ -200,9 +200,9 @@ static json::Object byKind(const MemoryUse &use) {
   return object;
 }
 
-/// Of a layer of experts that stores by rows, the largest one: its rows if all tokens choose experts of this rank,
-/// which is what there is memory for, and if each expert is chosen as often; in how many rounds they are computed, and
-/// how many are there at once, if it is more than one. Null where there is none.
+/// Describes the largest layer of experts that stores by rows: its rows if all tokens choose experts of this rank
+/// (memory is planned for these), and if every expert is chosen equally often. If the rows are computed in more than
+/// one round: also the number of rounds, and the rows that exist at once. Null if there is no such layer.
 static json::Value describeRows(ModuleOp program) {
   int64_t experts = 0, capacity = INT64_MAX, worst = 0, balanced = 0, rounds = 1, atOnce = 0;
   program.walk([&](TopKOp choice) {
@@ -217,7 +217,7 @@ static json::Value describeRows(ModuleOp program) {
     const int64_t before = round ? static_cast<int64_t>(round.getRound() * round.getLimit()) : 0;
     if (rows.getCount() + before <= worst)
       return;
-    // Of all entries of the mask, as many as of those of all experts, and no more than these take of each sequence.
+    // If choices are balanced, an entry of the mask is chosen in `routed` of `experts` cases, within the capacity.
     auto mask = cast<RankedTensorType>(op.getMask().getType());
     int64_t entries = mask.getNumElements(), length = mask.getRank() > 2 ? mask.getShape().end()[-2] : entries;
     worst = rows.getCount() + before;

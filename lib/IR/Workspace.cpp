@@ -31,7 +31,7 @@ bool CudaLibraries::takes(Operation *op) const {
       .Default([](Operation *) { return false; });
 }
 
-/// Of attention or its gradient: its result, of the shape of q, and the log-sum-exp of its scores.
+/// The result of an attention or of its gradient that has the shape of q, and the log-sum-exp of the scores.
 static std::pair<Value, Value> resultsOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::pair<Value, Value>>(op)
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp>(

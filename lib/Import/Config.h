@@ -29,8 +29,8 @@ struct ModelConfig {
   bool tied = false, qkvBias = false, outBias = false, mlpBias = false;
   bool parallel = false;      ///< attention and MLP read the same input
   bool normBehindSum = false; ///< norms are behind residual sums, not in front of blocks, and none is behind all layers
-  /// Of dropout, in 65536ths (`#pc.drop`), 0 for none: after the embedding, of the weights of attention, in front of
-  /// each residual sum.
+  /// Probabilities of dropout in 65536ths (`#pc.drop`), 0 for none: after the embedding, on the weights of attention,
+  /// and before each residual sum.
   int64_t embedDrop = 0, attentionDrop = 0, residualDrop = 0;
   int64_t ffnDrop = 0, finalDrop = 0; ///< inside of MLPs, and after the last norm
   int64_t padding = -1;               ///< the row of the embedding without a gradient; -1: none
@@ -45,14 +45,14 @@ struct ModelConfig {
   /// A second one is that of layers with windows.
   llvm::SmallVector<Rotation, 2> ropes;
   llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
-  /// Of a mixture of experts: how many, of how many of them a token takes a part, and their width; 0: none.
+  /// Mixture of experts: the number of experts, the number of experts per token, and their width; 0: none.
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
   int64_t capacity = 0;               ///< tokens of a sequence that an expert takes; 0: all that choose it
   int64_t sharedFfn = 0;              ///< the width of the MLP beside experts
   int64_t groups = 1, keptGroups = 1; ///< of experts, and of how many groups those of a token are
   double routingScale = 1;            ///< of the weights of experts
-  /// Of latent queries, keys and values: how many numbers they are made of (queries of all: 0), and how wide the
-  /// parts of a head are: what is not rotated, what is, and values.
+  /// Latent queries, keys and values: how many numbers they are made from (queries from all: 0), and the widths of the
+  /// parts of a head: not rotated, rotated, and values.
   int64_t queryRank = 0, keyRank = 0, plainDim = 0, ropeDim = 0, valueDim = 0;
   bool interleaved = false;            ///< pairs that are rotated lie side by side
   double gateSlope = 0, gateLimit = 0; ///< of experts that are clamped

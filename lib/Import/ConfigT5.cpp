@@ -39,8 +39,8 @@ static void readStart(ConfigReader &reader, ModelConfig &config) {
   reader.means("pad_token_id", {*start}, 0, nullptr);
 }
 
-/// Of attention to earlier tokens the first half of the buckets have one distance each; that of both ways has half as
-/// many for either.
+/// Reads the buckets of relative positions. In attention to earlier tokens the first half of the buckets have one
+/// distance each; attention in both directions has half as many buckets for each direction.
 static void readBuckets(ConfigReader &reader, ModelConfig &config) {
   config.buckets = reader.size("relative_attention_num_buckets", 32);
   config.farthest = reader.size("relative_attention_max_distance", 128);

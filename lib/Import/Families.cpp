@@ -196,7 +196,7 @@ constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original
 constexpr const char *deepseekV3Ignored[] = {
     "ep_size",      "moe_layer_freq",           "aux_loss_alpha", "seq_aux",       "topk_method",
     "scoring_func", "num_nextn_predict_layers", "num_mtp_layers", "pretraining_tp"};
-// Of a module that predicts the token after the next one.
+// Weights of a module that predicts the token after the next one.
 constexpr const char *deepseekV3Others[] = {"model.layers.61."};
 constexpr const char *gptOssIgnored[] = {"hidden_act", "initial_context_length", "experts_per_token"};
 constexpr const char *classifier[] = {"classifier_dropout"};

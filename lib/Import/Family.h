@@ -44,11 +44,11 @@ struct LayerForm {
   llvm::StringRef sinks = "";        ///< of attention: one more score of each head, of a key whose value is 0
   llvm::StringRef relativeBias = ""; ///< in the first layer's attention: what all add to scores by distance
   llvm::StringRef mlp = "mlp", gate = "", up = "", down = "", gateUp = "";
-  /// Of a mixture of experts: what chooses among them, what the names of experts begin with, in front of their numbers,
-  /// and the names of an expert's weights. A layer without experts has the MLP.
+  /// Names in a mixture of experts: the router, the prefix of an expert's number, and the weights of an expert.
+  /// A layer without experts has the MLP.
   llvm::StringRef router = "", experts = "", expertGate = "gate_proj", expertUp = "up_proj", expertDown = "down_proj";
-  /// Of experts whose weights are stacked in the file, inputs first, and have biases: gate and up, whose columns take
-  /// turns. The router has a bias, too, and what goes into the product of gate and up is clamped.
+  /// Gate and up of experts whose weights are stacked in the file, inputs first, and have biases; the columns of gate
+  /// and up take turns. The router has a bias, too, and the factors of the product of gate and up are clamped.
   llvm::StringRef expertGateUp = "";
   /// An MLP beside the experts, which every token goes through, and what is added to scores, of experts' sigmoids, to
   /// choose by: a tensor that is not trained.
@@ -87,7 +87,7 @@ struct ExpertKeys {
   llvm::StringRef first = "", shared = "";
   /// How many groups experts are in, of how many of those a token's are, and what weights are multiplied by.
   llvm::StringRef groups = "", keptGroups = "", scale = "";
-  /// Of clamped ones: what a gate is multiplied by in its sigmoid, and the clamp.
+  /// For clamped experts: what a gate is multiplied by in its sigmoid, and the clamp.
   llvm::StringRef slope = "", limit = "";
   int64_t usual = 8, perToken = 2, usualFfn = 0;
   bool normalizes = false; ///< `normalize`

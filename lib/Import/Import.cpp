@@ -18,7 +18,7 @@ static Location fileLocation(MLIRContext *context, StringRef path) { return File
 
 /// Whether `name` is a tensor that checkpoints have beside the parameters and that a step does not need.
 static bool isHarmless(StringRef name, const ModelConfig &config) {
-  // Of older checkpoints: which keys are seen.
+  // Older checkpoints store which keys a query sees.
   for (StringRef mask : {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"})
     if (name.ends_with(mask))
       return true;

@@ -155,7 +155,7 @@ private:
 
   mlir::Value headNorm(mlir::Value x, llvm::StringRef part, Dims heads, llvm::StringRef letters);
 
-  /// Of weights in front of residual sums.
+  /// Standard deviation of initial weights whose products are added to residual sums.
   double outputStd(int64_t inputs) const {
     return form->smallOutputs ? config.initStd / std::sqrt(2.0 * config.layers) : deviation(inputs);
   }
@@ -180,7 +180,7 @@ private:
   /// A token goes through the experts that it has chosen.
   mlir::Value expertsBlock(mlir::Value y);
 
-  /// The same with clamped gates and biases.
+  /// Builds the block of experts with clamped gates and biases.
   mlir::Value clampedExperts(mlir::Value y, const Routing &routing);
   /// The einsum of `inputs` for what tokens have chosen.
   mlir::Value routedBy(const Routing &routing, Dims dims, llvm::StringRef spec, mlir::ValueRange inputs);

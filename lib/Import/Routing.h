@@ -8,7 +8,7 @@
 
 namespace pc {
 
-/// Of each token, by expert: [batch, sequence, experts].
+/// The choice of experts for each token; values are [batch, sequence, experts].
 struct Routing {
   mlir::Value scores;  ///< all of them add up to 1
   mlir::Value chosen;  ///< 1 for those that it takes a part of, else 0

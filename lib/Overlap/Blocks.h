@@ -22,7 +22,7 @@ struct Window {
   int64_t n = 0;
   bool operator==(const Window &other) const { return axes == other.axes && with == other.with; }
 
-  /// Of the two axes, the one that is not `own`.
+  /// Whichever of `axes` and `with` is not `own`.
   mlir::ArrayAttr other(mlir::ArrayAttr own) const { return own == axes ? with : axes; }
 };
 

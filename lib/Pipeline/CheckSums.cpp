@@ -166,7 +166,7 @@ private:
   void arrive(int stage, MoveOpInterface, Value input, int meeting) override {
     meetings[meeting][stage] = asSum(walks[stage].states[input], input);
   }
-  /// Of a move over stages.
+  /// Merges the states that the stages pass into a move over stages.
   State resultOf(MoveOpInterface move, Value root) {
     State sum;
     for (auto &[stage, part] : meetings[runner.meetingOf(move)])
@@ -223,8 +223,8 @@ private:
     return success();
   }
 
-  /// Of a value that goes on under another name. After the tasks the value of one microbatch is a sum, whose root is
-  /// where the tasks made it.
+  /// The state of a value that goes on under another name. After the tasks the value of one microbatch is a sum, whose
+  /// root is where the tasks made it.
   static State stateIn(Walk &walk, Value value) {
     State state = walk.states[value];
     return walk.optimizer ? asSum(std::move(state), value) : state;

@@ -225,8 +225,8 @@ private:
   const MachineModel &machine;
   Units units;
   std::map<std::string, int> number; ///< of a unit, by part of a layer
-  /// Of a unit, by the name of what stands between layers, as between an encoder and a decoder: its gradient goes with
-  /// it.
+  /// Maps the name of an op that stands between layers, as between an encoder and a decoder, to its unit. The gradient
+  /// of the op belongs to the same unit.
   std::map<std::string, int> between;
 };
 

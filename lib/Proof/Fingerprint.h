@@ -25,7 +25,7 @@ struct LinearMap {
   uint64_t a, b, c, d;
 };
 Point operator*(const LinearMap &matrix, Point point);
-/// Of an element of the field that is not 0.
+/// The inverse of an element of the field that is not 0.
 uint64_t inverse(uint64_t x);
 /// Element by element: what makes a product of the images of its operands.
 Point timesEach(Point a, Point b);

@@ -100,7 +100,7 @@ private:
                               "computes in its own (order)";
   }
 
-  /// Of these dims of `value`, all that are allowed to be the sequence, those of `must` are, and no other is.
+  /// Checks that the dims `must` of `value` are the sequence, and no other dim is.
   LogicalResult expect(Operation *op, Value value, ArrayRef<int64_t> must) {
     for (int64_t dim : llvm::seq(rankOf(value)))
       if (has(value, dim) != llvm::is_contained(must, dim))

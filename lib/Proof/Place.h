@@ -19,7 +19,7 @@ namespace pc::proof {
 /// The axes of the mesh by number; the same ones in all phases.
 class Axis {
 public:
-  /// Of the program to come.
+  /// Sets the mesh of the next program.
   void setMesh(MeshAttr mesh);
   /// 0 if the mesh has no such axis.
   int64_t size(llvm::ArrayRef<uint8_t> axes) const;

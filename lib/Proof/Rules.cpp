@@ -16,7 +16,7 @@ struct OpRow {
 };
 } // namespace
 
-/// Of ops that may have tables of a rotation after their operands there are two rows.
+/// Names the row of an op. Ops that may have tables of a rotation after their operands have two rows.
 static std::string nameOfRow(Operation *op) {
   bool rotates = (isa<SplitQkvOp>(op) && op->getNumOperands() > 1) || (isa<JoinQkvOp>(op) && op->getNumOperands() > 3);
   return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();

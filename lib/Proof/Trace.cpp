@@ -98,8 +98,8 @@ private:
     return state.where && state.where->note.kind == Note::None && state.value != Point() && !isKnownBefore(state);
   }
 
-  /// Of the records after `from` that are wrong and made of right ones, the last: a wrong value may be right again
-  /// later (windows, sums in another order), so an earlier one need not be to blame.
+  /// The last wrong record with right operands among the wrong ones that lead to `from`; -1: none. A wrong value may be
+  /// right again later (windows, sums in another order), so an earlier one need not be to blame.
   int lastRoot(ArrayRef<int> from, llvm::function_ref<bool(int)> isWrong) const {
     SmallVector<int> todo(from);
     llvm::DenseSet<int> seen;
@@ -116,8 +116,8 @@ private:
     return found;
   }
 
-  /// Of values in each other's bytes, the one that lies least as a planner would put it, or meets most others, and of
-  /// those the one that does so most; `op` where there are no two.
+  /// Among values that overlap in memory, blames the one whose place is least like a planner's, or that overlaps the
+  /// most others; of those that it overlaps, names the one to which the same applies. `op` if no two values overlap.
   Blame ofBytes(Operation *op) const {
     llvm::MapVector<Operation *, llvm::SetVector<Operation *>> others;
     for (const Trace::Clash &clash : trace.clashes) {

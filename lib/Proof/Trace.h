@@ -66,8 +66,8 @@ struct Repair {
   mlir::Operation *move, *like;
 };
 
-/// Of the moves near a failure in a window's steps, the one whose change makes the program right (Repair.cpp); it is as
-/// before afterwards. `isProved`: whether the program is.
+/// Finds the move near a failure in a window's steps whose change makes the program right (Repair.cpp). The program is
+/// unchanged afterwards. `isProved` says whether the program, as it is then, is proved.
 std::optional<Repair> repair(mlir::ModuleOp module, const Failure &failure, const Trace &trace,
                              llvm::function_ref<bool()> isProved);
 

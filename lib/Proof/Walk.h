@@ -220,7 +220,7 @@ private:
   Point among(const State &state) const {
     return state.microbatch < 0 ? state.value : values.of(state.value, state.microbatch);
   }
-  /// The same for bytes, of which a trace notes all; then true.
+  /// Refuses values that overlap in memory. With a trace, notes the overlap and returns true, so that all are noted.
   bool clash(mlir::Operation *op, const llvm::Twine &why, mlir::Value value,
              std::pair<mlir::Operation *, mlir::Operation *> writer, mlir::Operation *other = nullptr);
   std::pair<mlir::Operation *, mlir::Operation *> oddMessage();

@@ -108,7 +108,7 @@ template <typename Op> static Scores scoresOf(Op attention, Inputs in) {
   return scores;
 }
 
-/// The same of packed attention, of as many keys as queries, in the order of their positions.
+/// Which keys a query of packed attention sees: there are as many keys as queries, in the order of their positions.
 template <typename Op> static Sight sightOf(Op attention) {
   if (!attention.getCausal())
     return [](int64_t, int64_t, int64_t) { return true; };

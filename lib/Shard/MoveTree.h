@@ -71,7 +71,7 @@ public:
 private:
   MoveTree search(const MoveTerms &terms, AxisState from, StateSet needed) const;
 
-  /// Of a move that sends `units` of 1/n of a byte.
+  /// The price of a move that sends `units` of 1/n of a byte.
   Price priceOf(MoveKind kind, __int128 units, const MoveTerms &terms) const;
 
   int64_t size;

@@ -77,7 +77,7 @@ private:
   double leafBytes(const PlacementNode &node, AxisState state) const;
   Price ownTimes(const PlacementNode &node, const Row &row) const;
   void setExposed(int parts);
-  /// Of the chosen rows, where prices are seconds.
+  /// Totals of the chosen rows, if prices are seconds.
   struct Judgement {
     double sums = 0, backward = 0; ///< seconds
     double bytes = 0;              ///< of leaves

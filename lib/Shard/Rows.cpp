@@ -24,7 +24,7 @@ bool PlacementProblem::divides(unsigned value, int64_t dim) const {
   return type.getDimSize(dim) % (size * otherSplits(value, dim)) == 0;
 }
 
-/// Of a value by token and expert: which dim is that of experts, and the share of entries that exist.
+/// Describes a value by token and expert: which dim is the experts, and the share of entries that exist.
 namespace {
 struct Routed {
   int dim;

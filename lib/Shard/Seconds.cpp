@@ -71,7 +71,7 @@ double PlacementProblem::ownSeconds(const PlacementNode &node, const Row &row) c
   return secondsOfPart(node.op, part, written + (reads ? read : 0), seeds.times->machine);
 }
 
-/// Of the seconds of a node, the share beside which sums of gradients go on for nothing.
+/// The share of a node's seconds beside which sums of gradients cost nothing.
 double PlacementProblem::hiddenShare(const PlacementNode &node) const {
   double hidden = exposed / static_cast<double>(wholly) - seeds.times->machine.contendShare;
   return node.kind == NodeKind::Compute && node.section == Section::Backward ? std::max(0.0, hidden) : 0;

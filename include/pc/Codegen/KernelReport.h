@@ -10,10 +10,10 @@ namespace pc {
 struct KernelReport {
   /// A row for each distinct kernel of the program's own, matrix product and attention of a library, most seconds
   /// first. `kernel` and `kind`; `op`, the first of those that it computes; `stage` where there are some; `launches`.
-  /// Of all launches: `read_bytes` and `written_bytes`, for own kernels counted from their code (`countAccesses`), for
-  /// a library its operands and results; `distinct_bytes`, where each of the kernel's operands and results counts at
-  /// most once a launch; `flops` of products. Of own kernels: `blocks`, `threads` of a block, and `access_bytes`, the
-  /// narrowest access that makes a tenth of the kernel's bytes or more. `seconds`, on the machine: the longer of
+  /// Sums over all launches: `read_bytes` and `written_bytes`, counted from the code of own kernels (`countAccesses`),
+  /// or a library's operands and results; `distinct_bytes`, where each of the kernel's operands and results counts at
+  /// most once per launch; `flops` of products. For own kernels: `blocks`, `threads` of a block, and `access_bytes`,
+  /// the narrowest access that makes a tenth of the kernel's bytes or more. `seconds`, on the machine: the longer of
   /// computing and of moving the bytes.
   llvm::json::Array kernels;
   /// `bytes` of the result of an attention, and how many a step computes (`count`), layers times microbatches. Traffic
@@ -21,7 +21,7 @@ struct KernelReport {
   llvm::json::Object activation;
   /// The seconds by kind, and `launches`, what they take by themselves.
   llvm::json::Object parts;
-  /// Of each op of the program that computes, the seconds of all that it launches.
+  /// For each op of the program that computes, the seconds of all that it launches.
   OpSeconds seconds;
 };
 

@@ -18,7 +18,7 @@ double flopsOf(mlir::Operation *op);
 /// The axes of a move as reports name them: "dp+tp".
 std::string axesText(MoveOpInterface move);
 
-/// Of attention or its gradient whether it is causal; none of other ops.
+/// Whether an attention or its gradient is causal; none for other ops.
 std::optional<bool> isCausalAttention(mlir::Operation *op);
 
 /// Bytes that `op` reads and writes if nothing is cached: its operands and results.

@@ -23,7 +23,7 @@ struct TaskMemory {
   /// Bytes of the arena that are free when most is alive.
   int64_t gaps = 0;
 
-  /// Of the block of a stage's step.
+  /// Reads the block of a stage's step.
   static TaskMemory of(mlir::Block &body, int64_t arenaBytes);
 };
 

@@ -19,7 +19,7 @@ struct ImportOptions {
   std::optional<double> dropout = std::nullopt; ///< in the place of all probabilities of dropout in config.json
   /// A token that ends documents, of which a sequence has several: none sees another one, and positions begin anew.
   std::optional<int64_t> documents = std::nullopt;
-  /// Of a mixture of experts: how many tokens of a sequence an expert takes, the first ones that choose it; unset: all.
+  /// Mixture of experts: how many tokens of a sequence an expert takes, the first ones that choose it; unset: all.
   std::optional<int64_t> expertCapacity = std::nullopt;
   std::optional<int64_t> targets = std::nullopt; ///< of models with a decoder of their own: targets per sequence
 };

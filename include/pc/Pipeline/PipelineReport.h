@@ -6,7 +6,7 @@
 
 namespace pc::pipeline {
 
-/// Of the planned programs of stages, as they were simulated on `machine`:
+/// Reports the planned programs of stages, as they were simulated on `machine`:
 /// * schedule (as given), machine (its name), stages, chunks, microbatches, slots (of the longest queue of messages).
 /// * step_seconds: until the last stage is done. cost_seconds: the longest time of a stage from its first task to the
 ///   end of its last, without the optimizer. ideal_seconds: the tasks of the busiest stage. bubble: (cost - ideal) /

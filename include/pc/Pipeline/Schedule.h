@@ -154,7 +154,7 @@ struct NamedSchedule {
   std::vector<Task> (*tasks)(const Problem &, int stage) = nullptr; ///< without R
   /// Microbatches that a stage of one chunk holds at most, of any number; null: all.
   int (*inFlight)(int stages, int stage) = nullptr;
-  /// The same with m microbatches on stage d of p, in words, and who says so.
+  /// That number as a formula, with m microbatches on stage d of p, and its source.
   struct Memory {
     std::string_view formula, source;
   } memory;

@@ -60,8 +60,9 @@ struct Plan {
 /// whether the flags are wrong (PCRT_USAGE) or ask for something that does not exist (PCRT_INFEASIBLE).
 std::optional<Plan> planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status);
 
-/// The same for a program of phase `done`, on which `known` has been carried out up to there: flags replace the later
-/// phases that they are about; the others are as in `known` if it is `whole`, else what the axes of the mesh imply.
+/// Like planFromFlags, for a program of phase `done`, on which `known` has been carried out up to there. Flags replace
+/// the later phases that they are about; the others are as in `known` if it is `whole`, else what the axes of the mesh
+/// imply.
 std::optional<Plan> planBehind(Phase done, const Plan &known, bool whole, const StrategyFlags &flags,
                                std::string &error, pcrt_status &status);
 

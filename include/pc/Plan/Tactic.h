@@ -30,7 +30,7 @@ public:
   llvm::SmallVector<llvm::StringRef> list(llvm::StringRef key) const;
   /// Whether it was written with this option.
   bool says(llvm::StringRef key) const { return find(key) != nullptr; }
-  /// The same tactic with this value of an option, in its old one's place or after the others.
+  /// A copy of this tactic in which option `key` is `value`, where it was or after the others.
   Tactic with(llvm::StringRef key, llvm::StringRef value) const;
 
   bool operator==(const Tactic &other) const { return written == other.written; }

@@ -15,8 +15,8 @@ struct EvaluateContext {
   llvm::SmallVector<Shape, 3> shapes;
   /// The first global index of this rank's block of the dim that the op indexes: rows of a table, columns of logits.
   int64_t offset = 0;
-  /// Of what the op drops elements of (DrawnOpInterface): the first global index of this rank's block by dim, and the
-  /// sizes of the whole value.
+  /// For the value whose elements the op drops (DrawnOpInterface): the first global index of this rank's block by dim,
+  /// and the sizes of the whole value.
   Shape drawnStart, drawnSizes;
   /// Whether values of type bf16 are rounded. If so, attention of bf16 also rounds the weights and gradients of scores
   /// that it multiplies.

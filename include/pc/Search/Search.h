@@ -34,8 +34,8 @@ struct PlanShape {
 /// and the parameters once through memory. Moves are free.
 double leastSeconds(const StepWork &work, const PlanShape &shape, const MachineModel &machine);
 
-/// Of a stage's work on a microbatch, what it does at least before the next stage can begin where gradients of weights
-/// are tasks of their own: a forward pass, when it is made again and attention is all there is.
+/// The least share of a stage's work on a microbatch that comes before the next stage can begin, if gradients of
+/// weights are tasks of their own: a forward pass, when it is recomputed and attention is all there is.
 constexpr double leastForwardShare = 0.2;
 
 /// The least seconds of all stages together where their microbatches take `seconds` of work on one rank of each, all
@@ -64,8 +64,8 @@ struct PlanNode {
   /// Above 0: a plan that is looked at before all others, lower numbers first, those above 4 until a plan fits. It is
   /// in one of the other nodes, too.
   int probe = 0;
-  /// Of plans with one chain, one of a higher level takes longer and less memory: it is for where none of a lower level
-  /// fits.
+  /// Among plans with the same chain, one of a higher level takes longer and less memory: it is tried if none of a
+  /// lower level fits.
   std::string chain;
   int level = 0;
 };

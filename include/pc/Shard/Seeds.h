@@ -116,12 +116,12 @@ void unplace(mlir::ModuleOp module, mlir::StringAttr axis);
 llvm::SmallVector<mlir::Value> separateReaders(mlir::Value value,
                                                llvm::function_ref<mlir::Value(mlir::OpBuilder &)> make);
 
-/// The same with a `pc.copy` of each of `values`. Each copy is then gathered by itself: the gather of the forward pass
-/// is not kept for the backward pass. Returns the copies.
+/// Applies separateReaders to `values` with a `pc.copy` of each. Each copy is then gathered by itself: the gather of
+/// the forward pass is not kept for the backward pass. Returns the copies.
 llvm::SmallVector<mlir::Value> copyForReaders(mlir::ArrayRef<mlir::Value> values);
 
-/// The same for the activations that linears read: the gradient of a weight then gathers its activation again. Returns
-/// the activations.
+/// Applies copyForReaders to the activations that linears read: the gradient of a weight then gathers its activation
+/// again. Returns the activations.
 llvm::DenseSet<mlir::Value> separateLinearOperands(mlir::ModuleOp module);
 
 /// The axis `name` of the module's mesh, checked to be there and not yet in use; else an error that names `tactic`, and

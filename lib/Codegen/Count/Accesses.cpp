@@ -105,8 +105,8 @@ void limit(Access &access, int64_t most) {
       bytes = static_cast<int64_t>(static_cast<double>(bytes) / static_cast<double>(all) * static_cast<double>(most));
 }
 
-/// Of an index: it grows by `weight` whenever the number of the block (or thread) grows by `period`; 0: as far as is
-/// seen it does not.
+/// How an index grows: by `weight` whenever the number of the block (or thread) grows by `period`. Weight 0: as far as
+/// the analysis sees, it does not grow.
 struct Growth {
   int64_t weight = 0, period = 1;
 };

@@ -45,7 +45,7 @@ struct Ptr {
   void clear(Num count) const;
   /// The address `index` elements further on.
   Ptr operator+(Num index) const;
-  /// The same memory as elements of another type.
+  /// This memory as elements of another type.
   Ptr as(mlir::Type other) const { return {e, base, other}; }
 };
 
@@ -101,7 +101,7 @@ public:
 
   /// for (i = lo; i < hi; i += step) body(i)
   void loop(Num lo, Num hi, int64_t step, llvm::function_ref<void(Num)> body);
-  /// The same with loop-carried values; returns the last ones.
+  /// A loop with loop-carried values; returns the last ones.
   using Carried = llvm::SmallVector<Num>;
   Carried loop(Num lo, Num hi, int64_t step, Carried init, llvm::function_ref<Carried(Num, const Carried &)> body);
   /// The body runs only where the condition holds, `otherwise` (may be null) where it does not.
@@ -110,8 +110,8 @@ public:
   /// Covers [0, n) by full vectors and one narrower vector: body(first index, width). If passes get the same SSA value
   /// as index, it is about the same elements, and values computed for it are still in registers.
   virtual void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
-  /// The same in two parts: `body` reads and computes, `store` gets its values for the same index and writes. On a GPU
-  /// the reads of some vectors come before their writes, so that they are under way together.
+  /// Like `vectors` above, in two parts: `body` reads and computes, `store` gets its values for the same index and
+  /// writes. On a GPU the reads of some vectors come before their writes, so that they are under way together.
   using Store = llvm::function_ref<void(Num, int64_t, llvm::ArrayRef<Num>)>;
   virtual void vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store);
   /// Reduces over [0, n): body(first index, width) yields one vector per entry of `isMax`, whose elements are summed,

@@ -32,7 +32,7 @@ void product(Emitter &e, Factors factors, Num m, Num n, bool oddVector, Num k, M
 /// to[0..paddedRows, 0..paddedColumns] = from[0..rows, 0..columns] and zeros.
 void copyPadded(Emitter &e, Num rows, Num paddedRows, int64_t columns, int64_t paddedColumns, Matrix from, Matrix to);
 
-/// The same for the right operand of a product; with words, row i of `to` has the words of rows 2i and 2i + 1.
+/// Like copyPadded, for the right operand of a product. With words, row i of `to` has the words of rows 2i and 2i + 1.
 /// `paddedRows` is even.
 void packPadded(Emitter &e, Factors factors, Num rows, Num paddedRows, int64_t columns, int64_t paddedColumns,
                 Matrix from, Matrix to);

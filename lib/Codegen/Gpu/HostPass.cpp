@@ -43,7 +43,7 @@ struct Rewriter {
   SmallVector<Constant *> shared;    ///< variables in shared memory
   std::string fault;
 
-  // Of the function at hand.
+  // State of the function that is being rewritten.
   Function *function = nullptr;
   Value *thread = nullptr;
   bool synchronizes = false;

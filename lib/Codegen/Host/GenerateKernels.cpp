@@ -359,7 +359,7 @@ void Generator::emitTables(llvm::json::Value report) {
   SmallVector<const char *> names;
   for (StringAttr name : mesh.getNames())
     names.push_back(tables.text(name.getValue()));
-  // Of all programs alike: the first one has it.
+  // A table that all programs share is made for the first one.
   auto shared = [&]<typename T>(StringRef name, ArrayRef<T> rows) {
     return all.module.lookupSymbol(name) ? tables.symbol<const T *>(name) : tables.array(name, rows);
   };

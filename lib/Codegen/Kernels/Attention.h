@@ -170,11 +170,11 @@ void emitAttention(AttentionShape a, Kernel &kernel);
 /// Its gradient; kernel.results are dq, dk, dv, and that of addends by batch row. An item is one key/value head of one
 /// batch row.
 void emitAttentionGrad(AttentionShape a, Kernel &kernel);
-/// The same for the threads of a GPU; the gradient's part 0 is dq, part 1 dk and dv. False for heads of a size for
-/// which there is no kernel.
+/// Attention for the threads of a GPU. The gradient's part 0 is dq, part 1 dk and dv. Returns false if there is no
+/// kernel for heads of this size.
 bool emitSimtAttention(const AttentionShape &a, Kernel &kernel);
 bool emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel);
-/// The same on tensor cores, if pc::isForTensorCores; the gradient's part 0 stores rowsum(dout * o) for part 1.
+/// Attention on tensor cores, if pc::isForTensorCores. The gradient's part 0 stores rowsum(dout * o) for part 1.
 void emitMmaAttention(const AttentionShape &a, Kernel &kernel);
 void emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel);
 

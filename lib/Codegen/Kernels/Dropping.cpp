@@ -88,7 +88,7 @@ Dropping::Bits Dropping::draw(Value block) const {
   return {join(words[0], words[1]), join(words[2], words[3])};
 }
 
-/// Of elements of a row whose blocks are cut anywhere: a block for each.
+/// The numbers of elements of a row whose blocks may be cut anywhere: draws a block for each element.
 Num Dropping::eachAlone(Num row, Num column, ArrayRef<int32_t> steps) const {
   const int64_t width = static_cast<int64_t>(steps.size());
   SmallVector<int64_t> wide(steps.begin(), steps.end());
@@ -114,7 +114,8 @@ static Num widened(Emitter &e, Value bits, int64_t width) {
   return e.wrap(arith::ExtUIOp::create(e.b, e.loc, VectorType::get(width, e.b.getI32Type()), bits));
 }
 
-/// Of elements of which each `unit`, a power of two, are in one block, and begin at a multiple of `unit` there.
+/// The numbers of elements of which every `unit`, a power of two, are in one block, and begin at a multiple of `unit`
+/// there.
 Num Dropping::byBlock(Num row, Num column, ArrayRef<int32_t> steps, int64_t unit) const {
   const int64_t width = static_cast<int64_t>(steps.size()), last = static_cast<int64_t>(sizes.size()) - 1;
   Type i32 = e.b.getI32Type();

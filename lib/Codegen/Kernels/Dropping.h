@@ -33,14 +33,14 @@ public:
   /// `apply` with the bits in `ahead`, or, if that is null, with new ones; `column` is even.
   Num apply(Num x, Num row, Ptr ahead, Num column, llvm::ArrayRef<int32_t> steps) const;
 
-  /// The same of scalars of neighbouring columns, from `column` on, in place.
+  /// Applies the drop to scalars of neighbouring columns, from `column` on, in place.
   void apply(llvm::MutableArrayRef<Num> x, Num row, Num column) const;
 
 private:
   struct Bits {
     mlir::Value low, high; ///< i64: elements 0 to 3 of a block, 16 bits each, and elements 4 to 7
   };
-  /// Of the blocks with numbers `block`: i64, or a vector of i64.
+  /// Draws the bits of the blocks with numbers `block`: i64, or a vector of i64.
   Bits draw(mlir::Value block) const;
   /// 16 bits of each element, as i32.
   Num numbers(Num row, Num column, llvm::ArrayRef<int32_t> steps) const;

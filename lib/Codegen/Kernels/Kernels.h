@@ -25,7 +25,7 @@ llvm::LogicalResult emit(EmbeddingOp op, Kernel &kernel);
 /// An item is a rectangle of the table. With a `base`, the gradient is added to it instead of to zeros; it may be the
 /// table's own memory.
 llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel, Ptr base = {});
-/// The same for GPUs: clears the table, sorts the ids in two steps, and adds rows of equal ids in two steps.
+/// EmbeddingGradOp for GPUs: clears the table, sorts the ids in two steps, and adds rows of equal ids in two steps.
 void emitSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base);
 constexpr unsigned embeddingGradParts = 5;
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
@@ -54,7 +54,7 @@ llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
 /// adds.
 llvm::LogicalResult emitGrouped(EinsumOp op, Kernel &kernel);
 unsigned groupedParts(EinsumOp op);
-/// The same for CPUs. An item is a block of columns.
+/// The grouped product for CPUs. An item is a block of columns.
 llvm::LogicalResult emitPlainGrouped(EinsumOp op, Kernel &kernel);
 
 /// For GPUs: sums the `count` vectors that terms(row, column, width) yields over all rows; finish(column, totals)

@@ -99,7 +99,7 @@ public:
 private:
   Words matrices(Ptr at, bool transposed);
   mlir::Value word(Ptr from, Num at);
-  // Of warpgroups.
+  // Used by warpgroups only.
   Num placeInTile(Num line, Num at, int64_t rows);
   Num descriptor(Ptr at, int64_t leading);
   Carried multiply(llvm::ArrayRef<Num> before, int64_t columns, const Left &left, llvm::ArrayRef<Num> right,

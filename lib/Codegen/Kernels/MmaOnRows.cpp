@@ -110,7 +110,7 @@ public:
   }
 
 private:
-  /// Of a warp.
+  /// The rows and columns of a warp.
   int64_t rows() const { return left.side / 2; }
   int64_t columns() const { return right.side / 2; }
 

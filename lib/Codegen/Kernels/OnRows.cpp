@@ -61,7 +61,7 @@ public:
   }
 
 private:
-  /// Of one expert, by a warp: its first row and its tiles; of the last one also where all end.
+  /// Writes the first row and the tiles of one expert, by a warp; for the last expert also where all rows end.
   void describe(Num expert, Num first, Num firstTile, Num own) {
     Num most = e.integer(at.rows), isLast = e.integer(at.experts - 2) < expert;
     onFirst([&] {
@@ -123,7 +123,7 @@ static void emitPack(OnRows &on) {
   });
 }
 
-/// The same back: 0 where there is no row. The result may be where the mask was.
+/// Copies numbers of rows back to tokens and experts: 0 where there is no row. The result may be where the mask was.
 static void emitUnpack(OnRows &on) {
   SimtEmitter &e = on.e;
   e.teams(on.at.tokens * on.at.experts, 1, 256, [&](Num i) {

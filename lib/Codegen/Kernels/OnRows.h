@@ -49,10 +49,10 @@ struct RowBlock {
 void forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_t columns,
                   llvm::function_ref<void(const RowBlock &)> body);
 
-/// Of any type, by numbers in f32.
+/// Emit products of any type, number by number in f32.
 void emitProductByNumbers(OnRows &on);
 void emitGradientByNumbers(OnRows &on);
-/// Of bf16, with lines of whole vectors, by mma.sync.
+/// Emit products of bf16 with mma.sync; lines must be whole vectors (`suitsTensorCores`).
 bool suitsTensorCores(const OnRows &on);
 void emitProductByTensorCores(OnRows &on);
 void emitGradientByTensorCores(OnRows &on);

@@ -21,7 +21,7 @@ private:
   Num coefficient, skips, beta1, beta2, epsilon, keep, rate, root2, rest1, rest2;
 };
 
-/// The same for SGD without momentum.
+/// The scalars of SGD without momentum, loaded once.
 class SGD {
 public:
   SGD(Emitter &e, Ptr coefficient, Ptr hyper);

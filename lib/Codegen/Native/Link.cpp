@@ -49,7 +49,7 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
       arguments.append({"-Wl,--whole-archive", noOneDnn, "-Wl,--no-whole-archive", runtime});
     else
       arguments.append({runtime, "-ldnnl"});
-    // Of libcrypto a program takes SHA-256, statically.
+    // A program takes SHA-256 from libcrypto, statically.
     arguments.append({"-l:libcrypto.a", "-lpthread", "-ldl", "-Xlinker", "-rpath", "-Xlinker",
                       libraries}); // for the runtime's plug-ins
     if (name == "clang++-22" && llvm::sys::findProgramByName("ld.lld-22"))

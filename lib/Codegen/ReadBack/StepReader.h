@@ -21,7 +21,7 @@ public:
   };
   enum When { Always, First, Later }; ///< in which microbatches
 
-  /// Of arguments that are something else all accessors give what no program has.
+  /// A call of the step. For an argument of another kind an accessor returns a value that no program has.
   struct Call {
     mlir::LLVM::CallOp op;
     llvm::StringRef callee;

@@ -256,7 +256,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   auto [bLies, bRest] = lieOf(letters[b], mask, rowsOf(values[b]) != nullptr);
   auto [cLies, cRest] = lieOf(c, mask, rowsOf(values.back()) != nullptr);
   const int64_t all = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
-  // Of a round as many as it takes, or as are left for the last one.
+  // A round has as many rows as it takes; the last one has those that are left.
   auto ofRound = [&](int64_t rows) {
     auto round = op.getMask().getDefiningOp<RoundOfRowsOp>();
     if (!round)

@@ -30,7 +30,8 @@ bool TableCheck::takes(std::pair<size_t, size_t> range) {
   return true;
 }
 
-/// The same of an op that drops something: its kernels are those of one that does not.
+/// Passes over the calls of an op that drops elements in training: in the evaluation its kernels are those of the op
+/// that does not drop.
 bool TableCheck::takesWithoutDropping(Operation *op) {
   OwningOpRef<Operation *> keeps = withoutDropping(op);
   SmallVector<At> values;

@@ -131,7 +131,7 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
   if (first) {
     SmallVector<StringAttr, 2> data = plan.dataAxes(), summing = plan.summingAxes();
     std::tie(gather.latency, gather.ofByte) = gatherSeconds(plan, data, machine);
-    // Of the same ring, ranks that share out tokens have more adapters together.
+    // In the same ring, ranks that share out tokens have more adapters together.
     gather.sumOfByte = std::min(gather.ofByte, gatherSeconds(plan, summing, machine).second);
     gather.sumLatency = std::min(moveSeconds(MoveKind::AllReduce, 0, mesh, data, machine),
                                  moveSeconds(MoveKind::AllReduce, 0, mesh, summing, machine));
@@ -174,9 +174,10 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
   return ofPipeline(work, optimizer, sent, plan, std::numeric_limits<double>::infinity());
 }
 
-/// Of a microbatch's seconds for a layer and for the rest, which the last chunk has but for what is ahead of all
-/// layers. Every stage does all its work, and waits until a first microbatch has come through the chunks before it;
-/// where gradients of weights are not apart, the last one must go back through them, too. And layers are whole.
+/// Lower bound from a microbatch's seconds for a layer and for the rest, which the last chunk has but for what is ahead
+/// of all layers. Every stage does all its work, and waits until a first microbatch has come through the chunks before
+/// it. If gradients of weights are not tasks of their own, the last microbatch must go back through them, too. Layers
+/// are whole.
 ///
 /// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the
 /// last one's backward pass: what they take longer is a wait. With them, the first chunk's first microbatch ends when
@@ -192,8 +193,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   auto all = static_cast<double>(layers);
   double one = seconds.layer * all + seconds.rest;
   if (seconds.sends) {
-    // Of many layers it may hide better than of few, which fill fewer buckets; where stages wait; and after the next
-    // tasks. The first chunk has some of the rest: tables of words.
+    // Moves may hide better with many layers than with few, which fill fewer buckets; while stages wait; and beside the
+    // next tasks. The first chunk has some of the rest: tables of words.
     constexpr double margin = 0.85;
     double longest = plan.hasStages && hasOneChain ? longestStage(seconds.layer, 0, shape) : 0;
     return step(margin * microbatches * std::max(one / static_cast<double>(shape.stages), longest), 0);
@@ -214,7 +215,7 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
     ofChunk = waits = 0;
   // Moves at the ends of a task may hide behind the next one, where those of a step of one microbatch cannot.
   constexpr double margin = 0.985;
-  // Of a stage they may be shorter than in a step.
+  // The forward passes of a stage may be shorter than those of a whole step.
   double forwardShare = std::max(0.95 * seconds.forwardShare, leastForwardShare);
   double waitShare = shape.splitsWeightGradients ? forwardShare : 1 - recomputedShare(plan);
   double simple = step(margin * leastPipelineSeconds(one * microbatches, shape, waitShare), waits);
@@ -260,7 +261,7 @@ bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) con
 /// tasks are functions nothing is sent beside them; those that are written out may be shorter, as moves go on beside
 /// the next one.
 ///
-/// Of bytes, a stage stores what its layers have, and the order says what its tasks keep at once.
+/// For the bytes, a stage stores what its layers have, and the order says what its tasks keep at once.
 PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core,
                                           const PlanNumbers &plan) const {
   TaskBound atLeast{ofCore(core, plan), 0};

@@ -35,18 +35,18 @@ public:
     double optimizerSeconds = 0; ///< of these, those that stages have, too
     std::string alone;           ///< what every rank of the core does alone, as `PlanNumbers` has it
   };
-  /// Of a core without data ranks, all its ranks at work on `core.batch` sequences at once.
+  /// What is known of a core without data ranks, whose ranks all work on `core.batch` sequences at once.
   Known known(const PlanCore &core) const;
 
-  /// By its flags alone.
+  /// Lower bound from the flags of the plan alone.
   double ofShape(const PlanNumbers &plan) const { return leastSeconds(work, plan.shape, machine); }
-  /// Of all plans of a core of any batch: seconds of a step if nobody ever waited for other stages.
+  /// Lower bound for all plans of a core of any batch: seconds of a step if no rank ever waited for other stages.
   double ofSet(const Known &known) const;
-  /// Of a plan of that core. Where a simpler bound is `enough`, it is that.
+  /// Lower bound for a plan of that core. If a simpler bound reaches `enough`, returns that one.
   double ofSet(const Known &known, const PlanNumbers &plan, double enough) const;
-  /// Of a plan whose core was priced.
+  /// Lower bound for a plan whose core was priced.
   double ofCore(const CorePrice &core, const PlanNumbers &plan) const;
-  /// Of a plan whose tasks were priced, too: their order is simulated.
+  /// Lower bounds for a plan whose tasks were priced, too: their order is simulated.
   struct TaskBound {
     double seconds = 0, bytes = 0;
   };
@@ -58,7 +58,7 @@ public:
   /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass. Of
   /// those that stages hold that is what layers keep: the head's backward pass follows its forward pass.
   double leastBytes(const PlanNumbers &plan, const CorePrice &core) const;
-  /// The same by what layers keep that nobody splits, as `learnRoot` knows it.
+  /// Least bytes of a rank, from what unsplit layers keep (`learnRoot`).
   double leastBytes(const PlanNumbers &plan) const;
   /// What is known of layers on one rank, of the tactics that every rank follows alone.
   void learnRoot(const PlanCore &core, const CorePrice &price);
@@ -70,7 +70,7 @@ public:
 
   /// Whether a core of all sequences has been priced itself.
   bool knows(const PlanCore &core) const { return priced.count(core.key()); }
-  /// Of a core without data ranks.
+  /// Records the price of a core without data ranks.
   void learn(const PlanCore &core, const CorePrice &price);
   /// All that is known of another machine: for guesses.
   void learnFrom(const PlanBounds &other) {
@@ -114,11 +114,11 @@ private:
     bool isFurtherThan(const Split &other) const;
   };
   static Split splitOf(const PlanCore &core);
-  /// That of a core, and that of its ranks without those who share out tokens: these have no less to do.
+  /// The split of a core, and the split without the ranks that share out tokens: the ranks left have no less to do.
   static llvm::SmallVector<Split, 2> waysOf(const PlanCore &core);
-  /// Seconds of all ranks by which what every rank does alone takes longer in `with` than in `without`.
+  /// Extra seconds, summed over all ranks, of per-rank work of `with` over `without`.
   double longerAlone(const std::string &without, const std::string &with) const;
-  /// Of a microbatch's seconds, at most those of what is computed again, for which no stage waits.
+  /// Upper bound for the share of a microbatch's seconds that goes into recomputation, for which no stage waits.
   double recomputedShare(const PlanNumbers &plan) const;
 
   mlir::MLIRContext *context;
@@ -132,7 +132,7 @@ private:
   llvm::SmallVector<double> layerParameters; ///< bytes of each
   int64_t batch, ranks;
   const MachineModel &machine;
-  /// Of layers on one rank, by tactics.
+  /// What layers cost on one rank; `roots` has one for each text of tactics.
   struct Root {
     double seconds = 0;                ///< of all sequences
     double bytes = 0, layersBytes = 0; ///< that a sequence keeps; and of these, those of all layers

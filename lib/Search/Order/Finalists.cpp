@@ -8,7 +8,7 @@ using namespace pc;
 
 /// Composed bytes may be too many by this share, seldom by more; the whole compile decides.
 static constexpr double composedBytes = 0.02;
-/// Of the best composed plans, so many are compiled whole, at most, until one fits that is better than the next.
+/// How many of the best composed plans are compiled whole, at most, until one fits that is better than the next.
 static constexpr int64_t most = 16;
 
 Finalists pc::compileFinalists(SearchResult &result, int64_t limit, llvm::function_ref<bool(FoundPlan &)> compile,

@@ -1,5 +1,5 @@
 //===- MixLayers.h - Plans whose layers are recomputed differently -----------------------------===//
-// Of like layers only the number that is recomputed matters, in seconds and in bytes, and both are sums. So the best
+// For like layers only the number that is recomputed matters, in seconds and in bytes, and both are sums. So the best
 // mixture under a limit is between two uniform plans, one that is too large and one that fits.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_ORDER_MIXLAYERS_H

@@ -34,7 +34,7 @@ public:
     return priceProgram(*module, one, machine, refusal, goesOn, {.parts = true, .memory = false});
   }
 
-  /// The same by several threads.
+  /// priceWhole with several threads.
   std::optional<ProgramPrice> priceAlone(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal) {
     context.enableMultithreading();
     std::optional<ProgramPrice> price = priceWhole(plan, goesOn, refusal);

@@ -46,7 +46,7 @@ public:
   Composer &composer();
   /// By a compile of the whole model, while `goesOn` says so; nothing if it ended or the plan is refused.
   std::optional<ProgramPrice> priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal);
-  /// The same where as little is computed again as `bytes` of a rank allow; the plan then says which layers are.
+  /// Like priceWhole, but recomputes as little as `bytes` of a rank allow; the plan then says which layers do.
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal);
   /// Where there are several threads: begins a whole compile beside all else, of a plan that is likely to be asked for.

@@ -26,8 +26,8 @@ static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 static constexpr int64_t mostRefuted = 8;
 /// Unless a flag says so, programs that are compiled, at most: whole ones, and of few layers.
 static constexpr int64_t mostPlans = 1000, mostOfFewLayers = 10000;
-/// Of a large model's plans, so many programs of few layers tell which takes the least memory; of a small one's, whole
-/// ones, where no plan can fit.
+/// How many programs tell which plan takes the least memory: programs of few layers for a large model, whole ones for a
+/// small model if no plan can fit.
 static constexpr int64_t smallestCompositions = 200;
 
 static int64_t countOps(ModuleOp model) {
@@ -366,7 +366,7 @@ CompileOptions PlanSearch::optionsOf(const AutoOptions &pins, int64_t most) cons
   return other;
 }
 
-/// Of the plans that other flags leave, the smallest one, or the first found that takes `most` bytes at most.
+/// The smallest plan that the flags `pins` leave, or the first one found that takes `most` bytes at most.
 std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t most,
                                                 llvm::function_ref<bool()> goesOn) {
   CompileOptions other = optionsOf(pins, most);
@@ -380,8 +380,8 @@ std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t
   return least || composes || most == unlimited ? least : fastestOf(pins, most, goesOn);
 }
 
-/// Of the plans that other flags leave, the fastest one that takes `most` bytes at most: layers are dealt to stages,
-/// and made again or not, as that needs.
+/// The fastest plan that the flags `pins` leave and that takes `most` bytes at most: layers are dealt to stages, and
+/// recomputed or not, as that needs.
 std::optional<SmallPlan> PlanSearch::fastestOf(const AutoOptions &pins, int64_t most,
                                                llvm::function_ref<bool()> goesOn) {
   CompileOptions other = optionsOf(pins, most);
@@ -396,7 +396,7 @@ std::optional<SmallPlan> PlanSearch::fastestOf(const AutoOptions &pins, int64_t 
   return SmallPlan{found, fastest.tried.at(found.node.id)};
 }
 
-/// Of the plans of a search in which none fits, the smallest one.
+/// The smallest plan of a search in which none fits.
 std::optional<SmallPlan> PlanSearch::smallestOf(const SearchResult &result, llvm::function_ref<bool()> goesOn) {
   if (composes || result.tooLarge.empty() || result.bound > 0)
     return smallestOf(search, unlimited, goesOn);

@@ -19,7 +19,7 @@ namespace pc {
 /// A composed plan is good enough where none can be better by more than this share: composed seconds are right to half
 /// of it.
 constexpr double composedError = 0.015;
-/// And by no more than this share of what it takes when it is compiled whole.
+/// Compiled whole, the plan is accepted if no plan can be better by more than this share of its seconds.
 constexpr double acceptedGap = 0.02;
 /// But as long as a search has compiled no more programs than these, it goes on until none can be better at all.
 constexpr int64_t cheapCompositions = 400;

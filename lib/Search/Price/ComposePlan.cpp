@@ -141,7 +141,7 @@ namespace {
 using pipeline::NamedSchedule;
 using pipeline::Problem;
 
-/// Of a stage among `stages`, the one of the small pipeline that is like it.
+/// Maps a stage of the full pipeline to the stage of the small pipeline that stands for it.
 int stageLike(int stage, int stages, int fewStages) { return stage == 0 ? 0 : stage == stages - 1 ? fewStages - 1 : 1; }
 
 /// The layers of a chunk of a stage, in the mean.
@@ -163,8 +163,8 @@ public:
         const ProgramPrice &ofB)
       : schedule(schedule), small(std::move(small)), a(a), b(b), ofA(ofA), ofB(ofB) {}
 
-  /// Of a chunk of a pipeline, the one of the small pipeline that is like it: on a stage that is, after as many
-  /// others.
+  /// Maps a chunk of the full pipeline to the chunk of the small one that stands for it: on the stage that stands for
+  /// its stage, after as many other chunks.
   int role(const Problem &problem, int chunk) const {
     int stage = problem.stageOf[chunk], like = stageLike(stage, problem.stages, small.stages);
     auto behind = std::count(problem.stageOf.begin(), problem.stageOf.begin() + chunk, stage);
@@ -196,7 +196,7 @@ public:
   }
   /// Puts the seconds of chunks of so many layers into a problem.
   void fill(Problem &problem, ArrayRef<int64_t> layers) const;
-  /// And what is longer of the first and last microbatch.
+  /// Adds by how much the tasks of the first and last microbatch take longer.
   void fillEnds(Problem &problem, ArrayRef<int64_t> layers) const;
   /// How many ops the program of a stage has whose `chunks` chunks have so many layers each.
   double ops(int stage, double layers, double microbatches) const {

@@ -15,7 +15,7 @@
 
 namespace pc {
 
-/// Of all layers of the model, what no plan of the core stays below, but that stages and data ranks share it.
+/// Lower bounds for every plan with this core, for all layers of the model, before stages and data ranks share them.
 struct CorePrice {
   bool isLegal = false;
   bool hasData = false;    ///< it sums gradients, or gathers parameters, for each microbatch
@@ -74,13 +74,13 @@ public:
   void setPricer(Pricer newPricer) { pricer = std::move(newPricer); }
   /// Does both: `half` with the composer of a thread that has nothing else to do, or with this one after `here`.
   using Sharer = std::function<void(llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here)>;
-  /// Of two programs, another thread may price one; null: this one prices both.
+  /// Lets another thread price one of two programs; null: this thread prices both.
   void setSharer(Sharer newSharer) { sharer = std::move(newSharer); }
 
   /// `refusal`, if empty, gets why the core is not legal.
   CorePrice priceCore(const PlanCore &core, std::string &refusal);
-  /// Of a plan with a named schedule, from pipelines of two stages: without data ranks but those of its core. All plans
-  /// with that core share it whose schedules defer gradients of weights, or whose do not.
+  /// Prices the tasks of a plan with a named schedule from pipelines of two stages, without data ranks but those of its
+  /// core. Plans with that core share the price if their schedules agree on whether to defer gradients of weights.
   TaskPrice priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal);
   /// `callsTasks`: the whole program's tasks will be functions.
   ComposedPlan compose(const Plan &plan, bool callsTasks, std::string &refusal);

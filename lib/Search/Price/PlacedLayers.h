@@ -25,7 +25,7 @@ private:
   struct Placed {
     mlir::OwningOpRef<mlir::ModuleOp> module; ///< null: refused
     size_t form = 0;                          ///< a hash of its ops and where their results are, without sizes
-    /// Of each value, in the order of a walk: the dim that is the sequences of a microbatch, or -1.
+    /// For each value, in the order of a walk: the dim that is the sequences of a microbatch, or -1.
     std::vector<int> batchDims;
     int64_t parts = 1; ///< into which axes split it, at most, and their common multiples
   };

@@ -26,7 +26,7 @@ struct ProgramPrice {
   bool callsTasks = false;               ///< tasks are functions
   llvm::SmallVector<double> tailSeconds; ///< by stage: of what follows its last task, without waits for other stages
   llvm::SmallVector<double> movesBesideIdle; ///< by stage, as `StageTimeline` has it
-  /// Of the tasks of a kind and chunk: the middle of their seconds, and the first and last microbatch's.
+  /// Seconds of the tasks of a kind and chunk: the middle of all, and those of the first and last microbatch.
   struct TaskSeconds {
     double middle = 0, first = 0, last = 0;
   };
@@ -49,8 +49,8 @@ std::optional<ProgramPrice> priceProgram(
 /// Compiles `model` to the placed phase, in the same way; false where the plan is refused.
 bool placeProgram(mlir::ModuleOp model, const CompileOptions &options);
 
-/// The same on several machines, by one compile, without what `trial` says of parts and what cores are made of. Empty
-/// where the plan is refused.
+/// Prices a program on several machines by one compile, without what `trial` says of parts and what cores are made of.
+/// Empty if the plan is refused.
 std::vector<ProgramPrice> priceProgramOn(llvm::ArrayRef<MachineModel> machines, mlir::ModuleOp model,
                                          const CompileOptions &options);
 

@@ -25,7 +25,7 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
   stage.gaps = std::max(stage.gaps, static_cast<double>(memory.gaps));
   int64_t microbatches = small.microbatches, middle = microbatches / 2;
   auto last = static_cast<int>(memory.stretches.size()) - 1;
-  // Of the microbatches between the first and the last one, one is looked at.
+  // One microbatch stands for all between the first and the last one.
   std::vector<Stretch *> stretches;
   for (int i = 0; i <= last; ++i) {
     const TaskMemory::Stretch &one = memory.stretches[i];

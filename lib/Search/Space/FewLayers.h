@@ -21,12 +21,12 @@ public:
   bool hasOneChain() const { return ofChain.size() == 1; }
   /// The layers of all chains.
   int64_t layersOfChains() const;
-  /// Of what a layer hands on.
+  /// Bytes of the value that a layer passes to the next one.
   double layerBytes() const;
-  /// Of each parameter of a layer, and of all of them.
+  /// Bytes of each parameter of a layer, and of all of them together.
   llvm::SmallVector<double> layerParameters() const;
   double layerParameterBytes() const;
-  /// The same model with `layers` of its layers, at least one, and a batch of `batch` sequences.
+  /// Builds the model with `layers` of its layers, at least one, and a batch of `batch` sequences.
   mlir::OwningOpRef<mlir::ModuleOp> take(int64_t layers, int64_t batch) const;
 
 private:

@@ -12,13 +12,13 @@ struct PlanCore {
   Plan plan;
   int64_t batch = 0; ///< sequences of all its ranks; 0: the plan's ranks do not divide the model's
 
-  /// Of a plan; `any`: of any number of microbatches, data ranks and stages, and of ZeRO, with as much on a rank as
-  /// there is. `withData`: with the data ranks that ZeRO-2 and 3 have in it; else it is that of ZeRO-1, which does no
-  /// more.
+  /// The core of a plan. `any`: the core of all plans that differ in microbatches, data ranks, stages and ZeRO, with as
+  /// much on a rank as there is. `withData`: keeps the data ranks that ZeRO-2 and 3 have in the core; else returns the
+  /// core of ZeRO-1, which does no more.
   static PlanCore of(const Plan &plan, int64_t batch, bool any, bool withData = true);
-  /// Of a plan without what shares out the tokens of sequences, and without data ranks that are part of a form of
-  /// tensor parallelism, on as many tokens: no rank of the plan has less to do. None where it has none of these, or
-  /// they share out parts of sequences; and the same with what shares out tokens, for where the first one is not legal.
+  /// The core of a plan without what shares out the tokens of sequences, and without data ranks that are part of a form
+  /// of tensor parallelism, on as many tokens: no rank of the plan has less to do. None if the plan has none of these,
+  /// or they share out parts of sequences. The second core keeps what shares out tokens: for when the first is illegal.
   static llvm::SmallVector<PlanCore, 2> bareOf(const Plan &plan, int64_t batch);
   std::string key() const;
 };

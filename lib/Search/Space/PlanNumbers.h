@@ -14,7 +14,7 @@ public:
   PlanNumbers(const Plan &plan, mlir::MLIRContext *context);
   void resize(llvm::ArrayRef<int64_t> sizes, int64_t microbatches);
 
-  // Of the family.
+  // Equal for all plans of the family.
   int zero = 0;                                       ///< the stage of ZeRO; 0: none
   bool halfGradients = false, halfParameters = false; ///< gradients and parameters are sent in bf16
   bool hasStages = false;
@@ -22,7 +22,7 @@ public:
   std::string layers; ///< of stages, as they were given
   std::string alone;  ///< tactics that every rank follows alone, as text
   std::string kept;   ///< the same without recomputation
-  // Of the plan.
+  // Different from plan to plan of the family.
   int64_t microbatches = 1;
   PlanShape shape;
   double split = 1;                    ///< ranks that share all parameters, and heads, but stages and data ranks

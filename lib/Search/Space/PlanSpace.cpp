@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// Of a mesh, and of an axis of it.
+/// The most ranks that a mesh, or an axis of it, may have.
 static constexpr int64_t mostRanks = 1 << 20;
 
 bool PlanSpace::isFree(StringRef name) const {
@@ -239,7 +239,7 @@ void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<Plan
       llvm::copy_if(base.axes, std::back_inserter(set.inner),
                     [&](const auto &axis) { return inner.count(axis.first); });
     }
-    // The same split of layers, beside other axes.
+    // Sets with equal keys split layers the same way, beside other axes.
     auto keyOf = [](const PlanSet &one) {
       std::string key;
       for (const auto &[axis, size] : one.inner)
