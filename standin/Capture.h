@@ -38,7 +38,7 @@ const std::string &currentSource();
 /// First thing of every call: refuses calls from inside items, before cuInit, and after a report.
 CUresult enter(const char *function);
 
-/// The same for calls that may not happen while this thread captures; they invalidate the capture.
+/// `enter` for calls that may not happen while this thread captures; they invalidate the capture.
 CUresult enterUncaptured(const char *function);
 
 /// The current device of this thread; -1: no context.

@@ -349,7 +349,7 @@ static ncclResult_t keepError(Comm &comm, ncclResult_t result) {
   return noteInGroup(result);
 }
 
-/// Of a parent that does not block, NCCL returns success while *result is null and nothing is known yet: NCCLCHECK
+/// For a parent that does not block, NCCL returns success while *result is null and nothing is known yet: NCCLCHECK
 /// (checks.h) drops the ncclInProgress that ncclGroupEndInternal returns. The parent is in progress until
 /// ncclCommGetAsyncError says otherwise; until then it refuses everything, and *result says nothing, not even that
 /// there is no colour.

@@ -16,7 +16,7 @@
 
 namespace pc::standin {
 
-/// Of a device.
+/// Multiprocessors of a device.
 constexpr int multiprocessors = 132;
 
 /// One thing that is left out or moved, to see whether the checkers notice (PC_STANDIN_FAULT=kind:index[@rank]).

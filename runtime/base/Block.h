@@ -50,7 +50,7 @@ struct Block {
 /// The block of `rank`; the layout divides the shape (checked when the program is read).
 Block blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, int rank);
 
-/// Of the ranks that hold the same block, in order: how many there are, and which one `rank` is.
+/// The place of `rank` among the ranks that hold the same block, in order: their count, and its index.
 struct Holder {
   int64_t count, index;
 };

@@ -117,7 +117,7 @@ private:
 
 } // namespace
 
-/// Of standard output and standard error; never destroyed, since their threads go on.
+/// The printers of standard output and standard error; never destroyed, since their threads go on.
 static Printer *printers[2];
 
 static ssize_t addToPrinter(void *printer, const char *text, size_t length) {

@@ -155,8 +155,8 @@ struct Program {
 
   /// The plan as the report prints it; empty without one.
   std::string plan() const;
-  /// Of the ranks that hold a block of a tensor that belongs to a parameter, which one `rank` is, which runs this
-  /// program; none where an earlier stage has the tensor, too, or `rank` does not hold it.
+  /// Which one `rank`, which runs this program, is of the ranks that hold its block of a tensor that belongs to a
+  /// parameter. None if an earlier stage has the tensor, too, or `rank` does not hold it.
   std::optional<Holder> holderOf(const Tensor &tensor, const Parameter &parameter, int rank) const;
   /// Whether `rank` is the first of them.
   bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const {

@@ -72,7 +72,7 @@ static TensorSum sumPlain(const unsigned char *elements, unsigned char *copy, ui
 }
 
 #if defined(__x86_64__)
-/// The same for CPUs that multiply eight or sixteen numbers at once: four times, six times as fast.
+/// Sums for CPUs that multiply eight or sixteen numbers at once: four times, six times as fast.
 __attribute__((target("avx2"))) static TensorSum sumAvx2(const unsigned char *elements, unsigned char *copy,
                                                          uint32_t first, int64_t count, uint32_t key,
                                                          uint32_t otherKey) {

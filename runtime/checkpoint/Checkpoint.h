@@ -35,9 +35,9 @@ public:
     finish();
   }
 
-  /// The same in parts. begin makes the files, with room for everything, and finish puts them in their place: all ranks
-  /// call them, and they throw. In between another thread of each rank may write its blocks, as long as parameters and
-  /// states stay as they are.
+  /// The parts of write. begin makes the files, with room for everything, and finish puts them in their place: all
+  /// ranks call them, and they throw. In between another thread of each rank may write its blocks, as long as
+  /// parameters and states stay as they are.
   void begin(const Program &program, const Trajectory &trajectory, Device &device);
   void writeBlocks();
   void finish();

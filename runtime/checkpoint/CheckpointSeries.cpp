@@ -50,8 +50,8 @@ static int64_t numberOfFirst(Comm &comm, int64_t mine) {
   return all[0];
 }
 
-/// Of the checkpoints in DIR up to step `last` that all ranks find complete, the newest one; empty: there is none at
-/// all. For each that is not, rank 0 says so, and all call `onBad` with its path.
+/// The newest checkpoint in DIR up to step `last` that all ranks find complete; empty if there is none at all. For
+/// each that is not complete, rank 0 says so, and all ranks call `onBad` with its path.
 static std::string newestIn(const std::string &directory, Comm &comm,
                             const std::function<void(const std::string &)> &onBad, int64_t last = INT64_MAX) {
   std::vector<int64_t> steps = comm.rank() == 0 ? stepsIn(directory) : std::vector<int64_t>();

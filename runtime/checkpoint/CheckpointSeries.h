@@ -47,8 +47,8 @@ public:
   void write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,
              bool last);
 
-  /// The same while the next step goes on, as far as states stay as they are: start before the step, waitForBlocks (on
-  /// this rank; nothing is allocated) before its first update, complete after it, on all ranks.
+  /// Writes a checkpoint while the next step runs, up to its first update of states. Call start before the step,
+  /// waitForBlocks (on this rank; nothing is allocated) before its first update, complete after it, on all ranks.
   void start(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device);
   void waitForBlocks();
   void complete();

@@ -97,12 +97,12 @@ static bool forEachEntry(const std::string &directory, const std::function<void(
   return true;
 }
 
-/// Of names in a directory, or in one within it ("a/b"): whether a file of that name is the checkpoint's. Nothing else
-/// is ever removed.
+/// Whether a file of this name in a directory, or in one within it ("a/b"), is the checkpoint's. Nothing else is ever
+/// removed.
 using IsOurs = std::function<bool(const std::string &)>;
 static bool nothing(const std::string &) { return false; }
 
-/// The same of names in the directory `name`.
+/// Applies `isOurs` to names in the directory `name`.
 static IsOurs within(const std::string &name, const IsOurs &isOurs) {
   return [name, &isOurs](const std::string &inner) { return isOurs(name + "/" + inner); };
 }

@@ -38,7 +38,7 @@ class SaveDirectory {
 public:
   /// Locks `directory`, removes what a killed run has left, and throws PCRT_RESOURCE if nothing can be saved there: in
   /// use, not a directory, the current one, a mount point, or with a model that is not a checkpoint's.
-  /// Of the tokenizer's files those become part of the checkpoint that are not somebody else's in DIR.
+  /// The tokenizer's files become part of the checkpoint, but for those that another program put into DIR.
   explicit SaveDirectory(const std::string &directory, const TokenizerFiles &tokenizer = {});
 
   /// Part of the names of this run's temporary directories: other ranks compute the directory's name from it.

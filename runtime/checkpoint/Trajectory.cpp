@@ -188,7 +188,7 @@ void Trajectory::replaceIn(const std::string &directory, const std::string &temp
 }
 
 //===----------------------------------------------------------------------===//
-// The same trajectory, the same model
+// Whether trajectories and models are the same
 //===----------------------------------------------------------------------===//
 
 static bool sameData(const std::vector<DataIdentity> &a, const std::vector<DataIdentity> &b) {

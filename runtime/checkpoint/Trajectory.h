@@ -23,7 +23,7 @@ struct FileIdentity {
   static FileIdentity of(const std::string &path);
 };
 
-/// Of all files of weights at `path`, a file or a directory, together.
+/// One identity for all files of weights at `path`, a file or a directory.
 FileIdentity identityOfWeights(const std::string &path);
 
 /// A file of tokens that a run reads.
@@ -34,7 +34,7 @@ struct DataIdentity {
   double weight = 1; ///< 0: one of several files without weights.
 };
 
-/// Of all files together.
+/// One identity for all files of tokens.
 FileIdentity identityOf(const std::vector<DataIdentity> &data);
 
 /// A tensor of a file of the checkpoint.

@@ -93,7 +93,7 @@ struct Flow {
   /// "message 3 of 'forward of chunk 1 ...'", of the n-th one, counted from 1.
   std::string describe(uint64_t n) const;
 
-  /// Of the open flow: messages sent or received, and which flow of the peer it is.
+  /// State of the open flow: messages sent or received, and which flow of the peer it is.
   uint64_t count = 0;
   int partner = -1;
 };

@@ -21,7 +21,7 @@ struct KeptState {
   float norms[128];
 };
 
-/// Of one rank.
+/// The kept states of one rank.
 struct Kept {
   std::atomic<int32_t> updating; ///< 1: an update is under way, or has not been done to its end.
   char program[24];              ///< Which one made it.

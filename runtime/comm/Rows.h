@@ -17,7 +17,7 @@
 
 namespace pcrt {
 
-/// Of a move of rows: how many experts a token has, at most. 0: it is another move.
+/// How many experts a token has at most in a move of rows. 0: it is another move.
 inline int64_t routedOf(const pcrt_move_desc &desc) { return desc.kind == PCRT_ALL_TO_ALL ? desc.shift : 0; }
 
 /// Rows for which a member has memory: of its block of tokens, and of its block of experts.

@@ -321,7 +321,7 @@ ShmComm::Wait ShmComm::waitOf(int rank) {
   Wait wait{block.waitsFor.load() - 1, Goal::decode(block.waitGoal.load())};
   wait.flow = block.waitFlow.load();
   if (!wait.flow) {
-    // Of the group only the number is known here.
+    // Only the number of the group is known here.
     numbered.id = block.waitGroup.load();
     wait.group = &numbered;
   }

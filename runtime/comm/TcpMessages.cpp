@@ -44,7 +44,7 @@ bool TcpControl::isSound(const Header &header, int sender) const {
   }
 }
 
-/// Of a message whose header is sound; under the lock.
+/// Whether the rest of a message with a sound header is sound, too; call it under the lock.
 bool TcpControl::isSound(const Header &header, const Bytes &message) const {
   if (header.kind == Answer)
     return isText(readAt<Progress>(message, sizeof header).doing);

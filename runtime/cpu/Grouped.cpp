@@ -226,7 +226,7 @@ void GroupedProducts::multiply(int thread, const pcrt_gemm_desc &d, const float 
     memcpy(c, padC, size_t(rows * d.n) * sizeof(float));
 }
 
-/// The same in bf16, tile by tile. c has the dtype of the tile.
+/// c = a b in bf16, tile by tile. c has the dtype of the tile.
 void GroupedProducts::multiply(int thread, Part &part, const pcrt_gemm_desc &d, const char *a, const char *b, char *c,
                                int32_t dtype, int64_t rows) {
   const int64_t ofA = d.k * elementBytes(d.a_dtype), ofC = d.n * elementBytes(dtype);

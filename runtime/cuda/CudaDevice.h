@@ -77,9 +77,9 @@ private:
   pcrt_status enqueueStep(pcrt_context &context, Mode wanted);
   pcrt_status enqueueRound(pcrt_context &context, Mode wanted);
   void beginCalls(Mode wanted);
-  /// Of moves that were started and never waited for.
+  /// Waits for moves that were started and never waited for.
   pcrt_status waitForAll(pcrt_context &context, pcrt_status status);
-  /// Until all that is enqueued is done.
+  /// Waits until all enqueued work is done.
   pcrt_status waitForDevice(pcrt_context &context);
   pcrt_status runStep(pcrt_context &context);
   pcrt_status captureStep(pcrt_context &context);

@@ -130,7 +130,7 @@ private:
     });
   }
 
-  /// Of a mask: whether entry `i` is one of its token's with the smallest draws.
+  /// Whether entry `i` of a mask is one of its token's with the smallest draws.
   static bool isChosen(const Buffer &buffer, int64_t i) {
     auto draw = [&](int64_t at) { return std::pair(mix(uint64_t(buffer.offset + at) * 0x9e3779b97f4a7c15u), at); };
     int64_t first = i / buffer.of * buffer.of, smaller = 0;

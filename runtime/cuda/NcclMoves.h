@@ -74,7 +74,7 @@ public:
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
-  /// Of a communicator whose moves run beside products. What NVLink's switches need; nobody has measured it here.
+  /// Blocks of a communicator whose moves run beside products: what NVLink's switches need; not measured here.
   static constexpr int mostBlocksOfMoves = 16;
 
   /// A group with communicator and staging memory; at the index of its id.

@@ -27,7 +27,7 @@ public:
   /// is called without dq_accumulator. Returns "" or why there is no plan.
   std::string plan(const pcrt_attention_desc &desc, bool deterministic, int64_t *workspaceBytes);
 
-  /// Of the library, "9.19.0".
+  /// The version of the library, like "9.19.0".
   const std::string &version() const;
 
 private:

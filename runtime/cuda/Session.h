@@ -64,7 +64,7 @@ public:
   void *pinned(size_t bytes);
   /// Streams and events that live as long as the session.
   Stream makeStream() { return makeStream(0); }
-  /// Of the highest priority, for moves: what computes waits for them.
+  /// A stream of the highest priority, for moves: computation waits for them.
   Stream makeMoveStream();
   /// Makes the next `count` of these now, before libraries make streams of their own.
   void reserveMoveStreams(int count);

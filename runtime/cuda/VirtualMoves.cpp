@@ -20,7 +20,7 @@ struct ReduceArguments {
   int32_t numIns, numOuts;
 };
 
-/// The same on the stand-in.
+/// The reduction on the stand-in.
 struct HostReduce {
   ReduceArguments arguments;
   int32_t dtype, reduction;

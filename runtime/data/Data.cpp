@@ -341,7 +341,7 @@ TokenData::Window TokenData::windowOf(int64_t sample) const {
     window.file = size_t(first[size_t(place.source)]) + size_t(place.file);
     number = place.window;
   }
-  // Of one file in its order a window may begin beyond its end, in an absurdly long run beyond int64.
+  // With one file in its own order, a window may begin beyond its end; in an absurdly long run, beyond int64.
   auto start = [&](const TokenFile &file, int64_t length) { return int64_t(__int128(number) * length % file.count()); };
   window.token = start(all[window.file], sequence);
   window.target = targetsOf.empty() ? window.token + 1 : start(targetsOf[window.file], targetSequence);

@@ -146,7 +146,7 @@ private:
   bool isWeighted = false; ///< The program has weights of targets.
   MeanOver meanOver;
   std::vector<int64_t> targetsCounted;
-  /// Of each token: the position where its document begins. Empty where no input is of that.
+  /// For each token: the position where its document begins. Empty if no input needs it.
   std::vector<int32_t> starts;
   int64_t endOfDocument = 0; ///< The last token of a document.
 };

@@ -223,7 +223,7 @@ template <typename T> static std::string show(const std::optional<T> &value) {
   return value ? show(*value) : "default";
 }
 
-/// Of the flags that concern `whom`.
+/// The values of the flags that concern `whom`.
 static std::vector<FlagValue> valuesOf(const Options &options, Concerns whom) {
   std::vector<FlagValue> values;
   forEachFlag(options, [&](const char *flag, const auto &value, Concerns concerns) {

@@ -41,8 +41,8 @@ public:
   /// Why the file ends before the last step; all ranks know. The steps in it are whole.
   const std::optional<Failure> &failure() const { return problem; }
 
-  /// Of output `index`, a routing: puts the choice of the file in the place of `mask`, f32 [rows, positions, experts];
-  /// writes what stands there then. Allocates nothing unless it fails.
+  /// For output `index`, a routing: replaces `mask`, f32 [rows, positions, experts], by the choice of the file, and
+  /// writes what `mask` then holds. Allocates nothing unless it fails.
   pcrt_status observe(int index, int64_t microbatch, float *mask, std::string *error);
 
 private:

@@ -27,7 +27,7 @@ uint64_t permute(uint64_t i, uint64_t n, uint64_t key);
 struct HeldOut {
   int64_t every = 0; ///< m; 0: none.
 
-  /// Of a file with `windows` windows: how many are held out, or stay.
+  /// How many windows of a file with `windows` of them are held out, or stay.
   int64_t count(int64_t windows, bool heldOut) const;
   /// Window number `i` of those.
   int64_t window(int64_t i, int64_t windows, bool heldOut) const;

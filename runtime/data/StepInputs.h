@@ -9,8 +9,8 @@ namespace pcrt {
 
 class StepInputs {
 public:
-  /// Of rank `rank`; `options` has its weight decay. Tells on rank 0 if there are fewer samples than a batch has.
-  /// Throws as BatchLoader.
+  /// Makes the inputs of rank `rank`; `options` has the weight decay. Warns on rank 0 if there are fewer samples than a
+  /// batch has. Throws as BatchLoader.
   StepInputs(const Program &program, const Options &options, const TokenData &tokens, int rank);
 
   /// Writes all but the hyperparameters of step `step`, whose batch is `samples`, to where `device` reads

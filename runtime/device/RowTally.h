@@ -19,7 +19,7 @@ public:
     most = std::max(most, rows);
   }
 
-  /// Of the fullest layer, or round of one; those of all products together.
+  /// Rows of the fullest layer, or round of one; and those of all products together.
   int64_t mostRows() const { return most; }
   int64_t allRows() const { return total; }
   int64_t products() const { return count; }

@@ -311,7 +311,7 @@ void Run::reap() {
     exits[rank] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     ended.push_back({rank, status});
   }
-  // Of ranks that ended at the same time, those that only lost another one are handled last.
+  // If ranks ended at the same time, those that only lost another one are handled last.
   for (bool onlyNoticed : {false, true})
     for (const Ended &one : ended)
       if (exits[one.rank] != 0 && (exits[one.rank] == PCRT_PEER_LOST) == onlyNoticed)

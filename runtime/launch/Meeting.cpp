@@ -381,7 +381,7 @@ void Meeting::tellBegin(const std::string &name) {
     rank->send(MeetKind::Begin, &begin, sizeof begin);
 }
 
-/// Of somebody who has it, for those who have not.
+/// Asks a member that has the state to send it, if a member lacks it.
 void Meeting::askForState() {
   bool isWanted = false;
   for (Member *member : membersIn())

@@ -24,7 +24,7 @@ struct PeakRate {
   double f32 = 0, bf16 = 0;
 };
 
-/// Of `threads` cores, as pc-calibrate has measured them on a processor of the same name.
+/// The peak of `threads` cores, as pc-calibrate has measured them on a processor of the same name.
 PeakRate calibratedPeak(int threads);
 
 /// Seconds in which `ranks` ranks that worked at their peak would do what the model needs of a step (the report's

@@ -79,7 +79,7 @@ static void addMoves(const pcrt_context &context, const std::vector<int64_t> &co
   }
 }
 
-/// Of one step, and of the end of a round.
+/// The traffic of one step, and of the end of a round.
 static Json trafficOf(const pcrt_context &context) {
   std::vector<TrafficRow> rows;
   addMoves(context, context.moveCounts, rows);

@@ -14,7 +14,7 @@ using namespace pcrt;
 
 namespace {
 
-/// Of a block that a rank holds: what it is, and what is in it.
+/// A block that a rank holds: the identity of the block, and the checksum of its contents.
 struct Copy {
   uint64_t which = 0;
   TensorSum bits;

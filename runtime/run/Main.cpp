@@ -73,8 +73,8 @@ static void expectSignals(const Place &place, bool goesBack) {
   unmapControl(control);
 }
 
-/// Of what is wrong with the environment: the rank in it may be wrong, too, so that it is reported as rank 0 does,
-/// unless there is a launcher to report it to.
+/// Fails because the environment is wrong. The rank in it may be wrong, too: without a launcher to report to, the
+/// error is reported as rank 0's.
 [[noreturn]] static void failAnywhere(Place &place, const std::string &error) {
   if (place.sharedFile < 0)
     place = {};

@@ -29,7 +29,7 @@ public:
   struct Answer {
     bool stop = false, save = false;
   };
-  /// The same on all ranks, which call it before every step; `wantsSave` is this rank's.
+  /// Returns the same answer on all ranks. All call it before every step; `wantsSave` is this rank's.
   Answer ask(int64_t step, bool wantsSave);
   /// Whether a rank got a signal; then the next `ask` is answered at once. All ranks call it.
   bool hasSignal();

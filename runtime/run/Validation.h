@@ -22,7 +22,7 @@ namespace pcrt {
 /// rows.
 class EvaluationBatches {
 public:
-  /// Of the samples of `tokens`, but of no more than `most` batches have.
+  /// Makes batches of the samples of `tokens`, at most `most` batches.
   EvaluationBatches(const Program &program, const TokenData &tokens, std::optional<int64_t> most);
 
   int64_t count() const { return full + int64_t(rest.size()); }

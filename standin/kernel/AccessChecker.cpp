@@ -68,7 +68,7 @@ struct Region {
     munmap(touched, bytes / lineBytes + 1);
   }
   ByteState stateOf(size_t i) const { return states[i] == ByteState::Unallocated ? base : states[i]; }
-  /// Of a whole region nothing but `base` needs memory.
+  /// The state of a whole region is `base` alone, without memory for each byte.
   void setStates(size_t first, size_t end, ByteState value) {
     size_t all = (bytes + 1) / 2;
     if (first == 0 && end == all) {

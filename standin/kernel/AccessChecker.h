@@ -56,7 +56,7 @@ public:
   /// Checks and records. Returns "" or the fault.
   std::string access(unsigned thread, const void *address, uint32_t bytes, uint32_t kind, uint64_t value,
                      uint32_t site);
-  /// The same for the target of an asynchronous copy, at its start (`done` false: a write that is pending) and end.
+  /// Checks the target of an asynchronous copy, at its start (`done` false: a write that is pending) and end.
   std::string copyTarget(unsigned thread, const void *address, uint32_t bytes, uint32_t site, bool done);
   /// What the thread has written to shared memory becomes visible to the asynchronous proxy after the next barrier.
   void fenceProxy(unsigned thread);

@@ -17,8 +17,9 @@ class CpuTarget final : public Target {
 public:
   explicit CpuTarget(Comm &comm) : comm(comm), pool(threadsOfThisRank()) {}
 
-  /// Of 1024 tokens with layers of 768 x 768 and 768 x 3072, of 512 with 4096 x 2048, of 256 with 16000 classes, whose
-  /// weights lie transposed: their results, the gradients of what they are given, and of their weights.
+  /// The products are results of layers, gradients of their inputs, and gradients of their weights: 1024 tokens with
+  /// layers of 768 x 768 and 768 x 3072, 512 tokens with 4096 x 2048, and 256 tokens with 16000 classes, whose weights
+  /// lie transposed.
   Sizes sizes(bool isShort) const override {
     using enum ProductKind;
     Sizes sizes;

@@ -214,7 +214,7 @@ private:
     comm->openFlows(flowsOfAll());
   }
 
-  /// Of each pair two flows, there and back; the pairs of one kind open theirs together.
+  /// Each pair has two flows, there and back; the pairs of one kind open theirs together.
   std::vector<DeviceFlow> flowsOfAll() const {
     static const pcrt_flow others{"of other ranks", 0, 0, 0, 2, 1, messageBytes};
     std::vector<DeviceFlow> all;

@@ -186,7 +186,7 @@ private:
     guesses.insert(guesses.end(), {"product_tiles", "shared_bandwidth"});
   }
 
-  /// Of the first two, which differ in what is summed over.
+  /// The rate and the ramp, from the first two products, which differ in the summed dim alone.
   static Waves wavesOf(const std::vector<Measurement> &products, const std::vector<Shape> &shapes) {
     const Measurement &little = products[0], &much = products[1];
     double k = double(shapes[0].summed), more = double(shapes[1].summed) - k;
@@ -206,7 +206,7 @@ private:
     return ofKeys ? share / std::min(1., 2 * head / (head + 128)) / (keys / (keys + 256)) : share;
   }
 
-  /// Of operations of which as many are in each.
+  /// The rate of a mix that has equally much work of every operation.
   static double commonRate(const std::vector<Measurement> &some) {
     double seconds = 0;
     for (const Measurement &one : some)

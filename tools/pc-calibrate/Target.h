@@ -32,8 +32,8 @@ struct Shape {
 
 /// How large what is measured is on a target.
 struct Sizes {
-  /// Of transformers' layers. On devices the first two are whole waves of the largest tiles and differ in what is
-  /// summed over, so that what a tile begins and ends with can be told from its rate.
+  /// Products of transformers' layers. On devices the first two are whole waves of the largest tiles and differ in the
+  /// summed dim, so that the fixed cost of a tile can be told from its rate.
   std::vector<Shape> products, bf16Products;
   int adding = -1;   ///< Of bf16Products, gradients of weights: the one that is measured adding to them, too.
   int beside = 0;    ///< The product that a move is under way beside: in bf16Products on devices, else in products.

@@ -28,8 +28,9 @@ template <typename Find> auto findModelTensor(const std::string &name, Find find
   return found;
 }
 
-/// Of tensors that config.json says are one, pairs of a copy and the tensor that a program reads: what is wrong where a
-/// checkpoint has both and not `areEqual(*copy, *tensor)`, else nothing. transformers does not tie those.
+/// The error if a checkpoint has both tensors of a pair and not `areEqual(*copy, *tensor)`; else empty. A pair is a
+/// copy and the tensor that a program reads; config.json says that they are one. transformers does not tie unequal
+/// ones.
 template <typename Pairs, typename Find, typename Equal>
 std::string untiedTensors(const Pairs &ties, Find find, Equal areEqual) {
   for (const auto &[copy, original] : ties) {
