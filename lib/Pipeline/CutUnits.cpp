@@ -165,7 +165,7 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, Array
         "the model has " + std::to_string(units.layers()) + " layers, an embedding and a head: too few for " + pieces;
     return std::nullopt;
   }
-  // The first and the last chunk also get what is around the layers.
+  // The first and the last chunk also get the ops before and after the layers.
   auto dealt = [&](SmallVector<int> layers) {
     layers.front() += 1;
     layers.back() += 1;

@@ -1,6 +1,6 @@
 //===- StagePrograms.cpp - What stages do, read from their programs ------------------------===//
-// A task's receives stand after its `pc.task`, its sends in front of the next one, so the tasks say which message a
-// send or receive is about.
+// A task's receives stand after its `pc.task`, its sends before the next one, so the tasks say which message a send or
+// receive is about.
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
 #include "TaskKinds.h"
@@ -62,7 +62,7 @@ private:
     return success();
   }
 
-  /// Which tasks there must be: those of the chunks that are named, for every microbatch that the inputs have.
+  /// Reads which tasks there must be: those of the named chunks, for every microbatch that the inputs have.
   LogicalResult readProblem() {
     Problem &p = all.problem;
     p.stages = all.stages();

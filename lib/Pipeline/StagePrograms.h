@@ -27,9 +27,9 @@ struct StagePrograms {
   bool isOverStages(MoveOpInterface move) const { return pc::isOverStages(move, axis); }
 };
 
-/// Counts what is added up over microbatches, chunks and stages. Fails after an error where a task works on another
-/// microbatch than its own, or where the optimizer or an output reads a sum that lacks an addend or has one twice.
-/// `stages` have been verified otherwise: nothing waits forever, messages match.
+/// Counts the addends of sums over microbatches, chunks and stages. Fails after an error if a task works on another
+/// microbatch than its own, or if the optimizer or an output reads a sum that lacks an addend or has one twice.
+/// `stages` have passed the other checks: nothing waits forever, messages match.
 mlir::LogicalResult checkSums(const StagePrograms &stages);
 
 } // namespace pc::pipeline

@@ -78,7 +78,7 @@ void StageWriter::receiveAll(const Task &message, int microbatch, int from) {
 }
 
 /// Gradients and the loss are added up by the tasks. Each chunk has its own sums, so that the order of additions is
-/// that of the microbatches whatever the schedule.
+/// the order of the microbatches under every schedule.
 void StageWriter::writeTask(const Task &task) {
   const WrittenTask &written = functions.get(
       task.kind, task.chunk, [&](unsigned yielded) { return sumsOfChunks.count({yielded, task.chunk}) > 0; });

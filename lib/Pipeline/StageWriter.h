@@ -48,7 +48,7 @@ public:
   mlir::Value receive(mlir::Location loc, mlir::Type type, int from, int flow, int message);
   void send(mlir::Location loc, mlir::Value value, int to, int flow, int message);
 
-  /// Sorts leaves, ends the function and drops what nobody reads.
+  /// Sorts leaves, ends the function and drops values without readers.
   void finish();
   /// The ops that the step would have if tasks were written where they are called.
   int64_t numOps();

@@ -88,7 +88,7 @@ private:
       size_t members = program.groups.at(group).size();
       for (auto &[number, places] : calls) {
         int hub = static_cast<int>(incoming.size());
-        incoming.push_back(places.size() < members ? 1 : 0); // somebody never comes
+        incoming.push_back(places.size() < members ? 1 : 0); // a member never arrives
         for (Place at : places) {
           edge(reached(at), hub);
           edge(hub, done(at));
@@ -163,7 +163,7 @@ private:
                        " waits for stage " + std::to_string(target.stage) + " #" + std::to_string(target.index) + " " +
                        text(of(target));
     }
-    if (best.empty()) { // not a circle: somebody waits for what never comes
+    if (best.empty()) { // not a circle: a stage waits for what never comes
       Place at = heads.front();
       result.circle = "stage " + std::to_string(at.stage) + " #" + std::to_string(at.index) + " " + text(of(at)) +
                       " waits for something that never happens";
@@ -210,7 +210,7 @@ private:
   };
   std::vector<Edge> edges;
   std::vector<int> firstEdge; ///< per node, of those that it is the source of
-  std::vector<int> incoming;  ///< per node: edges from what is not finished
+  std::vector<int> incoming;  ///< per node: edges from unfinished nodes
   std::vector<bool> finished;
   std::map<Flow, std::vector<Place>> sends, receives;
   std::map<std::string, std::map<int, std::vector<Place>>> collectives; ///< by group and number of the call

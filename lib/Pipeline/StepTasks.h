@@ -56,7 +56,7 @@ public:
   /// reads it makes it for itself.
   bool isMadeAgain(mlir::Operation *op) const { return madeAgain.contains(op); }
 
-  /// A part of what is yielded. Whole it is the sum of all, `through` (moves and casts) applied to each.
+  /// A part of a yielded value. The value is the sum of all parts, with `through` (moves and casts) applied to each.
   struct Addend {
     mlir::Value value;
     llvm::SmallVector<mlir::Operation *, 2> through;
@@ -76,7 +76,7 @@ private:
   mlir::Block &body() const { return accumulate->getRegion(0).front(); }
 
   void findMadeAgain();
-  /// The ops of tasks that read `value`, which a task makes, or what is made again of it.
+  /// The ops of tasks that read `value`, which a task makes, or values that are recomputed from it.
   llvm::SmallVector<mlir::Operation *> readersOf(mlir::Value value) const;
   void sinkGrowing();
   void splitSums();

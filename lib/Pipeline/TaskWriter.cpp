@@ -17,7 +17,8 @@ TaskWriter::TaskWriter(ModuleOp module, AccumulateOp accumulate, const StepTasks
     }
 }
 
-/// Backwards from what is summed, seen outside or read by later tasks of the chunk or by other chunks.
+/// Finds the live ops, backwards from values that are summed, seen outside, or read by later tasks of the chunk or by
+/// other chunks.
 const TaskWriter::Live &TaskWriter::live(Kind kind, int chunk) {
   auto [it, isNew] = lives.try_emplace({kind, chunk});
   Live &result = it->second;

@@ -28,7 +28,7 @@ class TaskWriter {
 public:
   TaskWriter(mlir::ModuleOp module, AccumulateOp accumulate, const StepTasks &tasks);
 
-  /// `hasSum`: whether there is a sum for a yielded value already, that of earlier microbatches of the chunk.
+  /// `hasSum`: whether earlier microbatches of the chunk have made a sum for a yielded value.
   const WrittenTask &get(Kind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum);
 
 private:

@@ -173,7 +173,7 @@ private:
     return it == number.end() ? std::nullopt : std::optional(it->second);
   }
 
-  /// Units come one after another; what stands in front of all layers is `first`, what stands after them `last`.
+  /// Units come one after another; ops before all layers are in `first`, ops after them in `last`.
   void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
     Operation *end = nullptr;
     for (Operation *op : ops)

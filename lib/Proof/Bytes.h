@@ -56,7 +56,7 @@ public:
     return it != whole.end() && it->second->state == state;
   }
 
-  /// Who has written last into the range; two nulls: nobody.
+  /// The op that last wrote into the range, and the call in which it ran; two nulls: none did.
   std::pair<mlir::Operation *, mlir::Operation *> writerOf(const Range &range) const {
     auto it = held.lower_bound(range.begin);
     if (it != held.begin() && std::prev(it)->second.end > range.begin)

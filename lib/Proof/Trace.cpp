@@ -130,7 +130,7 @@ private:
       }
     }
     Blame blame{op, FaultKind::Memory, "", std::nullopt};
-    if (others.empty()) { // nobody is there in its place
+    if (others.empty()) { // no two values overlap
       for (const Trace::Clash &clash : llvm::reverse(trace.clashes))
         blame.op = clash.maker ? clash.maker : op;
       return blame;
@@ -190,7 +190,7 @@ private:
            llvm::any_of(right.from, [&](int from) { return from >= 0 && valueOf(step, from) == read.state.value; });
   }
 
-  /// `reader` should read `right` as its operand: is it the reader, or who has made what it reads, that is wrong?
+  /// `reader` should read `right` as its operand: blames the reader, or the op that made what it reads.
   Blame replaced(const Made &reader, unsigned operand, const Made &right, Blame blame) const {
     const Made &read = trace.made[reader.from[operand]];
     State wanted = read.state;
@@ -206,7 +206,7 @@ private:
       blame.expected = "expected operand " + std::to_string(operand) + " to be what the " + text(right.op) + " makes";
       return blame;
     }
-    // Nobody makes it: then who makes this one should.
+    // No op makes it: then the op that makes the operand should.
     if (isa<AccumulateOp, MicrobatchOp>(read.op) && isa<AccumulateOp, MicrobatchOp>(right.op) &&
         read.from.size() == 1 && right.from.size() == 1 && read.from[0] >= 0 && right.from[0] >= 0)
       return replaced(read, 0, step.made[right.from[0]], blame);
@@ -349,7 +349,8 @@ private:
     return isa<IotaOp, EmbeddingOp, EmbeddingGradOp, PickOp, CrossEntropyGradOp, MaskPaddingOp>(op);
   }
 
-  /// A copy in the place of another op that reads the same, which is not what reads the copy.
+  /// Blames a copy that stands where the step program has another op on the same operand. Ops of `reader`'s kind do not
+  /// count.
   Blame copied(const Made &copy, Operation *reader = nullptr) const {
     Blame blame{copy.op, FaultKind::Place, "", std::nullopt};
     auto it = copy.from.empty() || copy.from[0] < 0 ? readers.end() : readers.find(copy.state.value);

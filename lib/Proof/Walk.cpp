@@ -365,7 +365,7 @@ bool Walk::fusion(Stage &stage, FusionOp fusion) {
   return true;
 }
 
-/// Until the wait, what the moves read stays, and nobody may read or write where they write.
+/// Until the wait, what the moves read stays, and no op may read or write where they write.
 bool Walk::start(Stage &stage, StartOp start) {
   WaitOp wait = start.getWait();
   SmallVector<MoveOpInterface> moves = start.getMoves();

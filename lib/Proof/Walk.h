@@ -201,7 +201,7 @@ private:
   bool holdLeaf(Stage &stage, mlir::Operation *leaf);
   bool isHeld(Stage &stage, mlir::Operation *leaf, const State &last);
 
-  /// Notes what is wrong; false.
+  /// Notes the fault and returns false.
   bool refuse(mlir::Operation *op, const llvm::Twine &why, FaultKind fault = FaultKind::Place,
               mlir::Operation *other = nullptr);
   /// The op or block that makes a value, and which of its values it is.

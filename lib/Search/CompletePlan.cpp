@@ -19,7 +19,7 @@ using namespace pc;
 
 namespace {
 
-/// Everything that a search reads, so that it may outlive who asked for it.
+/// Owns everything that a search reads, so that the search may outlive its caller.
 class OwnSearch {
 public:
   OwnSearch(ModuleOp given, const CompileOptions &asked, const MachineModel &machine)

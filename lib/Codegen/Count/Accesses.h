@@ -1,7 +1,7 @@
 //===- Accesses.h - What a kernel of a GPU reads and writes, counted from its code --------===//
 // Walks a gpu.func as its threads would, all of them at once: every address, condition and bound of a loop is a linear
-// form of the block's and the thread's number and of loop counters. So the counts are those of the code that runs,
-// whoever wrote it.
+// form of the block's and the thread's number and of loop counters. So the counts belong to the code that runs, not to
+// the code that generated it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_COUNT_ACCESSES_H
 #define PC_LIB_CODEGEN_COUNT_ACCESSES_H

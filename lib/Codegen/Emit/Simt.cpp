@@ -21,7 +21,7 @@ static constexpr auto globalSpace = 1, sharedSpace = 3;
 // Teams
 //===---------------------------------------------------------------------------===//
 
-/// A vector of mixed rows is two parts of so many elements, the second one so many elements after the first one.
+/// A vector of mixed rows is two parts of `partElements` elements; the second begins `partDistance` after the first.
 static constexpr int64_t partElements = 4, partDistance = 32 * partElements;
 
 int64_t SimtEmitter::widthFor(int64_t n) const {

@@ -69,8 +69,8 @@ public:
   Carried across(llvm::ArrayRef<bool> isMax, Carried mine);
   /// The value of the thread whose number in the warp is this thread's xor `mask` (i32 or f32).
   Num shuffle(Num value, int64_t mask);
-  /// A bit for each thread of the warp, whether the condition holds there (i32); how many bits are set; how many of
-  /// those of threads in front of this one.
+  /// A bit for each thread of the warp, whether the condition holds there (i32); the number of set bits; the number of
+  /// set bits of threads before this one.
   Num ballot(Num condition);
   Num bitCount(Num word);
   Num bitsBefore(Num word);

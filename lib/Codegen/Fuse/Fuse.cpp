@@ -26,7 +26,7 @@ using namespace pc;
 
 namespace {
 
-/// Replaces `ops` (in block order) by one fusion in front of `anchor`.
+/// Replaces `ops` (in block order) by one fusion before `anchor`.
 void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
   llvm::DenseSet<Operation *> inside(ops.begin(), ops.end());
   SmallVector<Value> inputs, outputs;

@@ -16,10 +16,10 @@ struct RowsInRounds {
   llvm::function_ref<bool()> isFirst; ///< whether no stage has told of an error before
 };
 
-/// Computes rows of `block` round by round: what reads them adds up what the rounds make. Rows that the backward pass
-/// reads are computed again there, round by round, from what it reads else where that is the same. Ops in the place of
-/// which there are others then are added to `done`, each after those that it reads. False after an error at an op that
-/// hands rows to another block.
+/// Computes rows of `block` round by round; the readers of the rows add up the results of the rounds. Rows that the
+/// backward pass reads are computed again there, round by round, from its other operands if these are the same. Ops
+/// that are replaced by others are added to `done`, each after those that it reads. Fails after an error at an op that
+/// passes rows to another block.
 bool roundExperts(mlir::Block &block, const RowsInRounds &rows, llvm::SmallVectorImpl<mlir::Operation *> &done);
 
 } // namespace pc

@@ -62,7 +62,7 @@ pc::toolchain::Toolkit pc::toolchain::findToolkit(StringRef cudaPath) {
   return toolkit;
 }
 
-/// The first number in front of `unit`, as in "16 bytes stack frame"; 0 where there is none.
+/// The first number before `unit`, as in "16 bytes stack frame"; 0 if there is none.
 static int64_t numberBefore(StringRef line, StringRef unit) {
   size_t end = line.find(unit);
   if (end == StringRef::npos)

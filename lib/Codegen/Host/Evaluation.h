@@ -18,7 +18,7 @@ namespace pc {
 /// The ops of planned steps that their loss needs. Calls of task functions have been inlined.
 class Evaluation {
 public:
-  /// `programs`: those of all stages.
+  /// `programs`: the programs of all stages.
   explicit Evaluation(llvm::ArrayRef<mlir::ModuleOp> programs);
 
   bool needs(mlir::Operation *op) const { return ops.contains(op); }

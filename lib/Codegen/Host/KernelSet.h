@@ -34,7 +34,7 @@ public:
     int64_t items = 0, scratchBytes = 0; ///< CPU
     int64_t grid = 0, block = 0, numBuffers = 0; ///< CUDA
     int64_t sharedBytes = 0;                     ///< CUDA: dynamic shared memory of a block
-    /// CUDA: those of the op that the kernel was written for; empty if several ops share it.
+    /// CUDA: the buffers of the op that the kernel was written for; empty if several ops share it.
     llvm::SmallVector<CountedBuffer> buffers;
   };
   /// Kernel `part` of `op`, which is written if the set has no equal one. Fails with an error at an op that has no

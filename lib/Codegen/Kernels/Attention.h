@@ -167,8 +167,8 @@ struct AttentionShape {
 void copyAddends(Emitter &e, const AttentionShape &a, Ptr bias, Num head, Ptr to);
 /// Attention on a CPU; kernel.operands begin with q, k, v. An item is one query head of one batch row.
 void emitAttention(AttentionShape a, Kernel &kernel);
-/// Its gradient; kernel.results are dq, dk, dv, and that of addends by batch row. An item is one key/value head of one
-/// batch row.
+/// The gradient of attention; kernel.results are dq, dk, dv, and the gradient of addends by batch row. An item is one
+/// key/value head of one batch row.
 void emitAttentionGrad(AttentionShape a, Kernel &kernel);
 /// Attention for the threads of a GPU. The gradient's part 0 is dq, part 1 dk and dv. Returns false if there is no
 /// kernel for heads of this size.
@@ -178,7 +178,7 @@ bool emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel);
 void emitMmaAttention(const AttentionShape &a, Kernel &kernel);
 void emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel);
 
-/// The gradient of a bias for the threads of a GPU; on a CPU that of attention has it.
+/// The gradient of a bias for the threads of a GPU; on a CPU the gradient of attention computes it.
 void emitBiasGrad(const AttentionShape &a, Kernel &kernel);
 
 /// Hands out one thread's scratch memory, in f32 elements; every piece starts at a multiple of 64 bytes.

@@ -1,7 +1,7 @@
 //===- Dropping.h - Which elements a kernel drops ------------------------------------===//
 // `#pc.drop` in kernels: random bits are integers, so CPUs and GPUs drop the same elements. Eight neighbours in a row
-// share a block of Philox4x32-10; whoever has all of them computes it once. A CPU draws the bits of a row ahead of it,
-// because a vector of a row has two blocks, and a vector of blocks 64 elements.
+// share a block of Philox4x32-10; a thread that has all of them computes it once. A CPU draws the bits of a row ahead
+// of it, because a vector of a row has two blocks, and a vector of blocks 64 elements.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_DROPPING_H
 #define PC_LIB_CODEGEN_KERNELS_DROPPING_H

@@ -11,7 +11,7 @@
 
 namespace pc::kernels {
 
-/// Attention.h says what is an item.
+/// Attention.h defines an item.
 llvm::LogicalResult emit(AttentionOp op, Kernel &kernel);
 llvm::LogicalResult emit(PackedAttentionOp op, Kernel &kernel);
 llvm::LogicalResult emit(AttentionGradOp op, Kernel &kernel);

@@ -57,14 +57,14 @@ public:
 
   /// `rows` x d bf16 in shared memory.
   Ptr tile(int64_t rows) { return shared(rows * pitch, e.b.getBF16Type()); }
-  /// Other shared memory of the block. Of kernels of warpgroups all is the launch's own: with none in front of it, it
-  /// begins at a multiple of 1024 bytes on a device.
+  /// Other shared memory of the block. In kernels of warpgroups all shared memory belongs to the launch: with none
+  /// before it, it begins at a multiple of 1024 bytes on a device.
   Ptr shared(int64_t elements, mlir::Type element) {
     return warpgroups ? e.sharedTile(elements, element) : e.shared(elements, element);
   }
   /// Starts to copy `rows` rows of d elements, from rowAt(number), into a tile. The whole block takes part.
   void stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(Num)> rowAt);
-  /// Waits until the tiles have come that all threads have started to copy, and nobody reads the ones before any more.
+  /// Waits until the tiles that all threads have started to copy are there, and no thread reads the earlier ones.
   void meetTiles();
 
   /// A left operand: 16 columns a piece; for warpgroups it may be a tile of the block's rows.

@@ -80,7 +80,7 @@ public:
     Carried none(rows() * columns() / 32, e.real(0));
     return e.loop(lo, hi, depth, none, [&](Num first, const Carried &before) {
       e.waitForCopies();
-      e.barrier(); // the chunk has come, and nobody reads the one before any more
+      e.barrier(); // the chunk is there, and no thread reads the one before
       Num next = first + depth;
       e.when(next < hi, [&] { start(next); });
       Carried sums(before);

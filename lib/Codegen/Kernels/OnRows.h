@@ -1,6 +1,6 @@
 //===- OnRows.h - Routed einsums on rows, on a GPU -----------------------------------===//
-// Which rows there are is found from the mask by two kernels and handed on in the workspace (RowTables). Products run
-// in blocks of rows of one expert each, as many as there can be; those that have no rows leave at once.
+// Two kernels find the rows from the mask and write them to the workspace (RowTables). Products run in blocks of rows
+// of one expert each, as many as there can be; blocks without rows return at once.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_ONROWS_H
 #define PC_LIB_CODEGEN_KERNELS_ONROWS_H

@@ -39,7 +39,8 @@ private:
     return e.wrap(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, entry.v, e.real(0).v));
   }
   Num one(Num condition) { return e.select(condition, e.integer(1), e.integer(0)); }
-  /// The rows of experts [first, end), of which there are `before` in front of them; returns those after them.
+  /// Runs `body` for the rows of experts [first, end), with `before` rows before them; returns the number of rows up to
+  /// their end.
   Num forRows(Num first, Num end, Num before, llvm::function_ref<void(Num, Num, Num)> body) {
     return e.loop(first, end, 1, {before}, [&](Num expert, const Carried &rows) {
       return e.loop(e.integer(0), e.integer(d.tokens), 1, rows, [&](Num token, const Carried &rows) {

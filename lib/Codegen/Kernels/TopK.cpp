@@ -1,5 +1,5 @@
 //===- TopK.cpp - Which entries of a row are its largest ------------------------------===//
-// An entry is chosen if fewer than k entries are ahead of it: those that are larger, and equal ones in front of it.
+// An entry is chosen if fewer than k entries are ahead of it: larger ones, and equal ones at a lower index.
 // Rows are short (as many entries as a layer has experts), so each entry is compared with all others.
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/RowMath.h"

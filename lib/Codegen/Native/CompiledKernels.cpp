@@ -69,7 +69,7 @@ namespace {
 constexpr int64_t alignment = 64; // of values in an arena
 constexpr char untouched = 0x5a;
 
-/// Memory that a child writes and its parent reads, between two pages that nobody may touch.
+/// Memory that a child writes and its parent reads, between two guard pages.
 class SharedBuffer {
 public:
   explicit SharedBuffer(int64_t bytes) : bytes(bytes), page(sysconf(_SC_PAGESIZE)) {

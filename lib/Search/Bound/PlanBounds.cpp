@@ -240,7 +240,7 @@ double PlanBounds::longestStage(double layer, double rest, const PlanShape &shap
     double ofLast = std::floor((longest - rest) / layer + small);
     return ofLast >= chunks && others * std::floor(longest / layer + small) + ofLast >= all;
   };
-  // Either the longest one has so many layers, or the last one has, and the rest.
+  // The longest stage has `count` layers, or it is the last one and also has the rest.
   double least = static_cast<double>(layers) * layer + rest;
   for (double more : {0.0, rest})
     for (int64_t count = 1; count <= layers; ++count)
@@ -368,7 +368,7 @@ double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) cons
   double seconds = ofSet(root, plan, std::numeric_limits<double>::infinity());
   Sent sent = sentOf(plan);
   auto stages = static_cast<double>(plan.shape.stages), microbatches = static_cast<double>(plan.microbatches);
-  // Those who share a layer send what it hands on forth and back, two times in each pass.
+  // Ranks that share a layer send its result back and forth, two times in each pass.
   double moves = 0;
   if (plan.layerRanks > 1) {
     SmallVector<StringAttr, 2> data = plan.dataAxes(), inner;
@@ -441,7 +441,7 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, const CorePrice &core) co
 }
 
 double PlanBounds::storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const {
-  // With ZeRO-1 and 2 only what is computed with is whole.
+  // With ZeRO-1 and 2 only the parameters that products read are whole.
   double parameters = parameterBytes;
   if (plan.zero >= 3)
     parameters /= plan.sharders;

@@ -8,11 +8,11 @@
 
 namespace pc {
 
-/// Bounds of the seconds and bytes of plans, by what their flags say and by cores that were priced.
+/// Lower bounds of the seconds and bytes of plans, from their flags and from cores that were priced.
 ///
-/// Ranks that split a layer further never need fewer seconds together, nor do those that work on fewer sequences at
-/// once for all of them: what is known of a split is a bound for all that split its axes further, or along axes
-/// besides, and take its sequences in parts.
+/// Splitting a layer further never needs fewer seconds over all ranks, nor does working on fewer sequences at a time.
+/// So the price of a split is a bound for all splits that split its axes further, or along more axes, and take its
+/// sequences in parts.
 class PlanBounds {
 public:
   /// `few`: null, if the model's layers are not alike.
@@ -80,9 +80,9 @@ public:
   }
 
 private:
-  /// What data ranks send each other in a step: the seconds that it takes them, one after another, what is lost of
-  /// the work beside it, were it all hidden, and of these seconds, those of the sums of a layer's gradients, if they
-  /// are not sent before the last microbatch, and those of a gather of its parameters, if they are gathered once.
+  /// The traffic between data ranks in a step: its seconds, one move after another; the seconds that other work loses
+  /// if all of it is hidden; and among the seconds, the sums of a layer's gradients, if none are sent before the last
+  /// microbatch, and a gather of its parameters, if they are gathered once.
   struct Sent {
     double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
@@ -98,7 +98,7 @@ private:
   double longestStage(double layer, double rest, const PlanShape &shape) const;
 
   double heldBy(const PlanNumbers &plan) const;
-  /// Bytes of parameters and states on a rank, and their gradients, of parameters of so many bytes.
+  /// Bytes of parameters and states on a rank, and of gradients `withGradients`, for parameters of `parameterBytes`.
   double storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const;
   /// `activationBytes`: that a microbatch keeps in all stages together.
   double leastBytes(const PlanNumbers &plan, double activationBytes) const;
@@ -127,7 +127,7 @@ private:
   StepWork work;
   int64_t layers;
   bool hasOneChain;  ///< of layers: else chunks may have parts of one
-  double layerBytes; ///< that a layer hands on, of all sequences
+  double layerBytes; ///< that a layer passes to the next one, for all sequences
   double layerParameterBytes;
   llvm::SmallVector<double> layerParameters; ///< bytes of each
   int64_t batch, ranks;

@@ -82,7 +82,7 @@ void PlanSearch::addGuesses(ArrayRef<OtherMachine> machines, std::vector<FoundPl
     onOthers.emplace_back(model.getContext(), work, few ? &*few : nullptr, batch, space.ranks, options, one)
         .learnFrom(*bounds);
   auto seen = std::pair(numPlans, numDropped);
-  double most = 2 * fitting.front().trial.seconds; // who takes longer cannot win by a figure that is halved or doubled
+  double most = 2 * fitting.front().trial.seconds; // a slower plan cannot win by a figure that is halved or doubled
   for (size_t set = 0; set < sets.size(); ++set)
     for (const AxisSizes &inner : space.innerSizes(sets[set])) {
       std::optional<PlanCore> core = coreOf(sets[set], inner);

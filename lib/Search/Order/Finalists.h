@@ -12,8 +12,8 @@ struct Finalists {
 };
 
 /// Compiles the best composed plans whole, while `goesOn` says so, until one fits and none that is left should be
-/// better: what is reported first is no estimate. `compile` puts what is true of a plan in the place of what was
-/// composed; false: it is not legal, or the compile was ended.
+/// better: the plan reported first is no estimate. `compile` replaces the composed price of a plan by the price of the
+/// whole program; it returns false if the plan is not legal, or if the compile was ended.
 Finalists compileFinalists(SearchResult &result, int64_t limit, llvm::function_ref<bool(FoundPlan &)> compile,
                            llvm::function_ref<bool()> goesOn);
 

@@ -57,7 +57,7 @@ static std::vector<Chain> chainsOf(const SearchResult &result, double best, int6
   return all;
 }
 
-/// Asks for what is not known of some chains.
+/// Prices the modes of chains that have no price yet.
 static void priceRest(llvm::MutableArrayRef<Chain> chains, PriceModes price) {
   std::vector<AskedMode> asked;
   std::vector<std::optional<PlanTrial> *> answers;

@@ -338,7 +338,7 @@ OpenedNode PlanSearch::openBare(const PlanNode &node, const Plan &plan) {
   return opened;
 }
 
-/// The plans of a set, with what is known of them all.
+/// Opens a set: returns its plans with their bounds, or the set again with a better bound.
 OpenedNode PlanSearch::openSet(const PlanNode &node) {
   OpenedNode opened;
   const Node set = nodes[node.id];

@@ -198,7 +198,7 @@ private:
   std::mutex mutex; ///< of what follows
   std::condition_variable changed;
   size_t next = 0, busy = 0; ///< the next number; threads that have one
-  std::deque<Half *> halves; ///< that nobody has taken yet
+  std::deque<Half *> halves; ///< that no thread has taken yet
 };
 
 } // namespace

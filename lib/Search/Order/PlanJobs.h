@@ -16,7 +16,7 @@ struct PlanJob {
   std::optional<Plan> plan; ///< none: the core is priced
   bool any = false;         ///< for a bound of all plans of the core, of any batch
   bool ofTasks = false;     ///< the plan's tasks are priced
-  bool callsTasks = false;  ///< those of the plan's whole program are functions
+  bool callsTasks = false;  ///< the tasks of the plan's whole program are functions
   bool isDone = false;      ///< else nothing is known: the search is to end
   std::string refusal = {};
   CorePrice corePrice = {};

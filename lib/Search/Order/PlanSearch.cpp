@@ -22,9 +22,9 @@ static constexpr int64_t manyLayers = 3;
 static constexpr int64_t composedWidth = 64;
 /// A limit that no plan exceeds.
 static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
-/// Where so many plans were compiled whole, a search goes on no further if the best one does not fit.
+/// How many plans a search compiles whole, one after another, to confirm that its best plan fits.
 static constexpr int64_t mostRefuted = 8;
-/// Unless a flag says so, programs that are compiled, at most: whole ones, and of few layers.
+/// How many programs are compiled at most, unless a flag says otherwise: whole ones, and ones of few layers.
 static constexpr int64_t mostPlans = 1000, mostOfFewLayers = 10000;
 /// How many programs tell which plan takes the least memory: programs of few layers for a large model, whole ones for a
 /// small model if no plan can fit.

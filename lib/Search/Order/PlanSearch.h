@@ -63,10 +63,10 @@ private:
     std::optional<size_t> family;
     AxisSizes sizes;
     int64_t microbatches = 1;
-    bool hasCore = false;  ///< its bound is that of its core
-    bool hasTasks = false; ///< its bound is that of its tasks
-    bool hasData = false;  ///< the core is that of its own data ranks, and not that of ZeRO-1
-    bool hasBare = false;  ///< its bound is that of its bare core
+    bool hasCore = false;  ///< its bound is the bound of its core
+    bool hasTasks = false; ///< its bound is the bound of its tasks
+    bool hasData = false;  ///< the core has the plan's own data ranks, and is not the core of ZeRO-1
+    bool hasBare = false;  ///< its bound is the bound of its bare core
   };
   /// Reads the space, and what the model does.
   pcrt_status read();
@@ -126,7 +126,7 @@ private:
   /// Begins to compile the best composed plan whole, beside the search, when it will probably stay that: no plan that
   /// is left takes less than `bound` seconds.
   void beginWhole(double bound);
-  /// Keeps what is known by now for `soFar`; no plan that is left takes less than `bound` seconds.
+  /// Records the present state for `soFar`; no plan that is left takes less than `bound` seconds.
   void noteSoFar(double bound);
   PlanAnswer answerOf(const Plan &plan, const FoundPlans &found) const;
   /// Whether the best composed plan fits.

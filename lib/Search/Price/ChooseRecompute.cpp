@@ -49,7 +49,7 @@ public:
     this->options.to = Phase::Planned;
   }
 
-  /// Sets `tactics` to those of the choice.
+  /// Sets `tactics` to the tactics of the choice.
   pcrt_status run(SmallVector<Tactic> &tactics) {
     if (pcrt_status status = countLayers())
       return status;

@@ -6,9 +6,9 @@
 
 namespace pc {
 
-/// Puts what fits the limit on memory in the place of the plan's tactic `pc-recompute{mode=auto}`, where it has one;
-/// a cut of stages by cost then becomes one by hand. After an error PCRT_RESOURCE where nothing fits, PCRT_USAGE
-/// without a limit, or what a phase failed with.
+/// Replaces the plan's tactic `pc-recompute{mode=auto}`, if it has one, by the cheapest recomputation that fits the
+/// memory limit; a cut of stages by cost then becomes one by hand. Returns, after an error, PCRT_RESOURCE if nothing
+/// fits, PCRT_USAGE without a limit, or the status of the phase that failed.
 pcrt_status chooseRecompute(mlir::ModuleOp model, CompileOptions &options);
 
 } // namespace pc

@@ -54,7 +54,7 @@ Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &
     priceA();
     priceB(*this);
   }
-  programs += both.first ? 2 : 1; // whoever priced them, and in whatever order
+  programs += both.first ? 2 : 1; // also if another thread priced one
   if (!both.first)
     both.second.reset();
   else if (refusal.empty())
@@ -194,11 +194,11 @@ public:
       sum += seconds(kind, role, layers);
     return sum;
   }
-  /// Puts the seconds of chunks of so many layers into a problem.
+  /// Sets the seconds of the tasks of `problem`, whose chunks have `layers` layers.
   void fill(Problem &problem, ArrayRef<int64_t> layers) const;
   /// Adds by how much the tasks of the first and last microbatch take longer.
   void fillEnds(Problem &problem, ArrayRef<int64_t> layers) const;
-  /// How many ops the program of a stage has whose `chunks` chunks have so many layers each.
+  /// How many ops the program of a stage has whose chunks have `layers` layers each.
   double ops(int stage, double layers, double microbatches) const {
     auto all = [&](const ProgramPrice &price) {
       return price.taskOps[stage] * microbatches / small.microbatches + price.otherOps[stage];
@@ -209,7 +209,7 @@ public:
   /// what small steps take besides; nothing while that is being found.
   std::optional<double> stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
                                     ArrayRef<int64_t> layers, std::optional<double> rest = {}) const;
-  /// What a step has besides: by which those of the small ones are longer.
+  /// Seconds of a step outside its tasks: by these the steps of the small pipelines are longer.
   std::optional<double> rest(double layers) const;
 
 private:

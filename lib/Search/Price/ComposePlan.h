@@ -66,7 +66,7 @@ public:
            const MachineModel &machine)
       : context(context), few(few), placed(few), batch(batch), options(options), machine(machine) {}
 
-  /// A program as somebody else prices it; nothing: it is refused.
+  /// Prices a program instead of the composer; nothing: the program is refused.
   using Pricer = std::function<std::optional<ProgramPrice>(const SmallProgram &)>;
   /// Once it says no, programs are refused without a compile.
   void setGoesOn(std::function<bool()> newGoesOn) { goesOn = std::move(newGoesOn); }
@@ -105,9 +105,9 @@ private:
   int programs = 0; ///< that were asked for
 };
 
-/// Deals layers out to chunks, which lie on the stages `stageOf`, so that the longest stage takes as little as can be,
-/// and of its chunks the longest; of equals the late or the early ones have more. Each has at least one. `seconds`: of
-/// a chunk with so many.
+/// Deals layers out to chunks, which lie on the stages `stageOf`, so that the longest stage, and then the longest of
+/// its chunks, takes as little as possible; among equals the late (`toLate`) or the early chunks have more. Each chunk
+/// has at least one. `seconds(chunk, layers)`: the seconds of a chunk with this number of layers.
 llvm::SmallVector<int64_t> dealOut(int64_t layers, llvm::ArrayRef<int> stageOf, bool toLate,
                                    llvm::function_ref<double(int, int64_t)> seconds);
 

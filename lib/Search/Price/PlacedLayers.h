@@ -17,8 +17,8 @@ class PlacedLayers {
 public:
   explicit PlacedLayers(const FewLayers &few) : few(few) {}
 
-  /// The placed program of `layers` layers and so many sequences a step, by the plan of `options`. Null where it cannot
-  /// be had so: the plan is refused, or its axes do not divide the sequences.
+  /// The placed program of `layers` layers and `sequences` sequences per step, by the plan of `options`. Null if the
+  /// plan is refused, or if its axes do not divide the sequences.
   mlir::OwningOpRef<mlir::ModuleOp> take(const CompileOptions &options, int64_t layers, int64_t sequences);
 
 private:

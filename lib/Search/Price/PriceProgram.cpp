@@ -187,8 +187,8 @@ static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, con
   return whole;
 }
 
-/// What moves take that nothing hides; where moves and memory take no time: what is left, and of that, what stages wait
-/// for each other in the mean.
+/// Reads the parts of `trial`: the seconds of moves that nothing hides; the seconds that are left if moves and memory
+/// take no time; and of these, how long stages wait for each other in the mean.
 static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
   std::array<FailureOr<Prediction>, 2> predictions;
   mlir::parallelFor(planned.getContext(), 0, predictions.size(), [&](size_t fastMemory) {

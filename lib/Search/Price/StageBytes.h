@@ -39,7 +39,7 @@ private:
       Optimizer, ///< after all tasks
       Own,       ///< the task of its own microbatch
       Last,      ///< and of the last one
-      Later      ///< so many tasks on
+      Later      ///< `tasks` tasks later
     } how = Optimizer;
     int64_t kind = 0, chunk = 0, tasks = 0; ///< `chunk`: of those of the stage
     friend bool operator<(const End &a, const End &b) {

@@ -8,7 +8,7 @@
 
 namespace pc {
 
-/// A search's result, and what is said of it.
+/// The result of a search, with what the text about it needs.
 struct FoundPlans {
   const SearchResult &result;
   int64_t ranks = 0;

@@ -1,5 +1,5 @@
 //===- OtherMachines.cpp - A plan on machines with one figure changed -----------------------===//
-// Programs are the same on all of them: what is compiled once is played on each.
+// Programs are the same on all machines, so each is compiled once and simulated on every machine.
 //===-----------------------------------------------------------------------------===//
 #include "OtherMachines.h"
 #include "../Price/ComposePlan.h"

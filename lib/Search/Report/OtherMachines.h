@@ -16,7 +16,7 @@ struct OtherMachine {
   MachineModel machine;
 };
 
-/// With each of the figures that matter to so many ranks halved and doubled.
+/// Machines with one figure halved or doubled, for each of the figures that matter to `ranks` ranks.
 std::vector<OtherMachine> otherMachines(const MachineModel &machine, int64_t ranks);
 
 /// Seconds of a step on each machine; empty where the plan is refused. `few`: it is composed from programs of few

@@ -19,7 +19,7 @@ struct Layer {
 
 /// Layers that follow each other.
 struct LayerChain {
-  std::string name; ///< that of its layers without their number
+  std::string name; ///< the name of its layers without their number
   std::vector<Layer> layers;
 };
 

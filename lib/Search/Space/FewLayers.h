@@ -32,7 +32,7 @@ public:
 private:
   FewLayers(mlir::ModuleOp model, int64_t count, llvm::SmallVector<int64_t> ofChain)
       : model(model), count(count), ofChain(std::move(ofChain)) {}
-  /// The model with so many layers and all its sequences; what one thread has asked for is kept.
+  /// The model with `layers` layers and all its sequences; kept for the next call.
   mlir::ModuleOp cut(int64_t layers) const;
 
   mlir::ModuleOp model;

@@ -26,8 +26,8 @@ struct PlanCore {
 /// A plan without data ranks that are part of a form of tensor parallelism; `ranks` is multiplied by their number.
 Plan withoutInnerData(Plan plan, int64_t &ranks);
 
-/// A plan without the tactics that share out tokens of sequences and their axes; `ranks` is multiplied by the number of
-/// those who share.
+/// A plan without the tactics that share out tokens of sequences and their axes; `ranks` is multiplied by the number
+/// of ranks that share.
 Plan withoutTokenSharers(Plan plan, int64_t &ranks);
 
 } // namespace pc

@@ -8,7 +8,8 @@
 
 namespace pc {
 
-/// What is asked of a plan millions of times. Read from one plan of a family, `resize` makes it that of another.
+/// The numbers of a plan that a search reads millions of times. They are read from one plan of a family; `resize`
+/// changes them to those of another plan of the family.
 class PlanNumbers {
 public:
   PlanNumbers(const Plan &plan, mlir::MLIRContext *context);
@@ -36,10 +37,10 @@ public:
   llvm::SmallVector<mlir::StringAttr, 2> dataAxes() const { return axesOf(dataBits); } ///< with more than one rank
   llvm::SmallVector<mlir::StringAttr, 2> summingAxes() const { return axesOf(summingBits); } ///< that sum gradients
   bool hasData() const { return dataBits; }
-  uint32_t dataBits = 0, summingBits = 0; ///< which of the axes these are: data ranks; and who shares out tokens
+  uint32_t dataBits = 0, summingBits = 0; ///< bit sets of axes: of data ranks; and of ranks that sum gradients
 
-  /// Bytes that a data rank sends of so many bytes of parameters: for the sums of their gradients, if they are not sent
-  /// before the last microbatch, and for a gather, if they are gathered once a step.
+  /// Bytes that a data rank sends for the parameters: for the sums of their gradients, if none are sent before the last
+  /// microbatch, and for a gather, if they are gathered once per step.
   struct Sent {
     double sums = 0, gather = 0;
   };

@@ -18,7 +18,7 @@ bool PlanSpace::isFree(StringRef name) const {
   return names.empty() || llvm::is_contained(names, name);
 }
 
-/// The axes that the tactics have by default, and those of their forms.
+/// The axes that the tactics use by default, and the axes of their forms.
 static SmallVector<std::string> knownAxes() {
   SmallVector<std::string> axes;
   auto add = [&](StringRef list) {
