@@ -45,8 +45,8 @@ static std::string ofReplica(const std::string &name, int64_t replica) {
   return name + "@" + std::to_string(replica) + ".";
 }
 
-/// What of one program's tensors a checkpoint after `step` steps has, of a run with so many replicas. Between two
-/// rounds of local SGD replicas' parameters are those that all share, which are the model.
+/// The tensors of one program that a checkpoint after `step` steps has, in a run with `replicas` replicas. Between two
+/// rounds of local SGD, the checkpoint has the parameters that all replicas share: they are the model.
 static std::vector<Saved> savedTensors(const Program &program, int64_t step, int64_t replicas) {
   std::vector<Saved> saved;
   const Program::Rounds &rounds = program.rounds;
@@ -180,8 +180,8 @@ public:
     });
   }
 
-  /// The elements of a tensor that this one of several holders writes: what is in its share of the file. Shares begin
-  /// and end at pages, so that no page is written by two.
+  /// The elements of a tensor that this one of several holders writes: those in its share of the file. Shares begin and
+  /// end at pages, so that no page is written by two ranks.
   std::pair<int64_t, int64_t> shareOf(const std::string &tensor, const Holder &holder) const {
     int64_t place = writer.placeOf(tensor), count = product(writer.shapeOf(tensor));
     auto bound = [&](int64_t index) {
@@ -349,7 +349,7 @@ private:
     }
   }
 
-  /// Writes one stretch after the other that nobody else has taken.
+  /// Writes one stretch after another that no other thread has taken.
   void writeSome(const std::vector<Stretch> &stretches, std::atomic<size_t> &next, Lane &lane, size_t number) const {
     try {
       for (size_t i; (i = next++) < stretches.size();) {
@@ -372,7 +372,7 @@ CheckpointWriter::~CheckpointWriter() {
     directory->discard();
 }
 
-/// Rethrows a failure, with what is left.
+/// Rethrows a failure; if it is PCRT_RESOURCE, says which checkpoint is left.
 void CheckpointWriter::giveUp(const Failure &failure) {
   files.reset();
   if (directory && !directory->committed())

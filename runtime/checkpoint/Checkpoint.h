@@ -53,7 +53,7 @@ private:
   bool older = false;           ///< Rank 0: a checkpoint was there already.
 };
 
-/// Bytes of a checkpoint of `program`: of its files' tensors, and at most of what is said about them.
+/// Bytes of a checkpoint of `program`: its tensors, and an upper bound for the text about them.
 int64_t checkpointBytes(const Program &program);
 
 /// Throws PCRT_RESOURCE unless `bytes` are free on the disk of `directory`, or of what it will be made in. `what` is

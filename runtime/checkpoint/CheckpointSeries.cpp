@@ -331,6 +331,6 @@ void CheckpointSeries::complete() {
     return;
   waitForBlocks();
   int64_t start = nanoseconds();
-  finish(lastStep, /*last=*/false); // what is in the arena now is a later state: there is no second try
+  finish(lastStep, /*last=*/false); // the arena now has a later state: there is no second try
   cost += double(nanoseconds() - start) * 1e-9;
 }

@@ -2,8 +2,8 @@
 //
 // --checkpoint DIR: DIR/step-00001200 and so on, each of them what --save makes
 // (Checkpoint.h), and DIR/latest, the name of the newest one, for people. A run
-// goes on from the newest one that is whole, so that one command line is that of
-// the first start and of every restart. DIR.lock keeps a second run away.
+// goes on from the newest one that is whole, so that the first start and every
+// restart have the same command line. DIR.lock keeps a second run away.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_CHECKPOINTSERIES_H
@@ -26,10 +26,10 @@ public:
   CheckpointSeries(const Options &options, const Program &program, Comm &comm);
 
   /// The newest checkpoint that all ranks find complete; empty: there is none yet. Others are set aside, with a
-  /// warning. With --rollback, where numbers were not finite after the newest one: one at least so many steps back,
-  /// from where the samples up to there are left out; those between are renamed to step-<step>.rolled-back-<tag>, which
-  /// nobody removes. All ranks call it. Throws PCRT_BAD_DATA if none is complete, PCRT_USAGE if none is far enough
-  /// back.
+  /// warning. With --rollback, if numbers were not finite after the newest one: one at least that many steps back,
+  /// from where the samples up to there are left out; checkpoints between are renamed to
+  /// step-<step>.rolled-back-<tag>, and no run removes these. All ranks call it. Throws PCRT_BAD_DATA if none is
+  /// complete, PCRT_USAGE if none is far enough back.
   std::string newestWhole();
   /// Renames a damaged checkpoint to step-<step>.damaged-<tag>. Throws PCRT_RESOURCE.
   void setAside(const std::string &path);

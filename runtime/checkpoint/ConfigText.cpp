@@ -8,7 +8,7 @@ using namespace pcrt;
 
 namespace {
 
-/// Finds its way through a text that is JSON. Positions are those of characters.
+/// Walks through a JSON text and changes it in place. Positions count characters.
 class Editor {
 public:
   Editor(const std::string &text, const std::string &dtype) : text(text), value(Json(dtype).dump()) {}

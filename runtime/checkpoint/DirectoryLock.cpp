@@ -116,7 +116,8 @@ bool DirectoryLock::isTagged(const std::string &name, const std::string &before)
          name.find_first_not_of("0123456789abcdef", before.size()) == std::string::npos;
 }
 
-/// Removes the files of processes that were killed before these had their name: nobody has a lock on them.
+/// Removes files that processes left when they were killed before the files had their name: no process has a lock on
+/// them.
 void DirectoryLock::removeDead(const std::string &host) {
   std::filesystem::path lock = path;
   std::string parent = lock.parent_path(), before = lock.filename().string() + "-";

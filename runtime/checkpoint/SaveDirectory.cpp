@@ -224,7 +224,7 @@ SaveDirectory::SaveDirectory(const std::string &directory, const TokenizerFiles 
     checkHome();
   std::set<std::string> before = tokenizerFilesIn(home);
   std::string templates = home + "/" + templateDirectory;
-  bool noDirectory = exists(templates) && !isDirectory(templates); // somebody's file or link
+  bool noDirectory = exists(templates) && !isDirectory(templates); // a file or link of another program
   for (auto &[name, text] : tokenizer)
     if ((before.count(name) || !exists(home + "/" + name)) && !(noDirectory && name.starts_with(templateDirectory)))
       more[name] = text;
@@ -235,7 +235,7 @@ SaveDirectory::SaveDirectory(const std::string &directory, const TokenizerFiles 
 void SaveDirectory::checkHome() {
   std::error_code error;
   auto refuse = [&](const std::string &why) { fail(PCRT_RESOURCE, "cannot save to " + home + ": " + why); };
-  // A save puts a new directory in the place of this one.
+  // A save replaces this directory by a new one.
   fs::path own = fs::canonical(home, error), here = fs::current_path(error);
   if (std::mismatch(own.begin(), own.end(), here.begin(), here.end()).first == own.end())
     refuse("the program runs in it; name a directory in it, as in " + home + "/checkpoint");

@@ -29,8 +29,8 @@ std::string plainPath(std::string path);
 std::string whereCheckpointIs(const std::string &directory);
 
 /// Removes the checkpoint in a directory, and the directory if nothing else is in it. Killed at any moment it leaves a
-/// checkpoint or none. A directory with nothing else in it is called `meanwhile` then, and what is left under that name
-/// if this is killed is nobody else's.
+/// checkpoint or none. A directory with nothing else in it is renamed to `meanwhile` first, so that what a killed
+/// process leaves under that name belongs to no other program.
 void removeCheckpoint(const std::string &directory, const std::string &meanwhile);
 
 /// Held by rank 0, from before the first step to the end of the run.
@@ -38,7 +38,7 @@ class SaveDirectory {
 public:
   /// Locks `directory`, removes what a killed run has left, and throws PCRT_RESOURCE if nothing can be saved there: in
   /// use, not a directory, the current one, a mount point, or with a model that is not a checkpoint's.
-  /// The tokenizer's files become part of the checkpoint, but for those that another program put into DIR.
+  /// The tokenizer's files become part of the checkpoint, unless DIR has files of their names that no checkpoint has.
   explicit SaveDirectory(const std::string &directory, const TokenizerFiles &tokenizer = {});
 
   /// Part of the names of this run's temporary directories: other ranks compute the directory's name from it.
@@ -54,8 +54,8 @@ public:
   bool hasOlder() const;
   /// Makes the empty temporary directory. Throws PCRT_RESOURCE.
   void begin();
-  /// Puts the temporary directory, now complete, in the place of DIR. Throws PCRT_RESOURCE; committed() then says which
-  /// of the two is at DIR.
+  /// Replaces DIR by the temporary directory, now complete. Throws PCRT_RESOURCE; committed() then says which of the
+  /// two is at DIR.
   void commit();
   bool committed() const { return inPlace; }
   /// Removes what begin has made.

@@ -74,7 +74,7 @@ struct Trajectory {
   std::string text() const;
   /// Reads DIRECTORY/trajectory.json. Throws PCRT_BAD_DATA if it is missing, damaged or of a newer version.
   static Trajectory read(const std::string &directory);
-  /// Puts it in the place of DIRECTORY/trajectory.json in one step, by way of `temporary`. Throws PCRT_RESOURCE.
+  /// Replaces DIRECTORY/trajectory.json in one step, by way of `temporary`. Throws PCRT_RESOURCE.
   void replaceIn(const std::string &directory, const std::string &temporary) const;
 };
 

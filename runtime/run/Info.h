@@ -15,7 +15,7 @@ Json describeAsJson(const Program &program);
 /// The sum of the program's certificate; empty where it has none.
 std::string certificateSum();
 
-/// What --version prints: who compiled the program, and the runtime that it is linked with.
+/// The text of --version: the compiler that made the program, and the runtime that it is linked with.
 std::string describeVersions(const Program &program);
 
 } // namespace pcrt

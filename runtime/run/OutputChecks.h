@@ -11,8 +11,9 @@ namespace pcrt {
 /// or directory that the parameters come from; empty: none.
 void checkOutputs(const Options &options, const TokenData &data, const std::string &weights);
 
-/// Throws PCRT_USAGE if --save would replace a checkpoint that the run does not go on from: it is neither that of
-/// `before` (null: the run begins anew) nor an earlier one of the same data, nor one where numbers were not finite.
+/// Throws PCRT_USAGE if --save, without --overwrite, would replace a checkpoint of another run. A run that goes on from
+/// `before` may replace that checkpoint, an earlier one of the same data, and one where numbers were not finite. A run
+/// that begins anew (`before` is null) may replace none.
 void checkReplaces(const Options &options, const Trajectory *before);
 
 } // namespace pcrt

@@ -184,7 +184,7 @@ private:
     });
   }
 
-  /// The files that the run reads, which have to be the same on all ranks.
+  /// The files whose contents must be the same on all ranks.
   std::vector<SharedFact> sharedFiles() {
     std::vector<SharedFact> facts;
     auto addFile = [&](const std::string &name, const std::string &path, const FileIdentity &file) {
@@ -405,7 +405,7 @@ private:
       metrics->addValidation(updates, figures->loss, figures->samples, figures->seconds);
   }
 
-  /// Before what is in memory is saved.
+  /// Call it before a save of the state in memory.
   void checkCopies() {
     if (options.checkReplicas && updates % options.checkReplicas == 0)
       checkReplicas(program, *device, comm, updates);
@@ -468,7 +468,7 @@ private:
     }
     if (roundEnds && members) // maybe before its last step
       updates = (share.round + 1) * program.rounds.every - 1;
-    keep(updates + 1); // who goes on from here tells nothing of this step
+    keep(updates + 1); // a run that goes on from here reports nothing about this step
     if (roundEnds && members && updates + 1 < options.steps)
       follow(members->begin());
   }
@@ -559,7 +559,7 @@ private:
   std::optional<StepInputs> inputs;
   std::optional<Validation> validation;        ///< --eval-every
   std::optional<EvaluationBatches> evaluation; ///< Of a program that does not train.
-  bool evaluated = false;                      ///< The inputs are not those of the next step.
+  bool evaluated = false;                      ///< The inputs of an evaluation have replaced the next step's.
   std::vector<int64_t> counted;                ///< Targets of the step that count, by replica of local SGD.
   std::optional<Metrics> metrics;              ///< Rank 0.
   std::optional<pcrt_context> context;

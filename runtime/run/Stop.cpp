@@ -16,7 +16,7 @@ static std::atomic<int> noted{0}, agreed{0};
 static std::atomic<int64_t> notedAt{0};
 
 /// A terminal sends a signal to the launcher and to the ranks, and the launcher passes it on: signals within a second
-/// count as one. SIGPIPE comes with every line that nobody reads.
+/// count as one. SIGPIPE comes with every line if the output has no reader.
 static void note(int signal) {
   int before = 0;
   if (noted.compare_exchange_strong(before, signal))

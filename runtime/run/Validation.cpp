@@ -41,7 +41,7 @@ Validation::Validation(const Options &options, const Program &program, int rank)
 std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, Outputs &outputs, int64_t steps,
                                                         StopCheck &stop) {
   int64_t start = nanoseconds();
-  // What is counted and traced is that of steps.
+  // Counts and traces are about steps only.
   std::vector<int64_t> moves = context.moveCounts, messages = context.flowCounts;
   context.profile.pause(true);
   LossOfTargets loss;

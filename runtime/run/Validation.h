@@ -1,6 +1,6 @@
 //===- Validation.h - the loss of samples that are not trained on ----------===//
 //
-// Between steps, every so many and after the last one, the loss of samples
+// Every few steps, and after the last one, computes the loss of the samples
 // that --validation holds out, by the program's evaluation (pcrt.h). It
 // changes neither parameters nor states, so a run with it makes the same steps.
 //
@@ -18,8 +18,8 @@
 namespace pcrt {
 
 /// The batches of an evaluation, which have each sample once. The last one is filled up as BatchLoader::fill says; a
-/// program without weights of targets takes what is left in several batches, each of as many samples as divide its
-/// rows.
+/// program without weights of targets takes the remaining samples in several batches, each of as many samples as
+/// divide its rows.
 class EvaluationBatches {
 public:
   /// Makes batches of the samples of `tokens`, at most `most` batches.
