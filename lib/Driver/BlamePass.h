@@ -8,8 +8,8 @@ namespace pc {
 
 class Proof;
 
-/// Which pass of `phase` it is behind which the program no longer computes what `proof` began with; for a message that
-/// the phase is not proved. Compiles once more from there, with the proof after every pass of the phase. "" where no
+/// Names the first pass of `phase` after which the program no longer computes what `proof` began with, for a message
+/// that the phase is not proved. Compiles once more from there, with the proof after every pass of the phase. "" if no
 /// pass is found.
 std::string passThatBroke(const Proof &proof, Phase phase, CompileOptions options);
 

@@ -1,4 +1,10 @@
 //===- Compile.cpp - From a model program to an executable ---------------------------------===//
+// compile() takes a module of phase `from` through all later phases up to `options.to`, and writes the program of
+// that phase or an executable. A module that was given is verified; every later phase runs its passes. With
+// --verify=full the phases step to planned are proved against the step program, and the tables of the kernels are
+// read back. The report of the planned program comes before kernels are generated, and refuses a plan over the memory
+// limit.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Driver/Compile.h"
 
 #include "BlamePass.h"

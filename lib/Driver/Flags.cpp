@@ -1,4 +1,8 @@
 //===- Flags.cpp - What a compile can be asked for, by name -------------------------------===//
+// CompileFlags holds the flags of a compile. Strategy flags stay text until resolve(), which makes the plan from a plan
+// file, from the flags, or from the flags and the plan of a program that was compiled already. With --auto they are
+// passed on as the pins of the search.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 
 #include "pc/Codegen/Codegen.h"

@@ -1,4 +1,8 @@
 //===- StageWriter.h - The program of one stage --------------------------------------------===//
+// Writes a stage as a nested module: leaves, calls of its tasks in the order of the schedule with the sends and
+// receives between them, and the work after the tasks. Each chunk sums its own gradients, so the order of additions
+// does not depend on the schedule.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_STAGEWRITER_H
 #define PC_LIB_PIPELINE_STAGEWRITER_H
 

@@ -1,4 +1,7 @@
 //===- TaskWriter.h - Tasks of a stage as functions ----------------------------------------===//
+// A task becomes a function that serves all microbatches of a chunk. Its arguments are values of leaves and of other
+// tasks, and sums so far; its results are values that later tasks or stages read, and the new sums.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_TASKWRITER_H
 #define PC_LIB_PIPELINE_TASKWRITER_H
 

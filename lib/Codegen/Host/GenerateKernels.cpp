@@ -1,4 +1,8 @@
 //===- GenerateKernels.cpp - Planned program -> host program, tables, kernels -------------===//
+// The pass pc-generate-kernels. It inlines the tasks, writes one step function per stage, and shares kernels between
+// all of them; tables and the description go into the module as constants. The program of the first stage has the
+// report of all.
+//===-----------------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

@@ -204,8 +204,7 @@ LogicalResult Generator::emitAttention(Operation *op) {
   SmallVector<Address> arguments = piecesOf(op, values);
   SmallVector<int64_t> scratch = {0};
   if (at)
-    scratch = {at->dqAccumulator, at->doDotO,
-               at->scratch}; // own kernels pass values to each other in the first of them
+    scratch = {at->dqAccumulator, at->doDotO, at->scratch}; // own kernels pass values on in the first of them
   for (int64_t offset : scratch)
     arguments.push_back({arena - workspace + offset, 0});
   host.attention(attentionTable.size() - 1, arguments);

@@ -1,4 +1,8 @@
 //===- BestFirst.cpp - The best of many plans, with a proof ----------------------------------===//
+// searchPlans opens nodes, which are plans or sets of plans, in the order of their lower bounds. It ends when no node
+// that is left has a bound below the best plan that fits, but for the margins in SearchLimits. It knows nothing of
+// programs: `open` prices plans, `confirm` compiles them. Also here: lower bounds from the FLOPs and bytes of a step.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Liveness.h"
 #include "pc/Search/Search.h"

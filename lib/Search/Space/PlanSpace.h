@@ -1,4 +1,8 @@
 //===- PlanSpace.h - The plans that --auto may choose from -----------------------------===//
+// Enumerates plans: sets of families that split layers in the same way, families of plans that differ only in sizes of
+// axes and in microbatches, and plans. Flags that the user gave are fixed; the tables of the tactics name the values of
+// the others. Nothing is priced here.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_SPACE_PLANSPACE_H
 #define PC_LIB_SEARCH_SPACE_PLANSPACE_H
 
