@@ -1,4 +1,8 @@
 //===- ChooseSchedule.cpp - Which chunks, on which stages, in which order ------------------===//
+// A named schedule has a rule for its order; a file gives the order itself. "auto" tries four chunk maps, and several
+// memory limits if none is given. Among the orders within 1 % of the fastest it takes the one that holds least. If no
+// order is found, it falls back to `naive`.
+//===-----------------------------------------------------------------------------===//
 #include "ChooseSchedule.h"
 #include "pc/Support/Source.h"
 

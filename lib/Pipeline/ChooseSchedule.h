@@ -1,5 +1,5 @@
 //===- ChooseSchedule.h - Which chunks, on which stages, in which order --------------------===//
-// From what the user wrote to a problem and an order for it.
+// Turns the schedule that the user asked for (a name, name:CHUNKS, "auto" or a file) into a problem and an order.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_CHOOSESCHEDULE_H
 #define PC_LIB_PIPELINE_CHOOSESCHEDULE_H

@@ -6,8 +6,9 @@
 
 namespace pc::pipeline {
 
-/// Runs programs abstractly. Two nodes per instruction, reached and done; matching is by position on each flow and
-/// communicator, so the outcome does not depend on timing and everything finishes exactly if the graph has no circle.
+/// Runs programs abstractly. The graph has two nodes per instruction, reached and done. Matching is by position on each
+/// flow and communicator, so the outcome does not depend on timing, and everything finishes exactly if the graph has no
+/// circle.
 struct StallResult {
   std::string circle; ///< the shortest circle of waits, printed; empty: everything finishes
   int length = 0;     ///< of the circle

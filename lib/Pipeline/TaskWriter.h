@@ -13,8 +13,9 @@
 
 namespace pc::pipeline {
 
-/// A task of a chunk, for any microbatch. Values are those of the step: leaves, arguments of the accumulation's body,
-/// and what other tasks of the microbatch make. Numbers in place of values are those of yielded values: sums so far.
+/// A task of a chunk, for any microbatch. Values are values of the step: leaves, arguments of the accumulation's body,
+/// and results of other tasks of the microbatch. A number instead of a value is the number of a yielded value and means
+/// its sum so far.
 struct WrittenTask {
   mlir::func::FuncOp function; ///< null: there is nothing to do
   struct Input {

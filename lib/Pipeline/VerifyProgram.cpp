@@ -1,4 +1,7 @@
 //===- VerifyProgram.cpp - Whether programs of all stages are right -----------------------===//
+// Checks, in this order: flows, collectives, tasks, dependencies, missing tasks, memory, and freedom from deadlock
+// (Stall.h). The first fault is reported with its stage and instruction. Nothing is taken from the scheduler.
+//===-----------------------------------------------------------------------------===//
 #include "Stall.h"
 
 #include <algorithm>

@@ -13,14 +13,14 @@
 namespace pc::proof {
 
 /// A value: which one of the one-device program, and which part of it a rank has. Microbatches are computed alike, so
-/// `value` is that of any one, and `microbatch` says of which; what is made of several has its own fingerprint, in
-/// which that of each counts a random number of times.
+/// `value` is the fingerprint for any microbatch, and `microbatch` says which one this is. A value made from several
+/// microbatches has its own fingerprint, in which each of theirs counts a random number of times.
 struct State {
   static constexpr int ofAny = -1, ofSeveral = -2;
   Point value;
   const Where *where = nullptr; ///< the same place is the same pointer
   int microbatch = ofAny;
-  Point rows = {}; ///< of what is stored by rows: the mask that says which there are
+  Point rows = {}; ///< of a value stored by rows: the mask that says which rows exist
   int made = -1;   ///< while a failure is traced: which record of it
   uint64_t hash() const { return value.x ^ reinterpret_cast<uintptr_t>(where) * 0x9e3779b97f4a7c15ull; }
   bool operator==(const State &other) const {

@@ -251,7 +251,7 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
   return true;
 }
 
-/// Queries stay; keys are all there, or, in a step of a ring, those of the block `shift` before that of the queries.
+/// Queries stay. All keys are there, or, in a step of a ring, the keys of the block `shift` before the queries' block.
 bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayRef<int64_t> sizes, ArrayRef<Dim> dims) {
   const Indices &s = dims[rule.indexed].split, &t = dims[rule.find("t")].split;
   bool causal = op->hasAttr("causal");

@@ -9,11 +9,11 @@
 
 namespace pc::proof {
 
-/// How well the homes of an op's results fit between those of others: planners put a buffer where the arena begins or
-/// another buffer ends. Of two values in each other's bytes the one that does not lie so is more likely to be wrong.
+/// How well the homes of an op's results fit between other homes: planners put a buffer where the arena begins or
+/// another buffer ends. If two values overlap, the one that does not lie so is more likely to be wrong.
 class Packing {
 public:
-  /// 2 if those of all results begin so, and 1 more if another buffer, or the arena's end, follows each.
+  /// 2 if the homes of all results begin so, and 1 more if another buffer, or the arena's end, follows each.
   int fit(mlir::Operation *op);
 
 private:

@@ -19,7 +19,7 @@ std::optional<Placed> Placer::roundOf(RoundOfRowsOp round, const Where &mask) {
   index.n = static_cast<int64_t>(round.getRounds());
   index.terms = {{{roundAxis}, static_cast<int64_t>(round.getLimit())}};
   index.constant = static_cast<int64_t>(round.getRound());
-  // Rounds are of the rows of a rank's block, so those of blocks that lie differently do not make a whole.
+  // Rounds divide the rows of a rank's block, so rounds of blocks that lie differently do not make a whole.
   if (auto lies = static_cast<int64_t>(masks.try_emplace(mask.dims, masks.size()).first->second))
     index.terms.push_back({{roundAxis, roundAxis}, lies});
   if (index.n > 1)

@@ -73,7 +73,7 @@ static bool bringsElements(const Product &product) {
 }
 
 /// The maps of a product. Elements may be rounded before or after they are brought to other places, so that map
-/// commutes with rounding: both are diagonal, and no other map is but that of a mask (`route`).
+/// commutes with rounding: both are diagonal. No other map is, except the map of a mask (`route`).
 static SmallVector<LinearMap, 3> mapsOf(const Product &product, const Key &key) {
   SmallVector<LinearMap, 3> maps;
   for (unsigned i = 0; i < product.in.size(); ++i)

@@ -14,7 +14,7 @@
 
 namespace pc::proof {
 
-/// A product as numbers of letters: those of each operand, those of the result.
+/// A product as numbers of letters: the letters of each operand, and of the result.
 struct Product {
   llvm::SmallVector<llvm::SmallVector<int>> in;
   llvm::SmallVector<int> out;
@@ -60,12 +60,12 @@ public:
   Point constant(double number) const { return scaled(named({"one"}), number); }
   /// Any element of a stack of microbatches.
   Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }
-  /// A value of a microbatch, among those of others.
+  /// The value of one microbatch among several, from the value of any microbatch.
   Point of(Point any, int microbatch) {
     uint64_t share = shareOf(microbatch).once;
     return timesEach(any, {share, share});
   }
-  /// The value of any microbatch, of that of one among others.
+  /// The value of any microbatch, from the value of one among several.
   Point any(Point of, int microbatch) {
     uint64_t back = shareOf(microbatch).back;
     return timesEach(of, {back, back});
@@ -76,7 +76,7 @@ private:
     const Product *product;
     size_t operands; ///< the first of them in `factors`
   };
-  /// By which what is of a microbatch counts among others, and its inverse.
+  /// The factor by which a value of a microbatch counts among several, and its inverse.
   struct Share {
     uint64_t once = 0, back = 0;
   };

@@ -1,6 +1,6 @@
 //===- MoveTree.h - Moves along one axis and the cheapest tree of them ------------------===//
 // A value is produced in one state and needed in several. It pays for the cheapest tree of moves from the produced
-// state to the needed ones. Readers that share a gather, and a reduce_scatter with an all_gather in the place of an
+// state to the needed ones. Readers that share a gather, and a reduce_scatter with an all_gather instead of an
 // all_reduce, are such trees.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_MOVETREE_H

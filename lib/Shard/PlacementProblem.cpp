@@ -1,4 +1,8 @@
 //===- PlacementProblem.cpp - Tables of prices, solution, explanation -----------------------===//
+// Each node of the graph chooses one row. Tables hold the prices of choices: one per node for the op itself, and one or
+// more per value for its moves. The solver minimizes their sum. The price of the answer is then computed again without
+// tables. If no choice is legal, the one with the fewest illegal moves is found and reported.
+//===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
 
 using namespace mlir;

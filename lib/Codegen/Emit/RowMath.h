@@ -7,7 +7,7 @@
 
 namespace pc::kernels {
 
-/// An element of the result of a pointwise op, from those of its operands (f32; of a cast perhaps i32).
+/// Computes an element of the result of a pointwise op from the elements of its operands (f32; for a cast perhaps i32).
 using PointwiseMath = std::function<Num(Emitter &, llvm::ArrayRef<Num>)>;
 /// How `op`, which is pointwise, is computed; null if it has no kernel.
 PointwiseMath pointwiseMath(mlir::Operation *op);

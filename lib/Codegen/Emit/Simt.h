@@ -91,7 +91,7 @@ public:
   Num notBefore(Num x, Num y);
   /// `yes` where the condition holds, else what the body yields.
   Carried choose(Num condition, const Carried &yes, llvm::function_ref<Carried()> otherwise);
-  /// The value of `yes` where the condition holds, else that of `no`; only that one runs.
+  /// The value of `yes` if the condition holds, else of `no`; only one of the two runs.
   Num pick(Num condition, llvm::function_ref<Num()> yes, llvm::function_ref<Num()> no);
   /// As `loop` for i = lo, lo + step, ... below hi with lo < step, four trips at a time.
   Carried unrolled(Num lo, int64_t hi, int64_t step, Carried init,

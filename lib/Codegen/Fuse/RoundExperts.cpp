@@ -1,6 +1,6 @@
 //===- RoundExperts.cpp - Rows of experts in rounds ----------------------------------------===//
 // Rows are independent of each other, and all that reads rows and makes none is linear in them. So the rows of a round
-// are made, read and forgotten, and what is made of them is added up: only one round's rows are there at a time.
+// are made, read and dropped, and their results are added up: only one round's rows exist at a time.
 //
 // Ops on rows are divided into passes: an op is of a later one if it depends on what was made of rows in an earlier
 // one, as the backward pass does, and if it is of another task of a pipeline. Rows of an earlier pass are computed

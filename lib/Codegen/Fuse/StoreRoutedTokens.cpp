@@ -38,10 +38,9 @@ class RowStore {
 public:
   RowStore(ArrayRef<Block *> blocks, bool cuda) : blocks(blocks), cuda(cuda) {}
 
-  /// Finds what is stored by rows.
+  /// Finds the values that are stored by rows.
   void find() {
-    // What is not of weights is a product entry by entry, with what is made rows in front or what they are brought back
-    // to after.
+    // A routed einsum without weights becomes a product entry by entry and an einsum by the mask, before or after it.
     for (Block *block : blocks) {
       expandRouted(*block, [](EinsumOp op) { return !isOfExperts(op) && !isOfTokens(op); });
       for (auto call : block->getOps<CallOp>())

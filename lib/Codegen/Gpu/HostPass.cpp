@@ -272,9 +272,9 @@ struct Rewriter {
     instruction->eraseFromParent();
   }
 
-  /// The numbers of an inline assembly's operands: those of results and of what is tied to them, then other inputs.
+  /// The operands of an inline assembly by number: results with the inputs tied to them, then other inputs.
   struct AssemblyOperands {
-    SmallVector<Value *> values; ///< by number; of results the current ones, at first what is tied to them
+    SmallVector<Value *> values; ///< by number; a result begins as the input tied to it
     unsigned results = 0;
   };
   AssemblyOperands operandsOf(IRBuilder<> &builder, CallInst *instruction) {

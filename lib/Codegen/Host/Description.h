@@ -7,11 +7,11 @@
 
 namespace pc {
 
-/// Buffers, sources, inputs and outputs as runtime/README.md lays them down. `outputs` in the order of their numbers.
-/// `microbatches`: of a program without an accumulation.
-/// Whether two ops show the same, of other microbatches.
+/// Whether two ops show the same value in different microbatches.
 bool isSameOutput(mlir::Operation *a, mlir::Operation *b);
 
+/// Describes buffers, sources, inputs and outputs as runtime/README.md lays down. `outputs` are in the order of their
+/// numbers. `microbatches`: for a program without an accumulation.
 llvm::json::Object describeProgram(mlir::ModuleOp planned, llvm::ArrayRef<mlir::Operation *> outputs,
                                    int64_t arenaBytes, int64_t microbatches, llvm::json::Value report);
 

@@ -146,7 +146,7 @@ static Use useOf(const pcrt_attention_desc &a, const MachineModel &machine) {
   return use;
 }
 
-/// "product 1024x768x3072 gelu": rows, columns and what is summed over; " +=" adds to its result.
+/// "product 1024x768x3072 gelu": rows, columns and the summed dim; " +=" adds to its result.
 static std::string nameOf(const pcrt_gemm_desc &g) {
   static constexpr const char *epilogues[] = {"", " bias", " bias, gelu", " gelu gradient", " bias gradient"};
   return "product " + (g.batch > 1 ? std::to_string(g.batch) + " of " : "") + std::to_string(g.m) + "x" +

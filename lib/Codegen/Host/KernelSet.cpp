@@ -62,7 +62,7 @@ FailureOr<const KernelSet::Info *> KernelSet::get(Operation *op, unsigned part) 
 }
 
 namespace {
-/// Element types of the buffers of an op's kernels, those of operands first.
+/// Element types of the buffers of an op's kernels, operands first.
 struct Elements {
   explicit Elements(Operation *op) {
     for (auto [i, type] : llvm::enumerate(llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))) {

@@ -20,7 +20,7 @@ struct AttentionShape {
   double cap = 0;                     ///< of scores; 0: none
   bool biased = false;                ///< whether scores have addends, [heads, groups, s + t - 1]
   bool sunk = false;                  ///< whether queries have one more score, [heads, groups]
-  bool sumsBias = false;              ///< whether a gradient has that of addends, too
+  bool sumsBias = false;              ///< whether a gradient also has the gradient of addends
   bool documented = false;            ///< whether queries see no key before their document, whose first one is given
   DrawnOpInterface drops;             ///< the op, if it drops weights
   bool narrow = false;                ///< all factors are bf16, also the weights and the gradients of scores
@@ -55,8 +55,7 @@ struct AttentionShape {
   Ptr bias(Kernel &kernel, size_t count) const { return biased ? kernel.operands[count] : Ptr(); }
   /// The score that query head `head` (of all) has besides, after `count` operands and addends.
   Num sink(Kernel &kernel, size_t count, Num head) const { return kernel.operands[count + biased].load(head); }
-  /// Where documents begin, [batch, s], after `count` operands, addends and sinks; and of them those of batch row
-  /// `batch`.
+  /// Where documents begin, [batch, s], after `count` operands, addends and sinks; and the part for batch row `batch`.
   Ptr starts(Kernel &kernel, size_t count) const { return documented ? kernel.operands[count + biased + sunk] : Ptr(); }
   Ptr startsOf(Ptr starts, Num batch) const { return documented ? starts + batch * s : Ptr(); }
   /// How many keys each query sees, if the op says so: after `count` operands, addends, sinks, starts and what it
@@ -80,7 +79,7 @@ struct AttentionShape {
   };
   /// The score of a product of a query and a key; `addend` if scores have one.
   Score score(Emitter &e, Num product, Num addend) const;
-  /// Addends of one head, and where in them those of query `row` begin, in the order of keys.
+  /// The number of addends of one head, and where among them the addends of query `row` begin, in the order of keys.
   int64_t addends() const { return s + t - 1; }
   Num addendsAt(Num row) const { return (s - 1) - row; }
 
@@ -104,8 +103,8 @@ struct AttentionShape {
     return window ? e.min(e.integer(s), first + (count - 1 + window)) : e.integer(s);
   }
 
-  /// How many keys query `row` sees; rows after the last query count as the last one. `counts`: those of the op, if it
-  /// has any.
+  /// How many keys query `row` sees; rows after the last query count as the last one. `counts`: the key counts of the
+  /// op, if it has any.
   Num seen(Emitter &e, Num row, Ptr counts) const {
     if (counted)
       return e.extend(counts.load(e.min(row, e.integer(s - 1))));

@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// On a GPU the gradient of a bias is a kernel after those of q, k and v.
+/// On a GPU the kernel of a bias's gradient comes after the kernels for q, k and v.
 static constexpr unsigned biasGradPart = 2, biasGradResult = 3;
 
 unsigned pc::numSpecialKernels(Operation *op, bool simt) {

@@ -139,7 +139,7 @@ public:
   /// `values`, in the layout of a tile's scores, replaced by `hidden` where the query does not see the key. For use in
   /// `meet`.
   Carried masked(Num first, Carried values, double hidden);
-  /// `values` in that layout without those of weights that are dropped.
+  /// `values` in that layout, without values of weights that are dropped.
   Carried kept(Num first, const Carried &values);
 
 private:

@@ -14,7 +14,7 @@ using namespace pc::kernels;
 namespace {
 constexpr int64_t depth = 32, threads = 128, inCopy = 8, padding = 8, piece = 16;
 
-/// An operand's tile in shared memory. `deep`: its lines are those of the side, [side, depth]; else [depth, side].
+/// An operand's tile in shared memory. `deep`: its lines run over the side, [side, depth]; else [depth, side].
 struct Tile {
   int64_t side;
   bool deep;
@@ -89,8 +89,8 @@ public:
     });
   }
 
-  /// Writes pairs of sums: those of row i of the block, which begins at lineAt(i), if exists(i); columns from `first`
-  /// on, below n.
+  /// Writes pairs of sums to row i of the block, which begins at lineAt(i), if exists(i); columns from `first` on,
+  /// below n.
   void write(const Carried &sums, Ptr to, Num first, int64_t n, llvm::function_ref<Num(Num)> exists,
              llvm::function_ref<Num(Num)> lineAt) {
     auto pairType = VectorType::get(2, e.b.getF32Type());
@@ -119,7 +119,7 @@ private:
     auto begin = [&](const Tile &tile, Num first) {
       return tile.memory + (buffer * tile.elements() + first * (tile.deep ? tile.pitch() : 1));
     };
-    // Where this thread's row lies among four 8 x 8 matrices: of those of the left operand rows advance first.
+    // Where this thread's row lies among four 8 x 8 matrices; in the left operand rows advance first.
     auto own = [&](const Tile &tile, Num ofSide, Num ofDepth) {
       Num atSide = tile.deep ? ofSide + line : ofSide, atDepth = tile.deep ? ofDepth : ofDepth + line;
       return tile.deep ? atSide * tile.pitch() + atDepth : atDepth * tile.pitch() + atSide;

@@ -1,6 +1,6 @@
 //===- OnRows.cpp - Routed einsums on rows, on a GPU ---------------------------------===//
-// Rows are by expert, those of an expert by token. A warp counts, and places, 32 tokens of one expert. Sums are in the
-// order of the experts, or of the tokens; nothing is added by atomics.
+// Rows are ordered by expert, then by token. A warp counts, and places, 32 tokens of one expert. Sums are in the order
+// of the experts, or of the tokens; nothing is added by atomics.
 //===-----------------------------------------------------------------------------===//
 #include "OnRows.h"
 #include "llvm/Support/MathExtras.h"
@@ -155,7 +155,7 @@ void pc::kernels::forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_
                                llvm::function_ref<void(const RowBlock &)> body) {
   SimtEmitter &e = on.e;
   // Blocks that run at the same time have some tiles and some columns in common, which then are in the second-level
-  // cache: `together` blocks of columns of the same rows follow each other, then those of the next.
+  // cache: `together` blocks of columns of the same rows follow each other, then the blocks of the next rows.
   const int64_t all = llvm::divideCeil(on.d.n, columns), together = std::min<int64_t>(all, 16);
   const int64_t stripes = llvm::divideCeil(all, together), parts = on.at.tile / rows, height = on.at.tiles * parts;
   e.teams(stripes * height * together, threads, 1, [&](Num item) {

@@ -27,8 +27,8 @@ void pc::runLlvmPasses(llvm::Module &module, llvm::TargetMachine *machine, llvm:
 }
 
 void pc::optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine) {
-  // Kernels come with their vectors, tiles and unrolled blocks, so that of O3 these passes make the same code, in a
-  // sixth of its time; unswitching takes what a whole row has in common (whether an update is skipped) out of its loop.
+  // Kernels come with their vectors, tiles and unrolled blocks, so these passes of O3 make the same code in a sixth of
+  // its time. Unswitching moves a condition of a whole row (whether an update is skipped) out of its loop.
   constexpr llvm::StringLiteral passes =
       "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
       "loop-mssa(loop-rotate,licm,simple-loop-unswitch<nontrivial>),simplifycfg,instcombine<no-verify-fixpoint>,"

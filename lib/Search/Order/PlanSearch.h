@@ -54,7 +54,7 @@ private:
   }
   /// The flags that were given, or nothing.
   std::string given() const;
-  /// Why the first plan that was refused was, or nothing.
+  /// Why the first refused plan was refused, or nothing.
   std::string firstRefusal() const;
   pcrt_status failIllegal(const std::string &text);
   /// A set of plans with the sizes of its layers' axes, or a plan.
@@ -94,19 +94,19 @@ private:
   void forPlansOf(size_t set, llvm::ArrayRef<int64_t> inner,
                   llvm::function_ref<void(size_t family, const PlanNumbers &numbers)> use);
   PlanNumbers &numbersOf(const Node &node);
-  /// By which a plan is bounded next: one of ZeRO-2 or 3 first by that which it shares with ZeRO-1.
+  /// The core that bounds a plan next. A plan of ZeRO-2 or 3 is first bounded by the core that it shares with ZeRO-1.
   PlanCore coreOf(const Node &node, const Plan &plan);
   bool isPlain(const Node &node) { return composes && !leastBytes && !node.hasData && numbersOf(node).zero >= 2; }
-  /// What it is bounded by before, and many others with it.
+  /// The bare core that bounds a plan, and many others with it, before that.
   std::optional<PlanCore> bareOf(const Node &node, const Plan &plan) const;
   OpenedNode openBare(const PlanNode &node, const Plan &plan);
-  /// What plans that share the prices of tasks have in common; empty: the plan's tasks are not priced apart.
+  /// A key that is equal for plans that share the prices of tasks; empty: the plan's tasks are not priced apart.
   std::string tasksKey(const PlanNode &node, const PlanCore &core);
   /// Finds `taskBounds` of those nodes whose tasks are priced.
   void boundByTasks(llvm::ArrayRef<PlanNode> nodes);
   /// The sequences that a plan's data ranks have of a microbatch.
   int64_t atOnce(const Node &node);
-  /// What is known of a plan by cores of others.
+  /// The bound of a plan by the cores of other plans.
   double boundByOthers(const Node &node, const Plan &plan);
   /// What no plan needs to be below to be left out.
   double enough() const {
