@@ -67,7 +67,7 @@ struct Stage : StageTimeline {
   /// to do are not done at once.
   double meet(double done, const MachineModel &machine);
   void workAhead();
-  /// When so many seconds of work are done that begin now.
+  /// The time at which `seconds` of work that begin now are done.
   double workUntil(double seconds) const;
   void wait(double until);
   /// `what`: a span of moves, or of a message.
@@ -320,7 +320,7 @@ void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(con
   tell(action);
 }
 
-/// The actions of a block, in which consecutive work is one action unless somebody listens.
+/// The actions of a block, in which consecutive work is one action unless there is a listener.
 const Actions &Simulation::actionsOf(Block &body) {
   auto [it, first] = blocks.try_emplace(&body);
   Actions &actions = it->second;

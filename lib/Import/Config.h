@@ -28,7 +28,7 @@ struct ModelConfig {
   const Family *family = nullptr; ///< what its layers are made of
   bool tied = false, qkvBias = false, outBias = false, mlpBias = false;
   bool parallel = false;      ///< attention and MLP read the same input
-  bool normBehindSum = false; ///< norms are behind residual sums, not in front of blocks, and none is behind all layers
+  bool normBehindSum = false; ///< norms are after residual sums, not before blocks; none after all layers
   /// Probabilities of dropout in 65536ths (`#pc.drop`), 0 for none: after the embedding, on the weights of attention,
   /// and before each residual sum.
   int64_t embedDrop = 0, attentionDrop = 0, residualDrop = 0;
@@ -39,8 +39,8 @@ struct ModelConfig {
   bool scaleByLayer = false;          ///< GPT-2: scores also divided by layer + 1
   double scoreCap = 0, logitCap = 0;  ///< of scores and logits; 0: none
   double headScale = 1;               ///< of what the head reads
-  int64_t encoderLayers = 0;          ///< of an encoder in front of the `layers`
-  int64_t startToken = 0;             ///< what a decoder reads in front of the first target
+  int64_t encoderLayers = 0;          ///< of an encoder before the `layers`
+  int64_t startToken = 0;             ///< the token that a decoder reads before the first target
   int64_t buckets = 0, farthest = 0;  ///< of distances, where scores have addends by them
   /// A second one is that of layers with windows.
   llvm::SmallVector<Rotation, 2> ropes;

@@ -19,7 +19,7 @@ static bool readMlp(ConfigReader &reader, ModelConfig &config) {
   return reader.flag("is_gated_act", isGated);
 }
 
-/// The token in front of all targets, which stands for those that do not count, too.
+/// Reads the token before all targets, which also stands for targets that do not count.
 static void readStart(ConfigReader &reader, ModelConfig &config) {
   auto token = [&](const char *key, std::optional<int64_t> absent) -> std::optional<int64_t> {
     const llvm::json::Value *value = reader.raw(key);

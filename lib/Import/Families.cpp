@@ -18,7 +18,7 @@ constexpr LayerForm mixtralForm = {.router = "block_sparse_moe.gate",
                                    .expertUp = "w3",
                                    .expertDown = "w2"};
 
-/// Some layers may have an MLP in the place of experts.
+/// Some layers may have an MLP instead of experts.
 constexpr LayerForm qwen3MoeForm() {
   LayerForm form = with(llamaForm, LayerForm::OfHeads);
   form.router = "mlp.gate";
@@ -68,7 +68,7 @@ constexpr LayerForm gemmaForm() {
   return form;
 }
 
-/// Norms in front of both blocks and after them.
+/// Norms before both blocks and after them.
 constexpr LayerForm gemma2Form() {
   LayerForm form = gemmaForm();
   form.behindAttention = "post_attention_layernorm";

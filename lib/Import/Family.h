@@ -26,20 +26,20 @@ enum class Projections {
   ByHead   ///< of one, the rows of each head: its query, its key, its value
 };
 
-/// A layer and what is around it. Names are those of the file, without the prefix and the layer's number; an empty name
-/// is a part that there is not.
+/// A layer and the parts around the layers. Names are from the file, without the prefix and the layer's number. If a
+/// name is empty, the model does not have the part.
 struct LayerForm {
   llvm::StringRef prefix = "model.", tokens = "embed_tokens", positions = "", tokenTypes = "", embedNorm = "",
                   layers = "layers.", finalNorm = "norm", head = "lm_head";
-  /// Without the prefix: a linear layer `.dense`, an activation and a norm `.LayerNorm` in front of the head, and the
-  /// head's bias by its full name.
+  /// Without the prefix: a linear layer `.dense`, an activation and a norm `.LayerNorm` before the head, and the head's
+  /// bias by its full name.
   llvm::StringRef headTransform = "", headBias = "";
   NormKind norm = NormKind::RMS;
-  /// In front of attention and of the MLP, and after them, in front of the residual sum.
+  /// Norms before attention and before the MLP, and after them, before the residual sum.
   llvm::StringRef beforeAttention = "input_layernorm", behindAttention = "", beforeMlp = "post_attention_layernorm",
                   behindMlp = "";
   llvm::StringRef attention = "self_attn", q = "q_proj", k = "k_proj", v = "v_proj", qkv = "", out = "o_proj";
-  /// Attention to what an encoder has made, and what is in front of it.
+  /// Attention to the result of an encoder, and the norm before it.
   llvm::StringRef cross = "", beforeCross = "";
   llvm::StringRef sinks = "";        ///< of attention: one more score of each head, of a key whose value is 0
   llvm::StringRef relativeBias = ""; ///< in the first layer's attention: what all add to scores by distance
@@ -60,7 +60,7 @@ struct LayerForm {
   /// Weights start with a deviation of 1 / the root of their inputs, those of queries smaller by the root of a head's
   /// width, as scores are not divided by that; norms start like embeddings.
   bool stdByWidth = false;
-  bool smallOutputs = false; ///< weights in front of residual sums start smaller by the root of twice the layers
+  bool smallOutputs = false; ///< weights before residual sums start smaller by the root of twice the layers
   bool causal =
       true; ///< a token sees those before it alone, and predicts the next one; else all, to predict masked ones
   bool alibi = false;        ///< scores are lower the further away a key is, by a slope of each head
@@ -81,7 +81,7 @@ struct ExpertKeys {
   llvm::StringRef count = "", otherCount = "";
   llvm::StringRef ffn = "";       ///< the width of an expert; "": that of an MLP
   llvm::StringRef normalize = ""; ///< whether weights of those that are chosen add up to 1; "": they do
-  llvm::StringRef every = "";     ///< each so manieth layer has experts; "": all have
+  llvm::StringRef every = "";     ///< the key of N if every N-th layer has experts; "": all have
   llvm::StringRef without = "";   ///< layers that have none, a list
   /// How many layers in front have none, and the width of the shared MLP, in experts.
   llvm::StringRef first = "", shared = "";
@@ -110,7 +110,7 @@ struct Family {
   llvm::StringRef type;
   FamilyKeys keys = {};
   LayerForm form = {};
-  const LayerForm *encoder = nullptr; ///< of a stack in front of this one, whose layers all look at what it makes
+  const LayerForm *encoder = nullptr; ///< of a stack before this one, whose result all layers attend to
 
   // What absent keys mean.
   int64_t positions = 2048;
@@ -135,7 +135,7 @@ struct Family {
   llvm::StringRef allBias = "";   ///< of all matrices
   llvm::StringRef mlpBias = "";   ///< of the MLP, and pretraining_tp beside it
   llvm::StringRef parallel = "";  ///< attention and MLP read the same input; true where absent
-  llvm::StringRef normFirst = ""; ///< norms are in front of blocks, or after residual sums
+  llvm::StringRef normFirst = ""; ///< norms are before blocks, or after residual sums
   bool normsBehind = false;       ///< norms are behind residual sums, always
   llvm::StringRef scoreDim = "";  ///< scores are divided by its root, and not by that of head_dim
   bool unscaled = false;          ///< scores are not divided

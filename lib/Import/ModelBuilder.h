@@ -27,7 +27,7 @@ public:
 private:
   using Dims = llvm::ArrayRef<llvm::StringRef>;
 
-  /// An encoder, or a decoder, or the only stack of layers that there is: from tokens to what is after the last norm.
+  /// Builds an encoder, a decoder, or the only stack of layers: from tokens to the result of the last norm.
   mlir::Value stack(mlir::Value table, mlir::Value tokens, int64_t layers);
 
   //===-- leaves -------------------------------------------------------------------===//
@@ -155,12 +155,12 @@ private:
 
   mlir::Value headNorm(mlir::Value x, llvm::StringRef part, Dims heads, llvm::StringRef letters);
 
-  /// Standard deviation of initial weights whose products are added to residual sums.
+  /// Standard deviation of initial weights whose products go into residual sums.
   double outputStd(int64_t inputs) const {
     return form->smallOutputs ? config.initStd / std::sqrt(2.0 * config.layers) : deviation(inputs);
   }
 
-  /// Attention `block` of y to what is in `source`: to y itself, or to what the encoder has made.
+  /// Attention `block` of y to `source`: y itself, or the result of the encoder.
   mlir::Value attentionBlock(llvm::StringRef block, mlir::Value y, mlir::Value source);
 
   /// Attention of y to itself, whose queries, and keys and values, are made of few numbers a token (MLA).

@@ -6,8 +6,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// Gathers of what is stored, where the body alone reads what they make, to its front: there they are waited for one by
-/// one.
+/// Moves gathers of stored tensors whose results the body alone reads to the front of the body: there they are waited
+/// for one by one.
 static void bringGathersIn(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   for (Operation *op = accumulate->getPrevNode(); op;) {

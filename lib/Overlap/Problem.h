@@ -34,7 +34,7 @@ struct ScheduleLimits {
   int64_t mostMoves = PCRT_MOST_STARTED; ///< in a bucket
 };
 
-/// Moves that are started after op `start`, all at once, and waited for in front of op `wait`.
+/// Moves that are started after op `start`, all at once, and waited for before op `wait`.
 struct MoveBucket {
   llvm::SmallVector<unsigned> items;
   int64_t start = -1, wait = 0;

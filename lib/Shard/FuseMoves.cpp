@@ -42,7 +42,7 @@ struct FuseMoves : pc::impl::FuseMovesBase<FuseMoves> {
     getOperation().walk([&](MoveOpInterface move) { moves.push_back(move); });
     for (Operation *op : moves) {
       auto first = op->getOperand(0).getDefiningOp<MoveOpInterface>();
-      // Fused into the body of pc.accumulate, a first move in front of it would be repeated per microbatch.
+      // Fused into the body of pc.accumulate, a first move before it would be repeated per microbatch.
       if (!first || !first->hasOneUse() || first->getBlock() != op->getBlock())
         continue;
       SmallVector<StringAttr> axes = jointAxes(first, cast<MoveOpInterface>(op), mesh);

@@ -32,7 +32,7 @@ struct Routed {
 };
 } // namespace
 
-/// What routed einsums make by token and expert, and what is made of that entry by entry or moved.
+/// Describes results of routed einsums by token and expert, and values made from them entry by entry or by moves.
 static std::optional<Routed> routedOf(const PlacementGraph &graph, const PlacementValue &v,
                                       ArrayRef<std::optional<Routed>> known) {
   const PlacementNode &node = graph.nodes[v.producer];

@@ -17,7 +17,7 @@ struct KernelReport {
   /// computing and of moving the bytes.
   llvm::json::Array kernels;
   /// `bytes` of the result of an attention, and how many a step computes (`count`), layers times microbatches. Traffic
-  /// in units of these compares with what is published. 0 and 0 without attention.
+  /// in units of these compares with published figures. 0 and 0 without attention.
   llvm::json::Object activation;
   /// The seconds by kind, and `launches`, what they take by themselves.
   llvm::json::Object parts;

@@ -14,11 +14,11 @@ struct TaskMemory {
   struct Stretch {
     TaskKind kind = TaskKind::Optimizer;
     int64_t chunk = -1, microbatch = -1; ///< -1: before the first task, and after the last
-    /// Bytes at most of what is not there from its beginning to its end.
+    /// The most bytes of values that do not live from its beginning to its end.
     int64_t own = 0;
   };
   std::vector<Stretch> stretches;
-  /// Bytes of what is alive in several stretches, by the first and the last of them.
+  /// Bytes of values that are alive in several stretches, by the first and the last of them.
   std::map<std::pair<int, int>, int64_t> kept;
   /// Bytes of the arena that are free when most is alive.
   int64_t gaps = 0;

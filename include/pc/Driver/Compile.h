@@ -68,7 +68,7 @@ struct CompileOptions {
 /// What it means when a pass of a phase fails, by the pass's argument.
 using PhaseFailures = std::map<std::string, pcrt_status>;
 
-/// Adds the passes of `phase` in order; says what is wrong with a tactic's options, or "".
+/// Adds the passes of `phase` in order; returns the error in a tactic's options, or "".
 std::string buildPhase(mlir::OpPassManager &passes, Phase phase, const CompileOptions &options,
                        PhaseFailures &failures);
 

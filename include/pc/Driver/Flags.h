@@ -38,7 +38,7 @@ public:
 private:
   bool given(llvm::StringRef flag) const { return llvm::is_contained(order, flag); }
   pcrt_status check(std::string &error) const;
-  /// Takes what is known of the target; why a flag that was given comes too late, or "".
+  /// Takes the target that `origin` has; returns why a flag that was given comes too late, or "".
   std::string goOn(const Origin &origin);
 
   template <typename T, typename... Mods>

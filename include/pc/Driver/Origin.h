@@ -16,7 +16,7 @@ namespace pc {
 inline constexpr llvm::StringLiteral planAttribute = "pc.plan", targetAttribute = "pc.target",
                                      stepAttribute = "pc.step", certificateAttribute = "pc.certificate";
 
-/// The phase of a program, by what is in it; none where it is no program.
+/// The phase of a program, from its ops; none if it is no program.
 std::optional<Phase> phaseOf(mlir::ModuleOp module);
 
 struct Origin {

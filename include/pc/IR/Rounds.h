@@ -1,6 +1,6 @@
 //===- Rounds.h - Local SGD: what a program says of it -------------------------------------===//
 // On the axis of local SGD each coordinate is a replica with a program of its own: no op of the step works over the
-// axis, so that every value of the step varies over it, and none is meant to be the same. Every so many steps the
+// axis, so that every value of the step varies over it, and none is meant to be the same. Once per round of steps the
 // replicas' parameters are averaged and an outer optimizer moves the parameters that all share (DiLoCo,
 // arXiv:2311.08105); that is the function @round, of the same leaves.
 //===-----------------------------------------------------------------------------===//

@@ -65,8 +65,8 @@ llvm::SmallVector<mlir::Value> columnSumsOf(mlir::Operation *op);
 /// results.
 int64_t columnSumBytes(mlir::Operation *op);
 
-/// What the kernels of an embedding's gradient hand on to each other, in words of 4 bytes from the start of the
-/// workspace on: ids and their places in the batch, sorted, and sums of rows.
+/// What the kernels of an embedding's gradient pass to each other, in words of 4 bytes from the start of the workspace
+/// on: ids and their places in the batch, sorted, and sums of rows.
 struct EmbeddingSort {
   static constexpr int64_t chunk = 32; ///< rows that are added one after another
   int64_t tile;                        ///< ids that are sorted at once
@@ -81,8 +81,8 @@ struct EmbeddingSort {
   explicit EmbeddingSort(EmbeddingGradOp op);
 };
 
-/// What the kernels of a routed einsum on rows hand on to each other: which rows there are, in words of 4 bytes from
-/// the start of the workspace on, found from the mask.
+/// What the kernels of a routed einsum on rows pass to each other: which rows exist, found from the mask, in words of
+/// 4 bytes from the start of the workspace on.
 struct RowTables {
   static constexpr int64_t chunk = 32; ///< tokens that are counted at once, one by each thread of a warp
   int64_t tokens, experts, rows;       ///< of the mask; rows: the most there can be

@@ -16,7 +16,7 @@ namespace pc {
 struct ImportOptions {
   int64_t batch = 0;                            ///< global batch, in sequences
   int64_t sequence = 0;                         ///< tokens per sequence
-  std::optional<double> dropout = std::nullopt; ///< in the place of all probabilities of dropout in config.json
+  std::optional<double> dropout = std::nullopt; ///< replaces all probabilities of dropout in config.json
   /// A token that ends documents, of which a sequence has several: none sees another one, and positions begin anew.
   std::optional<int64_t> documents = std::nullopt;
   /// Mixture of experts: how many tokens of a sequence an expert takes, the first ones that choose it; unset: all.

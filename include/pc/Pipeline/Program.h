@@ -13,7 +13,7 @@
 namespace pc::pipeline {
 
 /// One flow of messages: the results of F (to the next chunk) or B (to the one before) of one chunk, in microbatch
-/// order at both ends. Where a task hands on several values, each has a flow of its own.
+/// order at both ends. If a task passes several values, each has a flow of its own.
 struct Flow {
   int source = 0, destination = 0;
   Kind kind = Kind::F;

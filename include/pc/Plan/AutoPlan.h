@@ -9,7 +9,7 @@ namespace pc {
 /// What --auto was given.
 struct AutoOptions {
   bool isOn = false;
-  bool isQuiet = false;     ///< nothing is said of what is found
+  bool isQuiet = false;     ///< no message about the plans that are found
   std::string free;         ///< flags and axes that are searched, with commas between; empty: all that are not given
   int64_t ranks = 0;        ///< 0: those of the mesh
   int64_t compositions = 0; ///< programs that are compiled, at most; 0: 1000, or 10,000 of few layers

@@ -1,6 +1,6 @@
 //===- Tactic.h - A pass of a plan, with its options --------------------------------------===//
-// A plan keeps its tactics as they were written, "pc-zero{axis=dp stage=3}"; who asks for an option reads it here,
-// where the text is taken apart once. What is not written has the pass's own default (Passes.td).
+// A plan keeps its tactics as they were written, "pc-zero{axis=dp stage=3}". The text is parsed once, here, and options
+// are read from the result. An option that is not written has the pass's own default (Passes.td).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PLAN_TACTIC_H
 #define PC_PLAN_TACTIC_H

@@ -55,7 +55,7 @@ struct TacticFlag {
   std::vector<std::string> names = {}; ///< of an OptionalText: values that may stand after it without "=", as forms may
 };
 
-/// A way in which a tactic works, that its flag can name in front of the axis: `naive` of --data-parallel=naive:dp.
+/// A form of a tactic, which its flag can name before the axis: `naive` in --data-parallel=naive:dp.
 struct TacticForm {
   std::string name;
   std::string axes = {}; ///< the mesh axes where the flag names none; empty: the pass's default

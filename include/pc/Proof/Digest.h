@@ -21,7 +21,7 @@ std::string digestOf(mlir::ModuleOp program);
 inline constexpr llvm::StringLiteral digestAttribute = "pc.digest";
 
 /// Whether a program that began with a model's config.json is another than the one that a tool has written, but for the
-/// place of its weights: somebody edited it. None for a program that was written by hand.
+/// place of its weights: it was edited. None for a program that was written by hand.
 std::optional<bool> wasEdited(mlir::ModuleOp program);
 
 /// Says in the module which program it is, for `wasEdited`; `edited`: one that was, and stays so.

@@ -33,9 +33,9 @@ public:
   /// A copy of what the proof began with: the step program, or the one in its place.
   mlir::ModuleOp firstProgram() const;
 
-  /// Begins with `module` (phases placed to planned) in the place of the step program, which is not there; what is
-  /// proved afterwards computes what it computes. It has to be the step of this fingerprint, "" for any. Emits an error
-  /// where it is not, or where the module contradicts itself.
+  /// Begins with `module` (phases placed to planned) instead of the step program, which is missing. Programs proved
+  /// afterwards compute what `module` computes. It has to be the step of this fingerprint, "" for any. Emits an error
+  /// if it is not, or if the module contradicts itself.
   llvm::LogicalResult beginAt(mlir::ModuleOp module, llvm::StringRef phase, llvm::StringRef fingerprint);
 
   /// What a step program shows, as text that goes with the programs made of it: equal for programs that compute the

@@ -1,7 +1,7 @@
 //===- Search.h - The best of many plans, with a proof -----------------------------------===//
-// Sets of plans are opened in the order of a bound on their seconds: into smaller sets with better bounds, and in the
-// end into plans, which who knows how to compile one prices. The search ends where nothing that is left can be better
-// than the best plan that fits.
+// Sets of plans are opened in the order of a lower bound on their seconds: into smaller sets with better bounds, and in
+// the end into plans, which the caller prices. The search ends when nothing that is left can be better than the best
+// plan that fits.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SEARCH_SEARCH_H
 #define PC_SEARCH_SEARCH_H
@@ -38,9 +38,9 @@ double leastSeconds(const StepWork &work, const PlanShape &shape, const MachineM
 /// weights are tasks of their own: a forward pass, when it is recomputed and attention is all there is.
 constexpr double leastForwardShare = 0.2;
 
-/// The least seconds of all stages together where their microbatches take `seconds` of work on one rank of each, all
-/// stages and microbatches added up. `waitShare`: of these, those of what other stages wait for: of all passes, or of
-/// forward passes where gradients of weights fill the wait; never of what is computed again.
+/// The least seconds of a pipeline whose microbatches take `seconds` of work on one rank of each stage, added up over
+/// stages and microbatches. `waitShare`: the share of the work that other stages wait for: all passes, or the forward
+/// passes if gradients of weights fill the wait; never recomputation.
 double leastPipelineSeconds(double seconds, const PlanShape &shape, double waitShare);
 
 /// What became of a plan.
@@ -95,7 +95,7 @@ struct SearchLimits {
   int64_t bytes = 0;        ///< of a rank; 0: any number
   int64_t compositions = 1; ///< at most, but for those of the last nodes that were opened together
   double settle = 0;        ///< a plan is good enough if none can be better by more than this share
-  int64_t settleAfter = 0;  ///< once so many programs were compiled; before, the search goes on until none can be
+  int64_t settleAfter = 0;  ///< after this many compiled programs; before, the search goes on until none can be
   double gap = 0;           ///< nor by more than this share of the seconds that `confirm` knows of it
   int64_t width = 8; ///< nodes that are opened together; any number of threads opens as many, so that all find the same
 };

@@ -111,8 +111,8 @@ mlir::LogicalResult propagateFree(mlir::ModuleOp module, Seeds seeds, FoundPlace
 /// Removes the moves over `axis` and makes every value whole on it. Other axes stay as they are.
 void unplace(mlir::ModuleOp module, mlir::StringAttr axis);
 
-/// Gives the readers of `value` in the forward pass what `make` builds in front of the first of them, and those in the
-/// backward pass another one. Returns what was built.
+/// Gives the readers of `value` in the forward pass a value that `make` builds before the first of them, and the
+/// readers in the backward pass another one. Returns the built values.
 llvm::SmallVector<mlir::Value> separateReaders(mlir::Value value,
                                                llvm::function_ref<mlir::Value(mlir::OpBuilder &)> make);
 

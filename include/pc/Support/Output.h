@@ -17,7 +17,7 @@ namespace pc {
 mlir::LogicalResult checkOutputs(const char *tool, const std::vector<pcrt::NamedPath> &inputs,
                                  const std::vector<pcrt::NamedPath> &outputs);
 
-/// A file that replaces what is at `path` when it is kept, and is removed otherwise, also when a signal ends the tool.
+/// A file that replaces the one at `path` when it is kept, and is removed otherwise, also when a signal ends the tool.
 class Output {
 public:
   /// `error` is empty, or says why `path` cannot be written.
