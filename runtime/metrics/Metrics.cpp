@@ -2,7 +2,9 @@
 #include "metrics/Metrics.h"
 #include "base/Failure.h"
 #include "base/InputFile.h"
+#include "comm/Comm.h"
 #include "device/Profile.h"
+#include "metrics/PeakRate.h"
 
 #include <cmath>
 #include <cstdio>
@@ -11,6 +13,15 @@
 #include <vector>
 
 using namespace pcrt;
+
+StepWork StepWork::of(const Program &program, int ranks) {
+  StepWork work;
+  work.arenaBytes = program.abi.arena_bytes;
+  work.flops = program.report.value("flops_per_step", 0.) / ranks;
+  if (program.abi.target == PCRT_CPU)
+    work.peakSeconds = secondsAtPeak(program.report, ranks, calibratedPeak(threadsOfThisRank()));
+  return work;
+}
 
 Metrics::Metrics(const std::string &path, const std::string &events, int64_t steps, const StepWork &work)
     : path(path), steps(steps), work(work), terminal(isatty(STDOUT_FILENO) == 1) {

@@ -8,6 +8,7 @@
 #ifndef PCRT_METRICS_METRICS_H
 #define PCRT_METRICS_METRICS_H
 
+#include "base/Program.h"
 #include "metrics/AuxiliaryFile.h"
 #include "metrics/EventFile.h"
 
@@ -33,6 +34,9 @@ struct StepWork {
   double flops = 0;       ///< Of one rank; 0: not known.
   double peakSeconds = 0; ///< As secondsAtPeak says; 0: not known.
   int64_t arenaBytes = 0; ///< Of a rank.
+
+  /// The work of one of `ranks` ranks, by what the program's report says.
+  static StepWork of(const Program &program, int ranks);
 };
 
 class Metrics {

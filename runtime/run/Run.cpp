@@ -18,7 +18,6 @@
 #include "device/Context.h"
 #include "metrics/Metrics.h"
 #include "metrics/Outputs.h"
-#include "metrics/PeakRate.h"
 #include "metrics/Stragglers.h"
 #include "metrics/Summary.h"
 #include "replicas/Members.h"
@@ -303,7 +302,7 @@ private:
       saver.emplace(options.save, tokenizer, comm).requireRoomFor(program);
     onAllRanks(comm, [&] {
       if (comm.rank() == 0) {
-        metrics.emplace(options.metrics, options.tensorboard, options.steps, stepWork());
+        metrics.emplace(options.metrics, options.tensorboard, options.steps, StepWork::of(program, comm.size()));
         for (const std::string &path : {options.summary, options.trace})
           if (OutputFile file; !path.empty() && !file.open(path))
             fail(PCRT_RESOURCE, withErrno("cannot write " + path));
@@ -321,16 +320,6 @@ private:
     });
     outputs.emplace(program, comm, options.dumpGrads, options.dumpLogits);
     context->observer = &*outputs;
-  }
-
-  /// By what the report says of the program.
-  StepWork stepWork() const {
-    StepWork work;
-    work.arenaBytes = program.abi.arena_bytes;
-    work.flops = program.report.value("flops_per_step", 0.) / comm.size();
-    if (program.abi.target == PCRT_CPU)
-      work.peakSeconds = secondsAtPeak(program.report, comm.size(), calibratedPeak(threadsOfThisRank()));
-    return work;
   }
 
   void fillArena() {
