@@ -8,7 +8,6 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <tuple>
@@ -94,21 +93,6 @@ std::string pcrt::clashOfOutputs(const std::vector<NamedPath> &inputs, const std
       return what + " is also the file of " + outputs[size_t(other - written.begin())].flag + "; name two files";
   }
   return "";
-}
-
-std::vector<NamedPath> pcrt::filesOfModel(const std::string &flag, const std::string &path) {
-  std::vector<NamedPath> files;
-  DIR *directory = path.empty() ? nullptr : opendir(path.c_str());
-  if (!directory)
-    return {{flag, path}};
-  while (dirent *entry = readdir(directory)) {
-    std::string name = entry->d_name;
-    for (const char *extension : {".safetensors", ".json", ".model", ".txt", ".jinja"})
-      if (name.size() > std::string(extension).size() && name.ends_with(extension))
-        files.push_back({flag, path + "/" + name});
-  }
-  closedir(directory);
-  return files;
 }
 
 bool OutputFile::open(const std::string &path) {

@@ -7,6 +7,8 @@
 #ifndef PCRT_DATA_TOKENIZERFILES_H
 #define PCRT_DATA_TOKENIZERFILES_H
 
+#include "base/ModelFiles.h"
+
 #include <map>
 #include <string>
 
@@ -14,11 +16,6 @@ namespace pcrt {
 
 /// Contents by name, which may be that of a file in `templateDirectory`.
 using TokenizerFiles = std::map<std::string, std::string>;
-
-constexpr const char *templateDirectory = "additional_chat_templates";
-
-/// Whether transformers calls a file of a tokenizer or a processor, or the settings of generation, so.
-bool isTokenizerFile(const std::string &name);
 
 /// Those in `directory`; none where that is empty. Throws PCRT_BAD_DATA where one cannot be read or is a pointer of
 /// Git LFS.

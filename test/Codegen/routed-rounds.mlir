@@ -1,5 +1,5 @@
-// Rows of experts in rounds of no more than a limit: the program of routed.mlir.
-// RUN: pc-opt %S/routed.mlir --pc-differentiate -o %t.step && pc-opt %t.step --pc-set-mesh=mesh=ep=2 --pc-expert-parallel --pc-fuse-moves --pc-localize -o %t.local
+// Rows of experts in rounds of no more than a limit: the program of expand-routed.mlir.
+// RUN: pc-opt %S/expand-routed.mlir --pc-differentiate -o %t.step && pc-opt %t.step --pc-set-mesh=mesh=ep=2 --pc-expert-parallel --pc-fuse-moves --pc-localize -o %t.local
 // RUN: pc-opt %t.local --pc-store-rows=limit=30 -o %t.rows && FileCheck %s --input-file %t.rows && pc-equal %t.step %t.rows
 // 64 rows at most: rounds of 30, 30 and 4. Forward only what is added up is left of them.
 // CHECK: %[[FIRST:.*]] = pc.round_of_rows %[[MASK:.*]] round 0 of 3 limit 30 : (tensor<4x8x2xf32>) -> tensor<4x8x2xf32>

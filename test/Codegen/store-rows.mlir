@@ -1,5 +1,5 @@
-// Where experts take no more tokens of a sequence than their capacity there is memory for so many rows: the program of routed.mlir with a capacity of 3.
-// RUN: sed -e 's/^  %chosen = pc.top_k .*/&\n  %few = pc.admit %chosen capacity 3 : (tensor<4x8x4xf32>) -> tensor<4x8x4xf32>/' -e '/routed 2/s/%chosen/%few/' %S/routed.mlir > %t.model
+// Where experts take no more tokens of a sequence than their capacity there is memory for so many rows: the program of expand-routed.mlir with a capacity of 3.
+// RUN: sed -e 's/^  %chosen = pc.top_k .*/&\n  %few = pc.admit %chosen capacity 3 : (tensor<4x8x4xf32>) -> tensor<4x8x4xf32>/' -e '/routed 2/s/%chosen/%few/' %S/expand-routed.mlir > %t.model
 // RUN: pc-opt %t.model --pc-differentiate -o %t.step
 // On a rank 4 sequences and 2 experts: 24 rows, of which tokens may choose 64.
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=ep=2 --pc-expert-parallel --pc-fuse-moves --pc-localize --pc-store-rows -o %t.rows

@@ -20,10 +20,10 @@ ITEMS = [
     ("input of ln_1", 2 * SBH, False, False), ("output of ln_1", 2 * SBH, False, False),
     ("queries", 2 * SBH, True, False), ("keys", 2 * SBH, True, False), ("values", 2 * SBH, True, False),
     ("softmax", 2 * SCORES, True, True), ("mask of its dropout", SCORES, True, True), ("softmax after dropout", 2 * SCORES, True, True),
-    ("output of attention", 2 * SBH, True, False), ("mask of the dropout behind attention", SBH, False, False),
+    ("output of attention", 2 * SBH, True, False), ("mask of the dropout after attention", SBH, False, False),
     ("input of ln_2", 2 * SBH, False, False), ("output of ln_2", 2 * SBH, False, False),
     ("input of gelu", 8 * SBH, True, False), ("output of gelu", 8 * SBH, True, False),
-    ("mask of the dropout behind the MLP", SBH, False, False)]
+    ("mask of the dropout after the MLP", SBH, False, False)]
 # Only of ours.
 OWN = ["log-sum-exp of attention", "statistics of the norms"]
 

@@ -25,8 +25,9 @@ struct NamedPath {
 /// opened for writing.
 std::string clashOfOutputs(const std::vector<NamedPath> &inputs, const std::vector<NamedPath> &outputs);
 
-/// The files of a Hugging Face directory or a checkpoint that a command may read: those with the extensions of weights,
-/// configurations and tokenizers, each with `flag`. A path that is no directory stands for itself.
+/// The files of a Hugging Face directory or a checkpoint that a command may read, each with `flag`: weights,
+/// config.json, tokenizers. Other files there, such as a report of an earlier compile, are not among them. A path that
+/// is no directory stands for itself.
 std::vector<NamedPath> filesOfModel(const std::string &flag, const std::string &path);
 
 /// A file that replaces its target only when it is complete. The content is written to a temporary file beside the
