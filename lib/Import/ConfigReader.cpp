@@ -128,7 +128,7 @@ std::string ConfigReader::text(ConfigKey key, StringRef absent, ArrayRef<ArrayRe
         values.emplace_back(same);
   if (values.empty())
     values.emplace_back(result);
-  means(key, std::move(values), absent.empty() ? json::Value(nullptr) : json::Value(absent));
+  means(key, std::move(values), absent.empty() ? json::Value(nullptr) : json::Value(absent.str()));
   return result;
 }
 
