@@ -3,12 +3,12 @@
 // of something that does not, it is left to itself, and what it had found is the answer.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Search/CompletePlan.h"
-#include "NotedInterrupt.h"
 #include "Order/PlanSearch.h"
 #include "Price/ChooseRecompute.h"
 
 #include "mlir/Parser/Parser.h"
 #include "pc/Driver/Registration.h"
+#include "pc/Support/NotedSignals.h"
 #include <condition_variable>
 #include <cstdlib>
 #include <thread>
@@ -97,13 +97,13 @@ static void endWithoutOthers() {
 static pcrt_status choosePlan(ModuleOp model, CompileOptions &options, const MachineModel &machine) {
   constexpr auto often = std::chrono::milliseconds(20);
   constexpr auto patience = std::chrono::seconds(2); // for what Ctrl-C was too early for
-  NotedInterrupt interrupt;
+  NotedSignals interrupt({SIGINT}, SA_RESETHAND);    // a second Ctrl-C ends the process
   auto own = std::make_shared<OwnSearch>(model, options, machine);
   std::thread thread([own] { own->run(); });
   bool ends = false;
-  while (!(ends = own->endsIn(often)) && !interrupt.happened())
+  while (!(ends = own->endsIn(often)) && !interrupt.first())
     continue;
-  own->isWanted = !interrupt.happened();
+  own->isWanted = !interrupt.first();
   if (!ends && !own->endsIn(patience)) {
     thread.detach();
     endWithoutOthers();

@@ -1,50 +1,15 @@
 //===- Link.cpp - Object file -> executable ---------------------------------------------------===//
 #include "pc/Codegen/Codegen.h"
+#include "pc/Support/NotedSignals.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/Signals.h"
-#include <atomic>
-#include <csignal>
 #include <sys/resource.h>
 
 using namespace mlir;
-
-namespace {
-/// While it lives, signals that end the process are noted; its end raises the first one. A linker that outlived its
-/// caller would write the file again that the caller's signal handler has just removed.
-class PostponedSignals {
-public:
-  PostponedSignals() {
-    first = 0;
-    struct sigaction noted{};
-    noted.sa_handler = [](int number) {
-      if (!first)
-        first = number;
-    };
-    for (auto [number, action] : llvm::zip_equal(numbers, before)) {
-      sigaction(number, nullptr, &action);
-      if (action.sa_handler != SIG_IGN)
-        sigaction(number, &noted, nullptr);
-    }
-  }
-  ~PostponedSignals() {
-    for (auto [number, action] : llvm::zip_equal(numbers, before))
-      sigaction(number, &action, nullptr);
-    if (first)
-      raise(first);
-  }
-  PostponedSignals(const PostponedSignals &) = delete;
-  PostponedSignals &operator=(const PostponedSignals &) = delete;
-
-private:
-  static constexpr int numbers[] = {SIGHUP, SIGINT, SIGTERM};
-  static inline std::atomic<int> first = 0;
-  struct sigaction before[std::size(numbers)];
-};
-} // namespace
 
 /// Why there was no room for `output`, or "". lld writes through mapped pages, so a full disk or a limit on file sizes
 /// ends it with a signal, and its message does not say so.
@@ -96,11 +61,14 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
 #endif
 #endif
     std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
-    int status = 0;
-    {
-      PostponedSignals postponed;
+    int status = 0, signal = 0;
+    { // a linker that outlived this process would write the file again that its signal handler has removed
+      pc::NotedSignals noted({SIGHUP, SIGINT, SIGTERM});
       status = llvm::sys::ExecuteAndWait(*driver, arguments, std::nullopt, redirects);
+      signal = noted.first();
     }
+    if (signal)
+      raise(signal);
     auto words = llvm::MemoryBuffer::getFile(log);
     std::string message = words ? (*words)->getBuffer().trim().str() : "";
     llvm::sys::fs::remove(log);

@@ -1,0 +1,49 @@
+//===- NotedSignals.h - Signals that do not end the process for a while --------------------===//
+#ifndef PC_SUPPORT_NOTEDSIGNALS_H
+#define PC_SUPPORT_NOTEDSIGNALS_H
+
+#include <atomic>
+#include <csignal>
+#include <utility>
+#include <vector>
+
+namespace pc {
+
+/// While it lives, some signals are noted and do not end the process, except those that the caller of the process
+/// ignores. One object at a time.
+class NotedSignals {
+public:
+  /// `flags` of sigaction: with SA_RESETHAND a second signal of the same number ends the process.
+  explicit NotedSignals(std::initializer_list<int> numbers, int flags = 0) {
+    noted = 0;
+    struct sigaction note{}, old{};
+    note.sa_handler = [](int number) {
+      int none = 0;
+      noted.compare_exchange_strong(none, number);
+    };
+    note.sa_flags = flags;
+    for (int number : numbers) {
+      sigaction(number, nullptr, &old);
+      before.emplace_back(number, old);
+      if (old.sa_handler != SIG_IGN)
+        sigaction(number, &note, nullptr);
+    }
+  }
+  ~NotedSignals() {
+    for (auto &[number, old] : before)
+      sigaction(number, &old, nullptr);
+  }
+  NotedSignals(const NotedSignals &) = delete;
+  NotedSignals &operator=(const NotedSignals &) = delete;
+
+  /// The number of the first signal; 0: there was none.
+  int first() const { return noted; }
+
+private:
+  static inline std::atomic<int> noted = 0;
+  std::vector<std::pair<int, struct sigaction>> before;
+};
+
+} // namespace pc
+
+#endif
