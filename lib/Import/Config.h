@@ -1,4 +1,7 @@
 //===- Config.h - config.json of the supported families, in one struct --------------===//
+// Input: the text of config.json. Result: a ModelConfig, the only thing that the model builder reads, so that no
+// builder code knows the key names of a family. A value that the builder cannot represent is refused here.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_CONFIG_H
 #define PC_LIB_IMPORT_CONFIG_H
 
@@ -18,6 +21,8 @@ struct Rotation {
 };
 
 /// What the model builder needs to know; sizes in elements.
+/// The result of parseConfig. `heads` is a multiple of `kvHeads`; vectors by layer are empty or have one entry per
+/// layer.
 struct ModelConfig {
   std::string type;  ///< "gpt2", "llama", ...
   std::string text;  ///< config.json

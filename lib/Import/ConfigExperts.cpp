@@ -1,4 +1,8 @@
 //===- ConfigExperts.cpp - Keys of mixtures of experts --------------------------------===//
+// Reads how many experts there are, how many a token takes, which layers have them, their groups (DeepSeek V3), and the
+// factor of the balancing loss. `Family::experts` names the keys. An empty key name means that the family has no such
+// key.
+//===-----------------------------------------------------------------------------===//
 #include "ConfigSections.h"
 
 using namespace mlir;
@@ -80,6 +84,7 @@ void pc::readExperts(ConfigReader &reader, const Family &family, ModelConfig &co
     config.routingScale = reader.positive(keys.scale, 2.5);
   if (!keys.shared.empty())
     config.sharedFfn = config.expertFfn * reader.size(keys.shared, 1);
+  // transformers adds the balancing loss only when it also returns the router's logits.
   bool balances = reader.flag("output_router_logits", false, KeyRole::Aside);
   double factor = reader.real("router_aux_loss_coef", 0.001, KeyRole::Aside);
   config.balance = balances && keys.balances ? factor : 0;

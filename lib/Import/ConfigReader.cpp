@@ -1,4 +1,8 @@
 //===- ConfigReader.cpp - One key of a config.json after the other --------------------===//
+// Each accessor notes that its key was read, checks the type and the range, and reports an error with the key's name.
+// Keys that change what the model computes are also recorded as `config_means`: the values with which a checkpoint's
+// config.json means the same model. The keys that remain in `unused()` become warnings.
+//===-----------------------------------------------------------------------------===//
 #include "ConfigReader.h"
 
 #include <cmath>
@@ -142,6 +146,7 @@ void ConfigReader::onlyFlag(ConfigKey key, bool allowed, KeyRole role) {
     fail() << name(key) << " = " << (allowed ? "false" : "true") << " is not supported";
 }
 
+/// An object of which a key was read is searched further; of any other object only its own name is listed.
 std::vector<std::string> ConfigReader::unused() const {
   std::vector<std::string> result;
   std::function<void(const json::Object &, const std::string &)> visit = [&](const json::Object &of,

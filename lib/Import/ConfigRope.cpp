@@ -1,4 +1,8 @@
 //===- ConfigRope.cpp - Keys of rotary embeddings ------------------------------------------===//
+// Reads theta, the scaling type and its parameters, and computes one frequency per rotated pair. Supported types:
+// default, linear, llama3, and YaRN. transformers computes frequencies in f32, in an order of operations that is
+// repeated here, because another order would change the last bit of cos and sin tables.
+//===-----------------------------------------------------------------------------===//
 #include "ConfigSections.h"
 #include "pc/Support/Diagnostics.h"
 #include "llvm/Support/StringSaver.h"
@@ -72,6 +76,8 @@ struct RopePlace {
   double usualPart = 1;
 };
 
+/// Reads the keys of one family into `Rope` and turns it into frequencies. `strings` holds the dotted key names, which
+/// ConfigKey refers to. Errors go to `reader`.
 class RopeReader {
 public:
   RopeReader(ConfigReader &reader, const Family &family, const ModelConfig &config)
@@ -188,6 +194,7 @@ void RopeReader::readYarn(const RopePlace &at, Rope &rope) {
   rope.fast = reader.positive(places(at, "beta_fast"), 32);
   rope.slow = reader.positive(places(at, "beta_slow"), 1);
   rope.wholePairs = reader.flag(places(at, "truncate"), true);
+  // The paper's "mscale": softmax over a longer sequence is flatter, and larger cos and sin make up for it.
   auto scaleBy = [&](double weight) { return rope.factor <= 1 ? 1 : 0.1 * weight * std::log(rope.factor) + 1; };
   ConfigKey given = places(at, "attention_factor");
   double own = reader.real(places(at, "mscale"), 0.0), all = reader.real(places(at, "mscale_all_dim"), 0.0);
@@ -219,6 +226,7 @@ Rotation RopeReader::rotation(const Rope &rope) {
     if (rope.type == "linear") {
       frequency /= static_cast<float>(rope.factor);
     } else if (rope.type == "llama3") {
+      // Llama 3: long waves are slowed by the factor, short ones stay, and the waves between are interpolated.
       double wavelength = 2 * M_PI / frequency;
       if (wavelength > rope.original / rope.low) {
         frequency /= static_cast<float>(rope.factor);

@@ -1,4 +1,7 @@
 //===- ConfigSections.h - Groups of keys with files of their own ------------------------===//
+// parseConfig calls these readers in turn. Each reads its keys through the ConfigReader and fills its fields of the
+// ModelConfig. Errors are reported through the reader; callers check `reader.failed`.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_CONFIGSECTIONS_H
 #define PC_LIB_IMPORT_CONFIGSECTIONS_H
 

@@ -1,4 +1,8 @@
 //===- ConfigWindows.cpp - Keys of sliding windows ---------------------------------------===//
+// Families name windowed layers in five ways: none, all layers, `layer_types`, a repeating pattern, or lists of words
+// (GPT-Neo). Result: `sliding` by layer, and `windows` by layer if a window is shorter than the sequence. A window that
+// no sequence leaves is dropped, and the checkpoint may then state any window as long.
+//===-----------------------------------------------------------------------------===//
 #include "ConfigSections.h"
 
 using namespace mlir;

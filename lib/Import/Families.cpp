@@ -1,4 +1,9 @@
 //===- Families.cpp - The table of families ----------------------------------------------===//
+// One row per architecture of Hugging Face transformers. `LayerForm` says which tensors a layer has and how they are
+// named; `Family` adds the names of config keys, their defaults and the keys to ignore or to refuse. Defaults are those
+// of the configuration classes of transformers. A new architecture that is made of known parts is a row and a form
+// here.
+//===-----------------------------------------------------------------------------===//
 #include "Family.h"
 
 using namespace pc;
@@ -26,6 +31,7 @@ constexpr LayerForm qwen3MoeForm() {
   return form;
 }
 
+/// Experts with clamped gates, whose gate and up weights alternate in one tensor, and attention with sinks.
 constexpr LayerForm gptOssForm() {
   LayerForm form = llamaForm;
   form.sinks = "sinks";
@@ -35,6 +41,7 @@ constexpr LayerForm gptOssForm() {
   return form;
 }
 
+/// Latent attention, and experts that are chosen in groups, beside an MLP that all tokens share.
 constexpr LayerForm deepseekV3Form() {
   LayerForm form = llamaForm;
   form.latent = true;
@@ -45,6 +52,7 @@ constexpr LayerForm deepseekV3Form() {
   return form;
 }
 
+/// Llama with Q, K, V in one tensor and gate, up in another.
 constexpr LayerForm phi3Form() {
   LayerForm form = llamaForm;
   form.projections = Projections::Rows;
@@ -53,6 +61,7 @@ constexpr LayerForm phi3Form() {
   return form;
 }
 
+/// Norms stand after the blocks only, before the residual sum, and Q and K are normalized over all heads together.
 constexpr LayerForm olmo2Form() {
   LayerForm form = with(llamaForm, LayerForm::OfAll);
   form.beforeAttention = form.beforeMlp = "";
@@ -150,6 +159,7 @@ constexpr LayerForm gpt2Form = {.prefix = "transformer.",
                                 .inputsFirst = true,
                                 .smallOutputs = true};
 
+/// GPT-2 with separate linear layers, whose weights have the outputs first.
 constexpr LayerForm gptNeoForm() {
   LayerForm form = gpt2Form;
   form.attention = "attn.attention";
@@ -160,6 +170,7 @@ constexpr LayerForm gptNeoForm() {
   return form;
 }
 
+/// The tensors of T5's encoder or decoder; only the decoder has cross-attention.
 constexpr LayerForm t5Form(bool isEncoder, bool isGated) {
   LayerForm form = {.prefix = "",
                     .tokens = "shared",

@@ -1,4 +1,8 @@
 //===- Import.cpp - Hugging Face directory -> model program ---------------------------===//
+// Job: check the options, read config.json, build the model, and compare its parameters with the tensors of the
+// directory. A directory without weights is legal; the run then draws them. An exit status other than PCRT_OK comes
+// with an error at the file that caused it.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Import/Import.h"
 
 #include "Model.h"
@@ -138,6 +142,7 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
            "directory with config.json alone";
     return {};
   }
+  // Weights are checked now, so that a run cannot find out later that a tensor is missing.
   if (!index->empty()) {
     if (failed(checkWeights(*module, *config, *index, directory)))
       return {};

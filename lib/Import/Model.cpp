@@ -1,4 +1,7 @@
 //===- Model.cpp - Leaves of a model, and what is around its layers --------------------===//
+// The order of the model's text: inputs, embedding, layers (ModelLayers.cpp), final norm, head, loss. Parameters get
+// their tensor's name and the box of it that they are; a run reads the weights from there.
+//===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -38,6 +41,7 @@ void ModelBuilder::build() {
     starts = input(InputKind::Starts, builder.getI32Type());
   Value table = tokenTable((form->tokens + ".weight").str());
   Value x;
+  // The encoder's stack comes first. From here on "sequence" means the decoder's.
   if (const LayerForm *decoder = form; config.family->encoder) {
     form = config.family->encoder;
     encoded = stack(table, tokens, config.encoderLayers);
@@ -92,6 +96,7 @@ Value ModelBuilder::stack(Value table, Value tokens, int64_t layers) {
   x = dropout(x, config.embedDrop);
   for (const Rotation &rope : config.ropes)
     ropes.push_back({ropeTable(TableKind::Cos, rope), ropeTable(TableKind::Sin, rope)});
+  // Layers share one bias of relative positions, which the first layer of the stack makes.
   relative = Value();
   for (layer = 0; layer < layers; ++layer)
     x = layerOf(x);
@@ -160,6 +165,7 @@ Value ModelBuilder::ropeTable(TableKind kind, const Rotation &rope) {
 Value ModelBuilder::norm(Value x, StringRef name, StringRef dim) {
   auto xType = cast<RankedTensorType>(x.getType());
   auto rows = RankedTensorType::get(xType.getShape().drop_back(), f32);
+  // Gemma stores gamma - 1.
   bool plusOne = form->norm == NormKind::RMSPlusOne;
   double ones = form->stdByWidth ? config.initStd : 1.0;
   Value gamma = parameter((name + ".weight").str(), {dim}, 0, {}, plusOne ? 0.0 : ones);

@@ -1,4 +1,6 @@
 //===- Model.h - Builds the model program of a configuration ------------------------===//
+// Input: a checked ModelConfig. Result: a module with one `pc.program` and one function. Building does not fail.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_MODEL_H
 #define PC_LIB_IMPORT_MODEL_H
 

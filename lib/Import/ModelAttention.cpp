@@ -1,4 +1,8 @@
 //===- ModelAttention.cpp - Attention of a layer ----------------------------------------===//
+// Builds projections of Q, K and V, norms of heads, rotary embeddings, addends of scores (ALiBi, T5's buckets), the
+// attention op and the output projection. Q is [b, s, kv_heads, group, head_dim], K and V are [b, s, kv_heads,
+// head_dim], so that grouped-query attention needs no repetition. Latent attention has a file of its own.
+//===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"
 #include "RelativeBuckets.h"
 #include "llvm/Support/MathExtras.h"
@@ -12,6 +16,8 @@ Value ModelBuilder::count(int64_t size, int64_t first) {
 }
 
 Value ModelBuilder::alibi() {
+  // ALiBi (Press et al., 2022): the slope of head i of n is 2^(-8 i / n) if n is a power of two. Otherwise the heads
+  // beyond the largest power of two below n get slopes between those.
   int64_t heads = config.kvHeads, power = int64_t(1) << llvm::Log2_64(heads);
   auto slopes = [&](Value number, double step) {
     Value exponent = scaled(number, -8 * M_LN2 * step / double(power));

@@ -1,4 +1,7 @@
 //===- ModelLayers.cpp - MLPs, experts, and what a layer is made of ---------------------===//
+// Builds MLPs (gated or not), mixtures of experts (one tensor per expert, or one for all with clamped gates), and the
+// order of norms, blocks and residual sums in a layer, which `LayerForm` and ModelConfig choose.
+//===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"
 
 using namespace mlir;
@@ -134,12 +137,14 @@ Value ModelBuilder::clampedExperts(Value y, const Routing &routing) {
 }
 
 Value ModelBuilder::layerOf(Value x) {
+  // `before` normalizes what a block reads, unless norms are after the residual sums (BERT).
   bool first = !config.normBehindSum;
   auto before = [&](Value value, StringRef name) { return first ? layerNorm(value, name) : value; };
   auto behind = [&](Value value, StringRef name) { return first ? value : layerNorm(value, name); };
   Value y = before(x, form->beforeAttention),
         z = layerNorm(form->latent ? latentAttention(y) : attentionBlock(form->attention, y, y), form->behindAttention);
   z = dropout(z, config.residualDrop);
+  // GPT-NeoX: attention and MLP both read the layer's input, and one sum adds all three.
   if (config.parallel) {
     Value m = dropout(mlpBlock(layerNorm(x, form->beforeMlp)), config.residualDrop);
     return add(add(m, z), x);

@@ -1,4 +1,7 @@
 //===- RelativeBuckets.cpp - Which bucket the distance of a key is in ---------------------===//
+// The arithmetic is f32 as in transformers' `_relative_position_bucket`, so that a distance at the border of two
+// buckets falls into the same one.
+//===-----------------------------------------------------------------------------===//
 #include "RelativeBuckets.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 //===- RelativeBuckets.h - Which bucket the distance of a key is in -----------------------===//
+// Input: the length of a sequence and T5's two numbers. Result: a step function from distances to buckets, as the runs
+// in which the bucket is constant. `pc.iota` takes it in this form.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_RELATIVEBUCKETS_H
 #define PC_LIB_IMPORT_RELATIVEBUCKETS_H
 

@@ -1,4 +1,7 @@
 //===- Routing.cpp - Which experts a token takes a part of, and how much --------------===//
+// Both kinds of routing end in the same four values (`Routing`): softmax scores with top-k, or sigmoid scores with
+// top-k inside the best groups (DeepSeek V3). Differentiable parts are einsums; the choice itself has no gradient.
+//===-----------------------------------------------------------------------------===//
 #include "Routing.h"
 #include "pc/IR/MoveRows.h"
 

@@ -1,4 +1,7 @@
 //===- Routing.h - Which experts a token takes a part of, and how much ----------------===//
+// Input: the router's logits, [batch, sequence, experts]. Result: which experts a token takes, and with what weight, as
+// dense values of the same shape; later passes make use of their zeros. Also the loss that keeps experts evenly loaded.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_ROUTING_H
 #define PC_LIB_IMPORT_ROUTING_H
 

@@ -1,4 +1,8 @@
 //===- Safetensors.cpp - Headers of safetensors files -------------------------------===//
+// A header is JSON after eight bytes of length. Everything in it is checked before use, since files come from
+// elsewhere: lengths, ranges, overlaps, and that sizes fit shape and dtype. Tensor data are read only to compare two
+// tied tensors.
+//===-----------------------------------------------------------------------------===//
 #include "Safetensors.h"
 #include "pc/Support/Diagnostics.h"
 #include "pc/Support/ReadJson.h"

@@ -1,4 +1,7 @@
 //===- Safetensors.h - Headers of safetensors files --------------------------------===//
+// Input: a directory. Result: an index from a tensor's name to its dtype, shape and place in a file. The data are not
+// loaded.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_SAFETENSORS_H
 #define PC_LIB_IMPORT_SAFETENSORS_H
 
@@ -8,6 +11,7 @@
 
 namespace pc {
 
+/// What a header says of one tensor. `bytes` fits `dtype` and `shape`, and [begin, begin + bytes) lies in the file.
 struct TensorEntry {
   std::string dtype;
   llvm::SmallVector<int64_t> shape;
