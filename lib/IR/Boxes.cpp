@@ -1,4 +1,8 @@
 //===- Boxes.cpp - Whether parameters make up the tensors of a checkpoint --------------------===//
+// Input: a module whose parameters name boxes of checkpoint tensors. The check fails unless the boxes of each tensor
+// agree on its shape, do not overlap, and cover all of its elements; then a checkpoint can be written from the
+// parameters alone.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/Boxes.h"
 #include "pc/IR/Parts.h"
 
@@ -50,6 +54,7 @@ bool overlap(const Box &a, const Box &b) {
   auto [firstB, endB] = b.hull();
   if (!meet(firstA, endA - firstA, firstB, endB - firstB))
     return false;
+  // Boxes of one view overlap if they do in every dim. Boxes of different views are compared element by element.
   if (a.source.boxShape() == b.source.boxShape())
     return llvm::all_of(llvm::zip(a.source.getStart(), a.source.getSize(), b.source.getStart(), b.source.getSize()),
                         [&](auto dim) { return std::apply(meet, dim); });
@@ -65,6 +70,7 @@ bool overlap(const Box &a, const Box &b) {
 /// All boxes of one tensor.
 static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes) {
   ArrayRef<int64_t> shape = boxes.front().source.getShape();
+  // Since no two boxes overlap, counting their elements is enough to know that they cover the tensor.
   int64_t covered = 0, all = ShapedType::getNumElements(shape);
   for (auto [i, box] : llvm::enumerate(boxes)) {
     covered += box.elements();

@@ -1,4 +1,8 @@
 //===- Calls.cpp - Task functions and their calls ------------------------------------------===//
+// A task function holds the ops of one pipeline task and is called once per microbatch. This file verifies calls, finds
+// what a function's homes mean to its callers (TaskFunctions), moves leaves out of functions (tidyCalls), and puts the
+// functions' ops back in place of the calls (inlineCalls).
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 
@@ -43,6 +47,7 @@ const TaskFunction &TaskFunctions::of(CallOp call) {
   known = std::make_unique<TaskFunction>();
   known->function = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
   known->body = &known->function.getBody().front();
+  // Arguments and results have addresses above the frame, so the lowest of them is the end of the frame.
   bool isEmpty = known->body->getNumArguments() == 0 && known->results().empty();
   known->frameBytes = isEmpty ? 0 : INT64_MAX;
   for (Value argument : known->body->getArguments())
@@ -155,6 +160,7 @@ void pc::inlineCalls(ModuleOp program) {
       std::map<int64_t, int64_t>
           places; // for each range of the function's addresses, by its begin: where it lies in the arena
       if (call.getFrame()) {
+        // Addresses of the frame begin at 0; those of arguments and results begin where each of them has its home.
         places[0] = *call.getFrame();
         auto add = [&](ValueRange inside, ValueRange outside) {
           for (auto [from, to] : llvm::zip_equal(inside, outside))

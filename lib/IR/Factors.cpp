@@ -1,4 +1,8 @@
 //===- Factors.cpp - Parsing rules and generating legal placements ---------------===//
+// Input: a rule as text ("b s e, v e -> b s v"). Result: the rows that are legal for one mesh axis: all operands and
+// results whole; one factor split everywhere, with partial results where they lack it; sums in each group of operands
+// in which the op is linear; all of it at the root. The numbers of operands and results are the rule's.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/Factors.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -94,6 +98,7 @@ SmallVector<Row, 8> pc::legalRows(const FactorRule &rule) {
       state = stateOf(dims, AxisState::whole());
     for (auto [state, dims] : llvm::zip_equal(row.results, rule.results))
       state = stateOf(dims, partial);
+    // A factor that occurs in no value splits nothing, and a diagonal has no blocks that a rank could have alone.
     if (!diagonal && occurs)
       rows.push_back(row);
   }

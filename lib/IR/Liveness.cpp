@@ -1,4 +1,8 @@
 //===- Liveness.cpp - How long the values of a step are needed -----------------------===//
+// Positions number the ops of a step, those of an accumulation's body included. A value lives from the op that writes
+// it to the last one that reads it. Three rules lengthen a life: leaves live throughout, what a repeated body reads
+// from outside lives to the body's end, and what a move under way reads lives to its wait.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/Liveness.h"
 
 using namespace mlir;
@@ -60,6 +64,7 @@ Liveness::Liveness(Block &body) {
     } else {
       if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
         life.last = position(accumulate.getBody().front().getTerminator());
+        // With one microbatch nothing is summed: the result is written once, at the end of the body.
         if (accumulate.getMicrobatches() == 1)
           life.first = life.last;
       }

@@ -1,4 +1,7 @@
 //===- MeshText.cpp - A mesh as users write it ---------------------------------------------===//
+// The only parser of mesh texts. An entry is `axis=N`, `axis=?` (a search chooses the size) or `axis=open` (ranks may
+// join or leave). An empty text is a mesh without axes. Errors name the entry.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/MeshText.h"
 
 #include "llvm/ADT/STLExtras.h"

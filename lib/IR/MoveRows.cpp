@@ -1,4 +1,8 @@
 //===- MoveRows.cpp - The move of values that are stored by rows, and what limits rows --===//
+// Verifies the ops of values that are stored by rows, one row per token and expert that it takes: their exchange
+// between ranks, the limit of tokens per expert, and rounds that bound the rows at hand. How many rows there are is
+// known at run time only, so types have the largest number that is possible.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/MoveRows.h"
 
 #include "mlir/IR/Builders.h"

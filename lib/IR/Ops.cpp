@@ -1,4 +1,8 @@
 //===- Ops.cpp - Structure, leaves and moves: assembly and verifiers --------------===//
+// What ODS cannot generate: the assembly of ops with regions, verifiers, the shape of a move for the runtime, and a
+// builder of moves by kind. Verifiers hold for any IR that parses and never crash. The numbers (C1), (C2), ... in
+// errors are those of the constraints in PCOps.td.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/PC.h"
 
 #include "mlir/IR/Builders.h"

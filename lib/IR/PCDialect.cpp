@@ -1,4 +1,7 @@
 //===- PCDialect.cpp - Registration and small queries of the pc dialect --------===//
+// Queries here look at one op or type: its placement, rows, stored type, mesh, phase of the step, and name. None of
+// them needs an analysis.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/MoveRows.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -35,6 +38,7 @@ StringRef stepPhaseName(StepPhase phase) {
   return names[static_cast<int>(phase)];
 }
 
+/// The program that describes the model; null in modules without one, such as tests of single ops.
 static ProgramOp programOf(Operation *op) {
   if (auto module = op->getParentOfType<ModuleOp>())
     for (auto program : module.getOps<ProgramOp>())
@@ -50,6 +54,7 @@ int64_t zigzagRanks(Operation *op) {
 int64_t zigzagPosition(int64_t index, int64_t length, int64_t ranks) {
   if (!ranks)
     return index;
+  // Rank r has chunks r and 2 ranks - 1 - r, so that with causal attention all ranks have equally much to do.
   int64_t chunk = length / (2 * ranks), block = index / (2 * chunk), within = index % (2 * chunk);
   return within < chunk ? block * chunk + within : (2 * ranks - 1 - block) * chunk + within - chunk;
 }

@@ -1,4 +1,9 @@
 //===- Rounds.cpp - Local SGD: what a program says of it -----------------------------------===//
+// Reads and writes the module's attribute `pc.rounds`, and builds the function @round, by which replicas average:
+// Nesterov momentum on the mean difference between the shared parameters and those of the replicas (DiLoCo, A.
+// Douillard et al., 2023). The function works on one parameter at a time in two buffers after the leaves, which a step
+// does not need then.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/Rounds.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/LeavesByName.h"
@@ -101,6 +106,7 @@ func::FuncOp pc::buildRound(ModuleOp program) {
                                  [&](StateOp op) { return op.getName() == state && op.getParameterAttr() == name; });
       return *found;
     };
+    // d = mean(shared - parameter); u = momentum u + d; shared -= rate (d + momentum u).
     Value shared = stateNamed(PCRT_SHARED).getValue(), u = stateNamed(PCRT_OUTER_MOMENTUM).getValue();
     Type there = shared.getType(), first = at(scratch), second = at(scratch + llvm::alignTo(byteSize(bare), alignment));
     Value d = SubOp::create(b, loc, first, shared, parameter.getValue());

@@ -1,4 +1,7 @@
 //===- Sharing.cpp - When a result may be written over an operand ----------------------===//
+// Input: an op, an operand and a result. The answer is yes only if every kernel of the op reads an element of the
+// operand before it writes that element of the result, whichever kernel is chosen later. Memory planning relies on it.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/Sharing.h"
 #include "pc/IR/Contraction.h"
 

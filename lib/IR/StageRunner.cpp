@@ -1,4 +1,8 @@
 //===- StageRunner.cpp - Runs the programs of all stages together --------------------------===//
+// Runs one block per stage as a cooperative scheduler: each stage runs until it waits for a message, a free slot, or
+// other stages at a collective over the stages. The order does not depend on time, and the run ends when no stage can
+// go on; a stage that is not at its end then is in a deadlock, which callers find by `waitingAt`.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/StageRunner.h"
 #include "pc/IR/Stages.h"
 
@@ -42,6 +46,7 @@ bool StageRunner::canRun(int stage, Operation *op, Visitor &visitor) {
   return true;
 }
 
+/// The n-th call of a stage over some axes belongs to the n-th call of every other stage over them.
 void StageRunner::arrive(int stage, MoveOpInterface move, Value input, Visitor &visitor) {
   auto [it, first] = meetings.try_emplace(move, -1);
   if (!first)

@@ -1,4 +1,6 @@
 //===- Stages.cpp - The programs of a module ----------------------------------------------===//
+// A module without pipeline is one program; a staged module has a module per stage, with its number in `pc.stage`.
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/Stages.h"
 
 using namespace mlir;
