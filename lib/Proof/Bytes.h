@@ -1,4 +1,7 @@
 //===- Bytes.h - What the bytes of a rank's arena hold ---------------------------------------===//
+// Input: writes of values into byte ranges, in program order. Answer: whether a range still holds a value entirely.
+// Reading part of a value, or a value that was overwritten in part, counts as not holding it.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_BYTES_H
 #define PC_LIB_PROOF_BYTES_H
 
@@ -48,7 +51,8 @@ template <> struct llvm::DenseMapInfo<pc::proof::Range> {
 
 namespace pc::proof {
 
-/// A map from bytes to values. A value that has been written over in part is gone.
+/// A map from bytes to values. A value that has been overwritten in part is gone. Invariant: ranges in `held` do not
+/// overlap, and `whole` has exactly these ranges.
 class Bytes {
 public:
   bool hold(const Range &range, const State &state) const {

@@ -1,4 +1,8 @@
 //===- Compute.cpp - Where the results of ops that compute lie ------------------------------===//
+// Input: the places of an op's operands (Where.h) and its rule (Rules.cpp). Result: the places of its results, or why
+// the op cannot be right: dims that lie differently, sums that are not complete, offsets that are not the block's. It
+// knows nothing of values; Values.cpp says what they are.
+//===-----------------------------------------------------------------------------===//
 #include "Place.h"
 
 using namespace mlir;

@@ -1,4 +1,8 @@
 //===- Digest.cpp - Fingerprints that can be carried -----------------------------------------===//
+// Two kinds of numbers for a program: a digest of its text or structure, which any change alters, and a fingerprint of
+// what it computes, which survives all phases. A module carries the fingerprint of the step that it was made from, so
+// that a later compilation can prove a module whose step program it does not have.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Proof/Digest.h"
 #include "Walk.h"
 
@@ -19,7 +23,8 @@ std::string pc::digestOf(StringRef bytes) {
 
 namespace {
 
-/// A program as numbers: what has been said once is named by its number afterwards.
+/// Hashes a program without printing it. Types and attributes are printed at their first use; later uses, and all uses
+/// of values, are numbers. Equal programs have equal digests, whatever their context or addresses.
 class Writer {
 public:
   void add(uint64_t number) { hash.update(ArrayRef(reinterpret_cast<const uint8_t *>(&number), sizeof number)); }

@@ -1,4 +1,8 @@
 //===- Order.cpp - The order of the sequence in a step program -------------------------------===//
+// A program in zigzag order permutes the sequence. This check shows that the one-device program computes the same in
+// any order of the sequence, if positions and tokens are permuted alike: every op either works on each position by
+// itself, or knows positions as values. Attention by order of keys (windows, starts) is refused.
+//===-----------------------------------------------------------------------------===//
 #include "Order.h"
 #include "Rules.h"
 #include "pc/IR/MoveRows.h"

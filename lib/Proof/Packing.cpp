@@ -1,4 +1,7 @@
 //===- Packing.cpp - How homes fit between each other ------------------------------------------===//
+// Guesses which of two overlapping buffers is misplaced. It decides only which op an error names, never whether a
+// program is right.
+//===-----------------------------------------------------------------------------===//
 #include "Packing.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,7 +24,7 @@ static std::optional<Range> rangeOf(Value value) {
   return home < 0 ? std::nullopt : std::optional(Range{home, home + byteSize(value.getType())});
 }
 
-/// Those of a move under way are its wait's.
+/// The results of `op`. A move under way gives its result to its wait.
 static SmallVector<Value> resultsOf(Operation *op) {
   auto start = dyn_cast<StartOp>(op->getParentOp());
   if (!start)

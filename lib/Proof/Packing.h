@@ -1,4 +1,7 @@
 //===- Packing.h - How homes fit between each other --------------------------------------------===//
+// Input: an op of a planned program. Result: a score of how well its homes are packed, used by Trace.cpp to choose
+// between two candidates.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_PACKING_H
 #define PC_LIB_PROOF_PACKING_H
 

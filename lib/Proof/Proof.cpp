@@ -1,4 +1,8 @@
 //===- Proof.cpp - Every phase computes what the one-device program computes ---------------===//
+// The driver of the proof: `begin` walks the step program and keeps its facts, `prove` walks the program of a phase and
+// compares. A second walk with a trace runs only after a failure, to find the op to blame; a repair search then names
+// the move that would have been right, if there is one.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Proof/Proof.h"
 #include "Order.h"
 #include "Walk.h"
@@ -81,6 +85,7 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
   if (walk.run(module)) // which runs all of it, where the first walk has not
     walk.failure = quick.failure;
   (void)Walk(state->shared, stepAgain, nullptr, &stepTrace, state->isParallel).run(*state->program);
+  // Values that the phase before had are innocent; the blame falls on what this phase made.
   bool isFirst = state->phaseBefore.empty();
   llvm::DenseSet<uint64_t> before(llvm::from_range, state->before.states);
   Blame blame = proof::blame(walk.failure, trace, stepTrace, isFirst ? nullptr : &before);

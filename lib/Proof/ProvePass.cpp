@@ -1,4 +1,7 @@
 //===- ProvePass.cpp - The proof as a pass ---------------------------------------------------===//
+// Inputs: a module and the file of its step program (`reference`), optionally the file of an earlier phase (`before`),
+// which makes the error more precise. The module is not changed.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Proof/Passes.h"
 #include "pc/Proof/Proof.h"
 

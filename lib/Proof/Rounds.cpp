@@ -1,4 +1,8 @@
 //===- Rounds.cpp - Where entries of rounds of rows lie -------------------------------------===//
+// Experts may process their rows in rounds of at most `limit` rows. A round has some entries of the mask; the result
+// over all entries is the sum of the rounds if each is zero elsewhere. A round is tracked as a block on an axis of its
+// own (`roundAxis`), so that the rules of partial sums also prove that no round is missing or counted twice.
+//===-----------------------------------------------------------------------------===//
 #include "Place.h"
 
 #include <array>

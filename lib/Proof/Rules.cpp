@@ -1,4 +1,8 @@
 //===- Rules.cpp - What ops are like, said a second time -----------------------------------===//
+// One line of the table describes an op: the letters of its operands' and results' dims, which letters must be whole,
+// in which operands it is linear, how partial results combine, and which letter is a global index. It is written
+// without looking at FactorRules.cpp, so that a mistake in either one shows as a failed proof.
+//===-----------------------------------------------------------------------------===//
 #include "Rules.h"
 
 #include "pc/IR/PC.h"
@@ -8,6 +12,9 @@ using namespace pc;
 using namespace pc::proof;
 
 namespace {
+/// `spec` is an einsum; "x*" stands for as many dims as the operand has beyond the others. `whole`: letters that must
+/// not be split. `linear`: operands in which the op is linear together. `indexed`: the letter whose global index the op
+/// uses.
 struct OpRow {
   StringRef name, spec, whole;
   SmallVector<unsigned, 2> linear;

@@ -1,4 +1,8 @@
 //===- Stages.cpp - The programs of all stages together -------------------------------------===//
+// Starts a walk, runs all stages together (IR/StageRunner.h) and ends it. Messages carry states between stages;
+// collectives over the stage axis sum what the stages bring. A deadlock, a message that is left over, or one that is
+// received twice fails the proof. Most of the file finds the message or move to blame.
+//===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
 #include "pc/IR/Liveness.h"
@@ -88,6 +92,7 @@ bool Walk::begin(ModuleOp module) {
   return true;
 }
 
+/// What holds after the last op: no message is left, every state is updated, outputs still have their bytes.
 bool Walk::end() {
   if (!mail.empty())
     return refuse(stages[mail.begin()->first.first.to]->step,

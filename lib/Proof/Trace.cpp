@@ -1,4 +1,9 @@
 //===- Trace.cpp - Why a program is not proved -----------------------------------------------===//
+// Input: a failed walk with a record of every value, and the same record of the step program. Result: the op to blame
+// and what was expected of it. A value is strange if the step program has none like it; the last strange value with
+// operands that are not strange is to blame. All of it is heuristic: it words the error and never decides whether there
+// is one.
+//===-----------------------------------------------------------------------------===//
 #include "Trace.h"
 #include "Packing.h"
 
@@ -38,6 +43,8 @@ struct Likeness {
   int score() const { return 4 * sameName + 2 * sameAttributes + 3 * equal + 2 * sameOperands + isCopy; }
 };
 
+/// Finds whom to blame from two traces, by value, by place or by bytes. `before` has the states of the phase before,
+/// which are taken to be right; it is null if that phase is the step program itself.
 class Blamer {
 public:
   Blamer(const Trace &trace, const Trace &step, const llvm::DenseSet<uint64_t> *before)

@@ -1,4 +1,8 @@
 //===- Values.cpp - Fingerprints of the results of ops --------------------------------------===//
+// Input: an op and the fingerprints of its operands. Result: fingerprints of its results. Identities that passes may
+// use hold between fingerprints too: sums and scales are those of the field, linear ops are linear maps, a sum of a
+// product is one product, and rounding is a map that commutes with moving elements. Any other op is a random function.
+//===-----------------------------------------------------------------------------===//
 #include "Values.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -90,9 +94,9 @@ static bool isRoundedBias(Operation *op) {
          llvm::all_of(op->getUsers(), [](Operation *user) { return isa<AddOp>(user) && isBf16(user->getResult(0)); });
 }
 
-/// What is routed is a product and one by the mask: of the first operand that has the dims of the mask and no others;
-/// else of the result, if that has them; else of the first operand that has them; of the first one if none has. The
-/// product rounds as it does without the mask.
+/// Takes a routed einsum apart into a product without the mask and a product with the mask. The mask multiplies the
+/// first operand that has the mask's dims and no others; else the result, if it has them; else the first operand that
+/// has them; else the first operand. The product rounds as it does without the mask.
 void Values::route(Operation *op, Recipe &recipe) {
   Product bare = *recipe.product;
   SmallVector<int> mask = bare.in.pop_back_val();

@@ -1,4 +1,7 @@
 //===- Values.h - Fingerprints of the results of ops ----------------------------------------===//
+// A Recipe is read from an op once; `Values::result` then applies it whenever the op runs. Fingerprints do not say
+// where a value lies (Where.h does), so a value has one fingerprint on all ranks and for all microbatches.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_VALUES_H
 #define PC_LIB_PROOF_VALUES_H
 
@@ -42,6 +45,8 @@ struct Recipe {
   int masked = -1;                      ///< the operand that is multiplied by the mask before; -1: the result is, after
 };
 
+/// Draws fingerprints by a secret key. State: the products that were met, so that a sum of a product is recognized as
+/// one product, and a random share for each microbatch. The same calls in any order give the same fingerprints.
 class Values {
 public:
   /// The secret that fingerprints are drawn by.

@@ -1,4 +1,8 @@
 //===- Walk.cpp - One abstract run of a program ----------------------------------------------===//
+// Runs each op once on abstract values: fingerprint (Values.h), place (Where.h), microbatch, and, in planned programs,
+// the bytes that hold it (Bytes.h). Refuses the first op that is not right. Equal ops share their analysis (Memo), and
+// all microbatches but the first, or two, follow from those without running again.
+//===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
 #include "pc/IR/Liveness.h"
@@ -138,7 +142,6 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
   return &memo;
 }
 
-/// Any op that a rank does by itself or with others of its stage.
 /// Which operand is the mask of rows; -1: none.
 static int64_t maskOf(Operation *op) {
   if (isa<AllToAllRowsOp>(op))
@@ -147,6 +150,7 @@ static int64_t maskOf(Operation *op) {
   return einsum && einsum.getMask() ? static_cast<int64_t>(einsum.getNumOperands()) - 1 : -1;
 }
 
+/// Runs any op that a rank computes alone or with others of its stage.
 bool Walk::compute(Stage &stage, Operation *op) {
   if (stage.arena >= 0 && isLeaf(op) && !stage.inKernel)
     return true; // there from the start
@@ -186,6 +190,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
     else if (state.microbatch != State::ofAny && state.microbatch != microbatch)
       microbatch = State::ofSeveral;
   }
+  // Operands of several microbatches must not cancel or be exchanged, so each counts with the share of its microbatch.
   for (size_t i = 0; microbatch == State::ofSeveral && i < points.size(); ++i)
     if (microbatches[i] >= 0)
       points[i] = values.of(points[i], microbatches[i]);
@@ -388,6 +393,7 @@ bool Walk::start(Stage &stage, StartOp start) {
   }
   if (!mayWrite(stage, start))
     return false;
+  // Until the wait, the results' bytes hold a value that no op can read.
   State taken{values.named({"under way", std::to_string(started++)}), nullptr};
   for (Value result : wait.getResults())
     if (!write(stage, start, result, taken))

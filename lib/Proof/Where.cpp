@@ -1,4 +1,7 @@
 //===- Where.cpp - Where a value of a rank's program lies ----------------------------------===//
+// Indices are linear forms of mesh coordinates mod n, kept in one normal form, so that equal places compare equal. A
+// move along a group of axes substitutes the group's new block index into the old form (`Group::moved`).
+//===-----------------------------------------------------------------------------===//
 #include "Where.h"
 
 #include "llvm/ADT/STLExtras.h"
