@@ -1,4 +1,9 @@
 //===- BatchSums.cpp - Whether a model can be computed by microbatches -----------------------===//
+// Input: a model program. The pass that cuts a step into microbatches sums their losses and gradients; that is right
+// only if the loss is a sum over sequences that do not depend on each other. Each value is classified in program order
+// (Part), from the factor rules of the ops. The check refuses the first output that is not of the right kind, at the op
+// that made it so.
+//===-----------------------------------------------------------------------------===//
 #include "BatchSums.h"
 
 using namespace mlir;
@@ -26,6 +31,8 @@ struct Part {
   bool isMeanLoad() const { return kind == Other && ofChoices && degree == 0; }
 };
 
+/// Classifies the values of a model, one op at a time. State: the Part of every value seen so far. `batch` are the
+/// classes of dims that are the batch.
 class Parts {
 public:
   Parts(DimClasses &classes, const std::set<unsigned> &batch) : classes(classes), batch(batch) {}
@@ -95,6 +102,8 @@ private:
     part.ofChoices = false;
     if (operands.empty())
       return part;
+    // The balancing loss divides sums by sums of choices. If the degrees cancel it is a mean over the microbatch's own
+    // tokens, which is allowed although it is no sum.
     if (isa<RecipOp>(op) && allOfChoices && operands[0].degree) {
       part.degree = -*operands[0].degree;
       part.ofChoices = true;

@@ -1,4 +1,8 @@
 //===- Gradients.cpp - One gradient rule per op ---------------------------------------===//
+// The case of an op emits its gradient with respect to each live operand, from the gradient `dy` of its first result.
+// Ops that need no formula of their own (einsum, add, scale) give einsums and sums, so that placement rules hold for
+// them unchanged. An op without a case is an error.
+//===-----------------------------------------------------------------------------===//
 #include "Gradients.h"
 
 #include "llvm/ADT/SetVector.h"

@@ -1,4 +1,8 @@
 //===- Gradients.h - One gradient rule per op -----------------------------------------===//
+// Input: a block of forward ops and the set of live values. Result: ops that compute gradients, at the builder's
+// insertion point, and a map from values to their gradients. Gradients of several readers are summed in the order of
+// the calls.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_AUTODIFF_GRADIENTS_H
 #define PC_LIB_AUTODIFF_GRADIENTS_H
 

@@ -1,4 +1,7 @@
 //===- LayerOrder.cpp - The ops of a model in the order of its layers ------------------------===//
+// Finds the layers by the names in locations, orders them so that each follows those that it reads (by number where
+// there is a choice), and sorts the ops stably by layer. Ops outside of layers follow the last layer that they read.
+//===-----------------------------------------------------------------------------===//
 #include "LayerOrder.h"
 
 #include "pc/IR/Layers.h"

@@ -1,4 +1,6 @@
 //===- LayerOrder.h - The ops of a model in the order of its layers --------------------------===//
+// A model that is written in another order of ops, for example by another importer, must still be cut into stages.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_AUTODIFF_LAYERORDER_H
 #define PC_LIB_AUTODIFF_LAYERORDER_H
 

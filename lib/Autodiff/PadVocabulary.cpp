@@ -1,4 +1,8 @@
 //===- PadVocabulary.cpp - Pad dims named "vocab" to a multiple ------------------------===//
+// Input: a model and a multiple. All dims named "vocab", and those that share a factor with them, are resized to the
+// next multiple, so that they divide over ranks. `valid` keeps the real size for checkpoints and outputs, and the
+// logits of padding are masked to -1e30. The pass refuses a program in which padding would reach a sum.
+//===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PADVOCABULARY
 #include "pc/Autodiff/Passes.h"
 
@@ -123,6 +127,7 @@ struct PadVocabulary : pc::impl::PadVocabularyBase<PadVocabulary> {
           if (classes.classOf(output.getValue(), d) == id && type.getDimSize(d) != size)
             output.setValid(type.getShape());
     });
+    // The size before the resize tells which losses read logits that were padded.
     int64_t valid = 0;
     getOperation().walk(
         [&](CrossEntropyOp loss) { valid = cast<RankedTensorType>(loss.getLogits().getType()).getShape().back(); });
