@@ -1,4 +1,8 @@
 //===- BesideArena.cpp - Device memory of a run beside its arena -----------------------------===//
+// Estimates, for the report, the device memory that NCCL and the runtime allocate outside of the arena: channel buffers
+// of communicators and staging for moves. Communicators and bytes of staging are counted from the program; the bytes of
+// NCCL are an estimate.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Report.h"
 #include "pc/IR/Rounds.h"
 #include "pc/IR/Stages.h"

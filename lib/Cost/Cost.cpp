@@ -1,4 +1,8 @@
 //===- Cost.cpp - Operations, bytes and traffic of one op -----------------------------------===//
+// All other estimates are made of these: FLOPs from factor rules, bytes from types, traffic from the facts of moves,
+// and seconds from a MachineModel. An op takes the longer of computing and reading; a move the longer of that and of
+// sending. Formulas of collectives follow NCCL's rings and trees; docs/rationale/machines.md has the measurements.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Liveness.h"
@@ -266,6 +270,8 @@ double pc::productSeconds(const ProductWork &work, const MachineModel &machine) 
   double best = std::numeric_limits<double>::infinity();
   for (const ProductTile &tile : machine.productTiles) {
     auto rows = static_cast<double>(tile.rows), columns = static_cast<double>(tile.columns);
+    // Whole waves of tiles run on all multiprocessors, the last one partly idle. Few tiles may be cut along k, as
+    // split-k kernels do.
     double tiles = work.count * std::ceil(work.m / rows) * std::ceil(work.n / columns);
     for (double cuts : {1.0, 2.0, 4.0, 8.0}) {
       if (cuts > 1 && (work.k / cuts < 1024 || tiles * cuts > 4 * all))
@@ -432,6 +438,7 @@ SmallVector<double> pc::secondsOfMoves(StartOp start, const MachineModel &machin
     auto *ring = llvm::find_if(paid, [&](const auto &one) { return one.first == axes; });
     if (ring == paid.end())
       ring = paid.insert(paid.end(), {axes, 0.0});
+    // Rings that are started together pay the latency once: the hops of one hide those of the next.
     double more = std::max(time.latency - ring->second, 0.0);
     ring->second += more;
     seconds.push_back(std::max(secondsOnDevice(move, true, machine), more + time.sending));

@@ -1,4 +1,8 @@
 //===- Machine.cpp - The machines that are known --------------------------------------------===//
+// Figures of known GPUs, and the JSON form of a machine. Peak rates are those of data sheets; shares and latencies are
+// fitted to measurements (docs/rationale/machines.md). A file may give a whole machine or name one that it is `like`.
+// Reading checks every member and refuses unknown ones.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Machine.h"
 #include "pc/Support/ReadJson.h"
 #include "pc/Support/Source.h"
@@ -162,6 +166,7 @@ json::Object MachineModel::json() const {
   return object;
 }
 
+/// The shortest description: the known machine that differs least, and the members that differ.
 json::Object MachineModel::file() const {
   json::Object least;
   for (const MachineModel &other : all()) {

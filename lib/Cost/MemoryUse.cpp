@@ -1,4 +1,8 @@
 //===- MemoryUse.cpp - What lies in the arena, when --------------------------------------------===//
+// Input: the body of a planned step. Result: its buffers with offset, life and kind, and the bytes of each kind over
+// time. Kinds follow from what an op does (leaf, move, task), not from names. Values that share a home count once; if
+// their kinds differ, the buffer has the kind that is last in the enum.
+//===-----------------------------------------------------------------------------===//
 #include "MemoryUse.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/MoveRows.h"
@@ -168,6 +172,7 @@ MemoryProfile::MemoryProfile(Block &body) : lives(body) {
       add(value);
   for (auto call : body.getOps<CallOp>())
     if (int64_t bytes = functions.of(call).frameBytes; call.getFrame() && call.getNumResults() && bytes > 0) {
+      // A frame exists during its call only.
       int64_t at = lives.position(call);
       single.push_back(
           {call.getResult(0), static_cast<int64_t>(*call.getFrame()), bytes, {at, at}, MemoryKind::Activation});
@@ -185,6 +190,7 @@ MemoryProfile::MemoryProfile(Block &body) : lives(body) {
     }
   }
 
+  // Sweep over positions: what begins at each one, less what has ended before it.
   std::map<int64_t, MemoryUse> change;
   for (const PlacedBuffer &buffer : placed) {
     change[buffer.life.first][static_cast<int>(buffer.kind)] += buffer.bytes;

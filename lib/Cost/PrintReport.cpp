@@ -1,4 +1,6 @@
 //===- PrintReport.cpp - Print the report of a planned program as JSON ---------------------------===//
+// For tests and for pc-opt; pc-compile writes the same JSON by itself. The module is not changed.
+//===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PRINTREPORT
 #include "pc/Cost/Passes.h"
 

@@ -1,4 +1,8 @@
 //===- Report.cpp - What a plan costs, before anything runs ------------------------------------===//
+// Input: a planned program, of one or of all stages. Result: JSON with FLOPs, parameters, memory by kind, and traffic
+// by axis, move and phase, per group of ranks with equal figures. A run's summary has the same schema
+// (runtime/metrics), and end-to-end tests compare the two.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Report.h"
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
@@ -21,6 +25,7 @@ namespace json = llvm::json;
 
 namespace {
 
+/// Moves of one kind over one axis in one phase; payload and wire in bytes per step and rank.
 struct TrafficRow {
   int64_t count = 0, payload = 0, wire = 0;
 };
@@ -280,6 +285,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
     for (int type : {0, 1})
       forward[type] += totals.forwardFlops[type] * static_cast<double>(ranks.size());
     trains |= program.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    // A root sends more than the others, so it gets an entry of its own; ranks with equal figures share one.
     for (ArrayRef<int64_t> members : separateRoots(ranks, program, mesh)) {
       Totals own(mesh, members.front(), stageAxis, boxes);
       own.add(body);

@@ -1,4 +1,8 @@
 //===- TaskMemory.cpp - What a pipeline's stage keeps from task to task ----------------------===//
+// Input: the planned step of a stage. Result: the bytes that each stretch of the program (what lies between two tasks)
+// needs by itself, and those that buffers hold from one stretch to a later one. With it, the memory of another order of
+// the same tasks can be computed without planning it.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Cost/TaskMemory.h"
 #include "MemoryUse.h"
 

@@ -1,4 +1,7 @@
 //===- Trace.cpp - A step in time as a trace -----------------------------------------------===//
+// Writes a predicted timeline as Chrome trace events (one process per stage, times in microseconds), in place of the
+// key "traceEvents" of a report. Viewers such as Perfetto read it.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Simulate.h"
 
 #include "llvm/Support/FormatVariadic.h"
