@@ -1,4 +1,9 @@
 //===- ArenaPlanner.cpp - Buffers with lifetimes -> offsets in one arena ----------------===//
+// Dynamic storage allocation: intervals of time with sizes, placed so that no two overlap in both. The problem is
+// NP-hard; this is best fit in a few orders (by the crowd at the memory peak, by size), plus a faster best fit in the
+// order of time for programs of many buffers. maxLiveBytes is a lower bound: a plan that reaches it is optimal.
+// checkArena verifies any plan, and shares no code with the search.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Memory/ArenaPlanner.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -52,6 +57,7 @@ static SmallVector<int64_t> crowds(ArrayRef<ArenaBuffer> buffers) {
   for (const ArenaBuffer &buffer : buffers) {
     size_t begin = llvm::lower_bound(positions, buffer.first) - positions.begin();
     size_t end = llvm::upper_bound(positions, buffer.last) - positions.begin();
+    // A range maximum from two overlapping powers of two.
     size_t k = llvm::Log2_64(end - begin);
     result.push_back(std::max(most[k][begin], most[k][end - (size_t(1) << k)]));
   }
@@ -101,6 +107,7 @@ public:
     const int32_t *from = firsts.data(), *to = lasts.data();
     uint8_t *isLive = live.data();
     for (size_t i = 0; i < count; ++i)
+      // Without branches, so that compilers vectorize the loop.
       isLive[i] = (from[i] <= last) & (to[i] >= first);
     std::fill(isLive + count, isLive + live.size(), 0);
     int64_t top = 0, best = -1, bestGap = INT64_MAX;

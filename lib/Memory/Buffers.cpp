@@ -1,4 +1,8 @@
 //===- Buffers.cpp - Which values of a step share a home ---------------------------------===//
+// Union-find over the values of a step. Values are joined only where a kernel may write a result over an operand
+// (IR/Sharing.h) and nothing reads the old value later. Invariant: no op reads a value of a buffer after a later value
+// of the buffer was written.
+//===-----------------------------------------------------------------------------===//
 #include "Buffers.h"
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Sharing.h"

@@ -1,4 +1,7 @@
 //===- Buffers.h - Which values of a step share a home -----------------------------------===//
+// Input: a step, its liveness, and functions that are planned already. Result: buffers, for which the arena planner
+// finds offsets.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_MEMORY_BUFFERS_H
 #define PC_LIB_MEMORY_BUFFERS_H
 

@@ -1,4 +1,9 @@
 //===- PlanMemory.cpp - Give every value an offset in the device arena ------------------===//
+// Input: a scheduled local program. Result: every value has a home, every call a frame, and the module has `pc.arena`.
+// Task functions are planned first, each in an address space of its own; a call then needs one block for the frame. In
+// the arena, parameters come first, then states, other leaves, all that lives shorter, and the workspace of CUDA
+// libraries.
+//===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PLANMEMORY
 #include "pc/Memory/Passes.h"
 
@@ -164,6 +169,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
         moving.push_back(&buffer);
         problem.push_back({int64_t(llvm::alignTo(buffer.bytes, alignment)), buffer.life.first, buffer.life.last});
       }
+    // A frame is a buffer that lives during its call.
     SmallVector<CallOp> calls(body.getOps<CallOp>());
     for (CallOp call : calls) {
       int64_t at = liveness.position(call);
