@@ -1,4 +1,7 @@
 //===- BringMovesIn.cpp - Moves into the one microbatch of a step ----------------------===//
+// The step is rebuilt around the moves: `accumulate` gets the results of moves in the body in place of its own, and the
+// moves after it go.
+//===-----------------------------------------------------------------------------===//
 #include "BringMovesIn.h"
 
 #include "mlir/IR/Builders.h"

@@ -1,4 +1,6 @@
 //===- BringMovesIn.h - Moves into the one microbatch of a step ------------------------===//
+// Input: an accumulation. Nothing is computed differently; only where moves stand in the program changes.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_OVERLAP_BRINGMOVESIN_H
 #define PC_LIB_OVERLAP_BRINGMOVESIN_H
 

@@ -1,4 +1,8 @@
 //===- Buckets.cpp - When moves start and which start together ------------------------===//
+// Implements Problem.h: moves that may wait fill buckets by group and kind, gathers of units start `depth` units ahead,
+// the others start when they are ready. A last pass makes the waits of each group follow the order of the starts. The
+// input alone decides the result.
+//===-----------------------------------------------------------------------------===//
 #include "Problem.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,6 +13,7 @@ using namespace pc;
 
 namespace {
 
+/// One use: construct, then run(). `buckets` grows while each kind of move is handled; run() sorts it at the end.
 class Scheduler {
 public:
   Scheduler(ArrayRef<MoveItem> items, const ScheduleLimits &limits) : items(items), limits(limits) {}
@@ -46,6 +51,8 @@ private:
     return order;
   }
 
+  /// Buckets of moves that may wait. A bucket closes when it is full, or when the next item is ready only after a value
+  /// of the bucket is needed.
   void fillBuckets() {
     struct Open {
       MoveBucket bucket;
@@ -58,6 +65,7 @@ private:
         return;
       const MoveItem &first = items[o.bucket.items[0]];
       SmallVector<size_t> &earlier = closed[{first.group, first.kind}];
+      // Inputs are held until the wait; waiting for the bucket before last bounds how many are held at once.
       if (!first.inPlace && earlier.size() >= 2) {
         MoveBucket &old = buckets[earlier[earlier.size() - 2]];
         if (old.start < o.bucket.start)

@@ -1,4 +1,7 @@
 //===- WindowMoves.cpp - Ring attention and collective matmuls -------------------------------===//
+// Runs the two rewrites of Windows.h (attention over a ring, products with their gather or reduce_scatter) on every
+// function, tells by remarks which moves stay whole and why, and fails if an axis of the option has nothing to window.
+//===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_WINDOWMOVES
 #include "pc/Overlap/Passes.h"
 
