@@ -1,4 +1,9 @@
 //===- CutUnits.cpp - Units -> chunks ------------------------------------------------------===//
+// Input: seconds and bytes of each unit (half a layer, embedding, head), and the stage of every chunk. Result: the
+// chunk of every unit. `cost` balances by dynamic programming, minimizing the slowest chunk and then the sum of
+// squares, within a budget of memory if one is given; `layers` deals out equal numbers; a list of numbers is taken as
+// it is.
+//===-----------------------------------------------------------------------------===//
 #include "ChooseSchedule.h"
 
 #include "llvm/ADT/StringExtras.h"

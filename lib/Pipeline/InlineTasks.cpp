@@ -1,4 +1,6 @@
 //===- InlineTasks.cpp - The ops of tasks in place of their calls --------------------------===//
+// Undoes the outlining of tasks (IR/Calls.h), for readers and for passes that look at one function only.
+//===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_INLINETASKS
 #include "pc/Pipeline/Passes.h"
 

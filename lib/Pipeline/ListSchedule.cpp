@@ -1,4 +1,8 @@
 //===- ListSchedule.cpp - Greedy orders under a memory limit -------------------------------===//
+// List scheduling: the stage whose next task can start earliest takes it. A stage's choice is cached and recomputed
+// only after an event that can change it. Memory is kept by the banker's test (E. W. Dijkstra, 1965): a forward task
+// starts only if all live microbatches could still finish, oldest first.
+//===-----------------------------------------------------------------------------===//
 #include "ListSchedule.h"
 
 #include <algorithm>
@@ -12,6 +16,9 @@ namespace {
 
 constexpr double slack = 1e-9;
 
+/// State: the clock, memory and live microbatches of each stage, and the end of each task that has run. run() may be
+/// called once. It returns nothing if no stage can take a task, which happens only with a fixed order or too little
+/// memory.
 class Greedy {
 public:
   Greedy(const Problem &problem, const ListRule &rule)

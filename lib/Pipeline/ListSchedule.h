@@ -1,4 +1,7 @@
 //===- ListSchedule.h - Greedy orders under a memory limit ---------------------------------===//
+// Input: a scheduling problem and a rule. Result: an order of tasks per stage that keeps the problem's memory limits.
+// The search for schedules calls it with many rules.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_LISTSCHEDULE_H
 #define PC_LIB_PIPELINE_LISTSCHEDULE_H
 

@@ -1,4 +1,7 @@
 //===- PipelineReport.cpp - What a report calls "pipeline" ---------------------------------===//
+// Input: a planned program and its predicted timeline. Result: the bubble, the seconds of each stage by kind of work,
+// its peak of microbatches and bytes, and, for a named schedule with uniform stages, the closed form of its idle time.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Pipeline/PipelineReport.h"
 #include "pc/Pipeline/Schedule.h"
 
@@ -11,6 +14,8 @@ namespace json = llvm::json;
 
 namespace {
 
+/// Reads the timeline once for the numbers of chunks and microbatches; describe() and theory() then fill parts of the
+/// JSON.
 class Reporter {
 public:
   explicit Reporter(const StepTimeline &timeline) : timeline(timeline) {

@@ -1,4 +1,7 @@
 //===- Problem.cpp - What is to be scheduled, and what an order costs ----------------------===//
+// What Schedule.h declares of problems and orders: which tasks there are, their inputs, seconds and bytes, the timeline
+// of an order, and its memory. Knows nothing of IR. simulate() is linear in the number of tasks.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Pipeline/Schedule.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 //===- StagePrograms.h - What stages do, read from their programs --------------------------===//
+// Input: a staged module. Result: its tasks, messages and collectives as instructions, which the checks of the schedule
+// library take. The reader shares no code with the writer of stages, so that a mistake of one shows.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_STAGEPROGRAMS_H
 #define PC_LIB_PIPELINE_STAGEPROGRAMS_H
 

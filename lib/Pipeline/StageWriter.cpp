@@ -1,4 +1,8 @@
 //===- StageWriter.cpp - The program of one stage ------------------------------------------===//
+// Input: the step with its accumulation (StageWriter::Step) and the instructions of one stage. Result: the module of
+// that stage: leaves, receives, calls of tasks, sends, sums over chunks, optimizer. Only values that the stage uses are
+// copied.
+//===-----------------------------------------------------------------------------===//
 #include "StageWriter.h"
 #include "TaskKinds.h"
 #include "pc/IR/Calls.h"
@@ -31,6 +35,8 @@ StageWriter::StageWriter(Step &step, int stage)
 }
 
 Value StageWriter::outside(Value value) {
+  // A value outside of the body is cloned once, with all that it is made from; finish() puts the clones in front, in
+  // order.
   if (Value known = leaves.lookup(value))
     return known;
   Operation *op = value.getDefiningOp();

@@ -1,4 +1,8 @@
 //===- Stall.cpp - Who waits for whom ------------------------------------------------------===//
+// Nodes are instructions (reached, done) and collectives; an edge means "before". All finish if and only if a
+// topological sort takes every node. If not, a breadth-first search from each stopped stream finds the shortest circle
+// of waits, which the error prints.
+//===-----------------------------------------------------------------------------===//
 #include "Stall.h"
 
 #include <algorithm>
@@ -14,6 +18,8 @@ struct Place {
   int stage = 0, index = 0;
 };
 
+/// The graph of one program; run() is called once. `buffered` is the number of messages of a flow that may be under
+/// way.
 class WaitGraph {
 public:
   WaitGraph(const Program &program, int buffered) : program(program), buffered(buffered) {
@@ -79,6 +85,7 @@ private:
       const std::vector<Place> &other = receives[flow];
       for (size_t n = 0; n < std::min(list.size(), other.size()); ++n) {
         edge(reached(list[n]), done(other[n]));
+        // A send is done when a slot is free: when the receive of the message `buffered` before it is reached.
         if (n >= static_cast<size_t>(buffered))
           edge(reached(other[n - buffered]), done(list[n]));
       }

@@ -1,4 +1,7 @@
 //===- Stall.h - Who waits for whom --------------------------------------------------------===//
+// Input: the instructions of all stages. Result: whether they can deadlock, whatever the timing, and if so, the waits
+// that do.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_STALL_H
 #define PC_LIB_PIPELINE_STALL_H
 

@@ -1,4 +1,8 @@
 //===- TaskWriter.cpp - Tasks of a stage as functions --------------------------------------===//
+// Input: the ops of each task (StepTasks). Result: one private function per kind and chunk, which every microbatch
+// calls. Functions take what they read and the sums so far as arguments, and return what later tasks read and the new
+// sums. A function for the first microbatch lacks the sums.
+//===-----------------------------------------------------------------------------===//
 #include "TaskWriter.h"
 
 #include "mlir/IR/IRMapping.h"
