@@ -1,4 +1,7 @@
 //===- CheckGradients.cpp - Gradients against finite differences -----------------------------===//
+// Compares gradients of a program with central differences of its loss, at a few elements of each parameter, in double
+// precision without rounding. The module is not changed.
+//===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_CHECKGRADIENTS
 #include "pc/Reference/Passes.h"
 

@@ -1,4 +1,7 @@
 //===- CheckProgram.cpp - What the interpreter relies on ----------------------------------------===//
+// The interpreter indexes and allocates without checks of its own; whatever it relies on is checked here, once, before
+// it runs. Limits keep a program of a few lines from taking all memory.
+//===-----------------------------------------------------------------------------===//
 #include "CheckProgram.h"
 
 #include "pc/IR/AnyOp.h"
@@ -14,6 +17,7 @@ namespace {
 constexpr int64_t mostElements = int64_t(1) << 28;
 constexpr int64_t mostArenaBytes = int64_t(1) << 28;
 
+/// Checks one op at a time against the mesh. Errors are emitted at the op.
 class Checker {
 public:
   explicit Checker(MeshAttr mesh) : mesh(mesh) {}

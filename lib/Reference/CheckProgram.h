@@ -1,4 +1,6 @@
 //===- CheckProgram.h - What the interpreter relies on ----------------------------------------===//
+// The interpreter may be given any IR that parses, for example by a test or a fuzzer.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_REFERENCE_CHECKPROGRAM_H
 #define PC_LIB_REFERENCE_CHECKPROGRAM_H
 

@@ -1,4 +1,8 @@
 //===- Composites.cpp - Norms, attention, rope, tables, losses, optimizers -------------------===//
+// Each function is the definition of an op in double precision, written as directly as possible: it is what kernels and
+// rewrites are tested against, so it shares no code with them. Shapes are in Evaluators.h. Reductions run in index
+// order.
+//===-----------------------------------------------------------------------------===//
 #include "Evaluators.h"
 #include "pcrt/description.h"
 #include "pcrt/random.h"
@@ -144,6 +148,8 @@ Mask pc::maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext
   DropAttr drop = op.getDropAttr();
   if (!drop)
     return [](llvm::ArrayRef<int64_t>) { return 1; };
+  // The random bits of an element depend on its global index alone, so that all placements drop the same elements.
+  // Philox gives eight 16-bit numbers per counter.
   uint32_t words[PCRT_RANDOM_COUNT];
   for (int i = 0; i < PCRT_RANDOM_COUNT; ++i)
     words[i] = static_cast<uint32_t>(static_cast<int64_t>((*random)[i]));
@@ -225,6 +231,7 @@ Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rou
       double product = dot(&q.data[query], &k.data[key], at.D);
       double p = std::exp(score.of(product, h, g, s, t) - lse[at.lse(b, h, g, s)]);
       double kept = mask({b, h, g, s, t});
+      // The gradient of softmax: p (dp - sum p dp), where that sum is dout . o.
       double change = p * (kept * dot(&dout.data[query], &v.data[key], at.D) - doutO);
       double dscore = factor(change * score.slope(product));
       dbias[((b * at.K + h) * at.G + g) * dbias.shape[3] + t - s + at.S - 1] += change;

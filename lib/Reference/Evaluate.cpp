@@ -1,4 +1,7 @@
 //===- Evaluate.cpp - One case per computing op, in the order of PCOps.td ---------------------===//
+// Input: an op and the tensors of one rank. Result: its results, in double precision. Simple ops are defined here,
+// others in Composites.cpp. What depends on global indices comes in the context (offset, first index of a drawn block).
+//===-----------------------------------------------------------------------------===//
 #include "Evaluators.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"

@@ -1,4 +1,7 @@
 //===- Evaluators.h - Evaluators of composite ops, for Evaluate.cpp -------------------------===//
+// A comment gives operands and results in order, with shapes by letters: b batch, s queries, t keys, k key heads, g
+// query heads per key head, d head size, e width, v vocabulary, n experts.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_REFERENCE_EVALUATORS_H
 #define PC_LIB_REFERENCE_EVALUATORS_H
 

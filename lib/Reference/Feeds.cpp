@@ -1,4 +1,7 @@
 //===- Feeds.cpp - Values of leaves, drawn from names and global indices ----------------------===//
+// Every value depends on the seed, the leaf's name and the element's index in the unpadded global tensor, so it is the
+// same for all meshes, placements, paddings and packings. Programs of all phases can therefore be compared.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Feeds.h"
 #include "pc/IR/Parts.h"
 #include "pcrt/description.h"

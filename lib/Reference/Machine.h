@@ -1,4 +1,7 @@
 //===- Machine.h - Runs one function on all ranks in lock step --------------------------------===//
+// Input: a function of any phase, values of its leaves, a mesh. Result: outputs and updates as global tensors, without
+// padding. One Machine runs one function once, or one stage of a pipeline, driven by the StageRunner.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_REFERENCE_MACHINE_H
 #define PC_LIB_REFERENCE_MACHINE_H
 

@@ -1,4 +1,8 @@
 //===- Ranks.cpp - N ranks in one process ------------------------------------------===//
+// The definition of every move on N ranks, and of what a placement means: which block of a global tensor a rank has
+// (split), and how a global tensor follows from the blocks (assemble). Copies that should be equal are compared.
+// Undefined values are NaN.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Ranks.h"
 
 #include <cmath>

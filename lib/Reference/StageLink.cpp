@@ -1,4 +1,7 @@
 //===- StageLink.cpp - What simulated stages hand to each other ----------------------------===//
+// Mailboxes between simulated stages: messages by flow, in order, and operands of collectives over the stage axis. A
+// message must have the number and type that the receiver expects.
+//===-----------------------------------------------------------------------------===//
 #include "StageLink.h"
 
 using namespace mlir;

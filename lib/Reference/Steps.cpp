@@ -1,4 +1,7 @@
 //===- Steps.cpp - Several training steps -----------------------------------------------------===//
+// Runs a step several times. Updated parameters and states of one step are the leaves of the next; tokens differ by
+// step. Results of later steps are named "... in step N".
+//===-----------------------------------------------------------------------------===//
 #include "pc/IR/Parts.h"
 #include "pc/IR/Stages.h"
 #include "pc/Reference/Interpreter.h"

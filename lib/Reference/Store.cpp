@@ -1,4 +1,8 @@
 //===- Store.cpp - Where the interpreter keeps values --------------------------------------===//
+// Without an arena, a map from values to tensors. With one, values lie at their homes, one double per byte of the arena
+// but only at the first byte of each element, so that values which overlap overwrite each other as they would in
+// memory.
+//===-----------------------------------------------------------------------------===//
 #include "Store.h"
 
 using namespace mlir;

@@ -1,4 +1,7 @@
 //===- Tensor.cpp - A dense tensor of doubles ------------------------------------------===//
+// Boxes of a tensor, rounding to bf16 (to nearest, ties to even), and the measure of difference that all comparisons
+// use: absolute difference over the larger of the tensors' largest element and the elements themselves.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Tensor.h"
 
 #include "llvm/ADT/STLExtras.h"
