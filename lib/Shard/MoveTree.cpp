@@ -1,4 +1,8 @@
 //===- MoveTree.cpp - Moves along one axis and the cheapest tree of them ----------------===//
+// Input: the state in which a value is made and the states in which readers need it, on one axis. Result: the cheapest
+// set of moves that makes all of them, as a tree (a directed Steiner tree over at most a few states, by dynamic
+// programming over subsets). Prices are bytes or, with a machine, seconds. Results are cached by terms and states.
+//===-----------------------------------------------------------------------------===//
 #include "MoveTree.h"
 
 #include "llvm/ADT/STLExtras.h"

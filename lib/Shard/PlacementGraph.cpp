@@ -1,4 +1,8 @@
 //===- PlacementGraph.cpp - The nodes and values on which rows are chosen --------------------===//
+// Reads a step into nodes and values, the form that the placement engine works on. Moves of axes that are placed
+// already are identities here, and so are arguments and yields of the accumulation. Dims get the names of the leaves'
+// dims that they share a factor with, by which tactics know them.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Shard/PlacementGraph.h"
 
 #include "pc/IR/DimClasses.h"
@@ -80,6 +84,7 @@ FactorRule identity(Value operand, Value result, bool linear, bool maxTransparen
   return rule;
 }
 
+/// Builds the graph in program order. Every operand must be a value seen before; errors are emitted at the op.
 class GraphReader {
 public:
   LogicalResult read(func::FuncOp function);

@@ -1,4 +1,6 @@
 //===- Retype.h - Change the type of every tensor of a module -------------------------===//
+// Used when all types gain or lose a placement at once, as pc-set-mesh and pc-erase-placements do.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_RETYPE_H
 #define PC_LIB_SHARD_RETYPE_H
 

@@ -1,4 +1,7 @@
 //===- SetMesh.cpp - Put a step program on a mesh ----------------------------------===//
+// Input: a step program of one device and the mesh as text. Result: the same program with `pc.mesh`, every value whole
+// on all axes. Tactics then place one axis after the other.
+//===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_SETMESH
 #include "pc/Shard/Passes.h"
 
