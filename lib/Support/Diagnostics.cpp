@@ -1,4 +1,7 @@
 //===- Diagnostics.cpp - How the command-line tools print errors ------------------------===//
+// Errors, warnings and remarks of all tools pass through here. Control characters and invalid UTF-8 from files are
+// escaped, so that a file cannot write to the terminal. Colors of LLVM's printers still work.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Support/Diagnostics.h"
 #include "pc/IR/PC.h"
 

@@ -1,4 +1,7 @@
 //===- Output.cpp - Files that a tool writes ----------------------------------------------===//
+// A file is written under a temporary name and renamed when it is complete (pcrt::OutputFile), so a failure or a signal
+// leaves the old file as it was. "-" is standard output.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Support/Output.h"
 #include "pc/Support/Diagnostics.h"
 

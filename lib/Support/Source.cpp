@@ -1,4 +1,8 @@
 //===- Source.cpp - Files that a user names, and IR in them ------------------------------===//
+// MLIR's parser recurses and allocates as the text tells it to, so a bad file could overflow the stack or the memory.
+// Scan reads the text first, in one pass, and refuses what the parser could not survive, with line and column. It also
+// finds the locations in the text, to which readSource adds the line in this file.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Support/Source.h"
 #include "pc/Support/Diagnostics.h"
 
