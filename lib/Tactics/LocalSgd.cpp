@@ -1,4 +1,8 @@
 //===- LocalSgd.cpp - Local SGD over a mesh axis --------------------------------------------===//
+// Input: a scheduled local program. Each coordinate of the axis becomes a replica that trains by itself; the pass adds
+// the states of the outer optimizer for each parameter and notes the rounds (IR/Rounds.h). It refuses an axis that any
+// op works over.
+//===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_LOCALSGD
 #include "pc/Tactics/Passes.h"
 

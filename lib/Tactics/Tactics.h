@@ -1,4 +1,7 @@
 //===- Tactics.h - Tactics that other tactics are composed of ----------------------------===//
+// Each function places one axis (or a grid of axes) of a program that has a mesh, and fails with an error at the op or
+// leaf that does not fit. `tactic` is the name that errors begin with.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_TACTICS_TACTICS_H
 #define PC_LIB_TACTICS_TACTICS_H
 
