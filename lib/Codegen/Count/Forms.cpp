@@ -1,4 +1,8 @@
 //===- Forms.cpp - Numbers of a kernel as linear forms, and their ranges over boxes -------===//
+// Interval arithmetic on linear forms of loop variables and thread numbers. Quotients, remainders and minima become
+// variables of their own, unless their value over the box is a linear form. Ranges are bounds: exact for one variable,
+// possibly too wide where one variable occurs twice.
+//===-----------------------------------------------------------------------------===//
 #include "Forms.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -39,6 +43,7 @@ std::pair<Form, Form> Forms::divide(const Form &form, int64_t divisor, const Box
   quotient.constant = llvm::divideFloorSigned(form.constant, divisor);
   rest.constant = form.constant - quotient.constant * divisor;
   Extent values = range(rest, box);
+  // If the rest stays within one period over the box, the quotient is a constant and no variable is needed.
   int64_t first = llvm::divideFloorSigned(values.first, divisor);
   if (first == llvm::divideFloorSigned(values.last, divisor))
     return {quotient + Form{first}, rest - Form{first * divisor}};

@@ -1,4 +1,8 @@
 //===- Emit.cpp - Numbers, addresses and loops for writing kernels ------------------===//
+// The Emitter for CPU vectors. It writes arith, vector, scf and LLVM ops; Native/ lowers them. Reductions may be
+// reordered, but NaN and infinity are kept. bf16 is a type of memory only: it is widened at loads and rounded at
+// stores.
+//===-----------------------------------------------------------------------------===//
 #include "Emit.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -46,6 +50,7 @@ Value pc::kernels::roundToBf16(Num x) {
   if (e.roundsToBf16)
     return arith::BitcastOp::create(b, loc, narrow,
                                     arith::TruncFOp::create(b, loc, withWidth(b.getBF16Type(), x.width()), x.v));
+  // Round to nearest, ties to even: adds just below half of the last place that stays, and one more if it is odd.
   Value whole = arith::BitcastOp::create(b, loc, withWidth(b.getI32Type(), x.width()), x.v);
   Value upper = arith::ShRUIOp::create(b, loc, whole, bits(e, whole, 16));
   Value odd = arith::AndIOp::create(b, loc, upper, bits(e, whole, 1));
@@ -258,6 +263,7 @@ void Emitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body,
 
 Emitter::Carried Emitter::reductions(int64_t n, ArrayRef<bool> isMax,
                                      llvm::function_ref<Emitter::Carried(Num, int64_t)> body, Store store) {
+  // Four vectors of partial results hide the latency of additions; a short row has none to hide.
   const int64_t count = isMax.size(), unroll = n >= 4 * lanes ? 4 : 1;
   const int64_t step = unroll * lanes, full = n / step * step;
   auto combine = [&](int64_t c, Num a, Num b) { return isMax[c] ? max(a, b) : a + b; };

@@ -1,4 +1,7 @@
 //===- RowMath.h - Operations of row kernels that the Emitter lacks -------------------===//
+// Input: numbers of the Emitter (scalars or vectors). Result: numbers. Accuracy is a few units in the last place of
+// f32.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_EMIT_ROWMATH_H
 #define PC_LIB_CODEGEN_EMIT_ROWMATH_H
 

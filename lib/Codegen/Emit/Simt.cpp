@@ -1,4 +1,9 @@
 //===- Simt.cpp - The Emitter for the threads of a GPU ------------------------------===//
+// A team of threads works on one item (a row): part of a warp, a warp or a block, by the length of the row. A thread
+// keeps its elements in registers if they fit, else it reads them again in each pass. Reductions go by shuffles inside
+// a warp and through shared memory between warps. Rows that mix f32 and bf16 are dealt to threads so that every load is
+// 16 bytes.
+//===-----------------------------------------------------------------------------===//
 #include "Simt.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

@@ -1,4 +1,7 @@
 //===- Tiles.cpp - Small matrix products and copies inside one kernel ---------------===//
+// Products of matrices that are small enough for the cache, used by attention on a CPU: register tiles of a few rows by
+// one or two vectors, and copies that pad, pack pairs of bf16 or transpose, so that the tiles have no edge cases.
+//===-----------------------------------------------------------------------------===//
 #include "Tiles.h"
 
 using namespace mlir;

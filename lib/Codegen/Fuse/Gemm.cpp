@@ -1,4 +1,8 @@
 //===- Gemm.cpp - Einsums that are matrix products ------------------------------------------===//
+// Input: an einsum, or a fusion around one. Result: sizes and strides of the matrix product that it is, or nothing.
+// Each group of factors must collapse to one stride in every operand. Fusions are recognized again from their ops, so
+// that the text of a program, and not a note of the fusing pass, decides.
+//===-----------------------------------------------------------------------------===//
 #include "Gemm.h"
 #include "pc/IR/Contraction.h"
 #include "pcrt/pcrt.h"
@@ -69,6 +73,7 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   if (gm.size * gn.size == 1)
     return std::nullopt; // an elementwise product, or dot products: one row of work each
   Gemm g;
+  // The library writes rows of c contiguously; otherwise the transposed product is asked for.
   bool swap = gn.stride[2] != 1 && gn.size > 1;
   if (swap) {
     if (gm.stride[2] != 1)

@@ -1,4 +1,7 @@
 //===- Gemm.h - Einsums that are matrix products ------------------------------------------===//
+// A product in the library's terms (oneDNN on CPUs, cuBLASLt on CUDA devices) and the epilogues that it can take over.
+// Every function returns nothing, or null, if the op does not have the form.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_GEMM_H
 #define PC_LIB_CODEGEN_FUSE_GEMM_H
 

@@ -1,4 +1,8 @@
 //===- Grouped.cpp - Routed einsums that work on rows ---------------------------------------===//
+// Input: a routed einsum and which values are stored by rows. Result: the table entry (pcrt_gemm_desc) of the grouped
+// product, the pack, the unpack or the sum that it is, or nothing. Rows are sorted by expert, so that an expert's rows
+// are one matrix.
+//===-----------------------------------------------------------------------------===//
 #include "Grouped.h"
 #include "pc/IR/Workspace.h"
 

@@ -1,4 +1,7 @@
 //===- Grouped.h - Routed einsums that work on rows -----------------------------------------===//
+// A routed einsum touches only (token, expert) entries that the mask has. Stored by rows, these entries are the rows of
+// a matrix, and the einsum is one call of the library instead of a dense product with zeros.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_GROUPED_H
 #define PC_LIB_CODEGEN_FUSE_GROUPED_H
 

@@ -1,4 +1,8 @@
 //===- LibraryAttention.cpp - Attention as the runtime asks cuDNN for it --------------===//
+// Translates the shape of an attention op into sizes and strides of cuDNN: [b, s, k, g, d] are batch, position, key
+// head, query heads per key head, head size. In packed attention, queries, keys and values of a key head lie side by
+// side.
+//===-----------------------------------------------------------------------------===//
 #include "LibraryAttention.h"
 #include "pc/IR/Workspace.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -1,4 +1,7 @@
 //===- RoundExperts.h - Rows of experts in rounds ------------------------------------------===//
+// Bounds the memory of experts: instead of all rows at once, at most `limit` rows are in memory, at the price of
+// computing them once more in the backward pass.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_ROUNDEXPERTS_H
 #define PC_LIB_CODEGEN_FUSE_ROUNDEXPERTS_H
 

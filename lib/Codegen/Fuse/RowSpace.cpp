@@ -1,4 +1,7 @@
 //===- RowSpace.cpp - Ops that work row by row ----------------------------------------------===//
+// Input: an op. Result: the dims over which it can be computed row by row and where rows may end (`splits`, one bit per
+// position), or nothing if it is no row op. Ops whose spaces agree in a split can become one kernel.
+//===-----------------------------------------------------------------------------===//
 #include "RowSpace.h"
 #include "Grouped.h"
 #include "pc/IR/Contraction.h"
@@ -14,6 +17,8 @@ static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType
 static bool isFloat(Value value) { return elementOf(value).isF32() || elementOf(value).isBF16(); }
 
 int64_t RowSpace::choose() const {
+  // Takes the first legal split that makes at least 16 rows, so that rows are long and there are enough of them for all
+  // threads; else the last legal one.
   int64_t rows = 1, best = -1;
   for (int64_t p = 0; p <= static_cast<int64_t>(shape.size()); ++p) {
     if (allows(p)) {

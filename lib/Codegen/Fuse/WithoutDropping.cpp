@@ -1,4 +1,7 @@
 //===- WithoutDropping.cpp - Ops that drop elements, and the same without dropping ---------===//
+// An evaluation runs the calls of a training step, except those that drop elements: in their place it runs a copy of
+// the op that keeps all of them. Attention loses its random operands; a dropout becomes a product by 1.
+//===-----------------------------------------------------------------------------===//
 #include "WithoutDropping.h"
 
 using namespace mlir;

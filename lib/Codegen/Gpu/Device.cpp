@@ -1,4 +1,8 @@
 //===- Device.cpp - NVVM -> NVPTX LLVM IR -> PTX ----------------------------------------------===//
+// Translates to LLVM IR, links the math functions that kernels call, optimizes, and writes PTX. If CUDA's libdevice is
+// not installed, a small library of our own takes its place, so that a machine without CUDA can compile for one with
+// it.
+//===-----------------------------------------------------------------------------===//
 #include "../Native/LlvmPasses.h"
 #include "Compile.h"
 

@@ -1,4 +1,7 @@
 //===- HostPass.h - NVPTX LLVM IR -> LLVM IR for this machine ----------------------------------===//
+// Input: the LLVM IR of kernels for NVPTX. Result: the same module for the host CPU, in which one call is one thread.
+// The stand-in (standin/kernel) runs the threads of a block and checks their accesses.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GPU_HOSTPASS_H
 #define PC_LIB_CODEGEN_GPU_HOSTPASS_H
 

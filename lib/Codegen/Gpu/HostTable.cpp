@@ -1,4 +1,7 @@
 //===- HostTable.cpp - the table of a host image (pcrt/host_image.h) ---------------------------===//
+// Writes the rows of host_image.h into a module as constants. While a row is built, its pointers refer to LLVM
+// constants instead of memory; `record` replaces them.
+//===-----------------------------------------------------------------------------===//
 #include "HostPass.h"
 #include "pc/Codegen/Fields.h"
 #include "pcrt/host_image.h"

@@ -1,4 +1,7 @@
 //===- Images.cpp - compileGpuModule ----------------------------------------------------------===//
+// One PTX text for the oldest architecture, which newer drivers compile at load time, and a cubin for each architecture
+// if ptxas is there. Kernels that use wgmma exist for sm_90a only, so such a module has no portable PTX.
+//===-----------------------------------------------------------------------------===//
 #include "Images.h"
 #include "Compile.h"
 #include "WarpgroupAsm.h"

@@ -1,4 +1,7 @@
 //===- Toolkit.cpp - Finds CUDA's libdevice and ptxas, runs ptxas and parses its output --------===//
+// Looks for the toolkit where CUDA_HOME and the like point, beside `ptxas` in PATH, and in usual places; messages name
+// all of them. ptxas runs once per architecture, all at the same time; its -v output gives registers and spills.
+//===-----------------------------------------------------------------------------===//
 #include "Compile.h"
 
 #include "llvm/ADT/ScopeExit.h"

@@ -1,4 +1,7 @@
 //===- WarpgroupAsm.cpp - Inline PTX that multiplies by warpgroups -----------------------------===//
+// Kernels write wgmma as inline PTX (Kernels/WarpgroupProducts.cpp). The stand-in cannot run PTX, so this parser reads
+// the text into instructions that become calls. It accepts only what our own kernels write, and refuses the rest.
+//===-----------------------------------------------------------------------------===//
 #include "WarpgroupAsm.h"
 #include "pcrt/host_image.h"
 

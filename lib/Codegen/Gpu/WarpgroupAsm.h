@@ -1,4 +1,6 @@
 //===- WarpgroupAsm.h - Inline PTX that multiplies by warpgroups -------------------------------===//
+// Input: the text of an inline PTX block. Result: its instructions, or nothing if it has any other.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GPU_WARPGROUPASM_H
 #define PC_LIB_CODEGEN_GPU_WARPGROUPASM_H
 

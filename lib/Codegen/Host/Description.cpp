@@ -1,4 +1,8 @@
 //===- Description.cpp - The JSON description of a program ------------------------------===//
+// Input: a planned program. Result: JSON with the names, types, layouts and arena offsets of everything that the
+// runtime reads or writes: parameters with their checkpoint tensors, states, inputs, tables, outputs. runtime/README.md
+// has the schema; DescriptionReader.cpp reads it back without sharing code.
+//===-----------------------------------------------------------------------------===//
 #include "Description.h"
 #include "pc/IR/Parts.h"
 #include "pc/IR/Rounds.h"

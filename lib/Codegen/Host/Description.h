@@ -1,4 +1,6 @@
 //===- Description.h - The JSON description of a program ------------------------------===//
+// The runtime knows a program by its tables (calls) and by this description (data).
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_DESCRIPTION_H
 #define PC_LIB_CODEGEN_HOST_DESCRIPTION_H
 

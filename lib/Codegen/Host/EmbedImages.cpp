@@ -1,4 +1,7 @@
 //===- EmbedImages.cpp - The gpu.module of a program becomes constants of its object -------------===//
+// Compiles the gpu.module, stores each image as a constant of 64-byte alignment, and enters the table of images into
+// the program of every stage. The gpu.module is then erased.
+//===-----------------------------------------------------------------------------===//
 #include "../Gpu/Images.h"
 #include "Tables.h"
 #include "pc/Codegen/Codegen.h"

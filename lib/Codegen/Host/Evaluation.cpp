@@ -1,4 +1,7 @@
 //===- Evaluation.cpp - The part of a training step that its loss needs -------------------===//
+// Marks the ops that the loss depends on, backwards from its output, through messages between stages and sums over
+// microbatches. What is left is the function pc_evaluate; gradients and updates are not in it.
+//===-----------------------------------------------------------------------------===//
 #include "Evaluation.h"
 #include "pc/IR/Stages.h"
 
@@ -20,6 +23,7 @@ Evaluation::Evaluation(ArrayRef<ModuleOp> programs) {
       llvm::for_each(op->getOperands(), [&](Value value) { addValue(value); });
     if (auto loop = dyn_cast<AccumulateOp>(op->getParentOp()))
       add(loop);
+    // A message that is needed makes its send needed, in another stage's program.
     if (auto receive = dyn_cast<ReceiveOp>(op))
       if (auto send = sends.find(
               {receive.getStage(), stageOf(op->getParentOfType<ModuleOp>()), receive.getFlow(), receive.getMessage()});

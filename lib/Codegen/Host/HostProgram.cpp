@@ -1,4 +1,7 @@
 //===- HostProgram.cpp - The step function and its calls of the runtime -----------------===//
+// Each call of the runtime is written as an LLVM call followed by a branch to the exit if its status is not 0. A loop
+// over microbatches, if there is one, is the only other control flow; StepReader.cpp reads the function back.
+//===-----------------------------------------------------------------------------===//
 #include "HostProgram.h"
 
 using namespace mlir;

@@ -1,4 +1,7 @@
 //===- KernelOf.cpp - Which kernel an op becomes ---------------------------------------------===//
+// Chooses for each op the generator of its kernel: a special one (Kernels/), a row kernel (Rows/), or one of the plain
+// loops in this file. An op without a kernel is an error that names its types.
+//===-----------------------------------------------------------------------------===//
 #include "../Emit/Kernel.h"
 #include "../Emit/RowMath.h"
 #include "../Fuse/RowSpace.h"

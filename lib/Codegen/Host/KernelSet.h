@@ -1,4 +1,7 @@
 //===- KernelSet.h - The kernels of a program -----------------------------------------------===//
+// Input: ops of a planned program, one by one. Result: functions in the output module and what the tables say of them.
+// Kernels are numbered in the order in which they are first asked for.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_KERNELSET_H
 #define PC_LIB_CODEGEN_HOST_KERNELSET_H
 

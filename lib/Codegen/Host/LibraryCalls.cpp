@@ -1,4 +1,7 @@
 //===- LibraryCalls.cpp - Matrix products, attention, and kernels of several ops ----------===//
+// The part of Generator that calls libraries: matrix products with their epilogues, grouped products, attention, and
+// kernels that several ops share. A product whose only reader is a sum over microbatches accumulates into it directly.
+//===-----------------------------------------------------------------------------===//
 #include "../Emit/Kernel.h"
 #include "../Fuse/Grouped.h"
 #include "../Fuse/LibraryAttention.h"

@@ -1,4 +1,7 @@
 //===- Tables.cpp - Constant tables of a program, in the LLVM dialect --------------------===//
+// Rows of pcrt structs as LLVM constants. While a row is built, its pointers refer to names of symbols or texts (Cell);
+// the constants are written field by field, so that padding and order are those of the struct.
+//===-----------------------------------------------------------------------------===//
 #include "Tables.h"
 
 using namespace mlir;

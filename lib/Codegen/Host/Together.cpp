@@ -1,4 +1,8 @@
 //===- Together.cpp - Ops of a CUDA step that share one kernel ------------------------===//
+// Updates of many small parameters, casts of weights and sums of squares would each be a launch of a few microseconds.
+// Each find* function collects such ops as far as they stand together and do not overlap in memory, and writes one
+// kernel for all of them.
+//===-----------------------------------------------------------------------------===//
 #include "Together.h"
 #include "../Fuse/Grouped.h"
 #include "../Kernels/MultiTensor.h"

@@ -1,4 +1,8 @@
 //===- Attention.h - Shapes shared by attention and its gradient --------------------===//
+// The sizes, strides and options of an attention, and the questions that all of its kernels ask: which keys a query
+// sees, where its document begins, what is added to its scores. CPU kernels work on tiles of a few queries; GPU kernels
+// are by threads or on tensor cores.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_ATTENTION_H
 #define PC_LIB_CODEGEN_KERNELS_ATTENTION_H
 

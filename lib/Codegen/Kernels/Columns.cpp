@@ -1,4 +1,6 @@
 //===- Columns.cpp - Some columns of each row, among zeros -------------------------------===//
+// The kernel of pc.columns, which cuts columns out of a row or puts a row among zeros (its gradient).
+//===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 
 using namespace mlir;

@@ -1,4 +1,7 @@
 //===- Dispatch.cpp - Which ops have a special kernel --------------------------------===//
+// The table of special kernels: how many parts one has, what workspace it needs, and which function writes it. An op
+// that is not here becomes a kernel of rows or of plain loops (Host/KernelOf.cpp).
+//===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 #include "Kernels.h"
 #include "pc/IR/Sharing.h"

@@ -1,4 +1,8 @@
 //===- Dropping.cpp - Which elements a kernel drops ----------------------------------===//
+// Random bits by Philox (J. Salmon et al., 2011), a function of seed, step, op and the element's global index, so that
+// all placements, microbatches and recomputations drop the same elements. A block of the generator has the bits of 8
+// neighbouring elements; drawing them together is what makes it fast.
+//===-----------------------------------------------------------------------------===//
 #include "Dropping.h"
 
 #include "../Emit/RowMath.h"

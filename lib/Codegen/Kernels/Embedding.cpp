@@ -1,4 +1,7 @@
 //===- Embedding.cpp - Rows of a table by id, and the sum of gradients per id --------===//
+// The lookup copies a row per id, or zeros if the row is on another rank. The gradient adds rows per id in the order of
+// the ids, so that results are the same on every run; on a GPU the ids are sorted for that (SimtEmbeddingGrad.cpp).
+//===-----------------------------------------------------------------------------===//
 #include "Embedding.h"
 #include "../Emit/RowMath.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

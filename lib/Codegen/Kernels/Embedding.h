@@ -1,4 +1,6 @@
 //===- Embedding.h - What kernels of embeddings and of their gradients share ---------===//
+// Operands of both kernels: 1 is the ids, 2 the first row of this rank's block, if the table is split.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_EMBEDDING_H
 #define PC_LIB_CODEGEN_KERNELS_EMBEDDING_H
 

@@ -1,4 +1,6 @@
 //===- Mma.cpp - Pieces of products on tensor cores ----------------------------------===//
+// Wraps ldmatrix and mma.m16n8k16 of NVIDIA GPUs from sm_80 on. Layouts of the pieces in threads are in Mma.h.
+//===-----------------------------------------------------------------------------===//
 #include "Mma.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 

@@ -1,4 +1,7 @@
 //===- MultiTensor.cpp - One kernel for many tensors, on a GPU ----------------------===//
+// A constant table lists the tensors; each block finds its tensor by binary search and works on up to 8192 elements of
+// it. Addresses are offsets in the arena, since a launch passes few arguments.
+//===-----------------------------------------------------------------------------===//
 #include "MultiTensor.h"
 #include "Optimizer.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -1,4 +1,7 @@
 //===- Optimizer.h - AdamW and SGD of a vector of elements--------------------------------===//
+// One formula for all kernels of an optimizer: per tensor or many tensors, CPU or GPU. Constructors load the scalars
+// once, outside of loops.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
 #define PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
 

@@ -1,4 +1,6 @@
 //===- Resize.cpp - One dim shorter, or longer by zeros --------------------------------===//
+// The kernel of pc.resize, which adds or removes padding of a dim. Everything after the dim is one contiguous stretch.
+//===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 
 using namespace mlir;

@@ -1,4 +1,7 @@
 //===- Rope.cpp - Rotary embedding of the last dim, and its inverse ------------------===//
+// The kernel of pc.rope. Pairs are halves of the rotated part of a head, or neighbours (`interleaved`); elements
+// outside of it are copied. The inverse negates the sine.
+//===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 #include <numeric>
 

@@ -1,4 +1,8 @@
 //===- CompiledKernels.cpp - The kernels of an object file, run by the compiler -------------===//
+// Loads an object file into the compiler's own process and runs single kernels from it, each in a child process with
+// guard pages around its buffers and a limit of CPU time, so that a broken kernel cannot harm the compiler. A kernel
+// runs twice, whole and in pieces, and must give the same bits.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/CompiledKernels.h"
 #include "../Emit/Kernel.h"
 #include "pc/IR/Calls.h"

@@ -1,4 +1,7 @@
 //===- Link.cpp - Object file -> executable ---------------------------------------------------===//
+// Runs the system's C++ driver with its output in a log, and turns the log into an error. Signals are held back until
+// the linker has ended, so that no half-written executable stays.
+//===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/Codegen.h"
 #include "pc/Support/NotedSignals.h"
 

@@ -1,4 +1,6 @@
 //===- LlvmPasses.cpp - Passes of LLVM on a module -------------------------------------------===//
+// Sets up LLVM's new pass manager, which needs its analyses registered with each other before any pass can run.
+//===-----------------------------------------------------------------------------===//
 #include "LlvmPasses.h"
 
 #include "llvm/Passes/StandardInstrumentations.h"

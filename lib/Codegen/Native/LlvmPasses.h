@@ -1,4 +1,6 @@
 //===- LlvmPasses.h - Passes of LLVM on a module ---------------------------------------------===//
+// Used for CPU kernels (optimizeKernels) and for GPU kernels (a whole level).
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_NATIVE_LLVMPASSES_H
 #define PC_LIB_CODEGEN_NATIVE_LLVMPASSES_H
 

@@ -1,4 +1,7 @@
 //===- Lower.cpp - Kernels to the LLVM dialect ---------------------------------------------===//
+// The module's kernels contain arith, math, vector and scf ops; its step functions are in the LLVM dialect already. CSE
+// and hoisting happen before the lowering, where loops are still loops.
+//===-----------------------------------------------------------------------------===//
 #include "Lower.h"
 
 #include "mlir/Conversion/Passes.h"

@@ -1,4 +1,6 @@
 //===- Lower.h - Kernels to the LLVM dialect -----------------------------------------------===//
+// The last step before translation to LLVM IR.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_NATIVE_LOWER_H
 #define PC_LIB_CODEGEN_NATIVE_LOWER_H
 

@@ -1,4 +1,7 @@
 //===- DescriptionReader.cpp - The JSON description of a program, read back ------------------===//
+// Compares every field of the description with the planned program, in the order of the program's ops, and refuses
+// entries that are left over. It shares no code with Host/Description.cpp.
+//===-----------------------------------------------------------------------------===//
 #include "DescriptionReader.h"
 
 #include "pc/IR/Calls.h"
@@ -13,6 +16,7 @@ namespace json = llvm::json;
 
 namespace {
 
+/// One comparison of one description. `at` is the op that an error names; `taken` counts the entries used of each list.
 class Reader {
 public:
   Reader(ModuleOp planned, const json::Object &object) : planned(planned), object(object) {}

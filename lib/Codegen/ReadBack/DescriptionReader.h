@@ -1,4 +1,6 @@
 //===- DescriptionReader.h - The JSON description of a program, read back --------------------===//
+// Part of the check that an executable says what the planned program says (verifyTables).
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_READBACK_DESCRIPTIONREADER_H
 #define PC_LIB_CODEGEN_READBACK_DESCRIPTIONREADER_H
 

@@ -1,4 +1,8 @@
 //===- StepReader.cpp - The calls of a step, read back -----------------------------------------===//
+// Follows the blocks of a step function from its entry and collects its calls. It accepts exactly the control flow that
+// a step may have (checks of statuses, one loop over microbatches, one choice by the first microbatch) and stops with
+// the op at hand at anything else.
+//===-----------------------------------------------------------------------------===//
 #include "StepReader.h"
 
 #include "mlir/IR/Matchers.h"

@@ -1,4 +1,7 @@
 //===- TableReader.cpp - A program's tables, read back from the module of its kernels -------===//
+// Input: the LLVM dialect module of a program. Result: its tables as the structs of pcrt.h, whose pointers are names of
+// symbols or texts. Values must be constants; anything else reads as missing.
+//===-----------------------------------------------------------------------------===//
 #include "TableReader.h"
 
 #include "mlir/IR/Matchers.h"
@@ -63,6 +66,7 @@ bool TableReader::pointer(Value value, bool isText, const char *&result) {
 //===---------------------------------------------------------------------------===//
 
 namespace {
+/// Appends numbers and strings to one text, without padding or addresses, so that equal tables have equal bytes.
 struct Bytes {
   void add(int64_t number) { text.append(reinterpret_cast<const char *>(&number), sizeof number); }
   void add(StringRef string) {

@@ -1,4 +1,8 @@
 //===- VerifyCompute.cpp - Kernels, matrix products and attention beside their ops ------------===//
+// Compares each call of a kernel, a product or an attention with the op of the planned program: the table row, the
+// buffers in order, and that a kernel is used only for ops with the same text. Expected rows are computed from the
+// specs of the ops, without asGemm and asGrouped, which wrote them.
+//===-----------------------------------------------------------------------------===//
 #include "../Emit/Kernel.h"
 #include "../Fuse/Grouped.h"
 #include "TableCheck.h"

@@ -1,4 +1,7 @@
 //===- RowProgram.cpp - Row ops expanded into the nodes of one kernel -----------------------===//
+// Input: an op or a fusion of ops whose spaces agree (RowSpace.h). Result: a graph of nodes per row (RowGraph.h):
+// loads, pointwise functions, reductions. RowSegments.cpp then writes the loops.
+//===-----------------------------------------------------------------------------===//
 #include "RowProgram.h"
 
 #include "../Emit/RowMath.h"
@@ -182,6 +185,8 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](SumExpOp x) {
         int logits = node(x.getLogits()), max = node(x.getMax());
         bool first = llvm::none_of(nodes, [](const Node &n) { return n.reduction == Reduction::SumExp; });
+        // A row that does not fit into registers would be read twice, for the maximum and for the sum; one pass
+        // computes both and rescales the sum whenever the maximum grows.
         if (k.simt && first && columns > kernels::SimtEmitter::longestKept && nodes[max].reduction == Reduction::Max &&
             nodes[max].args[0] == logits) {
           int n = reduce(Reduction::SumExp, logits);

@@ -1,4 +1,8 @@
 //===- RowSegments.cpp - The nodes of a row kernel, segment by segment ----------------------===//
+// A segment is one pass over the columns of a row. A node that needs the result of a reduction goes into the segment
+// after it. Values that a later segment needs are kept in a result, in scratch memory or in registers, or computed
+// again.
+//===-----------------------------------------------------------------------------===//
 #include "../Kernels/Kernels.h"
 #include "RowGraph.h"
 
