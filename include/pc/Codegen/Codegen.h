@@ -1,4 +1,8 @@
 //===- Codegen.h - From the kernels phase to an executable ---------------------------===//
+// What the driver calls after the planned phase: check the generated tables, embed GPU images, write the object file,
+// link. Each function reports its errors at an op of the module that it is given. Kernels and tables are made by the
+// pass pc-generate-kernels (Passes.td).
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_CODEGEN_CODEGEN_H
 #define PC_CODEGEN_CODEGEN_H
 

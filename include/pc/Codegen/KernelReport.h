@@ -1,4 +1,7 @@
 //===- KernelReport.h - What the kernels of a CUDA step move, before anything runs --------===//
+// Input: a planned CUDA program and a machine. Result: per kernel, the bytes that it reads and writes, its flops and
+// its predicted seconds. Bytes of own kernels are counted from their code, not measured.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_CODEGEN_KERNELREPORT_H
 #define PC_CODEGEN_KERNELREPORT_H
 
@@ -7,6 +10,8 @@
 
 namespace pc {
 
+/// What a step of one rank launches. Bytes and flops are sums over all launches of a step; seconds are the machine
+/// model's.
 struct KernelReport {
   /// A row for each distinct kernel of the program's own, matrix product and attention of a library, most seconds
   /// first. `kernel` and `kind`; `op`, the first of those that it computes; `stage` where there are some; `launches`.

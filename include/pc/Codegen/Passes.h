@@ -1,4 +1,7 @@
 //===- Passes.h - Passes of the Codegen room ----------------------------------------===//
+// Generated from Passes.td: the passes that fuse ops and write kernels and the host program. A pass's file defines
+// GEN_PASS_DEF_<PASS> before it includes this header.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_CODEGEN_PASSES_H
 #define PC_CODEGEN_PASSES_H
 

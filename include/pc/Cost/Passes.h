@@ -1,4 +1,7 @@
 //===- Passes.h - Passes of the Cost room ----------------------------------------===//
+// Generated from Passes.td: the pass that prints a report. Its file defines GEN_PASS_DEF_<PASS> before it includes this
+// header.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_PASSES_H
 #define PC_COST_PASSES_H
 

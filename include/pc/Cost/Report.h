@@ -1,4 +1,7 @@
 //===- Report.h - What a plan costs, before anything runs ------------------------------------===//
+// Input: a planned program. Result: JSON of what it computes, stores and sends, in bytes, elements and flops per step,
+// and a page of HTML that explains it. Nothing here is measured; seconds come from Simulate.h.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_REPORT_H
 #define PC_COST_REPORT_H
 

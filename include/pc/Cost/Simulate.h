@@ -1,4 +1,7 @@
 //===- Simulate.h - A step in time, before anything runs -------------------------------------===//
+// Input: a planned program and a machine model. Result: predicted seconds of a step, and what each stage does when. All
+// times are seconds from the beginning of the step. The search, the report and the trace use the same prediction.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_SIMULATE_H
 #define PC_COST_SIMULATE_H
 

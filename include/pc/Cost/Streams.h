@@ -1,4 +1,7 @@
 //===- Streams.h - When the ranks of a plan without stages compute and move -----------------===//
+// Input: a planned program without stages. Result: JSON of two kinds of rows over time, computing and moves by axis,
+// for the chart of a report page.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_STREAMS_H
 #define PC_COST_STREAMS_H
 

@@ -1,4 +1,7 @@
 //===- TaskMemory.h - What a pipeline's stage keeps from task to task -------------------------===//
+// Input: the planned step of one stage. Result: the bytes that each task needs by itself and the bytes that stay alive
+// from one task to another, from which the memory of other orders of the tasks follows.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_TASKMEMORY_H
 #define PC_COST_TASKMEMORY_H
 

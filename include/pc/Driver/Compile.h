@@ -1,4 +1,8 @@
 //===- Compile.h - From a program to any later phase -----------------------------------===//
+// The options of a compilation and the functions that run its phases. Functions that run phases return the process's
+// exit status (pcrt_status); unless it is PCRT_OK, errors have been emitted. A search for the plan is not part of it
+// (Search/CompletePlan.h).
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_DRIVER_COMPILE_H
 #define PC_DRIVER_COMPILE_H
 
@@ -21,10 +25,10 @@ class TimingScope;
 
 namespace pc {
 
-/// What checks a compile: nothing but ops' own verifiers; the verifier at the end of each phase; or, besides, the proof
-/// that the program of each phase computes what the one-device program computes.
 struct MachineModel;
 
+/// What checks a compile: nothing but ops' own verifiers; the verifier at the end of each phase; or, besides, the proof
+/// that the program of each phase computes what the one-device program computes.
 enum class Verify { None, Phase, Full };
 
 /// What is compiled, and how. Options of passes have the passes' own structs, and so their defaults (Passes.td).

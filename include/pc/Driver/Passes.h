@@ -1,4 +1,7 @@
 //===- Passes.h - Passes of the Driver room -----------------------------------------===//
+// Generated from Passes.td: the pass that signs a step program. Its file defines GEN_PASS_DEF_<PASS> before it includes
+// this header.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_DRIVER_PASSES_H
 #define PC_DRIVER_PASSES_H
 

@@ -1,4 +1,6 @@
 //===- Registration.h - Dialects and passes of the whole compiler ------------------===//
+// A tool calls the first function before it parses a program, and the second one before it parses a pipeline of passes.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_DRIVER_REGISTRATION_H
 #define PC_DRIVER_REGISTRATION_H
 

@@ -1,4 +1,6 @@
 //===- AnyOp.h - Whether some op of a program is of a kind ----------------------------------===//
+// Walks that stop at the first op for which a condition holds.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_ANYOP_H
 #define PC_IR_ANYOP_H
 

@@ -1,4 +1,6 @@
 //===- Boxes.h - Whether parameters make up the tensors of a checkpoint ----------------------===//
+// A checkpoint stores tensors under the names of the model's files; a parameter may be a box of such a tensor.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_BOXES_H
 #define PC_IR_BOXES_H
 

@@ -1,4 +1,7 @@
 //===- Contraction.h - An einsum as a product of matrices ---------------------------------===//
+// Input: an einsum or its factor rule. Result: which factors are batch, rows, columns and sum of a matrix product.
+// Codegen and Cost both decide by it whether an einsum is one.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_CONTRACTION_H
 #define PC_IR_CONTRACTION_H
 

@@ -1,4 +1,7 @@
 //===- Dispatch.h - What goes to experts and comes back ------------------------------------===//
+// Mixture of experts: a routed einsum has, as its last operand, the mask [tokens..., experts] of the experts that each
+// token takes. These questions about its operands let passes store and send only the entries that exist.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_DISPATCH_H
 #define PC_IR_DISPATCH_H
 

@@ -1,4 +1,7 @@
 //===- Enums.h - Enums of the pc dialect ----------------------------------------===//
+// Enums generated from the .td files, and the facts of moves. Facts have one home, pcrt/moves.h, because the runtime
+// needs them, too.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_ENUMS_H
 #define PC_IR_ENUMS_H
 

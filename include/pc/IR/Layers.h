@@ -1,4 +1,7 @@
 //===- Layers.h - Which layer a name belongs to ---------------------------------------------===//
+// Ops carry the name of their module in the checkpoint as their location. Passes that work by layer (cutting into
+// stages, recomputation, few layers of a search) find the layer in it.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_LAYERS_H
 #define PC_IR_LAYERS_H
 

@@ -1,4 +1,6 @@
 //===- LeavesByName.h - The leaf that an update sets ----------------------------------------===//
+// `pc.update` refers to the parameter or state that it sets by name. This is the map from names back to values.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_LEAVESBYNAME_H
 #define PC_IR_LEAVESBYNAME_H
 

@@ -1,4 +1,7 @@
 //===- Parts.h - The parameters that a packed parameter is made of -----------------------===//
+// A packed parameter holds several that were imported: q, k and v of one product, or the experts of a layer. Names,
+// keys of random numbers and checkpoint tensors stay those of the parts, so checkpoints do not depend on packing.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PARTS_H
 #define PC_IR_PARTS_H
 

@@ -1,4 +1,7 @@
 //===- Sharing.h - When a result may be written over an operand ------------------------===//
+// The contract between memory planning, which lets buffers overlap where this says so, and kernels, which must then be
+// correct in place.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_SHARING_H
 #define PC_IR_SHARING_H
 

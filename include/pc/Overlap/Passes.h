@@ -1,4 +1,7 @@
 //===- Passes.h - Passes of the Overlap room ----------------------------------------===//
+// Generated from Passes.td: the passes that start moves early or cut them into windows, and their verifiers. A pass's
+// file defines GEN_PASS_DEF_<PASS> before it includes this header.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_OVERLAP_PASSES_H
 #define PC_OVERLAP_PASSES_H
 

@@ -1,4 +1,7 @@
 //===- Passes.h - Passes of the Pipeline room ----------------------------------------===//
+// Generated from Passes.td: the passes that cut a step into stages and check them. A pass's file defines
+// GEN_PASS_DEF_<PASS> before it includes this header.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_PIPELINE_PASSES_H
 #define PC_PIPELINE_PASSES_H
 

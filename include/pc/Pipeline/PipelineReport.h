@@ -1,4 +1,7 @@
 //===- PipelineReport.h - What a report calls "pipeline" -----------------------------------===//
+// Input: the planned programs of all stages and the prediction of a step. Result: the part of a report about the
+// pipeline; times are seconds.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_PIPELINE_PIPELINEREPORT_H
 #define PC_PIPELINE_PIPELINEREPORT_H
 

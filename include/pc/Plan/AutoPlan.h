@@ -1,4 +1,6 @@
 //===- AutoPlan.h - A plan that is searched ------------------------------------------------===//
+// The inputs of the plan search, as flags give them. The search itself is in Search/.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_PLAN_AUTOPLAN_H
 #define PC_PLAN_AUTOPLAN_H
 

@@ -1,4 +1,7 @@
 //===- Digest.h - Programs as numbers ---------------------------------------------------------===//
+// A digest tells whether a program was edited or is the same as another one. The list of a program's collectives goes
+// into the certificate of a compilation. Neither depends on addresses or on the order of hash tables.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_PROOF_DIGEST_H
 #define PC_PROOF_DIGEST_H
 

@@ -1,4 +1,7 @@
 //===- Passes.h - Passes of the Reference room ----------------------------------------===//
+// Generated from Passes.td: passes that interpret a program and print or compare what it computes. A pass's file
+// defines GEN_PASS_DEF_<PASS> before it includes this header.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_REFERENCE_PASSES_H
 #define PC_REFERENCE_PASSES_H
 

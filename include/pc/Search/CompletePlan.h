@@ -1,4 +1,6 @@
 //===- CompletePlan.h - The plan that flags leave open ----------------------------------------===//
+// The entry of tools into the search: it stands between reading a program and compile(). Statuses are those of pcrt.h.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_SEARCH_COMPLETEPLAN_H
 #define PC_SEARCH_COMPLETEPLAN_H
 

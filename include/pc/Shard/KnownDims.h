@@ -1,4 +1,7 @@
 //===- KnownDims.h - Whether tactics that go by names know a model ------------------------===//
+// Tensor parallelism of the forms 1d to 3d goes by the names of dims that the importer gives. The search asks here
+// which tactics make sense for a model.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_KNOWNDIMS_H
 #define PC_SHARD_KNOWNDIMS_H
 

@@ -1,4 +1,6 @@
 //===- Diagnostics.h - How the command-line tools print errors ------------------------===//
+// Every tool prints errors in one form, `place: error: text`, whatever the text contains.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_DIAGNOSTICS_H
 #define PC_SUPPORT_DIAGNOSTICS_H
 

@@ -1,4 +1,6 @@
 //===- ToolMain.h - What all command-line tools do first ----------------------------------===//
+// Puts LLVM's signal handlers, --version and the check of standard output in place. One object per process.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_TOOLMAIN_H
 #define PC_SUPPORT_TOOLMAIN_H
 

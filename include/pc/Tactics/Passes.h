@@ -1,4 +1,7 @@
 //===- Passes.h - Passes of the Tactics room -----------------------------------------===//
+// Generated from Passes.td: one pass per parallel strategy. A pass's file defines GEN_PASS_DEF_<PASS> before it
+// includes this header.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_TACTICS_PASSES_H
 #define PC_TACTICS_PASSES_H
 
