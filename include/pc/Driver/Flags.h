@@ -17,6 +17,9 @@ namespace pc {
 enum class FlagGroup { Plan, Output, Target, Tuning };
 llvm::cl::OptionCategory &categoryOf(FlagGroup group);
 
+/// The flags of one command line or pipeline. The constructor registers them, LLVM parses their texts into `fields`,
+/// `strategyFlags` and `byteFlags`, and resolve() checks them together and returns CompileOptions. `order` remembers
+/// which flags were given, because a flag that was not given may take its value from a plan file or from the program.
 class CompileFlags : public mlir::PassPipelineOptions<CompileFlags> {
 public:
   /// `ofTool`: they are also flags on the tool's command line.

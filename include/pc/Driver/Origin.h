@@ -19,6 +19,8 @@ inline constexpr llvm::StringLiteral planAttribute = "pc.plan", targetAttribute 
 /// The phase of a program, from its ops; none if it is no program.
 std::optional<Phase> phaseOf(mlir::ModuleOp module);
 
+/// What a module says of the compile that made it. Fields that the module does not say have their defaults, and
+/// `has...` tells them apart.
 struct Origin {
   Phase phase = Phase::Model;
   Plan plan;            ///< without tactics of later phases where the module has no pc.plan

@@ -11,6 +11,8 @@
 
 namespace pc {
 
+/// Input: a program. Result: a number per (value, dim), equal for dims that must have one size. It is built once;
+/// values that are added to the program later have no class.
 class DimClasses {
 public:
   /// Classes of the dims of all values under `root`.

@@ -22,8 +22,11 @@ struct StageFlow {
   friend auto operator<=>(const StageFlow &, const StageFlow &) = default;
 };
 
+/// Input: one block per stage and a visitor. Result: every op has been visited in an order that respects messages,
+/// slots and collectives, or the run has stopped; waitingAt() then shows the deadlock. One object runs once.
 class StageRunner {
 public:
+  /// What runs the ops. The runner calls it in one thread; failure() from a visit ends the run.
   class Visitor {
   public:
     virtual ~Visitor() = default;

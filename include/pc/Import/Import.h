@@ -13,6 +13,7 @@
 
 namespace pc {
 
+/// What config.json does not say about a training run. Sizes are in sequences and tokens; importModel checks them.
 struct ImportOptions {
   int64_t batch = 0;                            ///< global batch, in sequences
   int64_t sequence = 0;                         ///< tokens per sequence

@@ -29,6 +29,8 @@ struct Part {
   bool input = true; ///< false: no task reads it (what stages exchange when all tasks are done)
 };
 
+/// One thing that a stage issues. `type` says which fields count. An instruction starts when the one before it in its
+/// stream and all of `after` are done.
 struct Instruction {
   enum Type { Compute, Transfer, Collective } type = Compute;
   std::string stream;      ///< instructions of one stream run in program order

@@ -109,6 +109,8 @@ struct Timeline {
 /// a circle).
 std::optional<Timeline> simulate(const Problem &problem, const Order &order);
 
+/// What an order costs. Times are in the problem's unit (seconds, or units of a forward task), memory in that of its
+/// limits.
 struct Measure {
   double cost = 0;  ///< the longest busy window of one stage, first start to last end: the published definition
   double span = 0;  ///< first start to last end of all: what counts where all meet before the optimizer (gradient norm)

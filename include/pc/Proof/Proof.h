@@ -12,6 +12,8 @@
 
 namespace pc {
 
+/// One proof of one compilation: begin() or beginAt() first, then prove() for each phase in order. State: the facts of
+/// the first program and of the phase before, which errors compare with. Modules are not changed.
 class Proof {
 public:
   Proof();

@@ -23,6 +23,8 @@ LeafLayout leafLayout(mlir::Operation *op, mlir::Value value);
 /// (zigzag); `back`: the inverse.
 Tensor reorderSequence(mlir::Operation *op, const Tensor &x, int64_t dim, bool back);
 
+/// Draws the leaves of a program. State: the seed, and what the program says of the vocabulary, the batch, padding and
+/// packed parameters. Reading a leaf twice gives the same tensor.
 class Feeds {
 public:
   Feeds(mlir::func::FuncOp program, uint64_t seed);

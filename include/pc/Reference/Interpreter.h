@@ -12,6 +12,7 @@
 
 namespace pc {
 
+/// How a program is interpreted, and hooks for those who feed or watch it. Differences are relative.
 struct RunOptions {
   uint64_t seed = 1;
   /// If set, values of type bf16 are not rounded: programs that are equal in exact arithmetic then agree to 1e-9,

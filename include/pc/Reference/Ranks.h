@@ -12,6 +12,8 @@ namespace pc {
 /// One tensor per rank.
 using RankTensors = std::vector<Tensor>;
 
+/// The simulated ranks of a mesh, numbered row-major over its axes. It has no state of its own: tensors are passed in
+/// as one per rank, and every function returns new ones.
 class Ranks {
 public:
   /// The ranks of `mesh`; one rank where it is null.

@@ -11,6 +11,8 @@
 
 namespace pc {
 
+/// State: the mesh, and which axes are data axes, rooted or of experts. Invariant: isMajor() is a strict total order of
+/// the axes for every dim name, so that two tactics never disagree about it.
 class AxisOrder {
 public:
   /// The order of the mesh (outermost axes are major), except for the data axes: those over which an input of `module`

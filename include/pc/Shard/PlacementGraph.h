@@ -25,6 +25,7 @@ enum class NodeKind {
 /// Parts of a step for which a tactic may name other dims.
 enum class Section { Forward, Backward, Accumulate, Optimizer };
 
+/// What gets a row: an op, or an operand or result of an accumulation. `rule` says which rows are legal.
 struct PlacementNode {
   NodeKind kind;
   Section section;
@@ -34,6 +35,7 @@ struct PlacementNode {
   llvm::SmallVector<unsigned, 4> operands, results; ///< values
 };
 
+/// A tensor of the program and what tactics ask about it: its names, its readers and how often it is computed.
 struct PlacementValue {
   mlir::Value value;
   unsigned producer = 0;              ///< node
@@ -52,6 +54,7 @@ struct PlacementValue {
   }
 };
 
+/// Nodes and values refer to each other by their indices. The graph is not updated when the program changes.
 struct PlacementGraph {
   std::vector<PlacementNode> nodes; ///< in program order, the body of accumulate in its place
   std::vector<PlacementValue> values;

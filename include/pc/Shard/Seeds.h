@@ -32,6 +32,8 @@ struct FoundPlacement {
   std::string leftOut;     ///< names of dims that stayed whole so that no table was, with commas between
 };
 
+/// A tactic fills one for its axis and calls propagate(). Every field has a default that asks for nothing: all values
+/// whole. The functions are called during propagation only, and must depend on their arguments alone.
 struct Seeds {
   Seeds(mlir::StringRef tactic, mlir::StringAttr axis, AxisOrder order)
       : tactic(tactic.str()), axis(axis), order(std::move(order)) {}
