@@ -38,6 +38,9 @@ struct State {
 /// Whether a condition holds; Data: memory decides; Divide: not in all of the box (`divided` says where).
 enum class Truth { No, Yes, Data, Divide };
 
+/// Interprets one kernel symbolically for all its threads at once. A state is a box of digits of block and thread
+/// numbers and of loop variables; when a condition is undecided over the box, the visit stops, the box is cut along
+/// `divided`, and both halves are visited. The result does not depend on the order of boxes.
 class AccessCounter {
 public:
   AccessCounter(gpu::GPUFuncOp kernel, ArrayRef<CountedBuffer> buffers)

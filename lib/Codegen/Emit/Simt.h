@@ -11,6 +11,8 @@
 
 namespace pc::kernels {
 
+/// The Emitter for one GPU kernel. Call items(), teams() or rowSums() once; inside the body, the functions of Emitter
+/// work on the row of the team. All threads of a team execute the same calls, so barriers and shuffles are uniform.
 class SimtEmitter : public Emitter {
 public:
   /// Emits at `b`, inside of the entry block of `function`. `lanes` is the width of the widest vector: 4 for f32, 8 if

@@ -1,6 +1,6 @@
 //===- ExpandRouted.cpp - Compute all terms of routed einsums, and mask them ---------------===//
-// Where values are not stored by rows (StoreRows.cpp). A product of matrices stays one of two operands; the product by
-// the mask is element by element and becomes part of a kernel beside it.
+// For values that are not stored by rows (StoreRoutedTokens.cpp). A product of matrices stays one of two operands; the
+// product by the mask is element by element and becomes part of a kernel beside it.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_EXPANDROUTED
 #include "pc/Codegen/Passes.h"
@@ -15,6 +15,8 @@ using namespace pc;
 
 namespace {
 
+/// Rewrites the routed einsums of a block that `which` accepts. `products` shares the product of a value and a mask
+/// among all einsums that need it.
 class Expander {
 public:
   Expander(Block &block, llvm::function_ref<bool(EinsumOp)> which) : block(block), which(which) {}

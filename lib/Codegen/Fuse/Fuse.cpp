@@ -213,6 +213,8 @@ struct RowGroup {
   unsigned position;
 };
 
+/// Groups the row ops of one block and writes the fusions. State: for each op its number and how many moves, tasks,
+/// seeds and rounds come before it, which decide where a group may stand; and the group of each op that has joined one.
 class RowFuser {
 public:
   RowFuser(Block &block, bool cuda) : block(block), cuda(cuda) {}

@@ -20,6 +20,8 @@ using namespace pc;
 
 namespace {
 
+/// Rewrites one block, pass by pass. `instead` maps a value to the copy that a pass made of it; `done` gets the ops
+/// that were replaced, which the caller erases.
 class RowRounds {
 public:
   RowRounds(Block &block, const RowsInRounds &rows, SmallVectorImpl<Operation *> &done)

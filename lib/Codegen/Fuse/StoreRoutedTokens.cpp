@@ -34,6 +34,9 @@ struct Choice {
   bool operator==(const Choice &) const = default;
 };
 
+/// Two steps over all blocks of a program: find() takes all candidates and drops those that some reader needs in full,
+/// until nothing changes; the rewrite then gives those that are left row types. Invariant after find(): every reader of
+/// a value in `stored` is routed by the same mask or makes a stored value.
 class RowStore {
 public:
   RowStore(ArrayRef<Block *> blocks, bool cuda) : blocks(blocks), cuda(cuda) {}

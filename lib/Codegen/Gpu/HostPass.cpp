@@ -29,6 +29,8 @@ std::string underscored(StringRef prefix, StringRef name) {
   return text;
 }
 
+/// Rewrites the functions of a module one after the other. `fault` holds the first instruction that has no stand-in;
+/// the module must not be used then.
 struct Rewriter {
   Module &module;
   bool check;

@@ -12,6 +12,7 @@
 
 namespace pc {
 
+/// What to compile for, and where the CUDA toolkit is.
 struct GpuTargetOptions {
   /// Each gets a cubin; 'a' variants run on exactly that device.
   llvm::SmallVector<std::string> archs{std::begin(defaultArchs), std::end(defaultArchs)};
@@ -42,6 +43,7 @@ struct GpuSite {
   std::string kernel, text;
 };
 
+/// One image as the driver or the stand-in loads it, with what ptxas said of its kernels.
 struct GpuImage {
   GpuImageKind kind;
   int32_t arch = 0;              ///< 90 for sm_90 and sm_90a; 0: host

@@ -13,6 +13,8 @@
 
 namespace pc {
 
+/// Collects the cases of one program as JSON for its description. State: the CPU kernels that were written for them,
+/// and the keys of what has a case already.
 class CheckCases {
 public:
   /// A kernel of the program's table, and the arena offsets of its buffers.

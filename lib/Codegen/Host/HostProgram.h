@@ -1,5 +1,5 @@
 //===- HostProgram.h - The step function and its calls of the runtime -----------------===//
-// The writer of the step function knows calls and addresses, and no ops; Generator.cpp chooses the calls.
+// The writer of the step function knows calls and addresses, and no ops; GenerateKernels.cpp chooses the calls.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_HOSTPROGRAM_H
 #define PC_LIB_CODEGEN_HOST_HOSTPROGRAM_H

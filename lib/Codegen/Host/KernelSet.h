@@ -31,6 +31,7 @@ class KernelSet {
 public:
   KernelSet(mlir::ModuleOp output, KernelTarget target) : output(output), target(target) {}
 
+  /// What the table says of a kernel. Sizes are in bytes; `items` are the units that CPU threads share.
   struct Info {
     std::string function, kind;
     std::string functionInF32;           ///< CPU: the same without products of pairs of bf16, if `function` has those

@@ -15,6 +15,8 @@
 
 namespace pc {
 
+/// Writes constants to the end of a module. Equal texts share one constant. Rows passed to it hold names instead of
+/// real pointers, which only this class may follow.
 class Tables {
 public:
   explicit Tables(mlir::ModuleOp module);

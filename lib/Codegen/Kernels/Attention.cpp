@@ -12,6 +12,7 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
+/// The pieces of one thread's scratch memory. With a null base it only counts their bytes.
 struct ForwardScratch {
   Ptr keys, values, queries, scores, out, maxima, sums, addends, drawn;
 

@@ -14,6 +14,7 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
+/// The pieces of one thread's scratch memory. With a null base it only counts their bytes.
 struct BackwardScratch {
   Ptr keysAcross, valuesAcross, keys, keyGradients, valueGradients, queries, outGradients, queryGradients, weights,
       gradients;

@@ -11,6 +11,8 @@
 
 namespace pc::kernels {
 
+/// The drop of one op in one kernel. The constructor emits the loads of seed, step and offsets; the other functions
+/// emit code per row or vector and have no state of their own.
 class Dropping {
 public:
   /// Emits what all elements share; call it outside of loops. `random` and `offsets` are the buffers of the op's

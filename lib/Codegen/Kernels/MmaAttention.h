@@ -16,6 +16,8 @@
 
 namespace pc::kernels {
 
+/// What forward and backward kernels on tensor cores share: sizes of tiles, the place of a thread in them, copies of
+/// tiles, products, and stores of two rows. It emits code; its members are constants and values of the kernel.
 class MmaAttention {
 public:
   using Carried = Emitter::Carried;

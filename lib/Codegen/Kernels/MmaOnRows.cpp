@@ -28,6 +28,8 @@ struct Tile {
   int64_t trips() const { return lines() * width() / inCopy / threads; }
 };
 
+/// The product of a tile of rows and a tile of columns in one block: stages chunks of both in shared memory, multiplies
+/// them, and gives each thread its sums. begin() comes first.
 class TileProduct {
 public:
   using Carried = OnRows::Carried;

@@ -10,6 +10,7 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
+/// Emits the CPU kernel of one grouped product. It favours plain loops over speed, since it is the reference.
 class PlainOnRows {
 public:
   PlainOnRows(Kernel &kernel, const Grouped &grouped)

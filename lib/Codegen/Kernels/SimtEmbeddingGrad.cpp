@@ -14,6 +14,9 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
+/// Emits one part of the gradient (kernel.part): clear the table, sort tiles of ids, merge them, add chunks of runs,
+/// add runs. The parts pass tables to each other in the workspace (EmbeddingSort), so their order and layouts must
+/// agree.
 class EmbeddingGrad {
 public:
   EmbeddingGrad(EmbeddingGradOp op, Kernel &kernel, Ptr base)

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t side = 64, depth = 16, threads = 256, own = 4;
 constexpr int64_t pitch = side + 4; ///< elements from one line of a tile in shared memory to the next
 
+/// The product of two operands in shared memory by the threads of one block. begin() comes first; x and y are the place
+/// of this thread's sums.
 class Multiplier {
 public:
   using Carried = OnRows::Carried;

@@ -16,6 +16,8 @@
 
 namespace pc {
 
+/// Reads constants of one module. The structs that it returns point to texts and names that it owns, so it must outlive
+/// them.
 class TableReader {
 public:
   explicit TableReader(mlir::ModuleOp module);

@@ -26,6 +26,7 @@ enum class Space { Scalar, Row, Full };
 /// SumExp: of args[0], together with its maximum args[1], in one pass.
 enum class Reduction { None, Sum, Max, SumExp, OverRows };
 
+/// A value of the kernel: per row, per element of a row, or once. `eval` writes its code from the values of `args`.
 struct Node {
   Space space;
   llvm::SmallVector<int> args;
@@ -39,6 +40,9 @@ struct Node {
   bool recompute = false;        ///< later segments compute it again, because it is cheap
 };
 
+/// One row kernel: expand() adds the nodes of each op, bind() and result() connect them with buffers, and emit() writes
+/// the loops. Nodes are in an order in which arguments come first. `split` divides the dims into those of rows and
+/// columns.
 class RowProgram {
 public:
   RowProgram(Kernel &kernel, RowSpace space)
