@@ -20,6 +20,9 @@ using namespace pc;
 
 namespace {
 
+/// One walk over a step, or over a task function in its own address space. `held` says which value each byte holds; the
+/// check fails at the first read of a value whose bytes hold something else, and at writes over a value that is still
+/// needed.
 class Replay {
 public:
   /// `functions`: those that the step calls.

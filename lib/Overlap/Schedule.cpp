@@ -30,6 +30,8 @@ std::string unitName(StringRef tensor) {
   return (layer.empty() ? tensor : layer).str();
 }
 
+/// Reads one block into `items`, has scheduleMoves() solve them, and writes starts and waits. Positions are those of
+/// the ops before anything is written.
 class BlockScheduler {
 public:
   BlockScheduler(Block &block, MeshAttr mesh, StringAttr stageAxis) : block(block), mesh(mesh), stageAxis(stageAxis) {}

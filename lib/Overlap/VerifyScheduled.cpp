@@ -101,6 +101,8 @@ private:
   std::map<int64_t, Piece> pieces; ///< by first byte
 };
 
+/// Runs one step with vector clocks: `computed` is the time of the computation, each communicator has its own, and
+/// `memory` remembers the last accesses of every byte. An access that is not ordered after an earlier one fails.
 class Streams {
 public:
   /// `functions`: those that `body` calls.

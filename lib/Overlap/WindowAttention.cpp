@@ -20,6 +20,8 @@ Type pc::inF32(Type type) {
 
 namespace {
 
+/// Rewrites the attentions of one function whose keys and values are gathered. `coordinates` and `counted` share small
+/// values (a rank's place in the ring, how many keys it sees of a block) among all attentions.
 class Windows {
 public:
   Windows(func::FuncOp function, MeshAttr mesh) : function(function), mesh(mesh), builder(function.getContext()) {}

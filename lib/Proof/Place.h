@@ -43,6 +43,9 @@ struct Placed {
   bool isSame = false;
 };
 
+/// Input: an op and the places of its operands. Result: the places of its results; if there is none, `wrong`, `fault`
+/// and `operand` say why. State besides: the places of the masks of rounds, which tell rounds of different blocks
+/// apart.
 class Placer {
 public:
   /// `isReference`: of the program of one device, to which nothing is compared.

@@ -29,6 +29,7 @@ std::string textOf(LeafName name);
 
 /// What a program is to the runtime, and which values are in it.
 struct Facts {
+  /// What the program says of a leaf, apart from where this rank's block lies. Equal leaves read the same data.
   struct Leaf {
     llvm::SmallVector<mlir::Attribute> says; ///< all attributes but where this rank's block lies
     llvm::SmallVector<int64_t> shape;        ///< of the whole tensor
@@ -61,6 +62,8 @@ struct Shared {
   const Where *intern(Where where) { return &*places.insert(std::move(where)).first; }
 };
 
+/// One walk of one program. Result: `facts`, and whether they agree with the reference; if not, `failure` is the first
+/// disagreement. With a trace, every value is recorded, so that Trace.cpp can find the cause. One object walks once.
 class Walk : StageRunner::Visitor {
 public:
   /// Fills `facts`, and `trace`, if it is given. `reference`: of the one-device program, null for itself, and for a

@@ -101,6 +101,8 @@ struct Note {
   auto operator<=>(const Note &) const = default;
 };
 
+/// The place of a value on all ranks at once. Two values with equal places and equal fingerprints are the same tensor
+/// on every rank, except where it is rooted and only coordinate 0 counts.
 struct Where {
   std::vector<Dim> dims;
   Combine combine = Combine::None;

@@ -14,6 +14,8 @@
 
 namespace pc {
 
+/// State: messages that were sent and not received, by flow in order, and the operands of collectives over the stage
+/// axis, by meeting.
 class StageLink {
 public:
   /// `mesh`: of all stages.

@@ -9,6 +9,7 @@
 
 namespace pc {
 
+/// State: the last tensors of every value, and with an arena the current bytes of every rank.
 class Store {
 public:
   /// `arenaBytes`: of a planned program; -1 if values have no homes.
