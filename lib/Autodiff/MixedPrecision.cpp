@@ -33,6 +33,8 @@ bool isBroadcast(Value value) {
   return rule.results[0].size() > rule.operands[0].size();
 }
 
+/// Sets the element types of one body. `wide` are values that must stay f32; `casts` shares the rounded copy of a value
+/// among its readers.
 class Narrower {
 public:
   Narrower(MLIRContext *context, bool narrowResidual, bool narrowTables)

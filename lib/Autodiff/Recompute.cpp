@@ -26,6 +26,8 @@ bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 /// experts take of choices is all that is read of them.
 bool isKept(Operation *op) { return isa<TopKOp, AdmitOp>(op); }
 
+/// Input: the body of a step and the layers to recompute. full() and selective() choose values of a layer, and clones
+/// of their ops replace them in the backward pass. Leaves and values that another layer reads are kept.
 class Recomputer {
 public:
   /// Works on the layers whose number `chosen` accepts.

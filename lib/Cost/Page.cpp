@@ -59,6 +59,8 @@ StringRef workName(Operation *op) {
   return "elementwise, norms and reductions";
 }
 
+/// Collects the data of one program: its ops by position, memory over time, work by kind, moves, and what is live at
+/// the peak. data() is called once.
 class Page {
 public:
   Page(Block &body) : body(body), liveness(body), profile(body) {}

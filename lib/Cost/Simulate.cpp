@@ -48,6 +48,8 @@ struct Actions {
   Starts starts;
 };
 
+/// The clock of one stage. Work is booked into spans in order; moves run beside it on one link and slow it down while
+/// they last. Times never decrease.
 struct Stage : StageTimeline {
   Starts starts;
   std::vector<double> moved; ///< by start: when its moves are done; of moves over stages: their seconds
@@ -207,6 +209,8 @@ void Stage::run(const Action &action, const MachineModel &machine) {
   linkFree = done;
 }
 
+/// Plays one planned program. The StageRunner calls arrive() and visit(); the actions of a task function are read once
+/// and replayed for every microbatch.
 class Simulation : public StageRunner::Visitor {
 public:
   Simulation(ModuleOp planned, const MachineModel &machine, const OpSeconds &known, StepListener listener,

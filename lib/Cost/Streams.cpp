@@ -22,6 +22,8 @@ struct Stretch {
 };
 using Stretches = std::vector<Stretch>;
 
+/// Input: what a StepListener hears. Result: rows of stretches, of which neighbours that are too short to see are
+/// joined.
 class Streams {
 public:
   explicit Streams(const MachineModel &machine) : machine(machine) {}

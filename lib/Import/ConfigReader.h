@@ -24,6 +24,8 @@ struct ConfigKey {
 /// Whether a key decides what a model with given weights computes, or only how it is trained, initialized or used.
 enum class KeyRole { Computes, Aside };
 
+/// Input: one config.json. State: which keys were read, and the meanings that were noted. After an error getters return
+/// a legal value, so that reading goes on and reports further errors; `failed` stays set.
 class ConfigReader {
 public:
   using Emit = llvm::function_ref<mlir::InFlightDiagnostic()>;

@@ -106,6 +106,7 @@ enum class WindowKeys {
 /// Types of rotary embeddings that transformers takes and this compiler knows; bits.
 enum RopeTypes { NoRope = 0, PlainRope = 1, LinearRope = 2, Llama3Rope = 4, YarnRope = 8, AnyRope = 15 };
 
+/// Defaults of the fields fit most decoders; a row of the table states only what differs. All texts are literals.
 struct Family {
   llvm::StringRef type;
   FamilyKeys keys = {};

@@ -18,6 +18,7 @@ using namespace pc;
 
 namespace {
 
+/// Localizes one function. `offsets` shares the ops that compute the first index of a block among all that need it.
 class Localizer {
 public:
   Localizer(func::FuncOp function, MeshAttr mesh) : function(function), mesh(mesh) {}

@@ -12,6 +12,9 @@ using namespace pc::pipeline;
 
 namespace {
 
+/// Keeps the best order that was offered, by the figure of the goal. Orders that exceed the memory limit count as
+/// infinitely slow. An order must be better by more than rounding to replace another one, so that the result is
+/// deterministic.
 class Portfolio {
 public:
   Portfolio(const Problem &problem, Goal goal) : p(problem), goal(goal) {}

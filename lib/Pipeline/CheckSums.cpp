@@ -80,6 +80,7 @@ private:
   SmallVector<Run, 1> list; ///< by chunk and microbatch
 };
 
+/// What a value is made of. Fixed and Local values are not counted; sums and norms say how often they hold each part.
 struct State {
   enum Class { Fixed, Local, Sum, Norm } is = Fixed;
   int chunk = 0, microbatch = 0;      ///< Local
@@ -118,6 +119,8 @@ void unite(SmallVectorImpl<int64_t> &keys, ArrayRef<int64_t> more) {
       keys.insert(it, key);
 }
 
+/// Runs all stages on States instead of tensors. Afterwards checkReads() compares what the optimizer and the outputs
+/// have read with the parts that there must be, each once.
 class SumChecker : public StageRunner::Visitor {
 public:
   explicit SumChecker(const StagePrograms &all) : all(all), runner(all.axis), walks(all.stages()) {

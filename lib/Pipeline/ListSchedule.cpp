@@ -61,6 +61,7 @@ private:
     double held = 0, needed = 0;
   };
   using Choice = std::pair<double, Task>; ///< start
+  /// A stage in time: its clock, the memory in use, and its next choice, which is valid while `known`.
   struct Stage {
     double clock = 0, used = 0, floor = 0;
     std::vector<int> chunks;

@@ -16,6 +16,8 @@ using namespace pc::pipeline;
 
 namespace {
 
+/// Reads a staged module into `all`. Checks on the way what the library cannot see: numbers of stages, types of
+/// messages, slots. Errors are emitted at the op.
 class StageReader {
 public:
   StageReader(ModuleOp module, StagePrograms &all) : module(module), all(all) {}

@@ -12,6 +12,8 @@ using namespace pc::pipeline;
 
 namespace {
 
+/// Walks once over the ops of the step after its accumulation and writes each on the stages that have its operands.
+/// `values` knows for each value on which stages it is, and whether these hold addends of a sum.
 class UpdateWriter {
 public:
   UpdateWriter(MutableArrayRef<StageWriter> stages, StageWriter::Step &step, StringAttr axis)

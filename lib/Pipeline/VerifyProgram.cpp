@@ -29,6 +29,8 @@ std::string pc::pipeline::text(const Instruction &x) {
 
 namespace {
 
+/// Checks one program; run() returns the first fault. The checks build on each other: later ones index by what earlier
+/// ones have found to be complete.
 class Verifier {
 public:
   Verifier(const Problem &problem, const Program &program, const VerifyOptions &options)
