@@ -12,6 +12,8 @@
 
 namespace pc {
 
+/// build() makes variables and tables of a graph and seeds, solve() chooses, and the accessors then tell rows, states
+/// and move trees. Graph and seeds must outlive it. A solved problem does not change any more.
 class PlacementProblem {
 public:
   /// Reads rows and terms from the program. Fails with errors where a leaf cannot have the placement that the seeds

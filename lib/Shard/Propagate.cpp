@@ -21,6 +21,7 @@ using namespace pc;
 
 namespace {
 
+/// Writes a solved problem into the program: one call of place() per value, in program order.
 class Rewriter {
 public:
   Rewriter(PlacementGraph &graph, PlacementProblem &problem, const Seeds &seeds)

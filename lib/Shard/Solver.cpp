@@ -31,6 +31,8 @@ using Choices = SmallVector<unsigned, 4>;
 /// Variables with larger tables are not searched for dead ends.
 constexpr size_t largestForDeadEnds = 1 << 12;
 
+/// Solves one problem. State: the choices that are `alive`, the tables that are left, and a record of each variable
+/// that was eliminated, from which run() reads the assignment in the end.
 class Solver {
 public:
   Solver(ArrayRef<unsigned> choices, std::vector<PriceTable> given, bool countIllegal, size_t limit)

@@ -20,6 +20,8 @@ using namespace pc;
 
 namespace {
 
+/// Takes the routed products of one block apart. `dispatched` shares the dispatch of a value and a mask among all
+/// products that read it.
 class Dispatcher {
 public:
   Dispatcher(Block &block, uint64_t least) : block(block), least(least) {}
