@@ -277,6 +277,7 @@ bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayR
       ring.sizes.push_back(index.n);
     }
     ring.n = axis.size(ring.axes);
+    // Tries all shifts: there are as many as ranks in the ring.
     while (ring.shift < ring.n && ring.indices() != t)
       ++ring.shift;
     if (ring.shift == ring.n)
@@ -505,6 +506,8 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
           placed = std::move(*merged);
         return merged.has_value();
       }
+      // An incomplete maximum may only be copied or reduced further. Incomplete sums may enter an einsum, whose
+      // operands are sums over different axes, or any op in the operands in which it is linear together.
       bool fits = common.combine == Combine::Max ? isa<ReduceMaxOp, CopyOp>(op)
                   : isa<EinsumOp>(op)            ? areOfDifferentAxes(operands, partial)
                                                  : ArrayRef<unsigned>(partial) == ArrayRef<unsigned>(rule->linear);

@@ -131,6 +131,7 @@ bool Rule::parse(StringRef spec, ArrayRef<int64_t> ranks) {
       Letters &letters = values.emplace_back();
       if (ranks.empty())
         return false;
+      // "x*" stands for all dims that the other words leave.
       int64_t repeated = ranks.front() - static_cast<int64_t>(words.size()) + 1;
       ranks = ranks.drop_front();
       for (StringRef word : words) {
@@ -183,6 +184,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
     return std::nullopt;
 
   auto [left, right] = spec.split("->");
+  // Operands after those of the rule are a scalar (the first index of a block) and the offsets of a drop.
   size_t operands = left.trim().empty() && (isa<IotaOp>(op) || !op->getNumOperands()) ? 0 : left.count(',') + 1;
   auto drawn = dyn_cast<DrawnOpInterface>(op);
   size_t offsets = drawn ? drawn.getOffsetsMutable().size() : 0;
@@ -199,6 +201,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
     if (static_cast<int64_t>(letters.size()) != rank)
       return std::nullopt;
 
+  // Ops with a spec of their own have no row: what they are like follows from their kind.
   rule.combine = Combine::Sum;
   if (isa<EinsumOp>(op))
     rule.linear = llvm::to_vector<2>(llvm::seq<unsigned>(operands));

@@ -168,6 +168,8 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
   auto count = [](const Side &side, int64_t message) {
     return llvm::count_if(side, [&](auto &one) { return one.first == message; });
   };
+  // Weights of evidence: twice the same number is the strongest, then a flow with one side, then a number that breaks
+  // the order of its flow.
   auto find = [&](const StageFlow &flow, const Side &own, const Side &others) {
     for (auto [i, one] : llvm::enumerate(own)) {
       auto fits = [&, i = i](auto &other) {

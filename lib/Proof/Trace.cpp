@@ -385,6 +385,7 @@ private:
         continue;
       const Made &read = trace.made[from];
       if (isa<CopyOp>(read.op))
+        // A copy that stands in for another op is the usual form of an op that was left out.
         if (Blame copy = copied(read, op); copy.step || first.contains(wrong.state.value))
           return copy;
       if (read.state.microbatch < 0)
@@ -396,6 +397,7 @@ private:
                 std::nullopt};
       mixed = read.state.microbatch;
     }
+    // The value is right, so its place is wrong.
     if (first.contains(wrong.state.value) || isa<MoveOpInterface>(op)) {
       blame.fault = isa<BlockOffsetOp, KeyCountsOp>(op) || hasIndex(op) ? FaultKind::Scale : FaultKind::Place;
       for (int from : wrong.from)
@@ -407,6 +409,7 @@ private:
       blame.fault = isa<ConstantOp, RopeTableOp>(op) ? FaultKind::Scale : FaultKind::Data;
       return blame;
     }
+    // The op of the step program that is most like this one says what was expected.
     std::optional<Likeness> like = nearest(wrong);
     if (isa<CastOp>(op)) {
       blame.fault = FaultKind::Precision;

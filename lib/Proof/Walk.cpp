@@ -206,6 +206,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   if (!last)
     return false;
   const Memo &memo = *last;
+  // The op puts together parts of one value, such as blocks of a window: they must be parts of the same one.
   for (auto [a, b] : memo.same)
     if (points[a] != points[b])
       return refuse(op, "puts together parts of different values", FaultKind::Value);
@@ -334,6 +335,7 @@ bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
       (state.where->combine != Combine::None && state.where->combine != Combine::Sum))
     return refuse(accumulate, "adds up what is no sum: " + state.where->text(axis.names()));
   bool isFirst = !sum.where, isOnly = accumulate.getMicrobatches() == 1;
+  // Addends of a sum must lie alike, or the sum would mix parts of different elements.
   if (!isFirst && sum.where != state.where)
     return refuse(accumulate, "adds microbatches that lie differently: " + sum.where->text(axis.names()) + " and " +
                                   state.where->text(axis.names()));

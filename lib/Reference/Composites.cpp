@@ -45,6 +45,7 @@ Tensors pc::layerNormGrad(Inputs in) {
   int64_t e = x.shape.back();
   Tensor dx(x.shape), dgamma(gamma.shape), dbeta(gamma.shape);
   for (int64_t r = 0; r < numRows(x); ++r) {
+    // dx = rstd (g - mean(g) - h mean(g h)) with h the normalized x.
     double meanG = 0, meanGX = 0; // of g = dy gamma, and of g times the normalized x
     for (int64_t i = 0; i < e; ++i) {
       double normal = (x[r * e + i] - mean[r]) * rstd[r], d = dy[r * e + i];
@@ -196,6 +197,7 @@ Tensors pc::attention(Inputs in, const Scores &score, const Sight &sees, Roundin
       scores[t] = sees(b, s, t) ? score.of(dot(&q.data[query], &k.data[at.kv(b, t, h)], at.D), h, g, s, t) : -INFINITY;
       largest = std::max(largest, scores[t]);
     }
+    // A sink takes part in the softmax of each query, but has no value to add.
     if (score.sinks) {
       double sink = (*score.sinks)[h * at.G + g];
       largest = std::max(largest, sink);
@@ -223,6 +225,7 @@ Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rou
   Tensor dq(q.shape), dk(k.shape), dv(v.shape), dbias(Shape{at.B, at.K, at.G, at.S + at.T - 1});
   at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
     int64_t query = at.q(b, s, h, g);
+    // dout . o is the sum over keys of p dp, which the gradient of softmax subtracts.
     double doutO = dot(&dout.data[query], &o.data[query], at.D);
     for (int64_t t = 0; t < at.T; ++t) {
       if (!sees(b, s, t))
@@ -247,6 +250,7 @@ Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rou
 
 Tensors pc::splitQkv(Inputs in) {
   const Tensor &x = *in[0];
+  // Each key head has its query heads first, then its key and its value.
   Shape start(5, 0), size(x.shape), flat = {x.shape[0], x.shape[1], x.shape[2], x.shape[4]};
   size[3] -= 2;
   Tensors parts = {x.box(start, size)};
@@ -282,6 +286,7 @@ Tensors pc::mergeAttention(Inputs in) {
   Tensor o(o1.shape), lse(lse1.shape);
   at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
     int64_t row = at.lse(b, h, g, s), query = at.q(b, s, h, g);
+    // Both parts are softmax averages over their own keys; exp(lse) is the weight of each part.
     double largest = std::max(lse1[row], lse2[row]);
     double first = std::exp(lse1[row] - largest), second = std::exp(lse2[row] - largest);
     lse[row] = largest + std::log(first + second);
@@ -319,6 +324,7 @@ Tensors pc::topK(Inputs in, int64_t k) {
   for (int64_t r = 0; r < numRows(x); ++r) {
     for (int64_t i = 0; i < c; ++i)
       order[i] = i;
+    // Stable, so that of equal entries the first ones are chosen, as kernels do.
     std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return x[r * c + i] > x[r * c + j]; });
     for (int64_t i = 0; i < k; ++i)
       chosen[r * c + order[i]] = 1;
@@ -348,6 +354,7 @@ Tensors pc::admit(Inputs in, int64_t capacity, int64_t ranks) {
   const Tensor &x = *in[0];
   int64_t length = x.shape[1], experts = x.shape[2];
   Tensor taken(x.shape);
+  // "First" means by position in the sequence, not by index, which differ in zigzag order.
   std::vector<int64_t> indexOf(length); // by position
   for (int64_t i = 0; i < length; ++i)
     indexOf[zigzagPosition(i, length, ranks)] = i;

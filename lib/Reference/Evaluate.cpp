@@ -18,6 +18,7 @@ static Tensor contract(const FactorRule &rule, Inputs in, const Shape &shape, bo
   size_t n = rule.factors.size(), values = in.size() + 1; // the last value is the result
   SmallVector<int64_t> sizes(n, 1), order;
   SmallVector<SmallVector<int64_t>> strides(values, SmallVector<int64_t>(n, 0));
+  // A factor that is two dims of one value (a diagonal) moves along both, so its strides add up.
   auto describe = [&](size_t value, ArrayRef<int> dims, ArrayRef<int64_t> valueShape) {
     int64_t stride = 1;
     for (int64_t d = dims.size() - 1; d >= 0; --d) {
@@ -49,6 +50,7 @@ static Tensor contract(const FactorRule &rule, Inputs in, const Shape &shape, bo
       double &target = result[at[in.size()] + k * along(in.size())];
       target = largest ? std::max(target, product) : target + product;
     }
+    // Counts up like an odometer: a factor that wraps goes back to its first element and carries to the next outer one.
     for (int64_t o = int64_t(n) - 2; o >= 0; --o) {
       int64_t f = order[o];
       bool wraps = ++index[f] == sizes[f];
@@ -125,6 +127,7 @@ static Rounding roundingOf(ArrayRef<Value> factors, bool rounds) {
 }
 
 FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
+  // Inputs whose length the runtime fixes may have another one in IR that was written by hand.
   if (auto drawn = dyn_cast<DrawnOpInterface>(op);
       drawn && drawn.getRandom() && in[numberOf(op, drawn.getRandom())]->size() != PCRT_RANDOM_COUNT)
     return op->emitOpError() << "needs " << int(PCRT_RANDOM_COUNT) << " words of 'random'";
@@ -146,6 +149,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
         Tensor result(context.shapes[0]);
         int64_t n = counts.getRanks(), me = static_cast<int64_t>((*in[0])[0]), length = result.size();
         int64_t shift = counts.getShift(); // the attribute is unsigned, and 2^64 is no multiple of most n
+        // In step `shift` of a ring, the rank has the keys of the rank `shift` before it.
         int64_t keys = ((me - shift) % n + n) % n * length;
         for (int64_t s = 0; s < length; ++s)
           for (int64_t t = 0; t < length; ++t)
@@ -279,6 +283,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
         int64_t v = logits.shape.back();
         return pointwise(logits, [&](int64_t i) {
           int64_t r = i / v;
+          // Softmax minus one-hot, times the gradient of the loss of the row.
           double hit = static_cast<int64_t>(targets[r]) - offset == i % v ? 1 : 0;
           return dnll[r] * (std::exp(logits[i] - largest[r]) / sum[r] - hit);
         });
@@ -290,6 +295,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       })
       .Case([&](ResizeOp) {
         Tensor result(context.shapes[0]);
+        // A longer result ends in zeros, a shorter one is cut off.
         Shape common(in[0]->shape);
         for (auto [n, to] : llvm::zip_equal(common, result.shape))
           n = std::min(n, to);
@@ -300,6 +306,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](ClipCoefficientOp) {
         Tensor coefficient;
         double norm = (*in[0])[0], clip = (*in[1])[PCRT_HYPER_CLIP], limit = (*in[1])[PCRT_HYPER_NORM_LIMIT];
+        // NaN makes the optimizer skip the step: the norm is too large or not finite.
         coefficient[0] = norm < limit ? std::min(1.0, clip / (norm + 1e-6)) : NAN;
         return Tensors{coefficient};
       })

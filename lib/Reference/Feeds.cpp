@@ -88,6 +88,7 @@ Tensor pc::reorderSequence(Operation *op, const Tensor &x, int64_t dim, bool bac
   for (int64_t size : ArrayRef(x.shape).drop_front(dim + 1))
     inner *= size;
   for (int64_t i = 0; i < x.size(); ++i) {
+    // In zigzag order the element at `index` is the one of position `other` in the plain order.
     int64_t index = i / inner % length, other = i + (sequencePosition(op, index) - index) * inner;
     back ? result[other] = x[i] : result[i] = x[other];
   }
@@ -157,6 +158,7 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
           Tensor hyper(shape);
           if (hyper.size() != PCRT_HYPER_COUNT)
             return op.emitOpError() << "needs " << int(PCRT_HYPER_COUNT) << " hyper-parameters";
+          // The corrections are those of the first step.
           constexpr double beta1 = .9, beta2 = .99;
           hyper[PCRT_HYPER_LR] = 1e-2;
           hyper[PCRT_HYPER_BETA1] = beta1, hyper[PCRT_HYPER_CORRECTION1] = 1 - beta1;

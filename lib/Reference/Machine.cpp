@@ -83,6 +83,7 @@ FailureOr<std::vector<Tensor>> Machine::runAlone(Operation *op, ArrayRef<Tensor>
 }
 
 FailureOr<RankTensors> Machine::apply(MoveOpInterface move, Value input) {
+  // A collective over the stages has its operands in other Machines; the link has collected them.
   if (link && link->isOver(move))
     return link->result(stage, move);
   return ranks.apply(move, store.get(input));
@@ -119,6 +120,7 @@ LogicalResult Machine::runOp(Operation *op) {
   for (Value result : op->getResults())
     if (!isa<TicketType>(result.getType()) && failed(check(op, result)))
       return failure();
+  // A product may accumulate into a sum over microbatches right away, as its kernel does.
   for (OpOperand &use : op->getUses())
     if (addedBehind(use) && failed(addToSum(use)))
       return failure();
@@ -127,6 +129,7 @@ LogicalResult Machine::runOp(Operation *op) {
 
 LogicalResult Machine::set(Value value, RankTensors tensors) {
   auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
+  // Inside of a kernel values stay in f32; only what it stores is rounded.
   if (rounds && (!inFusion || llvm::any_of(value.getUsers(), yielded)) &&
       cast<RankedTensorType>(value.getType()).getElementType().isBF16())
     for (Tensor &tensor : tensors)
@@ -193,6 +196,7 @@ int64_t Machine::offsetOf(Operation *op, int64_t rank) {
   auto indexed = dyn_cast<IndexedOpInterface>(op);
   if (!indexed)
     return 0;
+  // Local programs pass the offset as an operand; placed ones know it from the type.
   if (MutableOperandRange offset = indexed.getOffsetMutable(); !offset.empty()) {
     Value start = offset[0].get(); // of attention also the keys that each query sees, which is no offset
     return cast<RankedTensorType>(start.getType()).getRank() ? 0 : store.get(start)[rank][0];
@@ -374,6 +378,7 @@ LogicalResult Machine::collect(Operation *op, Value value, const LeafLayout &lay
   const RankTensors &parts = store.get(value);
   if (parts[0].shape != ranks.localShape(layout.global, layout.place))
     return op->emitOpError() << "value does not have the shape of a rank's block of " << name;
+  // From here on the result does not depend on the plan: global shape, no padding, plain order of the sequence.
   Tensor whole = ranks.assemble(parts, layout.global, layout.place, disagreement);
   if (disagreement > options.tolerance)
     return op->emitOpError() << "ranks disagree about " << name << ": relative difference "
@@ -391,6 +396,7 @@ LogicalResult Machine::collect(Operation *op, Value value, const LeafLayout &lay
   bool perMicrobatch = isa<AccumulateOp>(op->getParentOp()) || link;
   if (!output || !perMicrobatch)
     return op->emitOpError() << "gives '" << name << "' a second time";
+  // Logits of microbatches are concatenated along the batch; other outputs are sums.
   Tensor &seen = *before;
   if (output.getKind() == OutputKind::Logits) {
     seen.data.insert(seen.data.end(), whole.data.begin(), whole.data.end());

@@ -63,6 +63,7 @@ Tensor Ranks::assemble(ArrayRef<Tensor> parts, ArrayRef<int64_t> global, PlaceAt
     for (StringAttr axis : mesh.getNames())
       if (!place || place.state(axis).isWhole())
         copyAxes.push_back(axis);
+  // Blocks are written to their places; addends (or candidates of a maximum) of one place are combined.
   bool largest = place && place.getKind() == PartialKind::Max;
   std::vector<Tensor> copies(count(copyAxes), Tensor(global, largest ? -INFINITY : 0));
   for (int64_t rank = 0; rank < count(); ++rank) {

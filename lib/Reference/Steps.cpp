@@ -28,6 +28,7 @@ public:
       put(state.getParameter(), state.getName().str() + " of ", tensor);
     else if (auto input = dyn_cast<InputOp>(leaf);
              input && input.getKind() == InputKind::Hyper && tensor.size() == PCRT_HYPER_COUNT) {
+      // The bias corrections of Adam depend on the number of steps so far.
       double count = static_cast<double>(step + 1);
       tensor[PCRT_HYPER_CORRECTION1] = 1 - std::pow(tensor[PCRT_HYPER_BETA1], count);
       tensor[PCRT_HYPER_CORRECTION2] = 1 - std::pow(tensor[PCRT_HYPER_BETA2], count);
