@@ -174,9 +174,11 @@ Num Emitter::exp(Num x) {
     return wrap(decltype(op)::create(b, loc, a.v, c.v));
   };
   const double magic = 12582912.0;
+  // The bound keeps e^x a normal number; results below 2^-126 are not told apart.
   x = max(real(-87.33), x);
   Num shifted = fma(x, real(1.44269504088896341), real(magic));
   Num n = exact(arith::SubFOp(), shifted, real(magic));
+  // ln 2 in two parts, of which the first has few bits, so that n times it is exact.
   Num r = fma(n, real(-0.693359375), x);
   r = fma(n, real(2.12194440054690583e-4), r);
   static const double coefficients[] = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,

@@ -44,6 +44,7 @@ Num pc::kernels::erf(Emitter &e, Num x) { return e.wrap(math::ErfOp::create(e.b,
 
 // The minimum keeps NaN, which is its second operand.
 Num pc::kernels::expAny(Emitter &e, Num x) {
+  // e^x = (e^(x/2))^2, since Emitter::exp is right up to 88 only.
   Num root = e.exp(e.min(e.real(178), x) * 0.5); // infinite from 88.4 on
   return root * root;
 }

@@ -129,6 +129,7 @@ std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
     std::optional<Gemm> gemm = product && value.hasOneUse() ? asGemm(product) : std::nullopt;
     return gemm && gemm->m > 1 && gemm->n > 1 ? product : EinsumOp();
   };
+  // The later product accumulates: the earlier one's result is there by then.
   EinsumOp product = productOf(last), other = productOf(base);
   if (!product || (other && other->getBlock() == product->getBlock() && product->isBeforeInBlock(other))) {
     std::swap(base, last);
@@ -228,6 +229,7 @@ std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
       fused.base = outside(summed->base);
       return fused;
     }
+  // The epilogues below are cuBLASLt's only.
   if (!cuda)
     return std::nullopt;
   if (auto gelu = dyn_cast_or_null<ActivationOp>(last); gelu && ops == 4 && results == 2)

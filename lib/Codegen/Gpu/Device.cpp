@@ -59,6 +59,7 @@ static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::too
                            << diagnostic.getMessage();
   library->setTargetTriple(module.getTargetTriple());
   library->setDataLayout(module.getDataLayout());
+  // What the library has brought in is private to the module, so that unused parts go.
   auto internalize = [](llvm::Module &linked, const llvm::StringSet<> &names) {
     llvm::internalizeModule(
         linked, [&](const llvm::GlobalValue &value) { return !value.hasName() || !names.count(value.getName()); });

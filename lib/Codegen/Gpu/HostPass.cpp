@@ -29,8 +29,7 @@ std::string underscored(StringRef prefix, StringRef name) {
   return text;
 }
 
-/// Rewrites the functions of a module one after the other. `fault` holds the first instruction that has no stand-in;
-/// the module must not be used then.
+/// Rewrites functions one after the other. `fault`: the first instruction without a stand-in; the module is unusable.
 struct Rewriter {
   Module &module;
   bool check;

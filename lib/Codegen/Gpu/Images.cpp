@@ -62,6 +62,7 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   }
   if (archs.empty())
     return module.emitError() << "no GPU architecture to compile for";
+  // The IR is optimized once, for the lowest architecture; PTX for another one comes from the same IR.
   const Arch &lowest = *llvm::min_element(archs, [](const Arch &a, const Arch &b) { return a.number < b.number; });
   Arch base = *parseArch("sm_" + std::to_string(lowest.number));
 

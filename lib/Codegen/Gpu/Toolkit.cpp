@@ -118,6 +118,7 @@ LogicalResult pc::toolchain::assemble(Operation *op, StringRef ptxas, ArrayRef<A
           fs::remove(file);
   });
   std::string error;
+  // Starts all processes first and waits for them afterwards.
   for (auto [job, arch, text] : llvm::zip(jobs, archs, texts)) {
     for (auto [file, suffix] : {std::pair(&job.ptx, "ptx"), {&job.cubin, "cubin"}, {&job.log, "log"}})
       if (std::error_code code = fs::createTemporaryFile("pc-kernels", suffix, *file))

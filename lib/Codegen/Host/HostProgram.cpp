@@ -77,6 +77,7 @@ void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::op
   };
   Value biasAddress = orNull(bias);
   Value product = integer(index, 32);
+  // The first microbatch writes the sum, the others add to it: two table entries, chosen at run time.
   bool changes = later >= 0 && microbatch;
   count(numCalls.products, index, changes ? 1 : times);
   if (changes) {

@@ -178,6 +178,7 @@ static LogicalResult emitKeyCounts(KeyCountsOp op, Kernel &k) {
     Num me = e.extend(k.operands[0].load(e.integer(0)));
     Num other = (me + (ranks - op.getShift() % ranks)) % e.integer(ranks);
     Num position = kernels::positionOf(e, me * block + i, ranks * block, ranks);
+    // A rank's block in zigzag order is two chunks, whose keys ascend; a query sees a prefix of each.
     auto seen = [&](Num first) { return e.min(e.max(position - first + 1, e.integer(0)), e.integer(chunk)); };
     k.results[0].store(toI32(seen(other * chunk) + seen((e.integer(2 * ranks - 1) - other) * chunk)), i);
   });
@@ -230,6 +231,7 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
     kernel.forItems(1, 1, /*reduces=*/false, [&](Num i) { kernel.results[0].store(kernel.e.real(1), i); });
     return success();
   }
+  // On a CPU a sum over rows alone is done by blocks of columns (emitColumnReduction).
   const bool sumsColumns = !columnSumsOf(op).empty();
   if (rowSpace(op) && (kernel.simt || !sumsColumns))
     return emitRowKernel(op, kernel);

@@ -16,6 +16,7 @@ static std::string kernelKey(Operation *op, unsigned part) {
   std::string key;
   llvm::raw_string_ostream os(key);
   llvm::DenseMap<Value, unsigned> numbers;
+  // Operands that are the same value must be so in both ops, since a kernel may rely on it.
   auto number = [&](Value v) { return numbers.try_emplace(v, numbers.size()).first->second; };
   auto type = [&](Type t) { os << withEncoding(t, rowsOf(t)) << ' '; };
   std::function<void(Operation *)> print = [&](Operation *o) {

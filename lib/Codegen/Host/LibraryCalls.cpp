@@ -123,6 +123,8 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
                          .rest = rest});
     return gemmTable.size() - 1;
   };
+  // Three ways to add: into the base in place, into the sum over microbatches (from the second one on), or by a kernel
+  // of its own after the product.
   bool inPlace = p.sum && homeOf(p.base) == homeOf(p.c);
   int64_t first = entry(inPlace), later = -1;
   Address to = addressOf(p.c);
@@ -135,6 +137,7 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
   pcrt_gemm_desc unnamed = gemmTable[first];
   unnamed.name = nullptr, unnamed.rest = -1;
   static_assert(std::has_unique_object_representations_v<pcrt_gemm_desc>);
+  // Products of equal shape share one case; names and kernels beside them do not matter.
   if (all.cases && all.cases->isNew({reinterpret_cast<const char *>(&unnamed), sizeof unnamed})) {
     SmallVector<Value> inputs = {p.a, p.b};
     if (p.bias && p.epilogue != PCRT_EPILOGUE_BIAS_GRAD)

@@ -45,6 +45,7 @@ static std::optional<Together> findOptimizer(Block::iterator first, KernelSet &k
   for (auto it = first, end = first->getBlock()->end(); it != end; ++it) {
     auto op = dyn_cast<OpT>(*it);
     SmallVector<int64_t> roles = op ? inPlace(op) : SmallVector<int64_t>();
+    // All ops of the kernel share its scalars.
     if (!roles.empty() && op.getCoefficient() == leader.getCoefficient() && op.getHyper() == leader.getHyper() &&
         llvm::all_of(op->getOperands(), isF32)) {
       tensors.add(elementsOf(op.getParameter()), roles);
@@ -155,6 +156,7 @@ static std::optional<Together> findSquares(Block::iterator first, KernelSet &ker
   }
   if (tensors.elements.size() < 2 || tensors.numBlocks() * 4 > partialBytes)
     return std::nullopt;
+  // Outputs among the ops are shown before the kernel; those after it are not part of it.
   llvm::erase_if(shown, [&](Operation *output) { return !output->isBeforeInBlock(&*std::prev(behind)); });
   KernelSet::Info parts = kernels.add("squares", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
     kernels::emitSquares(e, buffers[0], tensors, partials);

@@ -41,6 +41,7 @@ Dropping::Dropping(Emitter &e, DrawnOpInterface op, Ptr random, ArrayRef<Ptr> of
   starts.resize(sizes.size());
   for (auto [d, offset] : llvm::zip_equal(drop.getSplit(), offsets))
     starts[d] = e.extend(offset.load(e.integer(0)));
+  // In a step of a ring the keys are those of the rank `shift` before this one.
   if (drop.getShift())
     starts.back() = (starts.back() + (sizes.back() - drop.getShift() * local.back())) % sizes.back();
   Num first = word(PCRT_RANDOM_ROW);
@@ -77,6 +78,7 @@ Dropping::Bits Dropping::draw(Value block) const {
     Value upper = shiftRight(e, product, constant(e, type, 32));
     return arith::XOrIOp::create(e.b, e.loc, arith::XOrIOp::create(e.b, e.loc, upper, word), each(key));
   };
+  // Words of 32 bits are kept in 64, so that one multiplication gives both halves of a product.
   Value words[4] = {lowWord(e, block), shiftRight(e, block, constant(e, type, 32)), each(step), each(number)};
   Num keys[2] = {key[0], key[1]};
   for (int round = 0; round < PCRT_PHILOX_ROUNDS; ++round) {

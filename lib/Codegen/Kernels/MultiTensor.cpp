@@ -53,6 +53,7 @@ public:
   /// The tensor of `block`: the last one whose first block is at most that.
   Num find(Num block) {
     Num low = e.integer(0);
+    // Binary search without branches: `low` is always a tensor that begins at or before the block.
     for (int64_t step = llvm::bit_floor(uint64_t(count)); step >= 1; step /= 2) {
       Num next = low + step, exists = next < e.integer(count);
       Num inside = exists & e.notBefore(block, firstBlock(e.select(exists, next, e.integer(0))));

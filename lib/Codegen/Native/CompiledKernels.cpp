@@ -58,6 +58,7 @@ std::unique_ptr<CompiledKernels> CompiledKernels::load(StringRef object, std::st
     if (!flags || !name)
       return fail(llvm::joinErrors(flags.takeError(), name.takeError()));
     if ((*flags & llvm::object::SymbolRef::SF_Undefined) && name->starts_with("pcrt_"))
+      // The object's step calls the runtime, which is not in this process; only kernels are run.
       runtime[(*jit)->mangleAndIntern(*name)] = {llvm::orc::ExecutorAddr::fromPtr(noRuntime),
                                                  llvm::JITSymbolFlags::Exported};
   }
@@ -142,6 +143,7 @@ public:
 
   /// In a child, of which nothing else remains.
   void run(unsigned seconds) {
+    // The parent must see these signals, and not the compiler's crash handler in the child.
     for (int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGVTALRM})
       signal(number, SIG_DFL);
     itimerval limit{{0, 0}, {seconds, 0}};
@@ -191,6 +193,7 @@ private:
   bool runRows(int64_t pieces) {
     return llvm::all_of(rows, [&](const pcrt_kernel *row) {
       for (int64_t piece = pieces; piece-- > 0;) {
+        // Scratch memory begins as NaN: a kernel that reads what it did not write shows it.
         memset(scratch->begin(), 0xff, row->scratch_bytes);
         int64_t lo = row->items * piece / pieces, hi = row->items * (piece + 1) / pieces;
         if ((inF32 && row->fn_f32 ? row->fn_f32 : row->fn)(args.data(), lo, hi, scratch->begin()))

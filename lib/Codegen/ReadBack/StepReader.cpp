@@ -51,6 +51,7 @@ bool StepReader::isFirst(Value condition) {
 }
 
 bool StepReader::readCall(LLVM::CallOp op) {
+  // A call before the last one's status was checked would run after a failure.
   if (!op.getCallee() || unchecked || op.getNumOperands() == 0 || op.getOperand(0) != function.getArgument(0))
     return false;
   Call call;
@@ -156,6 +157,7 @@ Block *StepReader::follow(Operation *terminator) {
   }
   if (isFirst(branch.getCondition()))
     return choose(branch);
+  // The end of the loop: goes back while the next number is below the count.
   auto add = compare.getLhs().getDefiningOp<LLVM::AddOp>();
   bool goesOn = add && microbatch && compare.getPredicate() == LLVM::ICmpPredicate::slt && add.getLhs() == microbatch &&
                 numberOf(add.getRhs()) == 1 && branch.getTrueDest() == microbatch.getParentBlock() &&

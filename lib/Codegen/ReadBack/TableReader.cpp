@@ -95,6 +95,7 @@ struct Bytes {
 std::string pc::tableBytes(ModuleOp kernels) {
   TableReader reader(kernels);
   Bytes bytes;
+  // Programs of stages form a list, linked by `next_stage`.
   for (std::string name = "pc_program"; !name.empty();) {
     auto program = reader.structOf<pcrt_program>(name);
     if (!program)

@@ -74,6 +74,7 @@ bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
     names.written->kernels.back().rows.push_back(row);
     names.written->kernels.back().hasF32Form |= !inF32.empty();
   }
+  // One function per text and one text per function: so a kernel cannot be used for an op that it was not written for.
   bool isNamed = StringRef(function).starts_with(("pc_" + op->getName().stripDialect() + "_").str());
   return (isNamed && ops->second == text && name->second == function) ||
          refuse(op, "runs kernel @" + function + ", which was written for other ops");
@@ -254,6 +255,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   for (StringRef letter : mask.drop_back())
     tokens *= sizes[letter];
   bool isProduct = texts.size() == 4; // else a number for each row
+  // The library may take the operands in either order; the addresses tell which.
   bool swapped = isProduct && call.address(2) != homeOf(values[0]);
   unsigned a = swapped ? 1 : 0, b = isProduct ? 1 - a : a;
   auto [aLies, aRest] = lieOf(letters[a], mask, rowsOf(values[a]) != nullptr);

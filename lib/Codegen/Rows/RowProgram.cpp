@@ -178,6 +178,7 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](EinsumOp x) { return define(0, einsum(x)); })
       .Case([&](ReduceMaxOp x) { return define(0, reduce(Reduction::Max, node(x.getX()))); })
       .Case([&](SoftmaxOp x) {
+        // Subtracting the maximum keeps the exponential from overflowing.
         int in = node(x.getX()), max = reduce(Reduction::Max, in);
         int z = add({in, max}, [this](ArrayRef<Num> a, const Position &) { return e.exp(a[0] - a[1]); });
         return define(0, binary('/', z, reduce(Reduction::Sum, z)));
@@ -198,6 +199,7 @@ LogicalResult RowProgram::expand(Operation *op) {
         return define(0, reduce(Reduction::Sum, z));
       })
       .Case([&](PickOp x) {
+        // A pass over the columns is needed only if the logits are computed in this kernel.
         auto logits = known.find(x.getLogits());
         if (logits == known.end() || nodes[logits->second].args.empty())
           return define(0, pickFromMemory(x));

@@ -75,6 +75,7 @@ void RowProgram::emitSegment(int segment, Num row) {
   }
   auto body = [&](Num column, int64_t width) {
     Position at{row, column, width};
+    // Segments that visit the same column (registers of a GPU thread) find each other's values.
     SmallVector<Num> &cache = atColumn[column.v];
     cache.resize(nodes.size());
     Emitter::Carried values;
