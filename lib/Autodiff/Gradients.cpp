@@ -165,12 +165,14 @@ LogicalResult Gradients::differentiate(Operation *op) {
         return success();
       })
       .Case([&](RecipOp recip) {
+        // d(1 / x) = -1 / x^2.
         Value square = product(loc, recip.getResult(), recip.getResult());
         Value d = product(loc, dy, square);
         add(recip.getX(), ScaleOp::create(builder, loc, d.getType(), d, llvm::APFloat(-1.0)));
         return success();
       })
       .Case([&](SqrtOp root) {
+        // d(sqrt x) = 1 / (2 sqrt x).
         Value d = product(loc, dy, RecipOp::create(builder, loc, dy.getType(), root.getResult()));
         add(root.getX(), ScaleOp::create(builder, loc, d.getType(), d, llvm::APFloat(0.5)));
         return success();
@@ -186,11 +188,13 @@ LogicalResult Gradients::differentiate(Operation *op) {
         return success();
       })
       .Case([&](ColumnsOp columns) {
+        // The columns that were cut out go back to their places, among zeros.
         auto back = builder.getI64IntegerAttr(-static_cast<int64_t>(columns.getFrom()));
         add(columns.getX(), ColumnsOp::create(builder, loc, columns.getX().getType(), dy, back));
         return success();
       })
       .Case([&](DropoutOp dropout) {
+        // The same random operand drops the same elements of the gradient.
         add(dropout.getX(), DropoutOp::create(builder, loc, dy.getType(), dy, dropout.getRandom(), ValueRange(),
                                               dropout.getDropAttr()));
         return success();
@@ -227,6 +231,7 @@ LogicalResult Gradients::differentiate(Operation *op) {
         return success();
       })
       .Case([&](RopeOp rope) {
+        // A rotation is orthogonal, so its transpose is its inverse.
         auto inverse = rope.getInverse() ? UnitAttr() : builder.getUnitAttr();
         add(rope.getX(), RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(), inverse,
                                         rope.getInterleavedAttr(), rope.getFirstAttr()));
@@ -243,6 +248,7 @@ LogicalResult Gradients::differentiate(Operation *op) {
         add(attention.getQ(), grad.getDq());
         add(attention.getK(), grad.getDk());
         add(attention.getV(), grad.getDv());
+        // The bias is shared by all batch rows, and the kernel gives its gradient by row.
         if (Value rows = grad.getDbias())
           add(bias, EinsumOp::create(builder, loc, bias.getType(), "b k g r -> k g r", rows));
         if (Value sinks = attention.getSinks(); sinks && isLive(sinks))

@@ -254,6 +254,7 @@ static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
       add(begin, end);
       continue;
     }
+    // Best fit: the smallest gap that is large enough, and of equal ones the lowest.
     auto fit = gapsBySize.lower_bound({bytes, 0});
     int64_t begin = plan.bytes, end = plan.bytes;
     if (fit != gapsBySize.end()) {
@@ -288,6 +289,7 @@ ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
       return;
     isTried = true;
     llvm::sort(order, [&](unsigned a, unsigned b) { return std::tuple(key(a), a) < std::tuple(key(b), b); });
+    // An attempt is given up as soon as it is no better than what there is.
     int64_t most = best ? best->bytes - 1 : inTime.bytes;
     if (std::optional<ArenaPlan> plan = placeInOrder(buffers, order, most))
       best = std::move(plan);

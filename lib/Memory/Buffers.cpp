@@ -141,6 +141,7 @@ void Buffers::shareOperands(Operation *op) {
       if (of(operand) == of(result) || buffer.leaf || buffer.life.last != now ||
           buffer.bytes != buffers[of(result)].bytes)
         continue;
+      // Two results cannot lie over one operand.
       bool taken = llvm::any_of(op->getResults(), [&](Value other) { return of(other) == of(operand); });
       bool legal = llvm::all_of(op->getOpOperands(), [&](OpOperand &use) {
         return of(use.get()) != of(operand) || mayShareHome(op, use.getOperandNumber(), result.getResultNumber());
@@ -164,6 +165,7 @@ void Buffers::shareStarted(StartOp start) {
         buffer.life.last != liveness.position(wait) || buffer.bytes != buffers[of(result)].bytes ||
         !mayShareHome(moves[i], 0, 0))
       continue;
+    // The move may write at any time after its start, so all other readers must come before that.
     bool lastReader = llvm::all_of(input.getUses(), [&](OpOperand &other) {
       return &other == &use || liveness.position(other) < liveness.position(start);
     });

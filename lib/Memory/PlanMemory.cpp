@@ -104,6 +104,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       if (first)
         it->second.assign(function.body->args_begin(), function.body->args_end());
       llvm::erase_if(it->second, [&](BlockArgument argument) {
+        // An argument dies only if it does at every call: its value has no other reader and is no leaf.
         Value input = call.getInputs()[argument.getArgNumber()];
         return !input.hasOneUse() || isLeaf(input.getDefiningOp()) || isa<MicrobatchOp>(input.getDefiningOp());
       });
@@ -116,6 +117,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     Block &body = function.getBody().front();
     Liveness liveness(body);
     SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness, functions, dying).take();
+    // Results lie after the frame, with the arguments, since callers give them homes of their own.
     auto returned = [&](const Buffers::Buffer &buffer) {
       return llvm::any_of(buffer.values,
                           [&](Value value) { return llvm::is_contained(value.getUsers(), body.getTerminator()); });
@@ -184,6 +186,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     for (auto accumulate : body.getOps<AccumulateOp>())
       for (auto [argument, operand] : llvm::zip(accumulate.getBody().getArguments(), accumulate.getInputs()))
         argument.setType(withEncoding(argument.getType(), cast<RankedTensorType>(operand.getType()).getEncoding()));
+    // Views of a stack get the home of their part of it.
     for (auto view : body.getOps<MicrobatchOp>()) {
       int64_t stack = cast<HomeAttr>(cast<RankedTensorType>(view.getStack().getType()).getEncoding()).getOffset();
       Value element = view.getElement();

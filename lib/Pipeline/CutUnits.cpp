@@ -118,6 +118,7 @@ static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<i
     better = false;
     SmallVector<int> next = chunkOf;
     auto consider = [&](const SmallVector<int> &cut) {
+      // Takes the best of all neighbours, not the first better one; each round is strictly faster, so it ends.
       if (double seconds = slowest(units, cut, stageOf); seconds < best * (1 - 1e-9)) {
         best = seconds;
         next = cut;
@@ -164,6 +165,7 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, Array
   if (stages == "cost") {
     if (units.layers() && chunks <= units.layers() + 2) {
       SmallVector<int> cut = cutByCost(units, stageOf, budget);
+      // If no cut keeps the budget, the fastest one is returned, and the memory limit is reported later.
       return cut.empty() ? cutByCost(units, stageOf, {}) : cut;
     }
     error =

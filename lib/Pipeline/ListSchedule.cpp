@@ -152,6 +152,7 @@ private:
       for (int c : stage.chunks)
         if (counter(Kind::W, c) < counter(Kind::B, c) && (chunk < 0 || counter(Kind::W, c) <= counter(Kind::W, chunk)))
           chunk = c;
+      // Weight gradients fill gaps, and free memory where a forward task is blocked for lack of it.
       if (chunk >= 0 && (blocked || !best ||
                          std::get<0>(best->first) - stage.clock >= rule.gap * p.seconds({Kind::W, chunk, 0}) - slack))
         return Choice{stage.clock, {Kind::W, chunk, counter(Kind::W, chunk)}};
@@ -176,6 +177,7 @@ private:
     if (own.held <= slack && own.needed <= slack)
       stage.live.erase(task.microbatch);
     stage.known = false;
+    // Only the neighbours of the chunk may have got an input.
     if (task.kind == Kind::F && task.chunk + 1 < p.chunks())
       stages[p.stageOf[task.chunk + 1]].known = false;
     if (task.kind == Kind::B && task.chunk > 0)

@@ -47,6 +47,7 @@ json::Object Reporter::describe(int64_t number) const {
     bytes = std::max(bytes, span.liveBytes);
     if (!span.isTask())
       continue;
+    // A microbatch is live from its forward task to the end of its last backward task.
     live += span.kind == TaskKind::Forward;
     most = std::max(most, live);
     live -= span.kind == (own[span.chunk] ? TaskKind::Weight : TaskKind::Backward);
@@ -65,6 +66,7 @@ json::Value Reporter::theory(StringRef schedule) const {
   const NamedSchedule *named = findSchedule(std::string_view(schedule.split(':').first));
   if (!named)
     return nullptr;
+  // Closed forms assume equal stages, so they are evaluated with mean times.
   double p = static_cast<double>(timeline.size()), m = static_cast<double>(microbatches);
   std::array<double, numKinds> mean = {}; // seconds of a stage and microbatch
   for (const StageTimeline &stage : timeline)

@@ -164,6 +164,7 @@ std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Ord
         }
         start = std::max(start, time.end[input] + delay);
       }
+      // The stage waits in the list of the task that is missing; it becomes runnable when that task ends.
       if (missing >= 0) {
         int *last = &firstWaiting[missing];
         while (*last >= 0)

@@ -121,6 +121,7 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
     writeTask(task);
   }
   TaskOp::create(builder, step.accumulate.getLoc(), TaskKind::Optimizer, nullptr, nullptr);
+  // A parameter that several chunks of the stage read has one gradient: the sum of theirs.
   for (auto &[key, value] : sumsOfChunks) { // by chunk, ascending
     Value &sum = sums[key.first];
     sum = sum ? AddOp::create(builder, value.getLoc(), value.getType(), sum, value).getResult() : value;

@@ -69,6 +69,7 @@ private:
       for (int i = 0; i < static_cast<int>(program.stages[d].size()); ++i) {
         Place at{d, i};
         const Instruction &x = of(at);
+        // Done comes after reached; an instruction of a stream is reached after the one before it is done.
         edge(reached(at), done(at));
         if (auto it = previous.find(x.stream); it != previous.end())
           edge(done({d, it->second}), reached(at));
@@ -84,6 +85,7 @@ private:
     for (const auto &[flow, list] : sends) {
       const std::vector<Place> &other = receives[flow];
       for (size_t n = 0; n < std::min(list.size(), other.size()); ++n) {
+        // A receive is done when its send has been reached.
         edge(reached(list[n]), done(other[n]));
         // A send is done when a slot is free: when the receive of the message `buffered` before it is reached.
         if (n >= static_cast<size_t>(buffered))
@@ -124,6 +126,7 @@ private:
   };
 
   void explain(StallResult &result) {
+    // The head of a stream is its first instruction that is not done; streams that are done have none.
     std::vector<Place> heads;
     std::map<std::pair<int, std::string>, int> headOf;
     for (int d = 0; d < static_cast<int>(program.stages.size()); ++d)
@@ -139,6 +142,7 @@ private:
     for (size_t h = 0; h < heads.size(); ++h) {
       std::vector<int> from(heads.size(), -1);
       std::vector<Place> via(heads.size());
+      // Breadth first, so the first circle through `h` is a shortest one.
       std::deque<int> queue{static_cast<int>(h)};
       bool closed = false;
       while (!queue.empty() && !closed) {

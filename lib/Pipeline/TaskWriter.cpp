@@ -30,6 +30,7 @@ const TaskWriter::Live &TaskWriter::live(Kind kind, int chunk) {
     return result;
   Values needed;
   needed.insert(tasks.handedOn(kind, chunk).begin(), tasks.handedOn(kind, chunk).end());
+  // What later tasks of the chunk read must be kept, so it is live here.
   for (Kind later : {Kind::R, Kind::B, Kind::W})
     if (later > kind)
       needed.insert(live(later, chunk).reads.begin(), live(later, chunk).reads.end());
