@@ -129,6 +129,7 @@ static NodeSpread spreadOf(ArrayRef<int64_t> offsets, const std::set<int64_t> &r
   NodeSpread spread;
   spread.fewest = static_cast<int64_t>(offsets.size());
   std::vector<int64_t> nodes(offsets.size());
+  // How a group spreads depends only on where its first rank lies in its node.
   for (int64_t base : residues) {
     llvm::transform(offsets, nodes.begin(), [&](int64_t offset) { return (base + offset) / nodeRanks; });
     llvm::sort(nodes);

@@ -304,6 +304,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
                            {"traffic", std::move(traffic)}};
       if (json::Value rows = describeRows(program); rows.kind() != json::Value::Null)
         figures["rows"] = std::move(rows);
+      // Ranks of different stages may have equal figures, too.
       auto same = llvm::find_if(entries, [&](const auto &entry) { return entry.first == figures; });
       if (same == entries.end())
         entries.push_back({std::move(figures), SmallVector<int64_t>(members)});

@@ -32,6 +32,8 @@ TaskMemory TaskMemory::of(Block &body, int64_t arenaBytes) {
     bytes[end] -= count;
   };
   for (const PlacedBuffer &buffer : profile.buffers()) {
+    // A buffer that lives in several stretches counts as `own` in the first and the last one, where its life does not
+    // fill them, and as kept from one to the other.
     int64_t end = std::min(buffer.life.last + 1, liveness.size());
     int first = stretchOf(buffer.life.first), last = stretchOf(end - 1);
     add(all, buffer.life.first, end, buffer.bytes);

@@ -35,6 +35,7 @@ DimClasses::DimClasses(Operation *root) {
       join(node(a, d + skipA), node(b, d));
   };
   root->walk([&](Operation *op) {
+    // Dims with the same factor of an op iterate together.
     if (auto factored = dyn_cast<FactorOpInterface>(op)) {
       FactorRule rule = factored.getFactorRule();
       SmallVector<int64_t> seen(rule.factors.size(), -1);

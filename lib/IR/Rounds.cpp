@@ -92,6 +92,7 @@ func::FuncOp pc::buildRound(ModuleOp program) {
       if (auto parameter = dyn_cast<ParameterOp>(b.clone(op)))
         parameters.push_back(parameter);
   }
+  // The first of the two buffers holds d, the second what follows from it.
   int64_t scratch = leavesEnd(program);
   LeavesByName leaves(*body);
   int64_t replicas = meshOf(program).size(rounds->axis);

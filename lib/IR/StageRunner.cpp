@@ -36,6 +36,7 @@ bool StageRunner::canRun(int stage, Operation *op, Visitor &visitor) {
     arrive(stage, move, op->getOperand(0), visitor);
     return isComplete(move);
   }
+  // A started collective arrives now and completes at its wait, so the start itself never blocks.
   if (auto start = dyn_cast<StartOp>(op))
     for (auto [move, input] : llvm::zip_equal(start.getMoves(), start.getInputs()))
       if (isOverStages(move, axis))

@@ -166,6 +166,7 @@ void pc::readWindows(ConfigReader &reader, const Family &family, ModelConfig &co
   }
   if (!isSwitched)
     return;
+  // A window without effect may be switched on or off in a checkpoint.
   std::vector<json::Value> flags{effective};
   if (!effective && used)
     flags.emplace_back(true);

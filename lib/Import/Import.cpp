@@ -81,6 +81,7 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
   auto equal = [](const Entry &a, const Entry &b) { return areEqual(a.second, b.second); };
   if (std::string why = pcrt::untiedTensors(config.ties, find, equal); !why.empty())
     return emitError(fileLocation(module.getContext(), directory)) << why;
+  // A tensor that no parameter wants is most likely a sign that the architecture is another one.
   SmallVector<StringRef> unexpected;
   for (const auto &entry : index)
     if (StringRef name = entry.first(); !expected.contains(name) && !isHarmless(name, config) &&

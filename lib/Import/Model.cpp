@@ -65,6 +65,7 @@ void ModelBuilder::build() {
     prefix = "";
     logits = bias(logits, parameter(form->headBias, {"vocab"}, 0), "v -> b s v");
   }
+  // Gemma 2: cap * tanh(logits / cap).
   if (config.logitCap > 0) {
     logits = scaled(logits, 1 / config.logitCap);
     logits = ActivationOp::create(builder, loc, logits.getType(), ActivationKind::Tanh, logits);
@@ -73,6 +74,7 @@ void ModelBuilder::build() {
   OutputOp::create(builder, loc, OutputKind::Logits, "logits", logits, nullptr, nullptr, nullptr);
   at("loss");
   Value nll = CrossEntropyOp::create(builder, loc, type({"batch", "sequence"}), logits, targets);
+  // The loss is a weighted sum, so that ignored targets and microbatches need no special case.
   Value weights = input(InputKind::LossWeights, f32);
   if (config.balance != 0) // the loss of each token, so that a microbatch counts as much as its targets do
     nll = bias(nll, balance.loss(builder, loc, config.balance, config.expertsPerToken), "-> b s");

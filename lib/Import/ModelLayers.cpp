@@ -51,6 +51,7 @@ Value ModelBuilder::mlpBlock(Value y) {
 }
 
 Value ModelBuilder::sharedExperts(Value y) {
+  // `linear` takes the width from "ffn", which is another one for shared experts.
   int64_t width = names["ffn"];
   names["ffn"] = config.sharedFfn;
   std::string name = form->sharedExperts.str();
@@ -104,6 +105,7 @@ Value ModelBuilder::expertsBlock(Value y) {
 Value ModelBuilder::clampedExperts(Value y, const Routing &routing) {
   const int64_t n = config.experts, e = config.embed, f = config.expertFfn;
   auto routed = [&](Dims dims, StringRef spec, ValueRange inputs) { return routedBy(routing, dims, spec, inputs); };
+  // GPT-OSS: (clamp(up) + 1) times x sigmoid(a x), with x the clamped gate; gate and up alternate in one tensor.
   const StringRef hidden[] = {"batch", "sequence", "experts", "expert_ffn"};
   auto into = [&](int64_t part, StringRef suffix, double more) {
     std::string name = (form->experts + "." + form->expertGateUp).str();

@@ -107,6 +107,7 @@ static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emit
       return emitError(path) << "tensor '" << escaped(name) << "' is in two files";
   }
   llvm::sort(ranges);
+  // Sorted by their first byte, ranges overlap only with their neighbours if with any.
   for (size_t i = 1; i < ranges.size(); ++i)
     if (ranges[i].first < ranges[i - 1].second)
       return emitError(path) << "data_offsets of tensors overlap at byte " << ranges[i].first;
@@ -141,6 +142,7 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   SmallVector<std::string> shards;
   for (const auto &[name, file] : *map) {
     auto text = file.getAsString();
+    // The index must not lead out of the directory.
     if (!text || text->contains('/') || text->contains(".."))
       return emitError(path) << "bad file name for tensor '" << escaped(StringRef(name)) << "'";
     if (seen.insert(*text).second)

@@ -88,6 +88,7 @@ MoveTree Moves::search(const MoveTerms &terms, AxisState from, StateSet needed) 
   for (unsigned i = 1; i < n; ++i)
     if (needed.contains(nodes[i]))
       goal |= 1u << i;
+  // best[set]: the cheapest tree that makes exactly the states of `set`, as bits over `nodes`.
   std::vector<MoveTree> best(all);
   std::vector<bool> reached(all);
   reached[1] = true;

@@ -232,6 +232,7 @@ private:
       definition = Alias();
       return;
     }
+    // The parser expands an alias at every use, so its depth and size count each time.
     if (auto it = aliases.find(name); it != aliases.end()) {
       count(it->second.size, depth + it->second.depth);
       checkDepth(start, depth + it->second.depth);
@@ -255,6 +256,7 @@ private:
     statement = Place();
     if (defined.empty() || depth > 0 || definition.size < 2)
       return;
+    // An alias definition may go on in the next line after these tokens.
     StringRef before = text.take_front(at).rtrim();
     if (before.ends_with("->") || before.ends_with(":") || before.ends_with("="))
       return;

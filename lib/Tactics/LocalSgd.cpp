@@ -31,6 +31,7 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
       return fail(program, "a round has one step or more, its rate is above 0, its momentum from 0 to below 1");
     if (deltas != "f32" && deltas != "int8")
       return fail(program, "unknown deltas '" + deltas + "' (f32, int8)");
+    // An all_gather of n codes is n bytes per element, an all_reduce of f32 about eight.
     if (int64_t most = 7; deltas == "int8" && mesh.size(replicas) > most)
       return fail(program, "codes of " + Twine(mesh.size(replicas)) +
                                " replicas, which go to all of them, are more bytes than a sum of f32; "
