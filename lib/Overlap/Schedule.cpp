@@ -68,6 +68,7 @@ public:
     for (auto move : block.getOps<AllToAllRowsOp>())
       keepOutOf(move, {number(groups, axesOf(move))});
     SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);
+    // A move of a move's result is ready only at a wait, which is known only now; the second answer has it.
     if (advanceChains(buckets))
       buckets = scheduleMoves(items, limits);
     for (const MoveBucket &bucket : buckets)
@@ -274,6 +275,7 @@ private:
     for (unsigned i : bucket.items)
       moves.push_back(ops[items[i].place]);
     OpBuilder builder(block.getParentOp()->getContext());
+    // Starts at one position stand in the order of their buckets, so that what is needed first starts first.
     Operation *&behind = lastStart[bucket.start];
     if (!behind && bucket.start >= 0)
       behind = ops[bucket.start];

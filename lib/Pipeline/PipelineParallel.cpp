@@ -49,6 +49,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     const Units &units = *found;
     std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts; // by stages of chunks and whether weights are apart
     auto problemFor = [&](const Shape &shape, std::string &error) -> std::optional<Problem> {
+      // Schedules of the same chunks and split share one cut: the graph is read once for them.
       int chunks = static_cast<int>(shape.stageOf.size());
       auto chunkOf = cutUnits(units, shape.stageOf, this->stages, {static_cast<double>(memory), shape.inFlight}, error);
       if (!chunkOf)
@@ -63,6 +64,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       Problem problem = it->second.problem(mesh, name, *machine);
       problem.stageOf = shape.stageOf;
       problem.stages = stages;
+      // What is on a stage all the time (fixed bytes, workspace) is taken off the limit; the rest is for activations.
       if (memory > 0) {
         problem.limit.assign(stages, static_cast<double>(memory));
         for (auto [unit, chunk] : llvm::enumerate(*chunkOf))
@@ -87,6 +89,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       for (auto &tasks : chosen->order)
         std::erase_if(tasks, [](const Task &task) { return task.kind != Kind::F; });
     }
+    // The order is checked as a program of messages before any code is written from it.
     Program program = placeInline(problem, chosen->order);
     int slots = slotsFor(problem, program);
     VerifyOptions options;

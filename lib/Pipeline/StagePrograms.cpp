@@ -158,6 +158,7 @@ private:
       flush(stage);
       std::string tag = std::string(moveName(move.getMoveKind())) + typeText(op.getOperand(0));
       Instruction call = Instruction::collective(axesText(move), tag);
+      // A start does not hold up its stage, but moves of one group keep their order.
       if (isa<StartOp>(op)) {
         call.stream = call.group;
         if (!all.ops[stage].empty())

@@ -205,6 +205,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
   };
   for (int c = 0; c < numChunks; ++c) {
     p.forward.push_back(seconds(Kind::F, c));
+    // A chunk with an R task has a positive time for it, which tells it from a chunk without one.
     p.recompute.push_back(ops(Kind::R, c).empty() ? 0 : std::max(seconds(Kind::R, c), 1e-9));
     p.backward.push_back(seconds(Kind::B, c));
     p.weight.push_back(seconds(Kind::W, c));

@@ -88,6 +88,7 @@ public:
       if (int unit = units.unit[op]; unit > 0 && unit < head && !isUnaryLinear(op) && !unitNumber(op))
         between[sourceName(op)] = unit;
     walk(backward, head, 0, [](int a, int b) { return std::min(a, b); });
+    // In reverse order, since the readers of a copy can be copies themselves.
     for (Operation *op : llvm::reverse(again)) {
       int unit = 0; // of the reader that comes first
       for (Operation *user : op->getUsers())

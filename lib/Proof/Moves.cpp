@@ -106,13 +106,16 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
     return std::nullopt;
   }
 
+  // A dim can lose the group's blocks only where they are its innermost split: then ranks hold neighbouring blocks.
   auto left = [&](int64_t d) {
     return dropSplit(y.dims[d], group.plain()) ||
            refuse("needs dim " + Twine(d) + " split on " + text(group.plain()) + " at its minor end");
   };
+  // Once the blocks or addends are gone, all ranks of the group must hold parts of one thing.
   auto nothingElse = [&] {
     return !(y.axes() & own) || refuse("mixes ranks along " + text(group.plain()) + ", on which more depends");
   };
+  // A reduction over the group takes away the addends of exactly its axes, and no others.
   auto reduces = [&] {
     Combine combine = move.getReduction() == PartialKind::Max ? Combine::Max : Combine::Sum;
     AxisSet reduced = 0;
@@ -127,6 +130,8 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
       y.combine = Combine::None;
     return nothingElse();
   };
+  // Mask and pad leave the value on some rank and zeros on the others; which rank has what is not followed (unknown
+  // index).
   auto becomesAddend = [&] {
     if (!nothingElse())
       return false;

@@ -93,6 +93,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(
       [&](auto leaf) { block = blockOf(leaf, value); });
   auto &[layout, global] = block;
+  // What a leaf says of itself, except what a rank alone decides, must be the same in every stage and in the reference.
   LeafName name = nameOfLeaf(op);
   Facts::Leaf says;
   llvm::append_range(says.shape, shapeOf(value, global));
@@ -101,6 +102,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
     if (!isOfRank(op, attribute))
       if (std::optional<Attribute> said = op->getInherentAttr(attribute))
         says.says.push_back(*said);
+  // The number of a parameter picks its random numbers; a stage has some of the parameters and so needs the keys.
   if (auto parameter = dyn_cast<ParameterOp>(op)) {
     if (stageAxis && !parameter.getKey())
       return refuse(op, "is a parameter of a stage without its key", FaultKind::Data);
@@ -153,6 +155,7 @@ bool Walk::update(Stage &stage, UpdateOp update) {
   if (std::exchange(held.updated, true))
     return refuse(update, "is the second update of " + textOf(name), FaultKind::Update);
   Value leaf = held.leaf->getResult(0);
+  // The next step reads the new value through the leaf, so it must lie on the ranks as the leaf does.
   const Where &old = *held.state.where, &now = *state.where;
   if (!now.parts.empty() || now.note.kind != Note::None || !now.agrees(old.dims) || (now.root & ~old.root) ||
       placer.localShape(update.getValue()) != placer.localShape(leaf))
