@@ -135,6 +135,7 @@ private:
         first = einsum;
     Value mask = here(key, first.getMask());
     llvm::MapVector<Value, Value> sums;
+    // Each round has a mask of its own rows only; what it makes is added to the sums of the rounds before.
     for (int64_t round = 0; round < rows.rounds; ++round) {
       auto attribute = [&](int64_t number) { return builder.getI64IntegerAttr(number); };
       Value part = RoundOfRowsOp::create(builder, first.getLoc(), mask.getType(), mask, attribute(round),

@@ -426,6 +426,7 @@ LogicalResult Generator::run() {
     return failure();
   step.walk([&](Operation *op) { leaves.add(op); });
   planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
+  // The libraries' workspace is the end of the arena.
   workspace = cuda ? libraryWorkspaceBytes(planned, all.libraries) : 0;
   if (all.evaluation)
     evaluation.emplace(all.module, "pc_evaluate" + suffix);

@@ -60,6 +60,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
   Ptr o = kernel.results[0], lse = kernel.results[1];
   Scratch scratch{kernel.scratch};
   ForwardScratch at(scratch, a, lanes, dropping ? dropping->wordsAhead(a.paddedT(lanes)) : 0);
+  // An item is one query head: its keys and values are laid out once, and its queries come in blocks that share them.
   kernel.items = a.batch * a.heads * a.groups;
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
@@ -83,6 +84,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
 
     e.loop(zero, e.integer(a.s), block, [&](Num first) {
       Num rows = e.min(e.integer(block), e.integer(a.s) - first);
+      // Keys that no query of the block sees are left out: those from `columns` on, and those before `begin`.
       Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, begins, tileColumns(lanes));
       Num count = a.limits() ? columns - begin : columns;
       auto fromBegin = [&](Ptr p, int64_t stride) { return a.limits() ? p + begin * stride : p; };
@@ -106,6 +108,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
         Num drawn = dropping ? dropping->row({batch, head / a.groups, head % a.groups, first + r}) : Num();
         if (dropping)
           dropping->drawAhead(drawn, begin, columns, at.drawn);
+        // The greatest score is subtracted before exp, so that weights are at most 1.
         Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);
         Num maximum = e.maximum(e.loop(begin, columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
           Num x = row.load(j, lanes);
@@ -136,6 +139,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
       e.loop(zero, e.integer(roundUp(block, lanes)), lanes,
              [&](Num r) { at.maxima.store(at.maxima.load(r, lanes) + e.log(at.sums.load(r, lanes)), r); });
       e.loop(zero, rows, 1, [&](Num r) {
+        // The sum of weights divides the output here, which has fewer numbers than there are weights.
         Num factor = e.real(1) / at.sums.load(r), logSum = at.maxima.load(r);
         if (a.counted) { // a query may see nothing
           Num any = e.real(0) < at.sums.load(r);

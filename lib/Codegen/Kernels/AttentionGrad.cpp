@@ -59,6 +59,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
   Scratch scratch{kernel.scratch};
   const int64_t ahead = dropping ? dropping->wordsAhead(a.paddedT(lanes)) : 0;
   BackwardScratch at(scratch, a, lanes, ahead);
+  // An item is one head of keys: its gradients are summed over all query heads that share it, without atomics.
   kernel.items = a.batch * a.heads;
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
@@ -147,6 +148,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
                 x = e.select(visible, x, e.real(0));
                 return a.limits() ? e.select(e.before(j, row.unseen, lanes), e.real(0), x) : x;
               };
+              // P comes from the scores and the log-sum-exp of the forward pass, which kept no weights.
               Num product = row.weight.load(j, lanes), exponent, slope;
               if (a.changesScores()) {
                 auto score = a.score(e, product, a.biased ? row.addends.load(j, lanes) : Num());

@@ -149,6 +149,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
         Num larger = maximum;
         for (Num score : scores)
           larger = e.maximumOf(larger, score);
+        // A larger maximum rescales what was summed under the one before.
         Num shrink = e.exp(maximum - larger);
         sum = sum * shrink;
         for (Num &x : output)
@@ -274,6 +275,7 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
                                Num product = in.o.load(from + i, at.width) * in.dout.load(from + i, at.width);
                                return Emitter::Carried{sum[0] + e.sum(product)};
                              })[0];
+        // Neighbouring threads add up their parts of dout . o of one query.
         for (int64_t mask = perQuery / 2; mask >= 1; mask /= 2)
           partial = partial + e.shuffle(partial, mask);
         e.when(lane < e.integer(1), [&] {

@@ -115,6 +115,7 @@ bool TableCheck::checkEvaluation() {
   evaluateBlock(step.getBody().front());
   if (taken < evaluationCalls.size())
     return refuse(step, "is evaluated by a call of @" + evaluationCalls[taken].callee + " that it does not make there");
+  // An evaluation must leave training as it is: nothing it makes may lie over a parameter or a state.
   std::map<int64_t, int64_t> leaves; // where they end, by where they begin
   step.walk([&](Operation *op) {
     if (isa<ParameterOp, StateOp>(op))
