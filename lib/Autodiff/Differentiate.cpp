@@ -144,6 +144,7 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
       parameters.push_back(cast<ParameterOp>(builder.clone(op, mapping)));
     } else if (auto input = dyn_cast<InputOp>(op)) {
+      // The step takes all microbatches of an input at once; the accumulation deals them out along the first dim.
       auto type = cast<RankedTensorType>(input.getValue().getType());
       SmallVector<int64_t> shape{microbatches};
       llvm::append_range(shape, type.getShape());
@@ -272,6 +273,7 @@ void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> pa
                       InputKind::Hyper, builder.getStrArrayAttr({"hyper"}), nullptr, nullptr, nullptr);
   Value norm = SqrtOp::create(builder, location("grad_norm"), scalar, squares);
   OutputOp::create(builder, location("grad_norm"), OutputKind::GradNorm, "grad_norm", norm, nullptr, nullptr, nullptr);
+  // The norm is of the gradients of all parameters, so no update can come before it.
   Value coefficient = ClipCoefficientOp::create(builder, location("clip"), scalar, norm, hyper);
   for (auto [parameter, gradient] : llvm::zip_equal(parameters, gradients)) {
     Location loc = parameter.getLoc();

@@ -143,6 +143,8 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     bool rotated = q->rope && k->rope && !q->norm && !k->norm && isAlike(q->rope, k->rope);
     bool plain = !q->rope && !k->rope && !q->norm && !k->norm;
     auto onlyHere = [](Value value) { return value.hasOneUse(); };
+    // Attention that needs nothing else of q, k and v reads them from the packed product; otherwise one op splits that,
+    // and rotates on the way.
     if (plain && attention.isPlain() && !attention.getDropAttr() && onlyHere(attention.getQ()) &&
         onlyHere(attention.getK()) && onlyHere(attention.getV())) {
       builder.setInsertionPoint(attention);

@@ -406,12 +406,14 @@ LogicalResult Simulation::visit(int number, Operation *op) {
   } else if (auto send = dyn_cast<SendOp>(op)) {
     stage.workAhead();
     Messages &flow = flows[StageFlow(number, send)];
+    // A flow has a few slots: a further message waits until the receiver has taken the one in its slot.
     if (flow.sent.size() >= send.getSlots())
       stage.wait(flow.taken[flow.sent.size() - send.getSlots()]);
     flow.sent.push_back(stage.end);
   } else if (auto receive = dyn_cast<ReceiveOp>(op)) {
     stage.workAhead();
     Messages &flow = flows[StageFlow(number, receive)];
+    // A message is under way from its send on, and so hidden as far as the receiver works meanwhile.
     double sent = flow.sent[flow.taken.size()];
     auto from = static_cast<int64_t>(receive.getStage());
     stage.wait(std::max(sent, stage.end) + stage.meet(sent, machine));

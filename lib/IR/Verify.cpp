@@ -137,6 +137,7 @@ LogicalResult pc::detail::verifyFactorOp(Operation *op) {
       return failure();
   if (failed(verifyAxisLists(op, rule)))
     return failure();
+  // Axes do not depend on each other: on each of them the states must be those of one legal row (F5).
   SmallVector<Row, 8> rows = legalRows(rule);
   for (StringAttr axis : axes)
     if (failed(verifyRow(op, rows, axis)))

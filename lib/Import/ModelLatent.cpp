@@ -32,6 +32,7 @@ Value ModelBuilder::latentAttention(Value y) {
   int64_t e = config.embed, rank = config.keyRank, heads = config.heads;
   double std = config.initStd;
   Value q;
+  // Queries come straight from the embedding, or through a narrow latent value of their own.
   if (config.queryRank) {
     in(block + ".q_a_proj");
     Value w = parameter(layerName(block + ".q_a_proj.weight"), {"query_rank", "embed"}, std);
@@ -74,6 +75,7 @@ Value ModelBuilder::latentAttention(Value y) {
   Value k = columns(expand(":key", "plain_dim", 0), 0, KV);
   Value v = columns(expand(":value", "value_dim", config.plainDim), 0, KV);
   in(block);
+  // A key is what its head makes of the latent value, and then the rotated part, which all heads share.
   shared = columns(shared, -config.plainDim, {"batch", "sequence", "head_dim"});
   k = add(k, einsum("b s d -> b s k d", {shared}, KV));
   Value o = attention(q, k, v, Value(), Value(), /*causal=*/true);

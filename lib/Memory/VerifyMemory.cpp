@@ -280,6 +280,7 @@ private:
     read(yield, &later);
     releaseDead(yield->getOperands(), &inner);
     llvm::append_range(later, accumulate.getInputs());
+    // The body has read its captured values, and the accumulation its operands, for the last time.
     for (Value value : later)
       --pending[value];
     releaseDead(later, accumulate->getBlock());

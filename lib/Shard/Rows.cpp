@@ -254,6 +254,7 @@ void PlacementProblem::applyPolicies(unsigned id) {
     return false;
   };
   auto waits = [](const Row &row) { return llvm::any_of(row.operands, [](AxisState s) { return s.isSum(); }); };
+  // Where a row splits a dim that the tactic must split, the others go; only cheap ops may hand on a sum instead.
   bool bound = isBound(node) && llvm::any_of(rows[id], [&](const Row &row) { return isMust(row.factor); });
   llvm::erase_if(rows[id], [&](const Row &row) {
     if (bound && !isMust(row.factor) && !(waits(row) && isCheapLinear(node)))
@@ -272,6 +273,7 @@ void PlacementProblem::applyPolicies(unsigned id) {
         all &= mayBePartial[value];
       }
     }
+    // A row that waits with its sum is of use only if its operands can come as sums at all.
     return einsum ? !all : !any;
   });
 }

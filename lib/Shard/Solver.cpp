@@ -300,6 +300,7 @@ void Solver::eliminate(unsigned v) {
   }
   order.push_back(v); // the fastest index
   size_t n = alive[v].size();
+  // All tables of `v` added up, over every choice of its neighbours and of `v`.
   std::vector<Price> joint(combinations * n);
   largest = std::max(largest, joint.size());
   for (unsigned id : tablesOf[v]) {
@@ -347,6 +348,7 @@ std::optional<Assignment> Solver::run() {
         queue.insert({widthOf[v] = width(v), v});
     if (queue.empty())
       break;
+    // Wide variables wait: when their neighbours are gone, dead ends are found that make them narrower.
     cap = std::max(cap, queue.begin()->first);
     std::set<unsigned> touched;
     while (!queue.empty() && queue.begin()->first <= cap) {
@@ -371,6 +373,7 @@ std::optional<Assignment> Solver::run() {
   result.largestTable = largest;
   for (const Choices &choices : alive)
     result.choice.push_back(choices[0]);
+  // Backwards, the choices of all neighbours are known when a variable is looked up.
   for (const Eliminated &record : llvm::reverse(eliminated)) {
     size_t at = 0;
     for (auto [other, choices] : llvm::zip(record.neighbours, record.neighbourChoices))

@@ -77,6 +77,7 @@ private:
     for (unsigned i : {0u, 1u})
       if (areOfTokens(dims[i], mask)) {
         SmallVector<int> all = entriesOf(dims[i]);
+        // All products that read one value by one mask share the dispatch.
         Value &made = dispatched[{inputs[i], op.getMask()}];
         if (!made) {
           auto type =
@@ -88,6 +89,7 @@ private:
         inputs[i] = made;
         dims[i] = all;
       }
+    // A result of tokens is a product into entries, and a sum of each token's entries.
     bool adds = areOfTokens(dims[2], mask);
     SmallVector<int> made = adds ? entriesOf(dims[2]) : dims[2];
     std::string spec =

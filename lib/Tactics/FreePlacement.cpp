@@ -67,6 +67,7 @@ LogicalResult pc::propagateFree(ModuleOp module, Seeds seeds, FoundPlacement &fo
       found.leftOut = llvm::join(leftOut, ",");
       return success();
     }
+    // Only a table that is too large is a reason to try again, with the choice smaller by one dim.
     if (!found.tooWide || names.empty())
       return failure();
     leftOut.push_back(names.front());
