@@ -1,9 +1,6 @@
-//===- Capture.h - streams, events, captured graphs -----------------------===//
-//
-// A stream is the set of items that its next item comes after; recording an
-// event copies that set, waiting for an event adds to it. Under capture the same
-// items become nodes of a graph, and only what the capture orders is ordered.
-//
+//===- Capture.h - Streams, events, captured graphs -----------------------===//
+// A stream is the set of items that its next item comes after; recording an event copies that set, waiting for an event
+// adds to it. Under capture the same items become nodes of a graph, and only what the capture orders is ordered.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_CAPTURE_H
 #define PC_STANDIN_CAPTURE_H

@@ -1,4 +1,4 @@
-//===- Copies.cpp - copies, memsets, host functions -----------------------===//
+//===- Copies.cpp - Copies, memsets, host functions -----------------------===//
 #include "standin/Capture.h"
 #include "standin/HostGuard.h"
 #include "standin/Memory.h"

@@ -1,10 +1,7 @@
-//===- CublasLt.cpp - matrix products as cuBLASLt offers them -------------===//
-//
-// Column-major operands in f32 or bf16, f32 accumulation, the epilogues that
-// the project uses. A product scribbles over the workspace that its algorithm
-// asked for, so that sharing it between streams shows in results as well as in
-// the order checker. What cuBLASLt is documented to refuse is refused.
-//
+//===- CublasLt.cpp - Matrix products as cuBLASLt offers them -------------===//
+// Column-major operands in f32 or bf16, f32 accumulation, the epilogues that the project uses. A product scribbles over
+// the workspace that its algorithm asked for, so that sharing it between streams shows in results as well as in the
+// order checker. What cuBLASLt is documented to refuse is refused.
 //===----------------------------------------------------------------------===//
 #include "standin/abi/CublasLt.h"
 #include "standin/Capture.h"

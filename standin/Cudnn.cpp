@@ -1,8 +1,6 @@
-//===- Cudnn.cpp - attention through cuDNN's backend API ------------------===//
-//
-// Descriptors keep what was set; an operation graph becomes a TensorGraph, a
-// plan runs it. A plan scribbles over the workspace that it asked for.
-//
+//===- Cudnn.cpp - Attention through cuDNN's backend API ------------------===//
+// Descriptors keep what was set; an operation graph becomes a TensorGraph, a plan runs it. A plan scribbles over the
+// workspace that it asked for.
 //===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 #include "standin/TensorGraph.h"

@@ -1,4 +1,4 @@
-//===- Device.cpp - devices, contexts, errors, symbols --------------------===//
+//===- Device.cpp - Devices, contexts, errors, symbols --------------------===//
 #include "standin/Capture.h"
 #include "standin/standin.h"
 

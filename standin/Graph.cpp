@@ -1,4 +1,4 @@
-//===- Graph.cpp - graphs made by capture ---------------------------------===//
+//===- Graph.cpp - Graphs made by capture ---------------------------------===//
 #include "standin/Capture.h"
 
 #include <algorithm>

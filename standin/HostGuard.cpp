@@ -1,4 +1,4 @@
-//===- HostGuard.cpp - host memory that work will write -------------------===//
+//===- HostGuard.cpp - Host memory that work will write -------------------===//
 #include "standin/HostGuard.h"
 #include "standin/Memory.h"
 

@@ -1,10 +1,7 @@
-//===- HostGuard.h - host memory that work will write ---------------------===//
-//
-// From the submission of a copy to pinned memory until the host has waited for
-// it, that memory has no access rights: a host that looks too early is caught
-// in the act and reported. Work itself may look; guarded pages are closed again
+//===- HostGuard.h - Host memory that work will write ---------------------===//
+// From the submission of a copy to pinned memory until the host has waited for it, that memory has no access rights: a
+// host that looks too early is caught in the act and reported. Work itself may look; guarded pages are closed again
 // when it has run. Bytes are exact: others in the same page only open it.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_HOSTGUARD_H
 #define PC_STANDIN_HOSTGUARD_H

@@ -1,4 +1,4 @@
-//===- Memory.cpp - device memory and pinned memory of the stand-in -------===//
+//===- Memory.cpp - Device memory and pinned memory of the stand-in -------===//
 #include "standin/Memory.h"
 #include "standin/Capture.h"
 #include "standin/Order.h"

@@ -1,9 +1,6 @@
-//===- Memory.h - device memory and pinned memory of the stand-in ---------===//
-//
-// Device memory is host memory that only items should touch: reserved ranges
-// without access rights, physical memory as anonymous files that are mapped into
-// them, poisoned with 0xff (NaN in every float type) before they are used.
-//
+//===- Memory.h - Device memory and pinned memory of the stand-in ---------===//
+// Device memory is host memory that only items should touch: reserved ranges without access rights, physical memory as
+// anonymous files that are mapped into them, poisoned with 0xff (NaN in every float type) before they are used.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_MEMORY_H
 #define PC_STANDIN_MEMORY_H

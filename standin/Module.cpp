@@ -1,4 +1,4 @@
-//===- Module.cpp - modules are host images, kernels run on the host ------===//
+//===- Module.cpp - Modules are host images, kernels run on the host ------===//
 #include "standin/Capture.h"
 #include "standin/Memory.h"
 #include "standin/kernel/AccessChecker.h"

@@ -1,9 +1,7 @@
 //===- Nccl.cpp - NCCL's functions ----------------------------------------===//
-//
-// Non-blocking communicators and groups as NCCL 2.28.9 has them; the functions
-// named in comments are those of its src/init.cc, group.cc and enqueue.cc. Where
-// NCCL may answer "in progress", this one always does: callers have to poll.
-//
+// Non-blocking communicators and groups as NCCL 2.28.9 has them; the functions named in comments are those of its
+// src/init.cc, group.cc and enqueue.cc. Where NCCL may answer "in progress", this one always does: callers have to
+// poll.
 //===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 #include "standin/Memory.h"

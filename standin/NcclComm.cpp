@@ -1,4 +1,4 @@
-//===- NcclComm.cpp - communicators between threads or processes ----------===//
+//===- NcclComm.cpp - Communicators between threads or processes ----------===//
 #include "standin/NcclComm.h"
 #include "standin/Capture.h"
 

@@ -1,10 +1,7 @@
-//===- NcclComm.h - communicators between threads or processes ------------===//
-//
-// Each rank of a communicator owns a mailbox, an anonymous file that the others
-// read: how many calls it has begun, what they are, and the data it contributes.
-// Who has arrived is looked up when the scheduler asks; nothing ever blocks
+//===- NcclComm.h - Communicators between threads or processes ------------===//
+// Each rank of a communicator owns a mailbox, an anonymous file that the others read: how many calls it has begun, what
+// they are, and the data it contributes. Who has arrived is looked up when the scheduler asks; nothing ever blocks
 // inside an item. Ranks find each other through /proc/<pid>/fd of one machine.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_NCCLCOMM_H
 #define PC_STANDIN_NCCLCOMM_H

@@ -1,9 +1,7 @@
-//===- NcclFlight.cpp - calls of a communicator, from begin to end --------===//
-//
-// A call that begins puts what it contributes into its mailbox; it ends when all
-// members have begun theirs. A sum is rounded whenever it passes from rank to
-// rank, in their order or (PC_STANDIN_SUMS) another: all members get the same bits.
-//
+//===- NcclFlight.cpp - Calls of a communicator, from begin to end --------===//
+// A call that begins puts what it contributes into its mailbox; it ends when all members have begun theirs. A sum is
+// rounded whenever it passes from rank to rank, in their order or (PC_STANDIN_SUMS) another: all members get the same
+// bits.
 //===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 #include "standin/Memory.h"

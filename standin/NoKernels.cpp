@@ -1,4 +1,4 @@
-//===- NoKernels.cpp - a stand-in without kernel/ -------------------------===//
+//===- NoKernels.cpp - A stand-in without kernel/ -------------------------===//
 #include "standin/kernel/AccessChecker.h"
 #include "standin/kernel/Kernel.h"
 

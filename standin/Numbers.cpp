@@ -1,4 +1,4 @@
-//===- Numbers.cpp - matrix products for the library stand-ins ------------===//
+//===- Numbers.cpp - Matrix products for the library stand-ins ------------===//
 #include "standin/Numbers.h"
 
 #include <algorithm>

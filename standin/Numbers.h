@@ -1,4 +1,4 @@
-//===- Numbers.h - bf16 and matrix products for the library stand-ins -----===//
+//===- Numbers.h - Bf16 and matrix products for the library stand-ins -----===//
 #ifndef PC_STANDIN_NUMBERS_H
 #define PC_STANDIN_NUMBERS_H
 

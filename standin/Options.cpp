@@ -1,4 +1,4 @@
-//===- Options.cpp - what the stand-in was asked for, what it found -------===//
+//===- Options.cpp - What the stand-in was asked for, what it found -------===//
 #include "standin/Options.h"
 #include "standin/standin.h"
 

@@ -1,9 +1,6 @@
-//===- Options.h - what the stand-in was asked for, what it found ---------===//
-//
-// Options come from environment variables (README.md); reports are faults of
-// the program under test. A report ends the run as a failed kernel would: all
-// later calls return the sticky error.
-//
+//===- Options.h - What the stand-in was asked for, what it found ---------===//
+// Options come from environment variables (README.md); reports are faults of the program under test. A report ends the
+// run as a failed kernel would: all later calls return the sticky error.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_OPTIONS_H
 #define PC_STANDIN_OPTIONS_H

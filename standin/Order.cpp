@@ -1,4 +1,4 @@
-//===- Order.cpp - happens-before between pieces of work ------------------===//
+//===- Order.cpp - Happens-before between pieces of work ------------------===//
 #include "standin/Order.h"
 #include "standin/Memory.h"
 #include "standin/Options.h"

@@ -1,10 +1,7 @@
-//===- Order.h - happens-before between pieces of work --------------------===//
-//
-// Vector clocks over chains: items form chains in which each happens before the
-// next; an item's clock says how much of every chain lies before it. Memory
-// remembers its last writer and the readers since; an access that does not come
+//===- Order.h - Happens-before between pieces of work --------------------===//
+// Vector clocks over chains: items form chains in which each happens before the next; an item's clock says how much of
+// every chain lies before it. Memory remembers its last writer and the readers since; an access that does not come
 // after them is reported, whatever order the seed chose. Bytes are exact.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_ORDER_H
 #define PC_STANDIN_ORDER_H

@@ -1,4 +1,4 @@
-//===- Scheduler.cpp - work on streams, in an adversarial order -----------===//
+//===- Scheduler.cpp - Work on streams, in an adversarial order -----------===//
 #include "standin/Scheduler.h"
 #include "standin/HostGuard.h"
 #include "standin/Memory.h"

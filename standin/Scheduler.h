@@ -1,10 +1,7 @@
-//===- Scheduler.h - work on streams, in an adversarial order -------------===//
-//
-// An item is one piece of work with the items that it comes after. Nothing runs
-// until somebody waits or asks; then an adversary picks, by the seed, any item
-// whose predecessors are done: uniformly, or by priorities of streams that it
+//===- Scheduler.h - Work on streams, in an adversarial order -------------===//
+// An item is one piece of work with the items that it comes after. Nothing runs until somebody waits or asks; then an
+// adversary picks, by the seed, any item whose predecessors are done: uniformly, or by priorities of streams that it
 // draws anew now and then (only so does a missing wait after a long stream show).
-//
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_SCHEDULER_H
 #define PC_STANDIN_SCHEDULER_H

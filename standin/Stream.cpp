@@ -1,4 +1,4 @@
-//===- Stream.cpp - streams and events ------------------------------------===//
+//===- Stream.cpp - Streams and events ------------------------------------===//
 #include "standin/Capture.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- TensorGraph.cpp - the graphs of operations that cuDNN takes --------===//
+//===- TensorGraph.cpp - The graphs of operations that cuDNN takes --------===//
 #include "standin/TensorGraph.h"
 #include "standin/Numbers.h"
 

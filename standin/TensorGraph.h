@@ -1,9 +1,6 @@
-//===- TensorGraph.h - the graphs of operations that cuDNN takes ----------===//
-//
-// Tensors of four dims (batch, head, row, column) with any strides; products,
-// elementwise operations, reductions and transpositions between them. Executed
-// one batch entry after the other, in f32, virtual tensors rounded to their type.
-//
+//===- TensorGraph.h - The graphs of operations that cuDNN takes ----------===//
+// Tensors of four dims (batch, head, row, column) with any strides; products, elementwise operations, reductions and
+// transpositions between them. Executed one batch entry after the other, in f32, virtual tensors rounded to their type.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_TENSORGRAPH_H
 #define PC_STANDIN_TENSORGRAPH_H

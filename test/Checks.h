@@ -1,6 +1,7 @@
-//===- Checks.h - what tests in C++ check with ------------------------------===//
+//===- Checks.h - What tests in C++ check with ----------------------------===//
 // A check that does not hold is told, and the test goes on; main ends with finishChecks(). Printed on standard error,
 // since what tests print otherwise is compared.
+//===----------------------------------------------------------------------===//
 #ifndef PC_TEST_CHECKS_H
 #define PC_TEST_CHECKS_H
 

@@ -1,10 +1,7 @@
-//===- allreduce.cpp - time of a 64 MiB all_reduce, beside memcpy and MPI -===//
-//
-// One rank of the benchmark; allreduce.sh runs it under pc-run and mpirun.
-// In one process and one run it times, in turns: memcpy of the same bytes (on
-// all ranks at once), the runtime's all_reduce, and, where built with MPI and
+//===- allreduce.cpp - Time of a 64 MiB all_reduce, beside memcpy and MPI -===//
+// One rank of the benchmark; allreduce.sh runs it under pc-run and mpirun. In one process and one run it times, in
+// turns: memcpy of the same bytes (on all ranks at once), the runtime's all_reduce, and, where built with MPI and
 // started by mpirun, MPI_Allreduce.
-//
 //===----------------------------------------------------------------------===//
 #include "comm/Comm.h"
 #include "comm/ShmControl.h"

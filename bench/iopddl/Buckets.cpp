@@ -1,4 +1,4 @@
-//===- Buckets.cpp - Variable elimination in buckets of bounded size ---------------------------===//
+//===- Buckets.cpp - Variable elimination in buckets of bounded size ------===//
 #include "Buckets.h"
 
 #include "llvm/ADT/STLExtras.h"

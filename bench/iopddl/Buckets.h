@@ -1,4 +1,4 @@
-//===- Buckets.h - A bound where no exact answer is to be had ---------------------------------===//
+//===- Buckets.h - A bound where no exact answer is to be had -------------===//
 #ifndef PC_BENCH_IOPDDL_BUCKETS_H
 #define PC_BENCH_IOPDDL_BUCKETS_H
 

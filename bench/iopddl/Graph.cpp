@@ -1,4 +1,4 @@
-//===- Graph.cpp - Reading and pricing the contest's graphs -----------------------------------===//
+//===- Graph.cpp - Reading and pricing the contest's graphs ---------------===//
 #include "Graph.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,7 +1,7 @@
-//===- Graph.h - A graph of the contest on intra-operator parallelism -----------------------===//
+//===- Graph.h - A graph of the contest on intra-operator parallelism -----===//
 // Nodes have strategies, each with a cost and, while the node's interval lasts, a usage; edges have a cost for each
 // combination of their nodes' strategies. The sum of costs is to be least, and at no moment may usages exceed a limit.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PC_BENCH_IOPDDL_GRAPH_H
 #define PC_BENCH_IOPDDL_GRAPH_H
 

@@ -1,7 +1,7 @@
-//===- Search.cpp - Prices of moments, and parts of a graph solved exactly ---------------------===//
+//===- Search.cpp - Prices of moments, and parts of a graph solved exactly -===//
 // Costs are scaled, so that prices of moments may be small whole numbers: usage is counted in units that are not those
 // of costs. What is minimized is scale * cost + sum of price(moment) * usage(moment).
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "Search.h"
 #include "Buckets.h"
 

@@ -1,4 +1,4 @@
-//===- Search.h - The placement solver on the contest's graphs ---------------------------------===//
+//===- Search.h - The placement solver on the contest's graphs ------------===//
 #ifndef PC_BENCH_IOPDDL_SEARCH_H
 #define PC_BENCH_IOPDDL_SEARCH_H
 

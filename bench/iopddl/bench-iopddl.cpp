@@ -1,9 +1,9 @@
-//===- bench-iopddl.cpp - The placement solver on a graph of the contest -----------------------===//
+//===- bench-iopddl.cpp - The placement solver on a graph of the contest --===//
 // usage: bench-iopddl GRAPH.json [--rounds=N] [--seconds=S] [--table=ENTRIES]
 //
 // Prints the strategies as the contest's programs do, [1, 0, ...], on standard output, and on standard error the cost,
 // a bound that no choice is below, and the time. Exit code 6 where none was found within the limit.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "Search.h"
 
 #include "llvm/ADT/StringExtras.h"

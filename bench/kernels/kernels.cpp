@@ -1,8 +1,8 @@
-//===- kernels.cpp - Special kernels against plain C++ loops, one and two threads -------===//
+//===- kernels.cpp - Special kernels against plain C++ loops, one and two threads -===//
 // Alternating rounds; prints the best and median time of a call and what it means in GB/s or GF/s. Tensors of a layer
 // rotate over 12 sets, so that a call does not find its input in the cache of the one before. Kernels of bf16 stand
 // against the loops in f32.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "Jit.h"
 #include "plain.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- plain.cpp - The loops of the special kernels as one would write them in C++ -----===//
+//===- plain.cpp - The loops of the special kernels as one would write them in C++ -===//
 #include "plain.h"
 #include <cmath>
 #include <cstring>

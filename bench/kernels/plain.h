@@ -1,7 +1,7 @@
-//===- plain.h - The loops of the special kernels as one would write them in C++ -------===//
+//===- plain.h - The loops of the special kernels as one would write them in C++ -===//
 // Compiled with -O3 -march=native -ffast-math: what the compiler makes of plain loops. Signature and argument order are
 // those of compiled kernels; items are stated per function.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PC_BENCH_KERNELS_PLAIN_H
 #define PC_BENCH_KERNELS_PLAIN_H
 

@@ -1,4 +1,4 @@
-//===- Admission.cpp - a listener that lets in those who know the secret --===//
+//===- Admission.cpp - A listener that lets in those who know the secret --===//
 #include "comm/Admission.h"
 #include "base/Failure.h"
 #include "comm/ShmControl.h"

@@ -1,10 +1,7 @@
-//===- Admission.h - a listener that lets in those who know the secret ----===//
-//
-// Whoever connects has a few seconds to prove that it knows the secret
-// (Handshake.h). All are served side by side, their number is limited, and none
-// makes this process allocate by a length that it sends. At the limit of open
-// files the listener rests instead of trying again at once.
-//
+//===- Admission.h - A listener that lets in those who know the secret ----===//
+// Whoever connects has a few seconds to prove that it knows the secret (Handshake.h). All are served side by side,
+// their number is limited, and none makes this process allocate by a length that it sends. At the limit of open files
+// the listener rests instead of trying again at once.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_ADMISSION_H
 #define PCRT_COMM_ADMISSION_H

@@ -1,4 +1,4 @@
-//===- Codes.cpp - sums whose addends travel as codes of 8 bits ------------===//
+//===- Codes.cpp - Sums whose addends travel as codes of 8 bits -----------===//
 #include "comm/Codes.h"
 #include "pcrt/codes.h"
 

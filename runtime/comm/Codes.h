@@ -1,10 +1,7 @@
-//===- Codes.h - sums whose addends travel as codes of 8 bits --------------===//
-//
-// Every member rounds its addend by itself, all get all codes, and each adds the
-// same codes in coordinate order: the sum is the same, bit by bit, on all of
-// them. It differs from that of the addends by at most 1/254 of the largest
+//===- Codes.h - Sums whose addends travel as codes of 8 bits -------------===//
+// Every member rounds its addend by itself, all get all codes, and each adds the same codes in coordinate order: the
+// sum is the same, bit by bit, on all of them. It differs from that of the addends by at most 1/254 of the largest
 // magnitude in the block (pcrt/codes.h), for each addend.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_CODES_H
 #define PCRT_COMM_CODES_H

@@ -1,4 +1,4 @@
-//===- Collective.cpp - agreeing on failures ------------------------------===//
+//===- Collective.cpp - Agreeing on failures ------------------------------===//
 #include "comm/Collective.h"
 
 #include <cstdio>

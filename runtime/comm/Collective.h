@@ -1,8 +1,6 @@
-//===- Collective.h - agreeing on failures --------------------------------===//
-//
-// A failure on one rank has to end the run on all of them, with one message.
-// Outside steps, ranks agree: what fails on one fails on all.
-//
+//===- Collective.h - Agreeing on failures --------------------------------===//
+// A failure on one rank has to end the run on all of them, with one message. Outside steps, ranks agree: what fails on
+// one fails on all.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_COLLECTIVE_H
 #define PCRT_COMM_COLLECTIVE_H

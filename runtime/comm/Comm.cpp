@@ -1,4 +1,4 @@
-//===- Comm.cpp - what all transports share --------------------------------===//
+//===- Comm.cpp - What all transports share -------------------------------===//
 #include "comm/Comm.h"
 #include "comm/FreeMemory.h"
 #include "comm/MoveKey.h"

@@ -1,10 +1,7 @@
-//===- Comm.h - the ranks of one run and the moves between them -----------===//
-//
-// A Comm connects the ranks of one run and carries out the moves of pcrt.h.
-// Transports: `self` (one rank), `shm` (ranks of one machine, zero copy),
-// `virtual` (ranks as threads), `mpi` (a plug-in) and `tcp` (control data).
-// All give the same bits: addends are added in coordinate order.
-//
+//===- Comm.h - The ranks of one run and the moves between them -----------===//
+// A Comm connects the ranks of one run and carries out the moves of pcrt.h. Transports: `self` (one rank), `shm` (ranks
+// of one machine, zero copy), `virtual` (ranks as threads), `mpi` (a plug-in) and `tcp` (control data). All give the
+// same bits: addends are added in coordinate order.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_COMM_H
 #define PCRT_COMM_COMM_H

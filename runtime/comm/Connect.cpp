@@ -1,4 +1,4 @@
-//===- Connect.cpp - chooses the transport of a run -----------------------===//
+//===- Connect.cpp - Chooses the transport of a run -----------------------===//
 #include "comm/Environment.h"
 #include "comm/HostArena.h"
 #include "comm/Rendezvous.h"

@@ -1,4 +1,4 @@
-//===- Environment.cpp - what the launcher says about this rank -----------===//
+//===- Environment.cpp - What the launcher says about this rank -----------===//
 #include "comm/Environment.h"
 #include "base/Printing.h"
 #include "comm/Comm.h"

@@ -1,8 +1,6 @@
-//===- Environment.h - what the launcher says about this rank -------------===//
-//
-// Every launcher tells its processes their place in environment variables of
-// its own; here they are read once into one form.
-//
+//===- Environment.h - What the launcher says about this rank -------------===//
+// Every launcher tells its processes their place in environment variables of its own; here they are read once into one
+// form.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_ENVIRONMENT_H
 #define PCRT_COMM_ENVIRONMENT_H

@@ -1,4 +1,4 @@
-//===- Flows.cpp - messages between two ranks ------------------------------===//
+//===- Flows.cpp - Messages between two ranks -----------------------------===//
 #include "comm/Comm.h"
 #include "comm/MoveKey.h"
 

@@ -1,4 +1,4 @@
-//===- FreeMemory.cpp - how much memory arenas may still take -------------===//
+//===- FreeMemory.cpp - How much memory arenas may still take -------------===//
 #include "comm/FreeMemory.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- FreeMemory.h - how much memory arenas may still take ---------------===//
+//===- FreeMemory.h - How much memory arenas may still take ---------------===//
 #ifndef PCRT_COMM_FREEMEMORY_H
 #define PCRT_COMM_FREEMEMORY_H
 

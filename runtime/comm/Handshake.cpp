@@ -1,4 +1,4 @@
-//===- Handshake.cpp - both ends of a connection prove that they know a secret //
+//===- Handshake.cpp - Both ends of a connection prove that they know a secret -===//
 #include "comm/Handshake.h"
 #include "comm/Sockets.h"
 

@@ -1,18 +1,14 @@
-//===- Handshake.h - both ends of a connection prove that they know a secret -//
-//
+//===- Handshake.h - Both ends of a connection prove that they know a secret -===//
 //   caller: Greeting
 //   host:   Greeting
 //   caller: proof
 //   host:   Answer
 //   caller: one byte, since it may have stopped waiting
 //
-// A proof is the HMAC-SHA256, keyed by the secret, over who proves and both
-// greetings with their random bytes. So a recorded proof is of no use on another
-// connection, a reflected one of none at the other end, and one for another
-// rank, run or port of none for this one. The host proves only after the caller
-// has. All messages have a fixed size. Nothing is encrypted, and what follows the
-// handshake is not authenticated.
-//
+// A proof is the HMAC-SHA256, keyed by the secret, over who proves and both greetings with their random bytes. So a
+// recorded proof is of no use on another connection, a reflected one of none at the other end, and one for another
+// rank, run or port of none for this one. The host proves only after the caller has. All messages have a fixed size.
+// Nothing is encrypted, and what follows the handshake is not authenticated.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_HANDSHAKE_H
 #define PCRT_COMM_HANDSHAKE_H

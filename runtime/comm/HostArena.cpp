@@ -1,4 +1,4 @@
-//===- HostArena.cpp - an arena that only this process sees ---------------===//
+//===- HostArena.cpp - An arena that only this process sees ---------------===//
 #include "comm/HostArena.h"
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-//===- HostArena.h - an arena that only this process sees -----------------===//
+//===- HostArena.h - An arena that only this process sees -----------------===//
 #ifndef PCRT_COMM_HOSTARENA_H
 #define PCRT_COMM_HOSTARENA_H
 

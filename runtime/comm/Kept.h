@@ -1,9 +1,6 @@
-//===- Kept.h - what outlives the process of a rank -------------------------===//
-//
-// pc-run holds the memory in which the arenas of a machine's ranks lie. Where a
-// rank is lost between two updates, that memory is the state of training, and
-// new processes can go on with it. This says whether it is, and of what step.
-//
+//===- Kept.h - What outlives the process of a rank -----------------------===//
+// pc-run holds the memory in which the arenas of a machine's ranks lie. Where a rank is lost between two updates, that
+// memory is the state of training, and new processes can go on with it. This says whether it is, and of what step.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_KEPT_H
 #define PCRT_COMM_KEPT_H

@@ -1,11 +1,7 @@
-//===- MeetMessages.h - what members of open rounds say to pc-meet --------===//
-//
-// Open local SGD: members (runs of one program) come and go, and meet at the
-// end of each round at pc-meet. Every rank of a member has a connection of its
-// own, and sends and gets its own part of the parameters. After the handshake
-// (Handshake.h) a message is a Head, the struct of its kind, and elements of
-// f32; all little-endian.
-//
+//===- MeetMessages.h - What members of open rounds say to pc-meet --------===//
+// Open local SGD: members (runs of one program) come and go, and meet at the end of each round at pc-meet. Every rank
+// of a member has a connection of its own, and sends and gets its own part of the parameters. After the handshake
+// (Handshake.h) a message is a Head, the struct of its kind, and elements of f32; all little-endian.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_MEETMESSAGES_H
 #define PCRT_COMM_MEETMESSAGES_H

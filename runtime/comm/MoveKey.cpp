@@ -1,4 +1,4 @@
-//===- MoveKey.cpp - what a rank is about to do with a group --------------===//
+//===- MoveKey.cpp - What a rank is about to do with a group --------------===//
 #include "comm/MoveKey.h"
 #include "comm/Moves.h"
 #include "comm/Rows.h"

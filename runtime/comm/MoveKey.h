@@ -1,8 +1,6 @@
-//===- MoveKey.h - what a rank is about to do with a group ----------------===//
-//
-// Members of a move compare their keys before they touch each other's memory:
-// ranks that disagree are found and named instead of computing nonsense.
-//
+//===- MoveKey.h - What a rank is about to do with a group ----------------===//
+// Members of a move compare their keys before they touch each other's memory: ranks that disagree are found and named
+// instead of computing nonsense.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_MOVEKEY_H
 #define PCRT_COMM_MOVEKEY_H

@@ -1,4 +1,4 @@
-//===- Moves.cpp - the arithmetic of moves, without any transport ---------===//
+//===- Moves.cpp - The arithmetic of moves, without any transport ---------===//
 #include "comm/Moves.h"
 #include "comm/Rows.h"
 

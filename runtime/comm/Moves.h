@@ -1,9 +1,6 @@
-//===- Moves.h - the arithmetic of moves, without any transport -----------===//
-//
-// Which elements a member reads from which other member, and how addends are
-// combined. A transport makes the members' memory readable and calls these.
-// Ranges [lo, hi) count elements of the result, so that threads can share.
-//
+//===- Moves.h - The arithmetic of moves, without any transport -----------===//
+// Which elements a member reads from which other member, and how addends are combined. A transport makes the members'
+// memory readable and calls these. Ranges [lo, hi) count elements of the result, so that threads can share.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_MOVES_H
 #define PCRT_COMM_MOVES_H

@@ -1,9 +1,7 @@
-//===- Patience.h - how long a rank waits for others ----------------------===//
-//
-// A rank that waits longer than the timeout gives up. What does not count: time
-// in which this process was suspended (Ctrl-Z, a scheduler: the others were, too),
-// and time in which a rank was at work that is known to take long (Comm::Busy).
-//
+//===- Patience.h - How long a rank waits for others ----------------------===//
+// A rank that waits longer than the timeout gives up. What does not count: time in which this process was suspended
+// (Ctrl-Z, a scheduler: the others were, too), and time in which a rank was at work that is known to take long
+// (Comm::Busy).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_PATIENCE_H
 #define PCRT_COMM_PATIENCE_H

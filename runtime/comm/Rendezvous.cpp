@@ -1,4 +1,4 @@
-//===- Rendezvous.cpp - how ranks find their shared file without pc-run ---===//
+//===- Rendezvous.cpp - How ranks find their shared file without pc-run ---===//
 #include "comm/Rendezvous.h"
 #include "comm/ShmControl.h"
 

@@ -1,10 +1,7 @@
-//===- Rendezvous.h - how ranks find their shared file without pc-run -----===//
-//
-// Rank 0 creates the file and hands its descriptor to the others over a socket
-// in Linux's abstract namespace, named after the run (MASTER_ADDR:MASTER_PORT,
-// or the job of mpirun or srun). Nothing appears in any file system, and the
+//===- Rendezvous.h - How ranks find their shared file without pc-run -----===//
+// Rank 0 creates the file and hands its descriptor to the others over a socket in Linux's abstract namespace, named
+// after the run (MASTER_ADDR:MASTER_PORT, or the job of mpirun or srun). Nothing appears in any file system, and the
 // launcher's own port stays free.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_RENDEZVOUS_H
 #define PCRT_COMM_RENDEZVOUS_H

@@ -1,4 +1,4 @@
-//===- Rows.cpp - all_to_all of the rows that a mask chooses --------------===//
+//===- Rows.cpp - The all_to_all of rows that a mask chooses --------------===//
 #include "comm/Rows.h"
 #include "base/Types.h"
 

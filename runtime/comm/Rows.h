@@ -1,10 +1,7 @@
-//===- Rows.h - all_to_all of the rows that a mask chooses ----------------===//
-//
-// Experts of a mixture lie on other ranks than tokens do, and of the entries
-// [token, expert] only those exist that a mask chooses: rows. Every member has
-// the mask of all tokens and experts, so it knows where any row lies on any
+//===- Rows.h - The all_to_all of rows that a mask chooses ----------------===//
+// Experts of a mixture lie on other ranks than tokens do, and of the entries [token, expert] only those exist that a
+// mask chooses: rows. Every member has the mask of all tokens and experts, so it knows where any row lies on any
 // member, and nobody is told how many there are.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_ROWS_H
 #define PCRT_COMM_ROWS_H

@@ -1,4 +1,4 @@
-//===- Secret.cpp - what a run or a meeting knows and strangers do not ----===//
+//===- Secret.cpp - What a run or a meeting knows and strangers do not ----===//
 #include "comm/Secret.h"
 #include "base/Failure.h"
 

@@ -1,11 +1,7 @@
-//===- Secret.h - what a run or a meeting knows and strangers do not ------===//
-//
-// The shared secret of PCRT_SECRET or PCRT_SECRET_FILE, and HMAC-SHA256, by
-// which both ends of a connection prove that they know it (Handshake.h). pc-run
-// draws one for the ranks that it starts. Programs link OpenSSL's SHA-256 alone,
-// statically: its EVP functions would add 3.8 MB to each and read a
-// configuration file.
-//
+//===- Secret.h - What a run or a meeting knows and strangers do not ------===//
+// The shared secret of PCRT_SECRET or PCRT_SECRET_FILE, and HMAC-SHA256, by which both ends of a connection prove that
+// they know it (Handshake.h). pc-run draws one for the ranks that it starts. Programs link OpenSSL's SHA-256 alone,
+// statically: its EVP functions would add 3.8 MB to each and read a configuration file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SECRET_H
 #define PCRT_COMM_SECRET_H

@@ -1,4 +1,4 @@
-//===- ShmComm.cpp - ranks of one machine, zero copy ----------------------===//
+//===- ShmComm.cpp - Ranks of one machine, zero copy ----------------------===//
 #include "comm/ShmComm.h"
 #include "comm/Environment.h"
 #include "comm/HostArena.h"

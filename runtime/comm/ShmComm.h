@@ -1,10 +1,7 @@
-//===- ShmComm.h - ranks of one machine, zero copy ------------------------===//
-//
-// Members of a move announce where their buffers lie and read each other's
-// memory directly; no copies in between. Once all members have announced a
-// started move, each carries out its share in a later call. All state lies in
-// one shared file (ShmControl.h).
-//
+//===- ShmComm.h - Ranks of one machine, zero copy ------------------------===//
+// Members of a move announce where their buffers lie and read each other's memory directly; no copies in between. Once
+// all members have announced a started move, each carries out its share in a later call. All state lies in one shared
+// file (ShmControl.h).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMCOMM_H
 #define PCRT_COMM_SHMCOMM_H

@@ -1,4 +1,4 @@
-//===- ShmControl.cpp - the memory that the ranks of one machine share ----===//
+//===- ShmControl.cpp - The memory that the ranks of one machine share ----===//
 #include "comm/ShmControl.h"
 
 #include <cerrno>

@@ -1,10 +1,7 @@
-//===- ShmControl.h - the memory that the ranks of one machine share ------===//
-//
-// One anonymous file (memfd) holds everything: a control block, and a window
-// per rank at a fixed offset for its arena and its scratch memory. The file is
-// sparse, has no name, and is gone with the last process that holds it.
-// The launcher maps the control block too, to say which rank died and how.
-//
+//===- ShmControl.h - The memory that the ranks of one machine share ------===//
+// One anonymous file (memfd) holds everything: a control block, and a window per rank at a fixed offset for its arena
+// and its scratch memory. The file is sparse, has no name, and is gone with the last process that holds it. The
+// launcher maps the control block too, to say which rank died and how.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMCONTROL_H
 #define PCRT_COMM_SHMCONTROL_H

@@ -1,8 +1,6 @@
-//===- ShmFlows.cpp - messages between ranks of one machine ---------------===//
-//
-// The ring of a flow lies in the memory of the rank that receives: the source
-// copies a message into it, the destination out of it.
-//
+//===- ShmFlows.cpp - Messages between ranks of one machine ---------------===//
+// The ring of a flow lies in the memory of the rank that receives: the source copies a message into it, the destination
+// out of it.
 //===----------------------------------------------------------------------===//
 #include "comm/ShmComm.h"
 

@@ -1,4 +1,4 @@
-//===- ShmMoves.cpp - moves between ranks of one machine ------------------===//
+//===- ShmMoves.cpp - Moves between ranks of one machine ------------------===//
 #include "comm/Moves.h"
 #include "comm/ShmComm.h"
 

@@ -1,4 +1,4 @@
-//===- ShmWatcher.cpp - ends this rank soon after another one died --------===//
+//===- ShmWatcher.cpp - Ends this rank soon after another one died --------===//
 #include "comm/ShmWatcher.h"
 #include "base/Printing.h"
 #include "base/SignalMask.h"

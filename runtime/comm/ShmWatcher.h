@@ -1,9 +1,6 @@
-//===- ShmWatcher.h - ends this rank soon after another one died ----------===//
-//
-// A thread that sleeps until a peer process ends or a failure is recorded. A
-// rank inside a long computation would notice only at its next move; the
-// watcher gives it a moment to do so and then ends the process with exit 7.
-//
+//===- ShmWatcher.h - Ends this rank soon after another one died ----------===//
+// A thread that sleeps until a peer process ends or a failure is recorded. A rank inside a long computation would
+// notice only at its next move; the watcher gives it a moment to do so and then ends the process with exit 7.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMWATCHER_H
 #define PCRT_COMM_SHMWATCHER_H

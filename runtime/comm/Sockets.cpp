@@ -1,4 +1,4 @@
-//===- Sockets.cpp - connections between machines -------------------------===//
+//===- Sockets.cpp - Connections between machines -------------------------===//
 #include "comm/Sockets.h"
 #include "comm/ShmControl.h"
 

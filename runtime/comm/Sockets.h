@@ -1,4 +1,4 @@
-//===- Sockets.h - connections between machines ---------------------------===//
+//===- Sockets.h - Connections between machines ---------------------------===//
 #ifndef PCRT_COMM_SOCKETS_H
 #define PCRT_COMM_SOCKETS_H
 

@@ -1,4 +1,4 @@
-//===- TcpComm.cpp - ranks of any machines, over one connection each ------===//
+//===- TcpComm.cpp - Ranks of any machines, over one connection each ------===//
 #include "comm/TcpComm.h"
 #include "comm/Moves.h"
 

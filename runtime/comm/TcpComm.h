@@ -1,9 +1,6 @@
-//===- TcpComm.h - ranks of any machines, over one connection each --------===//
-//
-// The control plane of runs on several machines, and of devices that move
-// their data by themselves. It can carry moves of host memory too: everything
-// passes rank 0, so that is for small runs and tests.
-//
+//===- TcpComm.h - Ranks of any machines, over one connection each --------===//
+// The control plane of runs on several machines, and of devices that move their data by themselves. It can carry moves
+// of host memory too: everything passes rank 0, so that is for small runs and tests.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPCOMM_H
 #define PCRT_COMM_TCPCOMM_H

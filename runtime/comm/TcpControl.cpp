@@ -1,4 +1,4 @@
-//===- TcpControl.cpp - what ranks tell each other besides tensors --------===//
+//===- TcpControl.cpp - What ranks tell each other besides tensors --------===//
 #include "comm/TcpControl.h"
 #include "base/Printing.h"
 #include "base/SignalMask.h"

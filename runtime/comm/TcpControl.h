@@ -1,10 +1,7 @@
-//===- TcpControl.h - what ranks tell each other besides tensors ----------===//
-//
-// Every rank holds one connection to rank 0, which passes messages on: small
-// data gathered from the members of a group, failures, questions about
-// progress. One thread per rank does all of it, so that a dead rank is noticed
-// and named while others compute or wait for a device.
-//
+//===- TcpControl.h - What ranks tell each other besides tensors ----------===//
+// Every rank holds one connection to rank 0, which passes messages on: small data gathered from the members of a group,
+// failures, questions about progress. One thread per rank does all of it, so that a dead rank is noticed and named
+// while others compute or wait for a device.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPCONTROL_H
 #define PCRT_COMM_TCPCONTROL_H

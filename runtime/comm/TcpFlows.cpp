@@ -1,4 +1,4 @@
-//===- TcpFlows.cpp - messages of flows, through rank 0 -------------------===//
+//===- TcpFlows.cpp - Messages of flows, through rank 0 -------------------===//
 #include "comm/TcpControl.h"
 
 #include <cstring>

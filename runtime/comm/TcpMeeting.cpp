@@ -1,4 +1,4 @@
-//===- TcpMeeting.cpp - how ranks of several machines find each other -----===//
+//===- TcpMeeting.cpp - How ranks of several machines find each other -----===//
 #include "comm/TcpMeeting.h"
 #include "comm/Admission.h"
 #include "comm/MoveKey.h"

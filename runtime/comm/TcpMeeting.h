@@ -1,10 +1,7 @@
-//===- TcpMeeting.h - how ranks of several machines find each other -------===//
-//
-// Every rank connects to rank 0, at the address that the launcher's environment
-// gives. Ports: PCRT_PORT; else MASTER_PORT where nobody else listens on it
-// (torchrun does); else a few ports derived from the name of the run. Both ends
-// prove that they know the run's secret before they take each other for ranks.
-//
+//===- TcpMeeting.h - How ranks of several machines find each other -------===//
+// Every rank connects to rank 0, at the address that the launcher's environment gives. Ports: PCRT_PORT; else
+// MASTER_PORT where nobody else listens on it (torchrun does); else a few ports derived from the name of the run. Both
+// ends prove that they know the run's secret before they take each other for ranks.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPMEETING_H
 #define PCRT_COMM_TCPMEETING_H

@@ -1,9 +1,6 @@
-//===- TcpMessages.cpp - which control messages make sense ----------------===//
-//
-// Ranks have proved that they belong to the run, but one may have been built
-// from other sources or have written anywhere. What is sent is checked before
-// memory is allocated by it and before it is used.
-//
+//===- TcpMessages.cpp - Which control messages make sense ----------------===//
+// Ranks have proved that they belong to the run, but one may have been built from other sources or have written
+// anywhere. What is sent is checked before memory is allocated by it and before it is used.
 //===----------------------------------------------------------------------===//
 #include "comm/TcpMessages.h"
 #include "comm/TcpControl.h"

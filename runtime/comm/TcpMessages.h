@@ -1,4 +1,4 @@
-//===- TcpMessages.h - what follows the header of a control message -------===//
+//===- TcpMessages.h - What follows the header of a control message -------===//
 #ifndef PCRT_COMM_TCPMESSAGES_H
 #define PCRT_COMM_TCPMESSAGES_H
 

@@ -1,4 +1,4 @@
-//===- VirtualComm.cpp - the ranks of a run as threads of one process -----===//
+//===- VirtualComm.cpp - The ranks of a run as threads of one process -----===//
 #include "comm/VirtualComm.h"
 #include "base/Printing.h"
 #include "comm/Environment.h"

@@ -1,10 +1,7 @@
-//===- VirtualComm.h - the ranks of a run as threads of one process -------===//
-//
-// N ranks on one device: every rank has its own context, arena and thread, and
-// runs the real program. Members of a move see each other's buffers directly,
-// whether these are host memory or addresses of one device. The ranks share a
-// lock, so that ranks which wait for each other for ever are found at once.
-//
+//===- VirtualComm.h - The ranks of a run as threads of one process -------===//
+// N ranks on one device: every rank has its own context, arena and thread, and runs the real program. Members of a move
+// see each other's buffers directly, whether these are host memory or addresses of one device. The ranks share a lock,
+// so that ranks which wait for each other for ever are found at once.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_VIRTUALCOMM_H
 #define PCRT_COMM_VIRTUALCOMM_H

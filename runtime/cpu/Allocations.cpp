@@ -1,4 +1,4 @@
-//===- Allocations.cpp - proof that steps do not allocate -----------------===//
+//===- Allocations.cpp - Proof that steps do not allocate -----------------===//
 #include "cpu/Allocations.h"
 
 #include <atomic>

@@ -1,9 +1,6 @@
-//===- Allocations.h - proof that steps do not allocate -------------------===//
-//
-// The allocator of the process is wrapped, to count what reaches the heap
-// inside steps. oneDNN builds small argument tables on every call; inside a
-// LibraryCall they come from memory that each thread set aside at start-up.
-//
+//===- Allocations.h - Proof that steps do not allocate -------------------===//
+// The allocator of the process is wrapped, to count what reaches the heap inside steps. oneDNN builds small argument
+// tables on every call; inside a LibraryCall they come from memory that each thread set aside at start-up.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_ALLOCATIONS_H
 #define PCRT_CPU_ALLOCATIONS_H

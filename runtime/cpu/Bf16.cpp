@@ -1,4 +1,4 @@
-//===- Bf16.cpp - how the CPU multiplies bf16 -----------------------------===//
+//===- Bf16.cpp - How the CPU multiplies bf16 -----------------------------===//
 #include "cpu/Bf16.h"
 #include "comm/Collective.h"
 #include "comm/Environment.h"

@@ -1,4 +1,4 @@
-//===- CpuDevice.cpp - steps on the CPU -----------------------------------===//
+//===- CpuDevice.cpp - Steps on the CPU -----------------------------------===//
 #include "cpu/CpuDevice.h"
 #include "base/Block.h"
 #include "base/Types.h"

@@ -1,9 +1,6 @@
-//===- CpuDevice.h - steps on the CPU -------------------------------------===//
-//
-// Calls run where they are made, on all threads of the rank: kernels and moves
-// over parts of their items, matrix products by oneDNN. The arena is memory of
-// the transport, which other ranks may read.
-//
+//===- CpuDevice.h - Steps on the CPU -------------------------------------===//
+// Calls run where they are made, on all threads of the rank: kernels and moves over parts of their items, matrix
+// products by oneDNN. The arena is memory of the transport, which other ranks may read.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_CPUDEVICE_H
 #define PCRT_CPU_CPUDEVICE_H

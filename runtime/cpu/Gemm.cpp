@@ -1,4 +1,4 @@
-//===- Gemm.cpp - the matrix products of a program on the CPU -------------===//
+//===- Gemm.cpp - The matrix products of a program on the CPU -------------===//
 #include "cpu/Gemm.h"
 #include "base/Types.h"
 #include "cpu/Allocations.h"

@@ -1,9 +1,6 @@
-//===- Gemm.h - the matrix products of a program on the CPU ---------------===//
-//
-// Every product is cut over the batch, the rows or the columns, never over k,
-// and each thread of the pool calls oneDNN on its part by itself. What oneDNN
-// does not take (k = 0, odd strides) a plain loop does.
-//
+//===- Gemm.h - The matrix products of a program on the CPU ---------------===//
+// Every product is cut over the batch, the rows or the columns, never over k, and each thread of the pool calls oneDNN
+// on its part by itself. What oneDNN does not take (k = 0, odd strides) a plain loop does.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_GEMM_H
 #define PCRT_CPU_GEMM_H

@@ -1,4 +1,4 @@
-//===- Grouped.cpp - products on the rows that a mask chooses, on the CPU -===//
+//===- Grouped.cpp - Products on the rows that a mask chooses, on the CPU -===//
 #include "cpu/Grouped.h"
 #include "base/Types.h"
 #include "cpu/Allocations.h"

@@ -1,4 +1,4 @@
-//===- Grouped.h - products on the rows that a mask chooses, on the CPU ---===//
+//===- Grouped.h - Products on the rows that a mask chooses, on the CPU ---===//
 #ifndef PCRT_CPU_GROUPED_H
 #define PCRT_CPU_GROUPED_H
 

@@ -1,4 +1,4 @@
-//===- Matmul.cpp - a product of two matrices by oneDNN -------------------===//
+//===- Matmul.cpp - A product of two matrices by oneDNN -------------------===//
 #include "cpu/Matmul.h"
 
 #include <dlfcn.h>

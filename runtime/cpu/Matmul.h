@@ -1,9 +1,6 @@
-//===- Matmul.h - a product of two matrices by oneDNN ---------------------===//
-//
-// oneDNN's primitives have sizes that are fixed when they are made, and work
-// on memory that is set before every call. WidenedMatmul replaces them in bf16
-// where the CPU has none, or slow ones.
-//
+//===- Matmul.h - A product of two matrices by oneDNN ---------------------===//
+// oneDNN's primitives have sizes that are fixed when they are made, and work on memory that is set before every call.
+// WidenedMatmul replaces them in bf16 where the CPU has none, or slow ones.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_MATMUL_H
 #define PCRT_CPU_MATMUL_H

@@ -1,4 +1,4 @@
-//===- Matrix.cpp - the matrices of a product, as libraries take them -----===//
+//===- Matrix.cpp - The matrices of a product, as libraries take them -----===//
 #include "cpu/Matrix.h"
 
 #include <algorithm>

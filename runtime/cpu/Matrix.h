@@ -1,4 +1,4 @@
-//===- Matrix.h - the matrices of a product, as libraries take them -------===//
+//===- Matrix.h - The matrices of a product, as libraries take them -------===//
 #ifndef PCRT_CPU_MATRIX_H
 #define PCRT_CPU_MATRIX_H
 

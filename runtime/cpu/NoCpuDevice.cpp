@@ -1,8 +1,5 @@
-//===- NoCpuDevice.cpp - no steps on the CPU ------------------------------===//
-//
-// In the place of CpuDevice.cpp in programs for other devices, which then need
-// no oneDNN where they run.
-//
+//===- NoCpuDevice.cpp - No steps on the CPU ------------------------------===//
+// In the place of CpuDevice.cpp in programs for other devices, which then need no oneDNN where they run.
 //===----------------------------------------------------------------------===//
 #include "base/Failure.h"
 #include "cpu/CpuDevice.h"

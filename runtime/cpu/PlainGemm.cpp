@@ -1,4 +1,4 @@
-//===- PlainGemm.cpp - a matrix product as the ABI defines it -------------===//
+//===- PlainGemm.cpp - A matrix product as the ABI defines it -------------===//
 #include "cpu/PlainGemm.h"
 #include "base/Types.h"
 

@@ -1,8 +1,5 @@
-//===- PlainGemm.h - a matrix product as the ABI defines it ---------------===//
-//
-// For shapes and dtypes that oneDNN does not take, and for tests: f32 sums in
-// the order of k, any strides.
-//
+//===- PlainGemm.h - A matrix product as the ABI defines it ---------------===//
+// For shapes and dtypes that oneDNN does not take, and for tests: f32 sums in the order of k, any strides.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_PLAINGEMM_H
 #define PCRT_CPU_PLAINGEMM_H

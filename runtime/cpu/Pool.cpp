@@ -1,4 +1,4 @@
-//===- Pool.cpp - the threads of one rank ---------------------------------===//
+//===- Pool.cpp - The threads of one rank ---------------------------------===//
 #include "cpu/Pool.h"
 #include "base/SignalMask.h"
 #include "cpu/Allocations.h"

@@ -1,9 +1,6 @@
-//===- Pool.h - the threads of one rank -----------------------------------===//
-//
-// One thread per core, spinning between pieces of work: a fork-join takes a
-// tenth of a microsecond. Whoever waits long yields its core, then sleeps. The
-// thread that owns the pool is thread 0.
-//
+//===- Pool.h - The threads of one rank -----------------------------------===//
+// One thread per core, spinning between pieces of work: a fork-join takes a tenth of a microsecond. Whoever waits long
+// yields its core, then sleeps. The thread that owns the pool is thread 0.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_POOL_H
 #define PCRT_CPU_POOL_H

@@ -1,4 +1,4 @@
-//===- RowsOfTokens.cpp - from tokens to the rows of their experts, and back ===//
+//===- RowsOfTokens.cpp - From tokens to the rows of their experts, and back -===//
 #include "base/Types.h"
 #include "cpu/Grouped.h"
 

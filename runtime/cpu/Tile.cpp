@@ -1,4 +1,4 @@
-//===- Tile.cpp - a product of matrices of one size, for one thread -------===//
+//===- Tile.cpp - A product of matrices of one size, for one thread -------===//
 #include "cpu/Tile.h"
 #include "cpu/Matmul.h"
 #include "cpu/PlainGemm.h"

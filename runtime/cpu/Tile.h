@@ -1,7 +1,5 @@
-//===- Tile.h - a product of matrices of one size, for one thread ---------===//
-//
+//===- Tile.h - A product of matrices of one size, for one thread ---------===//
 // Products whose sizes are known only when they run are cut into such tiles.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_TILE_H
 #define PCRT_CPU_TILE_H

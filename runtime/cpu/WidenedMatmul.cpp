@@ -1,4 +1,4 @@
-//===- WidenedMatmul.cpp - a product of bf16 matrices by f32 products -----===//
+//===- WidenedMatmul.cpp - A product of bf16 matrices by f32 products -----===//
 #include "cpu/WidenedMatmul.h"
 #include "base/Types.h"
 

@@ -1,10 +1,7 @@
-//===- WidenedMatmul.h - a product of bf16 matrices by f32 products -------===//
-//
-// CPUs without AVX512_BF16 multiply bf16 in oneDNN's primitives at a quarter of
-// the rate of f32, or not at all, and some CPUs that have it are slower with it
-// (Bf16.h). Here operands become f32, block by block, which is exact, and f32
+//===- WidenedMatmul.h - A product of bf16 matrices by f32 products -------===//
+// CPUs without AVX512_BF16 multiply bf16 in oneDNN's primitives at a quarter of the rate of f32, or not at all, and
+// some CPUs that have it are slower with it (Bf16.h). Here operands become f32, block by block, which is exact, and f32
 // products add up.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_WIDENEDMATMUL_H
 #define PCRT_CPU_WIDENEDMATMUL_H

@@ -1,4 +1,4 @@
-//===- AlgorithmCache.cpp - choices that outlive a run --------------------===//
+//===- AlgorithmCache.cpp - Choices that outlive a run --------------------===//
 #include "cuda/AlgorithmCache.h"
 
 #include <cstdio>

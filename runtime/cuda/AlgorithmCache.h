@@ -1,9 +1,6 @@
-//===- AlgorithmCache.h - choices that outlive a run ----------------------===//
-//
-// One text file for each version of a library and kind of device; a line is a
-// key and bytes in hex. Whatever goes wrong with it only costs time: a file that
-// cannot be read is empty, one that cannot be written is not written.
-//
+//===- AlgorithmCache.h - Choices that outlive a run ----------------------===//
+// One text file for each version of a library and kind of device; a line is a key and bytes in hex. Whatever goes wrong
+// with it only costs time: a file that cannot be read is empty, one that cannot be written is not written.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ALGORITHMCACHE_H
 #define PCRT_CUDA_ALGORITHMCACHE_H

@@ -1,4 +1,4 @@
-//===- AttentionPlan.cpp - attention as a graph for cuDNN -----------------===//
+//===- AttentionPlan.cpp - Attention as a graph for cuDNN -----------------===//
 #include "cuda/AttentionPlan.h"
 
 #include <algorithm>

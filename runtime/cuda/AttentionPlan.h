@@ -1,10 +1,7 @@
-//===- AttentionPlan.h - attention as a graph for cuDNN -------------------===//
-//
-// cuDNN's backend API takes attention as a graph of tensors and operations and
-// gives an execution plan: forward with the log-sum-exp of the scores, and the
-// gradient computed from it. Plans need no device: properties in JSON will do,
+//===- AttentionPlan.h - Attention as a graph for cuDNN -------------------===//
+// cuDNN's backend API takes attention as a graph of tensors and operations and gives an execution plan: forward with
+// the log-sum-exp of the scores, and the gradient computed from it. Plans need no device: properties in JSON will do,
 // so the compiler can ask for workspaces and tests for the existence of plans.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ATTENTIONPLAN_H
 #define PCRT_CUDA_ATTENTIONPLAN_H

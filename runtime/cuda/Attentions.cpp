@@ -1,4 +1,4 @@
-//===- Attentions.cpp - the attentions of a program on cuDNN --------------===//
+//===- Attentions.cpp - The attentions of a program on cuDNN --------------===//
 #include "cuda/Attentions.h"
 #include "base/Failure.h"
 

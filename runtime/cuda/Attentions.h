@@ -1,4 +1,4 @@
-//===- Attentions.h - the attentions of a program on cuDNN ----------------===//
+//===- Attentions.h - The attentions of a program on cuDNN ----------------===//
 #ifndef PCRT_CUDA_ATTENTIONS_H
 #define PCRT_CUDA_ATTENTIONS_H
 

@@ -1,8 +1,5 @@
-//===- CublasLt.h - cuBLASLt's functions, types and values ----------------===//
-//
-// What the runtime uses of libcublasLt; test/Runtime/cuda/Headers.cpp compares
-// it with NVIDIA's header.
-//
+//===- CublasLt.h - Functions, types and values of cuBLASLt ---------------===//
+// What the runtime uses of libcublasLt; test/Runtime/cuda/Headers.cpp compares it with NVIDIA's header.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_CUBLASLT_H
 #define PCRT_CUDA_CUBLASLT_H

@@ -1,4 +1,4 @@
-//===- CudaDevice.cpp - steps on a CUDA device ----------------------------===//
+//===- CudaDevice.cpp - Steps on a CUDA device ----------------------------===//
 #include "cuda/CudaDevice.h"
 #include "comm/Collective.h"
 #include "comm/Environment.h"

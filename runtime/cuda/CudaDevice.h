@@ -1,11 +1,7 @@
-//===- CudaDevice.h - steps on a CUDA device ------------------------------===//
-//
-// The functions of pcrt.h enqueue on streams. The first step runs as it is
-// enqueued (libraries do their lazy work then), the second is captured into a
-// graph, and from there on a step is one launch of it. Before the first one,
-// the step is called once in mode Listen, which enqueues nothing, to learn
-// which calls it makes.
-//
+//===- CudaDevice.h - Steps on a CUDA device ------------------------------===//
+// The functions of pcrt.h enqueue on streams. The first step runs as it is enqueued (libraries do their lazy work
+// then), the second is captured into a graph, and from there on a step is one launch of it. Before the first one, the
+// step is called once in mode Listen, which enqueues nothing, to learn which calls it makes.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_CUDADEVICE_H
 #define PCRT_CUDA_CUDADEVICE_H

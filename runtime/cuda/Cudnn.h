@@ -1,8 +1,5 @@
-//===- Cudnn.h - the functions of cuDNN's backend API ---------------------===//
-//
-// Attention is all the runtime asks of cuDNN; its backend API is ten functions
-// on descriptors with attributes.
-//
+//===- Cudnn.h - The functions of cuDNN's backend API ---------------------===//
+// Attention is all the runtime asks of cuDNN; its backend API is ten functions on descriptors with attributes.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_CUDNN_H
 #define PCRT_CUDA_CUDNN_H

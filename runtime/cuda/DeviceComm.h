@@ -1,9 +1,6 @@
-//===- DeviceComm.h - moves between devices, enqueued on streams ----------===//
-//
-// What a transport between devices gives to the CUDA device. Calls only
-// enqueue: a step that makes them is captured into a graph and replayed.
-// Comm stays the ranks' control plane (barriers, small data, failures).
-//
+//===- DeviceComm.h - Moves between devices, enqueued on streams ----------===//
+// What a transport between devices gives to the CUDA device. Calls only enqueue: a step that makes them is captured
+// into a graph and replayed. Comm stays the ranks' control plane (barriers, small data, failures).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_DEVICECOMM_H
 #define PCRT_CUDA_DEVICECOMM_H

@@ -1,4 +1,4 @@
-//===- DeviceFigures.cpp - what a run's summary says of its device --------===//
+//===- DeviceFigures.cpp - What a run's summary says of its device --------===//
 #include "cuda/CudaDevice.h"
 
 using namespace pcrt;

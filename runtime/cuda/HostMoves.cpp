@@ -1,4 +1,4 @@
-//===- HostMoves.cpp - moves through host memory --------------------------===//
+//===- HostMoves.cpp - Moves through host memory --------------------------===//
 #include "cuda/HostMoves.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"

@@ -1,10 +1,7 @@
-//===- HostMoves.h - moves through host memory ----------------------------===//
-//
-// Carries out device moves with the ranks' control plane: copy to pinned
-// memory, Comm::move (send, receive) in a host function of the stream, copy back.
-// Slow, but it needs neither NCCL nor a GPU of its own for every rank, and it is
+//===- HostMoves.h - Moves through host memory ----------------------------===//
+// Carries out device moves with the ranks' control plane: copy to pinned memory, Comm::move (send, receive) in a host
+// function of the stream, copy back. Slow, but it needs neither NCCL nor a GPU of its own for every rank, and it is
 // captured like everything else. PCRT_CUDA_COMM=host chooses it.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_HOSTMOVES_H
 #define PCRT_CUDA_HOSTMOVES_H

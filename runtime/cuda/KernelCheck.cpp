@@ -1,4 +1,4 @@
-//===- KernelCheck.cpp - kernels of a device against those of the CPU -----===//
+//===- KernelCheck.cpp - Kernels of a device against those of the CPU -----===//
 #include "cuda/KernelCheck.h"
 #include "base/Failure.h"
 #include "base/Types.h"

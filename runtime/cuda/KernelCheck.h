@@ -1,4 +1,4 @@
-//===- KernelCheck.h - kernels of a device against those of the CPU -------===//
+//===- KernelCheck.h - Kernels of a device against those of the CPU -------===//
 #ifndef PCRT_CUDA_KERNELCHECK_H
 #define PCRT_CUDA_KERNELCHECK_H
 

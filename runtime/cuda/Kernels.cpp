@@ -1,4 +1,4 @@
-//===- Kernels.cpp - the generated kernels of a program on a CUDA device --===//
+//===- Kernels.cpp - The generated kernels of a program on a CUDA device --===//
 #include "cuda/Kernels.h"
 #include "base/Failure.h"
 

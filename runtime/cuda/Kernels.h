@@ -1,9 +1,6 @@
-//===- Kernels.h - the generated kernels of a program on a CUDA device ----===//
-//
-// A program carries its kernels compiled for several architectures. The image
-// is chosen by the device alone, never by trial and error: the stand-in's, else
-// a cubin for this device, else PTX that the driver compiles.
-//
+//===- Kernels.h - The generated kernels of a program on a CUDA device ----===//
+// A program carries its kernels compiled for several architectures. The image is chosen by the device alone, never by
+// trial and error: the stand-in's, else a cubin for this device, else PTX that the driver compiles.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_KERNELS_H
 #define PCRT_CUDA_KERNELS_H

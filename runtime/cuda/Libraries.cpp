@@ -1,4 +1,4 @@
-//===- Libraries.cpp - finding and opening NVIDIA's libraries -------------===//
+//===- Libraries.cpp - Finding and opening NVIDIA's libraries -------------===//
 #include "cuda/Libraries.h"
 #include "base/Failure.h"
 

@@ -1,9 +1,7 @@
-//===- Libraries.h - finding and opening NVIDIA's libraries ---------------===//
-//
-// The driver, cuBLASLt, cuDNN and NCCL are opened when a CUDA program starts;
-// nothing is linked. PCRT_CUDA_LIBRARIES=DIR[:DIR...] names directories to
-// look in first; =standin:FILE names one library that stands in for all four.
-//
+//===- Libraries.h - Finding and opening NVIDIA's libraries ---------------===//
+// The driver, cuBLASLt, cuDNN and NCCL are opened when a CUDA program starts; nothing is linked.
+// PCRT_CUDA_LIBRARIES=DIR[:DIR...] names directories to look in first; =standin:FILE names one library that stands in
+// for all four.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_LIBRARIES_H
 #define PCRT_CUDA_LIBRARIES_H

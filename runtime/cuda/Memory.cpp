@@ -1,4 +1,4 @@
-//===- Memory.cpp - the arena on the device, and copies to and from it ----===//
+//===- Memory.cpp - The arena on the device, and copies to and from it ----===//
 #include "cuda/Memory.h"
 #include "base/Failure.h"
 

@@ -1,9 +1,6 @@
-//===- Memory.h - the arena on the device, and copies to and from it ------===//
-//
-// The arena is one range of virtual addresses with physical memory of its own
-// (what NCCL needs to register it). Copies go through pinned memory in pieces,
-// so that any host memory can be copied while the driver only sees pinned one.
-//
+//===- Memory.h - The arena on the device, and copies to and from it ------===//
+// The arena is one range of virtual addresses with physical memory of its own (what NCCL needs to register it). Copies
+// go through pinned memory in pieces, so that any host memory can be copied while the driver only sees pinned one.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_MEMORY_H
 #define PCRT_CUDA_MEMORY_H

@@ -1,4 +1,4 @@
-//===- MoveKernels.cpp - what streams do between moves by NCCL ------------===//
+//===- MoveKernels.cpp - What streams do between moves by NCCL ------------===//
 #include "cuda/MoveKernels.h"
 
 #include <algorithm>

@@ -1,9 +1,7 @@
-//===- MoveKernels.h - what streams do between moves by NCCL --------------===//
-//
-// Kernels, not copies: copies of all streams may share the queue of one copy
-// engine, where one that comes after a message still to be received would hold
-// up all others (CUDA promises no more). On the stand-in the host does the same.
-//
+//===- MoveKernels.h - What streams do between moves by NCCL --------------===//
+// Kernels, not copies: copies of all streams may share the queue of one copy engine, where one that comes after a
+// message still to be received would hold up all others (CUDA promises no more). On the stand-in the host does the
+// same.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_MOVEKERNELS_H
 #define PCRT_CUDA_MOVEKERNELS_H

@@ -1,8 +1,5 @@
 //===- Nccl.h - NCCL's functions, types and values ------------------------===//
-//
-// What the runtime uses of libnccl 2.26 and newer; test/Runtime/cuda/Headers.cpp
-// compares it with NVIDIA's header.
-//
+// What the runtime uses of libnccl 2.26 and newer; test/Runtime/cuda/Headers.cpp compares it with NVIDIA's header.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_NCCL_H
 #define PCRT_CUDA_NCCL_H

@@ -1,11 +1,8 @@
-//===- NcclConnect.cpp - how the devices of ranks are connected by NCCL ---===//
-//
-// Communicators do not block, so that this rank can leave when another one does
-// not come. All calls then end in the background, and what they return says
-// little: a split of such a parent returns success at once, with a null
-// communicator, until ncclCommGetAsyncError says of the parent that it is done
-// (src/init.cc of NCCL 2.26 to 2.30: ncclCommSplit, ncclCommInitRankFunc).
-//
+//===- NcclConnect.cpp - How the devices of ranks are connected by NCCL ---===//
+// Communicators do not block, so that this rank can leave when another one does not come. All calls then end in the
+// background, and what they return says little: a split of such a parent returns success at once, with a null
+// communicator, until ncclCommGetAsyncError says of the parent that it is done (src/init.cc of NCCL 2.26 to 2.30:
+// ncclCommSplit, ncclCommInitRankFunc).
 //===----------------------------------------------------------------------===//
 #include "comm/Collective.h"
 #include "comm/ShmControl.h"

@@ -1,4 +1,4 @@
-//===- NcclMoves.cpp - moves by NCCL --------------------------------------===//
+//===- NcclMoves.cpp - Moves by NCCL --------------------------------------===//
 #include "cuda/NcclMoves.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"

@@ -1,11 +1,8 @@
-//===- NcclMoves.h - moves by NCCL ----------------------------------------===//
-//
-// One communicator per group of the program, split from one of all ranks in
-// the order of the groups, so that every rank makes the same calls. Moves whose
-// dim is outermost go to NCCL as they are; others through staging memory, with a
-// kernel before or after. The control plane watches: when a rank dies
-// or is late, all communicators are aborted, so that nobody waits on a device.
-//
+//===- NcclMoves.h - Moves by NCCL ----------------------------------------===//
+// One communicator per group of the program, split from one of all ranks in the order of the groups, so that every rank
+// makes the same calls. Moves whose dim is outermost go to NCCL as they are; others through staging memory, with a
+// kernel before or after. The control plane watches: when a rank dies or is late, all communicators are aborted, so
+// that nobody waits on a device.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_NCCLMOVES_H
 #define PCRT_CUDA_NCCLMOVES_H

@@ -1,4 +1,4 @@
-//===- OpenDeviceComm.cpp - chooses how devices move data -----------------===//
+//===- OpenDeviceComm.cpp - Chooses how devices move data -----------------===//
 #include "base/Failure.h"
 #include "cuda/HostMoves.h"
 #include "cuda/NcclMoves.h"

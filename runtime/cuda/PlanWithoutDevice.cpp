@@ -1,4 +1,4 @@
-//===- PlanWithoutDevice.cpp - what cuDNN would do, on any machine --------===//
+//===- PlanWithoutDevice.cpp - What cuDNN would do, on any machine --------===//
 #include "cuda/PlanWithoutDevice.h"
 #include "base/Failure.h"
 #include "cuda/AttentionPlan.h"

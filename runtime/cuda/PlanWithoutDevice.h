@@ -1,10 +1,7 @@
-//===- PlanWithoutDevice.h - what cuDNN would do, on any machine ----------===//
-//
-// For the compiler and for tests: whether cuDNN has a plan for an attention on
-// some architecture, and how much workspace that plan needs. Needs the library,
-// but neither a GPU nor its driver: a driver that does nothing is loaded where
-// there is none.
-//
+//===- PlanWithoutDevice.h - What cuDNN would do, on any machine ----------===//
+// For the compiler and for tests: whether cuDNN has a plan for an attention on some architecture, and how much
+// workspace that plan needs. Needs the library, but neither a GPU nor its driver: a driver that does nothing is loaded
+// where there is none.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PLANWITHOUTDEVICE_H
 #define PCRT_CUDA_PLANWITHOUTDEVICE_H

@@ -1,4 +1,4 @@
-//===- Products.cpp - the matrix products of a program on cuBLASLt --------===//
+//===- Products.cpp - The matrix products of a program on cuBLASLt --------===//
 #include "cuda/Products.h"
 #include "base/Failure.h"
 #include "cuda/AlgorithmCache.h"

@@ -1,11 +1,8 @@
-//===- Products.h - the matrix products of a program on cuBLASLt ----------===//
-//
-// Row-major products are column-major ones of the transposed result, so no
-// layout is ever converted. For every distinct product the library's best few
-// algorithms are timed at start-up on the buffers of the step, epilogues also
-// against a kernel of our own after the product alone, which runs where the
-// library has none. The choice goes to a cache file; ranks agree on one for each.
-//
+//===- Products.h - The matrix products of a program on cuBLASLt ----------===//
+// Row-major products are column-major ones of the transposed result, so no layout is ever converted. For every distinct
+// product the library's best few algorithms are timed at start-up on the buffers of the step, epilogues also against a
+// kernel of our own after the product alone, which runs where the library has none. The choice goes to a cache file;
+// ranks agree on one for each.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PRODUCTS_H
 #define PCRT_CUDA_PRODUCTS_H

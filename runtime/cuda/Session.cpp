@@ -1,4 +1,4 @@
-//===- Session.cpp - one process's use of one CUDA device -----------------===//
+//===- Session.cpp - One process's use of one CUDA device -----------------===//
 #include "cuda/Session.h"
 #include "base/Failure.h"
 

@@ -1,8 +1,6 @@
-//===- Session.h - one process's use of one CUDA device -------------------===//
-//
-// The driver's table with the device's context current, and what every part of
-// the CUDA device needs of it: checked calls, pinned memory, events.
-//
+//===- Session.h - One process's use of one CUDA device -------------------===//
+// The driver's table with the device's context current, and what every part of the CUDA device needs of it: checked
+// calls, pinned memory, events.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_SESSION_H
 #define PCRT_CUDA_SESSION_H

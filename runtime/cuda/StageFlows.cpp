@@ -1,4 +1,4 @@
-//===- StageFlows.cpp - messages between stages, on a CUDA device ---------===//
+//===- StageFlows.cpp - Messages between stages, on a CUDA device ---------===//
 #include "cuda/StageFlows.h"
 #include "base/Failure.h"
 #include "comm/Collective.h"

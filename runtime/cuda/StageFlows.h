@@ -1,11 +1,8 @@
-//===- StageFlows.h - messages between stages, on a CUDA device -----------===//
-//
-// By NCCL each flow has streams (lanes) and a ring of slots on the device. A send
-// copies into a slot on the compute stream and goes on; a lane sends the slot.
-// Receives are posted as soon as their slot is free, ahead of the step that
-// reads them. Events order the two, so that a step can be captured. Between
-// virtual ranks and through host memory messages need none of this.
-//
+//===- StageFlows.h - Messages between stages, on a CUDA device -----------===//
+// By NCCL each flow has streams (lanes) and a ring of slots on the device. A send copies into a slot on the compute
+// stream and goes on; a lane sends the slot. Receives are posted as soon as their slot is free, ahead of the step that
+// reads them. Events order the two, so that a step can be captured. Between virtual ranks and through host memory
+// messages need none of this.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_STAGEFLOWS_H
 #define PCRT_CUDA_STAGEFLOWS_H

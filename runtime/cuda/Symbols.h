@@ -1,10 +1,7 @@
-//===- Symbols.h - tables of functions that are loaded at run time --------===//
-//
-// A library's functions are one line each: result, exported name, parameters.
-// Calls have the exported name, too: driver.cuStreamSynchronize(stream). The
-// declarations are our own, for a runtime that builds the same everywhere;
+//===- Symbols.h - Tables of functions that are loaded at run time --------===//
+// A library's functions are one line each: result, exported name, parameters. Calls have the exported name, too:
+// driver.cuStreamSynchronize(stream). The declarations are our own, for a runtime that builds the same everywhere;
 // test/Runtime/cuda compares them with NVIDIA's headers.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_SYMBOLS_H
 #define PCRT_CUDA_SYMBOLS_H

@@ -1,4 +1,4 @@
-//===- VirtualMoves.cpp - moves between virtual ranks on one device -------===//
+//===- VirtualMoves.cpp - Moves between virtual ranks on one device -------===//
 #include "cuda/VirtualMoves.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"

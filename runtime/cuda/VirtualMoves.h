@@ -1,11 +1,8 @@
-//===- VirtualMoves.h - moves between virtual ranks on one device ---------===//
-//
-// The ranks are threads of one process and their arenas lie on one device, so
-// a move is copies and sums between arenas. Every member enqueues its share on
-// its own stream; events say that all sources are there before, and that all
-// shares are done after. No NCCL, and the same bits as on a CPU. Messages between
-// stages are copies into and out of slots of the rank that receives.
-//
+//===- VirtualMoves.h - Moves between virtual ranks on one device ---------===//
+// The ranks are threads of one process and their arenas lie on one device, so a move is copies and sums between arenas.
+// Every member enqueues its share on its own stream; events say that all sources are there before, and that all shares
+// are done after. No NCCL, and the same bits as on a CPU. Messages between stages are copies into and out of slots of
+// the rank that receives.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_VIRTUALMOVES_H
 #define PCRT_CUDA_VIRTUALMOVES_H

@@ -1,4 +1,4 @@
-//===- Data.cpp - tokens to train on --------------------------------------===//
+//===- Data.cpp - Tokens to train on --------------------------------------===//
 #include "data/Data.h"
 #include "base/Failure.h"
 #include "data/FileKind.h"

@@ -1,11 +1,8 @@
-//===- Data.h - tokens to train on ----------------------------------------===//
-//
-// A token file is llm.c's .bin format, a NumPy array, raw little-endian
-// numbers, or any file's bytes. Of one file that is read in its order sample g,
-// a row of a batch, reads tokens [g*T, (g+1)*T), targets one further, or from a
-// file of their own at the same places; positions count modulo the tokens of the
-// file. Else SampleOrder says which window it is.
-//
+//===- Data.h - Tokens to train on ----------------------------------------===//
+// A token file is llm.c's .bin format, a NumPy array, raw little-endian numbers, or any file's bytes. Of one file that
+// is read in its order sample g, a row of a batch, reads tokens [g*T, (g+1)*T), targets one further, or from a file of
+// their own at the same places; positions count modulo the tokens of the file. Else SampleOrder says which window it
+// is.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_DATA_H
 #define PCRT_DATA_DATA_H

@@ -1,4 +1,4 @@
-//===- FileKind.cpp - what a file is that has no token header --------------===//
+//===- FileKind.cpp - What a file is that has no token header -------------===//
 #include "data/FileKind.h"
 #include "base/Failure.h"
 

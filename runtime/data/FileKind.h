@@ -1,11 +1,7 @@
-//===- FileKind.h - what a file is that has no token header ---------------===//
-//
-// Raw tokens have no header, so any file could be read as such. One that is
-// known by its first bytes to be something else, or that is text, is refused.
-// Every test is strict enough that a file of real tokens does not pass it by
-// chance: what it requires has a probability of less than 2^-24 in random
-// tokens.
-//
+//===- FileKind.h - What a file is that has no token header ---------------===//
+// Raw tokens have no header, so any file could be read as such. One that is known by its first bytes to be something
+// else, or that is text, is refused. Every test is strict enough that a file of real tokens does not pass it by chance:
+// what it requires has a probability of less than 2^-24 in random tokens.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_FILEKIND_H
 #define PCRT_DATA_FILEKIND_H

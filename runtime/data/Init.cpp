@@ -1,4 +1,4 @@
-//===- Init.cpp - the first values of parameters and constants ------------===//
+//===- Init.cpp - The first values of parameters and constants ------------===//
 #include "data/Init.h"
 #include "base/Failure.h"
 #include "base/Types.h"

@@ -1,9 +1,6 @@
-//===- Init.h - the first values of parameters and constants --------------===//
-//
-// Drawn values come from a counter-based generator keyed by the seed, the
-// parameter and the element's global index: every plan starts from the same
-// bits. Given values are boxes of a checkpoint's tensors.
-//
+//===- Init.h - The first values of parameters and constants --------------===//
+// Drawn values come from a counter-based generator keyed by the seed, the parameter and the element's global index:
+// every plan starts from the same bits. Given values are boxes of a checkpoint's tensors.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_INIT_H
 #define PCRT_DATA_INIT_H

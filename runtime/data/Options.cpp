@@ -1,4 +1,4 @@
-//===- Options.cpp - the command line of a compiled program ---------------===//
+//===- Options.cpp - The command line of a compiled program ---------------===//
 #include "data/Options.h"
 #include "base/Failure.h"
 

@@ -1,4 +1,4 @@
-//===- Options.h - the command line of a compiled program -----------------===//
+//===- Options.h - The command line of a compiled program -----------------===//
 #ifndef PCRT_DATA_OPTIONS_H
 #define PCRT_DATA_OPTIONS_H
 

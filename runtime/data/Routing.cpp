@@ -1,4 +1,4 @@
-//===- Routing.cpp - choices of experts, to a file and from one --------------===//
+//===- Routing.cpp - Choices of experts, to a file and from one -----------===//
 #include "data/Routing.h"
 #include "base/Failure.h"
 #include "base/TensorSum.h"

@@ -1,10 +1,7 @@
-//===- Routing.h - choices of experts, to a file and from one ----------------===//
-//
-// Which experts each token has in each layer of a mixture, at every step. A
-// file of it is independent of the mesh and of the plan: safetensors with one
-// tensor "routing" [steps, layers, batch, sequence, experts of a token], so a
-// run writes it from front to back, and its header anew after every step.
-//
+//===- Routing.h - Choices of experts, to a file and from one -------------===//
+// Which experts each token has in each layer of a mixture, at every step. A file of it is independent of the mesh and
+// of the plan: safetensors with one tensor "routing" [steps, layers, batch, sequence, experts of a token], so a run
+// writes it from front to back, and its header anew after every step.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_ROUTING_H
 #define PCRT_DATA_ROUTING_H

@@ -1,4 +1,4 @@
-//===- SampleOrder.cpp - which windows of the data a run reads -------------===//
+//===- SampleOrder.cpp - Which windows of the data a run reads ------------===//
 #include "data/SampleOrder.h"
 
 #include <algorithm>

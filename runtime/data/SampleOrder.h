@@ -1,15 +1,12 @@
-//===- SampleOrder.h - which windows of the data a run reads ---------------===//
-//
-// Sample g, a row of a batch, is a window of T + 1 tokens; windows of a file
-// lie T tokens apart. Which one it is is a function of g alone: no state, the
-// same under every plan, and a run that goes on from a checkpoint needs the
-// number of samples read.
+//===- SampleOrder.h - Which windows of the data a run reads --------------===//
+// Sample g, a row of a batch, is a window of T + 1 tokens; windows of a file lie T tokens apart. Which one it is is a
+// function of g alone: no state, the same under every plan, and a run that goes on from a checkpoint needs the number
+// of samples read.
 //
 //   g -> source and its number k there     turns of a period, by weight
 //     -> epoch k / n, i = k % n            n windows are the source's
 //     -> permuted i, where shuffled        keyed by seed, source and epoch
 //     -> file and window in it             but for those held out
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_SAMPLEORDER_H
 #define PCRT_DATA_SAMPLEORDER_H

@@ -1,4 +1,4 @@
-//===- StepInputs.cpp - what a step reads besides its state ----------------===//
+//===- StepInputs.cpp - What a step reads besides its state ---------------===//
 #include "data/StepInputs.h"
 #include "base/Failure.h"
 #include "pcrt/description.h"

@@ -1,4 +1,4 @@
-//===- StepInputs.h - what a step reads besides its state ------------------===//
+//===- StepInputs.h - What a step reads besides its state -----------------===//
 #ifndef PCRT_DATA_STEPINPUTS_H
 #define PCRT_DATA_STEPINPUTS_H
 

@@ -1,4 +1,4 @@
-//===- TokenizerFiles.cpp - what goes with a model's weights ---------------===//
+//===- TokenizerFiles.cpp - What goes with a model's weights --------------===//
 #include "data/TokenizerFiles.h"
 #include "base/Failure.h"
 #include "base/InputFile.h"

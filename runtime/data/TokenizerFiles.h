@@ -1,8 +1,6 @@
-//===- TokenizerFiles.h - what goes with a model's weights -----------------===//
-//
-// Files of the directory that a model comes from which a run does not read, but
-// whoever loads what it saves does: they go into every checkpoint.
-//
+//===- TokenizerFiles.h - What goes with a model's weights ----------------===//
+// Files of the directory that a model comes from which a run does not read, but whoever loads what it saves does: they
+// go into every checkpoint.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_TOKENIZERFILES_H
 #define PCRT_DATA_TOKENIZERFILES_H

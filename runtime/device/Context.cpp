@@ -1,4 +1,4 @@
-//===- Context.cpp - what a step calls ------------------------------------===//
+//===- Context.cpp - What a step calls ------------------------------------===//
 #include "device/Context.h"
 #include "base/Failure.h"
 

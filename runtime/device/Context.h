@@ -1,8 +1,5 @@
-//===- Context.h - what a step calls --------------------------------------===//
-//
-// The state behind pcrt_context: what devices need for the functions of pcrt.h,
-// and what they count.
-//
+//===- Context.h - What a step calls --------------------------------------===//
+// The state behind pcrt_context: what devices need for the functions of pcrt.h, and what they count.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_CONTEXT_H
 #define PCRT_DEVICE_CONTEXT_H

@@ -1,9 +1,6 @@
-//===- Device.h - what steps run on ---------------------------------------===//
-//
-// A device holds the arena and carries out the calls of a step. The CPU does so
-// where they are made, in memory that the host addresses; any other device may
-// enqueue them, and the host reaches its arena by copies.
-//
+//===- Device.h - What steps run on ---------------------------------------===//
+// A device holds the arena and carries out the calls of a step. The CPU does so where they are made, in memory that the
+// host addresses; any other device may enqueue them, and the host reaches its arena by copies.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_DEVICE_H
 #define PCRT_DEVICE_DEVICE_H

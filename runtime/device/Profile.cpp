@@ -1,4 +1,4 @@
-//===- Profile.cpp - where the time of a step goes ------------------------===//
+//===- Profile.cpp - Where the time of a step goes ------------------------===//
 #include "device/Profile.h"
 #include "base/Failure.h"
 #include "base/FileStream.h"

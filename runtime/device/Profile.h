@@ -1,8 +1,6 @@
-//===- Profile.h - where the time of a step goes --------------------------===//
-//
-// Every kernel, matrix product and move is timed: summed by kind over the
-// steps, and, for one step, kept as events for a trace (--trace).
-//
+//===- Profile.h - Where the time of a step goes --------------------------===//
+// Every kernel, matrix product and move is timed: summed by kind over the steps, and, for one step, kept as events for
+// a trace (--trace).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_PROFILE_H
 #define PCRT_DEVICE_PROFILE_H

@@ -1,4 +1,4 @@
-//===- RowTally.h - how many rows experts had -----------------------------===//
+//===- RowTally.h - How many rows experts had -----------------------------===//
 #ifndef PCRT_DEVICE_ROWTALLY_H
 #define PCRT_DEVICE_ROWTALLY_H
 

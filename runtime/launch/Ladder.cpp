@@ -1,4 +1,4 @@
-//===- Ladder.cpp - programs of one training, for fewer and fewer ranks ---===//
+//===- Ladder.cpp - Programs of one training, for fewer and fewer ranks ---===//
 #include "launch/Ladder.h"
 #include "base/Failure.h"
 

@@ -1,9 +1,6 @@
-//===- Ladder.h - programs of one training, for fewer and fewer ranks -----===//
-//
-// Where a machine is gone for good, fewer ranks are left. Another executable of
-// the same model, planned for as many, goes on from the newest checkpoint, which
-// any plan can load.
-//
+//===- Ladder.h - Programs of one training, for fewer and fewer ranks -----===//
+// Where a machine is gone for good, fewer ranks are left. Another executable of the same model, planned for as many,
+// goes on from the newest checkpoint, which any plan can load.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_LAUNCH_LADDER_H
 #define PCRT_LAUNCH_LADDER_H

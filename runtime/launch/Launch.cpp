@@ -1,4 +1,4 @@
-//===- Launch.cpp - starts the ranks of a run on this machine -------------===//
+//===- Launch.cpp - Starts the ranks of a run on this machine -------------===//
 #include "launch/Launch.h"
 #include "base/Failure.h"
 #include "base/Printing.h"

@@ -1,9 +1,6 @@
-//===- Launch.h - starts the ranks of a run on this machine ---------------===//
-//
-// Creates the shared file, starts a process per rank with cores of its own,
-// forwards signals and output, and ends the run when one rank fails. Nothing
-// is left behind: ranks die with the launcher, the file has no name.
-//
+//===- Launch.h - Starts the ranks of a run on this machine ---------------===//
+// Creates the shared file, starts a process per rank with cores of its own, forwards signals and output, and ends the
+// run when one rank fails. Nothing is left behind: ranks die with the launcher, the file has no name.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_LAUNCH_LAUNCH_H
 #define PCRT_LAUNCH_LAUNCH_H

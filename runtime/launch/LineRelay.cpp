@@ -1,4 +1,4 @@
-//===- LineRelay.cpp - a rank's output, line by line, with its name -------===//
+//===- LineRelay.cpp - A rank's output, line by line, with its name -------===//
 #include "launch/LineRelay.h"
 
 #include <cstdio>

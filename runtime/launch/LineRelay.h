@@ -1,4 +1,4 @@
-//===- LineRelay.h - a rank's output, line by line, with its name ---------===//
+//===- LineRelay.h - A rank's output, line by line, with its name ---------===//
 #ifndef PCRT_LAUNCH_LINERELAY_H
 #define PCRT_LAUNCH_LINERELAY_H
 

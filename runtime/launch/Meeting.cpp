@@ -1,10 +1,7 @@
-//===- Meeting.cpp - where members of open rounds meet --------------------===//
-//
-// A round is over when its mean is in the log, or the log cannot be written:
-// nobody has changed anything before. Whoever is lost before that is not in it,
-// whoever is lost later has been. Members whose shared parameters are not the
+//===- Meeting.cpp - Where members of open rounds meet --------------------===//
+// A round is over when its mean is in the log, or the log cannot be written: nobody has changed anything before.
+// Whoever is lost before that is not in it, whoever is lost later has been. Members whose shared parameters are not the
 // others' are refused.
-//
 //===----------------------------------------------------------------------===//
 #include "launch/Meeting.h"
 #include "base/Failure.h"

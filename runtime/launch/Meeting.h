@@ -1,4 +1,4 @@
-//===- Meeting.h - where members of open rounds meet ----------------------===//
+//===- Meeting.h - Where members of open rounds meet ----------------------===//
 #ifndef PCRT_LAUNCH_MEETING_H
 #define PCRT_LAUNCH_MEETING_H
 

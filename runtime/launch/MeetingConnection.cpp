@@ -1,4 +1,4 @@
-//===- MeetingConnection.cpp - a rank that meets others at pc-meet --------===//
+//===- MeetingConnection.cpp - A rank that meets others at pc-meet --------===//
 #include "launch/MeetingConnection.h"
 #include "comm/ShmControl.h"
 #include "comm/TcpMeeting.h"

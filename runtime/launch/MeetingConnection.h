@@ -1,4 +1,4 @@
-//===- MeetingConnection.h - a rank that meets others at pc-meet ----------===//
+//===- MeetingConnection.h - A rank that meets others at pc-meet ----------===//
 #ifndef PCRT_LAUNCH_MEETINGCONNECTION_H
 #define PCRT_LAUNCH_MEETINGCONNECTION_H
 

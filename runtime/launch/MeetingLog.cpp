@@ -1,4 +1,4 @@
-//===- MeetingLog.cpp - who was in which round of a meeting ---------------===//
+//===- MeetingLog.cpp - Who was in which round of a meeting ---------------===//
 #include "launch/MeetingLog.h"
 #include "base/Failure.h"
 

@@ -1,4 +1,4 @@
-//===- MeetingLog.h - who was in which round of a meeting -----------------===//
+//===- MeetingLog.h - Who was in which round of a meeting -----------------===//
 #ifndef PCRT_LAUNCH_MEETINGLOG_H
 #define PCRT_LAUNCH_MEETINGLOG_H
 

@@ -1,4 +1,4 @@
-//===- AuxiliaryFile.cpp - a log whose failures end no run ----------------===//
+//===- AuxiliaryFile.cpp - A log whose failures end no run ----------------===//
 #include "metrics/AuxiliaryFile.h"
 #include "base/Failure.h"
 #include "base/SignalMask.h"

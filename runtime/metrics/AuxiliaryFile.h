@@ -1,9 +1,6 @@
-//===- AuxiliaryFile.h - a log whose failures end no run ------------------===//
-//
-// Metrics and curves. Where a record cannot be written, because the disk is full
-// or broken or nobody reads, the run says so once, goes on without it, and tries
-// again with a later record.
-//
+//===- AuxiliaryFile.h - A log whose failures end no run ------------------===//
+// Metrics and curves. Where a record cannot be written, because the disk is full or broken or nobody reads, the run
+// says so once, goes on without it, and tries again with a later record.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_AUXILIARYFILE_H
 #define PCRT_METRICS_AUXILIARYFILE_H

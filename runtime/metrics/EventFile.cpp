@@ -1,4 +1,4 @@
-//===- EventFile.cpp - curves for TensorBoard ------------------------------===//
+//===- EventFile.cpp - Curves for TensorBoard -----------------------------===//
 #include "metrics/EventFile.h"
 #include "base/Failure.h"
 

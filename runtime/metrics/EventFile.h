@@ -1,8 +1,6 @@
-//===- EventFile.h - curves for TensorBoard --------------------------------===//
-//
-// A file of TensorFlow's record format (tensorflow/core/lib/io/record_writer.h)
-// with Event messages (tensorflow/core/util/event.proto) of scalars.
-//
+//===- EventFile.h - Curves for TensorBoard -------------------------------===//
+// A file of TensorFlow's record format (tensorflow/core/lib/io/record_writer.h) with Event messages
+// (tensorflow/core/util/event.proto) of scalars.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_EVENTFILE_H
 #define PCRT_METRICS_EVENTFILE_H

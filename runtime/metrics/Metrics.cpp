@@ -1,4 +1,4 @@
-//===- Metrics.cpp - what is told about every step ------------------------===//
+//===- Metrics.cpp - What is told about every step ------------------------===//
 #include "metrics/Metrics.h"
 #include "base/Failure.h"
 #include "base/InputFile.h"

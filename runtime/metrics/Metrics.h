@@ -1,9 +1,6 @@
-//===- Metrics.h - what is told about every step --------------------------===//
-//
-// Rank 0 writes one line of JSON a step (--metrics) and a progress line to
-// standard output: rewritten on a terminal, as far as it is wide, else at most
-// one a second.
-//
+//===- Metrics.h - What is told about every step --------------------------===//
+// Rank 0 writes one line of JSON a step (--metrics) and a progress line to standard output: rewritten on a terminal, as
+// far as it is wide, else at most one a second.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_METRICS_H
 #define PCRT_METRICS_METRICS_H

@@ -1,4 +1,4 @@
-//===- NormLimit.cpp - which steps are skipped -----------------------------===//
+//===- NormLimit.cpp - Which steps are skipped ----------------------------===//
 #include "metrics/NormLimit.h"
 
 #include <cmath>

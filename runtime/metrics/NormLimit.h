@@ -1,10 +1,7 @@
-//===- NormLimit.h - which steps are skipped -------------------------------===//
-//
-// A step whose gradient's norm is no finite number, or far above the norms
-// before it, updates nothing: decided inside the step, by a limit that the
-// runtime gives it. The limit depends on earlier norms alone, so all ranks, and
-// a run that goes on from a checkpoint, decide alike.
-//
+//===- NormLimit.h - Which steps are skipped ------------------------------===//
+// A step whose gradient's norm is no finite number, or far above the norms before it, updates nothing: decided inside
+// the step, by a limit that the runtime gives it. The limit depends on earlier norms alone, so all ranks, and a run
+// that goes on from a checkpoint, decide alike.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_NORMLIMIT_H
 #define PCRT_METRICS_NORMLIMIT_H

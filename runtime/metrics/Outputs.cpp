@@ -1,4 +1,4 @@
-//===- Outputs.cpp - what a step shows ------------------------------------===//
+//===- Outputs.cpp - What a step shows ------------------------------------===//
 #include "metrics/Outputs.h"
 #include "base/Failure.h"
 #include "base/Types.h"

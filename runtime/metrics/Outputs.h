@@ -1,9 +1,6 @@
-//===- Outputs.h - what a step shows --------------------------------------===//
-//
-// Collects the loss and the gradient norm of every step, and writes gradients
-// and logits of the first one to safetensors files (global tensors under their
-// Hugging Face names; every rank writes its own blocks).
-//
+//===- Outputs.h - What a step shows --------------------------------------===//
+// Collects the loss and the gradient norm of every step, and writes gradients and logits of the first one to
+// safetensors files (global tensors under their Hugging Face names; every rank writes its own blocks).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_OUTPUTS_H
 #define PCRT_METRICS_OUTPUTS_H

@@ -1,4 +1,4 @@
-//===- PeakRate.cpp - the most that this machine's processors have done -----===//
+//===- PeakRate.cpp - The most that this machine's processors have done ---===//
 #include "metrics/PeakRate.h"
 
 #include <algorithm>

@@ -1,8 +1,6 @@
-//===- PeakRate.h - the most that this machine's processors have done -------===//
-//
-// pc-calibrate leaves in the user's cache what products reach on this machine.
-// How much of that a step reaches is known only where it was measured here.
-//
+//===- PeakRate.h - The most that this machine's processors have done -----===//
+// pc-calibrate leaves in the user's cache what products reach on this machine. How much of that a step reaches is known
+// only where it was measured here.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_PEAKRATE_H
 #define PCRT_METRICS_PEAKRATE_H

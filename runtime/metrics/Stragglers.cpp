@@ -1,4 +1,4 @@
-//===- Stragglers.cpp - ranks that the others wait for ---------------------===//
+//===- Stragglers.cpp - Ranks that the others wait for --------------------===//
 #include "metrics/Stragglers.h"
 #include "comm/Collective.h"
 

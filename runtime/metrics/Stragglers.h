@@ -1,8 +1,6 @@
-//===- Stragglers.h - ranks that the others wait for -----------------------===//
-//
-// A rank on a slower or busier machine makes all of them as slow, and its own
-// step takes no longer than theirs: what it does not do is wait.
-//
+//===- Stragglers.h - Ranks that the others wait for ----------------------===//
+// A rank on a slower or busier machine makes all of them as slow, and its own step takes no longer than theirs: what it
+// does not do is wait.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_STRAGGLERS_H
 #define PCRT_METRICS_STRAGGLERS_H

@@ -1,4 +1,4 @@
-//===- Summary.cpp - what was counted and measured ------------------------===//
+//===- Summary.cpp - What was counted and measured ------------------------===//
 #include "metrics/Summary.h"
 #include "base/Types.h"
 #include "comm/Collective.h"

@@ -1,9 +1,6 @@
-//===- Summary.h - what was counted and measured --------------------------===//
-//
-// The report's schema (pc-compile --report), filled with what happened: the
-// traffic of one step as the moves were called, the arena, heap allocations
-// inside steps, peak memory and the time per kind of kernel.
-//
+//===- Summary.h - What was counted and measured --------------------------===//
+// The report's schema (pc-compile --report), filled with what happened: the traffic of one step as the moves were
+// called, the arena, heap allocations inside steps, peak memory and the time per kind of kernel.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_SUMMARY_H
 #define PCRT_METRICS_SUMMARY_H

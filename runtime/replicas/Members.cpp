@@ -1,4 +1,4 @@
-//===- Members.cpp - open local SGD: a run as one of several members -------===//
+//===- Members.cpp - Open local SGD: a run as one of several members ------===//
 #include "replicas/Members.h"
 #include "base/TensorSum.h"
 #include "base/Types.h"

@@ -1,10 +1,6 @@
-//===- Members.h - open local SGD: a run as one of several members ---------===//
-//
-// --meet HOST:PORT: this run is one replica among others, which come and go. At
-// the end of a round pc-meet makes the mean of the members' parameters
-// (comm/MeetMessages.h), and each makes the outer step by itself, with the same
-// bits.
-//
+//===- Members.h - Open local SGD: a run as one of several members --------===//
+// --meet HOST:PORT: this run is one replica among others, which come and go. At the end of a round pc-meet makes the
+// mean of the members' parameters (comm/MeetMessages.h), and each makes the outer step by itself, with the same bits.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_REPLICAS_MEMBERS_H
 #define PCRT_REPLICAS_MEMBERS_H

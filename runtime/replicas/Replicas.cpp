@@ -1,4 +1,4 @@
-//===- Replicas.cpp - copies that have to be alike -------------------------===//
+//===- Replicas.cpp - Copies that have to be alike ------------------------===//
 #include "replicas/Replicas.h"
 #include "base/Block.h"
 #include "base/Failure.h"

@@ -1,9 +1,6 @@
-//===- Replicas.h - copies that have to be alike ---------------------------===//
-//
-// Ranks that hold the same block of a parameter, or of what the optimizer keeps
-// for it, hold the same bits after every step. Where they do not, memory or a
-// link is damaged, and every step from there on is wrong in silence.
-//
+//===- Replicas.h - Copies that have to be alike --------------------------===//
+// Ranks that hold the same block of a parameter, or of what the optimizer keeps for it, hold the same bits after every
+// step. Where they do not, memory or a link is damaged, and every step from there on is wrong in silence.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_REPLICAS_REPLICAS_H
 #define PCRT_REPLICAS_REPLICAS_H

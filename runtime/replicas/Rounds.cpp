@@ -1,4 +1,4 @@
-//===- Rounds.cpp - rounds of local SGD ------------------------------------===//
+//===- Rounds.cpp - Rounds of local SGD -----------------------------------===//
 #include "replicas/Rounds.h"
 #include "base/Types.h"
 #include "pcrt/description.h"

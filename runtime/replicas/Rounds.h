@@ -1,9 +1,6 @@
-//===- Rounds.h - rounds of local SGD --------------------------------------===//
-//
-// Replicas train by themselves; the end of a round (pcrt_program::round) brings
-// them together. Between two rounds every replica's parameters are those that
-// all share.
-//
+//===- Rounds.h - Rounds of local SGD -------------------------------------===//
+// Replicas train by themselves; the end of a round (pcrt_program::round) brings them together. Between two rounds every
+// replica's parameters are those that all share.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_REPLICAS_ROUNDS_H
 #define PCRT_REPLICAS_ROUNDS_H

@@ -1,4 +1,4 @@
-//===- Info.cpp - what a compiled program is -------------------------------===//
+//===- Info.cpp - What a compiled program is ------------------------------===//
 #include "run/Info.h"
 #include "base/TensorSum.h"
 #include "cpu/Bf16.h"

@@ -1,4 +1,4 @@
-//===- Info.h - what a compiled program is ---------------------------------===//
+//===- Info.h - What a compiled program is --------------------------------===//
 #ifndef PCRT_RUN_INFO_H
 #define PCRT_RUN_INFO_H
 

@@ -1,9 +1,6 @@
-//===- Main.cpp - the main function of every compiled program -------------===//
-//
-// Finds the place of this process among the ranks, reads the flags, and runs
-// all ranks of the process. Each failure is reported once; the exit status is
-// its pcrt_status, or 128 + the number of the signal that stopped the run.
-//
+//===- Main.cpp - The main function of every compiled program -------------===//
+// Finds the place of this process among the ranks, reads the flags, and runs all ranks of the process. Each failure is
+// reported once; the exit status is its pcrt_status, or 128 + the number of the signal that stopped the run.
 //===----------------------------------------------------------------------===//
 #include "base/Failure.h"
 #include "base/Printing.h"

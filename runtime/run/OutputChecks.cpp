@@ -1,4 +1,4 @@
-//===- OutputChecks.cpp - what a run must not write over -------------------===//
+//===- OutputChecks.cpp - What a run must not write over ------------------===//
 #include "run/OutputChecks.h"
 #include "base/Failure.h"
 #include "checkpoint/SaveDirectory.h"

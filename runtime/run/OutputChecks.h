@@ -1,4 +1,4 @@
-//===- OutputChecks.h - what a run must not write over ---------------------===//
+//===- OutputChecks.h - What a run must not write over --------------------===//
 #ifndef PCRT_RUN_OUTPUTCHECKS_H
 #define PCRT_RUN_OUTPUTCHECKS_H
 

@@ -1,4 +1,4 @@
-//===- Results.cpp - what a run writes when it ends ------------------------===//
+//===- Results.cpp - What a run writes when it ends -----------------------===//
 #include "run/Results.h"
 #include "base/FileStream.h"
 #include "comm/Collective.h"

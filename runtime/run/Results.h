@@ -1,7 +1,5 @@
-//===- Results.h - what a run writes when it ends --------------------------===//
-//
+//===- Results.h - What a run writes when it ends -------------------------===//
 // The summary and the trace are gathered from all ranks and written by rank 0.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_RESULTS_H
 #define PCRT_RUN_RESULTS_H

@@ -1,9 +1,6 @@
-//===- Run.cpp - one run of a compiled program ----------------------------===//
-//
-// Sets a rank up, runs its steps and writes the results. Before the first
-// step the ranks compare program, flags and files, choose the checkpoint, and
-// open every file, so that nothing is found missing after hours.
-//
+//===- Run.cpp - One run of a compiled program ----------------------------===//
+// Sets a rank up, runs its steps and writes the results. Before the first step the ranks compare program, flags and
+// files, choose the checkpoint, and open every file, so that nothing is found missing after hours.
 //===----------------------------------------------------------------------===//
 #include "run/Run.h"
 #include "base/Failure.h"

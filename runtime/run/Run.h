@@ -1,4 +1,4 @@
-//===- Run.h - one run of a compiled program ------------------------------===//
+//===- Run.h - One run of a compiled program ------------------------------===//
 #ifndef PCRT_RUN_RUN_H
 #define PCRT_RUN_RUN_H
 

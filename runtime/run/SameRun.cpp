@@ -1,9 +1,6 @@
-//===- SameRun.cpp - the ranks of a run do the same ------------------------===//
-//
-// Every rank must run the same program with the same flags and files. A rank
-// compares its facts with those of the others; an error names the values and
-// the ranks that have them.
-//
+//===- SameRun.cpp - The ranks of a run do the same -----------------------===//
+// Every rank must run the same program with the same flags and files. A rank compares its facts with those of the
+// others; an error names the values and the ranks that have them.
 //===----------------------------------------------------------------------===//
 #include "run/SameRun.h"
 #include "base/TensorSum.h"

@@ -1,8 +1,6 @@
-//===- SameRun.h - the ranks of a run do the same --------------------------===//
-//
-// Launchers start every rank by itself. Ranks of other programs, other flags
-// or other files would train on together, to numbers that mean nothing.
-//
+//===- SameRun.h - The ranks of a run do the same -------------------------===//
+// Launchers start every rank by itself. Ranks of other programs, other flags or other files would train on together, to
+// numbers that mean nothing.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_SAMERUN_H
 #define PCRT_RUN_SAMERUN_H

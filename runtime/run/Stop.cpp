@@ -1,4 +1,4 @@
-//===- Stop.cpp - a signal ends a run after a step ------------------------===//
+//===- Stop.cpp - A signal ends a run after a step ------------------------===//
 #include "run/Stop.h"
 #include "base/StopSignals.h"
 #include "comm/Collective.h"

@@ -1,10 +1,7 @@
-//===- Stop.h - a signal ends a run after a step --------------------------===//
-//
-// A run that saves answers SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGPIPE (its
-// output has no reader) by saving: all ranks stop after the same step, whichever
-// of them got the signal. They ask each other a few times a second, at steps that
+//===- Stop.h - A signal ends a run after a step --------------------------===//
+// A run that saves answers SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGPIPE (its output has no reader) by saving: all ranks
+// stop after the same step, whichever of them got the signal. They ask each other a few times a second, at steps that
 // all know beforehand.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_STOP_H
 #define PCRT_RUN_STOP_H

@@ -1,4 +1,4 @@
-//===- Validation.cpp - the loss of samples that are not trained on --------===//
+//===- Validation.cpp - The loss of samples that are not trained on -------===//
 #include "run/Validation.h"
 #include "base/Failure.h"
 

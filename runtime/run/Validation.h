@@ -1,12 +1,9 @@
-//===- Validation.h - the loss of samples that are not trained on ----------===//
+//===- Validation.h - The loss of samples that are not trained on ---------===//
+// Every few steps, and after the last one, computes the loss of the samples that --validation holds out, by the
+// program's evaluation (pcrt.h). It changes neither parameters nor states, so a run with it makes the same steps.
 //
-// Every few steps, and after the last one, computes the loss of the samples
-// that --validation holds out, by the program's evaluation (pcrt.h). It
-// changes neither parameters nor states, so a run with it makes the same steps.
-//
-// A loss of samples is the sum over all of their targets that count by the
-// number of these, with each sample once: the same for every batch and plan.
-//
+// A loss of samples is the sum over all of their targets that count by the number of these, with each sample once: the
+// same for every batch and plan.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_VALIDATION_H
 #define PCRT_RUN_VALIDATION_H

@@ -1,7 +1,5 @@
-//===- Cudnn.h - the part of cuDNN's backend ABI that the stand-in has ----===//
-//
+//===- Cudnn.h - The part of cuDNN's backend ABI that the stand-in has ----===//
 // Own declarations, as in Driver.h; a test compares them with <cudnn.h>.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_ABI_CUDNN_H
 #define PC_STANDIN_ABI_CUDNN_H

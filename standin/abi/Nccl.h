@@ -1,7 +1,5 @@
-//===- Nccl.h - the part of NCCL's ABI that the stand-in has --------------===//
-//
+//===- Nccl.h - The part of NCCL's ABI that the stand-in has --------------===//
 // Own declarations, as in Driver.h; a test compares them with <nccl.h>.
-//
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_ABI_NCCL_H
 #define PC_STANDIN_ABI_NCCL_H

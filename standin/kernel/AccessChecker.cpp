@@ -1,9 +1,9 @@
-//===- AccessChecker.cpp - shadow memory of kernels --------------------------------------------===//
+//===- AccessChecker.cpp - Shadow memory of kernels -----------------------===//
 // A clock counts barriers, warp collectives and block starts. Shadow memory keeps, for every two bytes, when and where
 // they were last written and read; two accesses are ordered if a barrier (or, within a warp, a collective) came
 // between. As blocks run one after the other, "since this block began" and "since this launch began" are comparisons of
 // times, too.
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "AccessChecker.h"
 #include "Worker.h"
 

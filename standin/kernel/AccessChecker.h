@@ -1,9 +1,9 @@
-//===- AccessChecker.h - shadow memory of kernels ---------------------------------------------===//
+//===- AccessChecker.h - Shadow memory of kernels -------------------------===//
 // Finds, in one run and in any order of threads: data races within a block (no barrier between) and between blocks of a
 // launch, addresses outside of what is allocated, reads of bytes nobody wrote, misaligned accesses, use of bytes that
 // an asynchronous copy may still write, or a product may still read. Order between launches is the driver's business.
 // Two bytes are the smallest unit.
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_ACCESSCHECKER_H
 #define PC_STANDIN_KERNEL_ACCESSCHECKER_H
 

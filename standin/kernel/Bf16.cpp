@@ -1,6 +1,6 @@
-//===- Bf16.cpp - what compiled code calls to round to bf16 -----------------------------------===//
+//===- Bf16.cpp - What compiled code calls to round to bf16 ---------------===//
 // Older libgcc lacks these. The calling convention is that of clang's __bf16, so clang compiles this file.
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include <cstdint>
 #include <cstring>
 

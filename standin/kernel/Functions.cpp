@@ -1,8 +1,7 @@
-//===- Functions.cpp - NVPTX instructions that x86 lacks --------------------------------------===//
+//===- Functions.cpp - NVPTX instructions that x86 lacks ------------------===//
 // pc_nvvm_<intrinsic> and pc_ptx_<instruction>, dots as underscores, as the host image calls them. Exact ones are
-// exact;
-// *.approx* are correctly rounded or within one unit of it here, within the documented error on a device.
-//===------------------------------------------------------------------------------------------===//
+// exact; *.approx* are correctly rounded or within one unit of it here, within the documented error on a device.
+//===----------------------------------------------------------------------===//
 #include "Worker.h"
 
 #include <bit>

@@ -1,4 +1,4 @@
-//===- Image.cpp - loads host images from memory -----------------------------------------------===//
+//===- Image.cpp - Loads host images from memory --------------------------===//
 #include "Kernel.h"
 
 #include <cerrno>

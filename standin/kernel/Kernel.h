@@ -1,8 +1,8 @@
-//===- Kernel.h - runs device kernels on this machine ------------------------------------------===//
+//===- Kernel.h - Runs device kernels on this machine ---------------------===//
 // Loads host images (pcrt/host_image.h) and runs launches: the threads of a block are fibers on the calling thread,
 // blocks run one after the other. Faults that a device would pass over in silence are reported: barriers and shuffles
 // in divergent code always, races and wrong addresses with an AccessChecker.
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_KERNEL_H
 #define PC_STANDIN_KERNEL_KERNEL_H
 

@@ -1,4 +1,4 @@
-//===- Meet.h - the lanes of a warp wait for each other ------------------------------------------===//
+//===- Meet.h - The lanes of a warp wait for each other -------------------===//
 #ifndef PC_STANDIN_KERNEL_MEET_H
 #define PC_STANDIN_KERNEL_MEET_H
 

@@ -1,7 +1,7 @@
-//===- Switch.cpp - from one fiber's stack to another's ---------------------------------------===//
+//===- Switch.cpp - From one fiber's stack to another's -------------------===//
 // pc_switch(void **save, void *to): leaves this stack and goes on where `to` was saved. What a call may change needs no
 // saving. (ucontext makes system calls: thirty times slower.)
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef __x86_64__
 #error "host images and their fibers are for x86-64"
 #endif

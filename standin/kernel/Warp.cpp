@@ -1,7 +1,7 @@
-//===- Warp.cpp - what the lanes of a warp do together, and asynchronous copies ---------------===//
+//===- Warp.cpp - What the lanes of a warp do together, and asynchronous copies -===//
 // A lane that arrives leaves its operands and waits; the last one computes the results of all. Semantics: PTX ISA,
 // "warp level matrix instructions", "shfl.sync", "vote.sync", "match.sync", "redux.sync", "cp.async".
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "Meet.h"
 
 #include <bit>

@@ -1,4 +1,4 @@
-//===- Warpgroups.cpp - products of matrices by warpgroups of four warps -------------------------===//
+//===- Warpgroups.cpp - Products of matrices by warpgroups of four warps --===//
 #include "Warpgroups.h"
 #include "Meet.h"
 

@@ -1,8 +1,8 @@
-//===- Warpgroups.h - products of matrices by warpgroups of four warps ---------------------------===//
+//===- Warpgroups.h - Products of matrices by warpgroups of four warps ----===//
 // wgmma.mma_async multiplies while the warpgroup goes on. Here a product is made as late as a wait allows, and until
 // then what stands for its results is a NaN with a number: a program that uses results or changes operands too early
 // has wrong results in any order of threads. Semantics: PTX ISA, "asynchronous warpgroup level matrix instructions".
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_WARPGROUPS_H
 #define PC_STANDIN_KERNEL_WARPGROUPS_H
 

@@ -1,4 +1,4 @@
-//===- Worker.cpp - blocks, fibers, barriers ---------------------------------------------------===//
+//===- Worker.cpp - Blocks, fibers, barriers ------------------------------===//
 #include "Warpgroups.h"
 
 #include <cstdio>

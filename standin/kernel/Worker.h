@@ -1,7 +1,7 @@
-//===- Worker.h - the fibers of the running block ----------------------------------------------===//
+//===- Worker.h - The fibers of the running block -------------------------===//
 // One worker a host thread: the threads of one block as fibers that hand on to each other where they wait. Private to
 // the kernel library.
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_WORKER_H
 #define PC_STANDIN_KERNEL_WORKER_H
 

@@ -1,8 +1,8 @@
-//===- figures.cpp - pc-calibrate solves the cost model for its figures ----------------------===//
+//===- figures.cpp - The cost model that pc-calibrate solves --------------===//
 // usage: pc-figures-test FILE.json
 // What is measured is made up: it is what the cost model says of a machine. pc-calibrate's figures of it, written to
 // the file and read as pc-compile reads them, have to be that machine's.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "Figures.h"
 #include "../Checks.h"
 #include "pc/Cost/Cost.h"

@@ -1,10 +1,10 @@
-//===- broken-pass.cpp - Is a program that a pass breaks refused? ----------------------------===//
+//===- broken-pass.cpp - Is a program that a pass breaks refused? ---------===//
 // usage: pc-broken-pass FILE FLAGS OUT [PASS HOW]    compiles FILE, as by the flags of pc-compile ("mesh=dp=2 zero=1"),
 // to the executable OUT with --verify-kernels, or, where OUT is /dev/null, to `planned`. Behind every run of PASS the
 // program is damaged: the scale of its last pc.attention_grad is doubled (HOW: scale), or its last kernel that adds
 // numbers subtracts some (sum), stores to address 0 (crash), has no end (loop), or writes before its first buffer
 // (beside).
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
 #include "pc/Support/Diagnostics.h"

@@ -1,6 +1,6 @@
-//===- tactics-test.cpp - A tactic of a test, made of a pass and a row ------------------------===//
+//===- tactics-test.cpp - A tactic of a test, made of a pass and a row ----===//
 // Run by tactics.test.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
 

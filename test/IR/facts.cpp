@@ -1,11 +1,11 @@
-//===- facts.cpp - Ops say what they are like, and it is so ------------------------------===//
+//===- facts.cpp - Ops say what they are like, and it is so ---------------===//
 // usage: pc-facts-test FACTS.mlir    walks all ops of the dialect. Each is pointwise, a move, or in one of the two
 // lists
 //                                    below. Of FACTS.mlir, which has one of every pointwise op and every move:
 // * a pointwise op has a meaning, a kernel and a gradient, which agrees with differences; it depends on nothing but the
 //   elements at its index; it is linear exactly where it says so;
 // * a move sends something exactly if its row says so, and its result may lie on the operand only where both are alike.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "Autodiff/Gradients.h"
 #include "Codegen/Emit/RowMath.h"
 #include "pc/Cost/Cost.h"

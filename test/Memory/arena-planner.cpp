@@ -1,7 +1,7 @@
-//===- arena-planner.cpp - The planner on small, random and large instances -----------------===//
+//===- arena-planner.cpp - The planner on small, random and large instances -===//
 // Every plan is checked by `checkArena` and compared with the lower bound `maxLiveBytes`; `checkArena` is tested on
 // wrong plans.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "../Checks.h"
 #include "pc/Memory/ArenaPlanner.h"
 

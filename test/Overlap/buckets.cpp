@@ -1,6 +1,6 @@
-//===- buckets.cpp - Random blocks: is every schedule legal? ---------------------------===//
+//===- buckets.cpp - Random blocks: is every schedule legal? --------------===//
 // usage: pc-buckets-test: checks what Problem.h promises, on schedules of random moves.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "../../lib/Overlap/Problem.h"
 #include "../Checks.h"
 

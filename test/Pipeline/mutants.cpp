@@ -1,4 +1,4 @@
-//===- mutants.cpp - Random problems and programs with one defect --------------------------===//
+//===- mutants.cpp - Random problems and programs with one defect ---------===//
 #include "mutants.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- mutants.h - Random problems and programs with one defect ----------------------------===//
+//===- mutants.h - Random problems and programs with one defect -----------===//
 #ifndef PC_TEST_PIPELINE_MUTANTS_H
 #define PC_TEST_PIPELINE_MUTANTS_H
 

@@ -1,4 +1,4 @@
-//===- schedules.cpp - Schedules against theory, publications and mutants ------------------===//
+//===- schedules.cpp - Schedules against theory, publications and mutants -===//
 #include "../Checks.h"
 #include "mutants.h"
 #include "transfers.h"

@@ -1,7 +1,7 @@
-//===- transfers.cpp - Orders with one stream per flow ------------------------------------===//
+//===- transfers.cpp - Orders with one stream per flow --------------------===//
 // Programs in which messages overlap, for the verifier and its mutants to work on: what the compiler writes has one
 // thread per stage (PlaceInline.cpp).
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "transfers.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- transfers.h - Orders with one stream per flow ----------------------------------------===//
+//===- transfers.h - Orders with one stream per flow ----------------------===//
 #ifndef PC_TEST_PIPELINE_TRANSFERS_H
 #define PC_TEST_PIPELINE_TRANSFERS_H
 

@@ -1,7 +1,7 @@
-//===- rules.cpp - The two tables of rules say the same ---------------------------------===//
+//===- rules.cpp - The two tables of rules say the same -------------------===//
 // usage: pc-proof-rules FILE.mlir...    the compiler's factor rule and the proof's own, of every op with factors that
 // the files have; and that they have one of each.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "Proof/Rules.h"
 #include "pc/IR/MoveRows.h"
 #include "pc/IR/PC.h"

@@ -1,8 +1,8 @@
-//===- compose.cpp - Composed plans beside the same ones, compiled whole -----------------------===//
+//===- compose.cpp - Composed plans beside the same ones, compiled whole --===//
 // usage: pc-compose-test MODEL SECONDS BYTES < PLANS: a line of PLANS is a plan as options of pc-opt's phases. Says how
 // far composed prices are off, and fails where one is by more than these percents, or where a bound is above what the
 // whole program takes. Run by compose.test, compose-many.test.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "Bound/PlanBounds.h"
 #include "Price/ComposePlan.h"
 #include "pc/Driver/Flags.h"

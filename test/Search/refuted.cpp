@@ -1,6 +1,6 @@
-//===- refuted.cpp - A search whose best plan turns out not to fit ------------------------------===//
+//===- refuted.cpp - A search whose best plan turns out not to fit --------===//
 // Plans 0 to 9 take 10 to 19 seconds; 0 and 1 are thought to fit, and do not. Run by refuted.test.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "pc/Search/Search.h"
 
 #include "llvm/Support/raw_ostream.h"

@@ -1,6 +1,6 @@
-//===- solver.cpp - Search and move trees against brute force -------------------------------===//
+//===- solver.cpp - Search and move trees against brute force -------------===//
 // Random instances from fixed seeds, compared with all combinations. Run by solver.test.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "../../lib/Shard/Solver.h"
 #include "../../lib/Shard/MoveTree.h"
 #include "../Checks.h"

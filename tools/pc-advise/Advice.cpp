@@ -1,4 +1,4 @@
-//===- Advice.cpp - What a model takes on numbers of ranks -------------------------------------===//
+//===- Advice.cpp - What a model takes on numbers of ranks ----------------===//
 #include "Advice.h"
 
 #include "pc/Driver/Flags.h"

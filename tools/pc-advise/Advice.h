@@ -1,7 +1,7 @@
-//===- Advice.h - What a model takes on numbers of ranks ---------------------------------------===//
+//===- Advice.h - What a model takes on numbers of ranks ------------------===//
 // For each number the best plan, by the search; and rules of thumb, each derived from the machine's and the model's
 // figures and then held against what the search found.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PC_TOOLS_ADVICE_H
 #define PC_TOOLS_ADVICE_H
 

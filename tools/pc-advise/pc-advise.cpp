@@ -1,4 +1,4 @@
-//===- pc-advise.cpp - How many ranks, and how they share the work ----------------------------===//
+//===- pc-advise.cpp - How many ranks, and how they share the work --------===//
 #include "Advice.h"
 
 #include "pc/Driver/Origin.h"

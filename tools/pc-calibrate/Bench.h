@@ -1,9 +1,6 @@
-//===- Bench.h - one rank of the measurement -------------------------------===//
-//
-// Cases are calls that all ranks make at the same time. They are timed in
-// turns: Measure.cpp has the list of what a rank does alone, Moves.cpp what
-// ranks send each other. The target makes the calls and has the clock.
-//
+//===- Bench.h - One rank of the measurement ------------------------------===//
+// Cases are calls that all ranks make at the same time. They are timed in turns: Measure.cpp has the list of what a
+// rank does alone, Moves.cpp what ranks send each other. The target makes the calls and has the clock.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_BENCH_H
 #define PC_CALIBRATE_BENCH_H

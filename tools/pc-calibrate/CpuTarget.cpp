@@ -1,4 +1,4 @@
-//===- CpuTarget.cpp - calls of a rank that is cores of a CPU --------------===//
+//===- CpuTarget.cpp - Calls of a rank that is cores of a CPU -------------===//
 #include "Target.h"
 #include "comm/Collective.h"
 #include "cpu/Bf16.h"

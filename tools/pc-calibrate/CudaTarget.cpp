@@ -1,9 +1,6 @@
-//===- CudaTarget.cpp - calls of a rank that is a CUDA device --------------===//
-//
-// Products by cuBLASLt and moves by NCCL as the steps of programs make them: on
-// the streams of the runtime, the moves of a group on one of their own, and from
-// the second time on in a graph. Events of the device time them.
-//
+//===- CudaTarget.cpp - Calls of a rank that is a CUDA device -------------===//
+// Products by cuBLASLt and moves by NCCL as the steps of programs make them: on the streams of the runtime, the moves
+// of a group on one of their own, and from the second time on in a graph. Events of the device time them.
 //===----------------------------------------------------------------------===//
 #include "Target.h"
 #include "comm/Collective.h"

@@ -1,8 +1,6 @@
-//===- Figures.cpp - a machine for pc-compile, of what was measured --------===//
-//
-// Each figure is what lib/Cost/Cost.cpp means by it, solved for: the machine that
-// is written predicts what was measured.
-//
+//===- Figures.cpp - A machine for pc-compile, of what was measured -------===//
+// Each figure is what lib/Cost/Cost.cpp means by it, solved for: the machine that is written predicts what was
+// measured.
 //===----------------------------------------------------------------------===//
 #include "Figures.h"
 #include "metrics/PeakRate.h"

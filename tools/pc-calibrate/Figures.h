@@ -1,4 +1,4 @@
-//===- Figures.h - a machine for pc-compile, of what was measured ----------===//
+//===- Figures.h - A machine for pc-compile, of what was measured ---------===//
 #ifndef PC_CALIBRATE_FIGURES_H
 #define PC_CALIBRATE_FIGURES_H
 

@@ -1,4 +1,4 @@
-//===- Kernels.cpp - what kernels of compiled programs take ----------------===//
+//===- Kernels.cpp - What kernels of compiled programs take ---------------===//
 #include "Kernels.h"
 #include "base/Failure.h"
 

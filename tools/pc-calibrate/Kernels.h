@@ -1,9 +1,6 @@
-//===- Kernels.h - what kernels of compiled programs take ------------------===//
-//
-// Attention and the streaming kernels of layers are made by the compiler. So
-// small models are compiled and trained for a few steps, and the trace of the
-// last one has the seconds of each of its calls.
-//
+//===- Kernels.h - What kernels of compiled programs take -----------------===//
+// Attention and the streaming kernels of layers are made by the compiler. So small models are compiled and trained for
+// a few steps, and the trace of the last one has the seconds of each of its calls.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_KERNELS_H
 #define PC_CALIBRATE_KERNELS_H

@@ -1,4 +1,4 @@
-//===- Measure.cpp - what the ranks of this machine can do -----------------===//
+//===- Measure.cpp - What the ranks of this machine can do ----------------===//
 #include "Bench.h"
 #include "comm/Collective.h"
 

@@ -1,9 +1,6 @@
-//===- Measure.h - what the ranks of this machine can do -------------------===//
-//
-// Every rank does the same at the same time, as ranks of a run do: a core that
-// works alone is faster than one of many. All measurements go round in turns,
-// so that a machine that is busy for a while disturbs each of them a little.
-//
+//===- Measure.h - What the ranks of this machine can do ------------------===//
+// Every rank does the same at the same time, as ranks of a run do: a core that works alone is faster than one of many.
+// All measurements go round in turns, so that a machine that is busy for a while disturbs each of them a little.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_MEASURE_H
 #define PC_CALIBRATE_MEASURE_H

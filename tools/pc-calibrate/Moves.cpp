@@ -1,4 +1,4 @@
-//===- Moves.cpp - what ranks send each other ------------------------------===//
+//===- Moves.cpp - What ranks send each other -----------------------------===//
 #include "Bench.h"
 #include "device/Profile.h"
 

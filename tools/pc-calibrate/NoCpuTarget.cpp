@@ -1,8 +1,5 @@
-//===- NoCpuTarget.cpp - no calls on a CPU ---------------------------------===//
-//
-// In the place of CpuTarget.cpp where only devices are measured: then there is
-// no need of oneDNN.
-//
+//===- NoCpuTarget.cpp - No calls on a CPU --------------------------------===//
+// In the place of CpuTarget.cpp where only devices are measured: then there is no need of oneDNN.
 //===----------------------------------------------------------------------===//
 #include "Target.h"
 #include "base/Failure.h"

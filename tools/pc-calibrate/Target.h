@@ -1,9 +1,6 @@
-//===- Target.h - what a rank measures on ----------------------------------===//
-//
-// The list of measurements is one for all targets (Measure.cpp, Moves.cpp). A
-// target says how large they are, makes the calls that the steps of programs
-// make on it, by the runtime's own entry points, and times them.
-//
+//===- Target.h - What a rank measures on ---------------------------------===//
+// The list of measurements is one for all targets (Measure.cpp, Moves.cpp). A target says how large they are, makes the
+// calls that the steps of programs make on it, by the runtime's own entry points, and times them.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_TARGET_H
 #define PC_CALIBRATE_TARGET_H

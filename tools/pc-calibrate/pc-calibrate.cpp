@@ -1,4 +1,4 @@
-//===- pc-calibrate.cpp - measures this machine for pc-compile -------------===//
+//===- pc-calibrate.cpp - Measures this machine for pc-compile ------------===//
 #include "Figures.h"
 #include "Kernels.h"
 #include "base/FileStream.h"

@@ -1,7 +1,7 @@
-//===- pc-check-certificate.cpp - Is an executable what it says it was made of? -------------===//
+//===- pc-check-certificate.cpp - Is an executable what it says it was made of? -===//
 // Reads the certificate and the tables of an executable from its file, without running it, and compares them with each
 // other and with IR. Nothing here is shared with what makes programs: only the dialect's parser and the proof.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "pc/Codegen/Fields.h"
 #include "pc/IR/Stages.h"
 #include "pc/Proof/Digest.h"

@@ -1,4 +1,4 @@
-//===- pc-compile.cpp - Program of any phase -> executable, or any phase before it ----------===//
+//===- pc-compile.cpp - Program of any phase -> executable, or any phase before it -===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
 #include "pc/Search/CompletePlan.h"

@@ -1,5 +1,6 @@
-//===- pc-equal.cpp - Do two programs compute the same? ---------------------------------===//
+//===- pc-equal.cpp - Do two programs compute the same? -------------------===//
 // Interprets two programs of any phase on the same feeds and compares their outputs and updates by name.
+//===----------------------------------------------------------------------===//
 #include "pc/IR/Stages.h"
 #include "pc/Proof/Proof.h"
 #include "pc/Reference/Interpreter.h"

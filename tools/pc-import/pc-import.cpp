@@ -1,4 +1,4 @@
-//===- pc-import.cpp - Hugging Face directory -> model program ------------------------===//
+//===- pc-import.cpp - Hugging Face directory -> model program ------------===//
 #include "pc/IR/PC.h"
 #include "pc/Import/Import.h"
 #include "pc/Proof/Digest.h"

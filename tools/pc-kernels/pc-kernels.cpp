@@ -1,5 +1,6 @@
-//===- pc-kernels.cpp - Compiles the gpu.module of an IR file ----------------------------------===//
+//===- pc-kernels.cpp - Compiles the gpu.module of an IR file -------------===//
 // A text for people and tests: what pc-compile --target=cuda puts into an executable, one image at a time.
+//===----------------------------------------------------------------------===//
 #include "Count/Accesses.h"
 #include "Gpu/Images.h"
 #include "pc/IR/PC.h"

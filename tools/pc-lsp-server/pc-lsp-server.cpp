@@ -1,6 +1,7 @@
-//===- pc-lsp-server.cpp - Language server for pc programs --------------------------------===//
+//===- pc-lsp-server.cpp - Language server for pc programs ----------------===//
 // MLIR's, which finds an op by its location. Programs say there of which module of the model an op is, so that errors
 // would be shown on line 1: what the editor sends passes a filter that puts spaces in the place of locations.
+//===----------------------------------------------------------------------===//
 #include "pc/Driver/Registration.h"
 #include "pc/Support/Source.h"
 #include "pc/Support/ToolMain.h"

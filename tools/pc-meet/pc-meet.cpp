@@ -1,4 +1,4 @@
-//===- pc-meet.cpp - where members of open rounds meet --------------------===//
+//===- pc-meet.cpp - Where members of open rounds meet --------------------===//
 #include "comm/Environment.h"
 #include "launch/Meeting.h"
 #include "pcrt/pcrt.h"

@@ -1,5 +1,6 @@
-//===- pc-opt.cpp - Runs the passes of every room on IR files ----------------------===//
+//===- pc-opt.cpp - Runs the passes of every room on IR files -------------===//
 // MlirOptMain with the exit codes of the other tools: 2 for a bad command line, 3 for bad IR or a pass that refuses it.
+//===----------------------------------------------------------------------===//
 #include "pc/Driver/Registration.h"
 #include "pc/Proof/Digest.h"
 #include "pc/Search/Passes.h"

@@ -1,4 +1,4 @@
-//===- pc-run.cpp - runs a compiled program on the ranks of this machine --===//
+//===- pc-run.cpp - Runs a compiled program on the ranks of this machine --===//
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
 #include "launch/Launch.h"

@@ -1,10 +1,7 @@
-//===- MpiComm.cpp - the MPI transport, as a plug-in ----------------------===//
-//
-// For ranks on several machines. Messages between pairs and the arithmetic of
-// Moves.h instead of MPI's collectives: those may add in any order, and the
-// bits have to be the same as those of every other transport. Members first
+//===- MpiComm.cpp - The MPI transport, as a plug-in ----------------------===//
+// For ranks on several machines. Messages between pairs and the arithmetic of Moves.h instead of MPI's collectives:
+// those may add in any order, and the bits have to be the same as those of every other transport. Members first
 // exchange what they are about to do, which finds mismatches and absentees.
-//
 //===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
 #include "comm/HostArena.h"

@@ -1,9 +1,6 @@
-//===- outputs.h - files that a command writes ----------------------------===//
-//
-// What the compiler's tools and compiled programs do alike before and while they
-// write a file that a user names: compare it with the files they read, and
-// replace it only when its new content is complete.
-//
+//===- outputs.h - Files that a command writes ----------------------------===//
+// What the compiler's tools and compiled programs do alike before and while they write a file that a user names:
+// compare it with the files they read, and replace it only when its new content is complete.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_OUTPUTS_H
 #define PCRT_OUTPUTS_H

@@ -1,6 +1,6 @@
-//===- weights.h - what importer and runtime look for in a checkpoint, alike ----------===//
+//===- weights.h - What importer and runtime look for in a checkpoint, alike -===//
 // Each has a reader of its own; which names a tensor may have, and which tensors must be equal, is said here.
-//===------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_WEIGHTS_H
 #define PCRT_WEIGHTS_H
 

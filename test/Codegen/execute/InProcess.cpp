@@ -1,4 +1,4 @@
-//===- InProcess.cpp - A local program compiled and run in this process -----------------===//
+//===- InProcess.cpp - A local program compiled and run in this process ---===//
 #include "InProcess.h"
 
 #include "base/Types.h"

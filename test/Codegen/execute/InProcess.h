@@ -1,7 +1,7 @@
-//===- InProcess.h - A local program compiled and run in this process -------------------===//
+//===- InProcess.h - A local program compiled and run in this process -----===//
 // A runtime of a few lines (one thread, plain matrix products in double) for programs of one rank, compared with the
 // reference interpreter on the same feeds.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PC_TEST_CODEGEN_EXECUTE_INPROCESS_H
 #define PC_TEST_CODEGEN_EXECUTE_INPROCESS_H
 

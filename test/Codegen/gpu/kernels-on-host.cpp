@@ -1,7 +1,7 @@
-//===- kernels-on-host.cpp - kernels on the stand-in's fibers, right and broken ones ----------===//
+//===- kernels-on-host.cpp - Kernels on the stand-in's fibers, right and broken ones -===//
 // Intact kernels: right results in every order, no report. Each barrier or wait of theirs left out: a report. Broken
 // ones: a report that names the fault and both places.
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Gpu/Images.h"
 #include "standin/kernel/AccessChecker.h"

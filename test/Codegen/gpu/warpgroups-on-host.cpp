@@ -1,7 +1,7 @@
-//===- warpgroups-on-host.cpp - wgmma on the stand-in beside plain products ----------------------===//
+//===- warpgroups-on-host.cpp - Wgmma on the stand-in beside plain products -===//
 // Products of 64 x 32 and 32 x n integers, all layouts of operands, in every order of threads; then kernels that leave
 // something out: a report that names it.
-//===------------------------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Gpu/Images.h"
 #include "standin/kernel/AccessChecker.h"

@@ -1,4 +1,4 @@
-//===- Jit.cpp - One op compiled to its special kernels, in this process --------------===//
+//===- Jit.cpp - One op compiled to its special kernels, in this process --===//
 #include "Jit.h"
 #include "../../../lib/Codegen/Emit/Kernel.h"
 #include "../../../lib/Codegen/Native/LlvmPasses.h"

@@ -1,7 +1,7 @@
-//===- Jit.h - One op compiled to its special kernels, in this process ----------------===//
+//===- Jit.h - One op compiled to its special kernels, in this process ----===//
 // For the tests and the benchmark of lib/Codegen/Host/KernelOf: op text in, C functions out. The kernels run as the
 // runtime would run them: disjoint ranges of items, scratch per thread.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #ifndef PC_TEST_CODEGEN_KERNELS_JIT_H
 #define PC_TEST_CODEGEN_KERNELS_JIT_H
 

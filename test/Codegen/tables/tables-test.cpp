@@ -1,7 +1,7 @@
-//===- tables-test.cpp - A program's tables, read back through pcrt.h ------------------===//
+//===- tables-test.cpp - A program's tables, read back through pcrt.h -----===//
 // usage: tables-test    Rows of every struct come back field by field from an object file; and the tables of compiled
 //                       programs, read as the runtime reads them, say what the programs' IR says.
-//===-----------------------------------------------------------------------------===//
+//===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Host/Tables.h"
 #include "pc/Codegen/Codegen.h"

@@ -1,4 +1,4 @@
-//===- FakeMember.h - a member of a meeting that trains nothing -----------===//
+//===- FakeMember.h - A member of a meeting that trains nothing -----------===//
 #ifndef PCRT_TEST_FAKEMEMBER_H
 #define PCRT_TEST_FAKEMEMBER_H
 

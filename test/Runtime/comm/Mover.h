@@ -1,8 +1,6 @@
-//===- Mover.h - what the conformance suite asks of a transport -----------===//
-//
-// The suite writes sources into an arena, moves, and reads results; the arena
-// is host memory of a Comm, or a device's with moves that are enqueued there.
-//
+//===- Mover.h - What the conformance suite asks of a transport -----------===//
+// The suite writes sources into an arena, moves, and reads results; the arena is host memory of a Comm, or a device's
+// with moves that are enqueued there.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TEST_MOVER_H
 #define PCRT_TEST_MOVER_H

@@ -1,4 +1,4 @@
-//===- Movers.cpp - host memory and devices for the conformance suite -----===//
+//===- Movers.cpp - Host memory and devices for the conformance suite -----===//
 #include "Mover.h"
 #include "comm/Environment.h"
 #include "cuda/DeviceComm.h"

@@ -1,4 +1,4 @@
-//===- Rows.h - the part of the conformance suite about rows --------------===//
+//===- Rows.h - The part of the conformance suite about rows --------------===//
 #ifndef PCRT_TEST_ROWS_H
 #define PCRT_TEST_ROWS_H
 

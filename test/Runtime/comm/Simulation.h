@@ -1,8 +1,5 @@
-//===- Simulation.h - what a move has to give, element by element ---------===//
-//
-// Written from the text of pcrt.h and from nothing else. Values as doubles
-// would hide rounding, so as bits.
-//
+//===- Simulation.h - What a move has to give, element by element ---------===//
+// Written from the text of pcrt.h and from nothing else. Values as doubles would hide rounding, so as bits.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TEST_SIMULATION_H
 #define PCRT_TEST_SIMULATION_H

@@ -1,4 +1,4 @@
-//===- Strangers.cpp - connections of those who know everything but the secret //
+//===- Strangers.cpp - Connections of those who know everything but the secret -===//
 #include "Strangers.h"
 #include "comm/ShmControl.h"
 

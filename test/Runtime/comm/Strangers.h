@@ -1,4 +1,4 @@
-//===- Strangers.h - connections of those who know everything but the secret //
+//===- Strangers.h - Connections of those who know everything but the secret -===//
 #ifndef PCRT_TEST_STRANGERS_H
 #define PCRT_TEST_STRANGERS_H
 

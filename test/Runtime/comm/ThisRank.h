@@ -1,4 +1,4 @@
-//===- ThisRank.h - the rank that a test program is -----------------------===//
+//===- ThisRank.h - The rank that a test program is -----------------------===//
 #ifndef PCRT_TEST_THISRANK_H
 #define PCRT_TEST_THISRANK_H
 

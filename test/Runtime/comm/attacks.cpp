@@ -1,11 +1,8 @@
-//===- attacks.cpp - a run and a meeting among strangers ------------------===//
-//
+//===- attacks.cpp - A run and a meeting among strangers ------------------===//
 // usage: comm-strangers [PORT NAME]
 //
-// 1,000 connections of 20 kinds, by somebody who knows everything but the
-// secret, change nothing. With arguments, calls the pc-meet at PORT in the name
-// of a member until it is gone.
-//
+// 1,000 connections of 20 kinds, by somebody who knows everything but the secret, change nothing. With arguments, calls
+// the pc-meet at PORT in the name of a member until it is gone.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "FakeMember.h"

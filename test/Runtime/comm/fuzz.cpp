@@ -1,13 +1,9 @@
-//===- fuzz.cpp - messages that make no sense, to both listeners ----------===//
-//
+//===- fuzz.cpp - Messages that make no sense, to both listeners ----------===//
 // usage: comm-fuzz MESSAGES [SEED]
 //
-// Sends rank 0, a rank, and a meeting of open local SGD handshakes and messages
-// of which some bytes are others, from callers that do not know the secret and
-// from some that do. A child process takes a few hundred sessions. It may end as
-// a run that has lost a rank; anything else, and what a sanitizer finds, is an
-// error.
-//
+// Sends rank 0, a rank, and a meeting of open local SGD handshakes and messages of which some bytes are others, from
+// callers that do not know the secret and from some that do. A child process takes a few hundred sessions. It may end
+// as a run that has lost a rank; anything else, and what a sanitizer finds, is an error.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "FakeMember.h"

@@ -1,9 +1,7 @@
-//===- started.cpp - moves under way, over any transport ------------------===//
-//
+//===- started.cpp - Moves under way, over any transport ------------------===//
 // usage: comm-started [--transport=NAME] [--ranks=N (virtual ones)]
-// Random lines of starts, waits and moves over all groups of all meshes of this
-// many ranks, at a pace of each rank's own.
-//
+// Random lines of starts, waits and moves over all groups of all meshes of this many ranks, at a pace of each rank's
+// own.
 //===----------------------------------------------------------------------===//
 #include "Simulation.h"
 #include "ThisRank.h"

@@ -1,4 +1,4 @@
-//===- Files.h - files and failures in the tests of the core's parts -------===//
+//===- Files.h - Files and failures in the tests of the core's parts ------===//
 #ifndef PCRT_TEST_CORE_FILES_H
 #define PCRT_TEST_CORE_FILES_H
 

@@ -1,4 +1,4 @@
-//===- bf16.cpp - how a run chooses to multiply bf16 -----------------------===//
+//===- bf16.cpp - How a run chooses to multiply bf16 ----------------------===//
 #include "cpu/Bf16.h"
 #include "Files.h"
 #include "base/Failure.h"

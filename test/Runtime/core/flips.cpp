@@ -1,8 +1,6 @@
-//===- flips.cpp - a checkpoint with one bit flipped ------------------------===//
-//
+//===- flips.cpp - A checkpoint with one bit flipped ----------------------===//
 // usage: core-flips DIRECTORY   (it is made anew). Saves a checkpoint of the program, then loads it with every bit of
 // every file flipped in turn (PC_LONG=1), or with some of them: the load fails, or brings the values that were saved.
-//
 //===----------------------------------------------------------------------===//
 #include "base/Failure.h"
 #include "checkpoint/Checkpoint.h"

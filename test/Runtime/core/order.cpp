@@ -1,8 +1,6 @@
-//===- order.cpp - which windows of its data a run reads, as numbers -------===//
-//
+//===- order.cpp - Which windows of its data a run reads, as numbers ------===//
 // usage: core-order [heldout] SHUFFLE SEED EVERY FROM TO WEIGHT:WINDOWS[,WINDOWS]...   a source each, EVERY 0: nothing
 // is held out. Prints "source file window" of samples FROM to TO - 1.
-//
 //===----------------------------------------------------------------------===//
 #include "data/SampleOrder.h"
 

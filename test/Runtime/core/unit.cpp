@@ -1,8 +1,6 @@
-//===- unit.cpp - the parts of the runtime core, one by one ----------------===//
-//
+//===- unit.cpp - The parts of the runtime core, one by one ---------------===//
 // usage: core-unit DIRECTORY   (an empty one, for files). Prints what is wrong; the exit status says whether anything
 // is.
-//
 //===----------------------------------------------------------------------===//
 #include "Files.h"
 #include "base/SafetensorsWriter.h"

@@ -1,11 +1,8 @@
-//===- conformance.cpp - library calls of a device against plain loops ----===//
-//
-// usage: cuda-conformance [products] [attention] [agreement]: one row for each
-// shape, layout, dtype and epilogue of what the runtime asks cuBLASLt and cuDNN
-// for, on the device that the libraries of this machine (or the stand-in) give.
-// agreement, as two ranks: those that have products in common compute the same
-// bits. Exit 77 (skipped) where there is no device.
-//
+//===- conformance.cpp - Library calls of a device against plain loops ----===//
+// usage: cuda-conformance [products] [attention] [agreement]: one row for each shape, layout, dtype and epilogue of
+// what the runtime asks cuBLASLt and cuDNN for, on the device that the libraries of this machine (or the stand-in)
+// give. agreement, as two ranks: those that have products in common compute the same bits. Exit 77 (skipped) where
+// there is no device.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "base/Failure.h"

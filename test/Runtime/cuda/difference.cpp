@@ -1,4 +1,4 @@
-//===- difference.cpp - how far results of a device are from the CPU's -----===//
+//===- difference.cpp - How far results of a device are from the CPU's ----===//
 #include "../../Checks.h"
 #include "cpu/Pool.h"
 #include "cuda/KernelCheck.h"

@@ -1,9 +1,6 @@
-//===- plans.cpp - cuDNN has a plan for every attention we compile --------===//
-//
-// usage: cuda-plans IDLE_DRIVER [ARCH...]: builds forward and backward plans
-// without a device, and checks their workspaces against what is known of them.
-// Exit 77 (skipped) where cuDNN is not on this machine.
-//
+//===- plans.cpp - A plan of cuDNN for every attention we compile ---------===//
+// usage: cuda-plans IDLE_DRIVER [ARCH...]: builds forward and backward plans without a device, and checks their
+// workspaces against what is known of them. Exit 77 (skipped) where cuDNN is not on this machine.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "cuda/PlanWithoutDevice.h"

@@ -1,4 +1,4 @@
-//===- Cuda.h - what the tests of the stand-in share ----------------------===//
+//===- Cuda.h - What the tests of the stand-in share ----------------------===//
 #ifndef PC_TEST_STANDIN_CUDA_H
 #define PC_TEST_STANDIN_CUDA_H
 

@@ -1,8 +1,6 @@
-//===- abi.cpp - our constants of the driver are NVIDIA's -----------------===//
-//
-// Compiled where the real headers are. Types and signatures are compared by
-// compiling the stand-in's own sources against them (CMakeLists.txt).
-//
+//===- abi.cpp - Our constants of the driver are NVIDIA's -----------------===//
+// Compiled where the real headers are. Types and signatures are compared by compiling the stand-in's own sources
+// against them (CMakeLists.txt).
 //===----------------------------------------------------------------------===//
 #include "standin/abi/CublasLt.h"
 #include "standin/abi/Cudnn.h"

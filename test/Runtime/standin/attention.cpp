@@ -1,10 +1,7 @@
-//===- attention.cpp - the runtime's attention graphs on the stand-in -----===//
-//
-// The graphs that the runtime builds for cuDNN, executed by the stand-in,
-// against attention and its gradient in double precision: packed and separate
-// layouts, grouped heads, causal or not, deterministic or not. Also that the
-// stand-in exports every symbol of the runtime's tables.
-//
+//===- attention.cpp - The runtime's attention graphs on the stand-in -----===//
+// The graphs that the runtime builds for cuDNN, executed by the stand-in, against attention and its gradient in double
+// precision: packed and separate layouts, grouped heads, causal or not, deterministic or not. Also that the stand-in
+// exports every symbol of the runtime's tables.
 //===----------------------------------------------------------------------===//
 #include "Cuda.h"
 #include "cuda/AttentionPlan.h"

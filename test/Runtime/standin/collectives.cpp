@@ -1,11 +1,8 @@
-//===- collectives.cpp - the NCCL of the stand-in -------------------------===//
-//
+//===- collectives.cpp - The NCCL of the stand-in -------------------------===//
 // usage: standin-collectives threads|processes
-// Every call on 1 to 4 ranks against expected values; split communicators,
-// groups, captured calls; what NCCL refuses while something goes on; then
-// programs whose ranks disagree, wait for each other in a circle, or are
-// aborted: each ends with a report that names both.
-//
+// Every call on 1 to 4 ranks against expected values; split communicators, groups, captured calls; what NCCL refuses
+// while something goes on; then programs whose ranks disagree, wait for each other in a circle, or are aborted: each
+// ends with a report that names both.
 //===----------------------------------------------------------------------===//
 #include "Cuda.h"
 #include "standin/Numbers.h"

@@ -1,4 +1,4 @@
-//===- products.cpp - the cuBLASLt of the stand-in against plain sums -----===//
+//===- products.cpp - The cuBLASLt of the stand-in against plain sums -----===//
 #include "Cuda.h"
 #include "standin/Numbers.h"
 #include "standin/abi/CublasLt.h"

@@ -1,4 +1,4 @@
-//===- Dice.h - Random choices ---------------------------------------------------------------===//
+//===- Dice.h - Random choices --------------------------------------------===//
 #ifndef PC_TOOLS_RANDOM_DICE_H
 #define PC_TOOLS_RANDOM_DICE_H
 

@@ -1,4 +1,4 @@
-//===- Golden.cpp - What a compiled program must compute for a triple ------------------------===//
+//===- Golden.cpp - What a compiled program must compute for a triple -----===//
 #include "Golden.h"
 
 #include "pc/IR/Parts.h"

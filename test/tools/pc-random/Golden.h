@@ -1,4 +1,4 @@
-//===- Golden.h - What a compiled program must compute for a triple ------------------------===//
+//===- Golden.h - What a compiled program must compute for a triple -------===//
 #ifndef PC_TOOLS_RANDOM_GOLDEN_H
 #define PC_TOOLS_RANDOM_GOLDEN_H
 

@@ -1,4 +1,4 @@
-//===- PlanCheck.cpp - Does a plan compute what one device computes, or refuse? --------------===//
+//===- PlanCheck.cpp - Does a plan compute what one device computes, or refuse? -===//
 #include "PlanCheck.h"
 
 #include "mlir/IR/Diagnostics.h"

@@ -1,4 +1,4 @@
-//===- PlanCheck.h - Does a plan compute what one device computes, or refuse? ----------------===//
+//===- PlanCheck.h - Does a plan compute what one device computes, or refuse? -===//
 #ifndef PC_TOOLS_RANDOM_PLANCHECK_H
 #define PC_TOOLS_RANDOM_PLANCHECK_H
 

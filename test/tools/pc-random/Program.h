@@ -1,4 +1,4 @@
-//===- Program.h - A random model program and a plan for it ----------------------------------===//
+//===- Program.h - A random model program and a plan for it ---------------===//
 #ifndef PC_TOOLS_RANDOM_PROGRAM_H
 #define PC_TOOLS_RANDOM_PROGRAM_H
 

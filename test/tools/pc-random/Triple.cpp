@@ -1,4 +1,4 @@
-//===- Triple.cpp - A random model, mesh and order of tactics ------------------------------===//
+//===- Triple.cpp - A random model, mesh and order of tactics -------------===//
 #include "Triple.h"
 
 #include "Dice.h"

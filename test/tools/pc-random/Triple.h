@@ -1,4 +1,4 @@
-//===- Triple.h - A random model, mesh and order of tactics ------------------------------===//
+//===- Triple.h - A random model, mesh and order of tactics ---------------===//
 #ifndef PC_TOOLS_RANDOM_TRIPLE_H
 #define PC_TOOLS_RANDOM_TRIPLE_H
 

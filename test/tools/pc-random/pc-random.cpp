@@ -1,7 +1,8 @@
-//===- pc-random.cpp - Random models and plans: is every pass right? ----------------------===//
+//===- pc-random.cpp - Random models and plans: is every pass right? ------===//
 // For every seed: a random model, mesh and order of tactics goes through the compiler pass by pass; after each pass the
 // interpreter must compute what it computed before it, the program be proved against the step program, and a placed
 // program erase to the text of it.
+//===----------------------------------------------------------------------===//
 #include "Golden.h"
 #include "PlanCheck.h"
 #include "Triple.h"
