@@ -1,4 +1,7 @@
-//===- Block.cpp - which part of a tensor a rank holds --------------------===//
+//===- Block.cpp - Which part of a tensor a rank holds --------------------===//
+// Computes blocks and holders from coordinates. The ranks that hold a block are those that differ only on axes outside
+// of its layout.
+//===----------------------------------------------------------------------===//
 #include "base/Block.h"
 
 using namespace pcrt;

@@ -1,9 +1,7 @@
-//===- Block.h - which part of a tensor a rank holds ----------------------===//
-//
-// A block is the part of a tensor on one rank; a box is the part of a file's
-// tensor that holds the value. forEachPiece walks both together, in stretches
-// that are contiguous in either.
-//
+//===- Block.h - Which part of a tensor a rank holds ----------------------===//
+// A block is the part of a tensor that one rank holds; a box is the part of a file's tensor that holds the value.
+// Blocks follow from mesh, shape and layout alone, so that any rank can compute those of all others. forEachRun and
+// forEachPiece list the stretches that are contiguous in both, in elements.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_BLOCK_H
 #define PCRT_BASE_BLOCK_H
@@ -16,7 +14,7 @@
 namespace pcrt {
 
 using Dims = std::vector<int64_t>;
-using Layout = std::vector<std::vector<int>>;
+using Layout = std::vector<std::vector<int>>; ///< Per dim, the mesh axes that split it, major to minor.
 constexpr int kMaxRank = 8;
 
 inline int64_t product(const Dims &dims) {
@@ -29,12 +27,14 @@ inline int64_t product(const Dims &dims) {
 /// "[768, 2304]".
 std::string describe(const Dims &dims);
 
+/// The ranks of a program as a grid with named axes. Rank numbers are row major: those of the last axis are
+/// consecutive.
 struct Mesh {
   std::vector<std::string> names;
   Dims sizes; ///< Outermost first.
 
   int ranks() const { return int(product(sizes)); }
-  /// How far ranks are apart whose coordinates on axis `axis` differ by one.
+  /// The difference in rank between two ranks whose coordinates on axis `axis` differ by one.
   int64_t stride(int axis) const;
   /// Coordinate of `rank` on axis `axis`.
   int64_t coordinate(int rank, int axis) const;
@@ -55,7 +55,7 @@ struct Holder {
   int64_t count, index;
 };
 
-/// Coordinates on the axes `apart` hold no copies of each other's.
+/// Ranks whose coordinates on the axes `apart` differ never count as holders of the same block.
 Holder holderOf(const Mesh &mesh, const Layout &layout, int rank, const std::vector<int> &apart = {});
 
 /// A box of a larger row-major tensor.
@@ -109,8 +109,8 @@ template <typename F> void forEachRun(const Dims &valid, const Block &block, F &
   }
 }
 
-/// As forEachRun, where the value's elements lie in a box: calls f(blockOffset, tensorOffset, count). The box has as
-/// many elements as `valid`, in the same row-major order.
+/// Does the same as forEachRun for a value whose elements lie in a box of a larger tensor: calls f(blockOffset,
+/// tensorOffset, count). The box has as many elements as `valid`, in the same row-major order.
 template <typename F> void forEachPiece(const Dims &valid, const Block &block, const Box &box, F &&f) {
   int rank = int(box.shape.size());
   int64_t stretch = 1; // contiguous elements of the box

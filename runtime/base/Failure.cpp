@@ -1,4 +1,7 @@
-//===- Failure.cpp - why a run ends early ---------------------------------===//
+//===- Failure.cpp - Text that is safe to print ---------------------------===//
+// Makes names from files fit for a terminal: valid UTF-8 stays, every other byte is escaped, and the length is bounded.
+// withErrno is in Program.cpp.
+//===----------------------------------------------------------------------===//
 #include "base/Failure.h"
 
 #include <cstdio>

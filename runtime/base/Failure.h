@@ -1,9 +1,6 @@
-//===- Failure.h - why a run ends early -----------------------------------===//
-//
-// Thrown while a run is set up and between its steps, caught once in Main.
-// It never crosses the C ABI: the functions of pcrt.h return a status and
-// leave the message in the context.
-//
+//===- Failure.h - Why a run ends early -----------------------------------===//
+// A Failure is thrown while a run is set up and between its steps, and caught once in Main. It never crosses the C ABI:
+// the functions of pcrt.h return a status and leave the message in the context.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_FAILURE_H
 #define PCRT_BASE_FAILURE_H
@@ -14,6 +11,7 @@
 
 namespace pcrt {
 
+/// Why a run ends: the exit status of the process, and one line for the user.
 struct Failure {
   pcrt_status status;
   std::string message;

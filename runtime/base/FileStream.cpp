@@ -1,4 +1,7 @@
-//===- FileStream.cpp - stretches of a file, past the page cache ----------===//
+//===- FileStream.cpp - Stretches of a file, past the page cache ----------===//
+// The buffer holds one stretch of the file, [begin, begin + have), at the same place of a page as in the file. O_DIRECT
+// asks for aligned memory, offsets and sizes, so only the whole pages in the middle go past the cache.
+//===----------------------------------------------------------------------===//
 #include "base/FileStream.h"
 #include "base/Types.h"
 
@@ -12,8 +15,8 @@
 
 using namespace pcrt;
 
-/// What is gathered at most, what is worth a write of its own, and how much is converted before it is summed: it is in
-/// the processor's cache then.
+/// Bytes: `most` is gathered at most, `fewest` is worth a write past the page cache, and `cached` is converted and
+/// summed at a time, so that it is still in the processor's cache for the sum.
 static constexpr int64_t page = 4096, hugePage = 2 << 20, most = 4 << 20, fewest = 64 << 10, cached = 128 << 10;
 
 bool pcrt::writeAll(int fd, const void *data, int64_t bytes, int64_t offset) {
@@ -41,7 +44,7 @@ FileStream::FileStream(int fd, int direct)
 
 FileStream::~FileStream() { free(buffer); }
 
-/// Where the buffer has a byte of the file: at the same place of a page.
+/// The place in the buffer of byte `offset` of the file.
 char *FileStream::at(int64_t offset) { return buffer + begin % page + (offset - begin); }
 
 bool FileStream::write(int64_t offset, const void *elements, int32_t dtype, int64_t count, TensorSum *sum,

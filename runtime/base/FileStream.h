@@ -1,4 +1,6 @@
-//===- FileStream.h - stretches of a file, past the page cache ------------===//
+//===- FileStream.h - Stretches of a file, past the page cache ------------===//
+// Checkpoints are large and are not read again soon, so they should not replace what the page cache holds.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_FILESTREAM_H
 #define PCRT_BASE_FILESTREAM_H
 
@@ -6,11 +8,12 @@
 
 namespace pcrt {
 
-/// Writes f32 elements to a file: gathers stretches that are neighbours in it, and writes whole pages past the page
-/// cache (three times as fast, and what others have cached stays), the rest through it.
+/// Writes elements to a file as f32. It gathers stretches that are neighbours in the file, writes whole pages past the
+/// page cache (three times as fast, and the cache keeps its contents) and the rest through it. It borrows both
+/// descriptors. One thread uses it at a time. After a failed write the contents of the file are undefined.
 class FileStream {
 public:
-  /// `direct`: the file `fd`, opened once more with O_DIRECT; -1 where that cannot be.
+  /// `direct` is the file `fd`, opened once more with O_DIRECT, or -1 if that is impossible.
   FileStream(int fd, int direct);
   ~FileStream();
   FileStream(const FileStream &) = delete;
@@ -20,6 +23,7 @@ public:
   /// one) as those from number `first` on. False, with errno: these or earlier ones could not be written.
   bool write(int64_t offset, const void *elements, int32_t dtype, int64_t count, TensorSum *sum = nullptr,
              int64_t first = 0);
+  /// Writes what is still gathered. False, with errno: it could not be written.
   bool flush();
 
 private:

@@ -1,4 +1,7 @@
-//===- InputFile.cpp - a file to read -------------------------------------===//
+//===- InputFile.cpp - A file to read -------------------------------------===//
+// Opens only regular files: the kind is checked before and after open(), because opening a pipe may block and opening a
+// device may change it. The system's limit of open files is PCRT_RESOURCE, any other failure PCRT_BAD_DATA.
+//===----------------------------------------------------------------------===//
 #include "base/InputFile.h"
 #include "base/Failure.h"
 #include "pcrt/weights.h"

@@ -1,9 +1,6 @@
-//===- InputFile.h - a file to read ---------------------------------------===//
-//
-// Files change while a run reads them: they are read, never mapped, so that
-// one that has become shorter or a failing disk is an error that names the
-// file, and not a signal or zeros.
-//
+//===- InputFile.h - A file to read ---------------------------------------===//
+// Files may change while a run reads them. They are read and never mapped, so that a file that became shorter or a
+// failing disk is an error that names the file, and neither a signal nor zeros.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_INPUTFILE_H
 #define PCRT_BASE_INPUTFILE_H
@@ -13,7 +10,7 @@
 
 namespace pcrt {
 
-/// An open file. Movable, not copyable; any number of threads may read.
+/// An open regular file; it owns the descriptor. It can be moved, but not copied. Any number of threads may read it.
 class InputFile {
 public:
   InputFile() = default;
@@ -31,7 +28,7 @@ public:
   int64_t size() const { return length; }
   const std::string &path() const { return name; }
 
-  /// Reads bytes [offset, offset + count). Throws PCRT_BAD_DATA naming the file where they cannot be read, or the file
+  /// Reads bytes [offset, offset + count). Throws PCRT_BAD_DATA, naming the file, if they cannot be read or the file
   /// has become shorter.
   void read(int64_t offset, int64_t count, void *to) const;
   std::string read(int64_t offset, int64_t count) const;

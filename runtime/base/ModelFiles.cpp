@@ -1,4 +1,7 @@
-//===- ModelFiles.cpp - the files of a Hugging Face directory -------------===//
+//===- ModelFiles.cpp - The files of a Hugging Face directory -------------===//
+// The names are those that transformers 5.24 gives to the files that it saves. A new name there is a new row of
+// `names`. filesOfModel (pcrt/outputs.h) lists what a run reads of a directory.
+//===----------------------------------------------------------------------===//
 #include "base/ModelFiles.h"
 #include "pcrt/outputs.h"
 
@@ -39,7 +42,7 @@ static constexpr const char *names[] = {"added_tokens.json",
                                         "word_pronunciation.json",
                                         "word_shape.json"};
 
-/// Whether a name ends so, with something in front of it.
+/// Whether `name` ends with `with` and is longer.
 static bool ends(const std::string &name, const char *with) { return name.ends_with(with) && name != with; }
 
 bool pcrt::isTokenizerFile(const std::string &name) {

@@ -1,5 +1,9 @@
-//===- OutputFile.cpp - files that a command writes -----------------------===//
-// Also part of the compiler's tools, which are built without exceptions: nothing here throws.
+//===- OutputFile.cpp - Files that a command writes -----------------------===//
+// A command writes a file under a temporary name and renames it when it is complete, so that a failure leaves the old
+// file. Where no file can be made or replaced (a pipe, a directory without permission), the complete text is copied.
+// The compiler's tools use this file, too, and are built without exceptions: nothing here throws. Errors are false with
+// errno.
+//===----------------------------------------------------------------------===//
 #include "pcrt/outputs.h"
 
 #include <algorithm>
@@ -17,8 +21,8 @@ using namespace pcrt;
 
 namespace {
 
-/// What two paths of the same file have in common: the file's device and inode; where it does not exist, those of its
-/// directory, and its name.
+/// Two paths name the same file if their identities are equal: device and inode of the file or, if it does not exist,
+/// those of its directory and its name.
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;

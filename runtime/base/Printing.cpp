@@ -1,4 +1,8 @@
-//===- Printing.cpp - printing never waits for a reader -------------------===//
+//===- Printing.cpp - Printing never waits for a reader -------------------===//
+// A printer has a ring of bytes and one thread that writes it to a descriptor. A message either fits into the ring or
+// is dropped as a whole, so that lines stay complete. If stdout and stderr are one file, they share a printer and keep
+// their order.
+//===----------------------------------------------------------------------===//
 #include "base/Printing.h"
 #include "base/SignalMask.h"
 
@@ -20,7 +24,8 @@ using namespace pcrt;
 
 namespace {
 
-/// Writes a descriptor from a thread of its own, which lives as long as the process.
+/// Writes to a descriptor from a thread of its own, which lives as long as the process; so does the printer. Any thread
+/// may call it.
 class Printer {
 public:
   explicit Printer(int fd) : fd(fd) {
@@ -28,7 +33,7 @@ public:
     std::thread([this] { run(); }).detach();
   }
 
-  /// Drops `text` as a whole where there is no room. Allocates nothing.
+  /// Drops `text` as a whole if the ring has no room for it. Allocates nothing.
   void add(const char *text, size_t length) {
     std::lock_guard<std::mutex> lock(mutex);
     if (dropped || length > sizeof ring - count) {
@@ -61,7 +66,7 @@ private:
     sigset_t pipe;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
-    pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr); // nobody reads: that ends a run
+    pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr); // a pipe without a reader ends a run
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
       changed.wait(lock, [&] { return count > 0; });
@@ -80,14 +85,14 @@ private:
     }
   }
 
-  /// How much of the piece is done with, be it written or lost.
+  /// Returns the bytes of the piece that need no further attempt: they are written, or lost.
   size_t write(const char *piece, size_t length) {
     ssize_t written = ::write(fd, piece, length);
     if (written >= 0)
       return size_t(written);
     if (errno == EINTR)
       return 0;
-    if (errno == EAGAIN) { // somebody else has made it so
+    if (errno == EAGAIN) { // another process has made the file non-blocking
       pollfd entry{fd, POLLOUT, 0};
       poll(&entry, 1, -1);
       return 0;
@@ -125,7 +130,7 @@ static ssize_t addToPrinter(void *printer, const char *text, size_t length) {
   return ssize_t(length);
 }
 
-/// Whether both are the same file: then lines come in the order in which they were printed.
+/// Whether stdout and stderr are the same file.
 static bool areOneFile() {
   struct stat out, error;
   return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &error) == 0 && out.st_dev == error.st_dev &&

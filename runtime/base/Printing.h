@@ -1,25 +1,24 @@
-//===- Printing.h - printing never waits for a reader ---------------------===//
-//
-// A terminal that was stopped (Ctrl-S), a pager or a slow pipe must not hold up
-// a rank for which all others wait. Threads write standard output and standard
-// error; what they are behind with is bounded, and more than that is dropped.
-//
+//===- Printing.h - Printing never waits for a reader ---------------------===//
+// A terminal that was stopped (Ctrl-S), a pager or a slow pipe must not hold up a rank for which all others wait.
+// Background threads write standard output and standard error. Text that waits to be written is bounded; more than that
+// is dropped.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_PRINTING_H
 #define PCRT_BASE_PRINTING_H
 
 namespace pcrt {
 
-/// From now on stdout and stderr return at once. Lines that are dropped because nobody reads are counted in the output
-/// itself. A write that fails is a warning, once, and the next line is tried again. SIGPIPE comes as it does otherwise.
-/// A process that is forked afterwards prints with dprintf until it runs another program.
+/// From now on printing to stdout and stderr returns at once. Lines that are dropped because the reader is too slow are
+/// counted in the output itself. A failed write is reported once, as a warning, and the next line is tried again. A
+/// closed pipe raises SIGPIPE as usual. A process that is forked later must print with dprintf until it calls exec.
 void printInBackground();
 
-/// Waits until everything is written that somebody reads, as long as that goes on: two seconds without progress are
-/// enough. False: writing to standard output has failed. Called at exit(); call it before _exit.
+/// Waits until everything is written, or until two seconds pass without progress. Returns false if writing to standard
+/// output has failed. exit() calls it; call it before _exit.
 bool finishPrinting();
 
-/// Whether much waits to be written to standard error: who passes on what others print leaves it where it is.
+/// Whether much text waits to be written to standard error. A process that relays the output of others stops reading
+/// from them meanwhile.
 bool printingIsBehind();
 
 } // namespace pcrt

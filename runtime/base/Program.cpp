@@ -1,4 +1,8 @@
-//===- Program.cpp - the description of a compiled program ----------------===//
+//===- Program.cpp - The description of a compiled program ----------------===//
+// Reads pcrt_program::json and checks everything that later code relies on: each tensor lies inside the arena and is
+// split evenly, parts cover their parameter, names refer to something. A wrong description is a bug of the compiler
+// (PCRT_INTERNAL); a program of another ABI version is PCRT_BAD_INPUT.
+//===----------------------------------------------------------------------===//
 #include "base/Program.h"
 #include "base/Failure.h"
 #include "pcrt/description.h"
@@ -29,7 +33,8 @@ namespace {
   fail(PCRT_INTERNAL, "the description of the program is wrong: " + what + "; this is a bug of the compiler");
 }
 
-/// Reads the parts of the description that refer to each other.
+/// Appends entries of the description to a Program, which it borrows. Entries refer to earlier ones by name, so
+/// parameters are read before states and outputs. Each method throws a Failure if its entry is wrong.
 class Reader {
 public:
   explicit Reader(Program &program) : program(program) {}
@@ -56,7 +61,7 @@ public:
     tensor.offset = json.value("offset", int64_t(0));
   }
 
-  /// A tensor is split evenly, and lies inside the arena where it is in it.
+  /// Checks that a tensor is split evenly and, if `inArena`, lies inside the arena.
   void checkTensor(const Tensor &tensor, bool inArena) {
     if (tensor.shape.size() > size_t(kMaxRank) || tensor.layout.size() != tensor.shape.size())
       wrong(tensor.name + " has shape " + describe(tensor.shape) + " and a layout of " +
@@ -239,8 +244,8 @@ private:
   Program &program;
 };
 
-/// The description is that of one replica: each has rows of its own, one replica's after the other's, and parameters
-/// and states of its own, but for what all share.
+/// Turns the description of one replica into that of all. Each replica has its own samples (those of the first come
+/// first), parameters and states; only the states of rounds are shared.
 void addReplicas(Program &program) {
   const Program::Rounds &rounds = program.rounds;
   auto split = [&](Tensor &tensor, size_t dim) {

@@ -1,8 +1,6 @@
-//===- Program.h - the description of a compiled program ------------------===//
-//
-// The JSON text of pcrt_program (runtime/README.md), read and checked once.
-// Shapes are global; a rank holds the block that the layout gives it.
-//
+//===- Program.h - The description of a compiled program ------------------===//
+// The JSON text of pcrt_program (runtime/README.md), read and checked once. Shapes are global and in elements; a rank
+// holds the block that the layout gives it. A program does not change after it was read, so all threads may use it.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_PROGRAM_H
 #define PCRT_BASE_PROGRAM_H
@@ -67,6 +65,7 @@ struct State : Tensor {
   int parameter = 0; ///< Index in Program::parameters.
 };
 
+/// A tensor that the runtime fills before every step.
 struct Input : Tensor {
   std::string kind; ///< "tokens", "targets", "loss_weights", "shifted", "starts", "positions", "hyper" or "random".
   int64_t key = 0;  ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
@@ -81,12 +80,14 @@ struct Input : Tensor {
   }
 };
 
+/// A table that the runtime computes once: cosines or sines of positions, [position, frequency].
 struct Constant : Tensor {
   std::string kind; ///< "rope_cos" or "rope_sin".
   std::vector<double> invFreq;
   double scale = 1;
 };
 
+/// A tensor that a step passes to the runtime by a callback (pcrt_output in pcrt.h).
 struct Output : Tensor {
   std::string kind; ///< "loss", "grad_norm", "gradient", "logits" or PCRT_ROUTING.
   Dims valid;
@@ -94,8 +95,9 @@ struct Output : Tensor {
   int64_t layer = 0, chosen = 0; ///< Of a routing: the number of the layer, and of the experts that a token has.
 };
 
+/// The program of one stage of a pipeline, or of all ranks if there is no pipeline.
 struct Program {
-  /// Reads the description of `program`; throws a Failure where it is wrong.
+  /// Reads the description of `program`; throws a Failure if it is wrong.
   explicit Program(const pcrt_program &program);
 
   const pcrt_program &abi;
@@ -140,7 +142,7 @@ struct Program {
   } rounds;
 
   int64_t replicaOf(int rank) const { return rounds.any() ? mesh.coordinate(rank, rounds.axis) : 0; }
-  /// What a parameter's state of that name is; null: there is none.
+  /// The state of that name of a parameter, or null.
   const State *stateOf(const Parameter &parameter, const std::string &name) const {
     for (const State &state : states)
       if (state.name == name && &parameters[state.parameter] == &parameter)
@@ -171,7 +173,7 @@ struct Program {
 /// The programs of an executable: one, or one for each stage.
 class Programs {
 public:
-  /// Reads all of them; throws a Failure where one is wrong.
+  /// Reads all of them; throws a Failure if one is wrong.
   explicit Programs(const pcrt_program &first);
 
   const Program &first() const { return *all.front(); }

@@ -1,4 +1,8 @@
-//===- Safetensors.cpp - reading safetensors files ------------------------===//
+//===- Safetensors.cpp - Reading safetensors files ------------------------===//
+// Opens single files and sharded checkpoints (format: github.com/huggingface/safetensors). A header is refused if it is
+// truncated, nested, names a tensor twice, or has sizes that do not fit its data or data that overlap. The messages
+// name the file and the tensor.
+//===----------------------------------------------------------------------===//
 #include "base/Safetensors.h"
 #include "base/Failure.h"
 #include "base/Types.h"

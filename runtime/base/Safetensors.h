@@ -1,9 +1,6 @@
-//===- Safetensors.h - reading safetensors files --------------------------===//
-//
-// A file is 8 bytes of header length, a JSON header and the data. The header is
-// not trusted: all of it is checked when a file is opened. The data are read on
-// demand.
-//
+//===- Safetensors.h - Reading safetensors files --------------------------===//
+// A file consists of 8 bytes of header length, a JSON header and the data. The header is not trusted: all of it is
+// checked when a file is opened. Data are read on demand.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_SAFETENSORS_H
 #define PCRT_BASE_SAFETENSORS_H
@@ -27,7 +24,8 @@ struct StoredTensor {
   std::string file;                ///< For messages.
 };
 
-/// The tensors of one file or of one checkpoint.
+/// The tensors of one file or of one checkpoint. It owns the open files; StoredTensors point to them and must not
+/// outlive it. Any number of threads may read.
 class Safetensors {
 public:
   /// Opens a file; a directory with model.safetensors; or one with model.safetensors.index.json and its shards. Throws
@@ -55,13 +53,13 @@ private:
 /// Whether `dtype` can be converted to f32 here: F32, F16, BF16 or F64.
 bool isFloatDtype(const std::string &dtype);
 
-/// Reads a tensor's elements as f32, in pieces. Small ones that lie near each other, as those of a split row, cost one
-/// call of the system together.
+/// Reads a tensor's elements as f32, in pieces. Small pieces that lie near each other, like those of a split row, share
+/// one system call. One thread uses a reader at a time; the tensor must outlive it.
 class FloatReader {
 public:
   /// The tensor must have a dtype for which isFloatDtype is true.
   explicit FloatReader(const StoredTensor &tensor);
-  /// Reads `count` elements from element `first` on. Throws PCRT_BAD_DATA where the file cannot be read any more.
+  /// Reads `count` elements from element `first` on. Throws PCRT_BAD_DATA if the file cannot be read any more.
   void read(int64_t first, int64_t count, float *out);
 
 private:

@@ -1,4 +1,7 @@
-//===- SafetensorsWriter.cpp - writing safetensors files from all ranks ---===//
+//===- SafetensorsWriter.cpp - Writing safetensors files from all ranks ---===//
+// The header is built from the sorted names, padded so that data begin at a multiple of 64 bytes. create() allocates
+// all of the space first: a full disk is an error before anything is written.
+//===----------------------------------------------------------------------===//
 #include "base/SafetensorsWriter.h"
 #include "base/Failure.h"
 #include "base/Types.h"

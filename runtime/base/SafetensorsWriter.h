@@ -1,8 +1,6 @@
-//===- SafetensorsWriter.h - writing safetensors files from all ranks -----===//
-//
-// Rank 0 makes the file with its header and its full size; then every rank
-// writes what it owns to its place.
-//
+//===- SafetensorsWriter.h - Writing safetensors files from all ranks -----===//
+// Rank 0 creates the file with its header and its full size; then every rank writes the blocks that it owns to their
+// places.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_SAFETENSORSWRITER_H
 #define PCRT_BASE_SAFETENSORSWRITER_H
@@ -17,6 +15,8 @@
 
 namespace pcrt {
 
+/// One file of f32 tensors. Every rank adds the same tensors and metadata, so that all compute the same header and the
+/// same places. Data may be written between create() or open() and close().
 class SafetensorsWriter {
 public:
   /// A file of f32 tensors that create() will make. A tensor that is added twice must have the same shape and exists
@@ -39,8 +39,8 @@ public:
   /// at a time.
   pcrt_status write(int64_t place, const Dims &valid, const Block &block, const Box &box, int32_t dtype,
                     const void *data) const;
-  /// To write with several threads: each has a stream of its own, until close(). Number 0 is also that of write(); one
-  /// thread asks for the others first.
+  /// A stream for one of several writing threads, valid until close(). write() uses number 0. One thread must ask for
+  /// all other numbers before the threads begin.
   FileStream &stream(size_t number);
   /// Where a tensor lies in the file, for write. Valid once all tensors were added.
   int64_t placeOf(const std::string &name) const;

@@ -1,4 +1,6 @@
-//===- SignalMask.h - threads that take no signals ------------------------===//
+//===- SignalMask.h - Threads that take no signals ------------------------===//
+// Handlers of signals shall run on the program's own threads, and not on those of the runtime and of libraries.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_SIGNALMASK_H
 #define PCRT_BASE_SIGNALMASK_H
 
@@ -7,9 +9,9 @@
 
 namespace pcrt {
 
-/// Threads begun while one lives inherit a mask without signals from outside: handlers run on the program's own
-/// threads. Faults of their own stay open: the kernel ends a process that masks those, handler or not, and threads
-/// begun by ours, of any library, inherit the mask.
+/// While one lives, the calling thread masks all signals from outside, and threads that it starts inherit the mask; the
+/// destructor restores the mask. Signals of faults stay open, because the kernel kills a process whose thread faults
+/// with its signal masked, even if there is a handler.
 class SignalsMasked {
 public:
   SignalsMasked() {

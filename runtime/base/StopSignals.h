@@ -1,4 +1,6 @@
-//===- StopSignals.h - signals that end a run -----------------------------===//
+//===- StopSignals.h - Signals that end a run -----------------------------===//
+// The signals on which a run ends after the current step (run/Stop.cpp), and that pc-run passes on to its ranks.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_STOPSIGNALS_H
 #define PCRT_BASE_STOPSIGNALS_H
 
@@ -7,7 +9,7 @@
 
 namespace pcrt {
 
-/// A run that saves answers these by saving; SIGPIPE comes when nobody reads what it prints.
+/// A run that saves checkpoints saves one on these. SIGPIPE comes if the reader of its output has gone.
 constexpr int stopSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE};
 
 inline bool isStopSignal(int signal) {

@@ -1,10 +1,7 @@
-//===- TensorSum.h - a checksum that does not depend on the mesh ----------===//
-//
-// The sum of a tensor is the sum over its elements of a mix of the element's
-// global index and its bits. Ranks add up over their blocks; another mesh adds
-// up over others and gets the same. A mix is one-to-one for a given index, so
-// that a single wrong element is always found.
-//
+//===- TensorSum.h - A checksum that does not depend on the mesh ----------===//
+// The sum of a tensor adds up a mix of the global index and the bits of each of its elements. Ranks add up their
+// blocks; another mesh adds up other blocks and gets the same sum. For a given index a mix is one-to-one, so that a
+// single wrong element is always found.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_TENSORSUM_H
 #define PCRT_BASE_TENSORSUM_H

@@ -1,4 +1,6 @@
-//===- Types.h - element types --------------------------------------------===//
+//===- Types.h - Element types --------------------------------------------===//
+// Conversions between f32 and bf16. Rounding is the same here, in generated kernels and in the interpreter.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_TYPES_H
 #define PCRT_BASE_TYPES_H
 

@@ -1,4 +1,10 @@
-//===- Checkpoint.cpp - saving and loading the state of training ----------===//
+//===- Checkpoint.cpp - Saving and loading the state of training ----------===//
+// Saving: every tensor of the model is in model.safetensors under its Hugging Face name, every optimizer state in
+// training_state.safetensors, both as f32. Ranks that hold the same block divide it by pages of the file. Each rank
+// adds up the checksums of what it writes; rank 0 writes the totals to trajectory.json last and then exchanges the
+// directories. Loading: every rank reads its own blocks, adds up their checksums, and all compare the totals with
+// trajectory.json.
+//===----------------------------------------------------------------------===//
 #include "checkpoint/Checkpoint.h"
 #include "base/Failure.h"
 #include "base/SafetensorsWriter.h"
@@ -27,13 +33,13 @@ constexpr const char *configFile = "config.json";
 
 namespace {
 
-/// A tensor of the program, and where a checkpoint has it.
+/// A tensor of the program and its place in a checkpoint.
 struct Saved {
   const Tensor *tensor;
   const Parameter *parameter;
   bool inModel;
   std::string prefix;   ///< Of its name; a part's follows.
-  int64_t replica = -1; ///< Of local SGD, whose own it is; -1: all have the same.
+  int64_t replica = -1; ///< The replica of local SGD that owns it; -1: all share it.
 
   std::string nameOf(const Part &part) const { return prefix + part.source; }
 };
@@ -144,14 +150,15 @@ void CheckpointWriter::requireRoomFor(const Program &program) {
 
 namespace {
 
-/// What a rank holds of a tensor of a file: a box of it, or a part of a box.
+/// The part of a file's tensor that a rank holds: a box of it, or a part of a box.
 struct Source {
   const Tensor *tensor;
   const Part *part;
-  Holder holder; ///< Others may have the same.
+  Holder holder; ///< Other ranks may hold the same.
 };
 
-/// One file of a checkpoint, which all ranks write together.
+/// One file of a checkpoint, which all ranks write together. All ranks add the same tensors, then create the file; then
+/// threads of a rank may write, each to a stream of its own. Throws PCRT_RESOURCE if the file cannot be written.
 class TensorFile {
 public:
   TensorFile(const std::string &path, const Program &program, Device &device)
@@ -180,8 +187,8 @@ public:
     });
   }
 
-  /// The elements of a tensor that this one of several holders writes: those in its share of the file. Shares begin and
-  /// end at pages, so that no page is written by two ranks.
+  /// The elements [first, last) of a tensor that this holder writes. The holders divide the file into shares, which
+  /// begin and end at pages, so that no two holders write to one page.
   std::pair<int64_t, int64_t> shareOf(const std::string &tensor, const Holder &holder) const {
     int64_t place = writer.placeOf(tensor), count = product(writer.shapeOf(tensor));
     auto bound = [&](int64_t index) {
@@ -191,7 +198,7 @@ public:
     return {bound(holder.index), bound(holder.index + 1)};
   }
 
-  /// How much of a tensor this rank writes, at most.
+  /// An upper bound of the bytes that this rank writes of a tensor.
   int64_t bytesOf(const std::string &tensor, const std::vector<Source> &sources) const {
     int64_t most = 0;
     for (const Source &source : sources) {
@@ -201,7 +208,7 @@ public:
     return most;
   }
 
-  /// Writes what this rank writes of a tensor, in the order of the file.
+  /// Writes this rank's elements of a tensor, in the order of the file, and adds them to `sum`.
   void write(const std::string &tensor, const std::vector<Source> &sources, int rank, FileStream &stream,
              TensorSum &sum) const {
     struct Piece {
@@ -263,7 +270,7 @@ private:
 
 } // namespace
 
-/// A checkpoint that is being written.
+/// A checkpoint that is being written: its two files of tensors and the trajectory to which their sums go.
 struct CheckpointWriter::Files {
   Files(const std::string &directory, const Program &program, const Trajectory &trajectory, Device &device, int rank)
       : program(program), trajectory(trajectory), rank(rank), model(directory + "/" + modelFile, program, device),
@@ -284,8 +291,8 @@ struct CheckpointWriter::Files {
         }
   }
 
-  /// Writes what this rank writes of both files. Where that is much, two threads do: one sums while the other's pages
-  /// are on their way to the disk.
+  /// Writes this rank's elements of both files. If they are many, two threads write: one computes sums while the pages
+  /// of the other are on their way to the disk.
   void writeBlocks() {
     std::vector<Stretch> stretches;
     for (TensorFile *file : {&model, &training})
@@ -327,7 +334,7 @@ private:
     std::vector<const TensorFile::Sources::value_type *> tensors;
   };
 
-  /// What a thread has done.
+  /// The result of one thread.
   struct Lane {
     std::map<TensorFile *, TensorSums> sums;
     std::optional<Failure> failure;
@@ -461,7 +468,8 @@ static void checkSize(const std::string &directory, const std::string &name, con
                             (saved == trajectory.files.end() ? "" : ", not " + std::to_string(saved->second)));
 }
 
-/// Compares what the ranks have read of the tensors of a file with what was saved. All ranks throw the same.
+/// Compares the sums of the tensors that the ranks have read from a file with those that were saved. All ranks throw
+/// the same failure.
 static void checkSums(const std::string &directory, const std::string &file, const Trajectory &trajectory,
                       TensorSums sums, Comm &comm) {
   addUp(sums, comm);
@@ -488,8 +496,8 @@ static TensorSums modelSums(const Program &program) {
   return sums;
 }
 
-/// Reads tensors of a file, this replica's own or what all share, adding to `sums`. Where fewer replicas have saved,
-/// others take theirs in turn.
+/// Reads those tensors of a file that all replicas share or this one owns, and adds to `sums`. If the checkpoint has
+/// fewer replicas than the run, replica r reads the tensors of replica r modulo their number.
 static void readSaved(const std::string &path, const std::vector<Saved> &all, int64_t replicas, const Program &program,
                       int rank, Device &device, TensorSums &sums) {
   Safetensors file = Safetensors::open(path);

@@ -1,9 +1,6 @@
-//===- Checkpoint.h - saving and loading the state of training ------------===//
-//
-// A checkpoint is a directory that Hugging Face loads (config.json and
-// model.safetensors), with training_state.safetensors and trajectory.json
-// beside it. SaveDirectory says how it takes the place of an older one.
-//
+//===- Checkpoint.h - Saving and loading the state of training ------------===//
+// A checkpoint is a directory that Hugging Face loads (config.json and model.safetensors), with
+// training_state.safetensors and trajectory.json beside it. SaveDirectory says how it takes the place of an older one.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_CHECKPOINT_H
 #define PCRT_CHECKPOINT_CHECKPOINT_H
@@ -17,6 +14,9 @@
 
 namespace pcrt {
 
+/// Writes checkpoints of a run to one directory. Every rank has one and calls all methods in the same order, except
+/// writeBlocks, which it may call from another thread. Rank 0 owns the directory; each rank writes its own blocks. If
+/// one rank fails, all of them throw, and an older checkpoint stays as it was unless the message says otherwise.
 class CheckpointWriter {
 public:
   /// Locks DIR for this run. All ranks make one, before the first step. Throws PCRT_RESOURCE (SaveDirectory).
@@ -27,7 +27,7 @@ public:
 
   ~CheckpointWriter();
 
-  /// Writes parameters, optimizer states and `trajectory`, whose files and tensors are filled in. All ranks call it.
+  /// Writes parameters, optimizer states and `trajectory` (with its files and tensors filled in). All ranks call it.
   /// Throws PCRT_RESOURCE.
   void write(const Program &program, const Trajectory &trajectory, Device &device) {
     begin(program, trajectory, device);
@@ -35,9 +35,9 @@ public:
     finish();
   }
 
-  /// The parts of write. begin makes the files, with room for everything, and finish puts them in their place: all
-  /// ranks call them, and they throw. In between another thread of each rank may write its blocks, as long as
-  /// parameters and states stay as they are.
+  /// The parts of write. begin creates the files, with room for everything, and finish moves them to their place; both
+  /// throw PCRT_RESOURCE. Between them, any thread of each rank may call writeBlocks, while parameters and states stay
+  /// unchanged; its failures are thrown by finish.
   void begin(const Program &program, const Trajectory &trajectory, Device &device);
   void writeBlocks();
   void finish();
@@ -56,24 +56,24 @@ private:
 /// Bytes of a checkpoint of `program`: its tensors, and an upper bound for the text about them.
 int64_t checkpointBytes(const Program &program);
 
-/// Throws PCRT_RESOURCE unless `bytes` are free on the disk of `directory`, or of what it will be made in. `what` is
-/// to be written there ("the checkpoint"), and `remedy` is what to do where it does not fit ("make room").
+/// Throws PCRT_RESOURCE unless `bytes` are free on the disk of `directory`, or of the directory in which it will be
+/// made. The message says that `what` needs them ("the checkpoint") and recommends `remedy` ("make room").
 void requireRoom(const std::string &directory, int64_t bytes, const std::string &what, const std::string &remedy);
 
 /// Throws PCRT_BAD_DATA unless the checkpoint in `directory` is of the model and the optimizer of `program`.
 void checkModel(const Program &program, const Trajectory &trajectory, const std::string &directory);
 
-/// Reads what a CheckpointWriter wrote to DIR, of which `trajectory` is the trajectory.json, on any mesh. All ranks
-/// call it. Throws PCRT_BAD_DATA, naming the tensor if one is damaged, or the key of config.json if it is another
-/// model.
+/// Reads a checkpoint, which may have been written on another mesh, to the arenas of all ranks. `trajectory` is its
+/// trajectory.json. All ranks call it. Throws PCRT_BAD_DATA, naming the damaged tensor or the key of config.json that
+/// differs from the program's model; PCRT_USAGE in the middle of a round with another number of replicas.
 void loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program, Device &device,
                     Pool &pool, Comm &comm);
 
-/// Where a directory or file of weights is; empty for none.
+/// The directory of `path`, which is a directory or file of weights; empty if `path` is.
 std::string directoryOfWeights(const std::string &path);
 
-/// Reads the parameters alone from a file or directory of safetensors; beside a trajectory.json their sums, and beside
-/// a config.json the model, are checked, too. All ranks call it. Throws PCRT_BAD_DATA.
+/// Reads the parameters alone from a file or directory of safetensors. If the directory has a trajectory.json, it
+/// checks their sums; if it has a config.json, it checks the model. All ranks call it. Throws PCRT_BAD_DATA.
 void loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm);
 
 } // namespace pcrt

@@ -1,4 +1,7 @@
-//===- ConfigText.cpp - config.json as a text ------------------------------===//
+//===- ConfigText.cpp - The text of config.json ---------------------------===//
+// Finds the values of the keys in the text itself and replaces those characters alone. The text is parsed once as JSON
+// before, so that the walk needs no checks.
+//===----------------------------------------------------------------------===//
 #include "checkpoint/ConfigText.h"
 #include "base/Program.h"
 
@@ -8,7 +11,8 @@ using namespace pcrt;
 
 namespace {
 
-/// Walks through a JSON text and changes it in place. Positions count characters.
+/// Collects edits of one JSON text, which is a valid object, and applies them at the end. Positions are bytes of the
+/// original text. One editor is used once.
 class Editor {
 public:
   Editor(const std::string &text, const std::string &dtype) : text(text), value(Json(dtype).dump()) {}
@@ -31,7 +35,7 @@ private:
 
   size_t skipSpace(size_t at) const { return text.find_first_not_of(" \t\r\n", at); }
 
-  /// After the string, or the value of any kind, that begins at `at`.
+  /// The position after the string (behindString) or value of any kind (behindValue) that begins at `at`.
   size_t behindString(size_t at) const {
     while (text[++at] != '"')
       if (text[at] == '\\')
@@ -52,7 +56,7 @@ private:
     return std::min(at, text.size());
   }
 
-  /// Edits the object that begins at `at`, whose keys are in the order of the text. Whether it has a "dtype".
+  /// Collects the edits of the object that begins at `at`. Returns whether it has a "dtype".
   bool visit(size_t at) {
     bool found = false;
     for (at = skipSpace(at + 1); text[at] != '}';) {
@@ -72,7 +76,7 @@ private:
     return found;
   }
 
-  /// Makes "dtype" the first key of the object that begins at `at`, on a line of its own if the first one has that.
+  /// Makes "dtype" the first key of the object that begins at `at`, on a line of its own if the present first key is.
   void insert(size_t at) {
     size_t next = skipSpace(at + 1);
     std::string space = text.substr(at + 1, next - at - 1);

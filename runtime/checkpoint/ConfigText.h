@@ -1,10 +1,7 @@
-//===- ConfigText.h - config.json as a text --------------------------------===//
-//
-// A checkpoint has the config.json that the model was imported with, character
-// by character: a JSON library writes 7.0 as 7 or 1e6 as 1000000.0, and
-// transformers refuses some of that. Only what says how weights are stored is
-// edited.
-//
+//===- ConfigText.h - The text of config.json -----------------------------===//
+// A checkpoint contains the config.json with which the model was imported, character by character: a JSON library would
+// write 7.0 as 7 or 1e6 as 1000000.0, and transformers refuses some of that. Only the keys that name the dtype of the
+// weights are edited.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_CONFIGTEXT_H
 #define PCRT_CHECKPOINT_CONFIGTEXT_H
@@ -13,8 +10,9 @@
 
 namespace pcrt {
 
-/// `config` for weights that are stored as `dtype` ("float32"): "dtype" says so, and "torch_dtype" (transformers 4)
-/// where it is there; both also in an object "text_config". A text that is no JSON object is returned as it is.
+/// Returns `config` for weights that are stored as `dtype` ("float32"): sets "dtype", and "torch_dtype" (transformers
+/// 4) if it is there; it sets those of an object "text_config", too, if they are there. A text that is not a JSON
+/// object is returned unchanged.
 std::string configWithDtype(const std::string &config, const std::string &dtype);
 
 } // namespace pcrt

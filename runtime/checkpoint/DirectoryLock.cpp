@@ -1,4 +1,8 @@
-//===- DirectoryLock.cpp - one run at a time saves to a directory ----------===//
+//===- DirectoryLock.cpp - One run at a time saves to a directory ---------===//
+// The lock file is written and locked under a name of its own, and link() gives it the name DIR.lock, which fails if
+// that exists. A dead holder's file is replaced by rename(). On file systems without flock, boot and process id say
+// whether the holder lives. Sources: open(2) on O_EXCL over NFS, flock(2).
+//===----------------------------------------------------------------------===//
 #include "checkpoint/DirectoryLock.h"
 #include "base/Failure.h"
 #include "base/TensorSum.h"
@@ -19,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// What a lock file says.
+/// The contents of a lock file: the process that holds it.
 struct Holder {
   std::string host, boot, tag;
   pid_t pid = 0;
@@ -68,14 +72,14 @@ static bool parse(const std::string &text, Holder &holder) {
   return DirectoryLock::isTagged(holder.tag, "");
 }
 
-/// Whether `file` is what is at `path` now.
+/// Whether the open file `file` is the one that `path` names now.
 static bool isAt(int file, const std::string &path) {
   struct stat mine, there;
   return fstat(file, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
          mine.st_dev == there.st_dev;
 }
 
-/// The file is written and locked before it gets its name: no other process sees it empty or unlocked.
+/// Creates the file under its first name, locked and complete, so that no process sees DIR.lock empty or unlocked.
 void DirectoryLock::create(const std::string &text) {
   fd = open(unnamed().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd >= 0)
@@ -93,7 +97,7 @@ DirectoryLock::DirectoryLock(const std::string &directory, const std::function<v
     create(text);
     bool taken = false;
     for (int attempt = 0; !taken; ++attempt) {
-      if (!isAt(fd, unnamed())) { // a holder took it for a dead one's, between its creation and its lock
+      if (!isAt(fd, unnamed())) { // another process removed it as a dead one's, between its creation and its lock
         close(fd);
         create(text);
       }
@@ -116,8 +120,7 @@ bool DirectoryLock::isTagged(const std::string &name, const std::string &before)
          name.find_first_not_of("0123456789abcdef", before.size()) == std::string::npos;
 }
 
-/// Removes files that processes left when they were killed before the files had their name: no process has a lock on
-/// them.
+/// Removes files that have only their first name because their processes were killed: no process has a lock on them.
 void DirectoryLock::removeDead(const std::string &host) {
   std::filesystem::path lock = path;
   std::string parent = lock.parent_path(), before = lock.filename().string() + "-";
@@ -165,7 +168,7 @@ bool DirectoryLock::takeOver(const std::function<void(const std::string &tag)> &
                             (here ? "; name another directory, or wait for it"
                                   : " (so says " + path + "); if it has ended, remove that file"));
   cleanUp(holder.tag);
-  unlink((path + "-" + holder.tag).c_str()); // the name that its lock had first
+  unlink((path + "-" + holder.tag).c_str()); // the first name of its lock
   if (rename(unnamed().c_str(), path.c_str()) != 0)
     fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + path));
   return true;

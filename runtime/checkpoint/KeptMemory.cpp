@@ -1,4 +1,8 @@
-//===- KeptMemory.cpp - the state of training beyond a process -------------===//
+//===- KeptMemory.cpp - The state of training outlives a rank's process ---===//
+// A process can be killed between any two instructions, so a state is marked invalid (steps 0) before its bytes change
+// and valid (1 + its steps) after. newest() asks all ranks, because a rank may have done its update while another,
+// which is in the middle of it, has only the copy from before.
+//===----------------------------------------------------------------------===//
 #include "checkpoint/KeptMemory.h"
 #include "base/Block.h"
 #include "base/Failure.h"
@@ -29,7 +33,6 @@ int64_t KeptMemory::newest() {
   }
   std::vector<int64_t> all(2 * comm.size());
   requireOk(comm, comm.allGatherBytes(mine, sizeof mine, all.data()));
-  // A rank may have done its update where another one is in the middle of it and has a copy from before.
   auto onAll = [&](int64_t steps) {
     for (int rank = 0; rank < comm.size(); ++rank)
       if (all[2 * rank] != steps && all[2 * rank + 1] != steps)

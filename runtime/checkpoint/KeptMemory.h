@@ -1,9 +1,6 @@
-//===- KeptMemory.h - the state of training beyond a process ---------------===//
-//
-// pc-run holds the memory of its ranks' arenas. What is in there when a rank is
-// lost is the state of training, unless a rank was in the middle of an update;
-// --snapshot keeps a copy after the arena for then (comm/Kept.h).
-//
+//===- KeptMemory.h - The state of training outlives a rank's process -----===//
+// pc-run holds the memory of its ranks' arenas. When a rank is lost, they contain the state of training, unless a rank
+// was in the middle of an update; for that case --snapshot keeps a copy after the arena (comm/Kept.h).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_KEPTMEMORY_H
 #define PCRT_CHECKPOINT_KEPTMEMORY_H
@@ -17,25 +14,28 @@
 
 namespace pcrt {
 
+/// Records in the kept memory which step its arena and its copy hold, and restores the newest state that all ranks
+/// have. Every rank has one and uses it from one thread. If no memory outlives this process, all methods do nothing.
 class KeptMemory {
 public:
-  /// `every`: steps from one copy to the next; 0: there are none. Throws PCRT_USAGE where no memory outlives the ranks.
+  /// `every` is the number of steps from one copy to the next; 0: there are no copies. Throws PCRT_USAGE if copies are
+  /// wanted and no memory outlives the ranks.
   KeptMemory(const Program &program, std::string programSum, Comm &comm, int64_t every);
 
-  /// After how many steps the newest state is that all ranks have, each in its arena or in its copy, as an earlier
+  /// The number of steps of the newest state that all ranks have, each in its arena or in its copy, as an earlier
   /// process has left them; -1: there is none. All ranks call it.
   int64_t newest();
-  NormLimit::History history() const; ///< Of that state.
+  NormLimit::History history() const; ///< Of the state that newest() found.
 
-  /// Bytes after the arena for the copy.
+  /// Bytes that the copy needs after the arena.
   int64_t copyBytes() const;
-  /// Brings the newest state to the arena, where it lies in the copy.
+  /// Copies the state that newest() found to the arena, unless it is there.
   void restore(char *arena, Pool &pool);
-  /// The arena will hold another state.
+  /// Declares both states invalid: the arena will hold another one.
   void forget();
-  /// The arena holds the state after `steps` steps.
+  /// Declares that the arena holds the state after `steps` steps.
   void note(int64_t steps, const NormLimit::History &history);
-  /// The arena is about to be updated: copies its state, if it is that state's turn. Allocates nothing.
+  /// Call it before the arena is updated: copies its state every `every` steps. Allocates nothing.
   void copyBeforeUpdate(char *arena, Pool &pool);
 
 private:

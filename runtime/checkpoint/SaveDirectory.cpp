@@ -1,4 +1,8 @@
-//===- SaveDirectory.cpp - a directory that is replaced as a whole ---------===//
+//===- SaveDirectory.cpp - A directory that is replaced as a whole --------===//
+// commit() syncs the new directory, exchanges both names by renameat2(RENAME_EXCHANGE) and removes the old one. On file
+// systems that cannot exchange, it renames twice; the tag in the lock tells the next process where the new one is, and
+// that process finishes the exchange (cleanUp). What cannot be removed is a warning.
+//===----------------------------------------------------------------------===//
 #include "checkpoint/SaveDirectory.h"
 #include "base/Failure.h"
 
@@ -20,7 +24,7 @@ static bool isCheckpointFile(const std::string &name) {
   return std::find(std::begin(checkpointFiles), std::end(checkpointFiles), name) != std::end(checkpointFiles);
 }
 
-/// Those of `names` that the checkpoint in `directory` has besides, as its trajectory says.
+/// The tokenizer's files that belong to the checkpoint in `directory`, as its trajectory says.
 static std::set<std::string> tokenizerFilesIn(const std::string &directory) {
   try {
     std::set<std::string> names;
@@ -41,7 +45,7 @@ std::string pcrt::plainPath(std::string path) {
   return target.empty() ? path : target.string();
 }
 
-/// What is at `path` itself; false: nothing.
+/// Describes what is at `path` itself, without following a link; false: there is nothing.
 static bool look(const std::string &path, struct stat *found) { return lstat(path.c_str(), found) == 0; }
 
 static bool exists(const std::string &path) {
@@ -49,14 +53,13 @@ static bool exists(const std::string &path) {
   return look(path, &ignored);
 }
 
-/// No link to one.
+/// Whether `path` is a directory, and not a link to one.
 static bool isDirectory(const std::string &path) {
   struct stat found;
   return look(path, &found) && S_ISDIR(found.st_mode);
 }
 
-/// Whether what is in `directory` was saved by a program like this one, and is no other model; of a directory that a
-/// save was making: whether it is complete.
+/// Whether `directory` holds a complete checkpoint of a program like this one: trajectory.json is written last.
 static bool isCheckpoint(const std::string &directory) {
   try {
     Trajectory::read(directory);
@@ -97,8 +100,7 @@ static bool forEachEntry(const std::string &directory, const std::function<void(
   return true;
 }
 
-/// Whether a file of this name in a directory, or in one within it ("a/b"), is the checkpoint's. Nothing else is ever
-/// removed.
+/// Whether a file of this name in a directory, or in one within it ("a/b"), belongs to the checkpoint.
 using IsOurs = std::function<bool(const std::string &)>;
 static bool nothing(const std::string &) { return false; }
 
@@ -139,7 +141,7 @@ static void mirror(const std::string &from, const std::string &to, const IsOurs 
 }
 
 /// Removes the checkpoint's files in a directory within another, and the directory itself if nothing else is in it.
-/// Whether it is gone.
+/// Returns whether the directory is gone.
 static bool removeInner(const std::string &path, const IsOurs &isOurs) {
   forEachEntry(path, [&](const std::string &name) {
     if (isOurs(name))
@@ -247,7 +249,7 @@ void SaveDirectory::checkHome() {
       refuse("its " + std::string(name) + " is not from a checkpoint of this program; name another directory");
 }
 
-/// Cleans up after a holder of the lock that was killed; completes the exchange if the old directory is already moved
+/// Cleans up after a holder of the lock that was killed; completes its exchange if the old directory was already moved
 /// away.
 void SaveDirectory::cleanUp(const std::string &tag) {
   std::string left = temporaryOf(home, tag);
@@ -289,7 +291,7 @@ static void syncDirectory(const std::string &path) {
     fail(PCRT_RESOURCE, message);
 }
 
-/// Gives the new directory the name of the old one. Returns where the old one is now, or an empty string.
+/// Gives the new directory the name of the old one. Returns the present path of the old one, or an empty string.
 std::string SaveDirectory::swap() {
   auto refuse = [&] { fail(PCRT_RESOURCE, withErrno("cannot rename " + work + " to " + home)); };
   if (!exists(home)) {

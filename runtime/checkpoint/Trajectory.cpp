@@ -1,4 +1,8 @@
-//===- Trajectory.cpp - how a checkpoint came about ------------------------===//
+//===- Trajectory.cpp - The record of how a checkpoint was made -----------===//
+// Writes and reads trajectory.json, whose last key is a sum of all others, and compares trajectories and models. A
+// model's config.json is compared key by key with what the program's description says each key may be (configMeans),
+// because configs of one model differ in keys that do not matter.
+//===----------------------------------------------------------------------===//
 #include "checkpoint/Trajectory.h"
 #include "base/Failure.h"
 #include "base/InputFile.h"
@@ -56,13 +60,13 @@ FileIdentity pcrt::identityOfWeights(const std::string &path) {
 // The file
 //===----------------------------------------------------------------------===//
 
-/// Numbers as numbers, all else as text.
+/// The JSON value of a flag: a number if it is one, and text otherwise.
 static Json valueOf(const std::string &text) {
   Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   return value.is_number() ? value : Json(text);
 }
 
-/// Names of files need not be UTF-8: invalid bytes become U+FFFD.
+/// Prints JSON. Names of files need not be UTF-8: invalid bytes become U+FFFD.
 static std::string dump(const Json &json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -106,7 +110,7 @@ std::string Trajectory::text() const {
   return dump(json, 1) + "\n";
 }
 
-/// The trajectory in `json`. Throws Json::exception where a key is missing or has another type.
+/// The trajectory in `json`. Throws Json::exception if a key is missing or has another type.
 static Trajectory parse(const Json &json) {
   Trajectory result;
   result.step = json.at("step");
@@ -214,7 +218,7 @@ void pcrt::checkSameTrajectory(const Trajectory &before, const Trajectory &now, 
     differences += (differences.empty() ? "" : "; ") + name + ": " + then + " there, " + given + " here";
     names += (names.empty() ? "" : ",") + name;
   };
-  // A flag that the run did not know yet was what it is by default.
+  // A flag that the earlier run did not know yet had its default value.
   std::vector<FlagValue> defaults = trajectoryFlags(Options());
   std::map<std::string, std::string> recorded(before.flags.begin(), before.flags.end());
   recorded.insert(defaults.begin(), defaults.end());
@@ -230,7 +234,7 @@ void pcrt::checkSameTrajectory(const Trajectory &before, const Trajectory &now, 
                          differences + "); to go on with what is given here, add --change " + names);
 }
 
-/// The value at "a.b" in `config`; none if it is not there.
+/// The value at "a.b" in `config`, or null.
 static const Json *valueAt(const Json &config, const std::string &place) {
   const Json *at = &config;
   for (size_t begin = 0; begin <= place.size();) {

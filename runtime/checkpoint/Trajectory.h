@@ -1,9 +1,7 @@
-//===- Trajectory.h - how a checkpoint came about --------------------------===//
-//
-// trajectory.json in a checkpoint: which step it is, what the numbers depend on
-// (flags, data, optimizer), and the sum of every tensor. Written last: without
-// it a directory is no checkpoint. runtime/README.md describes the file.
-//
+//===- Trajectory.h - The record of how a checkpoint was made -------------===//
+// trajectory.json in a checkpoint: its step, everything that the numbers depend on (flags, data, optimizer), and the
+// sum of every tensor. It is written last: a directory without it is not a checkpoint. runtime/README.md describes the
+// file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_TRAJECTORY_H
 #define PCRT_CHECKPOINT_TRAJECTORY_H
@@ -48,11 +46,13 @@ struct SampleRange {
   int64_t begin = 0, end = 0;
 };
 
-/// A run ended at a checkpoint since numbers were not finite.
+/// Says that a run ended at a checkpoint because numbers were not finite.
 struct NonFiniteEnd {
   std::string why;
-  int64_t samples = 0; ///< Read so far, those of the step that was not finite included.
+  int64_t samples = 0; ///< Read so far, including those of the step that was not finite.
 };
+
+/// The contents of trajectory.json.
 
 struct Trajectory {
   int64_t step = 0;    ///< Updates that were made.
@@ -61,7 +61,7 @@ struct Trajectory {
   std::string optimizer, plan;
   std::string program;          ///< Sum of the executable.
   std::string rounds = "none";  ///< Of local SGD: "every 32 steps, rate 0.7, momentum 0.9".
-  int64_t replicas = 1;         ///< Of it.
+  int64_t replicas = 1;         ///< Of local SGD.
   std::vector<FlagValue> flags; ///< Those that the numbers depend on.
   std::vector<DataIdentity> data;
   NormLimit::History norms;
@@ -83,12 +83,12 @@ constexpr const char *trajectoryName = "trajectory.json";
 /// Writes a small file and syncs it to the disk. Throws PCRT_RESOURCE.
 void writeSynced(const std::string &path, const std::string &text);
 
-/// Throws PCRT_USAGE with a list where what `now` says differs from what `before` was made with, but for what
-/// --change names.
+/// Throws PCRT_USAGE, with a list of the differences between `now` and `before`, if there are any that --change does
+/// not name.
 void checkSameTrajectory(const Trajectory &before, const Trajectory &now, const Options &options);
 
-/// Throws PCRT_BAD_DATA, naming the key, unless DIRECTORY/config.json means the model of `program`. Without that file:
-/// nothing is checked.
+/// Throws PCRT_BAD_DATA, naming the key, unless DIRECTORY/config.json means the model of `program`. Checks nothing if
+/// there is no such file.
 void checkConfig(const Program &program, const std::string &directory);
 
 } // namespace pcrt
