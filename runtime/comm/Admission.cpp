@@ -1,4 +1,7 @@
-//===- Admission.cpp - A listener that lets in those who know the secret --===//
+//===- Admission.cpp - Accepts callers that know the secret ---------------===//
+// A visitor is a small state machine: it greets, proves, confirms. serve() reads what has come with one epoll_wait,
+// then closes visitors that are too slow: in this order, because this process itself may have been suspended.
+//===----------------------------------------------------------------------===//
 #include "comm/Admission.h"
 #include "base/Failure.h"
 #include "comm/ShmControl.h"
@@ -40,7 +43,6 @@ std::vector<Admitted> Admission::serve() {
     else
       anyNew = true;
   }
-  // After what has come is read: this process may have been suspended meanwhile.
   for (Visitor &visitor : visitors)
     if (visitor.state < Visitor::Done && now - visitor.since > patienceSeconds) {
       visitor.state = Visitor::Failed;
@@ -72,7 +74,7 @@ bool Admission::dropOldest() {
   return true;
 }
 
-/// A few at a time, so that those who are here are served between them.
+/// Accepts a few callers at a time, so that earlier ones are served in between.
 void Admission::acceptSome() {
   for (int i = 0; i < 16; ++i) {
     Socket socket(accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -1,7 +1,7 @@
-//===- Admission.h - A listener that lets in those who know the secret ----===//
-// Whoever connects has a few seconds to prove that it knows the secret (Handshake.h). All are served side by side,
+//===- Admission.h - Accepts callers that know the secret -----------------===//
+// A caller has a few seconds to prove that it knows the secret (Handshake.h). All callers are served side by side,
 // their number is limited, and none makes this process allocate by a length that it sends. At the limit of open files
-// the listener rests instead of trying again at once.
+// the listener pauses before it accepts again.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_ADMISSION_H
 #define PCRT_COMM_ADMISSION_H
@@ -16,35 +16,37 @@
 
 namespace pcrt {
 
-/// How a listener deals with its callers.
+/// What a listener asks of its callers.
 struct AdmissionRules {
   std::string name;                                ///< Begins its warnings: "rank 0".
-  Greeting greeting;                               ///< Its own.
-  std::string secret;                              ///< Empty: everybody knows it.
-  std::function<bool(const Greeting &)> expects;   ///< Whether it may be one of ours; asked before it has proved so.
-  std::function<Verdict(const Greeting &)> judges; ///< Asked after it has.
+  Greeting greeting;                               ///< The listener's own.
+  std::string secret;                              ///< Empty: there is none, and every caller is admitted.
+  std::function<bool(const Greeting &)> expects;   ///< Whether a caller may belong to the run; asked before its proof.
+  std::function<Verdict(const Greeting &)> judges; ///< Whether to admit it; asked after its proof.
 };
 
-/// Somebody who knows the secret.
+/// A caller that has proved that it knows the secret.
 struct Admitted {
   Socket socket; ///< Does not block.
   Greeting greeting;
 };
 
+/// A listening socket and the connections that are not admitted yet, all of which it owns. One thread calls serve()
+/// whenever descriptor() can be read. A bad caller costs its own connection and at most one warning of its kind.
 class Admission {
 public:
   Admission(Socket listener, AdmissionRules rules);
 
-  /// Can be read when there is something to serve.
+  /// A descriptor for poll(2): it can be read when serve() has work.
   int descriptor() const { return epoll.fd; }
 
-  /// Goes on with all connections, without waiting, and returns those that are done. Call it when descriptor() can be
-  /// read, and at least every restSeconds.
+  /// Continues all handshakes without waiting, and returns the callers that are admitted. Call it when descriptor() can
+  /// be read, and at least every restSeconds.
   std::vector<Admitted> serve();
 
   static constexpr double restSeconds = 0.1;
   static constexpr double patienceSeconds = 5; ///< For a whole handshake.
-  static constexpr size_t mostVisitors = 128;  ///< Who have not proved anything yet; beyond it the oldest has to go.
+  static constexpr size_t mostVisitors = 128;  ///< Callers without a proof; beyond it the oldest one is closed.
 
 private:
   /// A connection that is not admitted yet.
@@ -68,7 +70,7 @@ private:
   Socket listener, epoll;
   AdmissionRules rules;
   std::list<Visitor> visitors; ///< In the order in which they came.
-  double restsUntil = 0;       ///< No descriptors are left; 0: it listens.
+  double restsUntil = 0;       ///< It pauses because no descriptors are left; 0: it listens.
   bool toldOfProof = false, toldOfTime = false, toldOfFiles = false;
 };
 

@@ -1,4 +1,7 @@
 //===- Codes.cpp - Sums whose addends travel as codes of 8 bits -----------===//
+// A block's code is one f32 scale and a signed byte per element; the sum is an all_gather of codes followed by local
+// additions. A block whose scale underflows decodes to zeros, and one with a value that is not finite to NaNs.
+//===----------------------------------------------------------------------===//
 #include "comm/Codes.h"
 #include "pcrt/codes.h"
 
@@ -24,9 +27,9 @@ static void encodeBlock(const float *from, int64_t count, char *to) {
   memcpy(to, &scale, sizeof scale);
   auto *codes = reinterpret_cast<int8_t *>(to + sizeof scale);
   memset(codes, 0, (count + 3) / 4 * 4);
-  if (!(scale > 0)) // nothing but zeros, or what is too small for a scale, or not finite
+  if (!(scale > 0)) // all zeros, too small for a scale, or not finite
     return;
-  constexpr float whole = 3 << 22; // from here on floats are whole numbers: what is added is rounded
+  constexpr float whole = 3 << 22; // floats of this size are whole numbers, so that adding it rounds to nearest
   for (int64_t i = 0; i < count; ++i)
     codes[i] = int8_t(std::clamp(from[i] / scale, -largestCode, largestCode) + whole - whole);
 }

@@ -1,7 +1,7 @@
 //===- Codes.h - Sums whose addends travel as codes of 8 bits -------------===//
-// Every member rounds its addend by itself, all get all codes, and each adds the same codes in coordinate order: the
-// sum is the same, bit by bit, on all of them. It differs from that of the addends by at most 1/254 of the largest
-// magnitude in the block (pcrt/codes.h), for each addend.
+// Every member encodes its addend, all get all codes, and each adds the same codes in coordinate order, so that the sum
+// is the same, bit by bit, on all of them. For each addend it differs from the exact sum by at most 1/254 of the
+// largest magnitude in the block (pcrt/codes.h).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_CODES_H
 #define PCRT_COMM_CODES_H
@@ -13,10 +13,11 @@ namespace pcrt {
 /// Writes the codes of `elements` elements of f32, pcrt_code_words(elements) words.
 void encode(const float *from, int64_t elements, void *codes, const ParallelFor &parallelFor);
 
-/// out = the sum of what `members` codes mean, which lie one after the other; in their order.
+/// Decodes the codes of `members` members, which lie one after the other, and adds them to `out` in their order.
 void addDecoded(const void *codes, int members, int64_t elements, float *out, const ParallelFor &parallelFor);
 
-/// Carries out `desc`, an all_reduce with codes: a sum of f32. `memory`: where `desc.codes` leads.
+/// Carries out `desc`, an all_reduce with codes: a sum of f32. `memory` is the memory to which `desc.codes` refers.
+/// Returns the status of the all_gather that carries the codes.
 pcrt_status sumByCodes(Comm &comm, const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        char *memory, const ParallelFor &parallelFor);
 

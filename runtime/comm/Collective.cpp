@@ -1,4 +1,6 @@
 //===- Collective.cpp - Agreeing on failures ------------------------------===//
+// One allGatherBytes of a status and a message of at most 1,019 characters per rank.
+//===----------------------------------------------------------------------===//
 #include "comm/Collective.h"
 
 #include <cstdio>

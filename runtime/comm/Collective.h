@@ -1,6 +1,6 @@
 //===- Collective.h - Agreeing on failures --------------------------------===//
-// A failure on one rank has to end the run on all of them, with one message. Outside steps, ranks agree: what fails on
-// one fails on all.
+// A failure on one rank ends the run on all of them, with one message. Between steps all ranks call these functions
+// together, so that what fails on one rank fails on all.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_COLLECTIVE_H
 #define PCRT_COMM_COLLECTIVE_H
@@ -13,13 +13,13 @@
 
 namespace pcrt {
 
-/// Throws what the communication layer says unless `status` is PCRT_OK.
+/// Throws a Failure with the message of `comm` unless `status` is PCRT_OK.
 void requireOk(const Comm &comm, pcrt_status status);
 
-/// The first rank's failure, on all ranks; none where all succeeded.
+/// Returns on all ranks the failure of the lowest rank that has one; nothing if all succeeded. All ranks call it.
 std::optional<Failure> firstFailure(Comm &comm, const std::optional<Failure> &mine);
 
-/// Throws the first rank's failure on all ranks, if there is one. `mine` is null where this rank succeeded.
+/// Throws that failure on all ranks, if there is one. `mine` is null if this rank succeeded.
 void agree(Comm &comm, const Failure *mine);
 
 /// Runs f on every rank; if it fails on one, all ranks throw that failure.

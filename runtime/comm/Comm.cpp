@@ -1,4 +1,7 @@
 //===- Comm.cpp - What all transports share -------------------------------===//
+// Checks every move before a transport sees it, and carries out moves that need no traffic. A malformed move is a bug
+// of the compiler (PCRT_INTERNAL).
+//===----------------------------------------------------------------------===//
 #include "comm/Comm.h"
 #include "comm/FreeMemory.h"
 #include "comm/MoveKey.h"
@@ -28,7 +31,7 @@ pcrt_status Comm::checkArenas(int64_t bytes, std::string *problem) {
   return status;
 }
 
-/// What is wrong with a move, or nothing.
+/// The message about what is wrong with a move, or an empty string.
 static std::string problemOf(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) {
   std::string problem = checkMove(desc, group, in, out);
   if (problem.empty() && group.size() > 1 && (group.id < 0 || group.id >= kWorldGroup))

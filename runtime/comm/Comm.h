@@ -2,6 +2,8 @@
 // A Comm connects the ranks of one run and carries out the moves of pcrt.h. Transports: `self` (one rank), `shm` (ranks
 // of one machine, zero copy), `virtual` (ranks as threads), `mpi` (a plug-in) and `tcp` (control data). All give the
 // same bits: addends are added in coordinate order.
+// Equivalents: a Group is an ncclComm_t or MPI_Comm; move is the blocking collective of MPI, start and wait are
+// MPI_Iallreduce and MPI_Wait; a Flow is a persistent MPI send with a bounded number of buffers.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_COMM_H
 #define PCRT_COMM_COMM_H
@@ -33,9 +35,8 @@ struct Group {
   int size() const { return static_cast<int>(ranks.size()); }
 };
 
-/// How a move splits its local work over the threads of this rank: a function
-/// pointer and its context, so that no call allocates. The default runs it on
-/// the calling thread.
+/// Splits the local work of a move over the threads of this rank. It is a function pointer and its context, so that no
+/// call allocates. The default runs the work on the calling thread.
 class ParallelFor {
 public:
   /// Runs on items [lo, hi).
@@ -63,7 +64,8 @@ private:
 
 class TcpControl;
 
-/// Moves of one group under way. Its owner keeps it, and what it points to, until the wait is over.
+/// Moves of one group that have been started. The caller owns it and everything to which it points, and keeps both
+/// unchanged until the wait returns.
 struct Ticket {
   const pcrt_move_desc *moves = nullptr; ///< `count` of them, with their sources and results.
   int count = 0;
@@ -71,7 +73,7 @@ struct Ticket {
   const void *const *ins = nullptr;
   void *const *outs = nullptr;
 
-  /// The transport's own notes.
+  /// Private to the transport.
   int announced = 0, done = 0; ///< How many of `moves` have been announced and done.
   uint64_t last = 0;           ///< Number of the last one in its group.
   Ticket *next = nullptr;
@@ -95,8 +97,8 @@ struct Flow {
   int partner = -1;
 };
 
-/// The ranks of one run. One thread at a time may use it. After a call returned
-/// anything but PCRT_OK, the run is over: the caller leaves with that status.
+/// The connection of this rank with the others of its run. One thread at a time may use it. It owns the arena. After a
+/// call has returned anything but PCRT_OK, the run is over: the caller ends with that status.
 class Comm {
 public:
   virtual ~Comm() = default;
@@ -107,44 +109,45 @@ public:
   /// "self", "shm", "virtual", "mpi" or "tcp".
   virtual const char *transport() const = 0;
 
-  /// Allocates this rank's arena: `bytes` bytes of zeros, aligned to 2 MiB,
-  /// that take no memory until they are touched. All ranks call it once, with
-  /// sizes of their own. Lives as long as this object.
+  /// Allocates this rank's arena: `bytes` bytes of zeros, aligned to 2 MiB, that take no memory until they are touched.
+  /// All ranks call it once, with sizes of their own. The arena lives as long as this object. PCRT_RESOURCE: there is
+  /// not enough memory.
   virtual pcrt_status allocateArena(int64_t bytes, char **base) = 0;
 
-  /// Carries out `desc` (pcrt.h describes shapes and semantics) with the members
-  /// of `group`, and waits. `in` and `out` are either equal or disjoint;
-  /// they should lie in the arena, other memory works but is copied twice.
-  /// Checks that all members ask for the same move: PCRT_INTERNAL naming both
-  /// where they do not. PCRT_TIMEOUT and PCRT_PEER_LOST name who is missing.
+  /// Carries out `desc` (pcrt.h describes shapes and semantics) with the members of `group`, and waits. `in` and `out`
+  /// are either equal or disjoint; they should lie in the arena, because other memory is copied twice. If members ask
+  /// for different moves, returns PCRT_INTERNAL with a message that names both. The messages of PCRT_TIMEOUT and
+  /// PCRT_PEER_LOST name the missing ranks.
   pcrt_status move(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                    const ParallelFor &parallelFor = {});
 
-  /// Starts the moves of `ticket`, without waiting for other ranks, and waits for them. In between, sources stay as
-  /// they are and results belong to the moves; any number of tickets may be under way. All members start the moves of a
-  /// group in the same order, and wait in the same order, other moves of the group included.
+  /// start begins the moves of `ticket` without waiting for other ranks; wait returns when they are done. Between the
+  /// two, sources must not change and results are undefined; any number of tickets may be under way. All members start
+  /// the moves of a group in the same order, and wait in the same order, including other moves of the group.
   pcrt_status start(Ticket &ticket, const ParallelFor &parallelFor = {});
   pcrt_status wait(Ticket &ticket, const ParallelFor &parallelFor = {});
 
-  /// Opens the flows of this rank, whose numbers are their positions. All ranks call it once. PCRT_INTERNAL, on all
-  /// ranks, where the two ends of a flow differ.
+  /// Opens the flows of this rank; a flow's number is its position. All ranks call it once. Returns PCRT_INTERNAL on
+  /// all ranks if the two ends of a flow differ.
   pcrt_status openFlows(std::vector<Flow> flows);
-  /// What the launcher keeps of this rank beyond its process; null: nothing.
+  /// The launcher's record of the state in this rank's arena, which outlives its process; null: there is none.
   virtual Kept *kept() { return nullptr; }
   /// Whether the arena still holds what an earlier process of this rank had in it.
   virtual bool hasOldArena() const { return false; }
 
-  /// Copies a message into flow `flow`, and waits only while all of its slots are full: `data` is free afterwards.
+  /// Copies a message into flow `flow`, and waits only while all of its slots are full. The caller may change `data`
+  /// after it returns.
   pcrt_status send(int flow, const void *data);
   /// Waits for the next message of flow `flow`, and copies it to `data`.
   pcrt_status receive(int flow, void *data);
   const std::vector<Flow> &openedFlows() const { return flows; }
 
-  /// What this rank does from now on, for error messages of other ranks: "forward of microbatch 3". Allocates nothing.
+  /// Says what this rank does from now on, for error messages of other ranks: "forward of microbatch 3". Allocates
+  /// nothing.
   virtual void note(const char *) {}
 
-  /// While one lives, this rank saves or logs, which may take longer than the timeout: others wait for it as long as
-  /// its process runs, except while it waits for other ranks itself.
+  /// While one lives, this rank saves or logs, which may take longer than the timeout. Others wait for it while its
+  /// process runs, except while it waits for other ranks itself.
   class Busy {
   public:
     explicit Busy(Comm &comm) : comm(comm) {
@@ -165,25 +168,23 @@ public:
   /// Returns when all ranks have called it.
   virtual pcrt_status barrier() = 0;
 
-  /// Small control data: `n` bytes (the same on all ranks) from each rank, in
-  /// rank order, into `all` of size() * n bytes.
+  /// Gathers small control data: `n` bytes (the same number on all ranks) from each rank, in rank order, into `all`,
+  /// which has size() * n bytes.
   virtual pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) = 0;
 
-  /// Tells the other ranks that this one gives up; they leave with
-  /// PCRT_PEER_LOST and a message that names this rank and quotes `message`,
-  /// within a second even if they are inside a long computation. Call it before
-  /// leaving with a status other than PCRT_OK.
+  /// Tells the other ranks that this one gives up. They end with PCRT_PEER_LOST and a message that names this rank and
+  /// quotes `message`, within a second even if they are inside a long computation. Call it before this rank ends with a
+  /// status other than PCRT_OK.
   virtual void abort(pcrt_status status, const char *message) = 0;
 
-  /// Bytes of other ranks' memory that this process has mapped now. The kernel
-  /// counts them in this process's resident set (VmHWM, ru_maxrss) too; they
-  /// stay mapped, so VmHWM minus this is the rank's own peak.
+  /// Bytes of other ranks' memory that this process has mapped now. The kernel counts them in this process's resident
+  /// set (VmHWM, ru_maxrss), too; they stay mapped, so VmHWM minus this number is the rank's own peak.
   virtual int64_t peerResidentBytes() const { return 0; }
 
-  /// The connection that watches over the ranks of a `tcp` run; null in others.
+  /// The control plane of a `tcp` run; null for other transports.
   virtual TcpControl *control() { return nullptr; }
 
-  /// What failed last: rank, op, group and what to do about it.
+  /// The message of the last failure: rank, op, group and what to do.
   const std::string &error() const { return lastError; }
 
 protected:
@@ -195,8 +196,8 @@ protected:
   virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                                const ParallelFor &parallelFor) = 0;
 
-  /// Announces the moves of `ticket` between two or more members, and ends them. Without support for moves under way
-  /// all happens at the wait.
+  /// Announces the moves of `ticket` between two or more members, and ends them. By default, a transport carries them
+  /// out in endMoves.
   virtual pcrt_status beginMoves(Ticket &, const ParallelFor &) { return PCRT_OK; }
   virtual pcrt_status endMoves(Ticket &ticket, const ParallelFor &parallelFor);
 
@@ -207,12 +208,12 @@ protected:
   virtual pcrt_status take(Flow &flow, int index, void *data) = 0;
   std::vector<Flow> flows; ///< Open ones.
 
-  /// Lets the other ranks know (Busy).
+  /// Tells the other ranks that this one is busy, or no longer (Busy).
   virtual void setBusy(bool) {}
 
-  /// Says in `problem` why the arenas of all ranks, `bytes` on this one, do not fit into the memory that is available
-  /// on their machines; empty if they do. All ranks call it before any of them touches its arena: all get the same
-  /// answer.
+  /// Sets `problem` to a message if the arenas of all ranks, `bytes` on this one, do not fit into the memory that is
+  /// available on their machines, and to nothing otherwise. All ranks call it before any of them touches its arena, and
+  /// all get the same answer.
   pcrt_status checkArenas(int64_t bytes, std::string *problem);
 
   /// Records `message` as error() and returns `status`.
@@ -224,16 +225,16 @@ private:
   int busy = 0; ///< How many Busy live.
 };
 
-/// Connects this process with the other ranks of its run, as the environment
-/// says: pc-run's variables (PCRT_*), torchrun's (RANK, WORLD_SIZE, ...),
-/// mpirun's (OMPI_COMM_WORLD_*) or srun's (SLURM_*); none of them: one rank.
-/// PCRT_TRANSPORT=self|shm|mpi|tcp|virtual overrides the choice of transport.
+/// Connects this process with the other ranks of its run, as the environment says: pc-run's variables (PCRT_*),
+/// torchrun's (RANK, WORLD_SIZE, ...), mpirun's (OMPI_COMM_WORLD_*) or srun's (SLURM_*). Without any of them there is
+/// one rank. PCRT_TRANSPORT=self|shm|mpi|tcp|virtual overrides the choice of transport. On failure, `error` is the
+/// message.
 pcrt_status connect(std::unique_ptr<Comm> *out, std::string *error);
 
-/// Calls `body` as every rank that this process is: once, connected as above, or with PCRT_TRANSPORT=virtual once per
-/// rank of the run, each on a thread of its own. `programRanks`: how many ranks the program has, used where nobody else
-/// says so. `onDevices`: moves are made by devices, so that `tcp` is the transport unless another one is chosen. A body
-/// that fails has called Comm::abort. Returns its status, or connect's with a reason in `error`.
+/// Calls `body` for every rank that this process runs: once, connected as above, or with PCRT_TRANSPORT=virtual once
+/// per rank, each on a thread of its own. `programRanks` is the program's number of ranks, used for virtual ranks if
+/// pc-run does not set it. With `onDevices`, devices carry out the moves, and the default transport of several ranks is
+/// `tcp`. A body that fails has called Comm::abort. Returns its status, or connect's with a reason in `error`.
 pcrt_status runRanks(int programRanks, bool onDevices, const std::function<pcrt_status(Comm &)> &body,
                      std::string *error);
 

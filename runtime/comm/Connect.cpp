@@ -1,4 +1,7 @@
 //===- Connect.cpp - Chooses the transport of a run -----------------------===//
+// Turns a Place (Environment.h) into a Comm. Ranks on devices get the control plane of `tcp`, because they move their
+// data themselves and need it only to end each other's waits.
+//===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
 #include "comm/HostArena.h"
 #include "comm/Rendezvous.h"
@@ -15,7 +18,7 @@ using namespace pcrt;
 
 namespace {
 
-/// One rank. Every group has one member, so Comm::move does everything.
+/// The transport of a run with one rank. Every group has one member, so Comm::move does everything.
 class SelfComm final : public Comm {
 public:
   SelfComm() : Comm(0, 1) {}
@@ -55,8 +58,8 @@ private:
 
 } // namespace
 
-/// The MPI transport is a plug-in, so that programs need no MPI library unless they use it. By name alone it is found
-/// in the library folder of the runtime, which is in the DT_RUNPATH of every program that pc-compile links.
+/// Loads the MPI transport, which is a plug-in so that programs need no MPI library unless they use it. Its bare name
+/// is found in the library folder of the runtime, which is in the DT_RUNPATH of every program that pc-compile links.
 static pcrt_status connectMpi(std::unique_ptr<Comm> *out, std::string *error) {
   const char *chosen = getenv("PCRT_MPI_PLUGIN");
   const char *path = chosen ? chosen : "pcrt_mpi.so";
@@ -121,8 +124,6 @@ pcrt_status pcrt::runRanks(int programRanks, bool onDevices, const std::function
     return PCRT_USAGE;
   if (place.transport == "virtual")
     return VirtualWorld(place.launcher == "pc-run" ? place.size : programRanks).run(body);
-  // Devices move their data by themselves: the ranks need a control plane that can end their waits, and no shared
-  // memory.
   if (onDevices && place.size > 1 && !getenv("PCRT_TRANSPORT"))
     place.transport = "tcp";
   std::unique_ptr<Comm> comm;

@@ -1,4 +1,7 @@
-//===- Environment.cpp - What the launcher says about this rank -----------===//
+//===- Environment.cpp - What the launcher tells this rank ----------------===//
+// The variables of pc-run, torchrun, Open MPI's mpirun and Slurm's srun, in this order. All numbers are checked once,
+// by readPlace, because some are read later where no error can be reported.
+//===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
 #include "base/Printing.h"
 #include "comm/Comm.h"
@@ -65,8 +68,8 @@ static bool isTransport(const std::string &name) {
   return name == "self" || name == "shm" || name == "mpi" || name == "tcp" || name == "virtual";
 }
 
-/// All variables PCRT_* that are numbers or switches and no launcher's. They are read in many places, some of which
-/// cannot refuse a value.
+/// Checks all variables PCRT_* that are numbers or switches and that no launcher sets. They are read in many places,
+/// some of which cannot refuse a value.
 static void checkNumbers(Reader &read) {
   read.integer("PCRT_THREADS", 1, 1);
   read.positive("PCRT_TIMEOUT_SECONDS", 1);

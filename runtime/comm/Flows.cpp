@@ -1,4 +1,7 @@
 //===- Flows.cpp - Messages between two ranks -----------------------------===//
+// openFlows gathers the ends of all flows on all ranks and checks that each has exactly one other end, of the same
+// size, slots and name. Every rank checks every flow, so that all of them fail with the same message.
+//===----------------------------------------------------------------------===//
 #include "comm/Comm.h"
 #include "comm/MoveKey.h"
 
@@ -13,7 +16,7 @@ std::string Flow::describe(uint64_t n) const {
 
 namespace {
 
-/// One end of a flow, as ranks tell each other. Compared byte by byte.
+/// One end of a flow, as ranks send it to each other. Ends are compared byte by byte, so padding is zeroed.
 struct End {
   int32_t from, to, id, slots, messages, sends;
   int64_t bytes;
@@ -59,7 +62,6 @@ pcrt_status Comm::openFlows(std::vector<Flow> wanted) {
   for (size_t i = 0; i < flows.size(); ++i)
     mine[i] = endOf(flows[i], rank());
   PCRT_TRY(allGatherBytes(mine.data(), most * int64_t(sizeof(End)), all.data()));
-  // Every rank checks every flow, so that all of them fail alike.
   auto wrong = [&](const End &end, const std::string &what) {
     return fail(PCRT_INTERNAL, end.describe() + " " + what + "; this is a bug of the compiler");
   };

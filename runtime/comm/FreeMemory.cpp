@@ -1,4 +1,7 @@
-//===- FreeMemory.cpp - How much memory arenas may still take -------------===//
+//===- FreeMemory.cpp - How much memory arenas may still use --------------===//
+// Walks from the process's control group up to the root of its hierarchy and takes the least that any limit leaves
+// (Linux: Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst).
+//===----------------------------------------------------------------------===//
 #include "comm/FreeMemory.h"
 
 #include <algorithm>
@@ -9,7 +12,7 @@
 
 using namespace pcrt;
 
-/// Calls `line` with each line of a file, without its end; false where there is none.
+/// Calls `line` with each line of a file, without its end; returns false if there is no such file.
 template <typename F> static bool readLines(const std::string &path, F &&line) {
   FILE *file = fopen(path.c_str(), "re");
   if (!file)
@@ -23,7 +26,7 @@ template <typename F> static bool readLines(const std::string &path, F &&line) {
   return true;
 }
 
-/// The number that a file begins with; none where there is no file, or no number ("max").
+/// The number with which a file begins; nothing if there is no file or no number ("max").
 static std::optional<double> numberIn(const std::string &path) {
   std::optional<double> number;
   readLines(path, [&](const char *line) {
@@ -34,14 +37,14 @@ static std::optional<double> numberIn(const std::string &path) {
   return number;
 }
 
-/// The names of a version's files.
+/// The names of the files of one version of control groups.
 struct LimitFiles {
   const char *limit, *usage, *droppable; ///< The last: how lines of memory.stat begin that count what can be dropped.
 };
 static constexpr LimitFiles version1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
 static constexpr LimitFiles version2{"memory.max", "memory.current", ""};
 
-/// Takes what the control group in `folder` leaves, where that is less.
+/// Lowers `free` to what the control group in `folder` leaves, if that is less.
 static void applyLimit(FreeMemory &free, const std::string &folder, const LimitFiles &files) {
   std::optional<double> limit = numberIn(folder + files.limit), usage = numberIn(folder + files.usage);
   if (!limit || !usage)
@@ -59,8 +62,8 @@ static void applyLimit(FreeMemory &free, const std::string &folder, const LimitF
     free = {left, *limit, 1};
 }
 
-/// The group at `path` of the hierarchy that is mounted at `mount`, and those around it. In a container the path may be
-/// that of the machine, of which only the mount's own files are seen.
+/// Applies the limits of the group at `path` of the hierarchy that is mounted at `mount`, and of its parents. In a
+/// container the path may be that of the machine, and only the mount's own files are visible.
 static void applyLimits(FreeMemory &free, const std::string &mount, std::string path, const LimitFiles &files) {
   for (;;) {
     while (!path.empty() && path.back() == '/')

@@ -1,4 +1,7 @@
-//===- FreeMemory.h - How much memory arenas may still take ---------------===//
+//===- FreeMemory.h - How much memory arenas may still use ----------------===//
+// A run whose arenas do not fit into memory would be killed by the kernel minutes later. These functions find out
+// before.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_FREEMEMORY_H
 #define PCRT_COMM_FREEMEMORY_H
 
@@ -7,29 +10,29 @@
 
 namespace pcrt {
 
-/// What this process may still take before something on the machine is killed, in bytes. Swap does not count: a step
-/// that reads its arena from a disk does not end in the time that anybody has.
+/// The bytes that this process may still use before the kernel kills processes. Swap does not count, because a step
+/// that reads its arena from a disk is far too slow.
 struct FreeMemory {
   double available = 0;
-  double total = 0; ///< What `available` is left of: the machine's memory, or the limit.
+  double total = 0; ///< The whole of which `available` is left: the machine's memory, or the limit.
   int isLimited =
       0; ///< A limit of the process's control group, a container's or a job's, leaves less than the machine.
 };
 
-/// Reads /proc/meminfo (MemAvailable), and the limits and use of the memory of the process's control group and of those
-/// around it, of version 1 or 2. Files of pages that the kernel can drop count as free, as they do in MemAvailable.
-/// `root` stands before all paths.
+/// Reads MemAvailable from /proc/meminfo, and limit and use of memory of the process's control group and its parents,
+/// of version 1 or 2. Cached pages that the kernel can drop count as free, as they do in MemAvailable. `root` is put
+/// before all paths, for tests.
 FreeMemory freeMemory(const std::string &root = "");
 
-/// The memory that a rank needs, and what its machine has.
+/// The bytes that a rank needs, and the memory of its machine.
 struct MemoryWish {
   char machine[64] = ""; ///< The name of its host.
   double bytes = 0;
   FreeMemory free;
 };
 
-/// Why the machines lack memory for the wishes of all ranks (in the order of the ranks), as rank `rank` says it; empty
-/// if they do not. Ranks of one host are added up.
+/// The message of rank `rank` if a machine lacks memory for the wishes of its ranks, whose bytes are added up; empty if
+/// none does. `wishes` are in the order of the ranks.
 std::string lackOfMemory(const std::vector<MemoryWish> &wishes, int rank);
 
 } // namespace pcrt

@@ -1,4 +1,6 @@
-//===- HostArena.cpp - An arena that only this process sees ---------------===//
+//===- HostArena.cpp - An arena that only this process accesses -----------===//
+// One mmap without a reservation, one huge page larger than asked for so that its beginning can be aligned.
+//===----------------------------------------------------------------------===//
 #include "comm/HostArena.h"
 
 #include <cerrno>

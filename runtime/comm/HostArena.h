@@ -1,4 +1,6 @@
-//===- HostArena.h - An arena that only this process sees -----------------===//
+//===- HostArena.h - An arena that only this process accesses -------------===//
+// The arena of transports that do not share memory between processes.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_HOSTARENA_H
 #define PCRT_COMM_HOSTARENA_H
 
@@ -8,10 +10,10 @@
 
 namespace pcrt {
 
-/// Arenas begin at one of these, so that the kernel can give them huge pages.
+/// The bytes of a huge page. Arenas begin at a multiple, so that the kernel can give them huge pages.
 constexpr int64_t kHugePage = 2 << 20;
 
-/// Anonymous memory, aligned to 2 MiB, zeros until it is written.
+/// Anonymous memory, aligned to 2 MiB, which reads as zeros until it is written. It lives as long as this object.
 class HostArena {
 public:
   HostArena() = default;
@@ -19,7 +21,7 @@ public:
   HostArena(const HostArena &) = delete;
   HostArena &operator=(const HostArena &) = delete;
 
-  /// Takes `bytes` bytes, once. On failure returns PCRT_RESOURCE or PCRT_INTERNAL with a message.
+  /// Allocates `bytes` bytes, once. On failure returns PCRT_RESOURCE or PCRT_INTERNAL with a message.
   pcrt_status allocate(int64_t bytes, char **base, std::string *error);
 
 private:

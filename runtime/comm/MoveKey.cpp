@@ -1,4 +1,6 @@
-//===- MoveKey.cpp - What a rank is about to do with a group --------------===//
+//===- MoveKey.cpp - Describes what a rank is about to do with a group ----===//
+// Keys are zeroed first, because they are compared with memcmp. Members are hashed by FNV-1a.
+//===----------------------------------------------------------------------===//
 #include "comm/MoveKey.h"
 #include "comm/Moves.h"
 #include "comm/Rows.h"

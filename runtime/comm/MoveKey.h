@@ -1,5 +1,5 @@
-//===- MoveKey.h - What a rank is about to do with a group ----------------===//
-// Members of a move compare their keys before they touch each other's memory: ranks that disagree are found and named
+//===- MoveKey.h - Describes what a rank is about to do with a group ------===//
+// Members of a move compare their keys before they access each other's memory. Ranks that disagree are found and named
 // instead of computing nonsense.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_MOVEKEY_H
@@ -14,18 +14,18 @@ struct MoveKey {
   char name[96]; ///< Name of the op, cut short if need be, zeros after it.
   int32_t kind, dtype, reduction, members;
   int64_t outer, extent, inner, middle, extent2;
-  int64_t routed;     ///< Of rows: how many experts a token has.
+  int64_t routed;     ///< In a move of rows: experts per token.
   uint64_t ranksHash; ///< Of the list of members.
 };
 
-/// The key of something that is no move ("barrier"); kind is -1.
+/// The key of control data or a barrier, with this name and kind -1; and the key of a move.
 MoveKey makeKey(const char *name, const Group &group);
 MoveKey makeKey(const pcrt_move_desc &desc, const Group &group);
 
 /// "'all_reduce h.0.c_proj' (...)", or the bare name for barrier and control data; empty for a key of zeros.
 std::string describeKey(const MoveKey &key);
 
-/// What differs between two keys of one move, as the end of a message: "rank 0 runs ..., rank 1 runs ...; ...".
+/// The difference between two keys of one move, as the end of a message: "rank 0 runs ..., rank 1 runs ...; ...".
 std::string describeMismatch(int rank, const MoveKey &key, int other, const MoveKey &theirs);
 
 /// "rank 3".
@@ -34,7 +34,7 @@ std::string rankName(int rank);
 /// "group (dp: ranks 0, 1)".
 std::string groupName(const Group &group);
 
-/// The group of all ranks of a run, with the slot that no program uses.
+/// The group of all ranks of a run. Its slot is one that no program uses.
 Group worldGroup(int rank, int size);
 
 /// "300" or "1.5".

@@ -1,4 +1,7 @@
 //===- Moves.cpp - The arithmetic of moves, without any transport ---------===//
+// Every result element is computed by one thread, and addends are added in coordinate order: results do not depend on
+// the number of threads or on the transport. Loops run over rows of contiguous elements.
+//===----------------------------------------------------------------------===//
 #include "comm/Moves.h"
 #include "comm/Rows.h"
 
@@ -92,7 +95,7 @@ std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, cons
 
 static float fromBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
-/// Round to nearest, ties to even; NaNs stay NaNs.
+/// Rounds to nearest, ties to even; NaNs stay NaNs.
 static uint16_t toBf16(float value) {
   uint32_t bits = std::bit_cast<uint32_t>(value);
   uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -102,7 +105,7 @@ static uint16_t toBf16(float value) {
 
 namespace {
 
-/// How elements are kept in memory and how they are added.
+/// How elements are stored in memory (`Stored`) and in which type they are added (`Value`).
 struct F32 {
   using Stored = float;
   using Value = float;
@@ -133,8 +136,8 @@ struct Max {
 
 } // namespace
 
-/// Works on tiles that stay in the first-level cache: sums in a private buffer (which no pointer aliases, so the
-/// loops vectorise), then copies.
+/// Works on tiles that stay in the first-level cache: adds in a private buffer, which no pointer aliases so that the
+/// loops vectorise, then copies the sums to all outs.
 template <typename T, typename Op>
 static void reduceTiles(const char *const *ins, int numIns, char *const *outs, int numOuts, int64_t lo, int64_t hi,
                         int64_t shift) {

@@ -1,6 +1,8 @@
 //===- Moves.h - The arithmetic of moves, without any transport -----------===//
-// Which elements a member reads from which other member, and how addends are combined. A transport makes the members'
-// memory readable and calls these. Ranges [lo, hi) count elements of the result, so that threads can share.
+// Defines which elements a member reads from which other member, and how addends are combined. A transport makes the
+// members' memory readable and calls these functions. Ranges [lo, hi) count elements of the result, so that threads can
+// share the work. Equivalents in NCCL: all_reduce, all_gather, reduce_scatter, broadcast and reduce have the same
+// meaning; all_to_all, scatter, gather and permute are grouped ncclSend and ncclRecv.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_MOVES_H
 #define PCRT_COMM_MOVES_H
@@ -20,11 +22,11 @@ int64_t outElements(const pcrt_move_desc &desc, int n);
 /// "op (f32 [outer, extent, inner] over 4 ranks)" for messages.
 std::string describeMove(const pcrt_move_desc &desc, int n);
 
-/// Why this call is malformed; empty if it is not. `desc` may hold any bytes.
+/// The message about why this call is malformed; empty if it is not. `desc` may hold any bytes.
 std::string checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out);
 
 /// The coordinate whose block member `me` takes (slice) or fills (insert); in a permute, the member whose value `me`
-/// gets. `desc.shift` is without the coordinate on `desc.with`.
+/// gets. `desc.shift` does not include the coordinate on `desc.with`.
 inline int sourceOf(const pcrt_move_desc &desc, int n, int me) {
   return desc.with ? (desc.shift + n - me) % n : (me + n - desc.shift) % n;
 }
@@ -33,7 +35,8 @@ inline int targetOf(const pcrt_move_desc &desc, int n, int me) {
   return desc.with ? sourceOf(desc, n, me) : (me + desc.shift) % n;
 }
 
-/// Whether a move has no traffic, by its row or because its group is one rank. Its kind is known (checkMove).
+/// Whether a move has no traffic, because of its kind or because its group is one rank. checkMove has accepted its
+/// kind.
 inline bool isLocalMove(const pcrt_move_desc &desc, const Group &group) {
   return pcrt_facts_of_move(desc.kind)->way == PCRT_WAY_LOCAL || group.size() == 1;
 }
@@ -54,9 +57,9 @@ void pullReduceScatter(const pcrt_move_desc &desc, int n, int me, const char *co
                        int64_t hi);
 void pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo, int64_t hi);
 
-/// Member `me`'s share of a move between `n` members that can read and write each other's buffers: all of its own
-/// result, or its part of everybody's for all_reduce. `outs` of other members are used by all_reduce alone.
-/// Null, or what went wrong.
+/// Carries out member `me`'s share of a move between `n` members that can read and write each other's buffers: all of
+/// its own result or, in an all_reduce, its part of all results. Only an all_reduce uses the `outs` of other members.
+/// Returns null, or a message about what went wrong.
 const char *carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *const *outs,
                           const ParallelFor &parallelFor);
 

@@ -1,7 +1,7 @@
 //===- Patience.h - How long a rank waits for others ----------------------===//
-// A rank that waits longer than the timeout gives up. What does not count: time in which this process was suspended
-// (Ctrl-Z, a scheduler: the others were, too), and time in which a rank was at work that is known to take long
-// (Comm::Busy).
+// A rank that waits longer than the timeout gives up. Two kinds of time do not count: time in which this process was
+// suspended (by Ctrl-Z or a scheduler, which suspends the others, too), and time in which a rank was at work that is
+// known to take long (Comm::Busy).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_PATIENCE_H
 #define PCRT_COMM_PATIENCE_H
@@ -12,14 +12,15 @@
 
 namespace pcrt {
 
+/// The clock of one wait of one thread. The waiting loop asks isOver at least every `period` seconds.
 class Patience {
 public:
-  /// Seconds between two looks at `isOver`, at most; a process that takes four times as long was suspended.
+  /// The largest number of seconds between two calls of isOver; a process that takes four times as long was suspended.
   static constexpr double period = 0.25;
 
   explicit Patience(double timeout) : timeout(timeout), last(monotonicSeconds()) {}
 
-  /// Whether the time is up at `now`, of monotonicSeconds.
+  /// Whether the time is up at `now`, in seconds of monotonicSeconds().
   bool isOver(double now) {
     double passed = now - last;
     last = now;
@@ -28,7 +29,7 @@ public:
   }
   bool isOver() { return isOver(monotonicSeconds()); }
 
-  /// Called when the time is up: `idle` seconds ago a rank was busy. True: the wait goes on.
+  /// Call it when the time is up; `idle` is the number of seconds since a rank was busy. True: the wait continues.
   bool isExtended(double idle) {
     if (!(idle < timeout))
       return false;
@@ -36,14 +37,14 @@ public:
     return true;
   }
 
-  /// How long to sleep until the next look.
+  /// Seconds to sleep until the next call of isOver.
   double sleep() const { return std::clamp(timeout - spent, 0.001, period); }
 
 private:
   double timeout, last, spent = 0;
 };
 
-constexpr double neverBusy = 1e18; ///< Seconds since a rank was busy that never was.
+constexpr double neverBusy = 1e18; ///< The `idle` of ranks that were never busy.
 
 } // namespace pcrt
 

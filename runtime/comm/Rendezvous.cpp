@@ -1,4 +1,7 @@
 //===- Rendezvous.cpp - How ranks find their shared file without pc-run ---===//
+// The descriptor travels as SCM_RIGHTS (unix(7)). Any process on the machine can bind or call an abstract name, so both
+// ends check the other one's user (SO_PEERCRED).
+//===----------------------------------------------------------------------===//
 #include "comm/Rendezvous.h"
 #include "comm/ShmControl.h"
 
@@ -58,14 +61,14 @@ static bool readable(int fd, double deadline) {
   }
 }
 
-/// Whether a process of this user is at the other end: anybody on this machine can take the name first, or call.
+/// Whether the process at the other end belongs to this user.
 static bool isOwnUser(int fd) {
   ucred owner{};
   socklen_t length = sizeof owner;
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &length) == 0 && owner.uid == getuid();
 }
 
-/// The reply: a message for a rank that is refused, empty along with the descriptor for one that is welcome.
+/// Sends the reply: the refusal, or the descriptor if `refusal` is empty.
 static bool sendReply(int socket, int fd, const std::string &refusal) {
   char zero = 0;
   iovec data{refusal.empty() ? &zero : const_cast<char *>(refusal.data()), refusal.empty() ? 1 : refusal.size()};
@@ -85,7 +88,7 @@ static bool sendReply(int socket, int fd, const std::string &refusal) {
   return sendmsg(socket, &message, MSG_NOSIGNAL) > 0;
 }
 
-/// The descriptor in the reply, or -1 and the refusal.
+/// Returns the descriptor in the reply, or -1 and the refusal.
 static int receiveReply(int socket, std::string *refusal) {
   char text[512];
   iovec data{text, sizeof text};

@@ -1,5 +1,5 @@
 //===- Rendezvous.h - How ranks find their shared file without pc-run -----===//
-// Rank 0 creates the file and hands its descriptor to the others over a socket in Linux's abstract namespace, named
+// Rank 0 creates the file and passes its descriptor to the others through a socket in Linux's abstract namespace, named
 // after the run (MASTER_ADDR:MASTER_PORT, or the job of mpirun or srun). Nothing appears in any file system, and the
 // launcher's own port stays free.
 //===----------------------------------------------------------------------===//
@@ -11,7 +11,8 @@
 
 namespace pcrt {
 
-/// The descriptor of the shared file of `place.run`, in `fd`. Waits for the other ranks up to timeoutSeconds().
+/// Sets `fd` to the descriptor of the shared file of `place.run`. Waits for the other ranks up to timeoutSeconds(). On
+/// failure, `error` says which ranks did not start, or why this one was refused.
 pcrt_status meet(const Place &place, int *fd, std::string *error);
 
 } // namespace pcrt

@@ -1,4 +1,7 @@
 //===- Rows.cpp - The all_to_all of rows that a mask chooses --------------===//
+// Buffers are ordered by expert, then outer index, then block of tokens, on both sides; so segments() walks experts
+// once and keeps a cursor per member.
+//===----------------------------------------------------------------------===//
 #include "comm/Rows.h"
 #include "base/Types.h"
 
@@ -80,7 +83,7 @@ const std::vector<RowSegment> &RowCounts::segments(int me) {
     const int owner = int(expert / width);
     for (int64_t o = 0; o < outer; ++o)
       for (int member = 0; member < n; ++member) {
-        // Where these rows lie now, and who gets them.
+        // The member that has these rows, and the one that gets them.
         const int source = back ? owner : member, target = back ? member : owner;
         if (target == me)
           add(source, of(o, member, expert));

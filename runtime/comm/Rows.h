@@ -1,7 +1,7 @@
 //===- Rows.h - The all_to_all of rows that a mask chooses ----------------===//
-// Experts of a mixture lie on other ranks than tokens do, and of the entries [token, expert] only those exist that a
-// mask chooses: rows. Every member has the mask of all tokens and experts, so it knows where any row lies on any
-// member, and nobody is told how many there are.
+// Experts of a mixture lie on other ranks than tokens do. Of all pairs of token and expert, only those that a mask
+// chooses exist in memory, as rows. Every member has the mask of all tokens and experts, so it can compute the place of
+// any row on any member, and no counts have to be sent.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_ROWS_H
 #define PCRT_COMM_ROWS_H
@@ -14,32 +14,36 @@
 
 namespace pcrt {
 
-/// How many experts a token has at most in a move of rows. 0: it is another move.
+/// The largest number of experts per token in a move of rows; 0 for other moves.
 inline int64_t routedOf(const pcrt_move_desc &desc) { return desc.kind == PCRT_ALL_TO_ALL ? desc.shift : 0; }
 
-/// Rows for which a member has memory: of its block of tokens, and of its block of experts.
+/// The number of rows for which a member has memory: for its block of tokens, and for its block of experts.
 int64_t mostRowsOfTokens(const pcrt_move_desc &desc, int n);
 int64_t mostRowsOfExperts(const pcrt_move_desc &desc, int n);
 
-/// Why a move cannot be one of rows; empty where it can, or does not say that it is.
+/// The message about why a move of rows is malformed; empty if it is not, or if it is another move.
 std::string checkRows(const pcrt_move_desc &desc);
 
-/// Rows that follow each other in the buffer of the member `source` and in that of the one that gets them.
+/// `count` rows that are contiguous both in the buffer of the member `source` (at row `from`) and in that of the member
+/// that gets them (at row `to`).
 struct RowSegment {
   int source;
   int64_t from, to, count;
 };
 
-/// How many rows a mask has of each block of tokens and each expert.
+/// The numbers of rows that a mask chooses for each block of tokens and each expert, and the segments that follow from
+/// them. One thread uses an object at a time; count() replaces the previous move. After reserve(), it allocates
+/// nothing.
 class RowCounts {
 public:
-  /// Counts. Null, or why not every row has a place. A mask that is no larger than an earlier one allocates nothing.
+  /// Counts the rows of `desc`. Returns null, or why not every row has a place. Allocates nothing if an earlier mask
+  /// was at least as large.
   const char *count(const pcrt_move_desc &desc, int members);
 
-  /// Memory for the mask of `desc`.
+  /// Allocates memory for the mask of `desc`.
   void reserve(const pcrt_move_desc &desc, int members);
 
-  /// What member `me` gets, in the order of its buffer; its own rows are among it. Valid until the next call.
+  /// The rows that member `me` gets, including its own, in the order of its buffer. Valid until the next call.
   const std::vector<RowSegment> &segments(int me);
 
   /// Rows that member `me` sends to others.
@@ -54,15 +58,15 @@ private:
   int n = 1;
   int64_t outer = 0, experts = 0;
   std::vector<int64_t> counts; ///< By outer index, block of tokens and expert.
-  std::vector<int64_t> next;   ///< By member: where its next row lies.
+  std::vector<int64_t> next;   ///< By member: the place of its next row.
   std::vector<RowSegment> list;
 };
 
-/// Copies the rows of member `me` from the buffers of all. Null, or what went wrong.
+/// Copies the rows of member `me` from the buffers of all members. Returns null, or what went wrong.
 const char *pullRows(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out,
                      const ParallelFor &parallelFor);
 
-/// The counts of this thread.
+/// The RowCounts of this thread.
 RowCounts &rowCounts();
 
 } // namespace pcrt

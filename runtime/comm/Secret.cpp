@@ -1,4 +1,7 @@
-//===- Secret.cpp - What a run or a meeting knows and strangers do not ----===//
+//===- Secret.cpp - The shared secret of a run or a meeting ---------------===//
+// HMAC-SHA256 as in RFC 2104, and the rules by which the environment gives a secret. A secret that pc-run has drawn
+// begins with a mark, so that it is never taken for a user's.
+//===----------------------------------------------------------------------===//
 #include "comm/Secret.h"
 #include "base/Failure.h"
 
@@ -16,7 +19,7 @@
 
 using namespace pcrt;
 
-/// Begins a secret that pc-run has drawn for one run.
+/// The prefix of a secret that pc-run has drawn for one run.
 static constexpr std::string_view kDrawn = "drawn-by-pc-run:";
 
 namespace {

@@ -1,7 +1,7 @@
-//===- Secret.h - What a run or a meeting knows and strangers do not ------===//
-// The shared secret of PCRT_SECRET or PCRT_SECRET_FILE, and HMAC-SHA256, by which both ends of a connection prove that
-// they know it (Handshake.h). pc-run draws one for the ranks that it starts. Programs link OpenSSL's SHA-256 alone,
-// statically: its EVP functions would add 3.8 MB to each and read a configuration file.
+//===- Secret.h - The shared secret of a run or a meeting -----------------===//
+// The secret comes from PCRT_SECRET or PCRT_SECRET_FILE; pc-run draws one for the ranks that it starts. Both ends of a
+// connection prove by HMAC-SHA256 that they know it (Handshake.h). Programs link OpenSSL's SHA-256 alone, statically:
+// its EVP functions would add 3.8 MB to each and read a configuration file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SECRET_H
 #define PCRT_COMM_SECRET_H
@@ -18,25 +18,25 @@ using Bytes32 = std::array<char, 32>;
 /// HMAC-SHA256 (RFC 2104) of `text`.
 Bytes32 hmacSha256(std::string_view key, std::string_view text);
 
-/// Whether both are the same; takes equally long wherever they differ.
+/// Whether both are the same. The time does not depend on where they differ.
 bool areSame(const Bytes32 &one, const Bytes32 &other);
 
-/// Fills `bytes` from the system's random source; false where it has none.
+/// Fills `bytes` from the system's random source; returns false if it has none.
 bool drawBytes(Bytes32 *bytes);
 
-/// Who shares a secret: the ranks of one run, or the members of a meeting.
+/// The processes that share a secret: the ranks of one run, or the members of a meeting.
 enum class SharedBy { Ranks, Members };
 
-/// The secret of those who meet at `host`. It is empty, and everybody who reaches the port is let in, if none is set
-/// and `host` is this machine alone, or if PCRT_SECRET is `none`. Otherwise a missing or unreadable secret is an error:
-/// returns false and says what to do.
+/// Sets `secret` to the secret of the processes that connect to `host`. It is empty, and every caller that reaches the
+/// port is admitted, if PCRT_SECRET is `none`, or if no secret is set and `host` is a loopback address. Otherwise a
+/// missing or unreadable secret is an error: returns false, and `error` says what to do.
 bool findSecret(SharedBy who, const std::string &host, std::string *secret, std::string *error);
 
-/// Sets PCRT_SECRET for child processes to a new random secret of one run, unless the user has set one; false: there is
-/// no random source. It is not taken for the secret of a meeting, which other runs have to know too.
+/// Sets PCRT_SECRET for child processes to a new random secret of one run, unless the user has set one. Returns false
+/// if there is no random source. It does not serve as the secret of a meeting, which other runs have to know, too.
 bool handSecretToRanks();
 
-/// Only this machine reaches `host`: "localhost", or an address of the loopback interface.
+/// Whether only this machine reaches `host`: "localhost", or an address of the loopback interface.
 bool isLoopback(const std::string &host);
 
 } // namespace pcrt

@@ -1,4 +1,8 @@
 //===- ShmComm.cpp - Ranks of one machine, zero copy ----------------------===//
+// Joining, memory, waiting and failures; ShmMoves.cpp has the moves and ShmFlows.cpp the flows. A wait spins briefly,
+// then yields, then sleeps 0.1 ms at a time. A rank that has waited for a second publishes its wait, and ranks follow
+// these links to find circles; a circle counts if it is found twice without progress in between.
+//===----------------------------------------------------------------------===//
 #include "comm/ShmComm.h"
 #include "comm/Environment.h"
 #include "comm/HostArena.h"
@@ -15,7 +19,7 @@
 
 using namespace pcrt;
 
-/// Set at exit() too, so that a program which ends without destroying its Comm is not taken for dead.
+/// The flag that exit() sets, so that a program which ends without destroying its Comm does not count as dead.
 static std::atomic<std::atomic<int32_t> *> leftFlagAtExit{nullptr};
 
 static void markLeftAtExit() {
@@ -102,9 +106,8 @@ bool ShmComm::map(Mapping &mapping, int64_t offset, int64_t bytes) {
   return true;
 }
 
-/// Gives shared memory that nobody has touched yet huge pages, where the kernel has them (Linux 6.1): shared memory
-/// gets none by itself on most machines. One small page of each has to be there first. This takes half the time of
-/// touching all small pages.
+/// Gives untouched shared memory huge pages, if the kernel can (Linux 6.1); on most machines shared memory gets none by
+/// itself. One small page of each huge page must exist first. This takes half the time of touching all small pages.
 static void takeHugePages(char *base, int64_t bytes) {
 #ifndef MADV_COLLAPSE
   constexpr int MADV_COLLAPSE = 25;
@@ -199,7 +202,7 @@ bool ShmComm::reached(const Group &group, Goal goal) {
 
 static int64_t nanosecondsAt(double seconds) { return int64_t(seconds * 1e9); }
 
-/// Spinning is for ranks that have a core each.
+/// The number of spins before a wait yields: ranks that share a core spin less.
 static int spinsOf(int ranks) {
   static const int cores = int(sysconf(_SC_NPROCESSORS_ONLN));
   return ranks <= cores ? 2000 : 20;
@@ -280,7 +283,7 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
       me.waitGoal.store(wait.goal.encode());
       me.waitsFor.store(peer + 1);
     }
-    // Ranks that wait in a circle wait for ever. Checked twice: one look may combine the states of different moments.
+    // Ranks that wait in a circle wait forever. Check twice, because one look may combine states of different moments.
     if (waited > 1 && waited > circle) {
       bool inCircle = waitsInCircle();
       uint64_t waits = 0;

@@ -1,7 +1,7 @@
 //===- ShmComm.h - Ranks of one machine, zero copy ------------------------===//
-// Members of a move announce where their buffers lie and read each other's memory directly; no copies in between. Once
-// all members have announced a started move, each carries out its share in a later call. All state lies in one shared
-// file (ShmControl.h).
+// Members of a move announce the places of their buffers and read each other's memory directly, without copies. After
+// all members have announced a move, each carries out its share, in its own call or while it waits in another one. All
+// state lies in one shared file (ShmControl.h).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMCOMM_H
 #define PCRT_COMM_SHMCOMM_H
@@ -11,10 +11,13 @@
 
 namespace pcrt {
 
+/// The transport between processes of one machine. Moves of a group are carried out in the order of their starts; moves
+/// of different groups are independent, and a rank that waits advances those of all groups. A rank that is late, lost
+/// or part of a circle of waits is named in the error; then the run is over. It owns all mappings and the descriptor.
 class ShmComm final : public Comm {
 public:
-  /// Joins the run whose shared file is `fd` (taken over) as rank `rank`, and waits for all ranks. `launched`: by
-  /// pc-run.
+  /// Joins the run whose shared file is `fd` as rank `rank`, and waits for all ranks. It takes over `fd`. `launched`
+  /// says that pc-run started this rank.
   static pcrt_status join(int fd, int rank, bool launched, std::unique_ptr<Comm> *out, std::string *error);
   ~ShmComm() override;
 
@@ -64,18 +67,19 @@ private:
   pcrt_status waitSlowly(const Wait &wait);
   /// Spins, then waits slowly.
   pcrt_status waitAt(const FlowHeader &header, const Wait &wait);
-  /// The wait that rank `rank` has told the others of; peer -1: none.
+  /// The wait that rank `rank` has published; its peer is -1 if there is none.
   Wait waitOf(int rank);
   FlowHeader &flowAt(int64_t offset) {
     return *reinterpret_cast<FlowHeader *>(peerPointer(rankOfOffset(offset), offset));
   }
-  /// All members have announced the same move.
+  /// Checks that all members have announced the same move.
   pcrt_status compareKeys(const Group &group, uint64_t move);
-  /// Control data: announces and waits for all, and tells all that this rank is done and waits for them.
+  /// The two halves of an exchange of control data: arrive announces it and waits until all members have; leave says
+  /// that this rank is done and waits until all are.
   pcrt_status arrive(const Group &group, const MoveKey &key, int64_t in);
   pcrt_status leave(const Group &group);
 
-  /// Tickets of one group that are not done, in the order of their starts.
+  /// The tickets of one group that are not done, in the order of their starts.
   struct Queue {
     Ticket *head = nullptr, *tail = nullptr;
   };
@@ -88,8 +92,8 @@ private:
     bool any() const { return in || out; }
   };
   Copies copiesOf(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) const;
-  /// Announces and carries out the moves of a queue in order, until those of `until` are done. Without it: as far as
-  /// nobody has to be waited for.
+  /// Announces and carries out the moves of a queue in order, until those of `until` are done. If `until` is null, it
+  /// stops where it would have to wait.
   pcrt_status advance(Queue &queue, const Ticket *until, const ParallelFor &parallelFor);
   /// Advances the queues of all groups but `except`, without waiting.
   pcrt_status advanceAll(const ParallelFor &parallelFor, int except = -1);
@@ -97,26 +101,26 @@ private:
   pcrt_status carryOut(const pcrt_move_desc &desc, const Group &group, const void *in, void *out, uint64_t move,
                        const ParallelFor &parallelFor);
 
-  /// Seconds since a rank was busy whose process runs.
+  /// Seconds since any rank was busy; a rank whose process is suspended does not count as busy.
   double secondsSinceBusy();
-  /// Errors. `giveUp` also tells the others.
+  /// Set the error and return its status. giveUp also tells the other ranks.
   pcrt_status giveUp(pcrt_status status, const std::string &message);
   pcrt_status peerLost(const std::string &doing);
   pcrt_status timedOut(const Wait &wait);
-  /// Whether ranks wait for each other in a circle that includes this one; appends to `text` who waits for whom in
-  /// what. Without a text it does not allocate: steps call it when a peer is late.
+  /// Whether ranks wait for each other in a circle that includes this one; describes the circle in `text`. Without a
+  /// text it does not allocate, because steps call it when a peer is late.
   bool waitsInCircle(std::string *text = nullptr);
-  /// What `rank` waits in, for messages; `wait.group` is used for its number alone.
+  /// The move or message for which `rank` waits, for error messages; it uses only the number of `wait.group`.
   std::string doing(int rank, const Wait &wait);
 
   /// Maps [offset, offset + bytes) of the file over `mapping`, which may hold a smaller one.
   bool map(Mapping &mapping, int64_t offset, int64_t bytes);
   bool inArena(const void *at, int64_t bytes) const;
-  /// Memory that peers can read, `bytes` long, at file offset scratchOffset(rank()); null where there is no memory.
+  /// Memory that peers can read, `bytes` long, at file offset scratchOffset(rank()); null if there is no memory.
   char *ownScratch(int64_t bytes);
   /// Gives the pages of a large scratch memory back; no peer reads it any more.
   void releaseScratch();
-  /// Where the byte at `offset` of rank `peer`'s windows is mapped; null if it cannot be.
+  /// The address here of the byte at `offset`, which is in one of rank `peer`'s windows; null if it cannot be mapped.
   char *peerPointer(int peer, int64_t offset);
 
   int fd;
@@ -128,7 +132,7 @@ private:
   ParallelFor workers;                              ///< Of the last move.
   std::vector<const char *> ins;                    ///< Sources and results of the current move, per member.
   std::vector<char *> outs;
-  Group numbered; ///< What waitOf knows of a group: its number.
+  Group numbered; ///< The group in waitOf's result, of which only the number is known.
   std::unique_ptr<ShmWatcher> watcher;
 };
 

@@ -1,4 +1,8 @@
 //===- ShmControl.cpp - The memory that the ranks of one machine share ----===//
+// Creates, maps and resets the file. Its fields are lock-free atomics or are written before an atomic says so, because
+// processes may be killed anywhere; a new file is all zeros, which is the initial state of everything but size and
+// magic.
+//===----------------------------------------------------------------------===//
 #include "comm/ShmControl.h"
 
 #include <cerrno>
@@ -46,7 +50,6 @@ int pcrt::createSharedFile(int size) {
     errno = reason;
     return -1;
   }
-  // All other fields start as the zeros of a new file.
   control->size = size;
   control->magic = kControlMagic;
   munmap(control, controlBytes(size));
@@ -62,7 +65,7 @@ bool pcrt::reuseSharedFile(int fd) {
   bool good = true;
   for (int rank = 0; rank < size; ++rank) {
     RankBlock &block = control->rank(rank);
-    // All but what is kept begins as zeros again.
+    // All fields but `kept` become zeros again.
     char *start = reinterpret_cast<char *>(&block), *kept = reinterpret_cast<char *>(&block.kept);
     memset(start, 0, size_t(kept - start));
     memset(kept + sizeof(Kept), 0, size_t(start + sizeof block - kept) - sizeof(Kept));

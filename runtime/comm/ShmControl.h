@@ -1,7 +1,7 @@
 //===- ShmControl.h - The memory that the ranks of one machine share ------===//
 // One anonymous file (memfd) holds everything: a control block, and a window per rank at a fixed offset for its arena
-// and its scratch memory. The file is sparse, has no name, and is gone with the last process that holds it. The
-// launcher maps the control block too, to say which rank died and how.
+// and its scratch memory. The file is sparse, has no name, and disappears with the last process that holds it. The
+// launcher maps the control block, too, to say which rank died and how.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMCONTROL_H
 #define PCRT_COMM_SHMCONTROL_H
@@ -16,26 +16,26 @@ namespace pcrt {
 
 /// A rank's part of one move.
 struct Announcement {
-  int64_t in, out; ///< Where its source and result lie, as offsets in the file.
+  int64_t in, out; ///< The offsets of its source and its result in the file.
   MoveKey key;
 };
 
-constexpr uint64_t kMaxAnnounced = 32; ///< Moves of a group that can be under way; more wait their turn.
+constexpr uint64_t kMaxAnnounced = 32; ///< Moves of a group that can be under way; more wait for their turn.
 
-/// A rank's state in one of its groups. Written by the rank, read by the other members. The moves of a group are
+/// A rank's state in one of its groups. The rank writes it, the other members read it. The moves of a group are
 /// numbered from 1, in the order in which all members start them.
 struct alignas(128) Slot {
-  /// How many moves this rank has announced, and with how many it is done: it does not touch the others' memory for
-  /// them any more.
+  /// The number of moves that this rank has announced, and the number with which it is done: it no longer accesses the
+  /// others' memory for them.
   std::atomic<uint64_t> announced, done;
   Announcement ring[kMaxAnnounced];
 
-  /// Holds still from the announcement of the move until all members are done with it.
+  /// Does not change from the announcement of the move until all members are done with it.
   Announcement &move(uint64_t number) { return ring[number % kMaxAnnounced]; }
   bool reached(struct Goal goal) const;
 };
 
-/// Something to wait for: that a member has announced a move, or is done with it.
+/// The condition of a wait: that a member has announced a move, or is done with it.
 struct Goal {
   uint64_t move;
   bool done;
@@ -48,7 +48,7 @@ inline bool Slot::reached(Goal goal) const {
   return (goal.done ? done : announced).load(std::memory_order_acquire) >= goal.move;
 }
 
-/// A flow, in the memory of the rank that receives. The ring of messages lies after all headers.
+/// The state of a flow, in the memory of the rank that receives. The rings of messages lie after all headers.
 struct alignas(128) FlowHeader {
   std::atomic<uint64_t> sent;                  ///< Messages in all; written by the source.
   alignas(128) std::atomic<uint64_t> received; ///< Written by the destination.
@@ -59,33 +59,33 @@ struct alignas(128) FlowHeader {
   bool reached(Goal goal) const { return (goal.done ? received : sent).load(std::memory_order_acquire) >= goal.move; }
 };
 
-/// What the others need to know of one rank.
+/// The state of one rank that other ranks and the launcher read.
 struct alignas(128) RankBlock {
   std::atomic<int32_t> pid;            ///< 0 until it has joined.
   std::atomic<int32_t> left;           ///< 1 once it ended in an orderly way.
   std::atomic<int32_t> savesOnSignals; ///< 1: stopSignals make it save and end with 128 + n.
-  std::atomic<int32_t> goesBack;       ///< 1: started again, it goes on from before where numbers were not finite.
+  std::atomic<int32_t> goesBack;       ///< 1: if it is restarted, it continues from before numbers were not finite.
   std::atomic<int64_t> arena;          ///< Bytes of its arena.
   std::atomic<int64_t> scratch;        ///< Bytes of its scratch memory.
   std::atomic<int64_t> flows;          ///< Bytes of its flows.
-  std::atomic<int32_t> waitsFor;       ///< 1 + the rank that it has been waiting for for a while, 0: none.
+  std::atomic<int32_t> waitsFor;       ///< 1 + the rank for which it has waited for more than a second; 0: none.
   std::atomic<int32_t> waitGroup;
   std::atomic<int64_t> waitFlow; ///< Offset of the flow's header that it waits at, 0: in a group.
   std::atomic<uint64_t>
       waitGoal; ///< The goal (encoded) that would end the wait: of `waitsFor` in slot `waitGroup`, or of the flow.
-  std::atomic<uint64_t> waits;    ///< Counts the waits, to see whether it moved on.
+  std::atomic<uint64_t> waits;    ///< Counts published waits, to see whether it made progress.
   std::atomic<int32_t> busy;      ///< 1: it is at work that may take longer than the timeout (Comm::Busy).
-  std::atomic<int64_t> lastBusy;  ///< When that ended, or gave way to a wait, in nanoseconds of CLOCK_MONOTONIC.
-  std::atomic<int64_t> heartbeat; ///< When its process ran last.
-  char doing[96];                 ///< Where in the step it is, or empty.
+  std::atomic<int64_t> lastBusy;  ///< The time at which that ended or a wait began, in ns of CLOCK_MONOTONIC.
+  std::atomic<int64_t> heartbeat; ///< The last time at which its process ran, in ns of CLOCK_MONOTONIC.
+  char doing[96];                 ///< Its place in the step, or empty.
   Kept kept;
   Slot slots[kMaxGroups];
 };
 
-/// The first failure of the run. Written once, by whoever sees it first.
+/// A failure, written once, by the process that records it first.
 struct FailureRecord {
-  std::atomic<int32_t> state; ///< 0 none, 1 being written, 2 there.
-  int32_t rank;               ///< Who failed; -1: the launcher ends the run.
+  std::atomic<int32_t> state; ///< 0: none, 1: being written, 2: complete.
+  int32_t rank;               ///< The rank that failed; -1: the launcher ends the run.
   int32_t status;             ///< pcrt_status.
   char message[1500];
 
@@ -100,7 +100,7 @@ struct ControlBlock {
   int32_t size;      ///< Ranks of the run.
   int32_t oldArenas; ///< 1: arenas hold what was in them when an earlier run ended.
   FailureRecord failure;
-  FailureRecord witness; ///< What the first rank that lost another one was doing then.
+  FailureRecord witness; ///< The activity of the first rank that lost another one.
 
   RankBlock &rank(int index);
   /// Records a failure unless there is one; true if this call did it.
@@ -126,8 +126,8 @@ constexpr int rankOfOffset(int64_t offset) { return int(offset / (2 * kWindowHal
 /// Creates the file for `size` ranks and returns its descriptor (closed on exec), or -1 with errno set.
 int createSharedFile(int size);
 
-/// Makes the file of a run whose processes have all ended ready for another one, with its arenas and what is `Kept` as
-/// they are. False, with errno: it could not.
+/// Prepares the file of a run whose processes have all ended for another run. Arenas and Kept records stay. False, with
+/// errno: it failed.
 bool reuseSharedFile(int fd);
 
 /// Maps the control block of the file `fd`; null, with a reason in `error`, if `fd` is not such a file.

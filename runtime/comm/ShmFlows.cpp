@@ -1,6 +1,6 @@
 //===- ShmFlows.cpp - Messages between ranks of one machine ---------------===//
-// The ring of a flow lies in the memory of the rank that receives: the source copies a message into it, the destination
-// out of it.
+// The ring of a flow lies in the memory of the rank that receives: the source copies messages into it, and the
+// destination copies them out. It is equivalent to a buffered MPI_Send that blocks when all slots are full.
 //===----------------------------------------------------------------------===//
 #include "comm/ShmComm.h"
 

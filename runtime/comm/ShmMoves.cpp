@@ -1,4 +1,8 @@
 //===- ShmMoves.cpp - Moves between ranks of one machine ------------------===//
+// A move has three steps: announce it (key, source, result), wait until all members have, carry out one's own share. A
+// rank is done with a move when its share is complete; a result is complete when all members are done. Sources outside
+// of the arena are copied to scratch memory first, one move at a time.
+//===----------------------------------------------------------------------===//
 #include "comm/Moves.h"
 #include "comm/ShmComm.h"
 

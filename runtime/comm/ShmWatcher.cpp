@@ -1,4 +1,7 @@
-//===- ShmWatcher.cpp - Ends this rank soon after another one died --------===//
+//===- ShmWatcher.cpp - Ends this rank soon after another one has died ----===//
+// Watches every peer by a pidfd (pidfd_open(2)). The thread also writes this rank's heartbeat, by which others tell a
+// busy rank from a suspended one.
+//===----------------------------------------------------------------------===//
 #include "comm/ShmWatcher.h"
 #include "base/Printing.h"
 #include "base/SignalMask.h"

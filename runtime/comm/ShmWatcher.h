@@ -1,6 +1,6 @@
-//===- ShmWatcher.h - Ends this rank soon after another one died ----------===//
-// A thread that sleeps until a peer process ends or a failure is recorded. A rank inside a long computation would
-// notice only at its next move; the watcher gives it a moment to do so and then ends the process with exit 7.
+//===- ShmWatcher.h - Ends this rank soon after another one has died ------===//
+// A thread sleeps until a peer process ends or a failure is recorded. A rank inside a long computation would notice
+// only at its next move; the watcher gives it 0.4 s to do so and then ends the process with exit code 7.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMWATCHER_H
 #define PCRT_COMM_SHMWATCHER_H
@@ -11,13 +11,15 @@
 
 namespace pcrt {
 
+/// The watching thread of one rank, from the constructor to the destructor. It borrows the control block.
 class ShmWatcher {
 public:
-  /// Starts watching; all ranks have joined. `launched`: pc-run watches too and knows better how a rank died.
+  /// Starts the thread; all ranks have joined. With `launched`, pc-run watches, too, and gets time to report first,
+  /// because it knows the signal or exit code.
   ShmWatcher(ControlBlock &control, int rank, bool launched);
   ~ShmWatcher();
 
-  /// The main thread knows about the failure and is about to leave with `status`.
+  /// Says that the main thread knows about the failure and is about to end with `status`.
   void setReported(pcrt_status status) { reported.store(status); }
 
 private:

@@ -1,4 +1,7 @@
 //===- Sockets.cpp - Connections between machines -------------------------===//
+// Connections are opened without blocking, so that a deadline holds for each address of a name. Listening on all
+// addresses uses one IPv6 socket that also accepts IPv4, if the system has IPv6.
+//===----------------------------------------------------------------------===//
 #include "comm/Sockets.h"
 #include "comm/ShmControl.h"
 
@@ -47,8 +50,8 @@ namespace {
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 } // namespace
 
-/// What `host` stands for; null with errno set if nothing does. "localhost" is one address, so that a listener is where
-/// callers look for it.
+/// The addresses of `host`; null, with errno set, if it has none. "localhost" is one address, so that callers find its
+/// listener.
 static Addresses addressesOf(const std::string &host, int port, int flags) {
   const char *node = host.empty() ? nullptr : host == "localhost" ? "127.0.0.1" : host.c_str();
   addrinfo hints{}, *found = nullptr;
@@ -87,7 +90,7 @@ Socket pcrt::connectTo(const std::string &host, int port, double deadline) {
 
 Socket pcrt::listenAt(const std::string &address, int port) {
   Addresses found = addressesOf(address, port, AI_PASSIVE);
-  // All addresses of both kinds are those of IPv6, where the system has it.
+  // An IPv6 socket accepts IPv4, too, so it comes first.
   for (int family : {AF_INET6, AF_INET})
     for (addrinfo *at = found.get(); at; at = at->ai_next) {
       if (at->ai_family != family)

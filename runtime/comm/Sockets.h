@@ -1,4 +1,7 @@
 //===- Sockets.h - Connections between machines ---------------------------===//
+// Small wrappers of the socket calls for handshakes and control messages. Deadlines are in seconds of
+// monotonicSeconds().
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SOCKETS_H
 #define PCRT_COMM_SOCKETS_H
 
@@ -25,10 +28,10 @@ struct Socket {
   int release() { return std::exchange(fd, -1); }
 };
 
-/// Waits until one of `events` of poll(2) has happened; false once `deadline` (monotonicSeconds) has passed.
+/// Waits until one of `events` of poll(2) has happened; returns false after `deadline`.
 bool waitFor(int fd, short events, double deadline);
 
-/// Reads exactly so many bytes; false: the connection has ended, or the time is up.
+/// Reads exactly `bytes` bytes; false: the connection has ended, or the time is up.
 bool receiveBytes(int fd, void *to, size_t bytes, double deadline);
 
 /// Sends a message that fits an empty socket buffer; false: it did not.
@@ -44,7 +47,7 @@ Socket listenAt(const std::string &address, int port);
 /// The port of a listening socket.
 int portOf(const Socket &listener);
 
-/// "10.0.0.7": the machine at the other end.
+/// The address of the machine at the other end: "10.0.0.7".
 std::string peerOf(const Socket &connection);
 
 } // namespace pcrt

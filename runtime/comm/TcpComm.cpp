@@ -1,4 +1,6 @@
 //===- TcpComm.cpp - Ranks of any machines, over one connection each ------===//
+// An adapter from Comm to TcpControl: every operation, barriers included, is a gather, whose keys all members compare.
+//===----------------------------------------------------------------------===//
 #include "comm/TcpComm.h"
 #include "comm/Moves.h"
 

@@ -1,6 +1,6 @@
 //===- TcpComm.h - Ranks of any machines, over one connection each --------===//
 // The control plane of runs on several machines, and of devices that move their data by themselves. It can carry moves
-// of host memory too: everything passes rank 0, so that is for small runs and tests.
+// of host memory, too, but all data pass through rank 0: that is for small runs and tests.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPCOMM_H
 #define PCRT_COMM_TCPCOMM_H
@@ -10,6 +10,8 @@
 
 namespace pcrt {
 
+/// The transport over TCP. A move is one gather of all sources, after which each member computes its own result. It
+/// owns the control plane and the arena.
 class TcpComm final : public Comm {
 public:
   /// Connects to the other ranks and waits for all of them.
@@ -34,7 +36,7 @@ protected:
 private:
   TcpComm(const Place &place, std::unique_ptr<TcpControl> plane);
 
-  /// Gathers into `parts` what the members of `group` give; all have to give the same key.
+  /// Gathers the data of the members of `group` into `parts`. PCRT_INTERNAL if their keys or sizes differ.
   pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n);
 
   HostArena arena;

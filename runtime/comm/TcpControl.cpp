@@ -1,4 +1,7 @@
-//===- TcpControl.cpp - What ranks tell each other besides tensors --------===//
+//===- TcpControl.cpp - Control messages between ranks --------------------===//
+// A star of connections with rank 0 in its middle. A gather is collected by rank 0 and sent back to its members. All
+// messages are length-prefixed, written without blocking from queues, and checked by isSound before they are used.
+//===----------------------------------------------------------------------===//
 #include "comm/TcpControl.h"
 #include "base/Printing.h"
 #include "base/SignalMask.h"
@@ -124,7 +127,8 @@ bool TcpControl::allClosed() const {
   return std::all_of(channels.begin(), channels.end(), [](const Channel &channel) { return channel.peer.socket < 0; });
 }
 
-/// If the peer does not read any more, drops what is left; readFrom finds out why, after the peer's last messages.
+/// Writes as much as the socket takes. If the peer reads no more, drops the rest; readFrom finds out why, after the
+/// peer's last messages.
 void TcpControl::writeTo(Channel &channel) {
   while (!channel.out.empty()) {
     const Bytes &bytes = *channel.out.front();
@@ -145,7 +149,7 @@ void TcpControl::writeTo(Channel &channel) {
   }
 }
 
-/// False once the connection is at its end.
+/// Reads and handles the messages that have come; returns false if the connection has ended.
 bool TcpControl::readFrom(Channel &channel, int rank) {
   constexpr size_t step = 1 << 20;
   for (;;) {
@@ -415,7 +419,7 @@ int TcpControl::leftRank() {
   return found == leftRanks.end() ? -1 : int(found - leftRanks.begin());
 }
 
-/// The main thread gets a moment to notice by itself; then the process ends.
+/// Plans the end of the process; the main thread gets a moment to notice the failure by itself.
 void TcpControl::beginEnd() {
   endAt = monotonicSeconds() + 0.4;
   if (hooks.endWaits)

@@ -1,5 +1,5 @@
-//===- TcpControl.h - What ranks tell each other besides tensors ----------===//
-// Every rank holds one connection to rank 0, which passes messages on: small data gathered from the members of a group,
+//===- TcpControl.h - Control messages between ranks ----------------------===//
+// Every rank holds one connection to rank 0, which forwards messages: small data gathered from the members of a group,
 // failures, questions about progress. One thread per rank does all of it, so that a dead rank is noticed and named
 // while others compute or wait for a device.
 //===----------------------------------------------------------------------===//
@@ -21,25 +21,28 @@ namespace pcrt {
 
 struct ControlBlock;
 
-/// How far a rank has come, for messages about those that are late.
+/// The progress of a rank, for messages about late ranks.
 struct Progress {
   uint64_t gathers[kMaxGroups]; ///< Gathers it has begun, per group.
-  uint64_t counter;             ///< Of whatever ControlHooks::progress counts.
-  double sinceBusy;             ///< Seconds since it was busy (Comm::Busy), 0: it is.
+  uint64_t counter;             ///< The count that ControlHooks::progress fills in.
+  double sinceBusy;             ///< Seconds since it was busy (Comm::Busy); 0: it is busy.
   char doing[192];              ///< "in barrier", "between moves".
 };
 
-/// What a user of TcpControl adds to it. Called on its thread.
+/// What a user of TcpControl adds to it.
 struct ControlHooks {
-  /// Fills in `counter` and `doing`.
+  /// Fills in `counter` and `doing`. Called under the lock of TcpControl, on either of its threads.
   std::function<void(Progress &)> progress;
-  /// The run has failed: ends what the main thread may be waiting in. On a thread of its own; may block.
+  /// Ends the waits of the main thread, because the run has failed. Called on a thread of its own; it may block.
   std::function<void()> endWaits;
 };
 
+/// The control plane of one rank: its connections and the thread that serves them, both of which it owns. The main
+/// thread calls the public methods; one mutex guards the state that both threads use. The first failure that reaches a
+/// rank is kept and sent to all, ends its waits, and ends its process 0.4 s later if the main thread has not noticed.
 class TcpControl {
 public:
-  /// What one member gave to a gather.
+  /// The data of one member of a gather.
   struct Part {
     MoveKey key;
     std::vector<char> data;
@@ -55,27 +58,25 @@ public:
   int size() const { return numRanks; }
   void setHooks(ControlHooks newHooks);
 
-  /// Gives `n` bytes to the members of `group` and gets theirs, in coordinate order. Sizes and keys may differ; it is
-  /// for the caller to compare them. PCRT_TIMEOUT and PCRT_PEER_LOST have a message in `error` and are known to all
-  /// ranks.
+  /// Gives `n` bytes to the members of `group` and gets theirs, in coordinate order. Sizes and keys may differ; the
+  /// caller compares them. After PCRT_TIMEOUT or PCRT_PEER_LOST, `error` is the message, and all ranks know.
   pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n, std::vector<Part> *parts,
                      std::string *error);
 
-  /// Messages of flows (Comm.h), through rank 0; `index` is the flow's. Errors as of gather.
+  /// Messages of flows (Comm.h), through rank 0; `index` is the number of the flow. Errors are those of gather.
   void openFlows(size_t count);
   pcrt_status sendLetter(const Flow &flow, int index, const void *data, std::string *error);
   pcrt_status takeLetter(const Flow &flow, int index, void *data, std::string *error);
-  /// Where in its step this rank is, for the messages of others.
+  /// Says where in its step this rank is, for the messages of others.
   void note(const char *doing);
 
-  /// Whether this rank is busy (Comm::Busy). What it waits for by other means than this is between two calls of
-  /// setWaiting.
+  /// Say whether this rank is busy (Comm::Busy), and whether it waits for other ranks by other means than this object.
   void setBusy(bool isBusy);
   void setWaiting(bool isWaiting);
-  /// Seconds since a rank was busy: the least of what askProgress has found.
+  /// Seconds since any rank was busy, by the answers of askProgress.
   static double secondsSinceBusy(const std::vector<Progress> &all);
 
-  /// Tells all ranks that this one has failed, unless somebody has before.
+  /// Tells all ranks that this one has failed, unless an earlier failure is known.
   void giveUp(pcrt_status status, const std::string &message);
 
   /// The first failure of the run, as a message; empty: none.
@@ -85,14 +86,14 @@ public:
   /// A rank that ended in an orderly way while this one runs on; -1: none.
   int leftRank();
 
-  /// The main thread knows about the failure and is about to leave with `status`.
+  /// Says that the main thread knows about the failure and is about to end with `status`.
   void setReported(pcrt_status status) { reported.store(status); }
 
-  /// Asks all ranks how far they are; those that do not answer within `seconds` have no entry (empty `doing`).
+  /// Asks all ranks for their progress; those that do not answer within `seconds` have an empty `doing`.
   std::vector<Progress> askProgress(double seconds = 1);
 
-  /// The ranks to blame where this one has waited too long for `late`, some of which are where they are because they
-  /// wait for others themselves: "rank 2 (it does not answer at all)". `all` is askProgress's.
+  /// Names the ranks to blame if this one has waited too long for `late`, some of which may only wait for others
+  /// themselves: "rank 2 (it does not answer at all)". `all` is the result of askProgress.
   std::string describeLate(const std::vector<int> &late, const std::vector<Progress> &all);
 
 private:
@@ -100,8 +101,8 @@ private:
   static constexpr int32_t kNoGather = -2; ///< Kind of `current` outside of gathers.
   struct Header {
     uint32_t magic, kind;
-    int32_t from, group; ///< group: of a gather; the rank that asks, of questions and answers; the one a letter is for.
-    uint64_t sequence;   ///< Of a letter: the flow, on the rank that it is for.
+    int32_t from, group; ///< `group`: of a gather; or the rank that asks; or the rank to which a letter goes.
+    uint64_t sequence;   ///< Number of a gather in its group; of a letter, the number of the flow at its receiver.
     int64_t bytes;
   };
   enum Kind : uint32_t { Gather, Gathered, Failed, Goodbye, Question, Answer, Letter, Taken };
@@ -145,16 +146,16 @@ private:
   void answer(int asker);
   void beginEnd();
   void endProcess();
-  /// The status, and in `error` why, of a wait for `what` in a run that has failed; under the lock.
+  /// Returns the status of a wait for `what` in a run that has failed, and sets `error`. Call it under the lock.
   pcrt_status runIsOver(const std::string &what, std::string *error);
-  /// Waits until `reached` or the run fails; under the lock. False: the time is up, and `all` is askProgress's.
+  /// Waits until `reached` or the run fails; under the lock. False: the time is up, and `all` has the ranks' progress.
   template <typename F>
   bool waitUntil(std::unique_lock<std::mutex> &lock, const F &reached, std::vector<Progress> *all);
-  /// Ends the wait for `what` that took too long because of `late`: the members of a group that are elsewhere, or the
-  /// other end of a flow. PCRT_PEER_LOST where the run has failed meanwhile.
+  /// Fails the run because a wait for `what` took too long. `late` are the members of the group that have not come, or
+  /// the other end of a flow. Returns PCRT_TIMEOUT.
   pcrt_status giveUpWaiting(std::unique_lock<std::mutex> &lock, const std::string &what, const std::vector<int> &late,
                             const std::vector<Progress> &all, std::string *error);
-  /// Waits until `reached` or the run fails; under the lock.
+  /// Waits until `reached`, for a message of `flow` or the space for one; under the lock.
   pcrt_status waitForLetter(std::unique_lock<std::mutex> &lock, const Flow &flow, const std::function<bool()> &reached,
                             std::string *error);
   Channel &channelTo(int rank) { return channels[myRank == 0 ? rank : 0]; }
@@ -168,11 +169,11 @@ private:
   std::condition_variable changed;
   ControlHooks hooks;
   uint64_t sequences[kMaxGroups] = {};
-  MoveKey current{}; ///< The gather that the main thread is in, or kNoGather.
+  MoveKey current{}; ///< The gather in which the main thread waits; its kind is kNoGather if there is none.
   std::vector<Open> open;
   Message result; ///< Of the current gather.
   std::vector<Progress> answers;
-  /// A flow's letters that are here, and how many the other end has taken.
+  /// The letters of a flow that have arrived, or the number of those that the other end has taken.
   struct Box {
     std::deque<Message> letters;
     uint64_t taken = 0;
@@ -180,9 +181,9 @@ private:
   std::deque<Box> boxes;            ///< By flow.
   const Flow *letterFlow = nullptr; ///< The flow in which the main thread waits.
   char noted[96] = "";
-  bool busy = false, waiting = false; ///< The main thread.
-  double lastBusy = -neverBusy;       ///< When it was.
-  ControlBlock *launcher = nullptr;   ///< What pc-run shares with all ranks, where it started them.
+  bool busy = false, waiting = false; ///< State of the main thread.
+  double lastBusy = -neverBusy;       ///< The last time at which it was busy.
+  ControlBlock *launcher = nullptr;   ///< The memory that pc-run shares with the ranks that it started, or null.
   std::vector<bool> leftRanks;
   int failedRank = -1;
   pcrt_status failedStatus = PCRT_OK;
@@ -191,8 +192,8 @@ private:
 
   std::atomic<bool> hasFailed{false};
   std::atomic<int> reported{PCRT_OK};
-  double endAt = 0;        ///< When to end the process; of the thread.
-  bool lastMoment = false; ///< The end was put off once.
+  double endAt = 0;        ///< The time at which to end the process; 0: not planned.
+  bool lastMoment = false; ///< The end was postponed once.
   std::thread thread;
 };
 

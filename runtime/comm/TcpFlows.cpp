@@ -1,4 +1,7 @@
 //===- TcpFlows.cpp - Messages of flows, through rank 0 -------------------===//
+// A letter is one message of a flow; rank 0 forwards it to the receiver's box. The receiver answers each letter that it
+// takes, and a sender waits while as many letters as the flow has slots are not taken.
+//===----------------------------------------------------------------------===//
 #include "comm/TcpControl.h"
 
 #include <cstring>

@@ -1,4 +1,7 @@
 //===- TcpMeeting.cpp - How ranks of several machines find each other -----===//
+// Rank 0 listens on the first port that is free; other ranks try all ports again and again, because any of them may
+// belong to another program. A refusal by a host that knows the secret ends the attempt; all else is retried.
+//===----------------------------------------------------------------------===//
 #include "comm/TcpMeeting.h"
 #include "comm/Admission.h"
 #include "comm/MoveKey.h"
@@ -103,8 +106,8 @@ static Greeting greetingOf(const Place &place, const MeetingPoint &point, int po
   return greeting;
 }
 
-/// A listener where the others look for rank 0: at its address if that is one of this machine's, else at all of them. A
-/// name may stand for another address here than on other machines.
+/// A listener at rank 0's address if that is an address of this machine, and at all addresses otherwise: a name may
+/// have another address here than on other machines.
 static Socket listenFor(const MeetingPoint &point, int port) {
   sockaddr_in6 ignored;
   bool isAddress = isLoopback(point.host) || inet_pton(AF_INET, point.host.c_str(), &ignored) == 1 ||
@@ -161,7 +164,7 @@ static pcrt_status joinRankZero(const Place &place, const MeetingPoint &point, s
   double deadline = monotonicSeconds() + timeoutSeconds();
   std::string lastProblem = describe(CallResult::NoAnswer);
   bool told = false;
-  // Somebody who is silent on one of the ports costs little at first, a slow network has time later.
+  // A silent program on one of the ports costs little time at first; a slow network gets more time later.
   for (double patience = 0.25; monotonicSeconds() < deadline; patience = std::min(2 * patience, 2.0)) {
     for (int port : point.ports) {
       double soon = std::min(deadline, monotonicSeconds() + patience);
@@ -182,7 +185,7 @@ static pcrt_status joinRankZero(const Place &place, const MeetingPoint &point, s
         return PCRT_OK;
       }
       if (result == CallResult::NoAnswer)
-        continue; // somebody else's port
+        continue; // the port belongs to another program
       lastProblem = describe(result);
       if (!std::exchange(told, true))
         fprintf(stderr, "warning: %s: port %d of %s: %s; trying again\n", rankName(place.rank).c_str(), port,

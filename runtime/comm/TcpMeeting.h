@@ -1,7 +1,7 @@
 //===- TcpMeeting.h - How ranks of several machines find each other -------===//
-// Every rank connects to rank 0, at the address that the launcher's environment gives. Ports: PCRT_PORT; else
-// MASTER_PORT where nobody else listens on it (torchrun does); else a few ports derived from the name of the run. Both
-// ends prove that they know the run's secret before they take each other for ranks.
+// Every rank connects to rank 0, at the address that the launcher's environment gives. The port is PCRT_PORT; otherwise
+// MASTER_PORT, unless torchrun itself listens there; otherwise one of a few ports derived from the name of the run.
+// Both ends prove that they know the run's secret before they accept each other.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPMEETING_H
 #define PCRT_COMM_TCPMEETING_H
@@ -11,18 +11,19 @@
 
 namespace pcrt {
 
-/// Where rank 0 listens.
+/// The place where rank 0 listens.
 struct MeetingPoint {
-  std::string host;       ///< Of rank 0, as the others reach it.
-  std::vector<int> ports; ///< In the order in which they are tried.
-  uint64_t run = 0;       ///< Hash of the run's name.
-  std::string secret;     ///< What the ranks of the run know; empty: nothing.
+  std::string host;       ///< The name or address of rank 0's machine, as the others reach it.
+  std::vector<int> ports; ///< The ports, in the order in which they are tried.
+  uint64_t run = 0;       ///< A hash of the run's name.
+  std::string secret;     ///< The secret of the run; empty: there is none.
 };
 
-/// From the environment: the launcher's, and the secret. On failure returns false and says what is missing.
+/// Reads the launcher's variables and the secret from the environment. On failure returns false, and `error` says what
+/// is missing.
 bool findMeetingPoint(const Place &place, MeetingPoint *point, std::string *error);
 
-/// At `host`, with ports derived from the run's name, and without a secret.
+/// A meeting point at `host`, with ports derived from the run's name, and without a secret.
 MeetingPoint meetingPointAt(const std::string &host, const Place &place);
 
 /// The first host of a list as Slurm writes it: "gpu[03-06,9],login1" gives "gpu03".
@@ -35,11 +36,11 @@ struct Peer {
   std::string host = ""; ///< and its machine, for messages.
 };
 
-/// Lets a connection send at once, and find out within seconds that the other end's machine is gone.
+/// Lets a connection send small messages at once, and notice within seconds that the other end's machine is gone.
 void configureSocket(int fd);
 
-/// Connects the ranks: on rank 0 `peers` holds a connection to every other rank, elsewhere one to rank 0. Waits for
-/// them up to timeoutSeconds(); PCRT_TIMEOUT names those that did not come.
+/// Connects the ranks: on rank 0 `peers` gets a connection to every other rank, elsewhere one to rank 0. Waits for them
+/// up to timeoutSeconds(); the message of PCRT_TIMEOUT names those that did not come.
 pcrt_status meetOverTcp(const Place &place, const MeetingPoint &point, std::vector<Peer> *peers, std::string *error);
 
 } // namespace pcrt

@@ -1,21 +1,22 @@
 //===- TcpMessages.cpp - Which control messages make sense ----------------===//
-// Ranks have proved that they belong to the run, but one may have been built from other sources or have written
-// anywhere. What is sent is checked before memory is allocated by it and before it is used.
+// Ranks have proved that they belong to the run, but one may be built from other sources, or have overwritten memory.
+// Messages are checked before memory is allocated by their lengths and before they are used.
 //===----------------------------------------------------------------------===//
 #include "comm/TcpMessages.h"
 #include "comm/TcpControl.h"
 
 using namespace pcrt;
 
-/// Whether it ends within its place.
+/// Whether a text ends within its array.
 template <size_t N> static bool isText(const char (&text)[N]) { return memchr(text, 0, N) != nullptr; }
 
-/// "group" names a group of a gather, else a rank.
+/// Whether a header that `sender` sent makes sense. Its `group` is a group if the message belongs to a gather, and a
+/// rank otherwise.
 bool TcpControl::isSound(const Header &header, int sender) const {
   constexpr int64_t most = int64_t(1) << 40, mostText = 1 << 16;
   constexpr uint64_t mostFlows = 1 << 16;
   auto isRank = [&](int rank) { return rank >= 0 && rank < numRanks; };
-  // Others' messages come by way of rank 0 alone.
+  // Only rank 0 forwards messages of other ranks.
   if (header.magic != kMagic || header.bytes < 0 || header.bytes > most || !isRank(header.from) ||
       (myRank == 0 && header.from != sender))
     return false;
@@ -41,7 +42,7 @@ bool TcpControl::isSound(const Header &header, int sender) const {
   }
 }
 
-/// Whether the rest of a message with a sound header is sound, too; call it under the lock.
+/// Whether the payload of a message with a sound header makes sense, too. Call it under the lock.
 bool TcpControl::isSound(const Header &header, const Bytes &message) const {
   if (header.kind == Answer)
     return isText(readAt<Progress>(message, sizeof header).doing);

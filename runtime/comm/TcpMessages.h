@@ -1,4 +1,6 @@
 //===- TcpMessages.h - What follows the header of a control message -------===//
+// The payloads of TcpControl's messages; TcpMessages.cpp checks them.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPMESSAGES_H
 #define PCRT_COMM_TCPMESSAGES_H
 
@@ -21,10 +23,12 @@ struct PartHead {
   int64_t bytes;
 };
 
+/// Start of a Failed's payload; the message's text follows.
 struct FailedHead {
   int32_t rank, status;
 };
 
+/// The T at byte `at`, which need not be aligned.
 template <typename T> T readAt(const std::vector<char> &bytes, size_t at) {
   T value;
   memcpy(&value, bytes.data() + at, sizeof value);

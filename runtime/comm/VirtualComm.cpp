@@ -1,4 +1,7 @@
 //===- VirtualComm.cpp - The ranks of a run as threads of one process -----===//
+// A rank that waits looks at the state of all ranks under the lock: if all of them wait for something that has not
+// happened, they are deadlocked, and the message names each wait.
+//===----------------------------------------------------------------------===//
 #include "comm/VirtualComm.h"
 #include "base/Printing.h"
 #include "comm/Environment.h"
@@ -220,12 +223,12 @@ pcrt_status VirtualComm::leave(const Group &group) {
   return waitForMembers(lock, group, mine.phase);
 }
 
-/// The status of a call in a run that has failed; under the lock.
+/// Sets the error of a call in a run that has failed; under the lock.
 pcrt_status VirtualComm::lost(const std::string &doing) {
   return fail(PCRT_PEER_LOST, rankName(rank()) + ": " + doing + ": " + shared.failureMessage + "; the run is over");
 }
 
-/// Under the lock.
+/// Records a failure of this rank; under the lock.
 pcrt_status VirtualComm::giveUp(pcrt_status status, const std::string &message) {
   shared.recordFailure(status, rankName(rank()) + " gave up: " + message);
   return fail(status, rankName(rank()) + ": " + message);

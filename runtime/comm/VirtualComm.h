@@ -1,7 +1,7 @@
 //===- VirtualComm.h - The ranks of a run as threads of one process -------===//
-// N ranks on one device: every rank has its own context, arena and thread, and runs the real program. Members of a move
-// see each other's buffers directly, whether these are host memory or addresses of one device. The ranks share a lock,
-// so that ranks which wait for each other for ever are found at once.
+// Every rank has its own context, arena and thread, and runs the real program; all of them may use one device. Members
+// of a move access each other's buffers directly, whether they are host memory or addresses of one device. The ranks
+// share a lock, so that a deadlock is found at once.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_VIRTUALCOMM_H
 #define PCRT_COMM_VIRTUALCOMM_H
@@ -16,24 +16,24 @@
 
 namespace pcrt {
 
-/// What the ranks share.
+/// The state that the ranks share; they borrow it. The mutex guards all of it.
 class VirtualWorld {
 public:
-  /// One rank's state. Written by the rank; read and written under the lock.
+  /// One rank's state.
   struct Rank {
-    /// A move that this rank is in: phase 2 s - 1: arrived at the s-th one of the group; 2 s: done with it.
+    /// A rank's progress in a group. Phase 2 s - 1: it has arrived at the s-th move; 2 s: it is done with it.
     struct Slot {
       uint64_t phase = 0;
       const void *in = nullptr;
       void *out = nullptr;
       MoveKey key{};
-      bool reads = false; ///< Between its two phases: it touches the others' memory.
+      bool reads = false; ///< Between its two phases: it may access the others' memory.
     };
     Slot slots[kMaxGroups];
-    const Group *waitsIn = nullptr; ///< The group whose members it waits for.
+    const Group *waitsIn = nullptr; ///< The group for whose members it waits.
     uint64_t waitPhase = 0;
 
-    /// The ring of a flow that this rank receives (by flow).
+    /// The messages of a flow that this rank receives.
     struct Ring {
       uint64_t sent = 0, received = 0;
       std::vector<char> data;
@@ -56,8 +56,9 @@ public:
 
   int size() const { return int(ranks.size()); }
 
-  /// Runs `body` as every rank, each on a thread of its own with a share of this process's cores, and returns the first
-  /// failure's status. Where a rank failed and another one does not end soon after, ends the process with that status.
+  /// Runs `body` for every rank, each on a thread of its own with a share of this process's cores, and returns the
+  /// status of the first failure. If a rank has failed and another one does not end within 0.7 s, it ends the process
+  /// with that status.
   pcrt_status run(const std::function<pcrt_status(Comm &)> &body);
 
   std::mutex mutex;
@@ -71,6 +72,7 @@ public:
   void recordFailure(pcrt_status status, std::string message);
 };
 
+/// The transport between ranks that are threads of one process. Each object belongs to one rank's thread.
 class VirtualComm final : public Comm {
 public:
   VirtualComm(VirtualWorld &shared, int rank);
@@ -81,18 +83,17 @@ public:
   pcrt_status barrier() override;
   pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) override;
   void abort(pcrt_status status, const char *message) override;
-  /// The process's peak is booked in equal shares.
+  /// The other ranks' part of the process's peak, as if all ranks had equal parts.
   int64_t peerResidentBytes() const override;
 
   /// For moves that a device carries out: gives `mine` to the members of `group` and returns theirs, in coordinate
-  /// order, once all have come with the same key. What the pointers point to must not change until all have called
-  /// part().
+  /// order, after all have come with the same key. The pointed-to data must not change until all have called part().
   pcrt_status meet(const Group &group, const MoveKey &key, const void *mine, const void *const **theirs);
   pcrt_status part(const Group &group) { return leave(group); }
 
-  /// For messages that a device carries, in the place of send and receive: `begin` waits until a slot of the flow is
-  /// free, or its next message is there; `end` says that the copy to or from the slot has been enqueued. The number of
-  /// the message, from 0, is openedFlows()[flow].count - 1 in between.
+  /// For messages that a device carries, instead of send and receive: `begin` waits until a slot of the flow is free,
+  /// or its next message is there; `end` says that the copy to or from the slot has been enqueued. Between the two, the
+  /// number of the message, from 0, is openedFlows()[flow].count - 1.
   pcrt_status beginSend(int flow) { return awaitSpace(flows[flow], ++flows[flow].count); }
   pcrt_status beginReceive(int flow) { return waitAt(flows[flow], ringOf(flow), ++flows[flow].count, false); }
   void endSend(int flow);
@@ -114,10 +115,10 @@ private:
   /// Waits until all members are done with the move.
   pcrt_status leave(const Group &group);
   pcrt_status waitForMembers(std::unique_lock<std::mutex> &lock, const Group &group, uint64_t phase);
-  /// Waits, before this rank leaves a failed move and frees its memory, until no member reads that.
+  /// Waits, before this rank leaves a failed move and frees its memory, until no member reads that memory.
   void waitForReaders(std::unique_lock<std::mutex> &lock, const Group &group);
   pcrt_status waitAt(const Flow &flow, const VirtualWorld::Rank::Ring &ring, uint64_t count, bool forSpace);
-  /// Until a slot is free for message `count`.
+  /// Waits until a slot is free for message `count`.
   pcrt_status awaitSpace(const Flow &flow, uint64_t count);
   /// The ring of a flow, which is the receiver's.
   VirtualWorld::Rank::Ring &ringOf(int flow) {
@@ -125,12 +126,12 @@ private:
     return one.sends ? shared.ranks[one.peer].rings[one.partner] : shared.ranks[rank()].rings[flow];
   }
   void setBusy(bool busy) override;
-  /// Sleeps until something changes, for a while; true where the time for a wait is up. Under the lock.
+  /// Sleeps until something changes, or for a while; returns true if the time for the wait is up. Under the lock.
   bool isTimeUp(std::unique_lock<std::mutex> &lock, Patience &patience);
   bool allReached(const Group &group, uint64_t phase) const;
-  /// What `rank`, which is waiting, waits in, and for whom.
+  /// The rank for which `rank` waits, and in which move or message.
   std::string describeWait(int rank) const;
-  /// Whether the ranks are deadlocked: none can go on.
+  /// Whether the ranks are deadlocked: none of them can continue.
   bool standsStill() const;
   std::string describeStandstill() const;
   std::string doing(int rank, int group) const;

@@ -1,7 +1,7 @@
 //===- MpiComm.cpp - The MPI transport, as a plug-in ----------------------===//
-// For ranks on several machines. Messages between pairs and the arithmetic of Moves.h instead of MPI's collectives:
-// those may add in any order, and the bits have to be the same as those of every other transport. Members first
-// exchange what they are about to do, which finds mismatches and absentees.
+// For ranks on several machines. It uses messages between pairs and the arithmetic of Moves.h instead of MPI's
+// collectives, which may add in any order: the bits have to be the same as those of every other transport. Members
+// first exchange their keys, which finds mismatches and missing ranks.
 //===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
 #include "comm/HostArena.h"
@@ -21,7 +21,7 @@
 
 using namespace pcrt;
 
-/// Set by abort(): how the process leaves. MPI_Abort ends all ranks with this status.
+/// The status with which the process ends, set by abort(). MPI_Abort ends all ranks with it.
 static int abortStatus = PCRT_OK;
 
 static void endMpi() {
@@ -36,7 +36,7 @@ static void endMpi() {
 
 namespace {
 
-/// A wait of the main thread, as the other ranks know of it.
+/// A wait of the main thread, of which it tells the other ranks if it takes longer than 0.1 s.
 class Waiting {
 public:
   Waiting(TcpControl *plane, double timeout) : plane(plane), patience(timeout) {}
@@ -47,7 +47,7 @@ public:
   Waiting(const Waiting &) = delete;
   Waiting &operator=(const Waiting &) = delete;
 
-  /// Whether the time is up; called again and again.
+  /// Whether the time is up; the waiting loop calls it.
   bool isOver() {
     double now = monotonicSeconds();
     if (plane && !told && now - start > 0.1) {
@@ -66,6 +66,8 @@ private:
   bool told = false;
 };
 
+/// The transport over MPI, for the thread that called MPI_Init_thread (MPI_THREAD_FUNNELED). It owns the control plane,
+/// the arena and all buffers of messages. If a rank dies, the control plane reports it.
 class MpiComm final : public Comm {
 public:
   MpiComm(int rank, int size) : Comm(rank, size), timeout(timeoutSeconds()), sources(size), keys(size) {
@@ -76,7 +78,7 @@ public:
   ~MpiComm() override {
     for (Ring &ring : rings)
       for (MPI_Request &request : ring.requests)
-        if (request != MPI_REQUEST_NULL) { // a receive of a message that nobody will send
+        if (request != MPI_REQUEST_NULL) { // a receive of a message that no rank will send
           MPI_Cancel(&request);
           MPI_Request_free(&request);
         }
@@ -133,10 +135,10 @@ protected:
   }
 
 private:
-  /// The all_to_all of rows: a message for each pair of members, of as many rows as both know there are.
+  /// The all_to_all of rows: one message for each pair of members, whose number of rows both compute.
   pcrt_status exchangeRows(const pcrt_move_desc &desc, const Group &group, const char *from, char *to);
 
-  /// The ring of a flow, on both ends: messages on their way, or to come.
+  /// The ring of a flow, at either end: messages that are being sent, or posted receives.
   struct Ring {
     std::vector<char> data;
     std::vector<MPI_Request> requests; ///< By slot.
@@ -144,12 +146,12 @@ private:
   pcrt_status waitFor(MPI_Request &request, const Flow &flow);
   static int tagOf(const Flow &flow) { return kMaxGroups + flow.id; }
 
-  /// All members announce `key`; returns when all have, and they agree.
+  /// Exchanges `key` with all members; PCRT_INTERNAL if they differ.
   pcrt_status agree(const Group &group, const MoveKey &key);
-  /// Starts sending to or receiving from member `index`, in pieces that MPI can count. Nothing for this rank itself.
+  /// Start sending to or receiving from member `index`, in pieces that MPI can count. They do nothing for this rank.
   void send(const Group &group, int index, const void *data, int64_t bytes);
   void receive(const Group &group, int index, void *data, int64_t bytes);
-  /// `begin`: MPI_Isend or MPI_Irecv.
+  /// `begin` is MPI_Isend or MPI_Irecv.
   template <typename Begin, typename Byte>
   void begin(Begin begin, const Group &group, int index, Byte *data, int64_t bytes);
   /// Waits for everything started.
@@ -160,7 +162,7 @@ private:
     return staging.data();
   }
 
-  /// MPI does not report that a rank died: connects the ranks over TCP as well, which does. Where the network does not
+  /// Connects the ranks over TCP as well, which reports that a rank has died; MPI does not. If the network does not
   /// allow that, mpirun has to end the others.
   void watchRanks();
 
@@ -169,10 +171,10 @@ private:
   double timeout;
   HostArena arena;
   std::vector<char> staging;
-  std::vector<const char *> sources; ///< Per member: its addends or blocks, here.
+  std::vector<const char *> sources; ///< Per member: its addends or blocks, in this rank's memory.
   std::vector<MoveKey> keys;
   std::vector<MPI_Request> requests;
-  std::vector<int> requestPeers; ///< Rank behind each request.
+  std::vector<int> requestPeers; ///< The other rank of each request.
   std::vector<Ring> rings;       ///< By flow.
 };
 
@@ -181,7 +183,7 @@ private:
 void MpiComm::watchRanks() {
   if (size() == 1)
     return;
-  // What the launcher's environment would say, from MPI itself.
+  // MPI itself gives what the launcher's environment would say.
   struct Start {
     char host[64];
     int64_t process, time;
@@ -510,7 +512,7 @@ pcrt_status MpiComm::take(Flow &flow, int index, void *data) {
   return PCRT_OK;
 }
 
-/// The entry of the plug-in: pcrt_status, with a message where it is not PCRT_OK.
+/// The entry of the plug-in. Returns a pcrt_status, with a message if it is not PCRT_OK.
 extern "C" __attribute__((visibility("default"))) int pcrt_mpi_connect(Comm **out, char *message, size_t capacity) {
   int initialized = 0;
   MPI_Initialized(&initialized);
