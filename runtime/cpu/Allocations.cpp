@@ -1,4 +1,8 @@
 //===- Allocations.cpp - Proof that steps do not allocate -----------------===//
+// Defines malloc and its relatives on top of glibc's __libc_malloc. A region is a stack: its top returns to the bottom
+// once all blocks are freed, by any thread. A block of a region is known by its address. Builds with a sanitizer wrap
+// nothing.
+//===----------------------------------------------------------------------===//
 #include "cpu/Allocations.h"
 
 #include <atomic>
@@ -25,19 +29,19 @@ using namespace pcrt;
 
 namespace {
 
-/// Memory of one thread: a stack of blocks that is empty again when the last block has been freed.
+/// The memory of one thread: a stack of blocks that is empty again when the last block has been freed.
 struct alignas(64) Region {
   std::atomic<int64_t> live{0}; ///< Blocks that have not been freed; other threads may free, too.
   int64_t used = 0;
   char *base = nullptr;
 };
 
-/// Stands before every block of a region, so that realloc knows how much to copy.
+/// Precedes every block of a region, so that realloc knows how much to copy.
 struct alignas(16) BlockHead {
   size_t bytes;
 };
 
-constexpr int64_t kRegionBytes = 64 << 20; // address space; only what is touched costs memory
+constexpr int64_t kRegionBytes = 64 << 20; // address space; only touched pages cost memory
 constexpr int kMaxRegions = 1024;
 
 Region regions[kMaxRegions];

@@ -1,6 +1,7 @@
 //===- Allocations.h - Proof that steps do not allocate -------------------===//
-// The allocator of the process is wrapped, to count what reaches the heap inside steps. oneDNN builds small argument
-// tables on every call; inside a LibraryCall they come from memory that each thread set aside at start-up.
+// The allocator of the process is wrapped, to count the allocations inside steps that reach the heap. oneDNN builds
+// small argument tables on every call; inside a LibraryCall they come from memory that each thread set aside at
+// start-up.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_ALLOCATIONS_H
 #define PCRT_CPU_ALLOCATIONS_H
@@ -9,23 +10,23 @@
 
 namespace pcrt {
 
-/// Sets memory aside for `threads` more threads and returns the index of the first one, -1 where there is none left.
-/// Called by each rank of the process, on the thread that will begin its steps, before its first LibraryCall.
+/// Sets memory aside for `threads` more threads and returns the index of the first one, or -1 if there is none left.
+/// Each rank of the process calls it on the thread that will begin its steps, before its first LibraryCall.
 int reserveLibraryMemory(int threads);
 
-/// The calling thread works for steps only: its allocations count while a rank of this process is in one. Those of
-/// other threads (which watch peers, say) never do.
+/// Says that the calling thread works for steps only: its allocations count while a rank of this process is in a step.
+/// Those of other threads (for example, threads that watch peers) never count.
 void countAllocationsOfThread();
 
-/// A step of a rank of this process begins on this thread: allocations that reach the heap are counted.
+/// Says that a step of a rank of this process begins on this thread: allocations that reach the heap are counted.
 void startCountingAllocations();
 
-/// The step ends. Returns how many allocations (malloc, calloc, realloc, new, ...) reached the heap since the last call
-/// of this function. Always 0 in builds with a sanitizer, which owns the allocator.
+/// Says that the step ends. Returns the number of allocations (malloc, calloc, realloc, new, ...) that reached the heap
+/// since the last call of this function. It is always 0 in builds with a sanitizer, which owns the allocator.
 int64_t stopCountingAllocations();
 
-/// While it lives, allocations of the calling thread are served from the memory with index `thread`; where that is
-/// full, or `thread` is negative, from the heap (and counted).
+/// While it lives, allocations of the calling thread are served from the memory with index `thread`; if that is full,
+/// or `thread` is negative, they come from the heap and are counted.
 class LibraryCall {
 public:
   explicit LibraryCall(int thread);

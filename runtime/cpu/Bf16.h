@@ -1,7 +1,8 @@
 //===- Bf16.h - How the CPU multiplies bf16 -------------------------------===//
 // A CPU with AVX512_BF16 can multiply bf16 by instructions of its own, or widen it to f32, which is exact, and multiply
-// that. CPUs differ in which is faster: some execute vdpbf16ps at twice the rate of f32 FMA, some at less than half. So
-// both are measured when a run starts, and all ranks use what suits the slowest of them: their results must not differ.
+// that. CPUs differ in which is faster: some execute vdpbf16ps at twice the rate of f32 FMA, some at less than half.
+// Both are therefore measured when a run starts, and all ranks use what suits the slowest of them, because their
+// results must not differ.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_BF16_H
 #define PCRT_CPU_BF16_H
@@ -27,7 +28,7 @@ struct Bf16Rates {
   double inF32 = 0;
 };
 
-/// What a rank measures.
+/// The measurements of one rank.
 struct Bf16Measurement {
   Bf16Rates products; ///< Matrix products by oneDNN: its bf16 primitives, or WidenedMatmul.
   Bf16Rates kernels;  ///< Instructions of generated kernels: vdpbf16ps, or FMA.
@@ -39,19 +40,20 @@ struct Bf16Way {
   std::string text; ///< For users, with the reason; empty if the program does not need it.
 };
 
+/// The ways that all ranks use.
 struct Bf16Choice {
-  Bf16Way products; ///< native: Matmul's primitives; else WidenedMatmul.
-  Bf16Way kernels;  ///< native: pcrt_kernel::fn; else fn_f32 where there is one.
+  Bf16Way products; ///< native: Matmul's primitives; otherwise WidenedMatmul.
+  Bf16Way kernels;  ///< native: pcrt_kernel::fn; otherwise fn_f32 if there is one.
 };
 
-/// Measures what is used, in this thread, for some 20 ms.
+/// Measures the rates that the program needs, in this thread, for about 20 ms.
 Bf16Measurement measureBf16(const Bf16Uses &uses);
 
-/// The choice for ranks that measured this. PCRT_CPU_BF16=0 or 1 overrides it. Throws if that asks for instructions
-/// that a rank lacks.
+/// The choice for ranks with these measurements. PCRT_CPU_BF16=0 or 1 overrides it; throws if that asks for
+/// instructions that a rank lacks.
 Bf16Choice chooseBf16(const std::vector<Bf16Measurement> &ofRanks);
 
-/// The ways that are used, by name ("products", "kernels"), in words.
+/// The texts of the ways that are used, by name ("products", "kernels").
 Json describe(const Bf16Choice &choice);
 
 /// Measures and chooses for all ranks of `comm`; they all call it.

@@ -1,4 +1,7 @@
 //===- CpuDevice.cpp - Steps on the CPU -----------------------------------===//
+// The program's tables are checked before they are used; a wrong one is a bug of the compiler (PCRT_INTERNAL). A kernel
+// that may write parameters or states tells KeptMemory first, so that a lost rank leaves a consistent state.
+//===----------------------------------------------------------------------===//
 #include "cpu/CpuDevice.h"
 #include "base/Block.h"
 #include "base/Types.h"
@@ -13,7 +16,7 @@
 
 using namespace pcrt;
 
-/// The program's tables, checked before anything is made of them.
+/// Checks the program's tables and returns the program.
 static const pcrt_program &checkTables(const pcrt_program &program) {
   auto wrong = [](const std::string &what) { fail(PCRT_INTERNAL, what + "; this is a bug of the compiler"); };
   for (int i = 0; i < program.num_gemms; ++i)
@@ -162,7 +165,7 @@ ParallelFor CpuDevice::parallelFor() {
           }};
 }
 
-/// The outcome of a call of the transport.
+/// Passes the error of a call of the transport to the context.
 static pcrt_status done(pcrt_context &context, pcrt_status status) {
   return status == PCRT_OK ? PCRT_OK : context.fail(status, context.comm.error());
 }

@@ -1,6 +1,6 @@
 //===- CpuDevice.h - Steps on the CPU -------------------------------------===//
-// Calls run where they are made, on all threads of the rank: kernels and moves over parts of their items, matrix
-// products by oneDNN. The arena is memory of the transport, which other ranks may read.
+// Calls are carried out before they return, on all threads of the rank: kernels and moves by parts of their items,
+// matrix products by oneDNN. The arena is memory of the transport, which other ranks may read.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_CPUDEVICE_H
 #define PCRT_CPU_CPUDEVICE_H
@@ -13,6 +13,8 @@
 
 namespace pcrt {
 
+/// The device of one CPU rank. The rank's thread calls it. It owns the threads, the products and the scratch memory;
+/// the arena belongs to the Comm. Calls in a step allocate nothing; errors go to the context.
 class CpuDevice final : public Device {
 public:
   /// Checks the program's kernels and products, and starts the threads. Throws.
@@ -55,14 +57,14 @@ private:
   };
 
   char *scratchOf(int thread) const { return scratch + thread * scratchStride; }
-  /// Work of a move on all threads of this rank.
+  /// Splits the work of a move over all threads of this rank.
   ParallelFor parallelFor();
 
   const Program &program;
   Pool pool;
   Gemms gemms;
   char *arena = nullptr;
-  char *scratch = nullptr; ///< Of the kernels, by thread.
+  char *scratch = nullptr; ///< Memory of the kernels, by thread.
   int64_t scratchStride = 0;
   std::vector<pcrt_kernel_fn> functions; ///< By kernel.
   std::vector<bool> updates;             ///< By kernel: whether it may write parameters or states.

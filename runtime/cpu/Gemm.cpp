@@ -1,4 +1,7 @@
 //===- Gemm.cpp - The matrix products of a program on the CPU -------------===//
+// A distinct product has a plan; a plan has one part for each thread. A part runs dnnl_sgemm, a primitive or the plain
+// loop, whichever `prepare` has chosen by the measurements in its comment.
+//===----------------------------------------------------------------------===//
 #include "cpu/Gemm.h"
 #include "base/Types.h"
 #include "cpu/Allocations.h"
@@ -56,7 +59,7 @@ pcrt_gemm_desc transposed(const pcrt_gemm_desc &d) {
   return t;
 }
 
-/// A product for dnnl_sgemm, which is given everything with each call.
+/// The arguments of dnnl_sgemm for a product; each call passes all of them.
 struct Sgemm {
   char transposeA; ///< 'T' or 'N'; rows of b are contiguous.
   int64_t m, n, k, aStride, bStride, cStride;
@@ -93,7 +96,8 @@ struct Gemms::ThreadState {
   dnnl_status_t status = dnnl_success;
 };
 
-/// Share `thread` of `threads` of a product: over the batch where that keeps all threads busy, else rows, else columns.
+/// Share `thread` of `threads` of a product: cut over the batch if that keeps all threads busy, otherwise over rows,
+/// otherwise over columns.
 static Share cutProduct(const pcrt_gemm_desc &d, int thread, int threads) {
   constexpr int64_t tile = 16;
   int64_t lo[3] = {0, 0, 0}, hi[3] = {d.batch, d.m, d.n};
@@ -120,11 +124,11 @@ static void startFromBias(const pcrt_gemm_desc &d, float *c, const float *bias) 
   }
 }
 
-/// Chooses how a part is computed, and prepares it; leaves the plain loop where oneDNN does not take the product.
-/// oneDNN has two ways in f32: dnnl_sgemm packs both operands and is 3 to 15 % faster where the rows of b are
-/// contiguous, the primitive up to 10 % where they are not (both on a Zen 4, GPT-2's products at 256 and 512 rows).
-/// The primitive packs b again for every few rows of c: where c is high and a transposed, as in the gradients of
-/// weights, packing it before is 3 to 18 % faster (bf16, c of 3072 to 50257 rows and 768 to 4096 columns).
+/// Chooses how a part is computed, and prepares it; it stays a plain loop if oneDNN does not support the product.
+/// oneDNN has two ways in f32: dnnl_sgemm packs both operands and is 3 to 15 % faster if the rows of b are contiguous,
+/// the primitive is up to 10 % faster if they are not (both on a Zen 4, GPT-2's products at 256 and 512 rows).
+/// The primitive packs b again for every few rows of c. If c has many rows and a is transposed, as in the gradients of
+/// weights, packing b once before is 3 to 18 % faster (bf16, c of 3072 to 50257 rows and 768 to 4096 columns).
 template <typename Part> static void prepare(Part &part, bool nativeBf16, const dnnl::engine &engine) {
   pcrt_gemm_desc d = part.share.block;
   if (d.k == 0)

@@ -1,6 +1,7 @@
 //===- Gemm.h - The matrix products of a program on the CPU ---------------===//
-// Every product is cut over the batch, the rows or the columns, never over k, and each thread of the pool calls oneDNN
-// on its part by itself. What oneDNN does not take (k = 0, odd strides) a plain loop does.
+// Every product is cut over the batch, the rows or the columns, never over k, so that results do not depend on the
+// number of threads. Each thread of the pool calls oneDNN on its part by itself. A plain loop computes what oneDNN does
+// not support (k = 0, odd strides).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_GEMM_H
 #define PCRT_CPU_GEMM_H
@@ -14,13 +15,14 @@
 
 namespace pcrt {
 
-/// Checks a descriptor: null, or what is wrong with it.
+/// Checks a descriptor; returns null, or what is wrong with it.
 const char *checkGemm(const pcrt_gemm_desc &desc);
 
-/// All products of a program. Everything is made at construction; running one allocates nothing from the heap.
+/// All products of a program. The constructor allocates everything; running a product allocates nothing from the heap.
+/// The owner of the pool calls it, one product at a time.
 class Gemms {
 public:
-  /// `descs` have passed checkGemm. `nativeBf16`: as of Matmul.
+  /// `descs` have passed checkGemm. `nativeBf16` is that of Matmul.
   Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16);
   ~Gemms();
 
@@ -34,10 +36,10 @@ public:
   /// Scratch memory of all threads, in bytes.
   int64_t scratchBytes() const { return totalScratch + grouped.scratchBytes(); }
 
-  /// Products that run in the plain loop (of all parts of all descriptors); 0 where the CPU has what it needs.
+  /// The number of parts, over all descriptors, that run in the plain loop; 0 if oneDNN supports all of them.
   int plainParts() const { return numPlain + grouped.plainParts(); }
 
-  /// What products on rows had to do.
+  /// The rows that grouped products have had so far.
   const RowTally &rows() const { return grouped.rows(); }
 
 private:
@@ -48,14 +50,14 @@ private:
   std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, bool nativeBf16);
 
   Pool &pool;
-  int firstRegion; ///< Memory for oneDNN's small allocations (Allocations.h), by thread.
+  int firstRegion; ///< Thread 0's memory for oneDNN's small allocations (Allocations.h); the others' follow.
   std::vector<std::unique_ptr<ThreadState>> threads;
   std::vector<std::unique_ptr<Plan>> plans; ///< One per distinct descriptor.
   std::vector<Plan *> planOf;               ///< By index of the program's table.
   GroupedProducts grouped;
   int64_t totalScratch = 0;
   int numPlain = 0;
-  bool warmingUp = false; ///< What oneDNN allocates now may stay: it comes from the heap.
+  bool warmingUp = false; ///< oneDNN may now allocate from the heap memory that it keeps.
 };
 
 } // namespace pcrt

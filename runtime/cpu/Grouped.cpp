@@ -1,4 +1,8 @@
 //===- Grouped.cpp - Products on the rows that a mask chooses, on the CPU -===//
+// findRows numbers the chosen rows by expert, then by token. A product cuts its rows over the threads; a gradient cuts
+// the rows of its matrices, and adds up its addends in the order of the tokens. Sizes that depend on the mask are
+// padded with zeros up to a tile.
+//===----------------------------------------------------------------------===//
 #include "cpu/Grouped.h"
 #include "base/Types.h"
 #include "cpu/Allocations.h"
@@ -13,12 +17,13 @@
 
 using namespace pcrt;
 
-/// Products of fewer rows add in another order in oneDNN; what a row gives must not depend on how many there are.
+/// oneDNN adds products of fewer rows in another order. They are padded, because a row's result must not depend on the
+/// number of rows.
 static constexpr int64_t fewestRows = 16;
-/// In bf16 rows are multiplied by so many, and those that an expert lacks are zeros. More are no faster, and cost more
-/// where an expert has few.
+/// The number of rows of a tile in bf16; missing rows are zeros. More are no faster, and cost more if an expert has few
+/// rows.
 static constexpr int64_t rowsOfTile = 16;
-/// Gradients add up the products of so many rows of an expert, the most first.
+/// The numbers of rows of an expert whose products a gradient adds up in one call, largest first.
 static constexpr int64_t depths[] = {512, 128, 32};
 
 /// Whether operands are bf16.
@@ -57,7 +62,7 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
   return good ? nullptr : "operands that lie in another way";
 }
 
-/// What a thread does of a product in bf16.
+/// The tiles of one thread for a product in bf16.
 struct GroupedProducts::Part {
   std::unique_ptr<Tile> product;                                           ///< rowsOfTile rows, of one expert
   std::unique_ptr<Tile> first[std::size(depths)], more[std::size(depths)]; ///< of a gradient, by depth: c =, c +=
@@ -85,7 +90,7 @@ struct GroupedProducts::Plan {
   std::vector<Part> parts; ///< by thread; in f32 none
 };
 
-/// Rows of the matrices of a gradient are dealt out by so many.
+/// The granularity by which the rows of a gradient's matrix are distributed over threads.
 static constexpr int64_t unit = 16;
 
 GroupedProducts::GroupedProducts(Pool &pool, int firstRegion, bool nativeBf16)
@@ -176,7 +181,7 @@ GroupedProducts::~GroupedProducts() {
     munmap(memory, size_t(totalBytes));
 }
 
-/// Numbers the rows of a mask: by expert, and those of one by token.
+/// Numbers the rows of a mask by expert, and those of one expert by token.
 const char *GroupedProducts::findRows(const pcrt_gemm_desc &d, const float *mask) {
   std::fill(nextRow.begin(), nextRow.end(), 0);
   for (int64_t token = 0; token < d.tokens; ++token)
@@ -198,7 +203,7 @@ const char *GroupedProducts::findRows(const pcrt_gemm_desc &d, const float *mask
   return nullptr;
 }
 
-/// Rows [lo, hi) of x, of `bytes` bytes, from `to` on where they lie by token; else where they are.
+/// Returns rows [lo, hi) of x, of `bytes` bytes each: gathered at `to` if x is by token, and in place otherwise.
 const char *GroupedProducts::gather(int32_t lies, const char *x, int64_t bytes, char *to, int64_t lo, int64_t hi) {
   if (lies == PCRT_LIES_ROWS)
     return x;
@@ -207,7 +212,7 @@ const char *GroupedProducts::gather(int32_t lies, const char *x, int64_t bytes, 
   return to;
 }
 
-/// c = a b of `rows` rows, of the expert at `b`.
+/// Computes c = a b for `rows` rows of the expert whose matrix is b.
 void GroupedProducts::multiply(int thread, const pcrt_gemm_desc &d, const float *a, const float *b, float *c,
                                int64_t rows) {
   bool transposed = d.b_n_stride != 1;
@@ -226,7 +231,7 @@ void GroupedProducts::multiply(int thread, const pcrt_gemm_desc &d, const float 
     memcpy(c, padC, size_t(rows * d.n) * sizeof(float));
 }
 
-/// c = a b in bf16, tile by tile. c has the dtype of the tile.
+/// Computes c = a b in bf16, tile by tile. c has the dtype of the tile.
 void GroupedProducts::multiply(int thread, Part &part, const pcrt_gemm_desc &d, const char *a, const char *b, char *c,
                                int32_t dtype, int64_t rows) {
   const int64_t ofA = d.k * elementBytes(d.a_dtype), ofC = d.n * elementBytes(dtype);
@@ -272,7 +277,7 @@ void GroupedProducts::product(Plan &plan, const char *a, const char *b, char *c)
     toTokens(d, PCRT_F32, made, c);
 }
 
-/// The gradient of one expert in bf16, of rows [lo, lo + count) of its matrix: sums over `depth` rows from a and b on.
+/// Computes rows [lo, lo + count) of the gradient of one expert's matrix in bf16: sums over `depth` rows of a and b.
 void GroupedProducts::addUp(int thread, Part &part, const pcrt_gemm_desc &d, const char *a, const char *b, char *c,
                             int64_t lo, int64_t count, int64_t depth) {
   constexpr int64_t fewest = depths[std::size(depths) - 1];
@@ -343,7 +348,7 @@ void GroupedProducts::gradient(Plan &plan, const char *a, const char *b, char *c
   });
 }
 
-/// `count` numbers of a dtype, as f32 and from it.
+/// Convert `count` numbers of a dtype to f32 (load) and from it (store).
 static void load(int32_t dtype, const char *from, float *to, int64_t count) {
   if (dtype == PCRT_F32)
     memcpy(to, from, size_t(count) * 4);
@@ -357,7 +362,7 @@ static void store(int32_t dtype, const float *from, char *to, int64_t count) {
     toBf16(from, reinterpret_cast<uint16_t *>(to), count);
 }
 
-/// Columns [lo, hi) of a line an expert to its rows, or of the sums of its rows to a line.
+/// Copies each expert's line to all of its rows, or adds up its rows to a line. Threads share the columns.
 void GroupedProducts::lines(const pcrt_gemm_desc &d, const char *a, char *c) {
   const int64_t ofA = elementBytes(d.a_dtype), ofC = elementBytes(d.c_dtype);
   pool.ranges((d.n + unit - 1) / unit, [&](int, int64_t loUnit, int64_t hiUnit) {

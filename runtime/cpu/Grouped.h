@@ -1,4 +1,7 @@
 //===- Grouped.h - Products on the rows that a mask chooses, on the CPU ---===//
+// A mixture of experts multiplies the rows of each expert by that expert's matrix. Results do not depend on the number
+// of threads, nor a row's result on the other rows.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_GROUPED_H
 #define PCRT_CPU_GROUPED_H
 
@@ -11,14 +14,15 @@
 
 namespace pcrt {
 
-/// Checks a descriptor that is grouped: null, or what is wrong with it.
+/// Checks a grouped descriptor; returns null, or what is wrong with it.
 const char *checkGrouped(const pcrt_gemm_desc &desc);
 
-/// All grouped products of a program. Which rows there are is found anew for each from its mask, which takes nothing
-/// beside the product. In bf16 rows are multiplied tile by tile, since the library's products have fixed sizes.
+/// All grouped products of a program. Each run finds its rows from its mask, which costs little next to the product. In
+/// bf16 rows are multiplied tile by tile, because the library's products have fixed sizes. The owner of the pool calls
+/// it, one product at a time; after allocate() nothing is allocated.
 class GroupedProducts {
 public:
-  /// `firstRegion`: as of LibraryCall, by thread. `nativeBf16`: as of Matmul.
+  /// `firstRegion` is the index of thread 0's memory for LibraryCall. `nativeBf16` is that of Matmul.
   GroupedProducts(Pool &pool, int firstRegion, bool nativeBf16);
   ~GroupedProducts();
   GroupedProducts(const GroupedProducts &) = delete;
@@ -26,10 +30,10 @@ public:
 
   /// Adds a product, which has passed checkGrouped; returns its number.
   int add(const pcrt_gemm_desc &desc);
-  /// Takes the memory that all of them need, after the last one.
+  /// Allocates the memory that all products need. Call it once, after the last add().
   void allocate();
 
-  /// Runs a product and waits. Null, or what went wrong.
+  /// Runs a product and waits. Returns null, or what went wrong.
   const char *run(int index, const void *a, const void *b, void *c, const float *mask);
 
   /// Calls the library once for a product of this shape on zeros, of which there are `size` bytes.
@@ -55,8 +59,8 @@ private:
   void addUp(int thread, Part &part, const pcrt_gemm_desc &desc, const char *a, const char *b, char *c, int64_t lo,
              int64_t count, int64_t depth);
   void gradient(Plan &plan, const char *a, const char *b, char *c);
-  /// A token's numbers to each of its rows, and the sums of its rows, which are of `dtype`, in the order of its
-  /// experts.
+  /// toRows copies a token's numbers to each of its rows; toTokens adds up a token's rows, which are of `dtype`, in the
+  /// order of its experts.
   void toRows(const pcrt_gemm_desc &desc, const char *a, char *c);
   void toTokens(const pcrt_gemm_desc &desc, int32_t dtype, const void *a, void *c);
   void lines(const pcrt_gemm_desc &desc, const char *a, char *c);

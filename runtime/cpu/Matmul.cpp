@@ -1,4 +1,7 @@
 //===- Matmul.cpp - A product of two matrices by oneDNN -------------------===//
+// Wraps dnnl::matmul with plain strides for a, b and c, a user-managed scratchpad and its arguments prepared, so that a
+// call only sets addresses.
+//===----------------------------------------------------------------------===//
 #include "cpu/Matmul.h"
 
 #include <dlfcn.h>

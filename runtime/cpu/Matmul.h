@@ -1,6 +1,6 @@
 //===- Matmul.h - A product of two matrices by oneDNN ---------------------===//
-// oneDNN's primitives have sizes that are fixed when they are made, and work on memory that is set before every call.
-// WidenedMatmul replaces them in bf16 where the CPU has none, or slow ones.
+// oneDNN's primitives have sizes that are fixed when they are created, and work on memory that is set before every
+// call. WidenedMatmul replaces them in bf16 if the CPU has none, or slow ones.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_MATMUL_H
 #define PCRT_CPU_MATMUL_H
@@ -13,21 +13,22 @@
 
 namespace pcrt {
 
-/// Tells oneDNN's OpenMP library that the calling thread works alone. A primitive keeps the number of threads of its
-/// creation. The library comes with oneDNN; programs are not linked with it.
+/// Tells oneDNN's OpenMP library that the calling thread works alone; a primitive keeps the number of threads of its
+/// creation. Programs are not linked with that library, which oneDNN loads.
 void workAlone();
 
-/// c = a b, or c += a b where the product accumulates, with a bias where it has one. Calls allocate nothing from the
-/// heap after the first, and say what oneDNN says.
+/// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one. After the first, calls allocate
+/// nothing from the heap. They return oneDNN's status. One thread uses an object at a time.
 class Matmul {
 public:
-  /// `packB`: b is brought into the form that the primitive likes best by setB, once for all runs that follow.
-  /// `nativeBf16`: by oneDNN's primitives in bf16, too (Bf16.h). Throws dnnl::error on a CPU that lacks what it needs.
+  /// With `packB`, setB converts b to the layout that the primitive prefers, once for all runs that follow. With
+  /// `nativeBf16`, bf16 uses oneDNN's primitives, too (Bf16.h). Throws dnnl::error if oneDNN does not support the
+  /// product on this CPU.
   Matmul(const pcrt_gemm_desc &desc, const Operands &operands, bool packB, bool nativeBf16, const dnnl::engine &engine);
 
   /// Memory that setB and run need, aligned to 64 bytes.
   int64_t scratchBytes() const;
-  /// The b of the runs that follow with the same scratch memory.
+  /// Sets the b of the runs that follow with the same scratch memory.
   dnnl_status_t setB(const void *b, void *scratch, const dnnl::stream &stream);
   dnnl_status_t run(const void *a, void *c, const void *bias, void *scratch, const dnnl::stream &stream);
 
@@ -37,7 +38,7 @@ private:
 
   std::optional<WidenedMatmul> widened; ///< If set, all that follows is unused.
   dnnl::matmul product;
-  dnnl::reorder pack; ///< Where b is packed.
+  dnnl::reorder pack; ///< Used with `packB`.
   dnnl::memory a, b, packedB, c, bias, scratch;
   std::vector<dnnl_exec_arg_t> args;
 };

@@ -1,4 +1,7 @@
-//===- Matrix.cpp - The matrices of a product, as libraries take them -----===//
+//===- Matrix.cpp - The matrices of a product in the form of BLAS ---------===//
+// A matrix has contiguous rows if its column stride is 1, and contiguous columns if its row stride is. An extent of 1
+// fits either.
+//===----------------------------------------------------------------------===//
 #include "cpu/Matrix.h"
 
 #include <algorithm>
@@ -7,7 +10,7 @@ using namespace pcrt;
 
 static std::optional<Matrix> matrix(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride,
                                     int32_t dtype) {
-  // The stride of an extent of 1 is of no consequence; choose the one that makes the matrix plain.
+  // The stride of an extent of 1 does not matter; choose one that makes the matrix contiguous.
   if (columns == 1 && columnStride != 1 && rowStride != 1)
     columnStride = 1;
   if (rows == 1 && rowStride != 1 && columnStride != 1)

@@ -1,4 +1,6 @@
-//===- Matrix.h - The matrices of a product, as libraries take them -------===//
+//===- Matrix.h - The matrices of a product in the form of BLAS -----------===//
+// Turns the strides of pcrt_gemm_desc into rows or columns with a leading dimension, which oneDNN and cuBLAS take.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_MATRIX_H
 #define PCRT_CPU_MATRIX_H
 
@@ -22,7 +24,7 @@ struct Operands {
   Matrix a, b, c;
 };
 
-/// None if a matrix has neither contiguous rows nor contiguous columns.
+/// The operands of `desc`; nothing if a matrix has neither contiguous rows nor contiguous columns.
 std::optional<Operands> operandsOf(const pcrt_gemm_desc &desc);
 
 } // namespace pcrt

@@ -1,5 +1,5 @@
 //===- NoCpuDevice.cpp - No steps on the CPU ------------------------------===//
-// In the place of CpuDevice.cpp in programs for other devices, which then need no oneDNN where they run.
+// Replaces CpuDevice.cpp in programs for other devices, which then need no oneDNN on their machines.
 //===----------------------------------------------------------------------===//
 #include "base/Failure.h"
 #include "cpu/CpuDevice.h"

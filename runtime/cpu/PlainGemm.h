@@ -1,5 +1,5 @@
 //===- PlainGemm.h - A matrix product as the ABI defines it ---------------===//
-// For shapes and dtypes that oneDNN does not take, and for tests: f32 sums in the order of k, any strides.
+// For shapes and dtypes that oneDNN does not support, and for tests: f32 sums in the order of k, any strides.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_PLAINGEMM_H
 #define PCRT_CPU_PLAINGEMM_H

@@ -1,4 +1,7 @@
 //===- Pool.cpp - The threads of one rank ---------------------------------===//
+// A generation number starts a task and a counter of unfinished threads ends it. Waiting threads spin, then yield, then
+// sleep on the generation number with a futex (std::atomic::wait).
+//===----------------------------------------------------------------------===//
 #include "cpu/Pool.h"
 #include "base/SignalMask.h"
 #include "cpu/Allocations.h"
@@ -9,10 +12,10 @@
 
 using namespace pcrt;
 
-/// About 0.3 ms of spinning; after that the thread yields its core, for as long again where nobody else wants it.
+/// Rounds of spinning (about 0.3 ms), and of yielding the core afterwards (as long again on an idle machine).
 static constexpr int kSpins = 20000, kYields = 1000;
 
-/// Whether the condition came to hold within `limit` rounds.
+/// Spins until the condition holds; returns false after `limit` rounds.
 template <typename Condition> static bool spinUntil(Condition condition, int64_t limit) {
   for (int64_t spins = 0; !condition(); ++spins) {
     if (spins == limit)
@@ -25,7 +28,7 @@ template <typename Condition> static bool spinUntil(Condition condition, int64_t
   return true;
 }
 
-/// Core `index` of the process's mask, where there are at least `wanted` of them; else wherever the system likes.
+/// Pins the calling thread to core `index` of the process's mask if the mask has at least `wanted` cores.
 static void pinToCore(const cpu_set_t &allowed, int index, int wanted) {
   if (CPU_COUNT(&allowed) < wanted)
     return;
@@ -92,7 +95,7 @@ void Pool::call(int thread) {
   }
 }
 
-/// Threads that have been idle for long sleep.
+/// Publishes a new task and wakes the threads that sleep.
 void Pool::beginTask() {
   generation.fetch_add(1, std::memory_order_release);
   generation.notify_all();

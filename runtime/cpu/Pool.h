@@ -1,6 +1,6 @@
 //===- Pool.h - The threads of one rank -----------------------------------===//
-// One thread per core, spinning between pieces of work: a fork-join takes a tenth of a microsecond. Whoever waits long
-// yields its core, then sleeps. The thread that owns the pool is thread 0.
+// One thread per core, spinning between pieces of work: a fork-join takes a tenth of a microsecond. A thread that waits
+// long yields its core, then sleeps. The thread that owns the pool is thread 0.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_POOL_H
 #define PCRT_CPU_POOL_H
@@ -17,22 +17,23 @@
 
 namespace pcrt {
 
+/// The threads of one rank, from the constructor to the destructor. One task runs at a time, on all threads.
 class Pool {
 public:
   using Task = void (*)(void *arg, int thread);
 
-  /// Starts `threads` - 1 threads (at least one thread is used). Each of them takes one core of the process's affinity
-  /// mask where there are enough of them.
+  /// Starts `threads` - 1 threads (at least one thread is used). If the process's affinity mask has enough cores, each
+  /// thread, the owner included, is pinned to one.
   explicit Pool(int threads);
-  /// The owner has all of its cores again.
+  /// Ends the threads and gives the owner all of its cores again.
   ~Pool();
   Pool(const Pool &) = delete;
   Pool &operator=(const Pool &) = delete;
 
   int size() const { return numThreads; }
 
-  /// Calls task(arg, t) on every thread t of the pool and waits. Throws what a task has thrown, the first one if
-  /// several have. Only the owner may call it, not from inside a task.
+  /// Calls task(arg, t) on every thread t of the pool and waits. If tasks throw, it throws the first exception. Only
+  /// the owner may call it, and not from inside a task.
   void run(Task task, void *arg);
 
   /// Calls f(thread) on every thread and waits.
@@ -57,7 +58,7 @@ public:
     });
   }
 
-  /// Start of part `index` of `items` cut into `parts` of nearly equal size, without overflow.
+  /// The start of part `index` if `items` are cut into `parts` of nearly equal size. It does not overflow.
   static int64_t cut(int64_t items, int64_t parts, int64_t index) {
     return items / parts * index + std::min(items % parts, index);
   }
@@ -75,7 +76,7 @@ private:
   std::atomic<bool> stopping{false}, hasThrown{false};
   std::exception_ptr thrown; ///< By a task, if hasThrown.
   std::vector<std::thread> threads;
-  std::optional<cpu_set_t> ownersCores; ///< That the owner had before it took one.
+  std::optional<cpu_set_t> ownersCores; ///< The owner's cores before it was pinned.
 };
 
 } // namespace pcrt

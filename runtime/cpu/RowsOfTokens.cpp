@@ -1,4 +1,7 @@
 //===- RowsOfTokens.cpp - From tokens to the rows of their experts, and back -===//
+// The two directions of the exchange between numbers by token and by row: a copy to each row of a token, and the sum of
+// a token's rows. Each token is computed by one thread, in the order of its experts.
+//===----------------------------------------------------------------------===//
 #include "base/Types.h"
 #include "cpu/Grouped.h"
 

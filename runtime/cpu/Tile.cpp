@@ -1,4 +1,6 @@
 //===- Tile.cpp - A product of matrices of one size, for one thread -------===//
+// A Matmul with packed b if oneDNN supports the product, and plainGemm otherwise.
+//===----------------------------------------------------------------------===//
 #include "cpu/Tile.h"
 #include "cpu/Matmul.h"
 #include "cpu/PlainGemm.h"

@@ -1,4 +1,7 @@
 //===- WidenedMatmul.cpp - A product of bf16 matrices by f32 products -----===//
+// Loops over blocks of c, then of k: widens a block of a and of b to f32 (transposing it where that suits dnnl_sgemm),
+// adds their product to a block of f32 sums, and rounds the sums to c at the end.
+//===----------------------------------------------------------------------===//
 #include "cpu/WidenedMatmul.h"
 #include "base/Types.h"
 
@@ -8,14 +11,14 @@
 
 using namespace pcrt;
 
-/// The extent of blocks of `extent` that are alike, and of `most` at most.
+/// The extent of blocks if `extent` is cut into blocks of nearly equal size, at most `most`.
 static int64_t blockExtent(int64_t extent, int64_t most) {
   const int64_t blocks = (extent + most - 1) / most;
   return blocks < 2 ? extent : ((extent + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
-/// Elements from a line of a block to the next one: whole cache lines, and no power of two, which would put every line
-/// into the same few sets of a cache.
+/// The distance in elements from a line of a block to the next: whole cache lines, and not a power of two, which would
+/// put all lines into the same few sets of a cache.
 static int64_t pitch(int64_t length) { return (length + 15) / 32 * 32 + 16; }
 
 namespace {
@@ -32,7 +35,7 @@ using Words = uint32_t __attribute__((vector_size(16)));
 
 } // namespace
 
-/// Eight elements of each of four lines become four of each of eight.
+/// Transposes eight elements of each of four lines to four elements of each of eight.
 static void turn(const uint16_t *from, int64_t stride, float *to, int64_t toStride) {
   Words lines[4];
   for (int line = 0; line < 4; ++line)
@@ -51,7 +54,7 @@ static void turn(const uint16_t *from, int64_t stride, float *to, int64_t toStri
   }
 }
 
-/// `lines` of `length` elements become `length` lines in f32, in pieces of whole cache lines of both.
+/// Transposes `lines` lines of `length` elements to `length` lines in f32, in pieces of whole cache lines of both.
 static void turnAll(const uint16_t *from, int64_t stride, int64_t lines, int64_t length, float *to) {
   const int64_t toStride = pitch(lines);
   for (int64_t line = 0; line < lines; line += 16)
@@ -69,8 +72,8 @@ static void turnAll(const uint16_t *from, int64_t stride, int64_t lines, int64_t
     }
 }
 
-/// Rows [row, row + rows) and columns of a matrix at `from`: where they are, if they are f32, else made so at `to`.
-/// `turns`: then plain, whatever they were.
+/// Returns rows [row, row + rows) and the given columns of a matrix in f32: in place if they are f32, and converted at
+/// `to` otherwise. With `turns`, the copy has contiguous rows, whatever the matrix has.
 static Block widen(const Matrix &matrix, const void *from, int64_t row, int64_t rows, int64_t column, int64_t columns,
                    bool turns, float *to) {
   const int64_t stride = matrix.leadingStride(), offset = row * matrix.rowStride + column * matrix.columnStride;
@@ -95,8 +98,8 @@ bool WidenedMatmul::takes(const Operands &of) {
 WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, bool keepB)
     : of(operands), givenB(operands.b), accumulates(d.accumulate), rows(blockExtent(d.m, 2048)),
       columns(blockExtent(d.n, std::clamp<int64_t>(d.m, 512, 1024))), depth(blockExtent(d.k, 1024)) {
-  // A block of b becomes f32 once for all rows of a block of c, so those are many. Where they are few, a narrow block,
-  // which a core's cache holds, is faster; where they are many, a wide one, for which a becomes f32 less often.
+  // A block of b is converted once for all rows of a block of c, so those are many. If they are few, a narrow block,
+  // which a core's cache holds, is faster; if they are many, a wide one, for which a is converted less often.
 
   // What a block takes in f32, the more of how it lies in memory and turned.
   auto floats = [](const Matrix &matrix, int64_t rows, int64_t columns) {
@@ -120,7 +123,7 @@ void WidenedMatmul::setB(const void *at, void *scratch) {
             .at;
 }
 
-/// A block of c from its sums: in place where c is f32, and holds them.
+/// Writes a block of c from its sums; the sums are in place if c is f32.
 static void finish(const Matrix &c, void *to, const float *sums, int64_t stride, const float *bias, bool accumulates,
                    int64_t rows, int64_t columns) {
   for (int64_t row = 0; row < rows; ++row) {

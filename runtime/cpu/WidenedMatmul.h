@@ -1,7 +1,7 @@
 //===- WidenedMatmul.h - A product of bf16 matrices by f32 products -------===//
 // CPUs without AVX512_BF16 multiply bf16 in oneDNN's primitives at a quarter of the rate of f32, or not at all, and
-// some CPUs that have it are slower with it (Bf16.h). Here operands become f32, block by block, which is exact, and f32
-// products add up.
+// some CPUs that have it are slower with it (Bf16.h). This product converts operands to f32, block by block, which is
+// exact, and adds up f32 products.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_WIDENEDMATMUL_H
 #define PCRT_CPU_WIDENEDMATMUL_H
@@ -12,13 +12,15 @@
 
 namespace pcrt {
 
-/// c = a b, or c += a b where the product accumulates, with a bias where it has one. c is rounded once.
+/// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one. c is rounded once. It allocates
+/// nothing; one thread uses it at a time. run returns the status of dnnl_sgemm.
 class WidenedMatmul {
 public:
   /// Whether it can multiply these operands, one of which is bf16.
   static bool takes(const Operands &operands);
 
-  /// `keepB`: setB makes all of b f32, once for all runs that follow; else each run does, block by block.
+  /// With `keepB`, setB converts all of b to f32, once for all runs that follow; otherwise each run does, block by
+  /// block.
   WidenedMatmul(const pcrt_gemm_desc &desc, const Operands &operands, bool keepB);
 
   /// Memory that setB and run need, aligned to 64 bytes.
@@ -27,8 +29,8 @@ public:
   dnnl_status_t run(const void *a, void *c, const void *bias, void *scratch) const;
 
 private:
-  Operands of;   ///< b is f32 where it is kept.
-  Matrix givenB; ///< As setB has it.
+  Operands of;   ///< The operands; b is f32 if it is kept.
+  Matrix givenB; ///< The b that setB gets.
   bool accumulates;
   int64_t rows, columns, depth;        ///< Of a block.
   int64_t aFloats, bFloats, sumFloats; ///< Of the scratch memory: a block of a, b or a block of it, a block of c.
