@@ -1,4 +1,7 @@
-//===- AlgorithmCache.cpp - Choices that outlive a run --------------------===//
+//===- AlgorithmCache.cpp - Choices of algorithms that outlive a run ------===//
+// The file is written under a temporary name and renamed, so that several processes may do so at once; the last one
+// wins.
+//===----------------------------------------------------------------------===//
 #include "cuda/AlgorithmCache.h"
 
 #include <cstdio>

@@ -1,6 +1,6 @@
-//===- AlgorithmCache.h - Choices that outlive a run ----------------------===//
-// One text file for each version of a library and kind of device; a line is a key and bytes in hex. Whatever goes wrong
-// with it only costs time: a file that cannot be read is empty, one that cannot be written is not written.
+//===- AlgorithmCache.h - Choices of algorithms that outlive a run --------===//
+// One text file for each version of a library and kind of device; a line is a key and bytes in hex. Failures only cost
+// time: a file that cannot be read counts as empty, and one that cannot be written is not written.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ALGORITHMCACHE_H
 #define PCRT_CUDA_ALGORITHMCACHE_H
@@ -10,16 +10,18 @@
 
 namespace pcrt::cuda {
 
+/// The entries of one file, read by the constructor. One thread uses it.
 class AlgorithmCache {
 public:
-  /// Reads `name` in PCRT_CACHE_DIR, XDG_CACHE_HOME/pc or HOME/.cache/pc. PCRT_CACHE_DIR= (empty): no cache.
+  /// Reads `name` in PCRT_CACHE_DIR, XDG_CACHE_HOME/pc or HOME/.cache/pc. If PCRT_CACHE_DIR is empty, there is no
+  /// cache.
   explicit AlgorithmCache(const std::string &name);
 
-  /// Copies the `bytes` bytes of `key`. False if there are none.
+  /// Copies the `bytes` bytes of `key` to `value`. False: there is no entry of this size.
   bool find(const std::string &key, void *value, size_t bytes) const;
   void insert(const std::string &key, const void *value, size_t bytes);
 
-  /// Writes the file, whole or not at all, if anything was inserted.
+  /// Writes the file if anything was inserted. Either the complete file replaces the old one, or nothing happens.
   void save() const;
 
 private:

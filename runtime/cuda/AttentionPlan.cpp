@@ -1,4 +1,8 @@
 //===- AttentionPlan.cpp - Attention as a graph for cuDNN -----------------===//
+// Builds the forward and backward graphs in the form that cuDNN's engines for fused attention match as a whole: two
+// products around a softmax, with scale, causal mask and log-sum-exp. Grouped heads are reductions over the query heads
+// that share a key head.
+//===----------------------------------------------------------------------===//
 #include "cuda/AttentionPlan.h"
 
 #include <algorithm>
@@ -11,7 +15,8 @@ namespace {
 
 using Dims4 = std::array<int64_t, 4>;
 
-/// Makes descriptors and keeps the first error. Destroys all descriptors at its end but the released ones.
+/// Creates descriptors and keeps the first error, after which all calls do nothing. The destructor destroys all
+/// descriptors except released ones.
 class Builder {
 public:
   explicit Builder(const Cudnn &dnn) : dnn(dnn) {}
@@ -137,7 +142,7 @@ private:
   DnnDescriptor virtualTensor(const Dims4 &dims, const Dims4 &strides, int type) {
     return tensor(dims, strides, type, nextId++, true);
   }
-  /// One tensor descriptor for each id.
+  /// Creates the descriptor of a tensor with memory once per id.
   DnnDescriptor once(DnnDescriptor &known, const Dims4 &dims, const Dims4 &strides, int type, int64_t id,
                      bool byValue = false) {
     if (!known)
@@ -202,7 +207,7 @@ private:
     operations.push_back(finalize(op));
   }
 
-  /// q k^T scale, less the statistics if wanted, with -inf above the diagonal if causal.
+  /// q k^T scale, minus the statistics if wanted, with -inf above the diagonal if the attention is causal.
   DnnDescriptor maskedScores(bool lessStatistics) {
     DnnDescriptor raw = scores(), s = scores();
     matmul(query(), keyTransposed(), raw);

@@ -1,7 +1,7 @@
 //===- AttentionPlan.h - Attention as a graph for cuDNN -------------------===//
 // cuDNN's backend API takes attention as a graph of tensors and operations and gives an execution plan: forward with
-// the log-sum-exp of the scores, and the gradient computed from it. Plans need no device: properties in JSON will do,
-// so the compiler can ask for workspaces and tests for the existence of plans.
+// the log-sum-exp of the scores, and the gradient computed from it. A plan needs no device if its properties are given
+// as JSON, so the compiler can ask for workspaces and tests for the existence of plans.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ATTENTIONPLAN_H
 #define PCRT_CUDA_ATTENTIONPLAN_H
@@ -32,24 +32,26 @@ enum AttentionTensor : int64_t {
   AttentionOne = 52,
 };
 
+/// An execution plan of cuDNN.
 struct AttentionPlan {
-  DnnDescriptor descriptor = nullptr; ///< Of an execution plan; destroyed by whoever asked for it.
+  DnnDescriptor descriptor = nullptr; ///< The caller of build() destroys it.
   int64_t workspaceBytes = 0;
 };
 
+/// Builds plans for one device or kind of device. It borrows the library's table; one thread uses it.
 class AttentionPlanner {
 public:
   /// For the device of `handle`.
   AttentionPlanner(const Cudnn &dnn, DnnHandle handle) : dnn(dnn), handle(handle) {}
-  /// For a device that need not be here; see deviceProperties.
+  /// For a device that need not exist on this machine; see deviceProperties.
   AttentionPlanner(const Cudnn &dnn, const std::string &json);
   ~AttentionPlanner();
   AttentionPlanner(const AttentionPlanner &) = delete;
   AttentionPlanner &operator=(const AttentionPlanner &) = delete;
 
-  /// Plans `desc` (bf16) with at most `mostWorkspace` bytes of workspace (< 0: any number). `deterministic`: dQ is
-  /// added up in one order, in a workspace of B x H x S x S, and AttentionAccumulator does not exist. Returns "" or
-  /// what the library says.
+  /// Plans `desc` (bf16) with at most `mostWorkspace` bytes of workspace (< 0: any number). With `deterministic`, dQ is
+  /// added up in a fixed order, in a workspace of B x H x S x S, and AttentionAccumulator does not exist. Returns "" or
+  /// the library's error.
   std::string build(const pcrt_attention_desc &desc, bool deterministic, int64_t mostWorkspace, AttentionPlan *plan);
 
 private:
@@ -58,8 +60,8 @@ private:
   DnnDescriptor device = nullptr;
 };
 
-/// What cuDNN has to know of a typical device of an architecture (80: A100, 90: H200, 100: B200), as JSON; "" for
-/// others.
+/// The properties of a typical device of an architecture (80: A100, 90: H200, 100: B200) as the JSON that cuDNN reads;
+/// "" for others.
 std::string deviceProperties(int arch);
 
 } // namespace pcrt::cuda

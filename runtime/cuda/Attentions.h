@@ -1,4 +1,6 @@
 //===- Attentions.h - The attentions of a program on cuDNN ----------------===//
+// Each attention runs on a plan of cuDNN or, where there is none, on kernels of the program itself.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ATTENTIONS_H
 #define PCRT_CUDA_ATTENTIONS_H
 
@@ -10,24 +12,26 @@
 
 namespace pcrt::cuda {
 
+/// The attentions of one program. The rank's thread calls it. It owns cuDNN's handle and all plans and borrows the
+/// rest.
 class Attentions {
 public:
-  /// Loads the library. Throws PCRT_RESOURCE where it is missing and some attention has no kernels of the program's
-  /// own. `kernels`: the program's; may be null where no attention has some.
+  /// Loads the library. Throws PCRT_RESOURCE if it is missing and some attention has no kernels in the program.
+  /// `kernels` are the program's; null if no attention has any.
   Attentions(Session &session, const pcrt_program &program, Kernels *kernels);
   ~Attentions();
 
-  /// Makes the plan of attention `index` as it is called with `args`, once for all layers of one shape. Throws
-  /// PCRT_INTERNAL naming an attention that has neither a plan nor kernels of the program's own, and PCRT_RESOURCE
-  /// where only a newer library computes it right.
+  /// Creates the plan of attention `index`, called with `args`, once for all layers of one shape. Throws PCRT_INTERNAL,
+  /// naming the attention, if it has neither a plan nor kernels in the program, and PCRT_RESOURCE if only a newer
+  /// library computes it correctly.
   void prepare(int index, void *const *args);
 
-  /// Enqueues an attention on the compute stream; `args` as pcrt_attention has them. Returns "" or what the library
-  /// says.
+  /// Enqueues an attention on the compute stream; `args` are those of pcrt_attention. Returns "" or the library's
+  /// error.
   std::string run(int index, void *const *args);
 
   const Opened &library() const { return opened; }
-  /// Why attentions run on the program's own kernels; "" if none does.
+  /// The reason why attentions run on the program's own kernels; "" if none does.
   const std::string &whyOwn() const { return reason; }
   /// The largest workspace of all plans.
   int64_t workspaceBytes() const;

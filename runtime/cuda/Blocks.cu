@@ -1,8 +1,6 @@
-//===- Blocks.cu - kernels between moves by NCCL --------------------------===//
-//
-// Swaps the order of blocks before and after a move whose dim is not outermost,
-// and notes for the host how far a stream has come. The build makes PTX of it.
-//
+//===- Blocks.cu - Kernels between moves by NCCL --------------------------===//
+// Swaps the order of blocks before and after a move whose dim is not outermost, and notes for the host how far a stream
+// has come. The build makes PTX of it.
 //===----------------------------------------------------------------------===//
 #define GLOBAL extern "C" __attribute__((global)) void
 #define DEVICE static inline __attribute__((device))

@@ -1,5 +1,5 @@
 //===- CublasLt.h - Functions, types and values of cuBLASLt ---------------===//
-// What the runtime uses of libcublasLt; test/Runtime/cuda/Headers.cpp compares it with NVIDIA's header.
+// The part of libcublasLt that the runtime uses; test/Runtime/cuda/Headers.cpp compares it with NVIDIA's header.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_CUBLASLT_H
 #define PCRT_CUDA_CUBLASLT_H

@@ -1,4 +1,8 @@
 //===- CudaDevice.cpp - Steps on a CUDA device ----------------------------===//
+// Start-up, steps, and the functions of pcrt.h. A group's moves run on a stream of their own between two events:
+// `ready` on the compute stream before them, `arrived` after. A traced step is enqueued anew, with timers around its
+// calls.
+//===----------------------------------------------------------------------===//
 #include "cuda/CudaDevice.h"
 #include "comm/Collective.h"
 #include "comm/Environment.h"
@@ -136,7 +140,7 @@ void CudaDevice::beginCalls(Mode wanted) {
   tasksBegun = 0;
 }
 
-/// They are part of the step, too.
+/// Moves that no call waits for are part of the step, too.
 pcrt_status CudaDevice::waitForAll(pcrt_context &context, pcrt_status status) {
   for (size_t ticket = 0; status == PCRT_OK && ticket < outstanding.size(); ++ticket)
     if (outstanding[ticket])
@@ -264,14 +268,14 @@ std::string CudaDevice::howToFind() const {
          "that fails";
 }
 
-/// A library refused a call: perhaps only because the device had a fault before.
+/// Returns the error of a call that a library refused; the reason may be an earlier fault of the device.
 pcrt_status CudaDevice::refused(pcrt_context &context, const std::string &text) {
   Result result = mode == Mode::Run ? session.driver.cuStreamQuery(session.compute) : Success;
   bool fault = result != Success && result != ErrorNotReady;
   return context.fail(PCRT_INTERNAL, text + (fault ? ", after " + session.describe(result) + howToFind() : ""));
 }
 
-/// Enqueues with `f` what a call of pcrt.h means, between two events if the step is traced.
+/// Enqueues the work of a call of pcrt.h by `f`, between two events if the step is traced.
 template <typename F>
 pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream,
                             F &&f) {
@@ -302,7 +306,7 @@ pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index
   return done(context, Success, what, name);
 }
 
-/// Books the times of a traced step in the profile. The end of the step aligns the device's clock with the host's.
+/// Adds the times of a traced step to the profile. The end of the step aligns the device's clock with the host's.
 void CudaDevice::bookTimes(pcrt_context &context) {
   if (timed.empty())
     return;
@@ -363,7 +367,7 @@ bool CudaDevice::isLocal(const pcrt_context &context, int move) const {
 
 Stream CudaDevice::streamOf(int group) { return groupStreams[group] ? groupStreams[group] : session.compute; }
 
-/// Moves without traffic: what pcrt::localMove does, by copies of the device.
+/// Carries out a move without traffic, like pcrt::localMove, by copies on the device.
 pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *in, void *out) {
   const pcrt_move_desc &desc = context.moves[index];
   const Group &group = context.groups[desc.group];
@@ -483,7 +487,7 @@ pcrt_status CudaDevice::receive(pcrt_context &context, int flow, void *data) {
              [&] { return flowDone(context, flows->receive(flow, data), name); });
 }
 
-/// In a traced step, a task ends where the next one begins.
+/// Notes the task for error messages. In a traced step, a task ends where the next one begins.
 pcrt_status CudaDevice::task(pcrt_context &context, int kind, int chunk, int microbatch) {
   if (mode == Mode::Listen) {
     char name[96];

@@ -1,7 +1,8 @@
 //===- CudaDevice.h - Steps on a CUDA device ------------------------------===//
-// The functions of pcrt.h enqueue on streams. The first step runs as it is enqueued (libraries do their lazy work
-// then), the second is captured into a graph, and from there on a step is one launch of it. Before the first one, the
-// step is called once in mode Listen, which enqueues nothing, to learn which calls it makes.
+// The functions of pcrt.h enqueue work on streams. The first step runs as it is enqueued (libraries do their lazy work
+// then), the second is captured into a graph, and from then on a step is one launch of the graph. Before the first
+// step, the program's step function is called once in mode Listen, which enqueues nothing, to learn which calls it
+// makes.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_CUDADEVICE_H
 #define PCRT_CUDA_CUDADEVICE_H
@@ -17,6 +18,8 @@
 
 namespace pcrt::cuda {
 
+/// The CUDA device of one rank. The rank's thread calls it. It owns everything on the device: arena, streams, events,
+/// graph, libraries' handles and the DeviceComm. Errors of enqueued work show at finish(); errors go to the context.
 class CudaDevice final : public Device {
 public:
   CudaDevice(const Program &program, int ordinal);
@@ -50,14 +53,15 @@ public:
   Json figures() override;
 
 private:
-  /// What a call of pcrt.h does now.
+  /// What calls of pcrt.h do: note the call, enqueue work, or enqueue it into the graph that is captured.
   enum class Mode { Listen, Run, Capture };
-  /// A scalar that a step shows, and where its copy on the host lies.
+  /// A scalar that a step passes to the observer, and the address of its copy on the host.
   struct Shown {
     int index;
     int64_t microbatch;
     float *value;
   };
+  /// A call of an attention, found in mode Listen.
   struct AttentionCall {
     int index;
     std::vector<void *> args;
@@ -69,11 +73,11 @@ private:
     Event start, end;
   };
 
-  /// The program's step, or what ends a round, in `mode`.
+  /// Calls the program's step, or its function that ends a round, in mode `wanted`.
   pcrt_status enqueueStep(pcrt_context &context, Mode wanted);
   pcrt_status enqueueRound(pcrt_context &context, Mode wanted);
   void beginCalls(Mode wanted);
-  /// Waits for moves that were started and never waited for.
+  /// Lets the compute stream wait for moves that were started and never waited for.
   pcrt_status waitForAll(pcrt_context &context, pcrt_status status);
   /// Waits until all enqueued work is done.
   pcrt_status waitForDevice(pcrt_context &context);
@@ -81,7 +85,8 @@ private:
   pcrt_status captureStep(pcrt_context &context);
   void clearArena();
   void prepareInputs();
-  /// The outcome of a call of the driver about entry `name` of a table; in blocking mode, waits for it first.
+  /// Turns the result of a call of the driver for entry `name` of a table into a status; in blocking mode, waits for
+  /// the work first.
   pcrt_status done(pcrt_context &context, Result result, const char *what, const char *name);
   std::string howToFind() const;
   pcrt_status refused(pcrt_context &context, const std::string &text);
@@ -91,7 +96,7 @@ private:
   template <typename F>
   pcrt_status run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream, F &&f);
   void bookTimes(pcrt_context &context);
-  /// The outcome of what `flows` did.
+  /// Turns the status of a call of `flows` into one of the context.
   pcrt_status flowDone(pcrt_context &context, pcrt_status status, const char *name);
 
   const Program &program;
@@ -125,7 +130,7 @@ private:
   std::vector<Shown> shown;
 
   std::vector<Stream> groupStreams; ///< By group; null: not needed yet.
-  std::vector<Event> ready;         ///< By group: what the compute stream had done when a move was started.
+  std::vector<Event> ready;         ///< By group: the work on the compute stream before a move was started.
   std::vector<Event> arrived;       ///< By ticket, then one for blocking moves.
   std::vector<bool> outstanding;    ///< By ticket.
   std::vector<int> tickets;         ///< The group of each.
@@ -133,17 +138,17 @@ private:
   std::vector<bool> besideProducts; ///< By group: whether products run meanwhile.
 
   std::vector<Event> timers;
-  Event stepEnd = nullptr; ///< What timers are compared with.
+  Event stepEnd = nullptr; ///< The end of the step, to which timers are compared.
   size_t timersUsed = 0;
   std::vector<Timed> timed;
-  Timed openTask{}; ///< The task that a traced step is in; start is null: none.
+  Timed openTask{}; ///< The current task of a traced step; if its start is null, there is none.
 };
 
 } // namespace pcrt::cuda
 
 namespace pcrt {
 
-/// Opens this rank's CUDA device. All ranks call it. Throws PCRT_RESOURCE where a library or the device is missing.
+/// Opens this rank's CUDA device. All ranks call it. Throws PCRT_RESOURCE if a library or the device is missing.
 std::unique_ptr<Device> openCudaDevice(const Program &program);
 
 } // namespace pcrt

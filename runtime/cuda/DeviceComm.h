@@ -1,6 +1,7 @@
 //===- DeviceComm.h - Moves between devices, enqueued on streams ----------===//
-// What a transport between devices gives to the CUDA device. Calls only enqueue: a step that makes them is captured
-// into a graph and replayed. Comm stays the ranks' control plane (barriers, small data, failures).
+// The interface of a transport between devices. Calls only enqueue work, so that a step that makes them can be captured
+// into a graph and replayed. Comm stays the ranks' control plane (barriers, small data, failures). Equivalent in
+// PyTorch: a process group's backend, with its calls on a given stream.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_DEVICECOMM_H
 #define PCRT_CUDA_DEVICECOMM_H
@@ -16,16 +17,16 @@ namespace pcrt::cuda {
 
 /// A flow between two ranks as all ranks of a run see it: they open all flows in one order.
 struct DeviceFlow {
-  int source = -1;                 ///< The rank that sends, where this rank is one of the two; else -1.
+  int source = -1;                 ///< The rank that sends, if this rank is one of the two; otherwise -1.
   bool sends = false;              ///< This rank is the source.
   int index = -1;                  ///< In the table of this rank's program.
   const pcrt_flow *flow = nullptr; ///< In the source's.
 };
 
-/// Lanes of a flow: a lane is a stream with a communicator of its own, and message n goes by lane n % lanes. One
-/// communicator would not do: its calls run in order, so a receive that waits for its message blocks all calls after
-/// it. With a lane for every message that may be under way besides the one that is read, and one receive posted ahead
-/// on each, a device waits only where all `slots` slots are full.
+/// The number of lanes of a flow. A lane is a stream with a communicator of its own, and message n uses lane n % lanes.
+/// One communicator would not do: its calls run in order, so a receive that waits for its message blocks all calls
+/// after it. With a lane for every message that may be under way besides the one that is read, and one receive posted
+/// ahead on each, a device waits only if all `slots` slots are full.
 inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
 
 /// Lanes of all flows of a program.
@@ -36,6 +37,8 @@ inline int lanesOf(const pcrt_program &program) {
   return lanes;
 }
 
+/// The moves and messages of one rank's device. The rank's thread calls it. After a call has failed, error() is the
+/// message and the run is over.
 class DeviceComm {
 public:
   virtual ~DeviceComm() = default;
@@ -56,8 +59,8 @@ public:
   }
 
   /// Enqueues `count` moves of one group on `stream`, as one call of the library. ins[i] and outs[i] are device
-  /// addresses of this rank. Groups have at least two members here, and the moves traffic. May be called while `stream`
-  /// is being captured; all ranks make the same calls in the same order. On failure error() says why.
+  /// addresses of this rank. The group has at least two members, and the moves have traffic. It may be called while
+  /// `stream` is being captured; all ranks make the same calls in the same order.
   virtual pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                               void *const *outs, Stream stream) = 0;
 
@@ -65,19 +68,19 @@ public:
   /// by all ranks. Throws a Failure.
   virtual void openFlows(const std::vector<DeviceFlow> &all) = 0;
 
-  /// Whether messages pass through lanes, with slots and events that StageFlows keeps: then enqueueMessage is called,
-  /// else enqueueSend and enqueueReceive.
+  /// Whether messages pass through lanes, with slots and events that StageFlows owns. If so, it calls enqueueMessage,
+  /// otherwise enqueueSend and enqueueReceive.
   virtual bool hasLanes() const { return false; }
 
-  /// Enqueues message `number` of the step in flow `index` of the program on `stream`, the one of its lane: sends or
-  /// receives `at`, on the device.
+  /// Enqueues message `number` of the step in flow `index` of the program on `stream`, which is the stream of its lane.
+  /// It sends from or receives to `at` on the device.
   virtual pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) {
     (void)index, (void)number, (void)at, (void)stream;
     return PCRT_INTERNAL;
   }
 
-  /// Enqueues the next message of flow `index` on `stream`: work enqueued after it may overwrite the source of a send,
-  /// and finds what was received. `data` lies on the device.
+  /// Enqueue the next message of flow `index` on `stream`: work that is enqueued later may overwrite the source of a
+  /// send and sees the received data. `data` lies on the device.
   virtual pcrt_status enqueueSend(int index, const void *data, Stream stream) {
     (void)index, (void)data, (void)stream;
     return PCRT_INTERNAL;
@@ -90,25 +93,25 @@ public:
   /// Names of the step's tasks in order, for error messages. Called once, before the first step. Throws a Failure.
   virtual void openTasks(std::vector<std::string> names) { (void)names; }
 
-  /// Enqueues on `stream` a note of the device to the host that it has come to task `number`.
+  /// Enqueues on `stream` a note from the device to the host that task `number` begins.
   virtual pcrt_status enqueueTask(int number, Stream stream) { return (void)number, (void)stream, PCRT_OK; }
 
-  /// Waits until what was enqueued on `stream` is done, watching for lost peers and timeouts. The default asks the
-  /// driver alone. PCRT_PEER_LOST and PCRT_TIMEOUT name rank, op and axis in error(); other failures are the driver's
-  /// (PCRT_INTERNAL, empty error()).
+  /// Waits until the work on `stream` is done, and watches for lost peers and timeouts. The default asks the driver
+  /// alone. After PCRT_PEER_LOST and PCRT_TIMEOUT, error() names rank, op and axis; other failures are the driver's
+  /// (PCRT_INTERNAL with an empty error()).
   virtual pcrt_status wait(const Driver &driver, Stream stream) {
     return driver.cuStreamSynchronize(stream) == Success ? PCRT_OK : PCRT_INTERNAL;
   }
 
-  /// The move of the step that the device began last, for the message of a fault; "" where that is not known.
+  /// The move of the step that the device began last, for the message of a fault; "" if that is unknown.
   virtual std::string lastBegun() const { return ""; }
 
-  /// Multiprocessors that the moves of a group take while they are under way beside products, and posted receives of
-  /// messages always; 0 where none of this rank's device are taken, or nobody knows how many.
+  /// The multiprocessors that the moves of a group occupy while products run, and that posted receives of messages
+  /// occupy all the time; 0 if they occupy none or the number is unknown.
   virtual int blocksOfMoves() const { return 0; }
   virtual int blocksOfMessages() const { return 0; }
 
-  /// Communicators, and bytes of device memory beside the arena that this allocated itself (0 where there is none).
+  /// The number of communicators, and the bytes of device memory that this object has allocated outside of the arena.
   virtual int64_t communicators() const { return 0; }
   virtual int64_t stagingMemoryBytes() const { return 0; }
 
@@ -120,8 +123,8 @@ protected:
 
 class Session;
 
-/// The moves of this rank's device, for a run of several ranks. All ranks call it. Throws a Failure. `besideProducts`:
-/// by group, whether products run while its moves are under way.
+/// Opens the moves of this rank's device in a run of several ranks. All ranks call it. Throws a Failure.
+/// `besideProducts` says for each group whether products run while its moves are under way.
 std::unique_ptr<DeviceComm> openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
                                            const std::vector<Group> &groups, const std::vector<bool> &besideProducts);
 

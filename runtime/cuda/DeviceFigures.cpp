@@ -1,4 +1,6 @@
-//===- DeviceFigures.cpp - What a run's summary says of its device --------===//
+//===- DeviceFigures.cpp - The device in a run's summary ------------------===//
+// Reports which device, libraries and choices a run used, so that two runs can be compared.
+//===----------------------------------------------------------------------===//
 #include "cuda/CudaDevice.h"
 
 using namespace pcrt;

@@ -1,6 +1,6 @@
 //===- Driver.h - The CUDA driver's functions, types and values -----------===//
-// What the runtime uses of libcuda, under the names of one fixed ABI (the suffixes _v2 matter: the plain names are
-// older functions). Values keep NVIDIA's meaning; test/Runtime/cuda/Headers.cpp compares all of them.
+// The part of libcuda that the runtime uses, under the names of one fixed ABI (the suffixes _v2 matter: the plain names
+// are older functions). Values keep NVIDIA's meaning; test/Runtime/cuda/Headers.cpp compares all of them.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_DRIVER_H
 #define PCRT_CUDA_DRIVER_H

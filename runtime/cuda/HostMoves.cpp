@@ -1,4 +1,7 @@
 //===- HostMoves.cpp - Moves through host memory --------------------------===//
+// All moves share one source and one result in pinned memory, because the one stream runs them in order. That memory is
+// the Comm's arena, so that other ranks read it directly.
+//===----------------------------------------------------------------------===//
 #include "cuda/HostMoves.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"
@@ -17,7 +20,6 @@ HostMoves::HostMoves(Session &session, Comm &comm, const pcrt_program &program, 
     most = std::max({most, inElements(move, members) * elementBytes(move.dtype),
                      outElements(move, members) * elementBytes(move.dtype)});
   }
-  // The ranks' shared memory, where there is some: Comm then reads the others' parts without another copy.
   most = (most + 4095) / 4096 * 4096;
   requireOk(comm, comm.allocateArena(2 * most, &in));
   session.check(session.driver.cuMemHostRegister_v2(in, size_t(2 * most), 0), "lock the moves' host memory in place");

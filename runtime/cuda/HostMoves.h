@@ -1,7 +1,7 @@
 //===- HostMoves.h - Moves through host memory ----------------------------===//
 // Carries out device moves with the ranks' control plane: copy to pinned memory, Comm::move (send, receive) in a host
-// function of the stream, copy back. Slow, but it needs neither NCCL nor a GPU of its own for every rank, and it is
-// captured like everything else. PCRT_CUDA_COMM=host chooses it.
+// function of the stream, copy back. This is slow, but it needs neither NCCL nor a GPU for every rank, and it can be
+// captured into a graph. PCRT_CUDA_COMM=host chooses it.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_HOSTMOVES_H
 #define PCRT_CUDA_HOSTMOVES_H
@@ -13,9 +13,11 @@
 
 namespace pcrt::cuda {
 
+/// The transport through host memory. It owns the pinned memory and the closures of its host functions, which captured
+/// graphs use. The first failure of a host function ends all later ones; wait() returns it.
 class HostMoves final : public DeviceComm {
 public:
-  /// Takes pinned memory for the largest move of `program`. All ranks call it. Throws a Failure.
+  /// Allocates pinned memory for the largest move of `program`. All ranks call it. Throws a Failure.
   HostMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups);
 
   ~HostMoves() override { session.driver.cuMemHostUnregister(in); }
@@ -31,12 +33,13 @@ public:
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
+  /// The closure of a move.
   struct Call {
     HostMoves *owner;
     const pcrt_move_desc *move;
     const Group *group;
   };
-  /// The messages of a flow, which pass through `memory` one after the other.
+  /// The closure of a flow, whose messages pass through `memory` one after the other.
   struct Letter {
     HostMoves *owner;
     int flow;
@@ -44,7 +47,7 @@ private:
   };
   /// A host function: sends or receives a Letter, unless something failed before.
   template <auto transfer> static void carryOut(void *letter);
-  /// The outcome of calls of the driver.
+  /// Turns a result of the driver into a status.
   pcrt_status check(Result result);
   Call *callOf(const pcrt_move_desc &move, const Group &group);
 
@@ -52,7 +55,7 @@ private:
   Comm &comm;
   char *in = nullptr, *out = nullptr;
   std::vector<std::unique_ptr<Call>> calls; ///< By move and group; graphs keep their addresses.
-  std::vector<Letter> letters;              ///< By flow; likewise.
+  std::vector<Letter> letters;              ///< By flow; graphs keep their addresses, too.
   pcrt_status status = PCRT_OK;             ///< The first failure of a host function.
 };
 

@@ -1,4 +1,8 @@
 //===- KernelCheck.cpp - Kernels of a device against those of the CPU -----===//
+// The cases are in the program's description: buffers in the arena, launches, allowed differences. Operands follow from
+// their offsets and are the same on host and device; results are filled with NaNs before a run, so that elements that
+// are not written are found. Times evict the operands from the cache first.
+//===----------------------------------------------------------------------===//
 #include "cuda/KernelCheck.h"
 #include "base/Failure.h"
 #include "base/Types.h"
@@ -22,7 +26,7 @@ using namespace pcrt::cuda;
 
 namespace {
 
-/// A tensor in the arena.
+/// A tensor in the arena, and how its operands are drawn.
 struct Buffer {
   explicit Buffer(const Json &json)
       : offset(json.at("offset")), elements(json.at("elements")), dtype(json.at("dtype")),
@@ -69,6 +73,8 @@ uint64_t mix(uint64_t x) {
 
 double geluTanh(double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 
+/// One check of a program: it owns a session, the arenas on both sides and the CPU's threads. Throws a Failure if the
+/// device fails.
 class Check {
 public:
   explicit Check(const Program &program)
@@ -109,8 +115,8 @@ private:
     fflush(stdout);
   }
 
-  /// Random numbers in [-1, 1), or in [0.1, 0.9); ids below a limit; masks of experts. The same numbers whenever a
-  /// buffer is at the same offset.
+  /// Fills a buffer with random numbers in [-1, 1) or [0.1, 0.9), ids below a limit, or a mask of experts. The numbers
+  /// depend on the buffer's offset alone.
   void fill(const Buffer &buffer) {
     char *at = host + buffer.offset;
     pool.ranges(buffer.elements, [&](int, int64_t lo, int64_t hi) {
@@ -130,7 +136,7 @@ private:
     });
   }
 
-  /// Whether entry `i` of a mask is one of its token's with the smallest draws.
+  /// Whether entry `i` of a mask has one of the smallest draws of its token.
   static bool isChosen(const Buffer &buffer, int64_t i) {
     auto draw = [&](int64_t at) { return std::pair(mix(uint64_t(buffer.offset + at) * 0x9e3779b97f4a7c15u), at); };
     int64_t first = i / buffer.of * buffer.of, smaller = 0;
@@ -275,8 +281,8 @@ private:
     print(line);
   }
 
-  /// The largest difference of some elements of a product from sums in double precision, relative to the size of such
-  /// sums.
+  /// The largest difference of some elements of a product from sums in double precision, relative to the typical size
+  /// of such sums.
   double sample(const pcrt_gemm_desc &d, const ProductCall &call, const char *a, const char *b, const char *bias,
                 const char *aux) {
     double worst = 0, scale = std::sqrt(double(d.k)) / 3; // of numbers in [-1, 1)
@@ -317,7 +323,7 @@ private:
     return worst;
   }
 
-  /// What a large copy and a large product reach.
+  /// Measures the rates of a large copy and a large product.
   void measureRoofs(Json &roofs) {
     constexpr int64_t size = 8192, matrix = 2 * size * size, scratch = 64 << 20;
     DeviceArena own(session);

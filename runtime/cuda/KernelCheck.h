@@ -1,4 +1,6 @@
 //===- KernelCheck.h - Kernels of a device against those of the CPU -------===//
+// Implements `--check-kernels` of compiled programs: the same random operands, on the device and on the CPU.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_KERNELCHECK_H
 #define PCRT_CUDA_KERNELCHECK_H
 
@@ -11,17 +13,17 @@ namespace pcrt {
 
 class Pool;
 
-/// How far `got` is from `want`, two tensors of `dtype` (f32, bf16 or i32): the largest difference of two elements,
-/// over the largest finite element of the whole of `want`. Infinite where only one of two elements is a number.
+/// The difference of `got` from `want`, two tensors of `dtype` (f32, bf16 or i32): the largest difference of two
+/// elements, divided by the largest magnitude of a finite element of `want`. It is infinite if only one of two elements
+/// is a number.
 double largestDifference(Pool &pool, const std::string &dtype, int64_t elements, const char *want, const char *got);
 
 /// Runs every distinct kernel and matrix product of a program of pc-compile --check-kernels on the same random operands
-/// on the device and on the CPU (products: on some of their elements), and times it. Prints one line of JSON for the
+/// on the device and on the CPU (for products, some of their elements), and times it. Prints one line of JSON for the
 /// device, with the bytes per second of a copy and the flops per second of a large bf16 product, and one for each
-/// kernel: largest difference, relative to the largest element, what is allowed, and the median and spread of its times
-/// with operands that are in no cache. On the stand-in nothing is timed.
-/// Returns PCRT_OK, or PCRT_VERIFICATION where a result differs; throws where the program has no cases or the device
-/// fails.
+/// kernel: the largest difference, relative to the largest element, the allowed one, and the median and spread of its
+/// times with operands that are in no cache. On the stand-in nothing is timed.
+/// Returns PCRT_OK, or PCRT_VERIFICATION if a result differs; throws if the program has no cases or the device fails.
 pcrt_status checkKernels(const Program &program);
 
 } // namespace pcrt

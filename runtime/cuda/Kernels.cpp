@@ -1,4 +1,7 @@
 //===- Kernels.cpp - The generated kernels of a program on a CUDA device --===//
+// Compatibility follows the CUDA C++ Programming Guide: a cubin runs on later minor versions of its major version, PTX
+// on all later architectures, and an architecture-specific image ('a') on exactly one.
+//===----------------------------------------------------------------------===//
 #include "cuda/Kernels.h"
 #include "base/Failure.h"
 
@@ -14,7 +17,7 @@ const pcrt_image *pcrt::cuda::chooseImage(const pcrt_image *images, int count, i
       return image.kind == PCRT_HOST_IMAGE ? 1 : 0;
     if (image.kind == PCRT_HOST_IMAGE || image.arch > arch || (image.arch_specific && image.arch != arch))
       return 0;
-    // A cubin runs on devices of its major version; the newest one is the best, the 'a' variant better still.
+    // The newest cubin is the best, and its 'a' variant is better still.
     if (image.kind == PCRT_CUBIN)
       return image.arch / 10 == arch / 10 ? 10000 + 2 * image.arch + image.arch_specific : 0;
     return 2 * image.arch + image.arch_specific;

@@ -1,6 +1,6 @@
 //===- Kernels.h - The generated kernels of a program on a CUDA device ----===//
-// A program carries its kernels compiled for several architectures. The image is chosen by the device alone, never by
-// trial and error: the stand-in's, else a cubin for this device, else PTX that the driver compiles.
+// A program carries its kernels compiled for several architectures. The device alone determines the image, without
+// trial and error: that of the stand-in, otherwise a cubin for this device, otherwise PTX that the driver compiles.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_KERNELS_H
 #define PCRT_CUDA_KERNELS_H
@@ -15,10 +15,11 @@ const pcrt_image *chooseImage(const pcrt_image *images, int count, int arch, boo
 /// "sm_90a, compute_80 (PTX)", for messages.
 std::string describeImages(const pcrt_image *images, int count);
 
+/// The loaded module of one program, which it owns. The rank's thread calls it.
 class Kernels {
 public:
-  /// Loads the image and finds every kernel. Throws PCRT_RESOURCE where no image suits the device, PCRT_INTERNAL where
-  /// a kernel is missing or asks for what the device does not have.
+  /// Loads the image and finds every kernel. Throws PCRT_RESOURCE if no image suits the device, PCRT_INTERNAL if a
+  /// kernel is missing or needs more than the device has.
   Kernels(Session &session, const pcrt_program &program);
   ~Kernels();
 

@@ -1,4 +1,8 @@
 //===- Libraries.cpp - Finding and opening NVIDIA's libraries -------------===//
+// Searches the directories that PCRT_CUDA_LIBRARIES names, the loader's own path, and the places where CUDA toolkits,
+// containers and Python packages (nvidia-*) install libraries. Versions are checked after opening; each message says
+// what to install.
+//===----------------------------------------------------------------------===//
 #include "cuda/Libraries.h"
 #include "base/Failure.h"
 
@@ -14,7 +18,7 @@ using namespace pcrt::cuda;
 
 namespace {
 
-/// A library as users know it.
+/// The names of a library: for users, for the loader and for packages.
 struct Library {
   const char *name;
   std::vector<const char *> sonames; ///< Newest first.
@@ -57,8 +61,8 @@ void addMatches(const std::string &pattern, std::vector<std::string> &directorie
   globfree(&matches);
 }
 
-/// The installation that the python3 on PATH belongs to: a virtual environment's python3 is a link, so links are not
-/// followed.
+/// The installation to which the python3 on PATH belongs. Links are not followed, because a virtual environment's
+/// python3 is a link.
 std::string pythonPrefix() {
   std::string path = environment("PATH");
   for (size_t start = 0; start < path.size();) {
@@ -83,7 +87,7 @@ std::vector<std::string> overrides() {
   return directories;
 }
 
-/// Where a library is looked for: whole files and plain sonames (what the loader finds), in order. The order of
+/// The places of a library in the order of the search: whole paths, and plain sonames for the loader. The order of
 /// directories is the same for all libraries, so that a directory that has all of them provides all.
 std::vector<std::string> placesOf(const Library &library) {
   std::vector<std::string> directories = overrides(), files;

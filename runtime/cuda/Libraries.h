@@ -1,7 +1,7 @@
 //===- Libraries.h - Finding and opening NVIDIA's libraries ---------------===//
 // The driver, cuBLASLt, cuDNN and NCCL are opened when a CUDA program starts; nothing is linked.
-// PCRT_CUDA_LIBRARIES=DIR[:DIR...] names directories to look in first; =standin:FILE names one library that stands in
-// for all four.
+// PCRT_CUDA_LIBRARIES=DIR[:DIR...] names directories to search first; =standin:FILE names one library that replaces all
+// four.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_LIBRARIES_H
 #define PCRT_CUDA_LIBRARIES_H
@@ -22,8 +22,8 @@ struct Opened {
   int64_t version = 0;
 };
 
-/// Opens a library and fills its table; `opened` (may be null) tells what was found. Each throws a Failure
-/// (PCRT_RESOURCE) that names the library, the places searched or the version found, and what to do.
+/// Open a library and fill its table; `opened` (may be null) describes the file. They throw a Failure (PCRT_RESOURCE)
+/// that names the library, the searched places or the found version, and what to do.
 void load(Driver &driver, Opened *opened = nullptr);
 void load(CublasLt &blas, Opened *opened = nullptr);
 void load(Cudnn &cudnn, Opened *opened = nullptr);

@@ -1,4 +1,7 @@
 //===- Memory.cpp - The arena on the device, and copies to and from it ----===//
+// The arena uses cuMemCreate and cuMemMap, exportable and with direct RDMA where the system allows it. Staging
+// alternates between its two pieces, so that the host fills one while the device copies the other.
+//===----------------------------------------------------------------------===//
 #include "cuda/Memory.h"
 #include "base/Failure.h"
 

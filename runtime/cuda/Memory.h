@@ -1,6 +1,6 @@
 //===- Memory.h - The arena on the device, and copies to and from it ------===//
-// The arena is one range of virtual addresses with physical memory of its own (what NCCL needs to register it). Copies
-// go through pinned memory in pieces, so that any host memory can be copied while the driver only sees pinned one.
+// The arena is one range of virtual addresses with physical memory of its own, which NCCL needs to register it. Copies
+// go through pinned memory in pieces, so that any host memory can be copied while the driver only sees pinned memory.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_MEMORY_H
 #define PCRT_CUDA_MEMORY_H
@@ -11,14 +11,15 @@
 
 namespace pcrt::cuda {
 
+/// A range of device memory, which it owns.
 class DeviceArena {
 public:
   explicit DeviceArena(Session &session) : session(session) {}
   ~DeviceArena();
 
-  /// Reserves and maps `wanted` bytes. Throws PCRT_RESOURCE with what is needed and what is free.
+  /// Reserves and maps `wanted` bytes, once. Throws PCRT_RESOURCE with the bytes that are needed and free.
   char *allocate(int64_t wanted);
-  /// Bytes that were mapped: what was wanted, in whole granules.
+  /// The mapped bytes: the wanted ones, rounded up to whole granules.
   int64_t mappedBytes() const { return int64_t(bytes); }
 
 private:
@@ -29,10 +30,12 @@ private:
   bool created = false, mapped = false;
 };
 
+/// Two pieces of pinned memory, by which any thread may copy between host and device. Throws a Failure if the driver
+/// fails.
 class Staging {
 public:
   explicit Staging(Session &session);
-  /// Copy and wait; any thread.
+  /// Copy `bytes` bytes to (write) or from (read) the device, and wait.
   void write(void *to, const void *from, int64_t bytes);
   void read(void *to, const void *from, int64_t bytes);
 
@@ -47,8 +50,8 @@ private:
   Piece pieces[2];
 };
 
-/// Fills device memory with small random numbers, as f32 and as bf16 alike, and waits: products of zeros are faster
-/// than any other.
+/// Fills device memory with numbers that are small both as f32 and as bf16, and waits. Measured products need it,
+/// because products of zeros are faster than others.
 void fillWithNoise(Session &session, Staging &staging, char *at, int64_t bytes);
 
 /// Enqueues a copy of `rows` rows of `width` bytes on the device, `toPitch` and `fromPitch` bytes apart.

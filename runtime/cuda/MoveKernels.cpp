@@ -1,4 +1,7 @@
-//===- MoveKernels.cpp - What streams do between moves by NCCL ------------===//
+//===- MoveKernels.cpp - Small kernels between moves by NCCL --------------===//
+// The PTX of Blocks.cu is part of the runtime. swapBlocks uses the widest unit (16, 4 or 2 bytes) that divides both
+// addresses and the width.
+//===----------------------------------------------------------------------===//
 #include "cuda/MoveKernels.h"
 
 #include <algorithm>
@@ -15,7 +18,7 @@ const char blocksPtx[] =
 #include "Blocks.ptx.inc"
     ;
 
-/// The kernels' work on the stand-in.
+/// The work of the two kernels on the stand-in.
 struct HostNote {
   volatile uint32_t *to;
   uint32_t value;

@@ -1,7 +1,7 @@
-//===- MoveKernels.h - What streams do between moves by NCCL --------------===//
-// Kernels, not copies: copies of all streams may share the queue of one copy engine, where one that comes after a
-// message still to be received would hold up all others (CUDA promises no more). On the stand-in the host does the
-// same.
+//===- MoveKernels.h - Small kernels between moves by NCCL ----------------===//
+// They are kernels and not copies: copies of all streams may share the queue of one copy engine, where a copy that
+// follows a message still to be received would hold up all others (CUDA promises no more). On the stand-in the host
+// does the same.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_MOVEKERNELS_H
 #define PCRT_CUDA_MOVEKERNELS_H
@@ -10,16 +10,17 @@
 
 namespace pcrt::cuda {
 
+/// The loaded kernels of Blocks.cu, which it owns.
 class MoveKernels {
 public:
-  /// Loads the kernels. Throws where the device refuses them.
+  /// Loads the kernels. Throws a Failure if the device refuses them.
   explicit MoveKernels(Session &session);
   ~MoveKernels();
 
-  /// Enqueues a write of `value` to pinned memory, for the host that polls it.
+  /// Enqueues a write of `value` to pinned memory, which the host polls.
   Result note(volatile uint32_t *to, uint32_t value, Stream stream);
 
-  /// Enqueues to[column][row] = from[row][column], of blocks of `width` bytes, an even number. `name`: of the move.
+  /// Enqueues to[column][row] = from[row][column] for blocks of `width` bytes, an even number. `name` is the move's.
   Result swapBlocks(void *to, const void *from, int64_t rows, int64_t columns, int64_t width, const char *name,
                     Stream stream);
 

@@ -1,5 +1,6 @@
 //===- Nccl.h - NCCL's functions, types and values ------------------------===//
-// What the runtime uses of libnccl 2.26 and newer; test/Runtime/cuda/Headers.cpp compares it with NVIDIA's header.
+// The part of libnccl 2.26 and newer that the runtime uses; test/Runtime/cuda/Headers.cpp compares it with NVIDIA's
+// header.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_NCCL_H
 #define PCRT_CUDA_NCCL_H
@@ -32,7 +33,7 @@ struct NcclUniqueId {
   char bytes[128];
 };
 
-/// As of 2.28; newer libraries understand it by `size` and `version`.
+/// ncclConfig_t of NCCL 2.28; newer libraries accept it because of `size` and `version`.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef, version = 22809;

@@ -1,8 +1,8 @@
-//===- NcclConnect.cpp - How the devices of ranks are connected by NCCL ---===//
+//===- NcclConnect.cpp - Connects the devices of ranks by NCCL ------------===//
 // Communicators do not block, so that this rank can leave when another one does not come. All calls then end in the
-// background, and what they return says little: a split of such a parent returns success at once, with a null
-// communicator, until ncclCommGetAsyncError says of the parent that it is done (src/init.cc of NCCL 2.26 to 2.30:
-// ncclCommSplit, ncclCommInitRankFunc).
+// background, and their results say little: a split of such a parent returns success at once, with a null communicator,
+// until ncclCommGetAsyncError says of the parent that it is done (src/init.cc of NCCL 2.26 to 2.30: ncclCommSplit,
+// ncclCommInitRankFunc).
 //===----------------------------------------------------------------------===//
 #include "comm/Collective.h"
 #include "comm/ShmControl.h"
@@ -26,8 +26,8 @@ void Communicators::abort(double seconds) {
   if (!std::exchange(aborted, true))
     std::thread([self = shared_from_this(), ending = all] {
       self->useDevice(self->device);
-      // One group: all are told to end before NCCL waits for any (ncclCommAbort sets the flag, the group's end runs
-      // commReclaim). A kernel of one may stand before those of another on a stream.
+      // One group: NCCL tells all to end before it waits for any (ncclCommAbort sets the flag, the group's end runs
+      // commReclaim). A kernel of one may precede those of another on a stream.
       self->nccl.ncclGroupStart();
       for (NcclComm comm : ending)
         self->nccl.ncclCommAbort(comm);

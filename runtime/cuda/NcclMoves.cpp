@@ -1,4 +1,8 @@
 //===- NcclMoves.cpp - Moves by NCCL --------------------------------------===//
+// Moves map to NCCL's collectives of the same names; all_to_all, scatter, gather and permute are groups of ncclSend and
+// ncclRecv. A kernel notes each move on the host before it begins, so that a wait that times out can name it.
+// NcclConnect.cpp makes the communicators.
+//===----------------------------------------------------------------------===//
 #include "cuda/NcclMoves.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"
@@ -18,8 +22,8 @@ using namespace pcrt::cuda;
 
 namespace {
 
-/// How one member's blocks of a move lie in its buffers, in bytes. Of a reduce_scatter or all_to_all it sends a block
-/// to every member, of an all_gather or all_to_all it gets one from every member.
+/// The blocks of a move in the buffers of one member, in bytes. In a reduce_scatter or all_to_all it sends a block to
+/// every member; in an all_gather or all_to_all it gets one from every member.
 struct Blocks {
   int64_t bytes;                   ///< Of one block.
   int64_t sendRows = 1, sendWidth; ///< Block k of the source: rows at (k + row * members) * sendWidth.
@@ -290,7 +294,7 @@ pcrt_status NcclMoves::enqueueMessage(int index, int number, void *at, Stream st
   return check(kernels->note(passed + index * 64, uint32_t(number + 1), stream), flow.name);
 }
 
-/// Changes whenever the device comes further in its step.
+/// A number that changes whenever the device makes progress in its step.
 uint32_t NcclMoves::progress() const {
   uint32_t sum = reached();
   for (int flow = 0; passed && flow < program.num_flows; ++flow)
@@ -322,7 +326,7 @@ pcrt_status NcclMoves::check(NcclResult result, NcclComm on, const char *name) {
 // Waiting
 //===----------------------------------------------------------------------===//
 
-/// Lets the device note on the host that it has come to this move.
+/// Enqueues a note from the device to the host that this move begins.
 pcrt_status NcclMoves::mark(const pcrt_move_desc &move, Stream stream) {
   ptrdiff_t index = &move - program.moves;
   if (index < 0 || index >= program.num_moves)
@@ -400,7 +404,7 @@ pcrt_status NcclMoves::lost() {
   return PCRT_PEER_LOST;
 }
 
-/// The number of the furthest move that a stream has come to; 0: none.
+/// The number of the furthest move that a stream has begun; 0: none.
 uint32_t NcclMoves::reached() const {
   uint32_t number = 0;
   for (size_t group = 0; marks && group < members.size(); ++group)
@@ -424,7 +428,7 @@ std::string NcclMoves::doing() const {
   return text;
 }
 
-/// Called on the control plane's thread, too.
+/// Fills in the progress of the device. The control plane's thread calls it, too.
 void NcclMoves::tellProgress(Progress &progress) {
   std::lock_guard<std::mutex> lock(connectingMutex);
   if (!connecting.empty()) {
@@ -451,7 +455,7 @@ std::string NcclMoves::whoIsLate(const Group *group) {
   return plane->describeLate(elsewhere, all);
 }
 
-/// Names the ranks of the group that are elsewhere.
+/// Ends the run because a wait took too long, and names the ranks of the group that are elsewhere.
 pcrt_status NcclMoves::late() {
   std::string who = whoIsLate(waitingGroup());
   if (control.control() && control.control()->failed())

@@ -1,8 +1,8 @@
 //===- NcclMoves.h - Moves by NCCL ----------------------------------------===//
 // One communicator per group of the program, split from one of all ranks in the order of the groups, so that every rank
-// makes the same calls. Moves whose dim is outermost go to NCCL as they are; others through staging memory, with a
+// makes the same calls. A move whose dim is outermost is one NCCL call; others pass through staging memory, with a
 // kernel before or after. The control plane watches: when a rank dies or is late, all communicators are aborted, so
-// that nobody waits on a device.
+// that no rank waits forever on its device.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_NCCLMOVES_H
 #define PCRT_CUDA_NCCLMOVES_H
@@ -25,18 +25,18 @@ struct Communicators : std::enable_shared_from_this<Communicators> {
 
   Nccl nccl;
   std::mutex mutex;
-  std::vector<NcclComm> all; ///< The first is of all ranks.
+  std::vector<NcclComm> all; ///< The first one connects all ranks.
   bool aborted = false;
 
   void add(NcclComm comm);
-  /// Ends kernels that wait for other ranks, and frees the communicators. NCCL waits there until no graph holds one of
-  /// them, which may be for ever: after `seconds` this returns, and the rest is left to a thread. Later calls wait
-  /// only.
+  /// Ends kernels that wait for other ranks, and frees the communicators. NCCL waits in this call until no graph holds
+  /// one of them, which may be forever: after `seconds` this function returns, and a thread does the rest. Later calls
+  /// only wait.
   void abort(double seconds = 1);
-  /// The asynchronous state of `comm`; NcclRemoteError once it has been aborted.
+  /// The asynchronous state of `comm`; NcclRemoteError after an abort.
   NcclResult state(NcclComm comm);
-  /// Begins to split the first communicator; NcclRemoteError once it has been aborted. NCCL writes `made` later, or
-  /// when it is aborted.
+  /// Begins to split the first communicator; NcclRemoteError after an abort. NCCL writes `made` later, or when it is
+  /// aborted.
   NcclResult split(int color, int key, NcclComm *made, NcclConfig &config);
 
 private:
@@ -46,10 +46,12 @@ private:
   std::condition_variable changed;
 };
 
+/// The transport by NCCL. The rank's thread calls it, except tellProgress, which the control plane's thread calls, too.
+/// The device notes its progress in pinned memory, from which errors name the move, the rank and the axis.
 class NcclMoves final : public DeviceComm {
 public:
-  /// Connects the devices of all ranks. Throws a Failure: PCRT_RESOURCE where NCCL is missing or does not start,
-  /// PCRT_PEER_LOST and PCRT_TIMEOUT where a rank does not come.
+  /// Connects the devices of all ranks. Throws a Failure: PCRT_RESOURCE if NCCL is missing or does not start,
+  /// PCRT_PEER_LOST and PCRT_TIMEOUT if a rank does not come.
   NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups,
             const std::vector<bool> &besideProducts);
   ~NcclMoves() override;
@@ -71,10 +73,11 @@ public:
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
-  /// Blocks of a communicator whose moves run beside products: what NVLink's switches need; not measured here.
+  /// The blocks of a communicator whose moves run beside products: the number that NVLink's switches need. It has not
+  /// been measured.
   static constexpr int mostBlocksOfMoves = 16;
 
-  /// A group with communicator and staging memory; at the index of its id.
+  /// A group with its communicator and staging memory, at the index of its id.
   struct Member {
     NcclComm comm = nullptr;
     const Group *group = nullptr;
@@ -87,12 +90,12 @@ private:
   /// The communicator of the ranks that give the same color; null for NcclSplitNoColor. All ranks call it, in the same
   /// order.
   NcclComm connectSome(int color, int key, NcclConfig &config, const std::string &doing);
-  /// Throws unless the call succeeds, perhaps after a while. `doing`: "connect the devices of all ranks".
+  /// Waits for a call and throws unless it succeeds. `doing` is like "connect the devices of all ranks".
   void require(NcclResult result, NcclComm on, const std::string &doing);
-  /// The outcome of a call inside steps, as a status with lastError.
+  /// Turn the result of a call inside steps into a status, with lastError.
   pcrt_status check(NcclResult result, NcclComm on, const char *name);
   pcrt_status check(Result result, const char *name);
-  /// Waits until nothing is in progress on `on`; NcclInProgress where that takes too long or will never be.
+  /// Waits until nothing is in progress on `on`; returns NcclInProgress if that takes too long or the run has failed.
   NcclResult settle(NcclComm on);
   std::string describe(NcclResult result) const;
 
@@ -108,9 +111,9 @@ private:
   pcrt_status late();
   /// Ends the run for this reason, on all ranks.
   pcrt_status giveUp(pcrt_status status, const std::string &why);
-  /// The ranks of `group`, null: all, that are elsewhere than this one, and where.
+  /// Names the ranks of `group` (null: of the run) that are not where this rank is, and where they are.
   std::string whoIsLate(const Group *group);
-  /// The move that the device is in, for messages.
+  /// The current move of the device, for messages.
   std::string doing() const;
   /// Its group; null before the first move.
   const Group *waitingGroup() const;
@@ -120,7 +123,7 @@ private:
   Comm &control;
   pcrt_program program; ///< Its tables live at least as long as this.
   double timeout;
-  bool leavesRoom; ///< PCRT_CUDA_ROOM=0: NCCL and products take what they want.
+  bool leavesRoom; ///< With PCRT_CUDA_ROOM=0, NCCL and products use as many multiprocessors as they choose.
   Opened library;
   std::vector<Member> members;
   std::vector<std::vector<NcclComm>>
@@ -132,28 +135,29 @@ private:
 
   std::shared_ptr<Communicators> live;
 
-  /// Messages that each flow has passed in this step, in words 64 apart; the device notes them there.
+  /// The number of messages that each flow has passed in this step, in words 64 apart; the device writes them.
   volatile uint32_t *passed = nullptr;
   uint32_t progress() const;
 
-  /// 1 + the number of the task that the device is in, 0 before the first. This rank notes it for the launcher while it
+  /// 1 + the number of the device's current task, 0 before the first. This rank passes it to the launcher while it
   /// waits.
   volatile uint32_t *task = nullptr;
   std::vector<std::string> taskNames;
 
-  /// 1 + the index of the move that the device has come to in this step, 0 before the first.
-  /// By group, so that streams that nothing orders write words of their own; 64 words apart.
+  /// 1 + the index of the last move that the device has begun in this step, 0 before the first. Each group has a word
+  /// of its own, 64 words apart, because no order holds between streams.
   volatile uint32_t *marks = nullptr;
   uint32_t reached() const;
   std::atomic<uint64_t> stepsWaited{0};
 
-  /// What is being connected, empty: nothing; and how often that has changed.
+  /// The communicator that is being connected (empty: none), and the number of changes of that text.
   struct Connecting;
   std::mutex connectingMutex;
   std::string connecting;
   uint64_t connections = 0;
 
-  /// While it lives, the control plane calls this object. The last member: a constructor that throws ends it first.
+  /// While it lives, the control plane calls this object. It is the last member, so that it ends first if the
+  /// constructor throws.
   struct Hooked {
     TcpControl *plane = nullptr;
     ~Hooked() {
@@ -163,7 +167,7 @@ private:
   } hooked;
 };
 
-/// Bytes of staging memory that `move` needs between `n` members: none where its blocks are contiguous already.
+/// Bytes of staging memory that `move` needs between `n` members; 0 if its blocks are contiguous already.
 int64_t stagingBytes(const pcrt_move_desc &move, int n);
 
 } // namespace pcrt::cuda

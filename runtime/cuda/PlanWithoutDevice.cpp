@@ -1,4 +1,6 @@
-//===- PlanWithoutDevice.cpp - What cuDNN would do, on any machine --------===//
+//===- PlanWithoutDevice.cpp - Plans of cuDNN on machines without a GPU ---===//
+// cuDNN asks the loader for libcuda.so.1 by name, so loading the idle driver first under that name satisfies it.
+//===----------------------------------------------------------------------===//
 #include "cuda/PlanWithoutDevice.h"
 #include "base/Failure.h"
 #include "cuda/AttentionPlan.h"
@@ -34,7 +36,6 @@ std::unique_ptr<PlanWithoutDevice> PlanWithoutDevice::open(int arch, const std::
     *error = failure.message;
     return nullptr;
   }
-  // cuDNN asks the loader for libcuda.so.1; a library of that name that is there already is what it gets.
   if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) && !dlopen(idleDriver.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     *error = std::string("cannot load a driver for cuDNN: ") + dlerror();
     return nullptr;

@@ -1,7 +1,7 @@
-//===- PlanWithoutDevice.h - What cuDNN would do, on any machine ----------===//
+//===- PlanWithoutDevice.h - Plans of cuDNN on machines without a GPU -----===//
 // For the compiler and for tests: whether cuDNN has a plan for an attention on some architecture, and how much
-// workspace that plan needs. Needs the library, but neither a GPU nor its driver: a driver that does nothing is loaded
-// where there is none.
+// workspace it needs. It requires the library, but neither a GPU nor its driver: without a driver, a library of that
+// name that does nothing is loaded.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PLANWITHOUTDEVICE_H
 #define PCRT_CUDA_PLANWITHOUTDEVICE_H
@@ -13,15 +13,16 @@
 
 namespace pcrt::cuda {
 
+/// cuDNN, opened for one architecture. One thread uses it.
 class PlanWithoutDevice {
 public:
-  /// Opens cuDNN for `arch` (80, 90 or 100). Null, with the reason in `error`, where it is not on this machine.
+  /// Opens cuDNN for `arch` (80, 90 or 100). Returns null, with the reason in `error`, if it is not on this machine.
   /// `idleDriver` is the path of libpc_idle_driver.so.
   static std::unique_ptr<PlanWithoutDevice> open(int arch, const std::string &idleDriver, std::string *error);
   ~PlanWithoutDevice();
 
-  /// Plans an attention; `workspaceBytes` gets what its pcrt_attention_desc has to say. `deterministic`: the backward
-  /// is called without dq_accumulator. Returns "" or why there is no plan.
+  /// Plans an attention and sets `workspaceBytes` to the value for its pcrt_attention_desc. With `deterministic`, the
+  /// gradient is computed without dq_accumulator. Returns "" or why there is no plan.
   std::string plan(const pcrt_attention_desc &desc, bool deterministic, int64_t *workspaceBytes);
 
   /// The version of the library, like "9.19.0".

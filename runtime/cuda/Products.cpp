@@ -1,4 +1,7 @@
 //===- Products.cpp - The matrix products of a program on cuBLASLt --------===//
+// A plan is a product with its descriptors and its choice; plans are shared by all calls with the same key. Algorithms
+// with atomic split-k are excluded, so that the same operands give the same bits every time.
+//===----------------------------------------------------------------------===//
 #include "cuda/Products.h"
 #include "base/Failure.h"
 #include "cuda/AlgorithmCache.h"
@@ -32,7 +35,7 @@ struct Products::Plan {
   std::string key;
   bool swapped = false; ///< The first operand of the library is a, not b.
   MatmulDesc op = nullptr;
-  MatrixLayout a = nullptr, b = nullptr, c = nullptr; ///< As the library counts.
+  MatrixLayout a = nullptr, b = nullptr, c = nullptr; ///< The library's a, b and c.
   int alignments[3] = {};                             ///< Of the library's A, B and C.
   int64_t leadingC = 0;
   Choice choice;
@@ -47,8 +50,8 @@ static int alignmentOf(const void *at) {
   return int(std::min<uintptr_t>(256, address ? address & -address : 256));
 }
 
-/// A product may be run without the part of its epilogue that a kernel of the program can do (`rest`). These give the
-/// remaining product and its operands.
+/// canBeApart: whether a kernel of the program can compute the epilogue after the product. alone: the product without
+/// that epilogue, and its operands.
 static bool canBeApart(const pcrt_gemm_desc &desc) {
   return desc.epilogue >= PCRT_EPILOGUE_GELU_BIAS && desc.rest >= 0;
 }
@@ -68,7 +71,7 @@ int Products::multiprocessorsFor(const ProductCall &call) const {
   return std::max(session.multiprocessors - leftAlways - left * call.beside, session.multiprocessors / 2);
 }
 
-/// Two calls have the same plan where this is equal: shape, strides, dtypes, epilogue, alignments and multiprocessors.
+/// The key of a call's plan: shape, strides, dtypes, epilogue, alignments and multiprocessors.
 std::string Products::keyOf(const ProductCall &call) const {
   const pcrt_gemm_desc &d = program.gemms[call.index];
   std::string key;
@@ -323,7 +326,7 @@ float Products::milliseconds(Plan &plan, const ProductCall &call, const Choice &
   for (int i = -2; i < repetitions; ++i) {
     session.check(session.driver.cuEventRecord(timers[0], session.compute), "time a matrix product");
     if (enqueue(plan, call, choice))
-      return INFINITY; // it was offered, but does not run
+      return INFINITY; // the library offered it, but it does not run
     session.check(session.driver.cuEventRecord(timers[1], session.compute), "time a matrix product");
     if (Result result = session.driver.cuEventSynchronize(timers[1]); result != Success)
       fail(PCRT_INTERNAL, session.name + ": " + nameOf(plan.desc) + " (" + plan.key + "): an algorithm that cuBLASLt " +
@@ -385,13 +388,13 @@ void Products::prepare(const std::vector<ProductCall> &calls, void *memory, cons
   cache.save();
 }
 
-/// What of two ranks' plans has to be equal for one to take the other's choice.
+/// The part of a plan that must be equal on two ranks for one to use the other's choice.
 std::string Products::identity(const Plan &plan) const {
   return plan.key + (plan.alone ? "+" : "-") + std::to_string(program.workspace_bytes);
 }
 
 pcrt_status Products::agree(Comm &comm) {
-  // Ranks that compute the same values have to compute the same bits. Stages have some products in common, others not.
+  // Ranks that compute the same values have to compute the same bits. Stages have only some products in common.
   std::vector<char> mine, all;
   auto append = [&](const void *from, size_t bytes) {
     const char *begin = static_cast<const char *>(from);

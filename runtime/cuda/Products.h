@@ -1,8 +1,8 @@
 //===- Products.h - The matrix products of a program on cuBLASLt ----------===//
 // Row-major products are column-major ones of the transposed result, so no layout is ever converted. For every distinct
-// product the library's best few algorithms are timed at start-up on the buffers of the step, epilogues also against a
-// kernel of our own after the product alone, which runs where the library has none. The choice goes to a cache file;
-// ranks agree on one for each.
+// product, the library's best few algorithms are timed at start-up on the buffers of the step. An epilogue is also
+// timed as a kernel of our own after the product alone, which runs if the library has none. The choice goes to a cache
+// file; ranks agree on one for each product.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PRODUCTS_H
 #define PCRT_CUDA_PRODUCTS_H
@@ -24,7 +24,7 @@ struct ProductCall {
   void *c = nullptr;
   const void *bias = nullptr;
   void *aux = nullptr;
-  int beside = 0; ///< Groups of ranks whose moves are under way meanwhile.
+  int beside = 0; ///< The number of groups whose moves are under way meanwhile.
 };
 
 /// A matrix as cuBLASLt sees memory: column-major, transposed or not.
@@ -34,26 +34,29 @@ struct ColumnMajor {
   int64_t leading = 0;
 };
 
-/// How rows x columns elements at row * rowStride + column * columnStride lie in memory; !good where neither stride
+/// The memory layout of rows x columns elements at row * rowStride + column * columnStride; !good if neither stride
 /// is 1.
 ColumnMajor columnMajor(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride);
 
+/// The products of one program. The rank's thread calls it. It owns the library's handle and the plans and borrows the
+/// session, kernels and workspace. All ranks that share a product compute the same bits.
 class Products {
 public:
-  /// Loads the library. Throws PCRT_RESOURCE. Without `kernels` the library must have every epilogue.
+  /// Loads the library. Throws PCRT_RESOURCE if it is missing. Without `kernels` the library must have every epilogue.
   Products(Session &session, const pcrt_program &program, Kernels *kernels = nullptr);
   ~Products();
 
-  /// Multiprocessors that products leave to each group whose moves are under way, and to messages. A kernel of the
-  /// library that has a block for each multiprocessor takes twice as long where one is taken. Before `prepare`.
+  /// Sets the numbers of multiprocessors that products leave to each group whose moves are under way, and to messages.
+  /// A kernel of the library with a block for each multiprocessor takes twice as long if one of them is occupied. Call
+  /// it before `prepare`.
   void leave(int toGroup, int toMessages) { left = toGroup, leftAlways = toMessages; }
 
-  /// Prepares the products that a step calls. `workspace` is the arena's. Throws PCRT_INTERNAL naming a product that
-  /// the library does not take. `fillArena` puts random numbers into the operands; it is called if anything is timed.
+  /// Prepares the products that a step calls. `workspace` is the arena's. Throws PCRT_INTERNAL, naming a product that
+  /// the library does not support. `fillArena` puts random numbers into the operands; it is called if anything is
+  /// timed.
   void prepare(const std::vector<ProductCall> &calls, void *workspace, const std::function<void()> &fillArena);
 
-  /// A product that several ranks run, whatever else they run, runs on all of them as on the lowest of these. All ranks
-  /// call it.
+  /// Makes all ranks that have a product in common use the choice of the lowest of them. All ranks call it.
   pcrt_status agree(Comm &comm);
 
   /// Enqueues a product on the compute stream. A bias has the dtype of c (cuBLASLt knows no other).
@@ -61,11 +64,11 @@ public:
 
   std::string describe(BlasStatus status) const { return blas.cublasLtGetStatusString(status); }
   const Opened &library() const { return opened; }
-  /// Products that were timed at this start, not taken from the cache.
+  /// The number of products that were timed at this start and not taken from the cache.
   int timed() const { return numTimed; }
-  /// Products whose epilogue a kernel does.
+  /// The number of products whose epilogue is a kernel of the program.
   int apart() const;
-  /// Products that leave multiprocessors to moves.
+  /// The number of products that leave multiprocessors to moves.
   int besideMoves() const;
 
 private:
@@ -73,7 +76,7 @@ private:
   /// How a product is computed; the same on all ranks.
   struct Choice {
     MatmulAlgorithm algorithm{};
-    uint64_t apart = 0; ///< 1: the product alone, then a kernel does what its epilogue would.
+    uint64_t apart = 0; ///< 1: the product alone, followed by a kernel for its epilogue.
   };
 
   Plan *planOf(const ProductCall &call);
@@ -81,7 +84,7 @@ private:
   std::string keyOf(const ProductCall &call) const;
   std::string identity(const Plan &plan) const;
   std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, const ProductCall &call, const std::string &key);
-  /// Finding none is an error if `needed`.
+  /// The library's algorithms for a product. If there is none, that is an error if `needed`.
   std::vector<MatmulHeuristic> candidates(Plan &plan, const ProductCall &call, bool needed);
   std::vector<Choice> choices(Plan &plan, const ProductCall &call);
   bool remembered(Plan &plan, const AlgorithmCache &cache, const std::string &key);
@@ -92,8 +95,8 @@ private:
   Session &session;
   const pcrt_program &program;
   Kernels *kernels;
-  bool tune;      ///< PCRT_CUDA_TUNE=0: the library's first choice, untimed.
-  bool epilogues; ///< PCRT_CUDA_EPILOGUES=0: none of the library's but the bias, if a kernel can do it.
+  bool tune;      ///< PCRT_CUDA_TUNE=0: use the library's first choice without timing.
+  bool epilogues; ///< PCRT_CUDA_EPILOGUES=0: use the program's kernels instead of the library's, except for a bias.
   CublasLt blas;
   Opened opened;
   BlasHandle handle = nullptr;

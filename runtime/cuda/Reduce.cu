@@ -1,8 +1,6 @@
-//===- Reduce.cu - adds up what several ranks hold on one device ----------===//
-//
-// The arithmetic of Moves.h (addends in order, bf16 in f32 and rounded once,
-// NaNs survive a maximum) for virtual ranks on a GPU. The build makes PTX of it.
-//
+//===- Reduce.cu - Adds up what several ranks hold on one device ----------===//
+// The arithmetic of Moves.h (addends in order, bf16 in f32 and rounded once, NaNs survive a maximum) for virtual ranks
+// on a GPU. The build makes PTX of it.
 //===----------------------------------------------------------------------===//
 #define GLOBAL extern "C" __attribute__((global)) void
 #define DEVICE static inline __attribute__((device))

@@ -1,6 +1,6 @@
 //===- Rows.h - Copies of rows on a device --------------------------------===//
-// A move whose dim is not outermost takes a block of every row of a tensor. These copies bring such blocks into one
-// piece and back.
+// A move whose dim is not outermost takes a block of every row of a tensor. This copy gathers such blocks into
+// contiguous memory, or scatters them.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ROWS_H
 #define PCRT_CUDA_ROWS_H

@@ -1,4 +1,7 @@
-//===- Session.cpp - One process's use of one CUDA device -----------------===//
+//===- Session.cpp - A process's use of one CUDA device -------------------===//
+// Opens the driver, retains the primary context and makes it current. The number of hardware queues is set in the
+// environment before main(), because the driver reads it at its start.
+//===----------------------------------------------------------------------===//
 #include "cuda/Session.h"
 #include "base/Failure.h"
 
@@ -9,8 +12,8 @@
 using namespace pcrt;
 using namespace pcrt::cuda;
 
-/// The driver reads the variable when it starts; 32 is its largest value. It is set before there are threads, since
-/// those of virtual ranks read the environment while others start.
+/// Sets the variable to its largest value, 32, unless the user has set it. This happens before there are threads,
+/// because threads of virtual ranks read the environment while others start.
 static const int hardwareQueues = [] {
   constexpr char variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
   if (const char *chosen = getenv(variable); !chosen || !*chosen)

@@ -1,6 +1,6 @@
-//===- Session.h - One process's use of one CUDA device -------------------===//
-// The driver's table with the device's context current, and what every part of the CUDA device needs of it: checked
-// calls, pinned memory, events.
+//===- Session.h - A process's use of one CUDA device ---------------------===//
+// The driver's table with the device's context current, and what every part of the CUDA device needs: checked calls,
+// pinned memory, streams, events.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_SESSION_H
 #define PCRT_CUDA_SESSION_H
@@ -14,9 +14,11 @@
 
 namespace pcrt::cuda {
 
+/// The open device of one rank. It owns the context, pinned memory, streams and events until it is destroyed. The
+/// thread that opens it has the context current; other threads set it themselves.
 class Session {
 public:
-  /// Opens device `ordinal` of the process. Throws PCRT_RESOURCE where there is no driver or no such device.
+  /// Opens device `ordinal` of the process. Throws PCRT_RESOURCE if there is no driver or no such device.
   explicit Session(int ordinal);
   ~Session();
   Session(const Session &) = delete;
@@ -30,14 +32,14 @@ public:
   std::string deviceName; ///< "NVIDIA H200"
   int arch = 0;           ///< 90: sm_90.
   int multiprocessors = 0;
-  /// Not a GPU: the driver is a stand-in. Null on a GPU.
+  /// The functions of the stand-in if the driver is one; null on a GPU.
   const pc_standin_functions *standin = nullptr;
-  Stream compute = nullptr; ///< The stream of everything but moves.
-  /// Hardware queues of this process (CUDA_DEVICE_MAX_CONNECTIONS, 32 unless it is set): of streams that share one, one
-  /// may hold up the other. Which do is up to the driver; the stand-in's first streams do not.
+  Stream compute = nullptr; ///< The stream of everything except moves.
+  /// The number of hardware queues of this process (CUDA_DEVICE_MAX_CONNECTIONS, 32 by default). Streams that share one
+  /// may hold up each other. The driver decides which streams share; the stand-in's first streams do not.
   int queues = 0;
 
-  /// What a stand-in is told; nothing happens on a GPU. `pc_standin_functions` says what these mean.
+  /// Tell a stand-in something and do nothing on a GPU. pc_standin_functions says what they mean.
   void label(const char *source) const {
     if (standin && standin->label)
       standin->label(source);
@@ -51,20 +53,19 @@ public:
       standin->polled(const_cast<const void *>(begin), bytes);
   }
 
-  /// Throws unless `result` is success: PCRT_RESOURCE where memory ran out, else PCRT_INTERNAL. `doing` completes
-  /// "cannot
-  /// ...".
+  /// Throws unless `result` is success: PCRT_RESOURCE if memory ran out, otherwise PCRT_INTERNAL. `doing` completes
+  /// "cannot ...".
   void check(Result result, const std::string &doing) const;
   /// "CUDA_ERROR_OUT_OF_MEMORY: out of memory".
   std::string describe(Result result) const;
 
-  /// Page-locked host memory, zeros; lives as long as the session.
+  /// Page-locked host memory, filled with zeros, which lives as long as the session.
   void *pinned(size_t bytes);
-  /// Streams and events that live as long as the session.
+  /// A stream that lives as long as the session, like those below and all events.
   Stream makeStream() { return makeStream(0); }
-  /// A stream of the highest priority, for moves: computation waits for them.
+  /// A stream of the highest priority, for moves, for which computation waits.
   Stream makeMoveStream();
-  /// Makes the next `count` of these now, before libraries make streams of their own.
+  /// Creates the next `count` of these now, before libraries create streams of their own.
   void reserveMoveStreams(int count);
   int numStreams() const { return int(streams.size()); }
   Event makeEvent(bool timed = false);

@@ -1,4 +1,7 @@
 //===- StageFlows.cpp - Messages between stages, on a CUDA device ---------===//
+// A program knows its own flows and those of other stages that end at it; allFlows merges all of them in one order, in
+// which every rank opens its communicators.
+//===----------------------------------------------------------------------===//
 #include "cuda/StageFlows.h"
 #include "base/Failure.h"
 #include "comm/Collective.h"
@@ -35,8 +38,8 @@ static std::vector<DeviceFlow> allFlows(const Program &program, int rank) {
   return all;
 }
 
-/// What waits for a message of another stage holds up what is after it in its queue, which that stage may wait for.
-/// Moves of groups need no more than the order of the program, which one queue keeps as well.
+/// Checks that each lane has a hardware queue of its own: a receive that waits for a message holds up later work in its
+/// queue, for which the sender may wait. Moves of groups need only the program's order, which one queue keeps as well.
 static void requireQueues(const Session &session, int lanes) {
   int streams = session.numStreams();
   if (lanes == 0 || streams <= session.queues)

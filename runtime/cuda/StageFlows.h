@@ -1,8 +1,8 @@
 //===- StageFlows.h - Messages between stages, on a CUDA device -----------===//
-// By NCCL each flow has streams (lanes) and a ring of slots on the device. A send copies into a slot on the compute
-// stream and goes on; a lane sends the slot. Receives are posted as soon as their slot is free, ahead of the step that
-// reads them. Events order the two, so that a step can be captured. Between virtual ranks and through host memory
-// messages need none of this.
+// With NCCL, each flow has streams (lanes) and a ring of slots on the device. A send copies into a slot on the compute
+// stream and goes on; a lane sends the slot. Receives are posted as soon as their slot is free, before the step reads
+// them. Events order the two, so that a step can be captured. Messages between virtual ranks and through host memory
+// need none of this.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_STAGEFLOWS_H
 #define PCRT_CUDA_STAGEFLOWS_H
@@ -13,21 +13,23 @@
 
 namespace pcrt::cuda {
 
+/// The flows of one rank. The rank's thread calls it. It owns slots, streams and events. Calls enqueue work and return
+/// the status; then `result` or comm.error() says what failed.
 class StageFlows {
 public:
-  /// Makes streams, events and slots, and connects all flows of the run. All ranks of a pipeline call it. Throws:
-  /// PCRT_RESOURCE where the driver has fewer hardware queues than streams that have to go on while others wait.
+  /// Creates streams, events and slots, and connects all flows of the run. All ranks of a pipeline call it. Throws
+  /// PCRT_RESOURCE if the driver has fewer hardware queues than streams that must not hold up each other.
   StageFlows(Session &session, const Program &program, Comm &control, DeviceComm &comm);
 
-  /// Around the calls of a step: posts the first receives, and lets the compute stream wait for what is under way.
-  /// PCRT_INTERNAL without a message in comm.error(): the driver's `result` says why.
+  /// Enclose the calls of a step: begin posts the first receives, end lets the compute stream wait for the lanes. After
+  /// PCRT_INTERNAL without a message in comm.error(), the driver's `result` says why.
   pcrt_status begin();
   pcrt_status end();
 
   pcrt_status send(int index, const void *data);
   pcrt_status receive(int index, void *data);
 
-  Result result = Success; ///< Of the call of the driver that failed.
+  Result result = Success; ///< The result of the driver's call that failed.
 
 private:
   struct Ring {
@@ -39,7 +41,7 @@ private:
     Stream laneOf(int number) const { return lanes[number % lanes.size()]; }
     int slotOf(int number) const { return number % flow->slots; }
     char *at(int number) const { return slots + slotOf(number) * stride; }
-    std::vector<Event> filled, emptied; ///< By slot: when it holds a message, and when it is free again.
+    std::vector<Event> filled, emptied; ///< By slot: it holds a message; it is free again.
     int count = 0;                      ///< Messages of this step.
   };
 

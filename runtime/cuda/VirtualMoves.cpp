@@ -1,4 +1,7 @@
 //===- VirtualMoves.cpp - Moves between virtual ranks on one device -------===//
+// Copies are those of the driver, sums are the kernels of Reduce.cu, whose PTX is part of the runtime; on the stand-in
+// the host adds by reduceElements. Members exchange addresses and events through VirtualComm::meet.
+//===----------------------------------------------------------------------===//
 #include "cuda/VirtualMoves.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"
