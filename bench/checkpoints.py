@@ -14,6 +14,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import json_runs
+
 ROOT = Path(__file__).resolve().parents[1]
 BIN, HERE = ROOT / "build/bin", ROOT / "build/bench"
 RANKS, WAYS = 2, ("without", "beside", "sync")
@@ -96,7 +98,7 @@ while len(runs) < options.rounds * len(WAYS):
     print(f"{one['way']:8} {statistics.median(one['steps']):7.3f} s a step, {one['end']:6.2f} s behind the last one" + (f", disk {one['disk']:.2f} s" if "disk" in one else ""), flush=True)
 found = figures(runs[:options.rounds * len(WAYS)])
 result = ROOT / "bench/results" / f"{options.name}.json"
-result.write_text(json.dumps({**about, **found, "runs": runs}, indent=1) + "\n")
+result.write_text(json_runs.text({**about, **found, "runs": runs}))
 shutil.rmtree(work, ignore_errors=True)
 print(f"steps with --every {options.every} are {100 * found['longer_median']:.1f} % longer (median of {found['rounds']} pairs: {', '.join(f'{100 * x:.1f}' for x in found['longer'])})")
 print(f"a save that is waited for has {100 * found['share_of_disk_median']:.0f} % of the disk's rate ({', '.join(f'{a:.2f} of {b:.2f} GB/s' for a, b in zip(found['save_gigabytes_per_second'], found['disk_gigabytes_per_second']))})")

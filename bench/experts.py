@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import json_runs
+
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = {
     "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 8192, "hidden_size": 768, "intermediate_size": 2048,
@@ -119,7 +121,7 @@ def main():
         times = f"{theirs / statistics.median(seconds):.2f}" if theirs else "-"
         print(f"| {name} | {tokens / statistics.median(seconds):.0f} | {times} |")
     results = ROOT / "bench/results" / f"{options.name}.json"
-    results.write_text(json.dumps({"options": vars(options), "active": active(config), "seconds": plans}, indent=1) + "\n")
+    results.write_text(json_runs.text({"options": vars(options), "active": active(config), "seconds": plans}))
 
 
 if __name__ == "__main__":

@@ -267,11 +267,13 @@ def drive(options):
             total = {kind: statistics.median(k[kind] for k in kinds) for kind in kinds[0]}
             print(f"\nWhere the time goes, {name} (rank 0): " + ", ".join(
                 f"{kind} {100 * seconds / sum(total.values()):.1f} %" for kind, seconds in sorted(total.items(), key=lambda x: -x[1])))
+    import json_runs  # not in the folder that scripts/gpu-check packs
+
     result = {"cpu": cpu, "threads": os.cpu_count(), "precision": options.precision, "batch": options.batch,
               "sequence": options.sequence, "peak": peaks, "flops_per_step": flops, "runs": runs}
     path = Path(__file__).parent / "results" / (options.name + ".json")
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path.write_text(json_runs.text(result))
     print(f"\nraw figures: bench/results/{path.name}")
 
 

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import json_runs
+
 ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / "build/bin"
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -105,7 +107,7 @@ def main():
     else:
         print(f"tokens per second were not measured: ip netns, tc (tbf) and mpirun are needed, and root", file=sys.stderr)
     losses = {plan: once(f"loss behind {options.steps} steps, {plan}", lambda plan=plan: trained(plan)) for plan in PLANS}
-    (ROOT / "bench/results" / f"{options.name}.json").write_text(json.dumps({**about, "tokens_per_second": speeds, "validation_losses": losses}, indent=1) + "\n")
+    (ROOT / "bench/results" / f"{options.name}.json").write_text(json_runs.text({**about, "tokens_per_second": speeds, "validation_losses": losses}))
     for plan in ("f32", "int8"):
         faster = f"{speeds[plan] / speeds['ddp']:.1f} times the tokens per second of data parallelism, " if speeds else ""
         print(f"local SGD, deltas of {plan}: {faster}loss {losses[plan]:.4f} beside {losses['ddp']:.4f} ({100 * (losses[plan] / losses['ddp'] - 1):+.1f} %)")

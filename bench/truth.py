@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+import json_runs
+
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS, WORK = ROOT / "build" / "bin", ROOT / "build" / "bench" / "truth"
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 16384, "hidden_size": 1024, "intermediate_size": 2816,
@@ -106,8 +108,8 @@ def table(state):
     predicted = {case: predict(case, machine) for case in measured}
     errors = {case: predicted[case] / measured[case] - 1 for case in measured}
     lines = ["# Measured steps beside predicted ones", "",
-             f"`bench/truth.py`: two ranks on {machines[0]['measured']['processor']}; the medians of what `pc-calibrate` measured {len(machines)} times between "
-             f"the runs; medians of {min(map(len, seconds.values()))} to {max(map(len, seconds.values()))} steps; ± is half of what lies between the quartiles.", "",
+             f"`bench/truth.py`, two ranks on {machines[0]['measured']['processor']}. Figures of the machine: medians of {len(machines)} runs of `pc-calibrate`,",
+             f"between the measured runs. Steps: medians of {min(map(len, seconds.values()))} to {max(map(len, seconds.values()))} steps; ± is half the distance of the quartiles.", "",
              "| model, precision | plans | mean error, % | median | largest | regret of the predicted best, % | pairs in order |",
              "|---|---|---|---|---|---|---|"]
     groups = [(name, list(cases)) for name, cases in itertools.groupby(measured, key=lambda case: case[:2])]
@@ -162,7 +164,7 @@ def main():
             run = calibrate(case, options.noise) if case[2] == CALIBRATION else measure(case)
             state["runs"].append(json.loads(json.dumps(run)))
             part = path.with_suffix(".part")
-            part.write_text(json.dumps(state, indent=1) + "\n")
+            part.write_text(json_runs.text(state))
             part.rename(path)
             told = f"{statistics.median(run['step_seconds']):.3f} s" if "step_seconds" in run else "calibrated"
             print(f"round {round + 1}: {', '.join(case)}: {told}", file=sys.stderr, flush=True)

@@ -51,6 +51,8 @@ done
 cat >"$work/table.py" <<'PYTHON'
 import json, pathlib, statistics, sys
 
+import json_runs
+
 work, out, rounds, names = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
 result, medians = {}, {}
 for name in names:
@@ -71,8 +73,8 @@ for name in names:
     print(f"| {name} | {1e3 * medians[name]:.0f} | {1e3 * min(s for run in runs for s in run['step_seconds']):.0f} | {medians[name] / plain:.3f} | "
           f"{result[name]['arena_bytes'] / 1e6:.0f} | {result[name]['wire_bytes'] / 1e6:.1f} | {runs[0]['losses'][-1]:.5f} |")
 out.parent.mkdir(exist_ok=True)
-out.write_text(json.dumps(result, indent=1) + "\n")
+out.write_text(json_runs.text(result))
 print(f"\nraw figures: {out}")
 PYTHON
 mapfile -t names < <(cut -d' ' -f1 <<<"$plans")
-python3 "$work/table.py" "$work" "bench/results/$name.json" "$rounds" "${names[@]}"
+PYTHONPATH=bench python3 "$work/table.py" "$work" "bench/results/$name.json" "$rounds" "${names[@]}"

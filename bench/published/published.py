@@ -6,6 +6,7 @@ order of schedules in zero_bubble.csv; 175B on 1536 A100 by 3D parallelism and b
 import collections
 import itertools
 import sys
+import textwrap
 
 import compiled
 import software
@@ -22,6 +23,10 @@ def both(row, known):
     report = compiled.predict(row, software.changes(row, own["machine"], sizes), software.flags(row))
     own_seconds = own["step"] if row["part"] == "step" else own["tasks"][TASKS[row["part"]]]
     return own_seconds, software.seconds(row, report, own["machine"], known)
+
+
+def say(text):
+    print(textwrap.fill(text, 118, break_on_hyphens=False) + "\n")
 
 
 def mean(values):
@@ -50,15 +55,16 @@ def steps(known):
         print(f"| {name} | {len(values)} | {sorted(own)[len(own) // 2]:.2f} | {mean(values):.1f} | {max(values):.1f} |")
     print()
     for reason, ids in without.items():
-        print(f"Not expressed, {len(ids)} rows ({reason}): {', '.join(ids)}.\n")
+        say(f"Not expressed, {len(ids)} rows ({reason}): {', '.join(ids)}.")
     return lines
 
 
 def schedules(known):
-    print("## Order of schedules\n\nThe published bubbles are computed from the measured seconds of tasks, for stages that are alike. So the predicted ones are of "
-          "programs with\nas many layers on each stage and next to no vocabulary, with the software of the published run but for its messages: "
-          "(step - shortest of the four) / step.\nThe published zb-h2 is drawn by hand for tasks that take the same time, F = B = W: it waits (p - 1)(F + B - 2W), and for messages, which gives all six published "
-          "figures to\nfour digits. The compiler's own is made for the seconds that tasks take, and waits less; so the published order's is predicted: that of 1f1b less 3 (p - 1) W.\n")
+    print("## Order of schedules\n")
+    say("The published bubbles are computed from the measured seconds of tasks, for stages that are alike. The predicted bubbles are those of programs with as many layers "
+        "on each stage and almost no vocabulary, with the software of the published run except for its messages: (step - shortest of the four) / step.")
+    say("The published zb-h2 is drawn by hand for tasks of equal time, F = B = W. It waits (p - 1)(F + B - 2W), and for messages; this gives all six published figures "
+        "to four digits. The compiler's zb-h2 uses the seconds that tasks take, and waits less. So the published order is predicted here: the step of 1f1b less 3 (p - 1) W.")
     print("| model, microbatches | " + " | ".join(f"{name} published | predicted" for name, _ in SCHEDULES.values()) + " | pairs in order |")
     print("|---|" + "---|---|" * len(SCHEDULES) + "---|")
     right = total = 0
@@ -102,15 +108,17 @@ def three_dimensions(known):
     print("## 175B on 1536 A100, batch 1536\n\n| plan | own program, s | with the software, s |\n|---|---|---|")
     for name, (own, theirs) in seconds.items():
         print(f"| {name} | {own:.2f} | {theirs:.2f} |")
-    print(f"\n3D is {zero[0] / three[0]:.2f} times as fast in the compiler's own programs and {zero[1] / three[1]:.2f} times with the software of Megatron-LM and of DeepSpeed's ZeRO-3 "
-          "(published, arXiv 2104.04473, table 2:\n141 against 44 Tflop/s a GPU, 3.2 times).\n")
+    print(f"\n3D is {zero[0] / three[0]:.2f} times as fast in the compiler's own programs,\n"
+          f"and {zero[1] / three[1]:.2f} times with the software of Megatron-LM and of DeepSpeed's ZeRO-3\n"
+          "(published, arXiv 2104.04473, table 2: 141 against 44 Tflop/s a GPU, 3.2 times).\n")
 
 
 def main():
     known = software.constants()
-    print("# Published steps beside predicted ones\n\n`bench/published/published.py`. *Own program*: what the compiler predicts for its program of the row's plan on the row's "
-          "machine, as any report has it.\n*With the software*: the same compile with what the published run did otherwise (`bench/published/software.json`, and the figures "
-          "of `constants.json`, which\n`fit.py` has fitted on the rows of set `fit`). Nothing is fitted to a row; mtnlg is in no fit.\n")
+    print("# Published steps beside predicted ones\n")
+    say("`bench/published/published.py`. *Own program*: what the compiler predicts for its program of the row's plan on the row's machine, as in any report. *With the "
+        "software*: the same compile with what the published run did otherwise (`bench/published/software.json`, and the figures of `constants.json`, which `fit.py` "
+        "has fitted to the rows of set `fit`). Nothing is fitted to a row; mtnlg is in no fit.")
     lines = steps(known)
     schedules(known)
     three_dimensions(known)

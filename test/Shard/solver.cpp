@@ -105,6 +105,25 @@ static void testChain() {
   std::printf("chain of %u: largest table %zu\n", n, found->largestTable);
 }
 
+/// A graph that needs a larger table than the limit has no answer; with as large a limit it has the exact one.
+static void testLimit() {
+  std::vector<unsigned> sizes(6, 3);
+  std::vector<PriceTable> tables;
+  for (unsigned a = 0; a < 6; ++a)
+    for (unsigned b = a + 1; b < 6; ++b) {
+      PriceTable table{{a, b}, {}};
+      for (unsigned i = 0; i < 9; ++i)
+        table.entries.push_back(Price::move(1 + below(100)));
+      tables.push_back(std::move(table));
+    }
+  std::optional<Assignment> exact = minimize(sizes, tables);
+  require(exact && exact->largestTable > 9, "all pairs need a larger table than a pair's");
+  require(!minimize(sizes, tables, false, 9), "no table exceeds the limit");
+  std::optional<Assignment> enough = minimize(sizes, tables, false, exact->largestTable);
+  require(enough && enough->price == exact->price, "the largest table is within the limit");
+  std::printf("limit: %zu entries\n", exact->largestTable);
+}
+
 /// Every way to make each needed state, and the whole one if it helps, from another state.
 static Price cheapestTree(const Moves &moves, const MoveTerms &terms, AxisState from, StateSet needed) {
   std::vector<AxisState> nodes{from};
@@ -176,6 +195,7 @@ int main() {
   testSolver(false);
   testSolver(true);
   testChain();
+  testLimit();
   testTrees();
   std::printf("passed\n");
   return 0;
