@@ -101,18 +101,13 @@ def label(op, name, dims, element):
             "mlp.c_fc": "output of gelu" if op == "activation" else "input of gelu"}[part]
 
 
-SCORES_WHY = "scores are never stored"
-WHY = {"softmax": SCORES_WHY, "softmax after dropout": SCORES_WHY, OWN[0]: "one number a row, f32",
-       OWN[1]: "one number a row, f32"}
-WHY |= {item[0]: "no dropout" for item in ITEMS if "mask" in item[0]}
+def cell(counted, wanted):
+    """In units of SBH, with the formula in parentheses where it differs."""
+    return f"{counted / SBH:.4g}" + (f" ({wanted / SBH:.4g})" if counted != wanted else "") if counted or wanted else ""
 
 
-def why(name, difference):
-    return WHY.get(name, "gathered for the product, and kept for its gradient" if difference > 0 else "computed again" if difference else "")
-
-
-def tables(test):
-    """A row of the summary and a table for every plan."""
+def compared(test):
+    """Each plan with the bytes that the formulas have and that are counted, by tensor."""
     test.load_all()
     for plan, tensor, sequence, flags in [("1 rank", False, False, []), ("`tp=8`", True, False, ["--mesh", "tp=8"]),
                                           ("`tp=8 --sequence-parallel`", True, True, ["--mesh", "tp=8", "--sequence-parallel"])]:
@@ -129,13 +124,7 @@ def tables(test):
             assert sum(ours.values()) == counted, (plan, mode, ours, counted)
             theirs = {item[0]: formula(item, tensor, sequence, mode) for item in ITEMS}
             assert abs(sum(theirs.values()) / SBH - published(tensor, sequence, mode, H, A, S)) < 1e-9
-            both = [(name, theirs.get(name, 0), ours.get(name, 0)) for name in [item[0] for item in ITEMS] + OWN]
-            rows = [f"| {name} | {a} | {b} | {b - a:+d} | {why(name, b - a)} |" for name, a, b in both if a or b]
-            total = sum(theirs.values())
-            rows.append(f"| **a layer** | {total} | {counted} | {counted - total:+d} | |")
-            share = lambda x: f"{x / SBH:.2f}"
-            yield (f"| {plan} | {mode} | {share(total)} | {share(counted)} |",
-                   table("tensor | formula | counted | difference | why", rows, f"### {plan}, --recompute={mode}\n\n"))
+            yield plan, mode, theirs, ours
 
 
 # Figure 7 of the paper: percent of tensor parallelism alone, for 22B and 175B.
@@ -154,10 +143,14 @@ def figure():
 
 
 def page_tables():
-    summary, details = zip(*tables(test))
-    yield table("plan | `--recompute` | formula | counted", summary)
+    plans = list(compared(test))
+    total = lambda tensors: f"{sum(tensors.values()) / SBH:.2f}"
+    yield table("plan | `--recompute` | formula | counted",
+                (f"| {plan} | {mode} | {total(theirs)} | {total(ours)} |" for plan, mode, theirs, ours in plans))
     yield table("| 22B | published | 175B | published", figure())
-    yield from details
+    names = [item[0] for item in ITEMS] + OWN
+    yield table("kept tensor | " + " | ".join(f"{plan}, {mode}" for plan, mode, *_ in plans),
+                (f"| {name} | " + " | ".join(cell(ours.get(name, 0), theirs.get(name, 0)) for *_, theirs, ours in plans) + " |" for name in names))
 
 
 test = Recompute()
