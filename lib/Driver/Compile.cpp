@@ -119,16 +119,17 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
 }
 
 /// The pipeline's schedule as the plan names it.
-static StringRef scheduleOf(const Plan &plan) { return plan.pipeline() ? plan.pipeline()->option("schedule") : ""; }
+static StringRef scheduleOf(const Plan &plan) { return plan.pipeline() ? plan.pipeline()->schedule() : ""; }
 
 /// What ZeRO could not split: of every axis, the parameters that are whole on it (stage 3), or whose optimizer state
 /// is.
 static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
   llvm::json::Array entries;
   for (const Tactic &tactic : plan.tactics) {
-    if (tactic.pass() != "pc-zero")
+    auto zero = tactic.as<ZeroTactic>();
+    if (!zero)
       continue;
-    auto axis = StringAttr::get(module.getContext(), tactic.option("axis"));
+    auto axis = StringAttr::get(module.getContext(), zero->axis());
     auto note = [&](auto leaf, StringRef parameter) {
       if (leaf.getLayout() && leaf.getLayout()->state(axis).isWhole())
         entries.push_back(
@@ -136,7 +137,7 @@ static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
                                {"parameter", parameter},
                                {"elements", cast<RankedTensorType>(leaf.getValue().getType()).getNumElements()}});
     };
-    bool ofParameters = tactic.option("stage") == "3";
+    bool ofParameters = zero->stage() == 3;
     module.walk([&](Operation *op) {
       if (auto parameter = dyn_cast<ParameterOp>(op); parameter && ofParameters)
         note(parameter, parameter.getName());
@@ -376,8 +377,8 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     module.emitError() << error;
     return PCRT_USAGE;
   }
-  const Tactic *rounds = options.plan.find("pc-local-sgd");
-  if (options.cuda() && rounds && rounds->option("deltas") == "int8") {
+  auto rounds = options.plan.find<LocalSgdTactic>();
+  if (options.cuda() && rounds && rounds->sendsInt8()) {
     module.emitError() << "--outer-deltas=int8 is for CPU ranks so far; leave it out, or --target=cuda";
     return PCRT_INFEASIBLE;
   }

@@ -131,7 +131,7 @@ static std::string formsOf(const TacticInfo &row) {
     text += form.axes.empty() ? "" : " over axes " + form.axes;
     text += form.name == byDefault.option(row.formOption) ? " (default)" : "";
   }
-  return text + "; over axis " + byDefault.option("axis").str() + ", or " + row.formOption + ":axis";
+  return text + "; over axis " + byDefault.axis().str() + ", or " + row.formOption + ":axis";
 }
 
 /// All strategy flags, in the order of the tactics.

@@ -63,7 +63,7 @@ static LogicalResult readPlan(ModuleOp module, Origin &origin) {
   if (!said) {
     origin.plan = std::move(shown);
     if (origin.zigzag)
-      origin.plan.tactics.push_back(Tactic("pc-zigzag").with("ranks", std::to_string(origin.zigzag)));
+      origin.plan.tactics.push_back(ZigzagTactic::of(origin.zigzag));
   } else {
     std::string error;
     std::optional<Plan> plan = Plan::fromAttribute(said, error);
@@ -82,7 +82,7 @@ static LogicalResult readPlan(ModuleOp module, Origin &origin) {
                               << " has a pipeline, the program has no stages; without the attribute the "
                                  "program is believed";
   if (stages && !origin.plan.pipeline())
-    origin.plan.tactics.push_back(Tactic("pc-pipeline-parallel").with("axis", stages.getValue()));
+    origin.plan.tactics.push_back(PipelineTactic::over(stages.getValue()));
   return success();
 }
 

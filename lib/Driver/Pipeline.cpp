@@ -72,10 +72,7 @@ public:
     case Phase::Staged:
       if (!plan.pipeline())
         return; // one stage, nothing to cut
-      addTactic(plan.pipeline()
-                    ->with("machine", options.machine)
-                    .with("inline-ops", std::to_string(options.inlineOps))
-                    .with("memory", std::to_string(options.memoryLimit)));
+      addTactic(plan.pipeline()->on(options.machine, options.inlineOps, options.memoryLimit));
       return add(createVerifyStaged(), PCRT_VERIFICATION);
 
     case Phase::Local:
@@ -159,32 +156,30 @@ private:
   bool addTactics(Phase phase) {
     SmallVector<Tactic> tactics = plan.tacticsOf(phase);
     for (const Tactic &tactic : tactics) {
-      if (tactic.pass() == "pc-dispatch-experts") {
-        // Rounds are of tokens that are gathered.
-        if (!options.expertsLimit || tactic.option("exchange") != "auto")
-          addTactic(forRanks(tactic));
-        continue;
-      }
-      bool reckons = !tactic.option("machine").empty() && !tactic.says("machine");
-      addTactic(reckons ? tactic.with("machine", options.machine) : tactic);
+      auto dispatch = tactic.as<DispatchExpertsTactic>();
+      if (!dispatch)
+        addTactic(tactic.onMachine(options.machine));
+      else if (!options.expertsLimit || !dispatch->isAuto()) // rounds are of tokens that are gathered
+        addTactic(dispatch->forRanks(expertRanks(), options.kernels.target));
     }
     return !tactics.empty();
   }
 
-  /// What goes to experts, for the ranks that will split them and what they run on.
-  Tactic forRanks(const Tactic &dispatch) const {
+  /// The ranks that will split experts.
+  int64_t expertRanks() const {
     int64_t ranks = 1;
     for (const Tactic &tactic : plan.tactics)
-      if (tactic.pass() == "pc-expert-parallel" || tactic.option("experts") == "true")
-        ranks *= std::max<int64_t>(plan.sizeOf(tactic.option("axis")), 1);
-    return dispatch.with("target", options.kernels.target).with("ranks", std::to_string(ranks));
+      if (tactic.splitsExperts())
+        ranks *= std::max<int64_t>(plan.sizeOf(tactic.axis()), 1);
+    return ranks;
   }
 
   SmallVector<std::string> windowAxes() const {
     SmallVector<std::string> axes;
-    for (const Tactic &tactic : plan.tacticsOf(Phase::Scheduled))
-      for (StringRef axis : tactic.list("axes"))
-        axes.push_back(axis.str());
+    for (const Tactic &tactic : plan.tactics)
+      if (auto windows = tactic.as<WindowMovesTactic>())
+        for (StringRef axis : windows->axes())
+          axes.push_back(axis.str());
     return axes;
   }
 

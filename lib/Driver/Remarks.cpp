@@ -24,18 +24,18 @@ json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
   if (!plan.pipeline() || plan.microbatches < 2)
     return remarks;
   for (const Tactic &tactic : plan.tactics) {
-    if (tactic.pass() != "pc-zero")
+    auto zero = tactic.as<ZeroTactic>();
+    if (!zero || zero->stage() < 2)
       continue;
-    llvm::StringRef stage = tactic.option("stage"), axis = tactic.option("axis");
-    if (stage != "2" && stage != "3")
-      continue;
-    std::string what = stage == "3" ? "gathers a stage's parameters for every pass of every microbatch and scatters "
-                                      "its gradients after each"
-                                    : "scatters a stage's gradients after every microbatch";
+    std::string what = zero->stage() == 3
+                           ? "gathers a stage's parameters for every pass of every microbatch and scatters "
+                             "its gradients after each"
+                           : "scatters a stage's gradients after every microbatch";
     remarks.push_back(llvm::formatv("ZeRO-{0} with a pipeline {1}: {2} microbatches send {3} bytes a step over '{4}' "
                                     "from a rank. Stage 1 sends gradients and parameters once a step; it is the usual "
                                     "choice where its memory fits.",
-                                    stage, what, plan.microbatches, sentOver(*report.getAsObject(), axis), axis)
+                                    zero->stage(), what, plan.microbatches,
+                                    sentOver(*report.getAsObject(), zero->axis()), zero->axis())
                           .str());
   }
   return remarks;

@@ -30,7 +30,7 @@ int64_t Plan::vocabularyRanks() const {
   int64_t ranks = 1;
   for (const Tactic &tactic : tactics)
     if (const TacticInfo *info = tactic.info(); info && info->splitsVocabulary)
-      if (SmallVector<StringRef> axes = tactic.list("axis"); !axes.empty())
+      if (SmallVector<StringRef> axes = tactic.axes(); !axes.empty())
         ranks *= std::max<int64_t>(sizeOf(axes.back()), 1);
   return ranks;
 }
@@ -50,11 +50,6 @@ int64_t Plan::vocabularyMultiple(bool cuda, int64_t wanted) const {
   return cuda ? std::lcm<int64_t>(8 * vocabularyRanks(), 64) : vocabularyRanks();
 }
 
-const Tactic *Plan::find(StringRef pass) const {
-  const Tactic *it = llvm::find_if(tactics, [&](const Tactic &tactic) { return tactic.pass() == pass; });
-  return it == tactics.end() ? nullptr : it;
-}
-
 SmallVector<Tactic> Plan::tacticsOf(Phase phase) const {
   SmallVector<Tactic> ofPhase;
   for (const Tactic &tactic : tactics)
@@ -63,12 +58,11 @@ SmallVector<Tactic> Plan::tacticsOf(Phase phase) const {
   return ofPhase;
 }
 
-const Tactic *Plan::pipeline() const {
-  const Tactic *it = llvm::find_if(tactics, [&](const Tactic &tactic) {
-    const TacticInfo *info = tactic.info();
-    return info && info->phase == Phase::Staged && sizeOf(tactic.option("axis")) != 1;
-  });
-  return it == tactics.end() ? nullptr : it;
+std::optional<PipelineTactic> Plan::pipeline() const {
+  for (const Tactic &tactic : tactics)
+    if (auto pipeline = tactic.as<PipelineTactic>(); pipeline && sizeOf(pipeline->axis()) != 1)
+      return pipeline;
+  return std::nullopt;
 }
 
 /// The form of a tactic that works over a grid, or null.
@@ -85,7 +79,7 @@ std::optional<PadShardsOptions> Plan::padding() const {
   PadShardsOptions options;
   for (const Tactic &tactic : tactics)
     if (const TacticInfo *info = tactic.info(); info && info->shardsParameters)
-      options.ranks *= sizeAtLeastOne(tactic.option("axis"));
+      options.ranks *= sizeAtLeastOne(tactic.axis());
   if (options.ranks == 1)
     return std::nullopt;
   // Dims that tensor parallelism splits are not padded, even if its axis has one rank.
@@ -94,7 +88,7 @@ std::optional<PadShardsOptions> Plan::padding() const {
     if (!info || !info->splitsVocabulary)
       continue;
     options.forms.push_back(tactic.option(info->formOption).str());
-    SmallVector<StringRef> axes = tactic.list("axis");
+    SmallVector<StringRef> axes = tactic.axes();
     if (const TacticForm *grid = gridOf(tactic); grid && grid->weightAxis < static_cast<int>(axes.size()))
       options.ranks *= sizeAtLeastOne(axes[grid->weightAxis]);
   }
@@ -155,7 +149,7 @@ static constexpr std::pair<StringRef, StringRef> reserved[] = {
 static std::string unusedAxis(const Plan &plan) {
   llvm::StringSet<> used;
   for (const Tactic &tactic : plan.tactics)
-    for (StringRef axis : tactic.list("axis"))
+    for (StringRef axis : tactic.axes())
       used.insert(axis);
   for (const auto &[axis, size] : plan.mesh)
     if (!used.contains(axis))

@@ -1,5 +1,5 @@
 //===- Tactic.cpp - A pass of a plan, with its options -------------------------------------===//
-#include "pc/Plan/Tactic.h"
+#include "pc/Plan/TypedTactics.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -61,6 +61,17 @@ SmallVector<StringRef> Tactic::list(StringRef key) const {
   SmallVector<StringRef> values;
   option(key).split(values, ',', -1, /*KeepEmpty=*/false);
   return values;
+}
+
+std::optional<int64_t> Tactic::number(StringRef key) const {
+  int64_t number = 0;
+  return option(key).getAsInteger(10, number) ? std::nullopt : std::optional(number);
+}
+
+bool Tactic::splitsExperts() const { return name == ExpertParallelTactic::pass || option("experts") == "true"; }
+
+Tactic Tactic::onMachine(StringRef machine) const {
+  return option("machine").empty() || says("machine") ? *this : with("machine", machine);
 }
 
 Tactic Tactic::with(StringRef key, StringRef value) const {

@@ -24,7 +24,7 @@ const TacticForm *TacticInfo::formOf(const Tactic &tactic) const {
 SmallVector<StringRef> pc::sequenceAxes(const Tactic &tactic) {
   const TacticInfo *row = tactic.info();
   const TacticForm *form = row ? row->formOf(tactic) : nullptr;
-  SmallVector<StringRef> named = tactic.list("axis"), axes;
+  SmallVector<StringRef> named = tactic.axes(), axes;
   for (int place : form ? ArrayRef(form->sequenceAxes) : ArrayRef<int>())
     if (place < std::ssize(named))
       axes.push_back(named[place]);
@@ -34,7 +34,7 @@ SmallVector<StringRef> pc::sequenceAxes(const Tactic &tactic) {
 Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   const Tactic byDefault(row.pass);
   const std::string flag = "--" + row.flags.front().name;
-  StringRef implied = byDefault.option("axis");
+  StringRef implied = byDefault.axis();
   if (!flags.given(row.flags.front().name) && !plan.sizeOf(implied))
     return {};
   std::string text = flags.text(row.flags.front().name);
@@ -46,11 +46,10 @@ Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &p
                  join(map_range(row.forms, [](const TacticForm &one) { return one.name; }), ", ") + ")");
   StringRef usual = known->axes.empty() ? implied : StringRef(known->axes);
   Tactic tactic = byDefault.with("axis", axis.empty() ? usual : axis).with(row.formOption, chosen);
-  SmallVector<StringRef> axes = tactic.list("axis");
+  SmallVector<StringRef> axes = tactic.axes();
   bool hasGrids = any_of(row.forms, [](const TacticForm &one) { return !one.axes.empty(); });
   if (size_t wanted = 1 + usual.count(','); hasGrids && !known->anyAxes && axes.size() != wanted)
-    return usage(flag + "=" + chosen + " works over " + Twine(wanted) + " mesh axes, got '" + tactic.option("axis") +
-                 "'");
+    return usage(flag + "=" + chosen + " works over " + Twine(wanted) + " mesh axes, got '" + tactic.axis() + "'");
   for (StringRef name : axes)
     if (!plan.sizeOf(name))
       return usage(flag + " needs the mesh axis '" + name + "'; add " + name + "=N to --mesh");
@@ -92,27 +91,26 @@ static Refused recompute(const TacticInfo &row, const StrategyFlags &flags, Plan
 static Refused sequenceParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   if (flags.text("sequence-parallel") != "true")
     return {};
-  const Tactic *tensor = plan.find("pc-tensor-parallel");
+  auto tensor = plan.find<TensorParallelTactic>();
   if (!tensor)
     return infeasible("--sequence-parallel goes with tensor parallelism; add tp=N to --mesh");
-  if (tensor->info()->formOf(*tensor)->weightAxis >= 0)
-    return infeasible("--sequence-parallel goes with --tensor-parallel=1d; " + tensor->option("form") +
+  const TacticForm &form = *(*tensor)->info()->formOf(*tensor);
+  if (form.weightAxis >= 0)
+    return infeasible("--sequence-parallel goes with --tensor-parallel=1d; " + form.name +
                       " splits those activations already");
-  if (tensor->info()->formOf(*tensor)->anyAxes)
+  if (form.anyAxes)
     return infeasible("--sequence-parallel goes with --tensor-parallel=1d; free splits those activations where that is "
                       "faster");
-  plan.tactics.push_back(Tactic(row.pass).with("axis", tensor->option("axis")));
+  plan.tactics.push_back(Tactic(row.pass).with("axis", tensor->axis()));
   return {};
 }
 
 static Refused contextParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   size_t before = plan.tactics.size();
   Refused refused = alongAxis(row, flags, plan);
-  if (plan.tactics.size() == before || plan.tactics.back().option("form") != "ring")
-    return refused;
-  Tactic zigzag = Tactic("pc-zigzag").with("ranks", std::to_string(plan.sizeOf(plan.tactics.back().option("axis"))));
-  plan.tactics.insert(plan.tactics.end() - 1, zigzag);
-  return {};
+  if (plan.tactics.size() > before && ContextParallelTactic(plan.tactics.back()).isRing())
+    plan.tactics.insert(plan.tactics.end() - 1, ZigzagTactic::of(plan.sizeOf(plan.tactics.back().axis())));
+  return refused;
 }
 
 /// The stage and the axis of --zero=stage:axis; stage 0 has no axis.
@@ -121,14 +119,14 @@ static std::pair<std::string, std::string> zeroOf(const StrategyFlags &flags) {
   auto [stage, axis] = StringRef(text).split(':');
   if (stage == "0")
     return {"0", ""};
-  return {stage.str(), (axis.empty() ? Tactic("pc-zero").option("axis") : axis).str()};
+  return {stage.str(), (axis.empty() ? Tactic(ZeroTactic::pass).axis() : axis).str()};
 }
 
 /// The mesh axis that splits experts; "": none.
 static std::string expertsAxis(const StrategyFlags &flags, const Plan &plan) {
   std::string axis = flags.text("expert-parallel");
   if (axis.empty())
-    axis = Tactic("pc-expert-parallel").option("axis").str();
+    axis = Tactic(ExpertParallelTactic::pass).axis().str();
   return flags.given("expert-parallel") || plan.sizeOf(axis) ? axis : "";
 }
 
@@ -140,7 +138,7 @@ static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags
   int64_t ranks = plan.sizeOf(axis);
   if (flags.given("expert-exchange") && !ranks)
     return usage("--expert-exchange goes with expert parallelism; add " +
-                 (axis.empty() ? Tactic("pc-expert-parallel").option("axis") : StringRef(axis)) + "=N to --mesh");
+                 (axis.empty() ? Tactic(ExpertParallelTactic::pass).axis() : StringRef(axis)) + "=N to --mesh");
   if (exchange != "gather" &&
       ranks > 1) // for as many as the mesh says then: --auto asks for one mesh, and tries others
     plan.tactics.push_back(exchange == "auto" ? Tactic(row.pass) : Tactic(row.pass).with("exchange", exchange));
@@ -154,23 +152,23 @@ static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags,
     return {};
   if (!plan.sizeOf(axis))
     return usage("--expert-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
-  auto *other = find_if(plan.tactics, [&](const Tactic &tactic) { return is_contained(tactic.list("axis"), axis); });
+  auto *other = find_if(plan.tactics, [&](const Tactic &tactic) { return is_contained(tactic.axes(), axis); });
   if (other == plan.tactics.end()) {
     if (zeroOf(flags).second != axis) // which then includes it
       plan.tactics.push_back(Tactic(row.pass).with("axis", axis));
     return {};
   }
-  bool isTensor = other->pass() == "pc-tensor-parallel";
-  if (isTensor && other->option("form") != "1d")
-    return infeasible("--expert-parallel=" + axis + " goes with --tensor-parallel=1d there; " + other->option("form") +
+  auto tensor = other->as<TensorParallelTactic>();
+  if (tensor && tensor->form() != "1d")
+    return infeasible("--expert-parallel=" + axis + " goes with --tensor-parallel=1d there; " + tensor->form() +
                       " splits each expert");
   *other = other->with("experts", "true");
-  if (!isTensor || plan.find("pc-sequence-parallel"))
+  if (!tensor || plan.find<SequenceParallelTactic>())
     return {};
   if (flags.text("expert-exchange") == "rows")
     return infeasible("--expert-exchange=rows: all ranks of '" + axis +
                       "' have all tokens, so there is nothing to exchange; --sequence-parallel splits them");
-  erase_if(plan.tactics, [](const Tactic &tactic) { return tactic.pass() == "pc-dispatch-experts"; });
+  erase_if(plan.tactics, [](const Tactic &tactic) { return tactic.as<DispatchExpertsTactic>().has_value(); });
   return {};
 }
 
@@ -189,15 +187,16 @@ static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, P
   auto [stage, zeroAxis] = zeroOf(flags);
   size_t before = plan.tactics.size();
   Refused refused = alongAxis(row, flags, plan);
-  StringRef axis = plan.tactics.size() == before ? StringRef() : plan.tactics.back().option("axis");
+  StringRef axis = plan.tactics.size() == before ? StringRef() : plan.tactics.back().axis();
   bool hasExperts = !axis.empty() && axis == expertsAxis(flags, plan);
   if (axis.empty() || (axis != zeroAxis && !hasExperts))
     return refused;
-  if (plan.tactics.back().option("mode") == "naive" && hasExperts)
+  bool isNaive = DataParallelTactic(plan.tactics.back()).isNaive();
+  if (isNaive && hasExperts)
     return infeasible("--data-parallel=naive keeps parameters on one rank, --expert-parallel splits experts over the "
                       "same axis '" +
                       axis + "'; ddp would fit");
-  if (plan.tactics.back().option("mode") == "naive")
+  if (isNaive)
     return infeasible("--data-parallel=naive keeps parameters and optimizer state on one rank, --zero=" + stage +
                       " splits them over the same axis '" + zeroAxis + "'; give one of the two");
   plan.tactics.pop_back(); // ZeRO over this axis includes data parallelism, and so does expert parallelism
@@ -221,16 +220,17 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
 }
 
 static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
-  const Tactic byDefault(row.pass);
-  std::string axis = flags.text("pipeline-axis", byDefault.option("axis"));
+  const Tactic written(row.pass);
+  const PipelineTactic byDefault(written);
+  std::string axis = flags.text("pipeline-axis", byDefault.axis());
   std::string named = flags.text("pipeline");
-  std::string schedule = named.empty() ? byDefault.option("schedule").str() : named;
-  std::string stages = flags.text("stages", byDefault.option("stages"));
+  std::string schedule = named.empty() ? byDefault.schedule().str() : named;
+  std::string stages = flags.text("stages", byDefault.stages());
   int64_t interleave = flags.number("interleave", 1);
   if (interleave < 1)
     return usage("--interleave is at least 1");
   if (!flags.given("pipeline") && !plan.sizeOf(axis)) {
-    if (axis == byDefault.option("axis") && interleave == 1 && stages == byDefault.option("stages"))
+    if (axis == byDefault.axis() && interleave == 1 && stages == byDefault.stages())
       return {};
     return usage("--interleave, --stages and --pipeline-axis are about a pipeline; add " + axis + "=N to --mesh");
   }
@@ -245,13 +245,13 @@ static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flag
     return usage("--pipeline=" + schedule + ": a file's name must have no spaces, quotes or braces");
   if (hasNoText(stages))
     return usage("--stages=" + stages + " is neither cost nor layers nor a list like 3,5,4");
-  plan.tactics.push_back(byDefault.with("axis", axis).with("schedule", schedule).with("stages", stages));
+  plan.tactics.push_back(written.with("axis", axis).with("schedule", schedule).with("stages", stages));
   return {};
 }
 
 static Refused windowMoves(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   Tactic tactic = Tactic(row.pass).with("axes", flags.text("window"));
-  SmallVector<StringRef> axes = tactic.list("axes");
+  SmallVector<StringRef> axes = WindowMovesTactic(tactic).axes();
   for (StringRef axis : axes)
     if (!plan.sizeOf(axis))
       return infeasible("--window=" + flags.text("window") + ": the mesh has no axis '" + axis + "'");
@@ -311,20 +311,20 @@ static std::deque<TacticInfo> &table() {
   // Tensor parallelism comes before data parallelism and ZeRO: which dims it splits does not depend on the batch, and
   // ZeRO splits dims that are left.
   static std::deque<TacticInfo> rows = {
-      {.pass = "pc-dispatch-experts",
+      {.pass = DispatchExpertsTactic::pass.str(),
        .phase = Phase::Step,
        .flags = {{"expert-exchange",
                   "How tokens get to the experts of other ranks: gather (all tokens), rows (what they have chosen), or "
                   "auto, which is rows where a token has fewer experts than there are ranks"}},
        .fromFlags = dispatchExperts},
-      {.pass = "pc-mixed-precision",
+      {.pass = MixedPrecisionTactic::pass.str(),
        .phase = Phase::Step,
        .flags = {{"precision", "f32 or bf16"},
                  {"gradient-precision", "f32, or bf16: what ranks send, and with one microbatch store"},
                  {"residual-precision",
                   "of the residual stream and its gradient beside --precision=bf16: bf16 or f32"}},
        .fromFlags = mixedPrecision},
-      {.pass = "pc-recompute",
+      {.pass = RecomputeTactic::pass.str(),
        .phase = Phase::Step,
        .flags = {{"recompute",
                   "none, selective, full, or auto: as little as --memory-limit allows",
@@ -332,8 +332,8 @@ static std::deque<TacticInfo> &table() {
                   "",
                   {"selective", "full"}}},
        .fromFlags = recompute},
-      {.pass = "pc-zigzag", .phase = Phase::Step, .sharesTokens = true}, // comes with ring attention
-      {.pass = "pc-tensor-parallel",
+      {.pass = ZigzagTactic::pass.str(), .phase = Phase::Step, .sharesTokens = true}, // comes with ring attention
+      {.pass = TensorParallelTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{.name = "tensor-parallel", .kind = TacticFlag::OptionalText, .searchedUnknown = {"free"}}},
        .formOption = "form",
@@ -349,7 +349,7 @@ static std::deque<TacticInfo> &table() {
                  {.name = "free", .anyAxes = true}},
        .splitsVocabulary = true,
        .fromFlags = alongAxis},
-      {.pass = "pc-sequence-parallel",
+      {.pass = SequenceParallelTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{"sequence-parallel",
                   "Split the sequence where tensor parallelism is whole",
@@ -357,7 +357,7 @@ static std::deque<TacticInfo> &table() {
                   "",
                   {"true"}}},
        .fromFlags = sequenceParallel},
-      {.pass = "pc-context-parallel",
+      {.pass = ContextParallelTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{"context-parallel", "", TacticFlag::OptionalText, "", {"ring"}}},
        .formOption = "form",
@@ -365,7 +365,7 @@ static std::deque<TacticInfo> &table() {
        .sharesTokens = true,
        .takesQkvApart = true,
        .fromFlags = contextParallel},
-      {.pass = "pc-expert-parallel",
+      {.pass = ExpertParallelTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{"expert-parallel",
                   "Split the experts of a mixture over this axis, ep unless named; another tactic may have it outside "
@@ -375,14 +375,14 @@ static std::deque<TacticInfo> &table() {
                   {"tp", "cp"}}},
        .ofExperts = true,
        .fromFlags = expertParallel},
-      {.pass = "pc-data-parallel",
+      {.pass = DataParallelTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{"data-parallel", "", TacticFlag::OptionalText}},
        .formOption = "mode",
        .forms = {{"ddp"}, {"naive"}},
        .splitsBatch = true,
        .fromFlags = dataParallel},
-      {.pass = "pc-zero",
+      {.pass = ZeroTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{"zero",
                   "ZeRO stage, 0 to 3, or stage:axis; over the axis of data parallelism unless named",
@@ -393,7 +393,7 @@ static std::deque<TacticInfo> &table() {
        .shardsParameters = true,
        .fromFlags = zero},
       {.pass = "pc-propagate", .phase = Phase::Placed, .takesQkvApart = true}, // in plan files only
-      {.pass = "pc-pipeline-parallel",
+      {.pass = PipelineTactic::pass.str(),
        .phase = Phase::Staged,
        .flags = {{"pipeline",
                   "Pipeline schedule: " + pipeline::scheduleNames(),
@@ -408,12 +408,12 @@ static std::deque<TacticInfo> &table() {
                  {"interleave", "Chunks per stage of --pipeline=interleaved", TacticFlag::Number}},
        .once = "a program is cut into stages once; give '{0}' or '{1}'",
        .fromFlags = pipelineParallel},
-      {.pass = "pc-window-moves",
+      {.pass = WindowMovesTactic::pass.str(),
        .phase = Phase::Scheduled,
        .flags = {{"window", "Axes whose gathers and reduce_scatters go step by step with products"}},
        .once = "pc-window-moves is given twice; one takes a list of axes: pc-window-moves{{axes=tp,dp}",
        .fromFlags = windowMoves},
-      {.pass = "pc-local-sgd",
+      {.pass = LocalSgdTactic::pass.str(),
        .phase = Phase::Planned,
        .flags = {{"local-sgd", "AXIS:STEPS: replicas over the axis that are averaged every so many steps (DiLoCo)"},
                  {"outer-rate", "Learning rate of the outer optimizer", TacticFlag::Text, "rate"},

@@ -24,7 +24,7 @@ struct AutoParallel : pc::impl::AutoParallelBase<AutoParallel> {
 
 private:
   LogicalResult run(ModuleOp module) {
-    auto refuse = [&](const Twine &why) { return module.emitError() << "pc-auto-parallel: " << why; };
+    auto refuse = [&](const Twine &why) { return module.emitError() << getArgument() << ": " << why; };
     const auto *last = llvm::find_if(phases(), [&](const PhaseInfo &info) { return info.name == to; });
     if (last == phases().end() || last->phase < Phase::Step || last->phase > Phase::Planned)
       return refuse("'" + to + "' is not a phase from step to planned");

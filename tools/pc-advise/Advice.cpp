@@ -101,8 +101,8 @@ private:
     size.seconds = *best.getNumber("step_seconds");
     size.bytes = *best.getInteger("arena_bytes");
     size.gap = *options.searched->getNumber("gap");
-    if (const Tactic *tensor = options.plan.find("pc-tensor-parallel"))
-      for (StringRef axis : tensor->list("axis"))
+    if (auto tensor = options.plan.find<TensorParallelTactic>())
+      for (StringRef axis : (*tensor)->axes())
         size.tensorRanks *= options.plan.sizeOf(axis);
     return PCRT_OK;
   }

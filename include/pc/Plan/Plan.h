@@ -7,7 +7,7 @@
 #include "mlir/IR/Builders.h"
 #include "pc/Autodiff/Passes.h"
 #include "pc/Plan/Phases.h"
-#include "pc/Plan/Tactic.h"
+#include "pc/Plan/TypedTactics.h"
 #include "pc/Tactics/Passes.h"
 #include "pcrt/pcrt.h"
 #include "llvm/ADT/SmallVector.h"
@@ -33,12 +33,17 @@ struct Plan {
   /// What a padded vocabulary is a multiple of: these ranks, and `wanted`; 0: for CUDA devices what their tensor cores
   /// need.
   int64_t vocabularyMultiple(bool cuda, int64_t wanted) const;
-  /// The first tactic of this name, or null.
-  const Tactic *find(llvm::StringRef pass) const;
+  /// The first tactic of a type of TypedTactics.h, if there is one.
+  template <typename Typed> std::optional<Typed> find() const {
+    for (const Tactic &tactic : tactics)
+      if (auto typed = tactic.as<Typed>())
+        return typed;
+    return std::nullopt;
+  }
   /// The tactics that the pipeline of a phase runs, in order.
   llvm::SmallVector<Tactic> tacticsOf(Phase phase) const;
-  /// The tactic that cuts the program into stages; null where there is none, or one stage has all.
-  const Tactic *pipeline() const;
+  /// The tactic that cuts the program into stages; none if one stage has all.
+  std::optional<PipelineTactic> pipeline() const;
   /// Whether a tactic splits the dim that norms work on.
   bool splitsEmbed() const;
   /// How parameters are padded for what splits them over a data axis, or null where no tactic does.

@@ -43,8 +43,8 @@ PlanNode PlanSearch::nodeOf(Node node, double bound) {
   known.bound = bound;
   known.atOnce = atOnce(node);
   known.axes = plan.mesh.size();
-  if (const Tactic *recompute = plan.find("pc-recompute"))
-    known.level = recompute->option("mode") == "full" ? 2 : 1;
+  if (auto recompute = plan.find<RecomputeTactic>())
+    known.level = recompute->isFull() ? 2 : 1;
   nodes.push_back(std::move(node));
   return known;
 }

@@ -17,7 +17,10 @@ using namespace pc;
 
 namespace {
 
-bool isAuto(const Tactic &tactic) { return tactic.text() == "pc-recompute{mode=auto}"; }
+bool isAuto(const Tactic &tactic) {
+  auto recompute = tactic.as<RecomputeTactic>();
+  return recompute && recompute->isAuto();
+}
 
 enum Level { Keep, Selective, Full };
 
@@ -81,12 +84,11 @@ private:
             if (levels[layer] == level)
               numbers.push_back(layer);
           if (!numbers.empty())
-            tactics.push_back(
-                (level == Full ? "pc-recompute{mode=full layers=" : "pc-recompute{mode=selective layers=") +
-                rangesOf(numbers) + "}");
+            tactics.push_back(RecomputeTactic::of(level == Full, rangesOf(numbers)));
         }
-      } else if (&tactic == options.plan.pipeline() && !cut.empty() && tactic.option("stages") == "cost") {
-        tactics.push_back(tactic.with("stages", cut));
+      } else if (auto pipeline = tactic.as<PipelineTactic>();
+                 pipeline && !cut.empty() && pipeline->stages() == "cost") {
+        tactics.push_back(pipeline->withStages(cut));
       } else {
         tactics.push_back(tactic);
       }

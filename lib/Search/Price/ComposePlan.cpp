@@ -412,18 +412,19 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
   TaskPrice result;
   programs = 0;
   const Tactic tactic = *plan.pipeline();
-  const NamedSchedule *schedule = pipeline::findSchedule(tactic.option("schedule").split(':').first);
+  const PipelineTactic given(tactic);
+  const NamedSchedule *schedule = pipeline::findSchedule(given.scheduleName());
   schedule = pipeline::findSchedule(schedule->split ? "zb-h1" : "1f1b");
   constexpr int stages = 2;
   Problem problem = shapeOf(*schedule, stages, 1, 2 * stages, options.train);
   auto sizeOf = [&](int64_t layers) {
     Plan one = core.plan;
-    one.mesh.insert(one.mesh.begin(), {tactic.option("axis").str(), stages});
+    one.mesh.insert(one.mesh.begin(), {tactic.axis().str(), stages});
     one.microbatches = problem.microbatches;
     one.tactics.clear();
     for (const Tactic &other : plan.tactics)
       if (other == tactic)
-        one.tactics.push_back(tactic.with("schedule", schedule->name).with("stages", listed({layers, layers})));
+        one.tactics.push_back(PipelineTactic(given.withSchedule(schedule->name)).withStages(listed({layers, layers})));
       else if (llvm::is_contained(core.plan.tactics, other))
         one.tactics.push_back(other);
     int64_t sequences = core.batch / core.plan.microbatches * problem.microbatches;
@@ -459,8 +460,9 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
 void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::string &refusal) {
   Plan &plan = composed.plan;
   const Tactic tactic = *plan.pipeline();
-  auto axis = tactic.option("axis").str();
-  auto [name, number] = tactic.option("schedule").split(':');
+  const PipelineTactic asked(tactic);
+  std::string axis = tactic.axis().str();
+  StringRef name = asked.scheduleName(), number = asked.chunksPerStage();
   const NamedSchedule *schedule = pipeline::findSchedule(name);
   int perStage = 0;
   composed.isComposed =
@@ -486,7 +488,7 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
     one.microbatches = small.microbatches;
     for (Tactic &other : one.tactics)
       if (other == tactic)
-        other = tactic.with("stages", listed(SmallVector<int64_t>(small.chunks(), layers)));
+        other = asked.withStages(listed(SmallVector<int64_t>(small.chunks(), layers)));
     return SmallProgram{one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps,
                         /*byParts=*/layers == most};
   };
@@ -530,7 +532,7 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
     order = std::move(orderOfOne);
     seconds = secondsOfOne;
   };
-  if (auto given = givenLayers(tactic.option("stages"), few.layers(), chunks); !given.empty()) {
+  if (auto given = givenLayers(asked.stages(), few.layers(), chunks); !given.empty()) {
     tryLayers(given);
   } else {
     for (const auto &dealt : dealings(few.layers(), whole.stageOf, [&](int chunk, int64_t n) {
@@ -539,7 +541,7 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
       tryLayers(dealt);
     for (Tactic &other : plan.tactics)
       if (other == tactic)
-        other = tactic.with("stages", listed(layers));
+        other = asked.withStages(listed(layers));
   }
   roles.fill(whole, layers);
   roles.fillEnds(whole, layers);

@@ -10,8 +10,7 @@ using namespace pc;
 /// Whether a tactic only shares out sequences, layers, or what a step does once: not what it does for each microbatch.
 static bool isOuter(const Tactic &tactic, bool any) {
   const TacticInfo *row = tactic.info();
-  int64_t stage = 0;
-  if (row && row->shardsParameters && !tactic.option("stage").getAsInteger(10, stage) && stage >= 2)
+  if (auto zero = tactic.as<ZeroTactic>(); zero && zero->stage() >= 2)
     return any; // sums gradients, or gathers parameters, for each
   return row && (row->splitsBatch || row->shardsParameters || row->phase == Phase::Staged);
 }
@@ -29,7 +28,7 @@ PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) 
   PlanCore core;
   std::set<std::string> outer, data;
   for (const Tactic &tactic : plan.tactics)
-    for (StringRef axis : tactic.list("axis")) {
+    for (StringRef axis : tactic.axes()) {
       if (isOuter(tactic, any || !withData))
         outer.insert(axis.str());
       if (tactic.info() && tactic.info()->phase != Phase::Staged)
@@ -43,7 +42,7 @@ PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) 
       parts *= size;
   }
   for (const Tactic &tactic : plan.tactics) {
-    auto axes = tactic.list("axis");
+    auto axes = tactic.axes();
     llvm::append_range(axes, tactic.list("axes"));
     if (llvm::none_of(axes, [&](StringRef axis) { return outer.count(axis.str()); }))
       core.plan.tactics.push_back(tactic);
@@ -70,7 +69,7 @@ Plan pc::withoutInnerData(Plan plan, int64_t &ranks) {
     const TacticForm *form = row ? row->formOf(tactic) : nullptr;
     if (!form || form->dataAxis < 0)
       continue;
-    SmallVector<StringRef> axes = tactic.list("axis");
+    SmallVector<StringRef> axes = tactic.axes();
     ranks *= takeAxis(plan, axes[form->dataAxis]);
     axes.erase(axes.begin() + form->dataAxis);
     tactic = tactic.with("axis", llvm::join(axes, ",")).with(row->formOption, form->besides);
@@ -83,7 +82,7 @@ Plan pc::withoutTokenSharers(Plan plan, int64_t &ranks) {
     const TacticInfo *row = tactic.info();
     if (!row || !row->sharesTokens)
       return false;
-    for (StringRef axis : tactic.list("axis"))
+    for (StringRef axis : tactic.axes())
       ranks *= takeAxis(plan, axis);
     return true;
   });

@@ -6,18 +6,18 @@
 using namespace mlir;
 using namespace pc;
 
-/// "pc-recompute{mode=full}"
+/// The text of the tactics that work over no axis, but for the pass `without`.
 static std::string aloneOf(const Plan &plan, StringRef without = "") {
   std::string text;
   for (const Tactic &tactic : plan.tactics)
     if (const TacticInfo *row = tactic.info();
-        row && row->fromFlags && tactic.list("axis").empty() && tactic.list("axes").empty() && tactic.pass() != without)
+        row && row->fromFlags && tactic.axes().empty() && tactic.list("axes").empty() && tactic.pass() != without)
       text += tactic.text() + " ";
   return text;
 }
 
 PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
-    : alone(aloneOf(plan)), kept(aloneOf(plan, "pc-recompute")), context(context) {
+    : alone(aloneOf(plan)), kept(aloneOf(plan, RecomputeTactic::pass)), context(context) {
   axes.resize(plan.mesh.size());
   for (const auto &[name, size] : plan.mesh) {
     names.push_back(StringAttr::get(context, name));
@@ -28,9 +28,13 @@ PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
     SmallVector<StringRef> ofSequences = sequenceAxes(tactic);
     for (auto [axis, known] : llvm::zip_equal(axes, plan.mesh))
       axis.splitsSequences |= llvm::is_contained(ofSequences, known.first);
-    halfGradients |= tactic.option("gradients") == "bf16";
-    halfParameters |= tactic.option("compute") == "bf16";
-    for (StringRef name : tactic.list("axis"))
+    if (auto precision = tactic.as<MixedPrecisionTactic>()) {
+      halfGradients |= precision->halvesGradients();
+      halfParameters |= precision->halvesParameters();
+    }
+    if (auto zeroTactic = tactic.as<ZeroTactic>())
+      zero = zeroTactic->stage();
+    for (StringRef name : tactic.axes())
       for (auto [axis, known] : llvm::zip_equal(axes, plan.mesh)) {
         if (!row || known.first != name)
           continue;
@@ -39,18 +43,15 @@ PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
         axis.isData |= row->splitsBatch || row->shardsParameters;
         axis.shards |= row->shardsParameters;
         axis.sharesTokens |= row->sharesTokens;
-        if (row->shardsParameters)
-          tactic.option("stage").getAsInteger(10, zero);
       }
   }
-  if (const Tactic *tactic = plan.pipeline()) {
-    auto [name, chunks] = tactic->option("schedule").split(':');
+  if (auto pipeline = plan.pipeline()) {
     hasStages = true;
-    schedule = pipeline::findSchedule(name);
-    if (chunks.getAsInteger(10, shape.chunks))
+    schedule = pipeline::findSchedule(pipeline->scheduleName());
+    if (pipeline->chunksPerStage().getAsInteger(10, shape.chunks))
       shape.chunks = schedule ? schedule->chunksPerStage : 1;
     shape.splitsWeightGradients = !schedule || schedule->split; // of a file, or `auto`, nothing is known
-    layers = tactic->option("stages").str();
+    layers = pipeline->stages().str();
   }
   resize(SmallVector<int64_t, 6>(sizes), plan.microbatches);
 }

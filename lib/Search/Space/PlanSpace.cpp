@@ -30,7 +30,7 @@ static SmallVector<std::string> knownAxes() {
   };
   for (const TacticInfo &row : tactics()) {
     if (row.fromFlags)
-      add(Tactic(row.pass).option("axis"));
+      add(Tactic(row.pass).axis());
     for (const TacticForm &form : row.forms)
       add(form.axes);
   }
@@ -110,7 +110,7 @@ static bool isImplied(StringRef axis) {
 void PlanSpace::addForms() {
   SmallVector<std::string> axes;
   for (const TacticInfo &row : tactics())
-    if (std::string axis = Tactic(row.pass).option("axis").str();
+    if (std::string axis = Tactic(row.pass).axis().str();
         row.fromFlags && !axis.empty() && (hasExperts || !row.ofExperts))
       if (!llvm::is_contained(axes, axis) && isFree(axis) && isImplied(axis))
         axes.insert(axes.begin(), axis);
@@ -132,7 +132,7 @@ void PlanSpace::addForms() {
   for (const TacticInfo &row : tactics())
     for (const TacticForm &form : row.forms)
       if (!form.axes.empty() && isFree(row.flags.front().name) && !search.pins.given(row.flags.front().name))
-        add(Tactic(row.pass).option("axis"), form.axes, row.flags.front().name, form.name);
+        add(Tactic(row.pass).axis(), form.axes, row.flags.front().name, form.name);
 }
 
 void PlanSpace::vary(std::vector<StrategyFlags> &ways, const TacticFlag &flag) const {
@@ -191,7 +191,7 @@ static std::set<std::string> innerAxes(const Plan &plan) {
   std::set<std::string> inner;
   for (const Tactic &tactic : plan.tactics)
     if (const TacticInfo *row = tactic.info(); row && row->fromFlags && splitsLayers(*row))
-      for (StringRef axis : tactic.list("axis"))
+      for (StringRef axis : tactic.axes())
         inner.insert(axis.str());
   return inner;
 }
@@ -345,14 +345,16 @@ SmallVector<int64_t> PlanSpace::microbatches() const {
 bool PlanSpace::isRepeated(const PlanFamily &family, int64_t microbatches) const {
   // With one microbatch and no stages ZeRO-2 is ZeRO-1.
   return microbatches == 1 && !family.plan.pipeline() && !search.pins.given("zero") &&
-         llvm::any_of(family.plan.tactics,
-                      [](const Tactic &tactic) { return tactic.pass() == "pc-zero" && tactic.option("stage") == "2"; });
+         llvm::any_of(family.plan.tactics, [](const Tactic &tactic) {
+           auto zero = tactic.as<ZeroTactic>();
+           return zero && zero->stage() == 2;
+         });
 }
 
 std::string pc::textOf(const Plan &plan, bool withNumbers, bool withRecompute) {
   std::string text = plan.mesh.empty() ? "one rank" : plan.meshText();
   for (const Tactic &tactic : plan.tactics)
-    if (withRecompute || tactic.pass() != "pc-recompute")
+    if (withRecompute || !tactic.as<RecomputeTactic>())
       text += " " + tactic.text();
   if (withNumbers && plan.microbatches > 1)
     text += " microbatches " + std::to_string(plan.microbatches);

@@ -189,7 +189,7 @@ static LogicalResult train(MLIRContext *context, const Triple &triple, bool exac
   OwningOpRef<ModuleOp> module = triple.model(context);
   pc::CompileOptions options = triple.options;
   options.plan = {{}, {}, triple.options.plan.microbatches};
-  if (const pc::Tactic *precision = triple.options.plan.find("pc-mixed-precision"); precision && !exact)
+  if (auto precision = triple.options.plan.find<pc::MixedPrecisionTactic>(); precision && !exact)
     options.plan.tactics.push_back(*precision);
   if (!module || pc::runPhase(*module, pc::Phase::Step, options))
     return failure();

@@ -128,12 +128,12 @@ private:
   /// An axis of windows is refused with reason where every product that its moves meet goes step by step over another
   /// one already, or reads what is cut from a padded parameter; it is then left out.
   static bool mayBeRefused(const pc::Plan &plan) {
-    const pc::Tactic *windows = plan.find("pc-window-moves");
-    return windows && (windows->list("axes").size() > 1 || plan.padding());
+    auto windows = plan.find<pc::WindowMovesTactic>();
+    return windows && (windows->axes().size() > 1 || plan.padding());
   }
 
   static pc::CompileOptions withoutWindow(pc::CompileOptions options, StringRef axis) {
-    pc::Tactic windows = *options.plan.find("pc-window-moves");
+    pc::Tactic windows = *options.plan.find<pc::WindowMovesTactic>();
     SmallVector<StringRef> axes = windows.list("axes");
     llvm::erase(axes, axis);
     llvm::erase(options.plan.tactics, windows);
@@ -255,7 +255,7 @@ int main(int argc, char **argv) {
         return PCRT_RESOURCE;
       const pc::Plan &plan = triple.options.plan;
       llvm::outs() << triple.batch << " " << triple.sequence << " " << triple.optimizer() << " "
-                   << (plan.find("pc-mixed-precision") ? "bf16" : "f32") << " " << plan.meshText() << "\n";
+                   << (plan.find<pc::MixedPrecisionTactic>() ? "bf16" : "f32") << " " << plan.meshText() << "\n";
       return PCRT_OK;
     }
     if (print) {
