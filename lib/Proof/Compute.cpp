@@ -308,6 +308,8 @@ static bool areOfDifferentAxes(ArrayRef<const Where *> operands, ArrayRef<unsign
   return true;
 }
 
+/// What the result of `op` waits for, if the operands `partial` wait for the rest of their sums; nothing, and a
+/// refusal, if they do not belong together.
 std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<const Where *> operands,
                                                     ArrayRef<unsigned> partial, Placed &placed) {
   SmallVector<std::vector<PartialSum>, 2> parts;

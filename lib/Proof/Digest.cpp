@@ -50,6 +50,7 @@ public:
     add(value.getType());
   }
 
+  /// All that makes an op what it is: name, attributes, the numbers of its operands, and its regions.
   void add(Operation *op) {
     add(op->getName().getStringRef());
     for (StringAttr name : op->getName().getAttributeNames())

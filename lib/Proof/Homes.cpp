@@ -11,6 +11,8 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+/// The bytes of the arena that `value` is in; nothing where there are no homes. In a called task, homes are those of
+/// the function, and `places` says where the caller has them.
 std::optional<Range> Walk::rangeOf(Stage &stage, Operation *op, Value value) {
   if (stage.arena < 0 || stage.inKernel)
     return std::nullopt;
@@ -38,6 +40,8 @@ bool Walk::holds(Stage &stage, const Range &range, const State &state) const {
   return stage.bytes.hold({begin, begin + count * bytes}, stack);
 }
 
+/// Refuses the program; with a trace, notes the clash and goes on, so that the cause can be looked for among all
+/// clashes.
 bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operation *, Operation *> writer,
                  Operation *other) {
   if (!trace)
@@ -62,6 +66,7 @@ bool Walk::isIn(Stage &stage, Operation *op, Value value, const State &state, st
                value, stage.bytes.writerOf(*range));
 }
 
+/// Writes `state` into the bytes of the arena. Refuses what is not inside of it.
 bool Walk::put(Stage &stage, Operation *op, const State &state, std::optional<Range> range) {
   if (!range)
     return true;

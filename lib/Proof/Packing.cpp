@@ -55,6 +55,7 @@ int Packing::fit(Operation *op) {
   return fit;
 }
 
+/// The homes in the function around `op`, read once a function.
 const Packing::Layout &Packing::layoutOf(Operation *op) {
   Operation *function = op->getParentOfType<func::FuncOp>();
   auto [it, isNew] = layouts.try_emplace(function);

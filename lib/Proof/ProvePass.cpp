@@ -26,6 +26,7 @@ struct Prove : pc::impl::ProveBase<Prove> {
       signalPassFailure();
   }
 
+  /// The program before a pass, if it is given, is proved first: what it does wrong is not the pass's fault.
   LogicalResult prove(Proof &proof) {
     if (reference.empty())
       return getOperation().emitError() << "pc-prove: needs the step program, as reference=step.mlir";

@@ -11,6 +11,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+/// A mask of the rows of one round lies as the mask does, and notes which of how many rounds it is.
 std::optional<Placed> Placer::roundOf(RoundOfRowsOp round, const Where &mask) {
   if (!mask.parts.empty() || mask.note.kind != Note::None || mask.root) {
     refuse("takes a round of what is no whole mask: " + text(mask));
@@ -75,6 +76,7 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
   return true;
 }
 
+/// Rounds add up like ranks: each is an addend on the axis `roundAxis`, and all of them are the whole sum.
 std::optional<Placed> Placer::addRounds(AddOp sum, ArrayRef<const Where *> operands) {
   // Entries of several rounds that are 0 elsewhere are addends.
   std::array<Where, 2> addends{*operands[0], *operands[1]};

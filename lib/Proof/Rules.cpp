@@ -34,6 +34,7 @@ static std::string nameOfRow(Operation *op) {
 struct MoreOfAttention {
   std::string operands, whole, results;
 };
+/// Letters of the optional operands that this attention has, for the end of the spec in its row.
 static MoreOfAttention moreOf(Operation *op) {
   if (!isa<AttentionOp, AttentionGradOp>(op))
     return {};

@@ -31,6 +31,7 @@ std::string pc::proof::textOf(LeafName name) {
   return (of ? text + " of '" + cast<StringAttr>(of).getValue() + "'" : "'" + text + "'").str();
 }
 
+/// Parameters and states have names; an input, a table or a constant is what it says.
 static LeafName nameOfLeaf(Operation *op) {
   if (auto parameter = dyn_cast<ParameterOp>(op))
     return {parameter.getNameAttr(), {}};
@@ -244,6 +245,7 @@ bool Walk::showAgain(ArrayRef<Shown> others, int microbatch) {
   });
 }
 
+/// What a walk cannot see op by op: updates and outputs that are missing, or are there too often.
 bool Walk::compareSinks() {
   if (!reference)
     return true;

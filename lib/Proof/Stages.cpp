@@ -217,6 +217,7 @@ Operation *Walk::oddMove() {
   return odd;
 }
 
+/// Puts the value into the mail under its flow and number, from where the receive takes it.
 bool Walk::send(Stage &stage, SendOp send) {
   State state = stateOf(send.getX());
   if (!state.where || !read(stage, send, send.getX(), state))

@@ -11,6 +11,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+/// What is known of the function that `call` names, found once a function.
 Walk::Called &Walk::calledBy(CallOp call) {
   Called *&known = calledByName[{call->getParentOp(), call.getCalleeAttr()}];
   if (known)
@@ -46,6 +47,7 @@ bool Walk::call(Stage &stage, CallOp call) {
   return true;
 }
 
+/// Walks the function's body with the caller's operands; homes inside stand for places in the caller's arena.
 bool Walk::runCalled(Stage &stage, CallOp call, const TaskFunction &called) {
   std::map<int64_t, int64_t> places;
   auto map = [&](ValueRange inside, ValueRange outside) {

@@ -71,6 +71,7 @@ public:
   }
 
 private:
+  /// The last wrong value of which all operands are right; if no value is wrong, the same of places.
   Blame ofValues(const Failure &failure) const {
     int root = lastRoot(failure.from, [&](int made) { return isStrange(made); });
     if (root >= 0 || !before || failure.fault == FaultKind::Scale)
@@ -270,6 +271,7 @@ private:
     return who;
   }
 
+  /// How far an op of the program is like one of the step: by name, attributes and operands.
   Likeness likeness(const Made &wrong, const Made &right) const {
     Likeness like;
     like.step = &right;
@@ -288,6 +290,8 @@ private:
     return like;
   }
 
+  /// The op of the step that `wrong` most likely stands for: one that reads the same value and is alike enough, or else
+  /// the only one that is missing.
   std::optional<Likeness> nearest(const Made &wrong) const {
     std::optional<Likeness> best;
     for (int from : wrong.from) {
@@ -376,6 +380,7 @@ private:
     return blame;
   }
 
+  /// What to tell of an op that is to blame: what it should have been, or which of its operands is at fault.
   Blame explain(const Made &wrong) const {
     Operation *op = wrong.op;
     Blame blame{op, FaultKind::Value, "", std::nullopt};

@@ -213,6 +213,7 @@ Point Values::einsum(const Recipe &recipe, ArrayRef<Point> operands) {
   return product(&both, mapsOf(both, keyOf(both)), points);
 }
 
+/// The point of a routed einsum: the mask multiplies the operand `recipe.masked`, or else the result.
 Point Values::routed(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
   SmallVector<Point, 3> inputs(operands.drop_back());
   auto masked = [&](Point x) { return einsum(*recipe.mask, {x, operands.back()}); };

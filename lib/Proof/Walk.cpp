@@ -15,6 +15,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+/// Notes the first failure, and what made its operands; always false.
 bool Walk::refuse(Operation *op, const Twine &why, FaultKind fault, Operation *other) {
   if (!failure.why.empty())
     return false;
@@ -251,6 +252,7 @@ std::optional<State> Walk::element(Operation *op, const State &stack, int64_t nu
   return state;
 }
 
+/// The element of a stack. With a trace, notes a view whose index is not that of its task.
 bool Walk::microbatch(Stage &stage, MicrobatchOp view) {
   std::optional<State> state = element(view, stateOf(view.getStack()), static_cast<int64_t>(view.getIndex()));
   if (!state)
@@ -267,6 +269,7 @@ bool Walk::microbatch(Stage &stage, MicrobatchOp view) {
   return read(stage, view, view.getElement(), *state);
 }
 
+/// Walks the body once a microbatch; when all are seen to be alike, the values of the rest are added up without a walk.
 bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   int64_t count = accumulate.getMicrobatches();
@@ -352,6 +355,7 @@ bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
   return write(stage, accumulate, result, sum);
 }
 
+/// Values inside a fusion are in registers: only its operands are read, and only its results written, as bytes.
 bool Walk::fusion(Stage &stage, FusionOp fusion) {
   Block &body = fusion.getBody().front();
   for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs())) {
@@ -405,6 +409,8 @@ bool Walk::start(Stage &stage, StartOp start) {
   return true;
 }
 
+/// The results of a start's moves. Until here its operands must have kept their bytes, and nobody may have touched
+/// those of the results.
 bool Walk::wait(Stage &stage, WaitOp wait) {
   StartOp start = wait.getStart();
   auto it = underWay.find(start);

@@ -153,6 +153,7 @@ llvm::StringRef pc::proof::nameOf(Combine combine) {
   return names[static_cast<int>(combine)];
 }
 
+/// An index as in messages: "2 dp.tp + 1 mod 8".
 static std::string textOf(const Index &index, ArrayRef<std::string> names) {
   std::string text;
   for (const Index::Term &term : index.terms) {
