@@ -34,6 +34,7 @@ public:
     return figure;
   }
 
+  /// All named schedules, then list schedules of all rules, then the best of these with noise.
   void run() {
     for (const NamedSchedule &schedule : namedSchedules()) {
       std::string name(schedule.name), ignored;
@@ -67,6 +68,8 @@ public:
   static constexpr double infinity = 1e300;
 
 private:
+  /// Every combination of what a rule prefers, of the gap for weight gradients, and of four caps on microbatches in
+  /// flight.
   std::vector<ListRule> rules() const {
     std::vector<std::vector<int>> caps(4);
     for (int d = 0; d < p.stages; ++d) {
@@ -96,6 +99,7 @@ private:
 
 } // namespace
 
+/// Without room for one microbatch there is no order at all, so this is said first.
 std::optional<AutoOrder> pc::pipeline::autoOrder(const Problem &problem, Goal goal, std::string &error) {
   for (int d = 0; d < problem.stages && !problem.limit.empty(); ++d)
     if (problem.floor(d) > problem.limit[d] * (1 + 1e-12)) {

@@ -34,6 +34,7 @@ public:
     return 0;
   }
 
+  /// Keeps the list sorted and its runs apart: where `run` overlaps one of them, both are cut and counts added.
   void add(Run run) {
     if (list.empty() || list.back().isBefore(run))
       return put(run);
@@ -131,6 +132,7 @@ public:
         names[parameter.getName()] = keyOf(parameter);
   }
 
+  /// All stages, in the order of their messages; then what could only be judged with all sums known.
   LogicalResult run() {
     SmallVector<Block *> programs;
     for (func::FuncOp step : all.steps)
@@ -183,6 +185,7 @@ private:
   // One op
   //===-------------------------------------------------------------------------===//
 
+  /// What an op makes of the states of its operands.
   LogicalResult visit(Walk &walk, Operation *op) {
     if (auto marker = dyn_cast<TaskOp>(op)) {
       walk.optimizer = marker.getKind() == TaskKind::Optimizer;
@@ -337,6 +340,7 @@ private:
     return success();
   }
 
+  /// Within a task, an addition may add up sums; every other op works on one microbatch.
   LogicalResult visitInTask(Walk &walk, Operation *op) {
     State result;
     bool isLocal = false;
@@ -373,6 +377,8 @@ private:
     return success();
   }
 
+  /// After the tasks: what is linear in a sum keeps it, squares make norms of it, and every other reader is checked at
+  /// the end.
   LogicalResult visitBehind(Walk &walk, Operation *op) {
     SmallVector<State> operands;
     int tracked = 0;
@@ -416,6 +422,7 @@ private:
     return success();
   }
 
+  /// A gradient must have the addends of every chunk that reads its parameter.
   LogicalResult checkRead(const Read &read, const State &sum) {
     auto output = dyn_cast<OutputOp>(read.op);
     std::set<int> chunks;
@@ -456,6 +463,7 @@ private:
           return failure();
     return success();
   }
+  /// The norm of all gradients has each of them once, also of parameters that several stages have.
   LogicalResult checkNorm(Operation *op, const State &norm) {
     size_t known = 0;
     for (auto &[key, roots] : gradients) {

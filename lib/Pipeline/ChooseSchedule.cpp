@@ -53,6 +53,8 @@ std::optional<Order> readOrder(StringRef text, std::string &error) {
   return order;
 }
 
+/// An order that the user wrote: the chunks of each stage, and whether weight gradients are apart, follow from its
+/// tasks.
 std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, ProblemFor problemFor,
                                  std::string &error) {
   std::string why;

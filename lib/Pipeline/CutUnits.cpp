@@ -143,6 +143,7 @@ static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<i
 /// A layer is cut in half only where the slowest chunk gains this share: stages of whole layers are easier to read.
 static constexpr double worthHalves = 0.02;
 
+/// The best cut at layers, unless a cut within layers makes the slowest stage faster by more than `worthHalves`.
 static SmallVector<int> cutByCost(const Units &units, ArrayRef<int> stageOf, const Budget &budget) {
   auto chunks = static_cast<int>(stageOf.size());
   Units whole = wholeLayers(units);

@@ -36,6 +36,7 @@ public:
                      [](const Task &task) { return task.kind != Kind::W; });
   }
 
+  /// One task at a time, on the stage whose choice can start first. Nothing if no stage can begin a task.
   std::optional<Order> run() {
     for (size_t left = p.all().size(); left--;) {
       int best = -1;
@@ -87,6 +88,7 @@ private:
     return when;
   }
 
+  /// Whether stage `d` may begin `task` now: within the rule's cap, and with memory to finish all that it has begun.
   bool fits(int d, const Task &task) const {
     if (task.kind != Kind::F && task.kind != Kind::R)
       return true;
@@ -123,6 +125,7 @@ private:
     return tasks;
   }
 
+  /// The task that stage `d` would begin next, and when: the first that is ready, among equals by the rule.
   std::optional<Choice> choose(int d) {
     const Stage &stage = stages[d];
     using Key = std::tuple<double, double, int, int>;
@@ -160,6 +163,7 @@ private:
     return best ? std::optional(Choice{std::get<0>(best->first), best->second}) : std::nullopt;
   }
 
+  /// Begins the choice of stage `d`, and has only those stages choose again for which it can change something.
   void take(int d) {
     Stage &stage = stages[d];
     auto [start, task] = *stage.choice;

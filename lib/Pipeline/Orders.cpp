@@ -79,6 +79,7 @@ std::vector<Item> allOf(const Problem &p, int chunk) {
   return items;
 }
 
+/// One microbatch after another, through all chunks and back.
 Tasks naive(const Problem &p, int d) {
   Tasks out;
   std::vector<int> chunks = chunksOf(p, d);

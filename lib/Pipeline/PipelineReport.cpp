@@ -62,6 +62,7 @@ json::Object Reporter::describe(int64_t number) const {
                       {"peak_activation_bytes", bytes}};
 }
 
+/// The closed form of the schedule's bubble, where the literature gives one, for comparison with the simulated one.
 json::Value Reporter::theory(StringRef schedule) const {
   const NamedSchedule *named = findSchedule(std::string_view(schedule.split(':').first));
   if (!named)

@@ -51,6 +51,7 @@ public:
   }
 
 private:
+  /// (P1) for one stage: its number is its position, it has one step, and all have the same mesh.
   LogicalResult readModule(ModuleOp stage) {
     auto number = stage->getAttrOfType<IntegerAttr>("pc.stage");
     auto step = stage.lookupSymbol<func::FuncOp>("step");
@@ -218,6 +219,8 @@ private:
     return addPart(stage, send, {true, {stage, to, task->kind, task->chunk, flow}, *task});
   }
 
+  /// A receive of a task brings what the neighbouring chunk's task of the same kind sends; it stands before the task's
+  /// sends.
   LogicalResult readReceive(int stage, ReceiveOp receive) {
     int from = static_cast<int>(receive.getStage()), flow = static_cast<int>(receive.getFlow());
     if (!task)

@@ -102,6 +102,7 @@ void StageWriter::writeTask(const Task &task) {
     sumsOfChunks[{yielded, task.chunk}] = call.getResult(result);
 }
 
+/// Writes the tasks and messages in the program's order, then begins the optimizer's task.
 void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
   SmallVector<const Part *> received;
   for (const Instruction &instruction : instructions) {

@@ -31,6 +31,7 @@ public:
     sortEdges();
   }
 
+  /// Takes events whose needs are done, as long as there are any (Kahn); what is left waits in a circle.
   StallResult run() {
     std::vector<int> ready;
     finished.assign(incoming.size(), false);
@@ -62,6 +63,7 @@ private:
     ++incoming[to];
   }
 
+  /// Two events an instruction, reached and done, and an edge for every one that must come before another.
   void build() {
     for (int d = 0; d < static_cast<int>(program.stages.size()); ++d) {
       std::map<std::string, int> previous;
@@ -125,6 +127,7 @@ private:
     Place target;
   };
 
+  /// A shortest circle of streams that wait for each other.
   void explain(StallResult &result) {
     // The head of a stream is its first instruction that is not done; streams that are done have none.
     std::vector<Place> heads;
@@ -181,6 +184,7 @@ private:
     }
   }
 
+  /// The instructions that the one `at`, which is reached but not done, waits for.
   std::vector<Place> waitsOf(Place at) const {
     const Instruction &x = of(at);
     std::vector<Place> targets;

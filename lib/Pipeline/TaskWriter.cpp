@@ -83,6 +83,8 @@ const WrittenTask &TaskWriter::get(Kind kind, int chunk, llvm::function_ref<bool
   return it->second;
 }
 
+/// A private function of the live ops of a task. Its arguments are what they read from elsewhere, its results what
+/// others read, and sums so far plus the task's addends.
 WrittenTask TaskWriter::write(Kind kind, int chunk, StringRef name, llvm::function_ref<bool(unsigned)> hasSum) {
   const Live &part = live(kind, chunk);
   WrittenTask task;

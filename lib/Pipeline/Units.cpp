@@ -192,6 +192,7 @@ private:
     }
   }
 
+  /// Bytes that a unit holds a microbatch, for its backward pass; and bytes of parameters, gradients and states.
   void countBytes(ArrayRef<Operation *> forward) {
     units.held.resize(units.names.size());
     units.fixed.resize(units.names.size());

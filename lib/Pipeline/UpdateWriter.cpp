@@ -19,6 +19,8 @@ public:
   UpdateWriter(MutableArrayRef<StageWriter> stages, StageWriter::Step &step, StringAttr axis)
       : stages(stages), step(step), axis(axis) {}
 
+  /// Each op after the accumulation goes to the stages that have its operands; the sums over stages that it needs come
+  /// first.
   LogicalResult run() {
     for (Value result : step.accumulate.getResults()) {
       Parts &parts = values[result];
@@ -59,6 +61,7 @@ private:
     return output && (output.getKind() == OutputKind::Loss || output.getKind() == OutputKind::GradNorm);
   }
 
+  /// Linear ops go on with addends; others need the whole value, so sums are exchanged or reduced over stages before.
   void write(Operation *op) {
     if (isLinear(op)) {
       Parts &from = values[op->getOperand(0)];
@@ -83,6 +86,7 @@ private:
     cloneWhereKnown(op, /*once=*/isa<OutputOp, EinsumOp>(op) && !isFigure(op));
   }
 
+  /// Clones the op into every stage, or only the first, that has all its operands.
   void cloneWhereKnown(Operation *op, bool once = false) {
     SmallVector<SmallVector<Value>> results(op->getNumResults(), SmallVector<Value>(stages.size()));
     for (auto [s, stage] : llvm::enumerate(stages)) {

@@ -62,6 +62,7 @@ private:
         visit(d, i, program.stages[d][i]);
   }
 
+  /// Sends and receives of a flow pair up in their order, with the same message.
   bool flows() {
     struct End {
       Place place;
@@ -91,6 +92,7 @@ private:
     return good;
   }
 
+  /// All members of a group make the same calls in the same order.
   bool collectives() {
     std::map<std::string, std::map<int, std::vector<int>>> calls; // indices by group and stage
     bool good = true;
@@ -119,6 +121,7 @@ private:
     return good;
   }
 
+  /// Every task is one of the problem's, on the stage of its chunk, and there once.
   bool tasks() {
     taskAt.assign(p.tasks(), {-1, -1});
     bool good = true;
@@ -167,6 +170,7 @@ private:
   int *clockOf(int i) { return &clocks[i * streams]; }
   bool before(int a, int b) { return clockOf(b)[streamOf[a]] > number[a]; }
 
+  /// A message is sent after its task and read after its receive, and tasks of one stage wait for each other.
   bool dependencies() {
     for (int d = 0; d < static_cast<int>(program.stages.size()); ++d) {
       makeClocks(d);
@@ -197,6 +201,7 @@ private:
     return true;
   }
 
+  /// Whether all inputs of a task are sure to be there when it begins.
   bool inputsOf(int d, int i, const std::vector<int> &receiveAt) {
     for (const auto &[needed, delay] : p.inputs(program.stages[d][i].task)) {
       int id = p.id(needed);
@@ -238,6 +243,7 @@ private:
     return true;
   }
 
+  /// What tasks take and free, in the order of the stage, stays within its limit.
   bool memory() {
     for (int d = 0; d < static_cast<int>(program.stages.size()) && !p.limit.empty(); ++d) {
       double used = 0;
