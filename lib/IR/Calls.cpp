@@ -79,6 +79,7 @@ struct Called {
 };
 } // namespace
 
+/// Every function that steps call, with its calls, in the order of the first ones.
 static SmallVector<Called> calledIn(ModuleOp program) {
   SmallVector<Called> all;
   llvm::DenseMap<Attribute, size_t> number;

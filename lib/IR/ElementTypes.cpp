@@ -16,6 +16,7 @@ struct Kinds {
 };
 } // namespace
 
+/// The operands and results that are not of the op's one float type: of integers, and always f32.
 static Kinds kindsOf(Operation *op) {
   auto from = [&](unsigned first) { return llvm::to_vector<4>(llvm::seq(first, op->getNumOperands())); };
   return llvm::TypeSwitch<Operation *, Kinds>(op)

@@ -26,6 +26,7 @@ LogicalResult ArenaOp::verify() {
 // Regions: `pc.accumulate (%arg = %value : type, ...) { ... } : types`
 //===---------------------------------------------------------------------------===//
 
+/// Fusions and starts read alike: (%argument = %operand : type -> type, ...) { body } : types.
 static ParseResult parseRegionOp(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::Argument> arguments;
   SmallVector<OpAsmParser::UnresolvedOperand> operands;

@@ -18,6 +18,7 @@ static bool sameShapeAndWidth(Value a, Value b) {
 
 /// How operand `i` of an op that is computed element by element is read.
 enum class Read { Same, Broadcast, Other };
+/// At which index a loop over the result reads operand `i`.
 static Read readOf(FactorOpInterface op, const FactorRule &rule, unsigned i) {
   if (i >= op.getNumElementwise())
     return Read::Broadcast; // at any index
@@ -103,6 +104,7 @@ static bool isProductOnto(FusionOp fusion, unsigned operand) {
   return !factors.m.empty() && !factors.n.empty();
 }
 
+/// A fusion may write over an operand that it reads at the index it writes, and nowhere else.
 static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result) {
   if (std::optional<TableSum> sum = asTableSum(fusion))
     return sum->base.getArgNumber() == operand;

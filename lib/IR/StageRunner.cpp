@@ -27,6 +27,7 @@ LogicalResult StageRunner::run(ArrayRef<Block *> programs, Visitor &visitor) {
   return success();
 }
 
+/// Whether `op` need not wait for another stage; arrives at collectives on the way.
 bool StageRunner::canRun(int stage, Operation *op, Visitor &visitor) {
   if (auto send = dyn_cast<SendOp>(op))
     return underWay[StageFlow(stage, send)] < send.getSlots();

@@ -210,6 +210,7 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
   return from;
 }
 
+/// (M1) and (M2) where types are of one rank: sizes follow from the number of ranks.
 static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from, RankedTensorType to, MeshAttr mesh) {
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 0;
   if (!n)

@@ -92,6 +92,7 @@ int64_t pc::columnSumBytes(Operation *op) {
   return bytes;
 }
 
+/// Tables lie one after another, each as long as the padded list of ids; the partial sums of long runs come last.
 EmbeddingSort::EmbeddingSort(EmbeddingGradOp op) {
   const int64_t ids = typeOf(op.getIds()).getNumElements(), width = typeOf(op.getResult()).getDimSize(1);
   tile = std::clamp<int64_t>(llvm::PowerOf2Ceil(ids), chunk, 1024);
@@ -105,6 +106,7 @@ EmbeddingSort::EmbeddingSort(EmbeddingGradOp op) {
   bytes = 4 * (sums + padded / chunk * 2 * width);
 }
 
+/// Tables lie one after another; the rows of a product whose result is by token come last.
 RowTables::RowTables(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
   ArrayRef<int> mask = rule.operands.back(), result = rule.results[0];
