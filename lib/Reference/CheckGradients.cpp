@@ -75,6 +75,7 @@ struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
     return getOperation().emitError() << "pc-check-gradients: the program has no output of kind loss";
   }
 
+  /// Compares a few elements with central differences; errors are relative to the gradient's largest element.
   LogicalResult checkOne(StringRef name, const Tensor &gradient) {
     double scale = 1e-6, worst = 0;
     for (double g : gradient.data)

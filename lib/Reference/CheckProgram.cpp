@@ -22,6 +22,7 @@ class Checker {
 public:
   explicit Checker(MeshAttr mesh) : mesh(mesh) {}
 
+  /// What the interpreter takes for granted of an op's types, whatever verifier ran before.
   LogicalResult check(Operation *op) {
     SmallVector<Value> values;
     if (!isa<StartOp>(op)) // whose result is a ticket

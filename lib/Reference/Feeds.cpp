@@ -46,6 +46,7 @@ LeafLayout pc::leafLayout(Operation *op, Value value) {
   return layout;
 }
 
+/// Ids must be of the vocabulary, whose size the parameters tell, and the program's attributes better.
 Feeds::Feeds(func::FuncOp program, uint64_t seed) : seed(seed) {
   program.walk([&](ParameterOp parameter) {
     Shape shape = leafLayout(parameter, parameter.getValue()).global;

@@ -86,6 +86,7 @@ struct Stages : StageRunner::Visitor {
 };
 } // namespace
 
+/// One machine a stage; they run in turn, each as far as messages let it, and their results are put together.
 static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &options) {
   auto axis = module->getAttrOfType<StringAttr>("pc.stage_axis");
   SmallVector<ModuleOp> stages = llvm::to_vector(module.getOps<ModuleOp>());

@@ -146,6 +146,7 @@ LogicalResult Machine::setAll(ValueRange values, MutableArrayRef<RankTensors> te
   return success();
 }
 
+/// Leaves are made whole from their seed and then split, so they do not depend on the plan.
 LogicalResult Machine::runLeaf(Operation *leaf) {
   if (auto offset = dyn_cast<BlockOffsetOp>(leaf)) {
     RankTensors tensors(ranks.count());
@@ -237,6 +238,7 @@ static RankTensors element(ArrayRef<Tensor> stacks, int64_t m) {
   return elements;
 }
 
+/// Views, addends, markers of tasks, and messages.
 LogicalResult Machine::runStageOp(Operation *op) {
   if (auto microbatch = dyn_cast<MicrobatchOp>(op))
     return set(microbatch.getElement(), element(store.get(microbatch.getStack()), microbatch.getIndex()));
@@ -255,6 +257,7 @@ LogicalResult Machine::runStageOp(Operation *op) {
   return failed(tensors) ? failure() : set(receive.getValue(), std::move(*tensors));
 }
 
+/// Runs the body on one microbatch after another, and adds what it yields.
 LogicalResult Machine::runAccumulate(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   int64_t microbatches = accumulate.getMicrobatches();
@@ -372,6 +375,7 @@ LogicalResult Machine::runOutput(OutputOp output) {
                  output.getValid() ? &valid : nullptr);
 }
 
+/// Puts the blocks of all ranks together to one result. Ranks that should have the same must have it.
 LogicalResult Machine::collect(Operation *op, Value value, const LeafLayout &layout, const std::string &name,
                                const Shape *valid) {
   double disagreement = 0;

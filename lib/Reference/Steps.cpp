@@ -21,6 +21,7 @@ public:
     module.walk([&](ParameterOp op) { parts[op.getName().str()] = partsOf(op); });
   }
 
+  /// Later steps begin with the parameters and states that the step before has left.
   void feed(int64_t step, Operation *leaf, Tensor &tensor) const {
     if (auto parameter = dyn_cast<ParameterOp>(leaf))
       put(parameter.getName(), "", tensor);
