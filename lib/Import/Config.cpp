@@ -58,6 +58,7 @@ ConfigKey pc::keyOf(llvm::StringRef name, llvm::StringRef other) {
 
 namespace {
 
+/// GPT-2's keys are unlike those of later families, so they are read here and not by a family's description.
 void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
   config.family = &gpt2Family;
   config.vocab = reader.size("vocab_size");
@@ -185,6 +186,7 @@ void readLatent(ConfigReader &reader, ModelConfig &config) {
     reader.fail() << "'qk_nope_head_dim' = " << config.plainDim << " is odd, which 'rope_interleave' does not support";
 }
 
+/// Which projections have a bias: the family says it, or one key for all, or keys for attention and MLP.
 void readBiases(ConfigReader &reader, const Family &family, ModelConfig &config) {
   config.qkvBias = family.biasOfQKV;
   config.outBias = family.biasOfOutput;
@@ -200,6 +202,7 @@ void readBiases(ConfigReader &reader, const Family &family, ModelConfig &config)
     reader.fail() << "'pretraining_tp' = " << tp << " is not supported; it only reorders sums, set it to 1";
 }
 
+/// Sizes of the model, under the family's keys for them.
 void readSizes(ConfigReader &reader, const Family &family, ModelConfig &config) {
   const FamilyKeys &keys = family.keys;
   config.vocab = reader.size("vocab_size");
@@ -217,6 +220,7 @@ void readSizes(ConfigReader &reader, const Family &family, ModelConfig &config) 
     config.tokenTypes = reader.size(keys.tokenTypes, 2);
 }
 
+/// Reads what the family's description names, and refuses values that it does not allow.
 void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config, const ImportOptions &options) {
   const FamilyKeys &keys = family.keys;
   config.family = &family;

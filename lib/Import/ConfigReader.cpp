@@ -102,6 +102,7 @@ double ConfigReader::positive(ConfigKey key, std::optional<double> absent, KeyRo
   return value;
 }
 
+/// A truth value. null is refused where transformers would take it for false and the default is true.
 bool ConfigReader::flag(ConfigKey key, bool absent, KeyRole role) {
   bool result = absent;
   if (const json::Value *value = raw(key)) {

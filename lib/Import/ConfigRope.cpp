@@ -190,6 +190,8 @@ Rope RopeReader::read(const RopePlace &at) {
   return rope;
 }
 
+/// B. Peng et al., "YaRN: efficient context window extension of large language models", 2023, with the keys of
+/// transformers.
 void RopeReader::readYarn(const RopePlace &at, Rope &rope) {
   rope.fast = reader.positive(places(at, "beta_fast"), 32);
   rope.slow = reader.positive(places(at, "beta_slow"), 1);
@@ -211,6 +213,7 @@ void RopeReader::readYarn(const RopePlace &at, Rope &rope) {
                   << rope.scale;
 }
 
+/// The frequency of every pair of numbers, in f32 as transformers computes them.
 Rotation RopeReader::rotation(const Rope &rope) {
   Rotation result{{}, rope.scale, rope.ofScores};
   auto rotated = static_cast<int64_t>(double(config.ropeDim ? config.ropeDim : config.headDim) * rope.part);

@@ -133,6 +133,8 @@ Value ModelBuilder::box(StringRef name, StringRef suffix, Dims dims, double std,
                              nullptr, nullptr, nullptr);
 }
 
+/// A parameter that is a whole tensor of the checkpoint, where `merged` says how many dims each dim of the tensor
+/// holds.
 Value ModelBuilder::parameter(StringRef name, Dims dims, double std, ArrayRef<int64_t> merged, double fill) {
   SmallVector<int64_t> shape, all = sizes(dims);
   if (merged.empty()) {
@@ -164,6 +166,7 @@ Value ModelBuilder::ropeTable(TableKind kind, const Rotation &rope) {
       builder.getDenseF32ArrayAttr(rope.frequencies), builder.getF64FloatAttr(rope.scale), nullptr, nullptr);
 }
 
+/// The family's norm over the last dim, with its parameters.
 Value ModelBuilder::norm(Value x, StringRef name, StringRef dim) {
   auto xType = cast<RankedTensorType>(x.getType());
   auto rows = RankedTensorType::get(xType.getShape().drop_back(), f32);
@@ -202,6 +205,7 @@ Value ModelBuilder::normOfAll(Value x, StringRef name, Dims dims, StringRef lett
   return like(y, of + ", " + letters.str() + " -> " + of, {y, gamma});
 }
 
+/// Learned positions: rows of the table in order, or with documents as the input of positions says.
 Value ModelBuilder::positionEmbedding() {
   Value table = parameter((form->positions + ".weight").str(), {"position", "embed"}, config.initStd);
   auto look = [&](Value rows, Value index, RankedTensorType found) -> Value {

@@ -73,6 +73,8 @@ static std::unique_ptr<llvm::MemoryBuffer> read(StringRef path, ErrorFn emitErro
   return nullptr;
 }
 
+/// A safetensors file is the length of its header, a JSON header with names, types, shapes and ranges, and then the
+/// bytes.
 static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emitError) {
   std::unique_ptr<llvm::MemoryBuffer> buffer = read(path, emitError);
   if (!buffer)
@@ -114,6 +116,7 @@ static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emit
   return success();
 }
 
+/// One file, or an index with the file of each tensor; without either, an empty index.
 FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitError) {
   TensorIndex index;
   SmallString<256> path(directory);
