@@ -115,6 +115,7 @@ bool isGatheredOnce(Operation *op) {
          });
 }
 
+/// What a buffer is for; the first rule that fits decides.
 MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llvm::DenseSet<Operation *> &inTasks) {
   if (gradients.contains(value))
     return MemoryKind::Gradient;

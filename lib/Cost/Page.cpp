@@ -239,6 +239,7 @@ json::Object Page::peak() {
       {"position", position}, {"at", describe(ops[position])}, {"bytes", total}, {"buffers", std::move(buffers)}};
 }
 
+/// One row for the same parameter of all layers.
 json::Array Page::tensors() {
   struct Row {
     int64_t count = 0, bytes = 0, state = 0;

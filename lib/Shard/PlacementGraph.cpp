@@ -129,6 +129,8 @@ LogicalResult GraphReader::add(NodeKind kind, Section section, Operation *op, un
   return success();
 }
 
+/// The body as often as there are microbatches; each argument and each sum is a node of its own, which moves can
+/// surround.
 LogicalResult GraphReader::readAccumulate(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   int64_t times = accumulate.getMicrobatches();
@@ -148,6 +150,7 @@ LogicalResult GraphReader::readAccumulate(AccumulateOp accumulate) {
   return success();
 }
 
+/// One node an op. The section says which names of dims may be split there.
 LogicalResult GraphReader::readBlock(Block &block, Section section, int64_t times) {
   for (Operation &op : block) {
     if (isa<SeedOp>(op))

@@ -44,6 +44,7 @@ Price PlacementProblem::movePrice(unsigned value, AxisState from, StateSet neede
   return moveTable.tree(terms, from, needed).price;
 }
 
+/// One variable a node, whose choices are rows: a table for what each row costs, and tables for moves between nodes.
 void PlacementProblem::makeTables() {
   tables.clear();
   choices.clear();
@@ -208,6 +209,7 @@ static std::string stateName(AxisState state, const PlacementValue &v) {
   return state.isWhole() ? "whole" : state.isSum() ? "a partial sum" : "a partial maximum";
 }
 
+/// Tells of values that no move brings from where they are made to where they are needed.
 void PlacementProblem::explain() {
   int reported = 0, most = seeds.instead.empty() ? 4 : 1; // what would work is said once
   for (auto [value, v] : llvm::enumerate(graph.values)) {

@@ -51,6 +51,7 @@ static std::optional<Routed> routedOf(const PlacementGraph &graph, const Placeme
   return known[node.operands[0]];
 }
 
+/// What moves of each value cost and which are possible: bytes, times, dims that divide, sums of earlier axes.
 void PlacementProblem::readTerms() {
   std::vector<std::optional<Routed>> routed(graph.values.size());
   for (auto [id, v] : llvm::enumerate(graph.values)) {
@@ -82,6 +83,7 @@ void PlacementProblem::readTerms() {
   }
 }
 
+/// The rows of every node, in the program's order, since what a reader may do depends on what can be made.
 LogicalResult PlacementProblem::chooseRows() {
   rows.resize(graph.nodes.size());
   mayBePartial.resize(graph.values.size());
@@ -106,6 +108,7 @@ LogicalResult PlacementProblem::chooseRows() {
   return success();
 }
 
+/// Says which sizes would do.
 InFlightDiagnostic PlacementProblem::indivisible(unsigned value, int64_t dim) const {
   const PlacementValue &v = graph.values[value];
   auto type = cast<RankedTensorType>(v.value.getType());
@@ -127,6 +130,7 @@ InFlightDiagnostic PlacementProblem::indivisible(unsigned value, int64_t dim) co
   return diagnostic;
 }
 
+/// Leaves are in a state that the tactic allows them, as far as their dims divide.
 LogicalResult PlacementProblem::leafRows(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   unsigned value = node.results[0];
@@ -221,6 +225,7 @@ bool PlacementProblem::isSplittable(const PlacementNode &node, int factor) {
   return !indivisible;
 }
 
+/// The legal rows of the op's rule, less those that the tactic's names and pins forbid.
 void PlacementProblem::factorRows(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   auto isRooted = [](AxisState state) { return state.isRoot(); };
@@ -233,6 +238,7 @@ void PlacementProblem::factorRows(unsigned id) {
   applyPolicies(id);
 }
 
+/// Drops rows that are legal but not what the tactic asks for.
 void PlacementProblem::applyPolicies(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   bool einsum = isa<EinsumOp>(node.op);

@@ -102,6 +102,7 @@ void PlacementProblem::setExposed(int parts) {
       terms.exposed = parts;
 }
 
+/// Sums are those of moves that the program has; the caller adds those of moves that the placement inserts.
 PlacementProblem::Judgement PlacementProblem::judge() const {
   Judgement judged;
   for (auto [id, node] : llvm::enumerate(graph.nodes)) {

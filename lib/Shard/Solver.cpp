@@ -169,6 +169,7 @@ bool Solver::isDead(unsigned v, int dear, ArrayRef<Sample> samples, ArrayRef<siz
   return false;
 }
 
+/// Takes choices out of `v` and out of all its tables, in place.
 void Solver::removeChoices(unsigned v, ArrayRef<bool> gone) {
   size_t n = alive[v].size();
   for (unsigned id : tablesOf[v]) {
@@ -199,6 +200,7 @@ bool Solver::mayDominate(ArrayRef<Sample> samples, int dear, int cheap) const {
   return cheap < dear ? !(a.first < b.first) && !(a.last < b.last) : b.first < a.first && b.last < a.last;
 }
 
+/// Some entries of each choice, by which most pairs are seen not to dominate each other without all entries.
 SmallVector<Solver::Sample, 8> Solver::samplesOf(unsigned v, ArrayRef<size_t> steps) const {
   size_t n = alive[v].size();
   SmallVector<Sample, 8> samples(n);
@@ -223,6 +225,7 @@ SmallVector<Solver::Sample, 8> Solver::samplesOf(unsigned v, ArrayRef<size_t> st
   return samples;
 }
 
+/// Removes dominated choices until there are none. Where a variable loses one, its neighbours are looked at again.
 void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
   std::vector<bool> queued(alive.size());
   for (unsigned v : todo)
@@ -288,6 +291,7 @@ double Solver::width(unsigned v) const {
   return product;
 }
 
+/// Puts one table over the neighbours in the place of `v` and its tables, with the best choice of `v` for each entry.
 void Solver::eliminate(unsigned v) {
   SmallVector<unsigned> order = neighbours(v);
   PriceTable sum;

@@ -59,6 +59,7 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
       signalPassFailure();
   }
 
+  /// (V3) to (V5): what comes into a step and what leaves it.
   LogicalResult checkLeafOrSink(Operation *op, const LeavesByName &leaves) {
     if (isa<ParameterOp, StateOp, InputOp, ConstantOp>(op))
       if (PlaceAttr place = placement(op->getResult(0)); place && place.isPartial())
