@@ -23,6 +23,7 @@ class Localizer {
 public:
   Localizer(func::FuncOp function, MeshAttr mesh) : function(function), mesh(mesh) {}
 
+  /// Checks everything first; from then on it cannot fail, so no program is left half local.
   LogicalResult run() {
     bool failed = false;
     // This walk may fail. It changes no type, because it reads the placements of other ops' types.

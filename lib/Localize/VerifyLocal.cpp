@@ -85,6 +85,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
         .Default(success());
   }
 
+  /// (L4) for one update.
   LogicalResult verifyUpdate(UpdateOp update) {
     Value leaf = leaves.of(update);
     if (!leaf)

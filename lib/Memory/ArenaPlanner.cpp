@@ -138,6 +138,7 @@ private:
 /// the buffers of that window only.
 class PlacedBuffers {
 public:
+  /// Windows of time are about as long as most live ranges, so that a buffer is in few of them.
   explicit PlacedBuffers(ArrayRef<ArenaBuffer> buffers) {
     start = INT64_MAX;
     SmallVector<int64_t> lengths;

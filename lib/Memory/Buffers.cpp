@@ -34,6 +34,7 @@ void Buffers::join(unsigned a, unsigned b) {
     buffers[a].leaf = buffers[b].leaf;
 }
 
+/// One buffer a value first; then values that may share one are joined.
 Buffers::Buffers(Block &body, const Liveness &liveness, TaskFunctions &functions, ArrayRef<BlockArgument> dying)
     : liveness(liveness), functions(functions) {
   for (BlockArgument argument : body.getArguments()) {
@@ -154,6 +155,7 @@ void Buffers::shareOperands(Operation *op) {
   }
 }
 
+/// A move may work in place from its start to its wait, if it is the last to read its operand.
 void Buffers::shareStarted(StartOp start) {
   WaitOp wait = start.getWait();
   SmallVector<MoveOpInterface> moves = start.getMoves();

@@ -113,6 +113,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       planFunction(cast<func::FuncOp>(op), arguments, functions);
   }
 
+  /// Homes in a function of tasks, relative to its frame, which every call puts somewhere in the caller's arena.
   void planFunction(func::FuncOp function, ArrayRef<BlockArgument> dying, TaskFunctions &functions) {
     Block &body = function.getBody().front();
     Liveness liveness(body);

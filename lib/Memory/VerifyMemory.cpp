@@ -111,6 +111,7 @@ private:
       held.erase(homeOrNone(value));
   }
 
+  /// (A3): leaves keep their bytes from the start to the end of the step.
   LogicalResult enterLeaf(Operation *leaf) {
     Value value = leaf->getResult(0);
     if (failed(checkHome(leaf, value)))
@@ -321,6 +322,8 @@ private:
         release(value);
   }
 
+  /// Replays the ops in order. `later` collects what an accumulation's body reads from outside, which is not dead
+  /// before all microbatches are through.
   LogicalResult runBlock(Block &block, SmallVectorImpl<Value> *later) {
     for (Operation &op : block) {
       if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>()) // leaves are held already; the accumulation or caller

@@ -246,6 +246,7 @@ bool BlockDecisions::follow(Value value, const Blocked &wanted,
   return false;
 }
 
+/// Whether a matrix product is among the ops that work block by block on the way to `value`.
 bool BlockDecisions::isMadeByProduct(Value value) const {
   SmallVector<Value> list = {value};
   llvm::DenseSet<Value> seen;

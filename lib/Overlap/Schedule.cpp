@@ -188,6 +188,7 @@ private:
                         [&](Operation *user) { return user == block.getTerminator() || atEnd.contains(user); });
   }
 
+  /// When a move is ready, needed and last read, as positions of the block.
   void addItem(MoveOpInterface move) {
     Operation *op = move, *source = op->getOperand(0).getDefiningOp();
     MoveItem item;
@@ -270,6 +271,7 @@ private:
     });
   }
 
+  /// Replaces the moves of a bucket by one start and one wait.
   void write(const MoveBucket &bucket) {
     SmallVector<Operation *> moves;
     for (unsigned i : bucket.items)

@@ -185,6 +185,7 @@ private:
     return success();
   }
 
+  /// An op of the computation reads and writes in its order.
   LogicalResult compute(Operation *op) {
     computed.advance(0);
     for (OpOperand &use : op->getOpOperands())
@@ -210,6 +211,7 @@ private:
     return communicators.try_emplace(axesText(move), Communicator{communicators.size() + 1, {}, {}}).first->second;
   }
 
+  /// Moves read and write on their communicator's stream, from what is computed now until their wait.
   LogicalResult run(StartOp start) {
     WaitOp wait = start.getWait();
     SmallVector<MoveOpInterface> moves = start.getMoves();
@@ -229,6 +231,7 @@ private:
     return success();
   }
 
+  /// (S3), and from here on the computation comes after the moves.
   LogicalResult run(WaitOp wait) {
     StartOp start = wait.getStart();
     if (!start || start.getMoves().empty())

@@ -102,6 +102,7 @@ private:
       op->erase();
   }
 
+  /// One attention over gathered keys becomes one a block of keys, merged by their log-sum-exps.
   LogicalResult rewrite(AttentionOp op) {
     if (!op.getSees())
       return success();
@@ -147,6 +148,7 @@ private:
     return scatter && scatter.getDim() == 1 && scatter.getAxes() == axes ? scatter : ReduceScatterOp();
   }
 
+  /// The same blocks backward. Gradients of keys and values go round with them, in the place of a reduce_scatter.
   LogicalResult rewrite(AttentionGradOp op) {
     if (!op.getSees())
       return success();

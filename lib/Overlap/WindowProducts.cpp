@@ -29,6 +29,7 @@ public:
   Writer(Block &block, const BlockDecisions &decisions)
       : block(block), decisions(decisions), builder(block.getParentOp()->getContext()) {}
 
+  /// Writes each op that works block by block in front of where it stands, and erases what it replaces at the end.
   void run(SmallVectorImpl<ArrayAttr> &windowed) {
     SmallVector<Operation *> replaced;
     for (Operation *op : llvm::to_vector(llvm::make_pointer_range(block))) {
@@ -123,6 +124,7 @@ private:
     return clone->getResult(0);
   }
 
+  /// Block `t` of an operand: of a value that comes in blocks, or a slice of a whole one.
   Value blockOf(Value operand, const BlockStep &step, unsigned number, int64_t t, bool inOrder) {
     if (const Blocked *blocked = decisions.blocked(operand); blocked && step.reads(number, *blocked))
       return makeBlock(operand, t, inOrder);
