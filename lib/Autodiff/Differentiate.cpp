@@ -104,6 +104,7 @@ struct Loss {
   Value logits, max, sumExp, targets, result;
 };
 
+/// log(sum(exp(logits - max))) + max - logits[target]; the gradient reads the maximum and the sum again.
 Loss expandLoss(OpBuilder &builder, CrossEntropyOp op, const IRMapping &mapping) {
   Location loc = op.getLoc();
   Loss loss;
@@ -131,6 +132,7 @@ llvm::DenseSet<Value> dependents(Block &block, ArrayRef<Value> parameters) {
 
 } // namespace
 
+/// The step around the model: leaves, the accumulation over microbatches, the loss, and the optimizer.
 LogicalResult Differentiate::buildStep(func::FuncOp model) {
   OpBuilder builder(model);
   auto step = func::FuncOp::create(builder, model.getLoc(), "step", builder.getFunctionType({}, {}));
@@ -185,6 +187,7 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
   return success();
 }
 
+/// One microbatch: the model's ops, the seed, and the gradients from the last op to the first.
 LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMapping &mapping,
                                        SmallVectorImpl<ParameterOp> &parameters, SmallVectorImpl<Value> &yields) {
   SmallVector<Loss> losses;
@@ -257,6 +260,7 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
   return success();
 }
 
+/// The norm of all gradients, the factor that clips them, and an update of each parameter and its states.
 void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients) {
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
   Value squares;

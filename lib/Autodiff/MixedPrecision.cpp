@@ -124,6 +124,7 @@ private:
     return llvm::all_of(values, [&](Value v) { return elementOf(v).isBF16(); }) ? Type(bf16) : Type(f32);
   }
 
+  /// Matrix products are of bf16 but for the router's, whose choices must not depend on rounding.
   void einsum(EinsumOp op) {
     // What goes to the products of experts, and what those have made.
     if (isDispatch(op))
@@ -158,6 +159,7 @@ private:
     set(op->getResult(0), promote(values.empty() ? ValueRange(op->getOperands()) : ValueRange(values)));
   }
 
+  /// What an op makes: bf16 where it reads or feeds matrix products, else as its operands are.
   void visit(Operation *op) {
     auto sameAs = [&](Value result, Value operand) { set(result, elementOf(operand)); };
     llvm::TypeSwitch<Operation *>(op)

@@ -32,6 +32,7 @@ struct Path {
   RopeOp rope;
 };
 
+/// The product with a weight, and a bias if there is one, that makes `result` and is of no other use.
 std::optional<Projection> projectionOf(Value result) {
   Projection p;
   p.result = result;
@@ -52,6 +53,7 @@ std::optional<Projection> projectionOf(Value result) {
   return p.weight && p.weight->hasOneUse() ? std::optional(p) : std::nullopt;
 }
 
+/// What stands between a projection and the attention: a norm, a rotation, or nothing.
 std::optional<Path> pathTo(Value value) {
   Path path;
   path.rope = value.getDefiningOp<RopeOp>();
@@ -244,6 +246,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
                                builder.getArrayAttr(parts), nullptr, nullptr, nullptr, nullptr);
   }
 
+  /// The product with the joined weights: the dim of query heads has two more rows, for key and value.
   Value productOf(OpBuilder &builder, ArrayRef<Projection> parts) {
     Projection q = parts[0];
     OpBuilder leaves(q.weight);

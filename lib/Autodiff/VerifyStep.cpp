@@ -85,6 +85,7 @@ private:
     return success();
   }
 
+  /// (T5) for one update.
   LogicalResult verifyUpdate(UpdateOp update) {
     std::pair<StringAttr, StringAttr> key = {update.getNameAttr(), StringAttr()};
     if (update.getParameter())
@@ -100,6 +101,7 @@ private:
     return success();
   }
 
+  /// What only the whole program shows: that nothing is missing.
   LogicalResult verifyWhole() {
     if (!accumulate)
       return getOperation().emitError() << "a step program accumulates over microbatches (T3)";

@@ -139,6 +139,7 @@ private:
       refuse(start + (bad - rest.begin()), "a control character in a comment");
   }
 
+  /// A string literal, in which brackets do not count.
   void string() {
     size_t start = at++;
     for (char c = peek(); at < text.size() && c != '"' && c != '\n'; c = peek()) {
@@ -152,6 +153,7 @@ private:
       refuse(start, "a resource with an alignment of 0");
   }
 
+  /// A number, or the dims of a shape with what follows them; its length is limited.
   void number() {
     size_t start = at;
     size_t digits = take(llvm::isDigit).size();
@@ -166,6 +168,7 @@ private:
       refuse(start, "a number of " + Twine(digits) + " digits");
   }
 
+  /// A keyword, an op's name or a type; the width of integers is limited.
   void word() {
     size_t start = at;
     StringRef name = take(isWord);
@@ -193,6 +196,7 @@ private:
     location = npos;
   }
 
+  /// A name that begins with %, #, ! or @ and the like.
   void sigil(char c) {
     size_t start = at++;
     StringRef name = take([](char x) { return isWord(x) || x == '-'; });
@@ -224,6 +228,7 @@ private:
       refuse(start, "the ops up to here would have more results than this file has bytes");
   }
 
+  /// An alias where it is defined, or used.
   void alias(size_t start, StringRef name) {
     StringRef rest = text.substr(at).ltrim(" \t");
     if (depth == 0 && rest.starts_with("=")) {
@@ -275,6 +280,7 @@ private:
     defined = "";
   }
 
+  /// Brackets, whose depth is limited, and all other characters.
   void punctuation(char c) {
     size_t start = at++;
     if (c == '-' && peek() == '>') {

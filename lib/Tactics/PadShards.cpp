@@ -20,6 +20,7 @@ class Padding {
 public:
   Padding(ParameterOp parameter, int64_t dim, int64_t size) : parameter(parameter), dim(dim), size(size) {}
 
+  /// Grows the parameter, its states and its gradient, and cuts it where ops read it.
   void apply(ModuleOp module) {
     auto type = cast<RankedTensorType>(parameter.getValue().getType());
     valid = SmallVector<int64_t>(parameter.getValid().value_or(type.getShape()));

@@ -138,6 +138,7 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     return success();
   }
 
+  /// Splits heads over the axis; with more ranks than key/value heads, over two axes that it is divided into.
   LogicalResult place(StringAttr name) {
     ModuleOp module = getOperation();
     int64_t ranks = meshOf(module).size(name);
