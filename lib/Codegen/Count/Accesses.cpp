@@ -307,6 +307,7 @@ bool AccessCounter::visitLoop(scf::ForOp loop, State &state) {
   return true;
 }
 
+/// Both sides, where the condition depends on data; what they access then counts apart, by data.
 bool AccessCounter::visitBranch(scf::IfOp branch, State &state) {
   Truth truth = decide(branch.getCondition(), state);
   auto run = [&](Block *block) {
@@ -359,6 +360,7 @@ void AccessCounter::visitProduct(Operation *op, const State &state) {
   products.dependOnData |= underData && it->second.flops;
 }
 
+/// Counts an access for all threads of the box; one at the same place as another before counts once.
 bool AccessCounter::visitAccess(Value pointer, int64_t width, bool stores, State &state) {
   std::optional<Address> at = addressOf(pointer, state);
   if (!at)
@@ -380,6 +382,7 @@ bool AccessCounter::visitAccess(Value pointer, int64_t width, bool stores, State
   return true;
 }
 
+/// The argument, or other base, and the bytes from there on.
 std::optional<AccessCounter::Address> AccessCounter::addressOf(Value pointer, State &state) {
   Form bytes;
   while (Operation *op = pointer.getDefiningOp()) {

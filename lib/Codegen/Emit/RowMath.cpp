@@ -71,6 +71,7 @@ Num pc::kernels::tanh(Emitter &e, Num x) {
 // Pointwise ops, in the order of PCOps.td
 //===---------------------------------------------------------------------------===//
 
+/// The function in f32, by the emitter's exp, tanh and erf.
 static Num activation(Emitter &e, ActivationKind kind, Num x) {
   switch (kind) {
   case ActivationKind::GeluTanh: { // x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
@@ -91,6 +92,7 @@ static Num activation(Emitter &e, ActivationKind kind, Num x) {
   llvm_unreachable("unknown activation");
 }
 
+/// dy times the derivative at x.
 static Num activationGrad(Emitter &e, ActivationKind kind, Num dy, Num x) {
   Num one = e.real(1);
   switch (kind) {

@@ -242,6 +242,7 @@ public:
   }
 
 private:
+  /// Puts an op into the group of one of its operands, or begins a new group.
   void visit(Operation *op) {
     anchors[order[op]] = op;
     std::optional<RowSpace> space = rowSpace(op);
@@ -263,6 +264,7 @@ private:
     groups.push_back({{op}, *space, order[op]});
   }
 
+  /// Whether one kernel can do the group's ops and then `op`, row by row; if so, `op` is a member from now on.
   bool join(RowGroup &group, Operation *op, const RowSpace &space) {
     // A kernel must not span two tasks of a pipeline's schedule.
     if (tasksBefore[order[op]] != tasksBefore[group.position])

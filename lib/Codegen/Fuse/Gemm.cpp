@@ -105,6 +105,7 @@ bool pc::takesBias(BiasedGemm biased, bool cuda) {
   return cuda ? bias == elementOf(biased.product.getResult()) : bias.isF32();
 }
 
+/// A product and a broadcast bias, one number a column.
 std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
   auto product = sum.getA().getDefiningOp<EinsumOp>(), broadcast = sum.getB().getDefiningOp<EinsumOp>();
   if (!product || !broadcast || product == broadcast || broadcast.getInputs().size() != 1)
@@ -122,6 +123,7 @@ std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
   return BiasedGemm{product, broadcast};
 }
 
+/// A product that a library can add to what is there, if nothing else reads the product.
 std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
   Value base = sum.getA(), last = sum.getB();
   auto productOf = [](Value value) {
@@ -194,6 +196,7 @@ EinsumOp pc::biasGradOf(EinsumOp sum) {
   return nullptr;
 }
 
+/// The one library call that does all of a fusion: a product with an epilogue, or onto a base.
 std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
   Block &body = fusion.getBody().front();
   Operation *yield = body.getTerminator();

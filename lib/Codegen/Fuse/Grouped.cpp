@@ -33,6 +33,7 @@ SmallVector<int64_t> stridesOf(const FactorRule &rule, ArrayRef<int> dims) {
 }
 } // namespace
 
+/// How a tensor with dims `dims` lies with respect to the mask's tokens and experts; how is -1 for any other form.
 static Lie lieOf(ArrayRef<int> dims, ArrayRef<int> mask, bool byRows) {
   auto has = [&](int f) { return llvm::is_contained(dims, f); };
   ArrayRef<int> tokens = mask.drop_back();
@@ -182,6 +183,7 @@ static std::string specOfRows(EinsumOp op) {
   return llvm::join(operands, ", ") + " -> " + textOf(rule.results[0], op.getResult());
 }
 
+/// The op with rows in the place of tokens and experts, alone in a function, so that it is emitted as any other op.
 RowForm pc::rowForm(Operation *op) {
   MLIRContext *context = op->getContext();
   SmallVector<Value> operands;

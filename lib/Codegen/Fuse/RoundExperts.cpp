@@ -39,6 +39,7 @@ private:
   bool readsRows(Operation *op) const { return llvm::any_of(op->getOperands(), rows.areRows); }
   bool makesRows(Operation *op) const { return llvm::any_of(op->getResults(), rows.areRows); }
 
+  /// A pass is what depends on as many rounds of rows before it: the ops that one loop over rounds repeats.
   void findPasses() {
     llvm::DenseMap<Value, int64_t> behind; // how many passes a value depends on
     int64_t task = 0;
@@ -100,6 +101,7 @@ private:
     return true;
   }
 
+  /// Repeats the ops of a pass once a round, and adds up what leaves it. False if that cannot be.
   bool unroll(ArrayRef<Operation *> ops) {
     // Those of the pass itself are the last ones. What depends on them and stands between them goes after them.
     Operation *last = ops.back(), *key = nullptr;

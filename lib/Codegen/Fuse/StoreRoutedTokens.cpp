@@ -209,6 +209,7 @@ private:
     Value value;
     int64_t dim;
   };
+  /// The mask of this rank and the dim along which ranks have parts of it; the dim is -1 if it is whole already.
   static Gathered gathered(Value mask, int64_t dim, ArrayAttr axes) {
     Operation *op = mask.getDefiningOp();
     if (auto move = dyn_cast_or_null<AllToAllOp>(op);
@@ -266,6 +267,7 @@ private:
     return mask;
   }
 
+  /// Replaces the all_to_all of all entries by one that sends the rows alone.
   void exchangeRows(AllToAllOp move) {
     const Choice from = stored.find(move.getX())->second;
     auto out = static_cast<int64_t>(move.getFrom());
@@ -372,6 +374,7 @@ private:
     }
     take(called.results(), call.getResults());
   }
+  /// Has the result stored by rows if `op` could make it so; whether its readers can read it so is asked later.
   void propose(Operation *op) {
     if (EinsumOp einsum = asRouted(op)) {
       FactorRule rule = einsum.getFactorRule();
@@ -419,6 +422,7 @@ private:
     return !packs || (isOfTokens(op) ? kind == PCRT_GROUPED_UNPACK || from == to : from.isF32() && to.isF32());
   }
 
+  /// Whether what makes `value` can store it by rows.
   bool isMadeSo(Value value) {
     const Choice choice = stored.find(value)->second;
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -432,6 +436,7 @@ private:
       return stored.contains(op->getOperand(0));
     return einsum ? isGrouped(einsum) : areStored(op->getOperands(), choice);
   }
+  /// Whether `user` can read `value` by rows.
   bool isReadSo(Value value, Operation *user) {
     Choice choice = stored.find(value)->second;
     if (EinsumOp einsum = asRouted(user))

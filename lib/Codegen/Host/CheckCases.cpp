@@ -46,6 +46,7 @@ static bool isKeyCounts(Operation *op, Value operand) {
          typeOf(operand).getRank() > 0;
 }
 
+/// What numbers to draw for an operand, so that a kernel does not index beyond a table or divide by nothing.
 KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
   KernelSample sample{.positive = wantsPositive(op)};

@@ -39,6 +39,7 @@ HostProgram::Address Generator::addressOf(Value value) {
   return {homeOf(value), 0};
 }
 
+/// The number of a group of axes in the table, where it is entered once.
 int32_t Generator::groupOf(ArrayRef<StringAttr> axes) {
   std::vector<int64_t> key;
   for (StringAttr axis : axes)
@@ -105,6 +106,7 @@ SmallVector<HostProgram::Address> Generator::piecesOf(Operation *op, ArrayRef<Ad
   return pieces;
 }
 
+/// A launch for each part of the op's kernels, and a case by which a run checks them.
 LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results) {
   SmallVector<Address> values = llvm::map_to_vector(operands, [&](Value v) { return addressOf(v); });
   values.append(results.begin(), results.end());
@@ -168,6 +170,7 @@ LogicalResult Generator::emitMove(MoveOpInterface op) {
   return success();
 }
 
+/// An evaluation needs some of the moves only; what it needs of a start in part, it makes at once.
 LogicalResult Generator::emitStart(StartOp op) {
   int64_t first = moveTable.size(), ticket = tickets.size();
   tickets[op.getTicket()] = ticket;
@@ -206,6 +209,7 @@ void Generator::addToSum(OpOperand &use) {
   toEvaluation = evaluates;
 }
 
+/// A loop over microbatches around the body and the additions to its sums.
 LogicalResult Generator::emitAccumulate(AccumulateOp op) {
   current = op;
   bool evaluates = toEvaluation;
@@ -240,6 +244,7 @@ bool Generator::isIdle(Operation *op) {
   return isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(op);
 }
 
+/// What the host does for one op: a call of the runtime, kernels, a library, or nothing.
 LogicalResult Generator::emitOp(Operation *op) {
   if (hasRows(op) && !isa<AllToAllRowsOp>(op)) {
     if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask())
@@ -330,6 +335,7 @@ LogicalResult Generator::emitWithoutDropping(Operation *op) {
   return done;
 }
 
+/// All ops in order. `written` notes which table entries are whose.
 LogicalResult Generator::emitBlock(Block &block) {
   for (auto op = block.begin(); op != block.end();) {
     TableEnds begin = ends();

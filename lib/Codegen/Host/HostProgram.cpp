@@ -7,6 +7,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// A function (context, arena) -> status; a call that fails leaves it by its one exit.
 HostProgram::HostProgram(ModuleOp module, StringRef name)
     : b(module.getContext()), loc(module.getLoc()), module(module) {
   b.setInsertionPointToEnd(module.getBody());
@@ -134,6 +135,7 @@ void HostProgram::beginLoop(int64_t microbatches) {
   b.setInsertionPointToStart(loopHead);
 }
 
+/// Closes the loop; from here on, there is no microbatch.
 void HostProgram::endLoop() {
   times = 1;
   if (loopCount == 1)

@@ -128,6 +128,7 @@ static LogicalResult emitCopy(int64_t elements, Kernel &k) {
   return success();
 }
 
+/// from, from + 1, ..., and on a rank the offset of its block besides.
 static LogicalResult emitIota(IotaOp op, Kernel &k) {
   k.kind = "index";
   const int64_t elements = elementsOf(op.getValue());
@@ -157,6 +158,7 @@ static LogicalResult emitPieces(IotaOp op, Kernel &k) {
   return success();
 }
 
+/// Positions of the sequence where it is in zigzag order.
 static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
   k.kind = "index";
   Emitter &e = k.e;
@@ -170,6 +172,7 @@ static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
   return success();
 }
 
+/// How many keys of the block that comes in this step of the ring each query sees.
 static LogicalResult emitKeyCounts(KeyCountsOp op, Kernel &k) {
   k.kind = "index";
   Emitter &e = k.e;

@@ -109,6 +109,7 @@ static FailureOr<Use> useOf(const KernelSet::Info &info, gpu::GPUFuncOp kernel, 
 
 static int64_t bytesOf(int32_t dtype) { return dtype == PCRT_BF16 ? 2 : 4; }
 
+/// Bytes, operations and seconds of a library's product; each matrix counts as read or written once.
 static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
   auto matrix = [&](int64_t stride, int64_t rows, int64_t columns, int32_t dtype) {
     return (stride ? g.batch : 1) * rows * columns * bytesOf(dtype);
@@ -132,6 +133,7 @@ static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
   return use;
 }
 
+/// The same of a library's attention, with two products forward and five backward.
 static Use useOf(const pcrt_attention_desc &a, const MachineModel &machine) {
   int64_t queries = a.batch * a.q_heads * a.q_length, keys = a.batch * a.kv_heads * a.kv_length;
   int64_t q = queries * a.head_dim * bytesOf(a.dtype), k = keys * a.head_dim * bytesOf(a.dtype), lse = queries * 4;

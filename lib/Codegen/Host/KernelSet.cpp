@@ -167,6 +167,8 @@ static SmallVector<CountedBuffer> buffersOf(Operation *op) {
   return buffers;
 }
 
+/// One device function: its arguments are the buffers of the op, and of a workspace where parts of it hand something
+/// on.
 LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
   Location loc = op->getLoc();
   Elements elements(op);

@@ -81,6 +81,8 @@ LogicalResult Generator::emitGemm(EinsumOp op) {
                    {}});
 }
 
+/// A table entry for the product, one more where it adds to a sum, and the kernel that does the rest if the library
+/// cannot.
 LogicalResult Generator::emitGemm(const FusedProduct &p) {
   Gemm g = *asGemm(p.product);
   int32_t rest = -1;

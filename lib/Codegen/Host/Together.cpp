@@ -122,6 +122,7 @@ static Value squareSum(EinsumOp op, Operation *&end) {
   return total.getResult();
 }
 
+/// Sums of squares of tensors that stand one after another, as those of gradients for their norm.
 static std::optional<Together> findSquares(Block::iterator first, KernelSet &kernels, int64_t partials,
                                            int64_t partialBytes, IsIdle isIdle) {
   kernels::TensorList tensors;

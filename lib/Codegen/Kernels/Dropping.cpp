@@ -28,6 +28,7 @@ static Value lowWord(Emitter &e, Value x) {
   return arith::AndIOp::create(e.b, e.loc, x, constant(e, x.getType(), 0xffffffff));
 }
 
+/// Reads the key of random numbers, and where this rank's block begins in each dim.
 Dropping::Dropping(Emitter &e, DrawnOpInterface op, Ptr random, ArrayRef<Ptr> offsets)
     : e(e), drop(op.getDropAttr()), sizes(drawnSizes(op)), sequences(op.getDrawnSequences()), ranks(zigzagRanks(op)) {
   auto word = [&](int at) {

@@ -187,6 +187,7 @@ void QueryBlock::begin(Num item) {
   }
 }
 
+/// A loop over tiles of keys, the next of which is copied while `meet` works on this one.
 QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
                                          llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet) {
   SimtEmitter &e = at.e;

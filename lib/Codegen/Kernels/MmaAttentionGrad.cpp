@@ -17,6 +17,7 @@ struct MmaGradBuffers {
 };
 } // namespace
 
+/// Part 0, dq: a block of queries loops over keys; stores D for part 1.
 static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
@@ -60,6 +61,7 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &
   });
 }
 
+/// Part 1, dk and dv: a block of keys loops over the queries of all heads that share it.
 static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;

@@ -59,6 +59,7 @@ public:
   struct Source {
     Num at, exists;
   };
+  /// Copies a tile to shared memory, 16 bytes a thread at a time; what does not exist becomes 0.
   void stage(const Tile &tile, Num buffer, Ptr from, llvm::function_ref<Source(int64_t, Num, Num)> at) {
     for (int64_t trip = 0; trip < tile.trips(); ++trip) {
       auto [own, element] = place(tile, trip);
@@ -160,6 +161,7 @@ bool pc::kernels::suitsTensorCores(const OnRows &on) {
   return on.a.element.isBF16() && on.b.element.isBF16() && d.n % inCopy == 0 && (isProduct ? d.k : d.m) % inCopy == 0;
 }
 
+/// Rows of one expert by its weights. The rows of a tile may be scattered over the tokens.
 void pc::kernels::emitProductByTensorCores(OnRows &on) {
   SimtEmitter &e = on.e;
   const pcrt_gemm_desc &d = on.d;
@@ -193,6 +195,7 @@ void pc::kernels::emitProductByTensorCores(OnRows &on) {
   });
 }
 
+/// The gradient of an expert's weights: the depth of the product is its rows, as many as there are.
 void pc::kernels::emitGradientByTensorCores(OnRows &on) {
   SimtEmitter &e = on.e;
   const pcrt_gemm_desc &d = on.d;

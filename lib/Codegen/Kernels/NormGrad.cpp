@@ -86,6 +86,7 @@ static void writeColumns(Emitter &e, const NormGrad &n, const Operands &at, Num 
   }
 }
 
+/// Part 0 writes dx row by row, part 1 the gradients of parameters, column by column.
 static LogicalResult emitNormGrad(Kernel &kernel, Value x, bool layerNorm) {
   auto type = cast<RankedTensorType>(x.getType());
   const int64_t columns = type.getShape().back();

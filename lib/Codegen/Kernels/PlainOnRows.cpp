@@ -77,6 +77,7 @@ private:
     });
   }
 
+  /// An item is some columns of the result, for all rows; rows of one token add up in the order of experts.
   void product() {
     const bool deep = d.b_n_stride != 1, byToken = d.c_lies == PCRT_LIES_TOKENS;
     const int64_t width = deep ? 1 : widthFor(d.n);
@@ -103,6 +104,7 @@ private:
     });
   }
 
+  /// An item is some columns of one expert's weights; its rows are found by counting those of the experts before it.
   void gradient() {
     const int64_t width = widthFor(d.n), blocks = d.n / width;
     k.forItems(d.experts * blocks, 1, /*reduces=*/false, [&](Num item) {

@@ -183,6 +183,7 @@ private:
   struct Piece {
     Num exists, column;
   };
+  /// The vectors of a row that this thread adds up.
   SmallVector<Piece> own() {
     const int64_t vector = e.widthFor(width);
     SmallVector<Piece> own;

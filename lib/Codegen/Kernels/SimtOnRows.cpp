@@ -127,6 +127,7 @@ void pc::kernels::emitProductByNumbers(OnRows &on) {
   });
 }
 
+/// The gradient of an expert's weights, without tensor cores: the depth of the product is the expert's rows.
 void pc::kernels::emitGradientByNumbers(OnRows &on) {
   SimtEmitter &e = on.e;
   const pcrt_gemm_desc &d = on.d;

@@ -77,6 +77,7 @@ constexpr char untouched = 0x5a;
 /// Memory that a child writes and its parent reads, between two guard pages.
 class SharedBuffer {
 public:
+  /// Pages without rights before and after the buffer stop a kernel that runs far beyond it.
   explicit SharedBuffer(int64_t bytes) : bytes(bytes), page(sysconf(_SC_PAGESIZE)) {
     room = static_cast<int64_t>(llvm::alignTo(bytes, alignment));
     mapped = static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(room, 1), page)) + 2 * page;

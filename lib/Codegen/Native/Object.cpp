@@ -30,6 +30,7 @@ bool pc::nativeRoundsToBf16() {
   return features.lookup("avx512bf16") && features.lookup("avx512vl");
 }
 
+/// This machine with all its features, or any x86-64-v3 for programs that are taken elsewhere.
 static std::unique_ptr<llvm::TargetMachine> hostMachine(bool portable, llvm::CodeGenOptLevel level,
                                                         std::string &error) {
   llvm::InitializeNativeTarget();

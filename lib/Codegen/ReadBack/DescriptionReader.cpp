@@ -131,6 +131,7 @@ private:
            is(*found, "view", source.getView().empty() ? json::Value(nullptr) : json::Value(list(source.getView())));
   }
 
+  /// Name, shape, init and source of a parameter, as the program has them.
   bool parameter(ParameterOp op) {
     const json::Object *entry = entryFor(op, "parameters");
     const json::Object *init = entry ? entry->getObject("init") : nullptr;
@@ -174,6 +175,7 @@ private:
            is(*entry, "inv_freq", std::move(frequencies)) && is(*entry, "scale", op.getScale().convertToDouble());
   }
 
+  /// Every leaf has its entry, in the program's order, and there are no others.
   bool leaves() {
     bool ok = true;
     planned.walk([&](Operation *op) {
@@ -204,6 +206,7 @@ private:
     return (entries && entries->size() == taken[key]) || refuse(planned, "has other '" + key + "'");
   }
 
+  /// Every output has its entry, in the order of their numbers.
   bool shown(ArrayRef<Operation *> outputs) {
     for (Operation *op : outputs) {
       const json::Object *entry = entryFor(op, "outputs");

@@ -26,6 +26,7 @@ static int64_t elementOf(LLVM::GEPOp address, Value &dynamic) {
   return numberOf(dynamic);
 }
 
+/// An offset in the arena, plus a stride by microbatch; `none` for any other form of address.
 StepReader::At StepReader::addressOf(Value value) {
   if (value.getDefiningOp<LLVM::ZeroOp>())
     return {};
@@ -50,6 +51,7 @@ bool StepReader::isFirst(Value condition) {
          numberOf(compare.getRhs()) == 0;
 }
 
+/// Takes a call with its numbers and addresses, of which one may differ in the first microbatch.
 bool StepReader::readCall(LLVM::CallOp op) {
   // A call before the last one's status was checked would run after a failure.
   if (!op.getCallee() || unchecked || op.getNumOperands() == 0 || op.getOperand(0) != function.getArgument(0))
@@ -82,6 +84,7 @@ bool StepReader::readCall(LLVM::CallOp op) {
   return true;
 }
 
+/// Calls, and stores of their arguments into the list; nothing else may have an effect.
 bool StepReader::readBlock(Block &block) {
   for (Operation &op : block.without_terminator()) {
     wrong = &op;
@@ -131,6 +134,7 @@ Block *StepReader::choose(LLVM::CondBrOp branch) {
   return behind;
 }
 
+/// The block where a step goes on: after a status was checked, into the loop, round it, or out of it.
 Block *StepReader::follow(Operation *terminator) {
   wrong = terminator;
   if (auto jump = dyn_cast<LLVM::BrOp>(terminator)) { // into the loop

@@ -51,6 +51,7 @@ static std::string textOf(Operation *op, unsigned part) {
   return text;
 }
 
+/// One kernel is for ops of one text only, and ops of one text have one kernel.
 bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
   if (hasRows(op) && !isOnRows(op)) {
     RowForm form = rowForm(op);
@@ -88,6 +89,7 @@ bool TableCheck::isBeside(Operation *op, int64_t row, int32_t epilogue) {
   return true;
 }
 
+/// The next calls launch all parts of the op's kernels on its buffers.
 bool TableCheck::launches(Operation *op, ArrayRef<At> buffers) {
   SmallVector<At> wanted(buffers);
   if (cuda && kernelWorkspaceBytes(op))
@@ -229,6 +231,7 @@ static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> lett
   return {how, rest};
 }
 
+/// Checks the table entry of a product of experts by the letters of its spec, not by asGrouped, which has written it.
 bool TableCheck::grouped(EinsumOp op, const Call &call) {
   int64_t index = call.number(1);
   if (index < 0 || index >= static_cast<int64_t>(gemmRows.size()) || call.later() != index || cuda)

@@ -63,6 +63,7 @@ void TableCheck::takeMoves(StartOp start) {
   }
 }
 
+/// Finds which ops the evaluation makes: those whose calls come next in it.
 void TableCheck::evaluateBlock(Block &block) {
   for (Operation &op : block) {
     if (auto loop = dyn_cast<AccumulateOp>(op)) {

@@ -54,6 +54,7 @@ struct VerifyKernels : pc::impl::VerifyKernelsBase<VerifyKernels> {
   }
 
 private:
+  /// (K2), and (K3) of all functions of the program.
   LogicalResult verifyStep(LLVM::GlobalOp program, StringRef suffix) {
     auto step = getOperation().lookupSymbol<LLVM::LLVMFuncOp>(("pc_step" + suffix).str());
     if (!step || step.isExternal())
@@ -72,6 +73,7 @@ private:
     return success();
   }
 
+  /// (K3): a call that indexes a table stays within it.
   LogicalResult verifyCalls(LLVM::LLVMFuncOp function, const llvm::StringMap<int64_t> &sizes) {
     WalkResult walked = function.walk([&](LLVM::CallOp call) -> WalkResult {
       auto it = call.getCallee() ? sizes.find(*call.getCallee()) : sizes.end();
@@ -85,6 +87,7 @@ private:
     return failure(walked.wasInterrupted());
   }
 
+  /// (K4): device kernels are found by name.
   LogicalResult verifyNames(LLVM::GlobalOp table) {
     auto kernels = getOperation().lookupSymbol<gpu::GPUModuleOp>("pc_kernels");
     for (auto address : table.getOps<LLVM::AddressOfOp>()) {

@@ -154,6 +154,7 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
           refuse(op, "has another partner in the tables"));
 }
 
+/// Whether a message goes by the table entry of its flow.
 bool TableCheck::flow(Operation *op, const Call &call, int64_t stage, int64_t id, int64_t slots, bool sends,
                       Value message) {
   int64_t index = call.number(1);
@@ -170,6 +171,7 @@ bool TableCheck::flow(Operation *op, const Call &call, int64_t stage, int64_t id
 // The step
 //===---------------------------------------------------------------------------===//
 
+/// Whether the next call shows the output under its number, or a call before has.
 bool TableCheck::isShown(Operation *op, Value value) {
   auto *number = llvm::find_if(outputs, [&](Operation *other) {
     if (auto a = dyn_cast<OutputOp>(op), b = dyn_cast<OutputOp>(other); a || b)
@@ -275,6 +277,7 @@ bool TableCheck::runBlock(Block &block) {
   return true;
 }
 
+/// The calls of a task's body, at the homes that the caller gives it.
 bool TableCheck::runCall(CallOp call) {
   const TaskFunction &called = functions.of(call);
   std::map<int64_t, int64_t> ranges;
@@ -297,6 +300,7 @@ bool TableCheck::addToSum(Operation *op, OpOperand &yielded) {
   return ok;
 }
 
+/// The first microbatch is copied into the sum, later ones are added; with one microbatch it may lie there already.
 bool TableCheck::isAddedToSum(Operation *op, OpOperand &yielded) {
   Value value = yielded.get(), result = current.getResult(yielded.getOperandNumber());
   At from = homeOf(value), to{homeOf(result)};

@@ -64,6 +64,7 @@ int RowProgram::node(Value value) {
   return known[value] = n;
 }
 
+/// A product of operands, which may be rows, columns or scalars, and a sum over the row or over all rows.
 int RowProgram::einsum(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
   // The dims of the space as factors of this op: those of its widest operand if it sums, else of the result. An op
@@ -149,6 +150,7 @@ int RowProgram::normGradient(Operation *op, Value mean, Value gamma, SmallVector
   return binary('*', dx, rstd);
 }
 
+/// Adds the nodes that compute an op, and notes which of them are its results.
 LogicalResult RowProgram::expand(Operation *op) {
   auto define = [&](unsigned i, int n) {
     // A value that the kernel stores in bf16 is also rounded for its readers in the kernel.

@@ -58,6 +58,7 @@ Num RowProgram::value(int n, const Position &at, SmallVectorImpl<Num> &cache, in
   return cache[n] = v;
 }
 
+/// One loop over the columns: all sums and maxima of the segment at once, and what later segments or results need.
 void RowProgram::emitSegment(int segment, Num row) {
   SmallVector<int> reductions, sums, stored;
   SmallVector<bool> isMax;
