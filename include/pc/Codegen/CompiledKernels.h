@@ -39,6 +39,7 @@ struct KernelSample {
   bool positive = false;
   int64_t chosen = 0, of = 1;
 };
+/// What to draw for operand `operand` of `op`, so that no index is beyond its table.
 KernelSample sampleOf(mlir::Operation *op, unsigned operand);
 
 /// Owns a JIT with one loaded object file. Input of each run: a kernel and the bytes of its operands; result: the bytes

@@ -80,6 +80,7 @@ struct AttentionWork {
   int64_t keys, headDim; ///< of a head: its keys, the elements of one
   bool causal, bf16;
 };
+/// Seconds at a share of the machine's peak rate, which is larger for more keys and for larger heads.
 double attentionSeconds(const AttentionWork &work, const MachineModel &machine);
 /// What `op`, attention or its gradient, is to that.
 AttentionWork attentionWork(mlir::Operation *op);

@@ -14,6 +14,7 @@ namespace pc {
 /// The arena of a planned stage over its tasks. A stretch is a task, what comes before the first one, or what follows
 /// the last one (`pc.task optimizer`).
 struct TaskMemory {
+  /// Ops of a step between two markers of tasks.
   struct Stretch {
     TaskKind kind = TaskKind::Optimizer;
     int64_t chunk = -1, microbatch = -1; ///< -1: before the first task, and after the last

@@ -21,12 +21,14 @@ struct TaskFunction {
   /// In planned programs: the size of the frame, which holds values that are live during a call only.
   int64_t frameBytes = 0;
 
+  /// Values of the body that calls give, in the order of the call's results.
   mlir::ValueRange results() const { return body->getTerminator()->getOperands(); }
 };
 
 /// The functions that programs call, each looked up and read once.
 class TaskFunctions {
 public:
+  /// The function that `call` names. Constraint: the program is not changed between calls of this.
   const TaskFunction &of(CallOp call);
 
 private:

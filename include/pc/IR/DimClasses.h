@@ -23,6 +23,7 @@ public:
   void resize(unsigned id, int64_t size);
 
 private:
+  /// Classes are trees (union-find): a node is a dim of a value, and the root of its tree names its class.
   unsigned node(mlir::Value value, int64_t d);
   unsigned find(unsigned n);
   void join(unsigned a, unsigned b);

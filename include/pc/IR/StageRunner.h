@@ -17,6 +17,7 @@ namespace pc {
 /// A queue of messages from one stage to another; `number` tells those of two stages apart.
 struct StageFlow {
   int64_t from = 0, to = 0, number = 0;
+  /// The flow of an op of stage `self`.
   StageFlow(int64_t self, SendOp send) : from(self), to(send.getStage()), number(send.getFlow()) {}
   StageFlow(int64_t self, ReceiveOp receive) : from(receive.getStage()), to(self), number(receive.getFlow()) {}
   friend auto operator<=>(const StageFlow &, const StageFlow &) = default;

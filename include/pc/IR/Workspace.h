@@ -39,6 +39,7 @@ struct AttentionWorkspace {
   int64_t scratch = 0;       ///< attentionScratchBytes
   int64_t bytes = 0;
 
+  /// Constraint: `op` is the gradient of attention, of q, k and v or of one packed tensor.
   AttentionWorkspace(mlir::Operation *op, CudaLibraries libraries);
 };
 

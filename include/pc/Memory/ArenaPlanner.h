@@ -22,6 +22,7 @@ struct ArenaBuffer {
   int64_t first = 0, last = 0;
 };
 
+/// Where each buffer lies in an arena.
 struct ArenaPlan {
   llvm::SmallVector<int64_t> offsets; ///< per buffer
   int64_t bytes = 0;                  ///< of the arena

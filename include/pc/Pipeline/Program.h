@@ -39,9 +39,11 @@ struct Instruction {
   std::string group, tag;  ///< Collective: the communicator, and which of its calls
   std::vector<int> after;  ///< indices of earlier instructions of the same stage that must be done
 
+  /// A task, on the stream "compute".
   static Instruction compute(Task task, std::vector<int> after = {}) {
     return {Compute, "compute", task, {}, "", "", after};
   }
+  /// A call of all members of `group`; members that call in the same place must have the same `tag`.
   static Instruction collective(std::string group, std::string tag, std::vector<int> after = {},
                                 std::string stream = "compute") {
     return {Collective, stream, {}, {}, group, tag, after};
@@ -49,6 +51,7 @@ struct Instruction {
 };
 std::string text(const Instruction &instruction);
 
+/// What every stage issues, in order, and who takes part in collectives.
 struct Program {
   std::vector<std::vector<Instruction>> stages;
   std::map<std::string, std::vector<int>> groups; ///< members of every communicator
@@ -73,6 +76,7 @@ struct Fault {
   std::string kind, text;
 };
 
+/// What the runtime offers that runs the program: memory for messages on both sides.
 struct VerifyOptions {
   int slots = 2;    ///< messages of one flow that the receiver holds; 0: not checked
   int buffered = 0; ///< messages that may be sent before their receive is posted; 0: rendezvous, the strictest

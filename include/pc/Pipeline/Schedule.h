@@ -54,8 +54,11 @@ struct Problem {
   /// for parameters that are gathered once a step, or for sums of gradients. Empty: none.
   std::vector<double> longerFirst, longerLast;
 
+  /// The number of chunks of all stages.
   int chunks() const { return static_cast<int>(stageOf.size()); }
+  /// Whether the chunk has tasks of this kind: R if something is recomputed, W if the backward pass is split.
   bool has(Kind kind, int chunk) const;
+  /// Seconds of a task, with what the first and the last microbatch wait for.
   double seconds(const Task &task) const;
   /// Memory that a task takes at its start and gives back at its end.
   double takes(const Task &task) const;
@@ -65,6 +68,7 @@ struct Problem {
   /// Seconds of work of the busiest stage.
   double ideal() const;
 
+  /// A task that must be done before another one begins.
   struct Input {
     Task task;
     double delay; ///< seconds until its result is there
@@ -86,7 +90,9 @@ struct Problem {
   int id(const Task &task) const {
     return (static_cast<int>(task.kind) * chunks() + task.chunk) * microbatches + task.microbatch;
   }
+  /// A number for every kind and chunk.
   int ofKind(Kind kind, int chunk) const { return static_cast<int>(kind) * chunks() + chunk; }
+  /// One more than the largest id; there may be fewer tasks, where chunks lack kinds.
   int tasks() const { return numKinds * chunks() * microbatches; }
   /// All tasks there are.
   std::vector<Task> all() const;
@@ -133,6 +139,7 @@ enum class ChunkMap { Any, RoundRobin, OneChunk, V };
 /// stage; seconds of F, B and W of a stage and microbatch (B without W).
 struct UniformStages {
   double p, m, v, f, b, w;
+  /// Seconds of work of one stage in all microbatches.
   double work() const { return m * (f + b + w); }
 };
 

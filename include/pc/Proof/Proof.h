@@ -16,6 +16,7 @@ namespace pc {
 /// the first program and of the phase before, which errors compare with. Modules are not changed.
 class Proof {
 public:
+  /// Knows no program yet.
   Proof();
   ~Proof();
 

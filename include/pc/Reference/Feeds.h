@@ -27,6 +27,7 @@ Tensor reorderSequence(mlir::Operation *op, const Tensor &x, int64_t dim, bool b
 /// packed parameters. Reading a leaf twice gives the same tensor.
 class Feeds {
 public:
+  /// Equal programs and seeds draw equal tensors.
   Feeds(mlir::func::FuncOp program, uint64_t seed);
 
   /// The global tensor that `leaf` (parameter, state, input, rope_table, constant, seed) reads, or failure after an

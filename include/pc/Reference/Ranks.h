@@ -19,6 +19,7 @@ public:
   /// The ranks of `mesh`; one rank where it is null.
   explicit Ranks(MeshAttr mesh) : mesh(mesh) {}
 
+  /// The number of all ranks.
   int64_t count() const { return mesh ? mesh.numRanks() : 1; }
   /// The number of ranks along `axes`.
   int64_t count(llvm::ArrayRef<mlir::StringAttr> axes) const { return mesh && !axes.empty() ? mesh.size(axes) : 1; }

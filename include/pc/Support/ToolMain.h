@@ -13,6 +13,7 @@ namespace pc {
 /// with exit code 6. --version says the commit and the version of LLVM.
 class ToolMain {
 public:
+  /// `tool`: its name, for --version. Constraint: it outlives this object.
   ToolMain(int &argc, const char **&argv, const char *tool);
   ToolMain(int &argc, char **&argv, const char *tool) : ToolMain(argc, const_cast<const char **&>(argv), tool) {}
 
