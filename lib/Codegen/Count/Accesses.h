@@ -22,6 +22,7 @@ struct CountedBuffer {
 using Access = std::map<int64_t, int64_t>;
 int64_t bytesOf(const Access &access);
 
+/// What a kernel reads of one buffer and writes to it.
 struct Accesses {
   Access loads, stores;
 };

@@ -67,6 +67,7 @@ public:
   /// Whether kernels multiply pairs of bf16 by instructions (addProducts; AVX512-BF16). Needs roundsToBf16.
   const bool multipliesPairs;
 
+  /// Constants, of i64 and of f32; and a value that is already there.
   Num integer(int64_t value);
   Num real(double value);
   Num wrap(mlir::Value v) { return {this, v}; }
@@ -129,6 +130,7 @@ public:
 
 protected:
   friend struct Ptr;
+  /// `width` elements from `index` on, as f32 where memory has bf16; 0: a scalar.
   virtual Num load(Ptr from, Num index, int64_t width);
   virtual void store(Num value, Ptr to, Num index);
 };
@@ -137,6 +139,7 @@ protected:
 Num fromBf16(Emitter &e, mlir::Value halves);
 mlir::Value roundToBf16(Num x);
 
+/// What the operators of Num emit: `op` is one of + - * /, and a scalar fits every vector.
 mlir::Value emitBinary(Num a, Num b, char op);
 Num emitLess(Num a, Num b);
 

@@ -117,6 +117,7 @@ private:
   struct Piece {
     Num index, inside;
   };
+  /// The vectors that this thread has of a row of `n` elements, found once a length.
   llvm::ArrayRef<Piece> pieces(int64_t n);
   Num special(mlir::Value index);
   bool inRegisters(int64_t n) const;

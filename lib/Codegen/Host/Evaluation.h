@@ -33,6 +33,7 @@ private:
   /// A message: from a stage, to a stage, flow, number.
   using MessageKey = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
+  /// The set grows from the loss backwards: an op, what makes a value, and the sends that its receives are of.
   void add(mlir::Operation *op);
   void addValue(mlir::Value value);
   void addTasks(mlir::ModuleOp program);

@@ -69,6 +69,7 @@ private:
   struct TableEnds {
     size_t kernels, products, attentions;
   };
+  /// An op, and the table entries that were written for it.
   struct Written {
     mlir::Operation *op;
     TableEnds begin, end;

@@ -14,6 +14,7 @@ namespace pc {
 /// status is not zero, with that status.
 class HostProgram {
 public:
+  /// Begins the function `name` at the end of `module`; finish() ends it.
   HostProgram(mlir::ModuleOp module, llvm::StringRef name);
 
   /// An address: byte offset in the arena, plus `stride` times the number of the microbatch.
@@ -21,6 +22,7 @@ public:
     int64_t offset = 0, stride = 0;
   };
 
+  /// Each of these writes one call of the runtime's function of that name, with the number of a table entry.
   void launch(int64_t kernel, llvm::ArrayRef<Address> arguments);
   /// `later` is the table entry for all microbatches but the first; -1: the same.
   void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias, std::optional<Address> aux,
@@ -51,6 +53,7 @@ public:
   const Calls &calls() const { return numCalls; }
 
 private:
+  /// Adds `times` calls of a table entry.
   static void count(std::vector<int64_t> &calls, int64_t index, int64_t times) {
     calls.resize(std::max<size_t>(calls.size(), index + 1));
     calls[index] += times;
@@ -79,6 +82,7 @@ private:
     check(callFunction(name, {context, argument<ParameterTs>(values)...}));
   }
   mlir::Value callFunction(llvm::StringRef name, mlir::ValueRange arguments);
+  /// Leaves the function if `status` is not zero.
   void check(mlir::Value status);
   /// Stores addresses in the array of arguments, from element `at` on; returns the address of that element.
   mlir::Value pass(llvm::ArrayRef<Address> list, int32_t at = 0);

@@ -59,6 +59,7 @@ private:
   };
   using Cells = llvm::SmallVector<Cell>;
 
+  /// The fields of a row, flat and in order, as constants.
   template <typename T> static Cells cellsOf(const T &row) {
     Cells cells;
     forEachField(row, [&](const auto &field) {
@@ -81,6 +82,7 @@ private:
   mlir::Value build(mlir::OpBuilder &b, const Cell &cell);
   mlir::Value build(mlir::OpBuilder &b, const Cells &row);
   std::string textGlobal(llvm::StringRef value);
+  /// The globals themselves; a field can change until the module is translated.
   void addArray(llvm::StringRef name, llvm::ArrayRef<Cells> rows);
   void addStruct(llvm::StringRef name, const Cells &row);
   void setCell(llvm::StringRef name, int64_t index, const Cell &value);

@@ -39,6 +39,7 @@ public:
   void apply(llvm::MutableArrayRef<Num> x, Num row, Num column) const;
 
 private:
+  /// One draw, which is for eight elements.
   struct Bits {
     mlir::Value low, high; ///< i64: elements 0 to 3 of a block, 16 bits each, and elements 4 to 7
   };

@@ -52,6 +52,7 @@ public:
   };
   TwoRows rows(Num first, int64_t count);
 
+  /// The first element of a row of q, of o, of k and v; and the element of a statistic of a query, as lse.
   Num queryRow(Num batch, Num s, Num head) { return (batch * a.s + s) * a.queryStride() + a.queryAt(head); }
   Num outRow(Num batch, Num s, Num head) { return ((batch * a.s + s) * numHeads + head) * a.d; }
   Num keyRow(Num batch, Num t, Num keyHead) { return (batch * a.t + t) * a.keyStride() + a.keyAt(keyHead); }

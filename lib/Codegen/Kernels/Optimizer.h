@@ -12,8 +12,11 @@ namespace pc::kernels {
 /// The scalars of AdamW, loaded once. The order of operations is torch.optim's. A coefficient of NaN skips the step.
 class AdamW {
 public:
+  /// Loads the scalars; call it outside of loops. `coefficient` is the factor that clips gradients, `hyper`
+  /// PCRT_HYPER_*.
   AdamW(Emitter &e, Ptr coefficient, Ptr hyper);
 
+  /// An element, or a vector of them, of a parameter and of its two moments.
   struct State {
     Num parameter, first, second;
   };
@@ -27,6 +30,7 @@ private:
 /// The scalars of SGD without momentum, loaded once.
 class SGD {
 public:
+  /// As of AdamW.
   SGD(Emitter &e, Ptr coefficient, Ptr hyper);
   Num step(Num parameter, Num gradient) const;
 

@@ -47,6 +47,7 @@ public:
   bool read(std::vector<Call> &calls, mlir::Operation *&wrong);
 
 private:
+  /// A step is followed block by block; each of these is false, or null, at what the generator does not write.
   bool readBlock(mlir::Block &block);
   bool readCall(mlir::LLVM::CallOp call);
   mlir::Block *follow(mlir::Operation *terminator);

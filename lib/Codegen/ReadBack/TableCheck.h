@@ -26,7 +26,9 @@ struct KernelNames {
   std::map<std::string, std::string> of;    ///< by ops and part
 };
 
-/// One program of an executable.
+/// Checks one program of an executable against its planned program. Input: both. Result: run() is true if the step
+/// calls what the program says, in its order, at its homes; if not, the op has an error. State: how far the calls have
+/// been taken. One object checks once.
 class TableCheck {
 public:
   TableCheck(mlir::ModuleOp planned, mlir::ModuleOp kernels, KernelNames &names)
@@ -48,6 +50,7 @@ private:
   using Call = StepReader::Call;
 
   bool readTables();
+  /// Each of these takes the calls of an op from `calls`, and is false after an error.
   bool runBlock(mlir::Block &block);
   bool runOp(mlir::Operation *op);
   bool runCall(CallOp call);
@@ -67,6 +70,7 @@ private:
   bool isShown(mlir::Operation *op, mlir::Value value);
   bool flow(mlir::Operation *op, const Call &call, int64_t stage, int64_t id, int64_t slots, bool sends,
             mlir::Value message);
+  /// Evaluations: whether the calls that a step makes for an op come next in it, too.
   bool takes(std::pair<size_t, size_t> range);
   bool takesWithoutDropping(mlir::Operation *op);
   void takeMoves(StartOp start);
@@ -78,6 +82,7 @@ private:
     op->emitOpError() << why << "; the executable does not do what the program says";
     return false;
   }
+  /// Whether a call, or a table, has what the program says; refuses if not.
   bool same(mlir::Operation *op, llvm::StringRef what, int64_t found, int64_t wanted) {
     return found == wanted ||
            refuse(op, "has " + what + " " + llvm::Twine(wanted) + ", in the tables it is " + llvm::Twine(found));

@@ -51,7 +51,9 @@ public:
       (static_cast<int64_t>(d) < split ? rows : columns) *= n;
   }
 
+  /// Fails after an error at an op that has no row kernel.
   llvm::LogicalResult expand(mlir::Operation *op);
+  /// Where an operand is read from, and where a result is stored.
   void bind(mlir::Value value, Ptr buffer) { buffers[value] = buffer; }
   void result(mlir::Value value, Ptr buffer) {
     Node &n = nodes[node(value)];
@@ -59,11 +61,13 @@ public:
     if (n.space == Space::Full)
       rowTypes.push_back(buffer.element);
   }
+  /// Writes all loops, and sets the kernel's items and scratch memory.
   void emit();
 
 private:
   using Eval = std::function<Num(llvm::ArrayRef<Num>, const Position &)>;
 
+  /// Adds a node, as often as the most frequent of its arguments; returns its number.
   int add(llvm::SmallVector<int> args, Eval eval) {
     Node n;
     n.space = Space::Scalar;
@@ -74,17 +78,20 @@ private:
     nodes.push_back(std::move(n));
     return nodes.size() - 1;
   }
+  /// A number a row: the sum, or the maximum, of its elements.
   int reduce(Reduction kind, int arg) {
     int n = add({full(arg)}, [](llvm::ArrayRef<Num> x, const Position &) { return x[0]; });
     nodes[n].space = Space::Row;
     nodes[n].reduction = kind;
     return n;
   }
+  /// A number a column, which is known when the kernel has seen all rows.
   int sumOverRows(int arg) {
     int n = reduce(Reduction::OverRows, arg);
     nodes[n].sum = numSums++;
     return n;
   }
+  /// The same value, an element at a time.
   int full(int arg) {
     if (nodes[arg].space == Space::Full)
       return arg;
@@ -113,6 +120,7 @@ private:
   int normGradient(mlir::Operation *op, mlir::Value mean, mlir::Value gamma, llvm::SmallVector<int> &weights);
   int columnIndex(mlir::Value offset); ///< i32 vector of global column numbers
 
+  /// From here on, the nodes are written: which loop computes what, and the loops.
   void schedule();
   int64_t scratchElements() const { return (numScratch + numSums) * columns; }
   void emitRows();
