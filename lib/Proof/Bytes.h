@@ -55,6 +55,7 @@ namespace pc::proof {
 /// overlap, and `whole` has exactly these ranges.
 class Bytes {
 public:
+  /// Whether exactly these bytes hold this value.
   bool hold(const Range &range, const State &state) const {
     auto it = whole.find(range);
     return it != whole.end() && it->second->state == state;
@@ -86,6 +87,7 @@ public:
   }
 
 private:
+  /// A value, where its bytes end, and what wrote it.
   struct Holder {
     int64_t end;
     State state;

@@ -12,6 +12,8 @@
 
 namespace pc::proof {
 
+/// What stands for a value: two elements of the field of 2^61 - 1 elements. Different values have equal points by
+/// chance only.
 struct Point {
   uint64_t x = 0, y = 0; ///< less than 2^61 - 1
   bool operator==(const Point &) const = default;
@@ -21,6 +23,7 @@ Point operator-(Point a, Point b);
 /// `number` times a point. Every finite double is an element of the field; of others, equal ones have equal results.
 Point scaled(Point point, double number);
 
+/// A matrix of two rows and columns, over the same field: what stands for an op that is linear.
 struct LinearMap {
   uint64_t a, b, c, d;
 };
@@ -45,6 +48,7 @@ public:
   LinearMap matrix() const { return {draw(2), draw(3), draw(4), draw(5)}; }
 
 private:
+  /// One of the random numbers that belong to what has been added.
   uint64_t draw(unsigned number) const;
 
   uint64_t a = 0, b = 0;

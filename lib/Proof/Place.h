@@ -68,9 +68,11 @@ public:
   int operand = -1; ///< which one says so, if it is one
 
 private:
+  /// Moves: what a group's ranks hold afterwards.
   std::optional<Where> move(MoveOpInterface move, llvm::ArrayRef<const Where *> operands, Placed &placed);
   bool insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed);
   bool permute(const Group &group, Where &y);
+  /// Other ops, by the rule of their dims; the checks below are for operands that say where a block begins.
   std::optional<Placed> compute(mlir::Operation *op, llvm::ArrayRef<const Where *> operands);
   bool checkIndex(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands,
                   llvm::ArrayRef<int64_t> sizes, llvm::MutableArrayRef<Dim> dims);

@@ -29,6 +29,7 @@ struct Failure {
 
 /// All values of a walk, in order.
 struct Trace {
+  /// A value and what made it.
   struct Made {
     mlir::Operation *op;
     State state;

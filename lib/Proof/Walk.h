@@ -41,6 +41,7 @@ struct Facts {
       return says == other.says && shape == other.shape && element == other.element && number == other.number;
     }
   };
+  /// A value that is shown, and how often.
   struct Output {
     Point value;
     int64_t count = 0;
@@ -55,6 +56,7 @@ struct Facts {
 
 /// What all phases share.
 struct Shared {
+  /// With a secret that is drawn anew, no program can be written to have the points of another.
   explicit Shared(Key secret = Key::drawn()) : values(secret) {}
   Values values;
   std::set<Where> places;
@@ -83,6 +85,7 @@ private:
     State state;
     bool updated = false;
   };
+  /// A program in its walk: its leaves, and what its arena holds.
   struct Stage {
     mlir::ModuleOp module;
     mlir::func::FuncOp step;
@@ -108,6 +111,7 @@ private:
     mutable Sharing sharing;
   };
 
+  /// An output that has run.
   struct Shown {
     OutputOp op;
     mlir::StringAttr name;
@@ -247,8 +251,10 @@ private:
     std::uninitialized_fill_n(states, count, State());
     return states;
   }
+  /// Adds a record to the trace; returns its number, or -1 without a trace.
   int record(mlir::Operation *op, const State &state, llvm::ArrayRef<int> from);
 
+  /// What a stage has put into a collective over stages.
   struct Arrival {
     MoveOpInterface move;
     State state;
@@ -288,6 +294,7 @@ private:
   llvm::DenseMap<mlir::Operation *, Sharing> sharing;                   ///< by op, of those without a memo
   llvm::DenseMap<int, llvm::SmallVector<Arrival>> meetings;
   llvm::DenseMap<mlir::Operation *, int> meetingOf;
+  /// Which element of which stack a value is.
   struct Element {
     State stack;
     int64_t number, count;

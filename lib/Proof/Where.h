@@ -27,6 +27,7 @@ AxisSet setOf(llvm::ArrayRef<uint8_t> axes);
 /// constant + the sum of factor * coordinate on axes, mod n; or, with n 0, one addend of which no more is known than on
 /// which axes it depends (zeros on all coordinates but one).
 struct Index {
+  /// factor times the mixed-radix number of the coordinates on `axes`.
   struct Term {
     Axes axes;
     int64_t factor = 0;
@@ -70,6 +71,7 @@ struct Dim {
   bool any = false; ///< a broadcast: the value does not depend on the index, so it fits every split
   Indices split;    ///< major to minor
   auto operator<=>(const Dim &) const = default;
+  /// Whether an elementwise op may read both.
   bool agrees(const Dim &other) const { return any || other.any || split == other.split; }
 };
 

@@ -25,6 +25,7 @@ public:
   MeshAttr meshOfStage() const;
   bool isOver(MoveOpInterface move) const { return isOverStages(move, axis); }
 
+  /// Never waits: the runner has seen to it that a slot is free.
   void send(int stage, SendOp send, RankTensors tensors) {
     flows[StageFlow(stage, send)].push_back({send, std::move(tensors)});
   }
@@ -41,6 +42,7 @@ public:
   mlir::Operation *leftOver() const;
 
 private:
+  /// What a send has sent from all ranks of its stage.
   struct Message {
     SendOp send;
     RankTensors tensors;

@@ -56,6 +56,7 @@ struct MoveTree {
 /// The moves along one axis of `size` ranks.
 class Moves {
 public:
+  /// Prices are bytes.
   explicit Moves(int64_t size) : size(size) {}
   /// Prices are seconds on `machine`.
   Moves(MeshAttr mesh, mlir::StringAttr axis, const MachineModel &machine)

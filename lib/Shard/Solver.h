@@ -30,6 +30,7 @@ struct PriceTable {
   ~PriceTable() = default;
 };
 
+/// A choice for every variable, and what it costs.
 struct Assignment {
   std::vector<unsigned> choice; ///< per variable
   Price price;
