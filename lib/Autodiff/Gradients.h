@@ -26,6 +26,7 @@ public:
   bool isLive(mlir::Value value) const { return live.contains(value); }
 
 private:
+  /// The gradient of each operand is an einsum of `dy` and the other operands.
   void einsum(EinsumOp op, mlir::Value dy);
   llvm::LogicalResult join(SplitQkvOp split);
   /// The gradient of the sinks of `attention`; `dy` is the gradient of its result.

@@ -25,6 +25,7 @@ class ModelBuilder {
 public:
   ModelBuilder(mlir::OpBuilder &builder, const ModelConfig &config, const ImportOptions &options);
 
+  /// Writes leaves, layers, head and loss.
   void build();
 
 private:
@@ -35,6 +36,7 @@ private:
 
   //===-- leaves -------------------------------------------------------------------===//
 
+  /// Sizes of dims by their names.
   llvm::SmallVector<int64_t> sizes(Dims dims) {
     llvm::SmallVector<int64_t> result;
     for (llvm::StringRef dim : dims)
@@ -73,10 +75,12 @@ private:
 
   //===-- pieces -------------------------------------------------------------------===//
 
+  /// Ops that follow get this name: of the model, or of this layer.
   void at(const llvm::Twine &name) { loc = mlir::NameLoc::get(builder.getStringAttr(name)); }
   std::string layerName(const llvm::Twine &name) { return (form->layers + llvm::Twine(layer) + "." + name).str(); }
   void in(const llvm::Twine &name) { at(layerName(name)); }
 
+  /// Single ops, at the current location.
   mlir::Value einsum(llvm::StringRef spec, mlir::ValueRange inputs, Dims dims) {
     return EinsumOp::create(builder, loc, type(dims), spec, inputs);
   }

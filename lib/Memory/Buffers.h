@@ -21,6 +21,7 @@ public:
   Buffers(mlir::Block &body, const Liveness &liveness, TaskFunctions &functions,
           llvm::ArrayRef<mlir::BlockArgument> dying = {});
 
+  /// Values of one home.
   struct Buffer {
     llvm::SmallVector<mlir::Value, 2> values;
     int64_t bytes = 0;
@@ -31,9 +32,11 @@ public:
   llvm::SmallVector<Buffer> take();
 
 private:
+  /// Buffers that become one are joined as trees (union-find).
   unsigned find(unsigned i) const;
   void join(unsigned a, unsigned b);
   unsigned of(mlir::Value value) const;
+  /// Each joins the values that may share a buffer for one of the reasons above.
   void shareYields(mlir::Block &body);
   void shareUpdates(mlir::Block &body);
   void shareOperands(mlir::Operation *op);

@@ -37,6 +37,7 @@ struct BlockStep {
   Window window;
   Row row;
 
+  /// Whether the op takes this operand block by block, as it comes.
   bool reads(unsigned operand, const Blocked &blocked) const {
     return window == blocked.window && row.operands[operand] == AxisState::split(blocked.dim);
   }
@@ -55,6 +56,7 @@ public:
     auto it = values.find(value);
     return it == values.end() ? nullptr : &it->second;
   }
+  /// Null where the op works on whole values.
   const BlockStep *step(mlir::Operation *op) const {
     auto it = steps.find(op);
     return it == steps.end() ? nullptr : &it->second;
@@ -85,6 +87,7 @@ private:
   /// A blocked gather that `op`, or an op in its region, reads otherwise than block by block; and that op.
   std::pair<AllGatherOp, mlir::Operation *> neededWhole(mlir::Operation *op) const;
 
+  /// Takes back the decisions on these ops.
   void forget(mlir::Block::iterator begin, mlir::Block::iterator end);
 
   /// Makes `op` a step if it can work on the blocks that it reads. True if that let moves meet which had not met
@@ -104,6 +107,8 @@ private:
   /// Decides ops from a reduce_scatter backwards, up to the products whose results it sums.
   void followScatter(ReduceScatterOp scatter);
 
+  /// Whether `value` can be made block by block as `wanted`; `made` gets the ops that it takes, `found` whether one of
+  /// them is a product.
   bool follow(mlir::Value value, const Blocked &wanted,
               llvm::SmallVectorImpl<std::pair<mlir::Operation *, BlockStep>> &made, bool &found);
 

@@ -27,6 +27,7 @@ struct MoveItem {
   int64_t unit = -1;    ///< the unit that it is gathered ahead with; -1: none
 };
 
+/// How much memory the schedule may take to hide moves.
 struct ScheduleLimits {
   int64_t bucketBytes;                   ///< payload of a bucket; a single larger move is a bucket of its own
   int64_t depth;                         ///< prefetch: units that are gathered ahead of the one in use

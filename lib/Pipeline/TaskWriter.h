@@ -18,6 +18,7 @@ namespace pc::pipeline {
 /// its sum so far.
 struct WrittenTask {
   mlir::func::FuncOp function; ///< null: there is nothing to do
+  /// What a call of the function passes.
   struct Input {
     mlir::Value value;
     int yielded = -1; ///< the sum of this, where there is no value
@@ -37,6 +38,7 @@ public:
 
 private:
   using Values = llvm::SmallSetVector<mlir::Value, 16>;
+  /// The part of a task that a result of the step depends on.
   struct Live {
     llvm::SmallVector<mlir::Operation *> ops; ///< those that matter, in program order
     Values reads;                             ///< what other tasks of the chunk or other chunks make
