@@ -27,6 +27,7 @@ public:
 
   ArrayRef<Run> runs() const { return list; }
 
+  /// How often an addend is in the sum.
   int count(int chunk, int microbatch) const {
     for (const Run &run : list)
       if (run.chunk == chunk && run.first <= microbatch && microbatch <= run.last)
@@ -104,6 +105,7 @@ State asSum(State x, Value root) {
   return sum;
 }
 
+/// The sum of two sums. `root` is where it came to be, by which readers name it.
 State merge(State a, const State &b, Value root) {
   if (a.is == State::Fixed)
     return b;
@@ -236,6 +238,7 @@ private:
     return walk.optimizer ? asSum(std::move(state), value) : state;
   }
 
+  /// The ops of a fusion one by one.
   LogicalResult visitFusion(Walk &walk, FusionOp fusion) {
     Block &body = fusion.getBody().front();
     for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs()))

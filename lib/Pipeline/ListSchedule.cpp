@@ -114,6 +114,7 @@ private:
     return true;
   }
 
+  /// The next task of each kind and chunk, as far as earlier microbatches have had it; of a fixed order, the next one.
   std::vector<Task> candidates(const Stage &stage) {
     if (rule.fixed)
       return stage.atFixed < stage.fixed.size() ? std::vector<Task>{stage.fixed[stage.atFixed]} : std::vector<Task>{};

@@ -86,6 +86,7 @@ static double heldOf(const Problem &p, int chunk) {
   return at(p.held, chunk, 1) + (p.has(Kind::R, chunk) ? at(p.heldByRecompute, chunk) : 0);
 }
 
+/// B gives back all that its microbatch holds of the chunk, or a part, and W the rest.
 double Problem::frees(const Task &task) const {
   if (task.kind == Kind::F || task.kind == Kind::R)
     return 0;

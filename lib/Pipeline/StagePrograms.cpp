@@ -96,6 +96,7 @@ private:
     return success();
   }
 
+  /// Adds an instruction; one of the stage itself comes after what has been waited for since the last one.
   int add(int stage, Operation *op, Instruction instruction) {
     if (instruction.stream == "compute")
       instruction.after = std::exchange(waitedFor, {});

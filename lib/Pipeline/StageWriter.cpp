@@ -76,6 +76,7 @@ void StageWriter::sendAll(const Task &message, int to) {
          step.flows.of(number, to, "FRBW"[static_cast<int>(message.kind)], message.chunk, i), message.microbatch);
 }
 
+/// One receive for each value that the task hands on.
 void StageWriter::receiveAll(const Task &message, int microbatch, int from) {
   for (auto [i, value] : llvm::enumerate(step.tasks.handedOn(message.kind, message.chunk)))
     values[microbatch][value] =

@@ -174,7 +174,8 @@ private:
     return it == number.end() ? std::nullopt : std::optional(it->second);
   }
 
-  /// Units come one after another; ops before all layers are in `first`, ops after them in `last`.
+  /// Units come one after another; ops before all layers are in `first`, ops after them in `last`, and an op without a
+  /// name of its own in the unit of the ops before it.
   void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
     Operation *end = nullptr;
     for (Operation *op : ops)

@@ -168,6 +168,7 @@ private:
     }
   }
   int *clockOf(int i) { return &clocks[i * streams]; }
+  /// Whether `a` is sure to be done when `b` starts, by vector clocks.
   bool before(int a, int b) { return clockOf(b)[streamOf[a]] > number[a]; }
 
   /// A message is sent after its task and read after its receive, and tasks of one stage wait for each other.
@@ -236,6 +237,7 @@ private:
     return true;
   }
 
+  /// Every task of the problem runs.
   bool missing() {
     for (const Task &task : p.all())
       if (taskAt[p.id(task)].first < 0)

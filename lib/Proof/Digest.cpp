@@ -45,6 +45,7 @@ public:
   void add(Type type) { addOnce(type, types); }
   void add(Attribute attribute) { addOnce(attribute, attributes); }
 
+  /// Values count by their order, not by their names.
   void define(Value value) {
     values.try_emplace(value, values.size());
     add(value.getType());

@@ -29,6 +29,7 @@ std::optional<Range> Walk::rangeOf(Stage &stage, Operation *op, Value value) {
   return Range{home, home + byteSize(value.getType())};
 }
 
+/// An element of a stack is also there where the bytes of the whole stack hold the stack.
 bool Walk::holds(Stage &stage, const Range &range, const State &state) const {
   if (stage.bytes.hold(range, state))
     return true;
@@ -117,6 +118,7 @@ bool Walk::holdLeaf(Stage &stage, Operation *leaf) {
   return write(stage, leaf, value, stateOf(value));
 }
 
+/// At the end of the step, a leaf's bytes must hold its new value, or still the old one.
 bool Walk::isHeld(Stage &stage, Operation *leaf, const State &last) {
   std::optional<Range> range = rangeOf(stage, leaf, leaf->getResult(0));
   return !range || stage.bytes.hold(*range, last) ||

@@ -185,6 +185,7 @@ bool Walk::update(Stage &stage, UpdateOp update) {
   return true;
 }
 
+/// An output must lie as it says, since the runtime puts the ranks' parts together by that.
 bool Walk::output(Stage &stage, OutputOp output) {
   State state = stateOf(output.getValue());
   if (!state.where || !read(stage, output, output.getValue(), state))
@@ -217,6 +218,7 @@ bool Walk::isShownWhereItLies(TopKOp choice, const Where &where) {
          refuse(choice, "shows what lies " + where.text(axis.names()) + " as if it lay " + said->text(axis.names()));
 }
 
+/// Counts a value under the output's name; the reference must show it, too.
 bool Walk::show(const Shown &one) {
   Point value = among(one.state);
   auto isIt = [&](const Facts::Output &known) { return known.value == value; };

@@ -132,6 +132,7 @@ const Walk::Ranges *Walk::rangesOf(Stage &stage, CallOp call, Called &called) {
   return ranges.overlap ? nullptr : &ranges;
 }
 
+/// Whether the same follows for both calls: values are equal, sums aside, and lie equally.
 bool Walk::Task::isLike(const Task &other) const {
   auto isSameIn = [&](size_t i) {
     return in[i].where == other.in[i].where && in[i].rows == other.in[i].rows &&

@@ -61,6 +61,7 @@ public:
     }
   }
 
+  /// The cause of the failure, as far as the trace shows one earlier than where it was seen.
   Blame blame(const Failure &failure) const {
     if (trace.strayView)
       return {trace.strayView, FaultKind::Data, "expected the microbatch of its task", std::nullopt};
@@ -96,6 +97,7 @@ private:
     return keys.contains(keyOf(what, microbatch, program)) || keys.contains(keyOf(what, State::ofAny, program));
   }
   bool isKnownBefore(const State &state) const { return before && before->contains(state.hash()); }
+  /// Whether neither the step nor the phase before has the value; numbers of blocks are not compared.
   bool isStrange(int made) const {
     const State &state = trace.made[made].state;
     bool isOffset = state.where && (state.where->note.kind == Note::Offset || state.where->note.kind == Note::Counts);

@@ -27,6 +27,7 @@ bool Index::isPlain(ArrayRef<uint8_t> axes) const {
   return n && !constant && terms.size() == 1 && terms[0].factor == 1 && ArrayRef<uint8_t>(terms[0].axes) == axes;
 }
 
+/// n stays 0, which is what tells an unknown index.
 Index Index::unknown(AxisSet axes) {
   Index index;
   index.terms.push_back({{}, 1});
