@@ -82,6 +82,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
     return success();
   }
 
+  /// Numbers of microbatches that would do, for an error.
   std::string nearestDivisors(int64_t batch) {
     int64_t below = std::min<int64_t>(microbatches, batch), above = microbatches;
     while (below > 1 && batch % below)

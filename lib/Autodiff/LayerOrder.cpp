@@ -17,6 +17,7 @@ namespace {
 
 /// The layers of a model by name, in the order in which they appear.
 struct Layers {
+  /// Numbers layers by the first op that bears their name.
   explicit Layers(Block &model) {
     for (Operation &op : model)
       if (op.getNumOperands() && op.getNumResults())

@@ -267,6 +267,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     return AddOp::create(builder, loc, type, product, broadcast);
   }
 
+  /// The packed product has taken the place of this one.
   static void erase(Projection &part) {
     if (part.bias) {
       part.result.getDefiningOp()->erase();

@@ -29,6 +29,7 @@ struct VerifyStep : pc::impl::VerifyStepBase<VerifyStep> {
   }
 
 private:
+  /// (T1).
   LogicalResult verifyFunctions() {
     auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     if (functions.size() != 1 || functions[0].getSymName() != "step" || functions[0].isExternal())

@@ -269,6 +269,7 @@ json::Array Page::tensors() {
   return rows;
 }
 
+/// Everything that the page shows, as its script reads it.
 json::Object Page::data() {
   bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp, AdamWOp, SGDOp>(op); });
   inFront = training;

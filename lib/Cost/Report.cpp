@@ -99,6 +99,7 @@ private:
     }
   }
 
+  /// Operations of the forward pass, apart for f32 and bf16.
   void addForward(Operation *op, int64_t times) {
     if (auto fusion = dyn_cast<FusionOp>(op))
       for (Operation &inner : fusion.getBody().front())
@@ -108,6 +109,7 @@ private:
           static_cast<double>(times) * flops;
   }
 
+  /// Counts elements of the checkpoint: what two parameters share counts once.
   void add(ParameterOp parameter) {
     for (const ParameterPart &part : partsOf(parameter)) {
       SourceAttr source = part.source;
@@ -124,6 +126,7 @@ private:
     row.wire += bytes;
   }
 
+  /// What the rank of the report sends, which for a move from or to a root depends on where it is.
   void add(MoveOpInterface move, StepPhase phase, int64_t times) {
     if (!mesh || mesh.size(move.getMoveAxes()) == 1)
       return;

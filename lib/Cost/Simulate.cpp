@@ -258,6 +258,7 @@ private:
   llvm::DenseMap<Operation *, int64_t> liveBytes; ///< by task
 };
 
+/// Whether the op is a collective of all stages, or the start of some.
 bool Simulation::isOver(Operation *op) const {
   if (auto start = dyn_cast<StartOp>(op))
     return llvm::any_of(start.getMoves(), [&](MoveOpInterface move) { return isOverStages(move, axis); });

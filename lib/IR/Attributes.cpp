@@ -99,6 +99,7 @@ int64_t MeshAttr::size(ArrayRef<StringAttr> axes) const {
 
 int64_t MeshAttr::numRanks() const { return size(getNames()); }
 
+/// Ranks are numbered row-major: the last axis varies fastest.
 SmallVector<int64_t> MeshAttr::coordinates(int64_t rank) const {
   SmallVector<int64_t> result(getSizes().size());
   for (int64_t i = result.size() - 1; i >= 0; --i) {

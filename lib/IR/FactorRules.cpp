@@ -88,6 +88,7 @@ FactorRule pc::detail::pointwiseRule(Operation *op, std::initializer_list<unsign
 FactorRule RopeTableOp::getFactorRule() { return make(*this, "-> s h").keepWhole({"h"}); }
 FactorRule IotaOp::getFactorRule() { return make(*this, getOffset() ? " -> s" : "-> s"); }
 
+/// A product is linear in every operand, though not in two at once.
 FactorRule EinsumOp::getFactorRule() {
   FactorRule rule = make(*this, getSpec());
   for (unsigned i = 0; i < rule.operands.size(); ++i)
@@ -116,6 +117,7 @@ FactorRule SoftmaxOp::getFactorRule() { return rowsRule(*this); }
 FactorRule TopKOp::getFactorRule() { return rowsRule(*this); }
 FactorRule TopGroupsOp::getFactorRule() { return rowsRule(*this); }
 FactorRule AdmitOp::getFactorRule() { return make(*this, "b s n -> b s n").keepWhole({"s"}); }
+/// Which rows a round has depends on all of the mask, so no dim may be split.
 FactorRule RoundOfRowsOp::getFactorRule() {
   FactorRule rule = rowsRule(*this);
   for (Factor &factor : rule.factors)
@@ -182,6 +184,7 @@ FactorRule AttentionOp::getFactorRule() {
   return keepAttentionWhole(*this,
                             make(*this, "b s k g d, b t k d, b t k d" + moreDims(*this) + " -> b s k g d, b k g s"));
 }
+/// With q, k, v, o and lse fixed, all gradients are linear in that of o.
 FactorRule AttentionGradOp::getFactorRule() {
   return withLinear(keepAttentionWhole(*this, make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d" +
                                                               moreDims(*this) + " -> b s k g d, b t k d, b t k d" +
@@ -233,6 +236,7 @@ FactorRule MaskPaddingOp::getFactorRule() {
   return getValue().isZero() ? withLinear(std::move(rule), {0}) : rule;
 }
 
+/// Other dims may be split; the one that is resized would change its size on every rank.
 FactorRule ResizeOp::getFactorRule() {
   int64_t rank = rankOf(getX()), dim = getDim();
   if (dim < 0 || dim >= rank)

@@ -77,6 +77,7 @@ static bool sameUpToHome(Type a, Type b) {
   return strip(a) == strip(b);
 }
 
+/// The body yields what the op's results are, homes aside.
 static LogicalResult verifyYield(Operation *op, StringRef constraint) {
   auto yield = dyn_cast<YieldOp>(op->getRegion(0).front().getTerminator());
   if (!yield || yield.getNumOperands() != op->getNumResults())

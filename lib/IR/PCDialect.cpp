@@ -107,7 +107,6 @@ MeshAttr meshOf(Operation *op) {
   return mesh ? mesh.getMesh() : MeshAttr();
 }
 
-/// A seed ends the forward pass, an accumulation the backward pass; in programs of stages, task markers say it.
 std::optional<StepPhase> phaseBegunBy(Operation *op) {
   if (isa<SeedOp>(op))
     return StepPhase::Backward;

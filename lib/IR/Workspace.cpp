@@ -18,6 +18,7 @@ CudaLibraries::CudaLibraries(StringRef attention, ArrayRef<std::string> archs)
     : attention(attention == "library"),
       hopperOnly(!archs.empty() && llvm::all_of(archs, [](StringRef arch) { return arch.starts_with("sm_90"); })) {}
 
+/// Heads that cuDNN's kernels of flash attention take.
 static bool isForCudnn(Value q) {
   int64_t d = typeOf(q).getShape().back();
   return typeOf(q).getElementType().isBF16() && d % 8 == 0 && d <= 128;

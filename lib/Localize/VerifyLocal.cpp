@@ -50,6 +50,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
       signalPassFailure();
   }
 
+  /// (L1).
   LogicalResult verifyTypes(Operation *op) {
     auto local = [&](Type type) { return !placement(type); };
     for (Region &region : op->getRegions())
@@ -60,6 +61,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
     return success();
   }
 
+  /// (L3).
   LogicalResult verifyAxes(Operation *op, ArrayRef<StringAttr> axes) {
     for (StringAttr axis : axes)
       if (!mesh || mesh.index(axis) < 0)

@@ -37,6 +37,7 @@ Price PlacementProblem::ownPrice(const PlacementNode &node, const Row &row) cons
   return price;
 }
 
+/// A pinned value first moves to its pin, and from there to where it is needed.
 Price PlacementProblem::movePrice(unsigned value, AxisState from, StateSet needed) {
   const MoveTerms &terms = valueTerms[value];
   if (std::optional<AxisState> pin = pins[value]; pin && *pin != from)

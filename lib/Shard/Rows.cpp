@@ -147,6 +147,7 @@ LogicalResult PlacementProblem::leafRows(unsigned id) {
   return success();
 }
 
+/// An update takes the new value in any state that its leaf may have; tieUpdates makes them the same.
 LogicalResult PlacementProblem::updateRows(unsigned id) {
   auto update = cast<UpdateOp>(graph.nodes[id].op);
   auto it = leafNodes.find(leafKey(update.getName(), update.getParameter()));

@@ -84,6 +84,7 @@ double PlacementProblem::leafBytes(const PlacementNode &node, AxisState state) c
   return (isa<ParameterOp>(node.op) ? 2 : 1) * elementBytes(node.results[0], state);
 }
 
+/// Seconds of a node itself: leaves by their bytes, sums of gradients as far as they are exposed.
 Price PlacementProblem::ownTimes(const PlacementNode &node, const Row &row) const {
   if (node.kind == NodeKind::Leaf)
     return Price::seconds(seeds.times->perByte * leafBytes(node, row.results[0]));
@@ -95,6 +96,7 @@ Price PlacementProblem::ownTimes(const PlacementNode &node, const Row &row) cons
   return Price::seconds(ownSeconds(node, row) * (static_cast<double>(v.times) * share - hiddenShare(node)));
 }
 
+/// Has sums of gradients cost `parts` of `wholly` parts of their seconds.
 void PlacementProblem::setExposed(int parts) {
   exposed = parts;
   for (auto [value, terms] : llvm::enumerate(valueTerms))

@@ -22,6 +22,7 @@ static size_t printable(StringRef text) {
   return length <= text.size() && llvm::isLegalUTF8Sequence(bytes, bytes + length) && !isControl ? length : 0;
 }
 
+/// Bytes that are not printable, and not `kept`, become \XX, so that no text of a file can act on a terminal.
 static void escape(StringRef text, StringRef kept, llvm::raw_ostream &os) {
   while (!text.empty()) {
     size_t length = kept.contains(text[0]) ? 1 : printable(text);

@@ -106,6 +106,7 @@ private:
     return text.slice(start, at);
   }
 
+  /// Takes what stands next. The scan knows as much of the syntax as it takes to find depth, size and ends.
   void token() {
     char c = peek();
     if (isControl(c))
@@ -244,6 +245,7 @@ private:
     }
   }
 
+  /// Adds words to the alias that is being defined, if one is.
   void count(uint64_t size, int deep) {
     if (defined.empty())
       return;

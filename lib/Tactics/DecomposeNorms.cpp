@@ -61,6 +61,7 @@ private:
   double scale;
 };
 
+/// y = gamma x / rms(x).
 void decompose(RMSNormOp op) {
   Norm n(op, op.getX());
   Value rstd = n.reciprocalRoot(n.meanOfProduct(op.getX(), op.getX()), op.getEpsAttr());
@@ -68,6 +69,7 @@ void decompose(RMSNormOp op) {
   op.getY().replaceAllUsesWith(n.timesColumns(n.timesRows(op.getX(), rstd), op.getGamma()));
 }
 
+/// y = gamma (x - mean) / std + beta.
 void decompose(LayerNormOp op) {
   Norm n(op, op.getX());
   Value mean = n.mean(op.getX());
@@ -87,6 +89,7 @@ void decompose(RMSNormGradOp op) {
   op.getDx().replaceAllUsesWith(n.timesRows(n.sub(g, n.timesRows(h, n.meanOfProduct(g, h))), op.getRstd()));
 }
 
+/// With h the normed x and g = gamma dy: dx = (g - mean(g) - h mean(g h)) / std.
 void decompose(LayerNormGradOp op) {
   Norm n(op, op.getX());
   Value h = n.timesRows(n.sub(op.getX(), n.overRows(op.getMean())), op.getRstd());

@@ -127,6 +127,7 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     return axes.size() == 1 ? place(axes[0]) : placeGrid(getOperation(), form, axes, regather);
   }
 
+  /// Each axis by a search for the placement that takes the least time, given those of the axes before it.
   LogicalResult placeFreely(ArrayRef<StringAttr> axes) {
     std::string error;
     std::optional<MachineModel> model = MachineModel::find(machine, error);
