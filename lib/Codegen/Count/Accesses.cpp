@@ -278,6 +278,7 @@ bool AccessCounter::tryVisit(Operation *op, State &state) {
       });
 }
 
+/// One visit for all iterations, with their number as a variable. False if the box has to be divided first.
 bool AccessCounter::visitLoop(scf::ForOp loop, State &state) {
   std::optional<Form> first = evaluate(loop.getLowerBound(), state), end = evaluate(loop.getUpperBound(), state),
                       step = evaluate(loop.getStep(), state);

@@ -50,6 +50,7 @@ std::pair<Form, Form> Forms::divide(const Form &form, int64_t divisor, const Box
   return {quotient + variable({Variable::Quotient, divisor, rest}), variable({Variable::Remainder, divisor, rest})};
 }
 
+/// One of both, where that is the same throughout the box; else a variable of its own.
 Form Forms::least(const Form &x, const Form &y, const Box &box) {
   if (isData(x) || isData(y))
     return data(nullptr, x, y);

@@ -28,6 +28,7 @@ public:
   }
 
 private:
+  /// Products with the mask as an operand like the others, before or after the product itself.
   void expand(EinsumOp op) {
     FactorRule rule = op.getFactorRule();
     auto listOf = [](ArrayRef<int> dims) { return SmallVector<int>(dims); };

@@ -338,6 +338,7 @@ private:
     auto it = groupOf.find(op);
     return it != groupOf.end() && &groups[it->second] == &group;
   }
+  /// Whether all operands of `op` are there at the group's position.
   bool definedBefore(Operation *op, const RowGroup &group) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
       Operation *definition = operand.getDefiningOp();

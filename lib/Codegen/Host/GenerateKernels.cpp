@@ -32,6 +32,7 @@ int32_t pc::dtypeOf(Value value) {
   return element.isF32() ? PCRT_F32 : element.isBF16() ? PCRT_BF16 : PCRT_I32;
 }
 
+/// A microbatch of a stack lies in the stack, one size further each time.
 HostProgram::Address Generator::addressOf(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value);
       argument && current && argument.getOwner() == &current.getBody().front())

@@ -82,6 +82,7 @@ struct Elements {
 };
 } // namespace
 
+/// One function; if it multiplies pairs of bf16, also the same one without that.
 LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
   FailureOr<bool> pairs = writeForm(op, part, info.function, target.roundsToBf16, info);
   if (failed(pairs) || !*pairs)

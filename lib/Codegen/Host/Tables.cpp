@@ -24,6 +24,7 @@ Type Tables::typeOf(const Cells &row) {
   return LLVM::LLVMStructType::getLiteral(builder.getContext(), types);
 }
 
+/// The global of a text, made when the text is first seen.
 std::string Tables::textGlobal(StringRef value) {
   auto [it, inserted] = strings.try_emplace(value, "pc_text" + std::to_string(strings.size()));
   if (inserted) {

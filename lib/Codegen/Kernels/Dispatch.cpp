@@ -14,6 +14,7 @@ using namespace pc;
 /// On a GPU the kernel of a bias's gradient comes after the kernels for q, k and v.
 static constexpr unsigned biasGradPart = 2, biasGradResult = 3;
 
+/// More than one where a kernel needs all that another has made.
 unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   if (simt && isOnRows(op))
     return kernels::groupedParts(cast<EinsumOp>(op));

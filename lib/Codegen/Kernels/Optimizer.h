@@ -30,7 +30,7 @@ private:
 /// The scalars of SGD without momentum, loaded once.
 class SGD {
 public:
-  /// As of AdamW.
+  /// Loads the scalars, as AdamW does.
   SGD(Emitter &e, Ptr coefficient, Ptr hyper);
   Num step(Num parameter, Num gradient) const;
 

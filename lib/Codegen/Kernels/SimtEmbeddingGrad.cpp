@@ -217,6 +217,7 @@ private:
     for (auto [sum, piece] : llvm::zip_equal(sums, own()))
       e.when(piece.exists, [&, sum = sum, piece = piece] { write(piece.column, sum); });
   }
+  /// Stores a row of the table, on top of what is there if the gradient is a sum.
   void write(Num row, const Emitter::Carried &sums) {
     store(sums, [&](Num column, Num sum) {
       Num index = row * width + column;

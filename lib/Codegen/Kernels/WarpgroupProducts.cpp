@@ -79,6 +79,7 @@ MmaAttention::Carried MmaAttention::multiply(ArrayRef<Num> before, int64_t colum
   return sums;
 }
 
+/// A descriptor of the tile for every 16 columns of the left operand.
 MmaAttention::Carried MmaAttention::timesTransposedByWarpgroups(const Left &left, Ptr tile, int64_t rows) {
   SmallVector<Num> right;
   for (int64_t p = 0; p < pieces; ++p) {

@@ -123,6 +123,7 @@ private:
            is(entry, "offset", hasHome ? json::Value(homeOrNone(value)) : json::Value(nullptr));
   }
 
+  /// Where in the checkpoint a parameter, or a part of it, is read from.
   bool source(SourceAttr source, const json::Object &entry) {
     const json::Object *found = entry.getObject("source");
     return (found || refuse(at, "has no source")) && is(*found, "tensor", source.getTensor()) &&

@@ -16,6 +16,7 @@ TableReader::TableReader(ModuleOp module) {
     globals[global.getSymName()] = global;
 }
 
+/// The value that a global is initialized with; null for anything but one block that returns it.
 Value TableReader::initializer(StringRef symbol) {
   auto global = globals.lookup(symbol);
   Block *block = global ? global.getInitializerBlock() : nullptr;

@@ -54,7 +54,7 @@ struct VerifyKernels : pc::impl::VerifyKernelsBase<VerifyKernels> {
   }
 
 private:
-  /// (K2), and (K3) of all functions of the program.
+  /// (K2): the program has a step; (K3) holds in it, in its evaluation and in its round.
   LogicalResult verifyStep(LLVM::GlobalOp program, StringRef suffix) {
     auto step = getOperation().lookupSymbol<LLVM::LLVMFuncOp>(("pc_step" + suffix).str());
     if (!step || step.isExternal())
