@@ -29,7 +29,7 @@ struct VerifyStep : pc::impl::VerifyStepBase<VerifyStep> {
   }
 
 private:
-  /// (T1).
+  /// (T1): the program has one function, which takes and gives nothing.
   LogicalResult verifyFunctions() {
     auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     if (functions.size() != 1 || functions[0].getSymName() != "step" || functions[0].isExternal())
@@ -86,7 +86,7 @@ private:
     return success();
   }
 
-  /// (T5) for one update.
+  /// (T5): an update sets a leaf of this program, once, to a value of its type.
   LogicalResult verifyUpdate(UpdateOp update) {
     std::pair<StringAttr, StringAttr> key = {update.getNameAttr(), StringAttr()};
     if (update.getParameter())

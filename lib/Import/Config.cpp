@@ -146,6 +146,8 @@ double readCap(ConfigReader &reader, const char *key, double absent) {
   return cap.getAsNumber().value_or(0);
 }
 
+/// The size of a head: as given, if the family has a key for it; else the family's own, or an equal part of the
+/// embedding.
 void readHeads(ConfigReader &reader, const Family &family, ModelConfig &config) {
   bool isGiven = family.headDim && reader.has("head_dim");
   if (!reader.failed && !isGiven && !family.headDim.value_or(0) && config.embed % config.heads)

@@ -49,6 +49,7 @@ public:
       last += 0.001;
   }
 
+  /// Fast pairs keep their frequency, slow ones have it divided by the factor, and between both there is a ramp.
   float frequency(int64_t i) const {
     float slowed = 1.0f / (static_cast<float>(rope.factor) * pairs.power(i));
     float ramp = (static_cast<float>(i) - static_cast<float>(first)) / static_cast<float>(last - first);

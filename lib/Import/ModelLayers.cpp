@@ -41,6 +41,7 @@ Value ModelBuilder::linear(Value x, StringRef name, bool down, int64_t part) {
   return b ? bias(p, b, (y1 + " -> b s " + y1).str()) : p;
 }
 
+/// down(act(up y)), or with a gate down(act(gate y) * up y).
 Value ModelBuilder::mlpBlock(Value y) {
   if (form->gate.empty())
     return linear(dropout(activate(linear(y, form->up, false, 0)), config.ffnDrop), form->down, true, 0);

@@ -50,7 +50,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
       signalPassFailure();
   }
 
-  /// (L1).
+  /// (L1): no type has a placement.
   LogicalResult verifyTypes(Operation *op) {
     auto local = [&](Type type) { return !placement(type); };
     for (Region &region : op->getRegions())
@@ -61,7 +61,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
     return success();
   }
 
-  /// (L3).
+  /// (L3): the mesh has the axes that an op names.
   LogicalResult verifyAxes(Operation *op, ArrayRef<StringAttr> axes) {
     for (StringAttr axis : axes)
       if (!mesh || mesh.index(axis) < 0)
@@ -87,7 +87,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
         .Default(success());
   }
 
-  /// (L4) for one update.
+  /// (L4): an update sets a leaf of this program, once, to a value of its type.
   LogicalResult verifyUpdate(UpdateOp update) {
     Value leaf = leaves.of(update);
     if (!leaf)

@@ -170,6 +170,7 @@ public:
   }
 
 private:
+  /// A buffer goes into every window of time in which it lives; `all` gets it when a search needs all of them.
   void add(const Placed &placed) {
     if (windows.empty())
       return all.insert(placed);

@@ -288,6 +288,7 @@ LogicalResult Machine::addToSum(OpOperand &yielded) {
   return set(result, std::move(sum));
 }
 
+/// Values of the body have no homes, so nothing in the arena changes before the results are set.
 LogicalResult Machine::runFusion(FusionOp fusion) {
   Block &body = fusion.getBody().front();
   for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs()))
@@ -349,6 +350,7 @@ LogicalResult Machine::runWait(WaitOp wait) {
   return setAll(wait->getResults(), results);
 }
 
+/// With an arena, the new value is collected at the end, from where the leaf lies by then.
 LogicalResult Machine::runUpdate(UpdateOp update) {
   Value leaf = leaves.of(update);
   if (!leaf)
