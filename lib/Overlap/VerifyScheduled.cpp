@@ -83,7 +83,7 @@ private:
     SmallVector<Access, 2> reads, writes;
   };
 
-  /// Of each stream the last access is enough: the earlier ones are done before it.
+  /// The last access of each stream is enough: the earlier ones are done before it.
   static void note(SmallVectorImpl<Access> &list, const Access &by) {
     auto it = llvm::find_if(list, [&](const Access &access) { return access.stream == by.stream; });
     if (it == list.end())

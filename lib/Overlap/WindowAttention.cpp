@@ -148,7 +148,8 @@ private:
     return scatter && scatter.getDim() == 1 && scatter.getAxes() == axes ? scatter : ReduceScatterOp();
   }
 
-  /// The same blocks backward. Gradients of keys and values go round with them, in the place of a reduce_scatter.
+  /// The backward pass goes over the same blocks. Gradients of keys and values go round with them, in the place of a
+  /// reduce_scatter.
   LogicalResult rewrite(AttentionGradOp op) {
     if (!op.getSees())
       return success();

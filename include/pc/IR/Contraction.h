@@ -13,7 +13,7 @@ namespace pc {
 /// product c[batch, m, n] = sum over k of a[batch, m, k] b[batch, k, n]; groups may be empty, and other operands have
 /// none.
 struct Contraction {
-  /// Of a spec that does not fit its op, all groups are empty.
+  /// All groups are empty where a spec does not fit its op.
   explicit Contraction(EinsumOp op) : Contraction(op.getFactorRule()) {}
   explicit Contraction(const FactorRule &rule);
 

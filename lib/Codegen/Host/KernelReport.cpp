@@ -133,7 +133,7 @@ static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
   return use;
 }
 
-/// The same of a library's attention, with two products forward and five backward.
+/// A library's attention counts likewise, with two products forward and five backward.
 static Use useOf(const pcrt_attention_desc &a, const MachineModel &machine) {
   int64_t queries = a.batch * a.q_heads * a.q_length, keys = a.batch * a.kv_heads * a.kv_length;
   int64_t q = queries * a.head_dim * bytesOf(a.dtype), k = keys * a.head_dim * bytesOf(a.dtype), lse = queries * 4;

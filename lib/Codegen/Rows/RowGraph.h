@@ -91,7 +91,7 @@ private:
     nodes[n].sum = numSums++;
     return n;
   }
-  /// The same value, an element at a time.
+  /// A node that has the value of `arg` for every element.
   int full(int arg) {
     if (nodes[arg].space == Space::Full)
       return arg;
