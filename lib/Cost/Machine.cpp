@@ -288,6 +288,7 @@ std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string
   json::Object *object = value->getAsObject();
   std::optional<llvm::StringRef> like = object ? object->getString("like") : std::nullopt;
   auto lacks = [&](const Figure &figure) { return figure.isNeeded && !object->get(figure.name); };
+  // A machine that is like a known one states what differs; any other states everything.
   if (!like && (!object || !object->get("name") || !object->get("node_ranks") || llvm::any_of(figures, lacks)))
     return fail("a machine is an object with all members, or with \"like\" and those that differ");
   std::optional<MachineModel> machine = like ? named(*like, error) : MachineModel();

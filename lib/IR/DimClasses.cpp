@@ -53,6 +53,7 @@ DimClasses::DimClasses(Operation *root) {
       for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
         visit(value, dims);
     } else if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
+      // The first dim of an input counts microbatches, which its elements do not have.
       for (auto [operand, argument] : llvm::zip(accumulate.getInputs(), accumulate.getBody().getArguments()))
         same(operand, argument, 1);
       for (auto [yielded, result] :

@@ -102,6 +102,7 @@ SmallVector<Row, 8> pc::legalRows(const FactorRule &rule) {
     if (!diagonal && occurs)
       rows.push_back(row);
   }
+  // A sum passes through an op that is linear in these operands together.
   for (const auto &group : rule.linear) {
     Row row = whole;
     for (unsigned i : group)

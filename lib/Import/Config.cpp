@@ -251,6 +251,7 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     config.residualDrop = readDropout(reader, keys.residualDrop, family.residualDrop, options.dropout);
   if (!keys.embedDrop.empty())
     config.embedDrop = readDropout(reader, keys.embedDrop, family.embedDrop, options.dropout);
+  // Keys that change nothing here are read, so that nobody is warned of them; of others, one value alone is supported.
   for (const char *key : family.ignored)
     reader.raw(key);
   for (auto [key, needed] : family.onlyFlags)
@@ -359,6 +360,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
       diagnostic << ", " << known.type;
     diagnostic << ", t5)";
   }
+  // What was asked of the import is checked after the model is known, and only if that could be read.
   bool isTable = config.family && !config.family->form.positions.empty();
   if (!reader.failed && isTable && options.sequence > config.positions)
     reader.fail() << "a sequence of " << options.sequence << " tokens is longer than '" << config.family->keys.positions
@@ -375,6 +377,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   if (reader.failed)
     return failure();
   readTies(reader, config);
+  // Sizes are limited before a model is built of them.
   constexpr int64_t mostLayers = 100000;
   if (config.layers > mostLayers || config.encoderLayers > mostLayers || config.embed > (1 << 24) ||
       config.ffn > (1 << 26) || config.headDim > mostHeadDim || parametersOf(config) > mostParameters) {
@@ -382,6 +385,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
                 << ", " << config.heads << " heads of " << config.headDim << ", vocabulary " << config.vocab;
     return failure();
   }
+  // Keys that transformers leaves out, too, are named, so that nobody counts on them.
   for (const char *key : config.family->unused)
     if (const llvm::json::Value *value = reader.raw(key))
       emitWarning() << "'" << key << "' = " << ConfigReader::show(*value) << " is left out, as transformers does for '"

@@ -139,6 +139,7 @@ bool RopeReader::checkObjects() {
         return false;
       }
     }
+    // Older files have 'rope_scaling', newer ones 'rope_parameters', and some have both.
     if (first && *first != *object) {
       reader.fail() << "'rope_scaling' and 'rope_parameters' differ; remove the one that is not meant";
       return false;

@@ -93,6 +93,7 @@ std::pair<Value, Value> ModelBuilder::projection(StringRef block, Part part, Dim
   auto biasOf = [&](ArrayRef<int64_t> from, ArrayRef<int64_t> sizes, ArrayRef<int64_t> view) {
     return config.qkvBias ? box(bias, suffix, heads, 0, 0, {all}, from, sizes, view) : Value();
   };
+  // q, k and v are tensors of their own, or parts of one: side by side, one below the other, or mixed head by head.
   switch (form->projections) {
   case Projections::Columns: {
     Value w = boxOf({e, all}, {0, start}, {e, size}, {});
@@ -150,6 +151,7 @@ Value ModelBuilder::attentionBlock(StringRef block, Value y, Value source) {
     q = rope(q);
     k = rope(k);
   }
+  // Distances have no meaning between two sequences.
   Value addends = crosses ? Value() : addendsOfScores();
   in(block);
   Value sinks;

@@ -95,6 +95,7 @@ Value ModelBuilder::expertsBlock(Value y) {
   };
   Value gate = into(form->expertGate), up = into(form->expertUp);
   in(form->experts);
+  // The routing weight multiplies before the last product, which then sums over experts.
   Value h = routed({"batch", "sequence", "experts", "expert_ffn"}, "b s n f, b s n f, b s n, b s n -> b s n f",
                    {activate(gate), up, routing.weights});
   in(form->experts + "." + form->expertDown);

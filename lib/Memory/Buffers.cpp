@@ -54,6 +54,7 @@ Buffers::Buffers(Block &body, const Liveness &liveness, TaskFunctions &functions
   });
   for (auto view : body.getOps<MicrobatchOp>())
     number[view.getElement()] = number.lookup(view.getStack());
+  // Yields, updates and arguments come first; operands share what these leave.
   shareYields(body);
   shareUpdates(body);
   shareArguments(dying, body.getTerminator());

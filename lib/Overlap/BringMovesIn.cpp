@@ -30,6 +30,7 @@ void pc::bringMovesIn(AccumulateOp accumulate) {
   SmallVector<Value> outer(accumulate.getResults()); // per result: the value outside of the body that it replaces
   SmallVector<Operation *> moved;
   for (auto [i, value] : llvm::enumerate(outer)) {
+    // A chain of moves comes in as a whole; other readers would need the value from in between.
     while (value.hasOneUse() && isa<MoveOpInterface>(*value.user_begin()) &&
            value.user_begin()->getBlock() == accumulate->getBlock()) {
       Operation *move = *value.user_begin();
