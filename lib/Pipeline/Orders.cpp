@@ -138,6 +138,7 @@ Tasks zeroBubbleV(const Problem &p, int d) {
     put(Kind::W, side);
   };
   auto &forwards = count[static_cast<int>(Kind::F)], &weights = count[static_cast<int>(Kind::W)];
+  // Warm-up: forwards go down the V, come up again, and the backwards of the upper half follow.
   for (int i = 0; i < 2 * (p.stages - d) - 1; ++i)
     put(Kind::F, 0);
   for (int i = 0; i < d; ++i) {
@@ -146,6 +147,7 @@ Tasks zeroBubbleV(const Problem &p, int d) {
   }
   for (int i = 0; i < p.stages - d; ++i)
     all(1);
+  // Steady state: one task of each kind on both sides.
   while (forwards[1] < n) {
     if (forwards[0] < n)
       put(Kind::F, 0);
@@ -161,6 +163,7 @@ Tasks zeroBubbleV(const Problem &p, int d) {
     put(Kind::B, 0);
     put(Kind::W, 0);
   }
+  // What weight gradients are left fill the end.
   for (int side : {1, 0})
     while (weights[side] < n)
       put(Kind::W, side);

@@ -96,6 +96,7 @@ json::Object pc::pipeline::reportPipeline(ModuleOp planned, const Prediction &pr
         last = std::max(last, span.end);
         busy += span.end - span.start;
       }
+    // These are the figures of `measure`, but of the whole simulated program, with messages and moves.
     cost = std::max(cost, last - first);
     ideal = std::max(ideal, busy);
   }

@@ -147,6 +147,7 @@ WrittenTask TaskWriter::write(Kind kind, int chunk, StringRef name, llvm::functi
       };
       Value &sum = sums[yielded];
       sum = value = add(sum);
+      // The sum so far joins when all of the task's addends are in, so it is read once.
       if (--missing[yielded] == 0 && hasSum(yielded))
         sum = add(argument({{}, static_cast<int>(yielded)}, value.getType(), value.getLoc()));
     }

@@ -141,6 +141,7 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
   auto rank = [&] { return localShape(op->getResult(0)).size(); };
   if (isa<ConstantOp, SeedOp>(op))
     return single(Where(rank()));
+  // Numbers that differ by rank are followed as notes, so that ops that read them can be checked.
   if (auto offset = dyn_cast<BlockOffsetOp>(op)) {
     Where where(rank());
     where.note = {Note::Offset, {}, static_cast<int64_t>(offset.getBlock()), {}};

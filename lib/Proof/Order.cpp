@@ -121,6 +121,7 @@ private:
             must.push_back(rankOf(input.getValue()) - 1);
           return expect(input, input.getValue(), must);
         })
+        // Tables and counters say positions, and so are renamed with the sequence.
         .Case([&](RopeTableOp table) { return expect(table, table.getValue(), {0}); })
         .Case([&](IotaOp iota) { return expect(iota, iota.getValue(), {0}); })
         .Case([&](OutputOp output) {

@@ -67,6 +67,7 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
       result.note = {Note::Round, {}, round->number, round->blocks, (einsum ? isZero : areZero) && !rowsOf(value)};
       continue;
     }
+    // A result without the entry's dims has summed over them: it is an addend of the sum of all rounds.
     if (!einsum || !isZero || (result.combine != Combine::None && result.combine != Combine::Sum))
       return refuse("sums entries of a round, and nothing says that there are no others");
     result.parts.push_back({AxisSet(1) << roundAxis, false, round->blocks});

@@ -67,6 +67,7 @@ bool Walk::begin(ModuleOp module) {
       stage->arena = static_cast<int64_t>(arena.getBytes()), stage->arenaOp = arena;
     for (auto about : program.getOps<ProgramOp>()) {
       Attribute says = about->getPropertiesAsAttribute();
+      // Sizes of the vocabulary and the batch decide inputs, so they must be those of the step program in every stage.
       facts.about = reference ? reference->about : facts.about ? facts.about : says;
       if (facts.about != says)
         return refuse(about, "says something else than in the one-device program", FaultKind::Data);

@@ -147,6 +147,7 @@ void Walk::learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std
   for (Value result : call.getResults())
     task.out.push_back(stateOf(result));
   for (auto [state, range] : llvm::zip(task.in, ranges.list))
+    // Arguments of which the call overwrote the bytes are gone after every like call.
     task.isLost.push_back(!holds(stage, range, state));
   auto isAny = [&](const State &state) {
     return state.microbatch == State::ofAny || state.microbatch == task.microbatch;
@@ -164,6 +165,7 @@ void Walk::learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std
   auto added = [&](const Task &one, size_t result) {
     return values.any(among(one.out[result]) - among(one.in[sum]), one.microbatch);
   };
+  // Where a result differs from that of a like call, it must be a sum so far, to which both calls add the same.
   for (auto [r, state] : llvm::enumerate(task.out)) {
     if (isAny(state) && state.value == like->out[r].value)
       continue;

@@ -160,6 +160,7 @@ private:
   /// Nothing is strange: what the sink reads is a value, but not the one it should be.
   Blame atSink(const Failure &failure) const {
     Blame blame{failure.op, failure.fault, "", std::nullopt};
+    // An update that is missing: its value may be there, only not set.
     if (failure.from.empty() && failure.wanted) {
       for (const Made &made : trace.made)
         if (made.state.value == *failure.wanted && programOf(made.op) == programOf(failure.op)) {
