@@ -225,6 +225,7 @@ Emitter::Carried SimtEmitter::reductions(int64_t n, ArrayRef<bool> isMax,
   Carried partial;
   if (sumExp)
     partial = start();
+  // A short row is read once and stays in registers; a long one goes by in a loop.
   if (inRegisters(n)) {
     ArrayRef<Piece> all = pieces(n);
     for (; !all.empty(); all = all.drop_front(std::min(readsAhead, all.size())))

@@ -74,6 +74,7 @@ private:
     for (Operation *op : ops)
       if (isa<CallOp>(op) || op->hasTrait<OpTrait::IsTerminator>())
         return refuse(op);
+    // Rows of earlier passes are gone by then, so the ops that made them run again in each round.
     while (!work.empty()) {
       Operation *op = work.pop_back_val();
       for (Value operand : op->getOperands()) {

@@ -45,6 +45,7 @@ static FailureOr<std::string> linkShared(Operation *op, StringRef object) {
   if (!linker)
     return op->emitError() << "no ld.lld-22 or ld.lld in PATH to link the host image";
   SmallString<128> in, out, log;
+  // Linkers read and write files only.
   auto remove = llvm::scope_exit([&] {
     for (StringRef file : {in, out, log})
       if (!file.empty())
@@ -92,6 +93,7 @@ FailureOr<pc::GpuImage> pc::toolchain::emitHostImage(Operation *op, std::unique_
   std::vector<HostSite> sites;
   std::vector<HostKernel> kernels;
   size_t checkedSites = 0;
+  // Two variants: one that runs fast, and one that checks every access.
   for (bool check : {false, true}) {
     checkedSites = sites.size();
     llvm::Module &variant = check ? *checked : *module;

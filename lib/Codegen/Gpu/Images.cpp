@@ -75,6 +75,7 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   std::unique_ptr<llvm::Module> ir = deviceModule(device, base, toolkit, context);
   if (!ir)
     return failure();
+  // PTX with wgmma is for one architecture and none after it.
   if (usesWarpgroups(*ir)) {
     for (const Arch &arch : archs)
       if (arch.number != 90 || !arch.specific)
@@ -103,6 +104,7 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   }
   for (GpuImage &image : images)
     complete(image.use, *ir);
+  // PTX goes along even with cubins: drivers compile it for devices that came later.
   basePtx->push_back('\0');
   images.push_back({GpuImageKind::Ptx, base.number, base.specific, std::move(*basePtx), {}, {}});
   if (options.emitHostImage) {

@@ -50,6 +50,7 @@ pc::toolchain::Toolkit pc::toolchain::findToolkit(StringRef cudaPath) {
     roots.push_back("/usr/lib/nvidia-cuda-toolkit"); // Debian's
   }
   Toolkit toolkit;
+  // The two files may be from different places; the first place that has one counts.
   auto pick = [](std::string &where, StringRef root, StringRef below) {
     SmallString<128> file(root);
     path::append(file, below);

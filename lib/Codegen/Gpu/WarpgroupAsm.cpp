@@ -75,6 +75,7 @@ std::optional<SmallVector<WarpgroupInstruction>> pc::toolchain::parseWarpgroupAs
     auto [name, rest] = statement.split(' ');
     if (statement.empty() || name == ".reg")
       continue;
+    // Predicates are constants here: they say whether a product sets its sums or adds to them.
     if (name == "setp.ne.b32") {
       auto operands = operandsOf(rest);
       int64_t x, y;

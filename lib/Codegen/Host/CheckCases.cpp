@@ -111,6 +111,7 @@ LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation
     SmallVector<int64_t> offsets;
     for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       offsets.push_back(offsetOf(operand));
+      // What an earlier op of the case makes is not drawn.
       if (!made.contains(operand) && read.insert(operand).second)
         inputs.push_back(input(operand, offsets.back(), sampleOf(op, i)));
     }

@@ -97,6 +97,7 @@ static LogicalResult emitLoops(EinsumOp op, Kernel &k) {
                   })[0];
   };
   k.forItems(k.items, 1, /*reduces=*/false, [&](Num item) {
+    // The item is the number of an element of the result, row-major.
     Num left = item;
     for (int f : llvm::reverse(rule.results[0])) { // a factor twice in the result would be a diagonal
       index[f] = left % e.integer(rule.factors[f].size);

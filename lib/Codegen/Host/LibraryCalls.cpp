@@ -86,6 +86,7 @@ LogicalResult Generator::emitGemm(EinsumOp op) {
 LogicalResult Generator::emitGemm(const FusedProduct &p) {
   Gemm g = *asGemm(p.product);
   int32_t rest = -1;
+  // A library that does not have the epilogue leaves it to these kernels, which read the product's buffers.
   if (p.rest) {
     SmallVector<Value> buffers = p.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? SmallVector<Value>{p.aux, p.c}
                                  : p.epilogue == PCRT_EPILOGUE_GELU_GRAD ? SmallVector<Value>{p.c, p.aux, p.c}

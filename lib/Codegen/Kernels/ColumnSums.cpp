@@ -17,6 +17,7 @@ void pc::kernels::columnSums(Kernel &kernel, int64_t rows, int64_t columns, int6
   SimtEmitter &e = *kernel.simt;
   constexpr int64_t threads = 256;
   const int64_t width = e.widthFor(columns), vectors = columns / width;
+  // `lines` threads share a column, each with at least four rows or so.
   const int64_t lines = std::clamp<int64_t>(llvm::bit_floor(uint64_t(rows) / 4 + 1), 1, threads);
   const int64_t perBlock = threads / lines;
   kernel.items = llvm::divideCeil(vectors, perBlock);
@@ -33,6 +34,7 @@ void pc::kernels::columnSums(Kernel &kernel, int64_t rows, int64_t columns, int6
                                        });
     if (lines == 1)
       return e.when(exists, [&] { finish(column, sums); });
+    // Their sums are added pair by pair, so the order does not depend on timing.
     Ptr memory = e.shared(threads * count * width);
     auto slot = [&](Num thread, int64_t c) { return (thread + c * threads) * width; };
     for (auto [c, sum] : llvm::enumerate(sums))

@@ -50,6 +50,7 @@ public:
         });
         Num first = sums[0], firstTile = sums[1], own = e.extend(all.load(expert));
         Num here = token(chunk), exists = here < e.integer(at.tokens), chosen = hasChosen(here, expert);
+        // A row's number: rows of experts before, of this expert in chunks before, and of threads before in the warp.
         Num votes = e.ballot(chosen);
         Num row = first + e.extend(before.load(expert)) + e.extend(e.bitsBefore(votes));
         chosen = chosen & (row < e.integer(at.rows)); // a mask of more is none of the program's

@@ -226,6 +226,7 @@ std::string CompiledKernels::run(const WrittenKernel &kernel, ArrayRef<Bytes> op
   KernelRun run(kernel, *symbol->toPtr<const pcrt_program *>(), operands, inF32);
   if (!run.hasMemory())
     return "has no memory to run in";
+  // A kernel that crashes, loops or spoils memory does so in a process of its own.
   pid_t child = fork();
   if (child < 0)
     return std::string("has no process to run in: ") + strerror(errno);

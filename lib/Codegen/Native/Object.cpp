@@ -89,6 +89,7 @@ LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, Stri
     return module.emitError() << "no code generator for this machine: " << error;
   llvmModule->setTargetTriple(machine->getTargetTriple());
   llvmModule->setDataLayout(machine->createDataLayout());
+  // The runtime reads the tables as structs of C, so both must lay them out alike.
   const llvm::GlobalVariable *program = llvmModule->getGlobalVariable("pc_program");
   if (program && llvmModule->getDataLayout().getTypeAllocSize(program->getValueType()) != sizeof(pcrt_program))
     return module.emitError() << "this machine lays out the program's tables otherwise than the compiler's own";

@@ -372,6 +372,7 @@ bool TableCheck::product(Operation *op, const Call &call) {
     auto letters = lettersOf(fused.product, swapped);
     Value a = fused.outside(fused.product.getInputs()[swapped ? 1 : 0]),
           b = fused.outside(fused.product.getInputs()[swapped ? 0 : 1]);
+    // With one operand twice, addresses do not tell a from b.
     if ((!letters || !areLetters(row, *letters)) && fused.product.getInputs()[0] == fused.product.getInputs()[1])
       letters = lettersOf(fused.product, !swapped);
     if (!letters || !areLetters(row, *letters))

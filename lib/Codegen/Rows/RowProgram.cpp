@@ -205,6 +205,7 @@ LogicalResult RowProgram::expand(Operation *op) {
         auto logits = known.find(x.getLogits());
         if (logits == known.end() || nodes[logits->second].args.empty())
           return define(0, pickFromMemory(x));
+        // A sum with one term that is not 0: the target's column, which may be another rank's.
         int hit = add({node(x.getLogits()), columnIndex(x.getOffset()), node(x.getTargets())},
                       [this](ArrayRef<Num> a, const Position &) {
                         return e.select(kernels::equal(a[1], a[2]), a[0], e.real(0));
@@ -216,6 +217,7 @@ LogicalResult RowProgram::expand(Operation *op) {
         return define(0, add({node(x.getLogits()), node(x.getMax()), scale, columnIndex(x.getOffset()),
                               node(x.getTargets()), node(x.getDnll())},
                              [this](ArrayRef<Num> a, const Position &) {
+                               // dnll (softmax - onehot(target)).
                                Num p = e.exp(a[0] - a[1]) * a[2];
                                return e.select(kernels::equal(a[3], a[4]), p - a[5], p);
                              }));
@@ -281,6 +283,8 @@ LogicalResult RowProgram::expand(Operation *op) {
                         Num clip = hyper.load(e.integer(PCRT_HYPER_CLIP)),
                             limit = hyper.load(e.integer(PCRT_HYPER_NORM_LIMIT)),
                             factor = e.min(e.real(1), clip / (a[0] + 1e-6));
+                        // A norm beyond the limit, or NaN, makes a coefficient of NaN, with which optimizers skip the
+                        // step.
                         return e.select(a[0] < limit, factor, e.real(NAN));
                       }));
       })
@@ -317,6 +321,7 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
     return op->emitOpError() << "mixes ops that split rows and columns differently";
   RowProgram program(kernel, space);
   ValueRange inputs = fusion ? ValueRange(fusion.getBody().getArguments()) : ValueRange(op->getOperands());
+  // Buffers first, since ops load what no other op of the kernel makes.
   for (auto [value, buffer] : llvm::zip(inputs, kernel.operands))
     program.bind(value, buffer);
   kernel.kind = columnSumBytes(op) ? "reduction" : isa<CastOp>(op) ? "cast" : "elementwise";
