@@ -124,7 +124,7 @@ private:
     return llvm::all_of(values, [&](Value v) { return elementOf(v).isBF16(); }) ? Type(bf16) : Type(f32);
   }
 
-  /// Matrix products are of bf16 but for the router's, whose choices must not depend on rounding.
+  /// Matrix products are of bf16 but for the router's, where a small error can choose another expert.
   void einsum(EinsumOp op) {
     // What goes to the products of experts, and what those have made.
     if (isDispatch(op))

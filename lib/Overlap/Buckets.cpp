@@ -100,7 +100,7 @@ private:
     int64_t bytes = 0, needed = 0, last = 0;
   };
 
-  /// Gathers of a unit (a layer) start while the unit before it is at work, as far ahead as the limits allow.
+  /// Gathers of a unit (a layer) start as many units ahead as the limits of number and bytes allow.
   void gatherAhead() {
     SmallVector<Unit> units;
     for (unsigned i : sorted([](const MoveItem &item) { return !item.mayWait && item.unit >= 0; },

@@ -72,7 +72,8 @@ public:
   }
 
 private:
-  /// The last wrong value of which all operands are right; if no value is wrong, the same of places.
+  /// The last wrong value of which all operands are right; if no value is wrong, the last wrong place of which all
+  /// operands lie right.
   Blame ofValues(const Failure &failure) const {
     int root = lastRoot(failure.from, [&](int made) { return isStrange(made); });
     if (root >= 0 || !before || failure.fault == FaultKind::Scale)

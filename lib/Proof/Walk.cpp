@@ -409,7 +409,7 @@ bool Walk::start(Stage &stage, StartOp start) {
   return true;
 }
 
-/// The results of a start's moves. Until here its operands must have kept their bytes, and nobody may have touched
+/// The results of a start's moves. Until here its operands must have kept their bytes, and no op may have written to
 /// those of the results.
 bool Walk::wait(Stage &stage, WaitOp wait) {
   StartOp start = wait.getStart();

@@ -197,7 +197,7 @@ private:
     location = npos;
   }
 
-  /// A name that begins with %, #, ! or @ and the like.
+  /// A name that begins with %, #, ! or another such sign.
   void sigil(char c) {
     size_t start = at++;
     StringRef name = take([](char x) { return isWord(x) || x == '-'; });
