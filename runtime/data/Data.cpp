@@ -1,4 +1,7 @@
 //===- Data.cpp - Tokens to train on --------------------------------------===//
+// Reads tokens by pread and converts them in place, checking each against the vocabulary. The formats are those of
+// llm.c (dev/data/data_common.py) and NumPy (numpy/lib/format.py, versions 1 to 3).
+//===----------------------------------------------------------------------===//
 #include "data/Data.h"
 #include "base/Failure.h"
 #include "data/FileKind.h"
@@ -14,7 +17,7 @@
 
 using namespace pcrt;
 
-/// llm.c's .bin files: 256 words of header (magic, version, number of tokens), then the tokens.
+/// llm.c's .bin files have 256 words of header (magic, version, number of tokens), then the tokens.
 static constexpr struct {
   int32_t magic, version;
   int bytes;
@@ -95,8 +98,8 @@ TokenFormat openRaw(const InputFile &file, int bytes) {
   return {0, bytes, false};
 }
 
-/// Converts n numbers; `none`: T's form of `noTarget` becomes it. Returns the index of the first one that is no token
-/// of the vocabulary, n if there is none.
+/// Converts n numbers; with `none`, T's form of `noTarget` becomes `noTarget`. Returns the index of the first number
+/// that is not a token of the vocabulary, or n.
 template <typename T> int64_t convert(const char *raw, int64_t n, int64_t vocabulary, bool none, int32_t *out) {
   for (int64_t i = 0; i < n; ++i) {
     T value;
@@ -145,7 +148,7 @@ std::string describeToken(const TokenFormat &format, const char *raw) {
          (format.bytes >= 4 && asSigned < 0 ? " (" + std::to_string(asSigned) + " if signed)" : "");
 }
 
-/// Whether files of this format can say that a target does not count: unsigned bytes are text.
+/// Whether files of this format can say that a target does not count; unsigned bytes, which are text, cannot.
 bool canBeNone(const TokenFormat &format) { return format.bytes > 1 || format.isSigned; }
 
 } // namespace
@@ -215,7 +218,7 @@ void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *o
   }
 }
 
-/// What an item of a flag names: a file, or all that a pattern fits, in the order of their names.
+/// The files that an item of a flag names: one file, or all that match a pattern, in the order of their names.
 static std::vector<std::string> expand(const std::string &item, const char *flag = "--data") {
   std::error_code error;
   size_t start = item.compare(0, 4, "u32:") == 0 ? 4 : item.compare(0, 5, "text:") == 0 ? 5 : 0;
@@ -233,7 +236,7 @@ static std::vector<std::string> expand(const std::string &item, const char *flag
   return files;
 }
 
-/// Cuts the weight off "FILE*0.7"; 0: there is none.
+/// Removes the weight from "FILE*0.7" and returns it; 0: there is none.
 static double cutWeight(std::string &item) {
   size_t star = item.rfind('*');
   if (star == std::string::npos || star + 1 == item.size())
@@ -248,7 +251,7 @@ static double cutWeight(std::string &item) {
   return weight;
 }
 
-/// At commas, unless it is a name with a comma.
+/// Splits at commas, unless the whole text is the name of a file.
 static std::vector<std::string> split(const std::string &text) {
   std::error_code error;
   if (std::filesystem::exists(text.substr(text.find(':') + 1), error))
@@ -341,7 +344,7 @@ TokenData::Window TokenData::windowOf(int64_t sample) const {
     window.file = size_t(first[size_t(place.source)]) + size_t(place.file);
     number = place.window;
   }
-  // With one file in its own order, a window may begin beyond its end; in an absurdly long run, beyond int64.
+  // If one file is read in order, a window may begin beyond its end; in an absurdly long run, beyond int64.
   auto start = [&](const TokenFile &file, int64_t length) { return int64_t(__int128(number) * length % file.count()); };
   window.token = start(all[window.file], sequence);
   window.target = targetsOf.empty() ? window.token + 1 : start(targetsOf[window.file], targetSequence);
@@ -407,7 +410,8 @@ BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank
   }
 }
 
-/// Writes this rank's part of what is one number a token, or a target; `of` gives that of an element of the batch.
+/// Writes this rank's part of an input with one number per token or target; `of` gives the number of an element of the
+/// batch.
 template <typename T, typename F>
 static void fillBlock(const Program &program, const Input &input, const Block &block, char *to, F of) {
   T *out = reinterpret_cast<T *>(to);
@@ -465,7 +469,7 @@ void BatchLoader::fill(Samples samples, char *const *inputs) {
     auto fill = [&](auto of) { fillBlock<decltype(of(0))>(program, input, blocks[i], inputs[i], of); };
     if (input.kind == "tokens")
       fill([&](size_t at) { return tokens[at]; });
-    else if (input.kind == "targets") // which one does not matter where its weight is 0
+    else if (input.kind == "targets") // the value of a target with weight 0 does not matter
       fill([&](size_t at) { return std::max(targets[at], 0); });
     else if (input.kind == "loss_weights")
       fill([&](size_t at) { return targets[at] == noTarget ? 0 : weight(at); });

@@ -1,8 +1,8 @@
 //===- Data.h - Tokens to train on ----------------------------------------===//
-// A token file is llm.c's .bin format, a NumPy array, raw little-endian numbers, or any file's bytes. Of one file that
-// is read in its order sample g, a row of a batch, reads tokens [g*T, (g+1)*T), targets one further, or from a file of
-// their own at the same places; positions count modulo the tokens of the file. Else SampleOrder says which window it
-// is.
+// A token file is llm.c's .bin format, a NumPy array, raw little-endian numbers, or any file's bytes. If one file is
+// read in order, sample g (a row of a batch) reads tokens [g*T, (g+1)*T) and, as targets, the tokens one position
+// later, or those at the same positions of a file of targets; positions count modulo the tokens of the file. Otherwise
+// SampleOrder chooses the window of a sample.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_DATA_H
 #define PCRT_DATA_DATA_H
@@ -14,20 +14,21 @@
 
 namespace pcrt {
 
-/// Little-endian integers, one for each token.
+/// The layout of the tokens in a file: little-endian integers.
 struct TokenFormat {
   int64_t start = 0; ///< Bytes before the first token.
-  int bytes = 2;     ///< Of a token: 1, 2, 4 or 8.
+  int bytes = 2;     ///< Bytes of a token: 1, 2, 4 or 8.
   bool isSigned = false;
 };
 
-/// What a target that does not count is in files of targets, as a signed number of the file's width.
+/// The value of a target that does not count, as a signed number of the file's width (torch's ignore_index).
 constexpr int32_t noTarget = -100;
+/// An open file of tokens. Any number of threads may read it.
 
 class TokenFile {
 public:
-  /// Opens "FILE" (llm.c's .bin, .npy, else raw uint16), "u32:FILE" (raw uint32) or "text:FILE" (bytes). Throws
-  /// PCRT_BAD_DATA if it is malformed, has fewer than two tokens, or, read as raw numbers, looks like wider ones or is
+  /// Opens "FILE" (llm.c's .bin, .npy, otherwise raw uint16), "u32:FILE" (raw uint32) or "text:FILE" (bytes). Throws
+  /// PCRT_BAD_DATA if it is malformed, has fewer than two tokens, or if raw numbers look like wider ones or the file is
   /// known to be something else (FileKind.h).
   explicit TokenFile(const std::string &spec);
 
@@ -39,7 +40,7 @@ public:
   void checkVocabulary(int64_t vocabulary) const;
 
   /// Reads `n` tokens from `position` on, modulo count(). Throws PCRT_BAD_DATA, naming file, position, token and
-  /// vocabulary, if one is not in [0, vocabulary) and, of targets, not `noTarget`. Allocates nothing otherwise.
+  /// vocabulary, if a token is not in [0, vocabulary); targets may also be `noTarget`. Allocates nothing otherwise.
   void read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out, bool areTargets = false) const;
 
 private:
@@ -50,38 +51,39 @@ private:
   bool isRaw16 = false; ///< No header says that the numbers have 16 bits.
 };
 
-/// All that --data names: FILE or PATTERN, with commas between, all of them or none with *WEIGHT after it. Without
-/// weights all files are one source. And what --targets names: a file for each of them, of as many numbers, or of as
-/// many more or fewer as a sample has targets.
+/// The files of --data, and how samples are read from them: FILE or PATTERN, separated by commas, either all or none
+/// followed by *WEIGHT. Without weights all files are one source. --targets names a file for each of them, with as many
+/// numbers, or with the number of targets that belongs to its samples. Any number of threads may read.
 class TokenData {
 public:
-  /// Opens the files. `training`: not those windows that --validation holds out; else only those. `targetSequence`:
-  /// targets of a sample that come from a file of their own; 0: as many as tokens. Throws PCRT_BAD_DATA as TokenFile,
-  /// or if a file has no window of `sequence` tokens and a target; PCRT_USAGE if weights make no sense.
+  /// Opens the files. With `training` it reads the windows that --validation does not hold out, otherwise only those
+  /// that it does. `targetSequence` is the number of targets of a sample if they come from a file of their own; 0: as
+  /// many as tokens. Throws PCRT_BAD_DATA like TokenFile, or if a file has no window of `sequence` tokens and a target;
+  /// PCRT_USAGE if weights make no sense.
   TokenData(const Options &options, int64_t sequence, bool training, int64_t targetSequence = 0);
 
   const std::vector<TokenFile> &files() const { return all; }
-  /// None: a target is the token after.
+  /// Empty: a target is the next token.
   const std::vector<TokenFile> &targets() const { return targetsOf; }
-  /// By file; 0: one of several without weights.
+  /// The weight of each file; 0: one of several without weights.
   const std::vector<double> &weights() const { return weightOf; }
 
-  /// How many whole samples there are of what is read, until they come again.
+  /// The number of whole samples before they repeat.
   int64_t windows() const;
 
-  /// Where samples [first, first + count) have their targets, for messages: "t.npy at positions 32 to 47, u.npy at
-  /// positions 0 to 31". Names a few of many.
+  /// The places of the targets of samples [first, first + count), for messages: "t.npy at positions 32 to 47, u.npy at
+  /// positions 0 to 31". If there are many, it names a few.
   std::string describe(int64_t first, int64_t count) const;
 
-  /// Reads a sample's tokens and targets; a target is `noTarget` where it does not count. `tokens` has room
-  /// for one more. Throws as TokenFile::read.
+  /// Reads a sample's tokens and targets; a target that does not count is `noTarget`. `tokens` has room for one more.
+  /// Throws like TokenFile::read.
   void read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const;
 
 private:
-  /// Where a sample is read.
+  /// The place of a sample in the files.
   struct Window {
     size_t file = 0;
-    int64_t token = 0, target = 0; ///< The first one's position in the file of tokens, and in that of targets.
+    int64_t token = 0, target = 0; ///< Positions of its first token and target in their files.
   };
   Window windowOf(int64_t sample) const;
 
@@ -92,11 +94,11 @@ private:
   std::vector<double> weightOf;
   std::vector<int> first; ///< By source: its first file.
   int64_t sequence, targetSequence;
-  std::optional<SampleOrder> order; ///< None: one file in its order.
+  std::optional<SampleOrder> order; ///< Empty: one file is read in order.
 };
 
-/// The row of a step's batch that is row `index` of microbatch `microbatch`. Replicas' rows lie one after the other,
-/// whatever their microbatches.
+/// The row of a step's batch that is row `index` of microbatch `microbatch`. The rows of a replica are contiguous in
+/// the batch.
 inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) {
   int64_t ofReplica = program.batch / program.rounds.replicas, rows = ofReplica / program.microbatches;
   return index / rows * ofReplica + microbatch * rows + index % rows;
@@ -107,28 +109,29 @@ struct Samples {
   int64_t first = 0, count = 0;
 };
 
-/// What the loss of a batch is the mean of.
+/// The targets over which the loss of a batch is the mean.
 enum class MeanOver {
-  Replica, ///< The targets of each replica of local SGD by themselves, as a step wants it.
+  Replica, ///< For each replica of local SGD, its own targets; steps use this.
   Batch    ///< All targets of the batch that count.
 };
 
 /// Whether a stage of the program has an input of this kind.
 bool hasInput(const Program &program, const std::string &kind);
 
-/// Fills the tokens, the targets and their weights of one rank for a step. Allocates nothing unless it fails.
+/// Fills the inputs by token of one rank for a step: tokens, targets, their weights, positions. It borrows program and
+/// data. One thread uses it. fill() allocates nothing unless it fails.
 class BatchLoader {
 public:
-  /// Throws as TokenFile::checkVocabulary.
+  /// Throws like TokenFile::checkVocabulary.
   BatchLoader(const Program &program, const TokenData &data, int rank, MeanOver meanOver);
 
-  /// Checks the batch that these samples make (all of it, so that every rank finds the same error) and writes this
-  /// rank's part to `inputs`, one address for each input of the program. Where they are fewer than its rows they fill
-  /// it in turns: with weights of targets only the first turn counts, without these their number has to divide that of
-  /// the rows. Throws as TokenData::read, and PCRT_BAD_DATA if a target does not count in a program that counts all.
+  /// Checks the batch of these samples (all of it, so that every rank finds the same error) and writes this rank's part
+  /// to `inputs`, one address for each input of the program. If there are fewer samples than rows, they are repeated:
+  /// with weights of targets only the first turn counts; without, their number must divide that of the rows. Throws
+  /// like TokenData::read, and PCRT_BAD_DATA if a target does not count in a program that counts all.
   void fill(Samples samples, char *const *inputs);
 
-  /// How many targets of that batch the loss is the mean of, by replica of local SGD; repeated samples do not count.
+  /// The number of targets of that batch that count, by replica of local SGD; repeated samples do not count.
   const std::vector<int64_t> &counted() const { return targetsCounted; }
 
 private:
@@ -139,11 +142,11 @@ private:
   const TokenData &data;
   std::vector<Block> blocks; ///< By input.
   std::vector<int32_t> tokens,
-      targets;             ///< Of all rows of the batch, one more token each; what a rank needs of them is its part.
+      targets;             ///< Of all rows of the batch, with one more token each; a rank needs a part of them.
   bool isWeighted = false; ///< The program has weights of targets.
   MeanOver meanOver;
   std::vector<int64_t> targetsCounted;
-  /// For each token: the position where its document begins. Empty if no input needs it.
+  /// For each token, the position at which its document begins. Empty if no input needs it.
   std::vector<int32_t> starts;
   int64_t endOfDocument = 0; ///< The last token of a document.
 };

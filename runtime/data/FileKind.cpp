@@ -1,4 +1,7 @@
-//===- FileKind.cpp - What a file is that has no token header -------------===//
+//===- FileKind.cpp - Recognizes files that are not raw tokens ------------===//
+// A table of magic numbers, a table of structures for formats with short magic numbers (each function cites what it
+// checks), and tests for text in UTF-8, UTF-16 and 8-bit encodings.
+//===----------------------------------------------------------------------===//
 #include "data/FileKind.h"
 #include "base/Failure.h"
 
@@ -20,7 +23,7 @@ constexpr const char *decompress = "decompress it first", *wrongFile = "name the
                      *tokenize = "tokenize what is in it, and save the tokens as .npy or raw numbers",
                      *besideIndex = "the tokens are in the .bin beside it, raw numbers of the type that it names";
 
-/// What a file begins with, and its last byte.
+/// The first bytes of a file, its last byte and its size.
 struct Ends {
   std::string_view head;
   char last;
@@ -40,7 +43,7 @@ struct Ends {
   }
 };
 
-/// A format that bytes of its own at one place tell: 4 at least, which are two tokens.
+/// A format that is recognized by at least 4 bytes (two tokens) at one place.
 struct Magic {
   std::string_view bytes;
   const char *what, *todo;
@@ -77,13 +80,13 @@ constexpr Magic magics[] = {
     {"\x7f\x45LF"sv, "an ELF program or library", wrongFile},
 };
 
-/// A format whose first bytes are too few to tell it without more of its structure.
+/// A format whose magic number is too short, so that more of its structure is checked.
 struct Structure {
   bool (*fits)(const Ends &file);
   const char *what, *todo;
 };
 
-bool isGzip(const Ends &file) { // the method, reserved flags, what it was compressed for, and the system
+bool isGzip(const Ends &file) { // RFC 1952: the method, reserved flags, extra flags and the system
   uint8_t extra = file.byte(8), system = file.byte(9);
   return file.has("\x1f\x8b\x08"sv) && file.byte(3) < 32 && extra <= 4 && extra % 2 == 0 &&
          (system <= 13 || system == 255);
@@ -94,7 +97,7 @@ bool isBzip2(const Ends &file) {
          (file.has("\x31\x41\x59\x26\x53\x59"sv, 4) || file.has("\x17\x72\x45\x38\x50\x90"sv, 4));
 }
 
-/// A header of JSON, of so many bytes.
+/// The length of a JSON header, and its first character.
 bool isSafetensors(const Ends &file) {
   auto length = file.number<uint64_t>(0);
   return length >= 2 && length + 8 <= uint64_t(file.size) && file.byte(8) == '{' &&
@@ -103,13 +106,13 @@ bool isSafetensors(const Ends &file) {
           file.byte(size_t(length) + 7) == ' ');
 }
 
-/// As the library `datasets` writes it: a mark, then the length of the first message.
+/// The stream format that the library `datasets` writes: a mark, then the length of the first message.
 bool isArrowStream(const Ends &file) {
   auto length = file.number<int32_t>(4);
   return file.has("\xff\xff\xff\xff"sv) && length > 0 && length % 8 == 0 && length + 8 <= file.size;
 }
 
-/// Protocols 2 to 5, which end with the instruction to stop; from 4 on there are frames, whose length is known.
+/// Protocols 2 to 5, which end with the STOP instruction; from 4 on there are frames with a length.
 bool isPickle(const Ends &file) {
   uint8_t protocol = file.byte(1);
   if (file.byte(0) != 0x80 || protocol < 2 || protocol > 5)
@@ -130,7 +133,7 @@ bool isRiff(const Ends &file) {
   return file.has("RIFF"sv) && (file.has("WEBP"sv, 8) || file.has("WAVE"sv, 8) || file.has("AVI "sv, 8));
 }
 
-/// Its first piece: field 1 with a text in its own field 1, as "<unk>", and a score in field 2.
+/// The first piece of a SentencePiece model: field 1, with a text like "<unk>" in field 1 and a score in field 2.
 bool isSentencePiece(const Ends &file) {
   size_t length = file.byte(3);
   return file.byte(0) == 0x0a && file.byte(2) == 0x0a && length + 2 < file.byte(1) && file.byte(4) == '<' &&
@@ -152,8 +155,8 @@ constexpr Structure structures[] = {
 bool isSpace(uint8_t byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
 bool isControl(uint8_t byte) { return (byte < 0x20 && !isSpace(byte) && byte != 0x1b) || byte == 0x7f; }
 
-/// Whether bytes at even and at odd places are of several kinds each. All odd ones, the upper ones of tokens, are alike
-/// where tokens are few, and not because they are text.
+/// Whether there are several different bytes both at even and at odd places. In files of few different tokens, all odd
+/// bytes (the upper ones) are alike, and that does not make them text.
 bool hasVariety(const std::string &head) {
   constexpr size_t fewest = 4;
   for (size_t first : {0, 1}) {
@@ -166,7 +169,7 @@ bool hasVariety(const std::string &head) {
   return true;
 }
 
-/// UTF-8 without control characters: a token of 16 bits is that by chance once in five times, and these are 16 of them.
+/// Whether the bytes are UTF-8 without control characters. One in five random tokens of 16 bits is, and 16 must be.
 bool isUtf8(const std::string &head) {
   constexpr size_t fewest = 32, longest = 4; // of a character, which what is looked at may cut
   if (head.size() < fewest || !hasVariety(head))
@@ -180,8 +183,8 @@ bool isUtf8(const std::string &head) {
   return true;
 }
 
-/// Words of another encoding of 8 bits, or with some other bytes between. A token of 16 random bits has a byte of a
-/// control character once in five times.
+/// Whether the bytes are words in another 8-bit encoding, or with some other bytes between. One in five random tokens
+/// of 16 bits has a byte of a control character.
 bool isOtherText(const std::string &head) {
   constexpr size_t fewest = 512, longestWord = 128;
   auto count = [&](auto is) { return size_t(std::count_if(head.begin(), head.end(), is)); };
@@ -189,7 +192,7 @@ bool isOtherText(const std::string &head) {
          count(isSpace) * longestWord >= head.size();
 }
 
-/// UTF-16: its mark, then no unit that is a control character, for private use or none at all.
+/// Whether the bytes are UTF-16: a byte order mark, then no control characters, private-use or unassigned units.
 bool isUtf16(const std::string &head) {
   constexpr size_t fewest = 64;
   bool little = head.compare(0, 2, "\xff\xfe") == 0;

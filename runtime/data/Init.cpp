@@ -1,4 +1,7 @@
-//===- Init.cpp - The first values of parameters and constants ------------===//
+//===- Init.cpp - Initial values of parameters and constants --------------===//
+// Normal values are Box and Muller's transform of Philox4x32-10; one counter value gives four neighbours. RoPE tables
+// are computed in f32, as transformers does. Values that are read must be finite.
+//===----------------------------------------------------------------------===//
 #include "data/Init.h"
 #include "base/Failure.h"
 #include "base/Types.h"
@@ -17,7 +20,7 @@ std::array<uint32_t, 4> pcrt::philox(std::array<uint32_t, 4> counter, std::array
   return counter;
 }
 
-/// Box and Muller's four normals from the four numbers of one counter value.
+/// The four normals by Box and Muller from the four numbers of one counter value.
 static std::array<float, 4> normals(uint64_t seed, uint64_t key, uint64_t block) {
   auto bits = philox({uint32_t(block), uint32_t(block >> 32), uint32_t(key), uint32_t(key >> 32)},
                      {uint32_t(seed), uint32_t(seed >> 32)});
@@ -77,7 +80,7 @@ void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, Devic
         storeFloat(out, parameter.dtype, run.blockOffset + i, float(parameter.value) + drawn);
       }
     };
-    // A few long runs are divided among threads, many short ones are dealt out.
+    // Threads share each of a few long runs, or take turns with many short ones.
     if (runs.size() < 64)
       for (const Run &run : runs)
         if (run.count < 4096)
@@ -127,8 +130,8 @@ void pcrt::checkTies(const Program &program, const Safetensors &weights) {
     fail(PCRT_BAD_DATA, weights.tensors().begin()->second.file + ": " + why);
 }
 
-/// Throws where one of `count` values, from `first` of a tensor on, is no number: a step would end with that, without
-/// the tensor's name.
+/// Throws if one of `count` values, from element `first` of a tensor on, is not finite: a step would fail without the
+/// tensor's name.
 static void checkFinite(const float *values, int64_t first, int64_t count, const std::string &name,
                         const StoredTensor &stored) {
   const float *bad = std::find_if_not(values, values + count, [](float value) { return std::isfinite(value); });

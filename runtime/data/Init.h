@@ -1,6 +1,6 @@
-//===- Init.h - The first values of parameters and constants --------------===//
-// Drawn values come from a counter-based generator keyed by the seed, the parameter and the element's global index:
-// every plan starts from the same bits. Given values are boxes of a checkpoint's tensors.
+//===- Init.h - Initial values of parameters and constants ----------------===//
+// Drawn values come from a counter-based generator keyed by the seed, the parameter and the element's global index, so
+// that every plan starts from the same bits. Given values are boxes of a checkpoint's tensors.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_INIT_H
 #define PCRT_DATA_INIT_H
@@ -24,20 +24,21 @@ float normalAt(uint64_t seed, uint64_t key, uint64_t index);
 /// Draws this rank's blocks of all parameters into the arena.
 void drawParameters(const Program &program, uint64_t seed, int rank, Device &device, Pool &pool);
 
-/// Reads this rank's blocks of all parameters. Throws PCRT_BAD_DATA naming a tensor that is missing, has another shape
-/// or a dtype that is not a float. Adds to `sums` what this rank would write of them.
+/// Reads this rank's blocks of all parameters. Throws PCRT_BAD_DATA, naming a tensor that is missing, has another shape
+/// or a dtype that is not a float. Adds to `sums` the checksums of the elements that this rank would write.
 void readParameters(const Program &program, const Safetensors &weights, int rank, Device &device, Pool &pool,
                     TensorSums *sums);
 
-/// Throws PCRT_BAD_DATA where tensors of `weights` that the model says are one have other numbers.
+/// Throws PCRT_BAD_DATA if tensors of `weights` that the model ties have different numbers.
 void checkTies(const Program &program, const Safetensors &weights);
 
-/// Reads a rank's block of a tensor that belongs to `parameter` to its place in the arena: boxes of `stored`, one for
-/// each part, as f32. Adds them to `sums`, of as many, if this rank is the one that would write them.
+/// Reads a rank's block of a tensor that belongs to `parameter` to its place in the arena. `stored` has one tensor for
+/// each part of the parameter. Adds checksums to `sums`, one for each part, if this rank would write the block.
 void readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,
                const Program &program, int rank, Device &device, std::vector<TensorSum> &sums);
 
-/// The tensor that a parameter or state is read from, of `all`; throws PCRT_BAD_DATA as readParameters does.
+/// Returns `*stored` if it has this shape and a float dtype. Throws PCRT_BAD_DATA otherwise, with a hint if `all` has
+/// the tensor under another name.
 const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Dims &shape,
                                 const std::string &where, const Safetensors &all);
 

@@ -1,4 +1,7 @@
 //===- Options.cpp - The command line of a compiled program ---------------===//
+// forEachFlag lists every flag once, with its place and whom it concerns; parsing, comparison between ranks and with
+// checkpoints all use that list.
+//===----------------------------------------------------------------------===//
 #include "data/Options.h"
 #include "base/Failure.h"
 
@@ -105,14 +108,14 @@ static uint64_t parseCount(const std::string &flag, const std::string &text, uin
   return value;
 }
 
-/// What the value of a flag is for.
+/// What the value of a flag affects.
 enum class Concerns {
-  Numbers, ///< What training computes.
-  Ranks,   ///< What all ranks do together; of a path, whether there is one.
-  Rank     ///< Nobody else.
+  Numbers, ///< The numbers that training computes.
+  Ranks,   ///< What all ranks do together; for a path, whether it is given.
+  Rank     ///< This rank alone.
 };
 
-/// Every flag, once: f(flag, where its value is, whom it concerns).
+/// Calls f(flag, place of its value, what it concerns) for every flag.
 template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &options, F f) {
   f("--help", options.help, Concerns::Rank);
   f("-h", options.help, Concerns::Rank);
@@ -223,7 +226,7 @@ template <typename T> static std::string show(const std::optional<T> &value) {
   return value ? show(*value) : "default";
 }
 
-/// The values of the flags that concern `whom`.
+/// The values of the flags with this concern.
 static std::vector<FlagValue> valuesOf(const Options &options, Concerns whom) {
   std::vector<FlagValue> values;
   forEachFlag(options, [&](const char *flag, const auto &value, Concerns concerns) {
@@ -237,7 +240,7 @@ std::vector<FlagValue> pcrt::trajectoryFlags(const Options &options) { return va
 
 std::vector<FlagValue> pcrt::sharedFlags(const Options &options) {
   std::vector<FlagValue> values = valuesOf(options, Concerns::Ranks);
-  // Ranks on several machines may know the same files by different paths; what is in them is compared elsewhere.
+  // Ranks on several machines may have the same files at different paths; their contents are compared elsewhere.
   forEachFlag(options, [&](const char *flag, const auto &value, Concerns) {
     if constexpr (std::is_convertible_v<decltype(value), const std::string &>)
       for (FlagValue &shared : values)
@@ -256,7 +259,7 @@ std::vector<NamedPath> pcrt::outputsOf(const Options &options) {
   return outputs;
 }
 
-/// Throws PCRT_USAGE where flags do not go together.
+/// Throws PCRT_USAGE if flags exclude or need each other.
 static void checkTogether(const Options &options) {
   if (options.lrDecay != "none" && options.lrDecay != "linear" && options.lrDecay != "cosine")
     fail(PCRT_USAGE, "--lr-decay takes none, linear or cosine, not '" + options.lrDecay + "'");

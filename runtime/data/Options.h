@@ -1,4 +1,7 @@
 //===- Options.h - The command line of a compiled program -----------------===//
+// One struct with all flags, their defaults, and which of them must agree between ranks and with a checkpoint.
+// docs/command-line.md describes them.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_OPTIONS_H
 #define PCRT_DATA_OPTIONS_H
 
@@ -14,84 +17,85 @@
 
 namespace pcrt {
 
-/// How often a run saves: every so many steps, every so many minutes, or, where both are 0, as often as costs least.
+/// The interval between saves: in steps, in minutes or, if both are 0, the one that costs least.
 struct SaveInterval {
   int64_t steps = 0, minutes = 0;
 };
 
-/// What a flag names that the run writes: a file or a directory. Empty: not given.
+/// The file or directory that the run writes for a flag; empty: the flag is not given.
 struct OutputPath : std::string {
   using std::string::operator=;
 };
 
+/// The values of all flags. A path that is empty was not given.
 struct Options {
-  /// How --info is to be answered.
+  /// The form of --info's answer.
   enum class Info { No, Text, Json };
   bool help = false, version = false, eval = false, checkKernels = false;
   Info info = Info::No;
-  std::string data, targets; ///< As TokenData takes them; empty: not given.
+  std::string data, targets; ///< The arguments of TokenData.
   bool shuffle = false;
   HeldOut validation;
-  int64_t evalEvery = 0;              ///< Steps between two evaluations on what `validation` holds out; 0: none.
-  std::optional<int64_t> evalBatches; ///< Of each; without it: all that is held out.
+  int64_t evalEvery = 0;              ///< Steps between two evaluations on the samples of `validation`; 0: none.
+  std::optional<int64_t> evalBatches; ///< Batches of each evaluation; without it, all samples of `validation`.
   std::string init, load;             ///< Empty: not given.
   OutputPath save, checkpoint;
-  bool overwrite = false;            ///< `save` may hold a checkpoint that the run does not go on from.
-  std::optional<SaveInterval> every; ///< Of the checkpoints in `checkpoint`.
-  std::optional<int64_t> keep;       ///< How many of them stay: by default 2.
-  int64_t rollback = 0;   ///< Steps to go back at least where numbers were not finite; 0: to the newest checkpoint.
-  std::string meet, name; ///< Where members of open local SGD meet, and what this one is called; empty: not given.
-  std::string change;     ///< Names with commas between; empty: not given.
+  bool overwrite = false;            ///< The run may replace a checkpoint in `save` that it does not continue.
+  std::optional<SaveInterval> every; ///< The interval of the checkpoints in `checkpoint`.
+  std::optional<int64_t> keep;       ///< How many of them are kept; default 2.
+  int64_t rollback = 0;   ///< The least steps to go back if numbers were not finite; 0: to the newest checkpoint.
+  std::string meet, name; ///< HOST:PORT of pc-meet, and the name of this member of open local SGD.
+  std::string change;     ///< Names, separated by commas.
   OutputPath metrics, tensorboard, summary, dumpGrads, dumpLogits, dumpRouting, trace;
-  std::string routing;               ///< The file that choices of experts come from; empty: not given.
+  std::string routing;               ///< The file from which choices of experts are read.
   std::optional<int64_t> stepsGiven; ///< --steps
-  /// Step at which the run ends, counted from the first step of training; of an evaluation its batches.
+  /// The step at which the run ends, counted from the first step of training; for an evaluation, its batches.
   int64_t steps = 100;
   uint64_t seed = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  int64_t lrWarmup = 0;           ///< Steps over which the rate rises linearly to `lr`.
-  std::string lrDecay = "none";   ///< How it falls from there to `minLr`: "none", "linear" or "cosine".
-  std::optional<int64_t> lrSteps; ///< The step at which it gets there. Default: that of the checkpoint, else `steps`.
+  int64_t lrWarmup = 0;         ///< Steps over which the rate rises linearly to `lr`.
+  std::string lrDecay = "none"; ///< The curve from there to `minLr`: "none", "linear" or "cosine".
+  std::optional<int64_t>
+      lrSteps; ///< The step at which the rate reaches `minLr`. Default: the checkpoint's, or `steps`.
   double minLr = 0;
   double clip = std::numeric_limits<double>::infinity();
-  std::optional<double> skipSpikes;  ///< Standard deviations above the mean norm from which on a step is skipped.
-  int64_t checkReplicas = 0;         ///< Every so many steps; 0: never.
+  std::optional<double> skipSpikes;  ///< A step is skipped if its norm is this many standard deviations above the mean.
+  int64_t checkReplicas = 0;         ///< Steps from one check to the next; 0: never.
   int64_t snapshot = 0;              ///< Steps from one copy of the state in memory to the next; 0: there are none.
-  std::optional<int64_t> skipMost;   ///< As mostSkipped says.
+  std::optional<int64_t> skipMost;   ///< See mostSkipped.
   std::optional<double> weightDecay; ///< Default: 1e-2 for AdamW, 0 for SGD.
 
-  /// The learning rate of step `step`, counted from 0. It depends on the flags and the step alone, so a run that goes
-  /// on from a checkpoint continues the curve.
+  /// The learning rate of step `step`, counted from 0. It depends on the flags and the step alone, so a run that
+  /// continues a checkpoint continues the curve.
   double rateAt(int64_t step) const;
-
-  /// How many steps in a row may be skipped.
+  /// The largest number of steps in a row that may be skipped.
   int64_t mostSkipped() const { return skipMost.value_or(skipSpikes ? 10 : 0); }
 
   /// Whether --change names this flag (without "--") or part of a trajectory.
   bool mayChange(const std::string &name) const;
 };
 
-/// A flag as messages and files show it: its name without "--", and what was given or is the default.
+/// A flag as messages and files show it: its name without "--", and its value, given or by default.
 using FlagValue = std::pair<std::string, std::string>;
 
-/// The flags that the numbers of training depend on, one by one. Whether those are the same that a checkpoint was made
-/// with, and on all ranks, is compared by these texts.
+/// The flags on which the numbers of training depend. Their texts are compared between ranks, and with those of a
+/// checkpoint.
 std::vector<FlagValue> trajectoryFlags(const Options &options);
 
-/// The flags that all ranks must be given alike for other reasons: how long the run is, and what ranks do together.
+/// The flags that must be the same on all ranks for other reasons: the length of the run, and what ranks do together.
 std::vector<FlagValue> sharedFlags(const Options &options);
 
-/// Warns that the learning rate ends at 0 before the last step, so that steps change nothing. `goesOn`: the run goes on
-/// from a checkpoint.
+/// Warns if the learning rate ends at 0 before the last step, so that later steps change nothing. `goesOn` says that
+/// the run continues a checkpoint.
 void warnOfEndedCurve(const Options &options, int64_t firstStep, bool goesOn);
 
-/// What the run writes, by flag.
+/// The files and directories that the run writes, with their flags.
 std::vector<NamedPath> outputsOf(const Options &options);
 
-/// Reads the flags, as "--flag value" or "--flag=value". Throws PCRT_USAGE naming the flag and what it takes.
+/// Reads the flags, as "--flag value" or "--flag=value". Throws PCRT_USAGE with the flag and its form.
 Options parseOptions(int argc, char **argv);
 
-/// What --help prints.
+/// The text of --help.
 extern const char *const helpText;
 
 } // namespace pcrt

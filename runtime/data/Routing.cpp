@@ -1,4 +1,7 @@
-//===- Routing.cpp - Choices of experts, to a file and from one -----------===//
+//===- Routing.cpp - Choices of experts in files --------------------------===//
+// Neighbouring tokens of a block are neighbours in a file, too, except in zigzag order, so reads and writes are few.
+// The header has a fixed length and says how many steps are complete.
+//===----------------------------------------------------------------------===//
 #include "data/Routing.h"
 #include "base/Failure.h"
 #include "base/TensorSum.h"
@@ -18,7 +21,7 @@ using namespace pcrt;
 
 static constexpr const char *format = "pc-routing";
 
-/// Bytes of an expert's number, of unsigned integers.
+/// Bytes of an expert's number, an unsigned integer.
 static int64_t widthFor(int64_t experts) { return experts <= 256 ? 1 : 2; }
 
 Routing::Routing(const Program &program, Comm &comm, const std::string &from, const std::string &to, int64_t firstStep,
@@ -124,7 +127,7 @@ void Routing::openSource(const std::string &path, int64_t endStep) {
           " on, and the run makes steps " + std::to_string(firstStep) + " to " + std::to_string(endStep - 1));
 }
 
-/// The header of a file of so many steps, always of the same length.
+/// The header of a file of `steps` steps. Its length does not depend on `steps`.
 std::string Routing::header(int64_t steps) const {
   Dims shape = {steps, int64_t(numbers.size()), program.batch, program.sequence, chosen};
   Json json = {{"__metadata__",
@@ -160,7 +163,8 @@ std::string Routing::layerList() const {
 
 int64_t Routing::choicesOfStep() const { return int64_t(numbers.size()) * program.batch * program.sequence * chosen; }
 
-/// How many steps before the first one the file holds already; sets where it begins. Of another run it is begun anew.
+/// The number of steps before the first one that the file has already; sets the step at which it begins. The file of
+/// another run is replaced.
 int64_t Routing::stepsBefore() {
   std::string text(size_t(headerBytes()), '\0');
   struct stat file;
@@ -181,7 +185,7 @@ int64_t Routing::stepsBefore() {
   return 0;
 }
 
-/// Rank 0 makes the file, or goes on with it; the others find what it has made.
+/// Rank 0 creates or continues the file; the others open it then.
 void Routing::openTarget() {
   bool makes = comm.rank() == 0;
   target = open(targetPath.c_str(), O_RDWR | O_CLOEXEC | (makes ? O_CREAT : 0), 0666);
@@ -201,7 +205,7 @@ void Routing::writeHeader(int64_t steps) {
     fail(PCRT_RESOURCE, withErrno("cannot write " + targetPath));
 }
 
-/// Where the file cannot be written the run goes on without it.
+/// Calls f, which writes to the file; if it fails, the file ends and the run goes on.
 template <typename F> void Routing::attempt(F f) {
   try {
     f();
@@ -257,7 +261,7 @@ template <typename F> void Routing::forEachRun(const Layer &layer, int64_t micro
     }
 }
 
-/// The number of a choice in a file, the first one of a token; `steps` after its first step.
+/// The index in a file of a token's first choice, `steps` steps after the file's first step.
 int64_t Routing::choiceAt(int64_t steps, const Layer &layer, int64_t row, int64_t position) const {
   int64_t tokens = (layer.place * program.batch + row) * program.sequence + position;
   return steps * choicesOfStep() + tokens * chosen;
@@ -301,7 +305,7 @@ void Routing::write(const Layer &layer, int64_t microbatch, const float *mask) {
           memcpy(to, &expert, size_t(targetWidth)); // little endian
           to += targetWidth;
         }
-      if (found != chosen) // of logits that are no numbers
+      if (found != chosen) // the logits are not numbers
         fail(PCRT_NON_FINITE, "--dump-routing: step " + std::to_string(step) + ", layer " +
                                   std::to_string(numbers[size_t(layer.place)]) + ": a token has " +
                                   std::to_string(found) + " experts in the place of " + std::to_string(chosen));

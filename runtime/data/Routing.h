@@ -1,6 +1,6 @@
-//===- Routing.h - Choices of experts, to a file and from one -------------===//
-// Which experts each token has in each layer of a mixture, at every step. A file of it is independent of the mesh and
-// of the plan: safetensors with one tensor "routing" [steps, layers, batch, sequence, experts of a token], so a run
+//===- Routing.h - Choices of experts in files ----------------------------===//
+// Which experts each token has in each layer of a mixture, at every step. A file of choices is independent of the mesh
+// and of the plan: safetensors with one tensor "routing" [steps, layers, batch, sequence, experts of a token]. A run
 // writes it from front to back, and its header anew after every step.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_ROUTING_H
@@ -16,36 +16,37 @@
 
 namespace pcrt {
 
+/// Reads and writes the choices of one run. Every rank has one and calls its methods in the same order; each rank
+/// writes its own tokens. A file that cannot be written ends, and the run goes on without it.
 class Routing {
 public:
-  /// Choices come from the file `from` and go to the file `to`; empty: there is none. The run makes steps
-  /// [firstStep, endStep). All ranks call it. Throws PCRT_USAGE where the program has no such layers, PCRT_BAD_DATA
-  /// where `from` is of another model or run, PCRT_RESOURCE where `to` cannot be written. A file `to` of the same model
-  /// that reaches to the first step is gone on with.
+  /// Choices are read from the file `from` and written to the file `to`; empty: there is none. The run makes steps
+  /// [firstStep, endStep). All ranks call it. Throws PCRT_USAGE if the program has no such layers, PCRT_BAD_DATA if
+  /// `from` is of another model or run, PCRT_RESOURCE if `to` cannot be written. A file `to` of the same model that
+  /// reaches to the first step is continued.
   Routing(const Program &program, Comm &comm, const std::string &from, const std::string &to, int64_t firstStep,
           int64_t endStep);
   ~Routing();
   Routing(const Routing &) = delete;
   Routing &operator=(const Routing &) = delete;
 
-  /// What is shown from now on belongs to this step.
+  /// Says that the following calls of observe belong to this step.
   void beginStep(int64_t number) { step = number; }
-  /// All ranks have shown what the step has.
+  /// Says that all layers of the step have been observed. All ranks call it.
   void endStep();
-  /// After the last step: the file is on the disk. All ranks call it.
+  /// Syncs the file to the disk after the last step. All ranks call it.
   void finish();
-
-  /// Why the file ends before the last step; all ranks know. The steps in it are whole.
+  /// Set on all ranks if the file ends before the last step; the steps in it are complete.
   const std::optional<Failure> &failure() const { return problem; }
 
-  /// For output `index`, a routing: replaces `mask`, f32 [rows, positions, experts], by the choice of the file, and
-  /// writes what `mask` then holds. Allocates nothing unless it fails.
+  /// For output `index`, a routing: replaces `mask`, f32 [rows, positions, experts], by the choice of the file `from`,
+  /// and writes the choice in `mask` to the file `to`. Allocates nothing unless it fails.
   pcrt_status observe(int index, int64_t microbatch, float *mask, std::string *error);
 
 private:
-  /// What a rank has of a layer.
+  /// This rank's part of a layer.
   struct Layer {
-    int64_t place = 0; ///< Among the layers of the file.
+    int64_t place = 0; ///< Index among the layers of the file.
     Block block;       ///< Of microbatch 0: rows, positions, experts.
     bool writes = false;
   };
@@ -76,7 +77,7 @@ private:
   const StoredTensor *stored = nullptr; ///< In it.
   int64_t sourceFirst = 0, sourceWidth = 0;
   std::string targetPath;
-  int target = -1; ///< -1: none, or none any more.
+  int target = -1; ///< Descriptor; -1: there is no file, or it has ended.
   std::optional<Failure> problem;
   int64_t targetFirst = 0, targetWidth = 0;
   std::vector<unsigned char> buffer; ///< Choices of one output, as in a file.

@@ -1,4 +1,6 @@
-//===- SampleOrder.cpp - Which windows of the data a run reads ------------===//
+//===- SampleOrder.cpp - The order in which a run reads its data ----------===//
+// Turns of sources are fixed once by largest deficit; everything else is computed for each sample.
+//===----------------------------------------------------------------------===//
 #include "data/SampleOrder.h"
 
 #include <algorithm>
@@ -57,7 +59,7 @@ SampleOrder::SampleOrder(std::vector<Source> all, bool shuffle, uint64_t seed, H
       count.push_back(count.back() + heldOut.count(windows, readsHeldOut));
     total += source.weight;
   }
-  // Each turn is that of the source that is furthest behind its share.
+  // Each turn goes to the source with the largest deficit.
   for (int64_t turn = 0; turn < period; ++turn) {
     auto behind = [&](size_t s) { return sources[s].weight / total * double(turn + 1) - double(perPeriod[s]); };
     size_t next = 0;

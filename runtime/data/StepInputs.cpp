@@ -1,4 +1,6 @@
-//===- StepInputs.cpp - What a step reads besides its state ---------------===//
+//===- StepInputs.cpp - The inputs of a step ------------------------------===//
+// Hyperparameters are written as late as possible, because the limit of the norm depends on the step before.
+//===----------------------------------------------------------------------===//
 #include "data/StepInputs.h"
 #include "base/Failure.h"
 #include "pcrt/description.h"
@@ -56,7 +58,7 @@ void StepInputs::warnOfNoTargets(int64_t step, Samples samples) const {
 void StepInputs::writeHyper(int64_t step, float normLimit) {
   double t = double(step + 1);
   if (counted()[size_t(program.replicaOf(rank))] == 0)
-    normLimit = 0; // no norm is below: nothing is updated
+    normLimit = 0; // no norm is below it, so nothing is updated
   for (size_t input = 0; input < program.inputs.size(); ++input) {
     if (program.inputs[input].kind != "hyper")
       continue;

@@ -1,4 +1,7 @@
-//===- StepInputs.h - What a step reads besides its state -----------------===//
+//===- StepInputs.h - The inputs of a step --------------------------------===//
+// Everything that a step reads besides parameters and states: the batch, the random bits of its dropouts, and
+// hyperparameters.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_STEPINPUTS_H
 #define PCRT_DATA_STEPINPUTS_H
 
@@ -7,28 +10,30 @@
 
 namespace pcrt {
 
+/// Writes the inputs of one rank. It borrows program, options and tokens. The rank's thread uses it.
 class StepInputs {
 public:
-  /// Makes the inputs of rank `rank`; `options` has the weight decay. Warns on rank 0 if there are fewer samples than a
-  /// batch has. Throws as BatchLoader.
+  /// `options` has the weight decay. Warns on rank 0 if there are fewer samples than a batch has. Throws like
+  /// BatchLoader.
   StepInputs(const Program &program, const Options &options, const TokenData &tokens, int rank);
 
-  /// Writes all but the hyperparameters of step `step`, whose batch is `samples`, to where `device` reads
-  /// them: also while it runs the step before. Throws as BatchLoader::fill, and PCRT_BAD_DATA if no target counts in a
-  /// program that cannot skip steps.
+  /// Writes everything except the hyperparameters of step `step`, whose batch is `samples`, to the device's inputs. It
+  /// may be called while the step before runs. Throws like BatchLoader::fill, and PCRT_BAD_DATA if no target counts in
+  /// a program that cannot skip steps.
   void fill(Device &device, int64_t step, Samples samples);
 
-  /// How many targets of that step count, by replica of local SGD: where there are none the replica skips the step.
+  /// The number of targets of that step that count, by replica of local SGD; a replica that has none skips the step.
   const std::vector<int64_t> &counted() const { return loader.counted(); }
 
-  /// Names the samples of that step, or of its replicas, of which no target counts: they update nothing.
+  /// Warns, for that step or its replicas, about samples without targets that count: they update nothing.
   void warnOfNoTargets(int64_t step, Samples samples) const;
 
-  /// Writes the hyperparameters of the step that was filled last. One whose norm is not below `normLimit` is skipped.
+  /// Writes the hyperparameters of the step that was filled last. The step is skipped if its norm is not below
+  /// `normLimit`.
   void writeHyper(int64_t step, float normLimit);
 
 private:
-  /// What the step's dropouts draw by.
+  /// Writes the words from which the step's dropouts draw.
   void writeRandom(int64_t step);
 
   const Program &program;

@@ -1,4 +1,6 @@
-//===- TokenizerFiles.cpp - What goes with a model's weights --------------===//
+//===- TokenizerFiles.cpp - The files that accompany a model's weights ----===//
+// Reads every file that isTokenizerFile (base/ModelFiles.h) names, including those in the folder of chat templates.
+//===----------------------------------------------------------------------===//
 #include "data/TokenizerFiles.h"
 #include "base/Failure.h"
 #include "base/InputFile.h"

@@ -1,6 +1,5 @@
-//===- TokenizerFiles.h - What goes with a model's weights ----------------===//
-// Files of the directory that a model comes from which a run does not read, but whoever loads what it saves does: they
-// go into every checkpoint.
+//===- TokenizerFiles.h - The files that accompany a model's weights ------===//
+// A run does not read these files, but programs that load its checkpoints do, so every checkpoint contains them.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_TOKENIZERFILES_H
 #define PCRT_DATA_TOKENIZERFILES_H
@@ -15,8 +14,8 @@ namespace pcrt {
 /// Contents by name, which may be that of a file in `templateDirectory`.
 using TokenizerFiles = std::map<std::string, std::string>;
 
-/// Those in `directory`; none where that is empty. Throws PCRT_BAD_DATA where one cannot be read or is a pointer of
-/// Git LFS.
+/// The files in `directory`; none if `directory` is empty. Throws PCRT_BAD_DATA if a file cannot be read or is a
+/// pointer of Git LFS.
 TokenizerFiles readTokenizerFiles(const std::string &directory);
 
 } // namespace pcrt

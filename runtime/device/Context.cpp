@@ -1,10 +1,13 @@
-//===- Context.cpp - What a step calls ------------------------------------===//
+//===- Context.cpp - The functions that a step calls ----------------------===//
+// Derives from the program's tables what this rank needs: its groups, its moves with their shifts, its flows. The
+// functions of pcrt.h at the end pass each call to the device.
+//===----------------------------------------------------------------------===//
 #include "device/Context.h"
 #include "base/Failure.h"
 
 using namespace pcrt;
 
-/// The groups of `rank`, checked.
+/// The groups of `rank`. Throws if the table is wrong.
 static std::vector<Group> makeGroups(const Program &program, int rank) {
   std::vector<Group> groups;
   const Mesh &mesh = program.mesh;
@@ -42,8 +45,8 @@ static std::vector<Group> makeGroups(const Program &program, int rank) {
   return groups;
 }
 
-/// The moves as this rank carries them out: where a shift is relative to another group (`with`), this rank's coordinate
-/// in that group is subtracted.
+/// The moves as this rank carries them out: if a shift is relative to another group (`with`), this rank's coordinate in
+/// that group is subtracted.
 static std::vector<pcrt_move_desc> makeMoves(const pcrt_program &program, const std::vector<Group> &groups) {
   std::vector<pcrt_move_desc> moves(program.moves, program.moves + program.num_moves);
   for (pcrt_move_desc &move : moves) {

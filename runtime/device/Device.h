@@ -1,5 +1,5 @@
-//===- Device.h - What steps run on ---------------------------------------===//
-// A device holds the arena and carries out the calls of a step. The CPU does so where they are made, in memory that the
+//===- Device.h - The interface of devices --------------------------------===//
+// A device holds the arena and carries out the calls of a step. The CPU does so before they return, in memory that the
 // host addresses; any other device may enqueue them, and the host reaches its arena by copies.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_DEVICE_H
@@ -14,40 +14,44 @@ namespace pcrt {
 
 class Pool;
 
+/// The device of one rank, which the rank's thread calls. It borrows the program. After a failed call, context.error is
+/// the message and the run is over.
 class Device {
 public:
   virtual ~Device() = default;
-
-  /// The run has failed. True where this device may wait for ranks that are gone: then nobody destroys it, and the
-  /// process ends by _exit.
+  /// Says that the run has failed. Returns true if this device may wait for ranks that are gone: then it must not be
+  /// destroyed, and the process ends by _exit.
   virtual bool abandon() { return false; }
 
-  /// Takes this rank's arena, opens its flows and makes everything else that a step needs but its data. The arena holds
-  /// zeros afterwards (or, with PCRT_POISON=1, NaNs where nothing is written before the first step). All ranks
-  /// call it, once. Throws PCRT_RESOURCE naming what is needed and what there is.
+  /// Allocates this rank's arena, opens its flows and prepares everything else that a step needs except its data. The
+  /// arena holds zeros afterwards (or, with PCRT_POISON=1, NaNs where nothing is written before the first step). All
+  /// ranks call it, once. Throws PCRT_RESOURCE with the bytes that are needed and available.
   virtual void prepare(pcrt_context &context) = 0;
 
-  /// The byte at `offset` of the arena, where the host addresses it; null where only copies reach it.
+  /// The host's address of byte `offset` of the arena; null if only copies reach it.
   virtual char *onHost(int64_t) { return nullptr; }
 
-  /// Copies between the host and the arena, any thread, and waits. Throws.
+  /// Copy between the host and the arena, and wait. Any thread may call them. They throw a Failure.
   virtual void write(int64_t offset, const void *from, int64_t bytes) = 0;
   virtual void read(void *to, int64_t offset, int64_t bytes) = 0;
 
-  /// Host memory that step `step` reads input `index` of the program from. Once `step - 1` has begun it may be written.
+  /// The host memory from which step `step` reads input `index` of the program. It may be written after `step - 1` has
+  /// begun.
   virtual char *input(int64_t step, int index) = 0;
 
-  /// Begins a step, which may go on afterwards; `finish` waits for it and shows its outputs. On failure context.error
-  /// says why.
+  /// begin starts a step, which may still run when it returns; finish waits for it and passes its outputs to the
+  /// observer.
   virtual pcrt_status begin(pcrt_context &context, int64_t step) = 0;
   virtual pcrt_status finish(pcrt_context &context) = 0;
 
-  /// Runs the program's evaluation on what its inputs hold, and shows its outputs. Only where the program has one.
+  /// Runs the program's evaluation on the contents of its inputs, and passes its outputs to the observer. The program
+  /// must have one.
   virtual pcrt_status evaluate(pcrt_context &context) = 0;
-  /// Ends a round of local SGD, after a step. Only where the program has rounds.
+  /// Ends a round of local SGD, after a step. The program must have rounds.
   virtual pcrt_status endRound(pcrt_context &context) = 0;
 
-  /// The functions of pcrt.h, inside begin (and prepare, where a device may make the step to learn of its calls).
+  /// The functions of pcrt.h, which the program calls inside begin (and inside prepare, if the device calls the step to
+  /// learn which calls it makes).
   virtual pcrt_status launch(pcrt_context &context, int index, void *const *args) = 0;
   virtual pcrt_status gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
                            void *aux) = 0;
@@ -62,17 +66,18 @@ public:
   virtual pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, void *data) = 0;
   virtual pcrt_status blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) = 0;
 
-  /// The host's threads that work in steps; null where one is enough, since the work is elsewhere.
+  /// The host's threads that work in steps; null if the steps run elsewhere.
   virtual Pool *threads() { return nullptr; }
 
-  /// How many rows the experts of this rank had; null where nobody counts them.
+  /// The rows that the experts of this rank have had; null if the device does not count them.
   virtual const RowTally *rows() { return nullptr; }
 
-  /// What the summary says under "device": name, versions, memory. Null: nothing.
+  /// The entry "device" of the summary: name, versions, memory; null: there is none.
   virtual Json figures() { return nullptr; }
 };
 
-/// Some bytes of an arena in host memory: the arena itself where the host addresses it, else a copy.
+/// Some bytes of an arena in host memory: the arena itself if the host addresses it, and a copy otherwise. It owns the
+/// copy.
 class HostBlock {
 public:
   enum Access { Write, Read };
@@ -80,13 +85,13 @@ public:
       : device(device), offset(offset), bytes(bytes), at(device.onHost(offset)) {
     if (at)
       return;
-    copy.reset(new char[bytes]()); // what nobody writes is padding: zero
+    copy.reset(new char[bytes]()); // zeros, because padding is never written
     at = copy.get();
     if (access == Read)
       device.read(at, offset, bytes);
   }
   char *data() { return at; }
-  /// Brings what was written to the arena.
+  /// Copies the data to the arena, unless they are there.
   void store() {
     if (copy)
       device.write(offset, at, bytes);

@@ -1,4 +1,7 @@
-//===- Profile.cpp - Where the time of a step goes ------------------------===//
+//===- Profile.cpp - The time of each kind of call in a step --------------===//
+// Traces have the JSON format of Chrome's trace events ("X" events, one process per rank; Trace Event Format, Google
+// 2016). Rank 0 gathers all events and writes the file in pieces.
+//===----------------------------------------------------------------------===//
 #include "device/Profile.h"
 #include "base/Failure.h"
 #include "base/FileStream.h"
@@ -84,12 +87,13 @@ void Profile::add(Call call, int32_t index, int64_t start, int64_t end) {
 }
 
 void Profile::startTrace(int64_t wanted) {
-  events.reset(new Event[wanted]); // not initialized: only what is used takes memory
+  events.reset(new Event[wanted]); // not initialized, so that only used pages take memory
   capacity = wanted;
   numEvents = 0;
 }
 
-/// Names come from the program's source: quotes and backslashes need care, nothing else.
+/// A JSON string. Names come from the program's source: quotes and backslashes are escaped, control characters become
+/// blanks.
 static std::string quoted(const char *name) {
   std::string text = "\"";
   for (; name && *name; ++name) {
@@ -101,7 +105,7 @@ static std::string quoted(const char *name) {
 }
 
 namespace {
-/// How an event is shown.
+/// The texts and the row of an event in a trace.
 struct Shown {
   std::string name, category;
   int row = 0; ///< 1: above the calls.

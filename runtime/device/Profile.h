@@ -1,6 +1,6 @@
-//===- Profile.h - Where the time of a step goes --------------------------===//
-// Every kernel, matrix product and move is timed: summed by kind over the steps, and, for one step, kept as events for
-// a trace (--trace).
+//===- Profile.h - The time of each kind of call in a step ----------------===//
+// Every kernel, matrix product and move is timed. Times are summed by kind over the steps and, for one step, kept as
+// events for a trace (--trace).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_PROFILE_H
 #define PCRT_DEVICE_PROFILE_H
@@ -25,14 +25,16 @@ void describeTask(char (&text)[96], int32_t kind, int32_t chunk, int32_t microba
 /// Nanoseconds of a clock that never jumps, the same for all processes of a machine.
 int64_t nanoseconds();
 
+/// The times of one rank. The rank's thread uses it. Booking allocates nothing; events beyond the trace's capacity are
+/// dropped.
 class Profile {
 public:
+  /// A start or wait has the name of its first move.
   enum class Call { Kernel, Gemm, Move, Start, Wait, Attention, Send, Receive, Task };
-  ///< A start or wait is named by its first move.
 
   explicit Profile(const pcrt_program &program);
 
-  /// Books a call of entry `index` of the program's table that began at `start`. Allocates nothing.
+  /// Books a call of entry `index` of the program's table that began at `start`, in nanoseconds(), and ends now.
   void book(Call call, int32_t index, int64_t start);
 
   /// Books a call whose beginning and end (nanoseconds) were measured elsewhere.
@@ -47,7 +49,7 @@ public:
     return kind | std::min(chunk, 1023) << 3 | microbatch << 13;
   }
 
-  /// What is called while it pauses is neither counted nor kept.
+  /// While it is paused, calls are neither counted nor kept.
   void pause(bool pauses) { paused = pauses; }
 
   /// Keeps the events of the following calls, at most `capacity` of them.
@@ -59,11 +61,11 @@ public:
   void writeTrace(const std::string &path, Comm &comm, const std::function<const pcrt_program &(int)> &programOf) const;
 
   struct Kind {
-    std::string name; ///< A kernel's kind, "gemm", "move" (starts and waits too), "attention" or "message".
+    std::string name; ///< A kernel's kind, "gemm", "move" (also starts and waits), "attention" or "message".
     int64_t calls = 0, nanoseconds = 0;
   };
   const std::vector<Kind> &kinds() const { return all; }
-  /// In moves and messages so far: waiting for other ranks, and moving.
+  /// The time in moves and messages so far, which includes waiting for other ranks.
   int64_t nanosecondsInMoves() const {
     return all[moveKind].nanoseconds + (messageKind < 0 ? 0 : all[messageKind].nanoseconds);
   }
@@ -80,7 +82,7 @@ private:
   std::vector<int> kindOfKernel;
   int gemmKind, moveKind, attentionKind, messageKind = -1;
   bool paused = false;
-  int32_t currentTask = -1; ///< As the index of its event.
+  int32_t currentTask = -1; ///< The result of packTask; -1: none.
   int64_t taskStart = 0;
   std::unique_ptr<Event[]> events;
   int64_t numEvents = 0, capacity = 0;

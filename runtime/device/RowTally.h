@@ -1,4 +1,6 @@
-//===- RowTally.h - How many rows experts had -----------------------------===//
+//===- RowTally.h - The numbers of rows of experts ------------------------===//
+// Counts, for the summary, the rows of the products with weights of experts. The rank's thread adds to it.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_ROWTALLY_H
 #define PCRT_DEVICE_ROWTALLY_H
 
@@ -7,11 +9,10 @@
 
 namespace pcrt {
 
-/// What products with weights of experts had to do in a run: rows of a layer. A layer has a few products, of the same
-/// rows each.
+/// The rows of all such products in a run. The few products of one layer have the same rows.
 class RowTally {
 public:
-  /// A product of `rows` rows.
+  /// Counts a product of `rows` rows.
   void add(int64_t rows) {
     ++count;
     filled += rows > 0;
@@ -19,11 +20,11 @@ public:
     most = std::max(most, rows);
   }
 
-  /// Rows of the fullest layer, or round of one; and those of all products together.
+  /// The rows of the fullest layer (or round of a layer), and those of all products together.
   int64_t mostRows() const { return most; }
   int64_t allRows() const { return total; }
   int64_t products() const { return count; }
-  /// Products that had any rows: of a layer in rounds, only some have.
+  /// The number of products that had any rows; in a layer that runs in rounds, only some have.
   int64_t productsWithRows() const { return filled; }
 
 private:

@@ -1,4 +1,6 @@
-//===- Ladder.cpp - Programs of one training, for fewer and fewer ranks ---===//
+//===- Ladder.cpp - Programs of one training for fewer and fewer ranks ----===//
+// Runs each program once with --info=json and compares the fields that determine the training.
+//===----------------------------------------------------------------------===//
 #include "launch/Ladder.h"
 #include "base/Failure.h"
 
@@ -12,7 +14,7 @@
 using namespace pcrt;
 using Json = nlohmann::ordered_json;
 
-/// What `program` prints when it is asked what it is; empty if it cannot be run.
+/// The output of `program --info=json`; empty if it cannot be run.
 static std::string answerOf(const std::string &program) {
   int ends[2];
   if (pipe(ends) != 0)
@@ -39,7 +41,7 @@ static std::string answerOf(const std::string &program) {
   return answer;
 }
 
-/// What programs of one training have in common, by the fields of --info=json.
+/// The fields of --info=json that must be equal in programs of one training, with their names for messages.
 static const std::pair<const char *, const char *> common[] = {
     {"model", "model"},           {"model_sum", "config.json"}, {"mode", "mode"},
     {"optimizer", "optimizer"},   {"batch", "batch"},           {"sequence", "sequence"},

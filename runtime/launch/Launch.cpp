@@ -1,4 +1,8 @@
 //===- Launch.cpp - Starts the ranks of a run on this machine -------------===//
+// One thread with one poll loop: signals come from a signalfd, output from pipes, ends of ranks as SIGCHLD. Ranks that
+// fail record why in the shared file; the launcher prefers that reason to an exit code, and an exit code to "lost
+// another rank". Ranks get PR_SET_PDEATHSIG, so that they die with it.
+//===----------------------------------------------------------------------===//
 #include "launch/Launch.h"
 #include "base/Failure.h"
 #include "base/Printing.h"
@@ -42,8 +46,8 @@ static std::string fileOf(const std::string &command) {
   return "";
 }
 
-/// Why `command` cannot be run; empty if it can, as far as one can tell before. A shell would take a file that is
-/// neither an executable nor begins with "#!" for a script, and an empty one for a success.
+/// The reason why `command` cannot be run, as far as that is known in advance; empty: none. A shell would run a file
+/// that is neither an executable nor begins with "#!" as a script, and count an empty one as a success.
 static std::string checkExecutable(const std::string &command) {
   std::string path = fileOf(command);
   if (path.empty())
@@ -68,13 +72,13 @@ static std::string checkExecutable(const std::string &command) {
   return count <= 0 ? "the file is empty" : "it is no program; compile one with pc-compile model.mlir -o " + command;
 }
 
-/// What ranks do on SIGPIPE: what this process did before it began to ignore it.
+/// Ignores SIGPIPE in this process, and returns the earlier disposition, which ranks get.
 static void (*ranksOnBrokenPipe())(int) {
   static void (*const before)(int) = ::signal(SIGPIPE, SIG_IGN);
   return before;
 }
 
-/// Signals that this process passes on. One that it was started to ignore stays ignored, also by the ranks.
+/// The signals that this process passes on. One that it was started to ignore stays ignored, also by the ranks.
 static const std::vector<int> &passedOn() {
   static const std::vector<int> signals = [] {
     std::vector<int> signals = {SIGINT, SIGQUIT};
@@ -86,9 +90,9 @@ static const std::vector<int> &passedOn() {
   return signals;
 }
 
-/// A shell without job control has commands in the background ignore SIGINT and SIGQUIT, so that keys do not end them.
-/// Those keys are still ignored, but whoever sends the signal by `kill` means this run: the ranks, which get what keys
-/// send, ignore it, and are sent SIGTERM.
+/// Whether this signal was ignored at the start. A shell without job control makes background commands ignore SIGINT
+/// and SIGQUIT, so that keys do not end them. The ranks, which also get the signals of keys, keep ignoring them; a
+/// signal that `kill` sends to the launcher is passed on to them as SIGTERM.
 static bool isOnlyForKeys(int signal) {
   static const bool ignored[] = {isIgnored(SIGINT), isIgnored(SIGQUIT)};
   return (signal == SIGINT && ignored[0]) || (signal == SIGQUIT && ignored[1]);
@@ -96,23 +100,24 @@ static bool isOnlyForKeys(int signal) {
 
 namespace {
 
-/// One run, from its first process to its last.
+/// One run, from its first process to its last. It owns the processes and the shared file; the destructor kills what
+/// still runs.
 class Run {
 public:
-  /// `oldFile`: the shared file of a run that this one takes the place of, or -1.
+  /// `oldFile` is the shared file of the run that this one replaces, or -1.
   Run(const LaunchOptions &options, int oldFile)
       : options(options), processes(options.virtualRanks ? 1 : options.ranks), pids(processes), exits(processes, -1),
         relays(processes), sharedFile(oldFile) {}
   ~Run();
 
   int run();
-  /// Whether it ended because a rank was lost or late, and nobody outside wanted that.
+  /// Whether it ended because a rank was lost or late, and not because of a signal from outside.
   bool mayStartAgain(int code) const {
     bool goesBack = code == PCRT_NON_FINITE && control->rank(0).goesBack;
     return !interruptedBy && (code == PCRT_PEER_LOST || code == PCRT_TIMEOUT || goesBack);
   }
-  /// The shared file, for a run that takes the place of this one, whose processes have all ended: with the arenas, if
-  /// nobody has written wild. -1: it takes a new one. Whether they hold a state of training is for the ranks to see
+  /// Returns the shared file, with its arenas, for a run that replaces this one, whose processes have all ended; -1 if
+  /// a rank crashed, because it may have overwritten any memory. The ranks check whether the arenas hold a state
   /// (Kept).
   int takeMemory();
 
@@ -125,7 +130,7 @@ private:
   /// Reports that a rank lost another one as the cause of the failure if there is no better explanation.
   void acceptLoss();
   void forwardSignal(int signal);
-  /// Records the signal as the cause of the end, before the ranks record what they do about it.
+  /// Records the signal as the cause of the end, before the ranks record their reactions.
   void noteInterruption();
   /// Whether this rank answers the signal by saving.
   bool savesOn(int rank, int signal) const;
@@ -134,7 +139,7 @@ private:
   int exitCode();
 
   const LaunchOptions &options;
-  int processes; ///< A rank each, or one with all of them.
+  int processes; ///< One per rank, or one for all of them.
   std::vector<pid_t> pids;
   std::vector<int> exits; ///< Exit code per rank, 128 + n for signal n, -1 while it runs.
   std::vector<LineRelay> relays;
@@ -146,8 +151,8 @@ private:
   int running = 0;
   int interruptedBy = 0; ///< Signal that ended the run from outside.
   double interruptedAt = 0;
-  double killAt = 0;       ///< When to kill what still runs; 0: not yet.
-  bool crashed = false;    ///< A rank by itself: it may have written anywhere before.
+  double killAt = 0;       ///< The time at which to kill the remaining ranks; 0: not planned.
+  bool crashed = false;    ///< A rank crashed, and may have written anywhere before.
   int firstBadExit = 0;    ///< First exit code of a rank that says more than "peer lost".
   std::string lastMessage; ///< The first end of a rank that explains a failure.
   std::string lostMessage; ///< The first end of a rank that only lost another one.
@@ -198,7 +203,7 @@ bool Run::start() {
     fprintf(stderr, "pc-run: error: cannot draw a secret for the ranks: %s\n", strerror(errno));
     return false;
   }
-  // Where nobody reads what ranks print, rank 0 ends the run.
+  // If the output has no reader, rank 0 ends the run.
   ranksOnBrokenPipe();
   // If the parent process ignored it, the ends of children would not be reported.
   ::signal(SIGCHLD, SIG_DFL);
@@ -429,7 +434,7 @@ int Run::exitCode() {
   return code;
 }
 
-/// Runs one program, again as often as `options.restarts` says. `*lost`: it ended because it lost a rank once more.
+/// Runs one program, with up to `options.restarts` restarts. Sets `*lost` if it ended because it lost a rank once more.
 static int runWithRestarts(const LaunchOptions &options, bool *lost) {
   int memory = -1;
   for (int again = 1;; ++again) {
@@ -445,7 +450,7 @@ static int runWithRestarts(const LaunchOptions &options, bool *lost) {
   }
 }
 
-/// Runs the first program that `options.ranks` are enough for; where that loses a rank for good, the next one.
+/// Runs the first program for which `options.ranks` suffice and, if that loses a rank for good, the next one.
 static int runLadder(const LaunchOptions &options) {
   std::vector<std::string> programs = options.others;
   programs.insert(programs.begin(), options.command[0]);

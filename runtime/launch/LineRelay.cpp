@@ -1,4 +1,6 @@
 //===- LineRelay.cpp - A rank's output, line by line, with its name -------===//
+// A line is written by one call of write(2), so that it stays in one piece; very long lines are split.
+//===----------------------------------------------------------------------===//
 #include "launch/LineRelay.h"
 
 #include <cstdio>

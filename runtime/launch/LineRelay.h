@@ -1,4 +1,6 @@
 //===- LineRelay.h - A rank's output, line by line, with its name ---------===//
+// Keeps the lines of several ranks from mixing on one stderr.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_LAUNCH_LINERELAY_H
 #define PCRT_LAUNCH_LINERELAY_H
 
@@ -6,21 +8,21 @@
 
 namespace pcrt {
 
-/// Reads a pipe that a rank writes to and passes whole lines on to stderr with a prefix, so that the lines of several
-/// ranks do not mix.
+/// Reads a pipe to which a rank writes, and writes complete lines to stderr with a prefix. It owns both ends of the
+/// pipe. The launcher's thread uses it.
 class LineRelay {
 public:
   /// Opens the pipe; false with errno set if there are no descriptors left.
   bool open(const std::string &prefix);
   ~LineRelay();
 
-  int readEnd() const { return ends[0]; } ///< -1 once it is closed.
+  int readEnd() const { return ends[0]; } ///< -1 after it was closed.
   int writeEnd() const { return ends[1]; }
   void closeWriteEnd();
 
-  /// Passes on what is there without waiting, a pipe's worth at most; closes the pipe at its end.
+  /// Forwards the available lines without waiting, at most a pipe's worth; closes the pipe at its end.
   void forward();
-  /// Passes on what is left, a last line without an end included.
+  /// Forwards the rest, including a last line without a line end.
   void finish();
 
 private:

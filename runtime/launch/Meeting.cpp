@@ -1,7 +1,8 @@
-//===- Meeting.cpp - Where members of open rounds meet --------------------===//
-// A round is over when its mean is in the log, or the log cannot be written: nobody has changed anything before.
-// Whoever is lost before that is not in it, whoever is lost later has been. Members whose shared parameters are not the
-// others' are refused.
+//===- Meeting.cpp - The server at which members of open rounds meet ------===//
+// A round is over when its mean is in the log (or the log cannot be written); until then no member has changed its
+// parameters. A member that is lost before that is not part of the round; one that is lost later is. Members whose
+// shared parameters differ from the others' are refused. The mean is added up in doubles, in the order of the members'
+// names, so that a replay gives the same bits.
 //===----------------------------------------------------------------------===//
 #include "launch/Meeting.h"
 #include "base/Failure.h"
@@ -30,14 +31,15 @@
 using namespace pcrt;
 using Json = nlohmann::ordered_json;
 
+/// A run that takes part, with the connections of its ranks.
 struct pcrt::MeetingMember {
-  std::vector<MeetingConnection *> ranks; ///< Null: not here yet.
-  bool isIn = false;                      ///< Of the round.
-  bool hasState = false;                  ///< And could begin with it.
-  int64_t begunRound = -1;                ///< The last one that it was told to begin,
-  int64_t firstSample = 0;                ///< and what it reads in it first.
+  std::vector<MeetingConnection *> ranks; ///< Null: not connected yet.
+  bool isIn = false;                      ///< It takes part in the current round.
+  bool hasState = false;                  ///< It has the state with which that round begins.
+  int64_t begunRound = -1;                ///< The last round that it was told to begin.
+  int64_t firstSample = 0;                ///< The first sample that it reads in that round.
   double arrivedAt = 0;
-  bool closed = false; ///< Told to end its round.
+  bool closed = false; ///< It was told to end its round.
 
   bool isWhole() const { return std::count(ranks.begin(), ranks.end(), nullptr) == 0; }
   bool hasArrived() const {
@@ -52,6 +54,8 @@ using Connection = MeetingConnection;
 using Member = MeetingMember;
 using Elements = Connection::Elements;
 
+/// The state of a meeting. One thread serves all connections, none of which can hold up the others. A connection that
+/// breaks the protocol is refused with a message.
 class Meeting {
 public:
   explicit Meeting(const MeetingOptions &options) : options(options) {}
@@ -88,12 +92,12 @@ private:
   MeetingLog log;
   std::optional<Admission> admission;
   std::vector<std::unique_ptr<Connection>> connections;
-  std::map<std::string, Member> members;       ///< In the order in which they are added up.
-  std::vector<std::string> joined, lost, left; ///< Since the last line of the log.
+  std::map<std::string, Member> members;       ///< By name, which is the order in which they are added up.
+  std::vector<std::string> joined, lost, left; ///< Members that did so since the last line of the log.
   bool begun = false, between = false, over = false;
-  int64_t round = 0, cursor = 0; ///< The next sample that nobody has read.
+  int64_t round = 0, cursor = 0; ///< `cursor` is the first sample that no member has been given.
   double beganAt = 0;
-  std::string donor; ///< Who was asked for the state, and what its ranks have given.
+  std::string donor; ///< The member that was asked for the state; `states` is what its ranks have sent.
   std::map<size_t, std::pair<MeetState, Elements>> states;
 };
 
@@ -150,7 +154,7 @@ void Meeting::refuse(Connection &connection, const std::string &why) {
   connection.ends = true;
 }
 
-/// The fields that a message begins with, which is long enough (MeetingConnection::read).
+/// The fields at the beginning of a message, which is long enough (MeetingConnection::read).
 template <typename T> static T fieldsOf(std::string_view body) {
   T fields;
   memcpy(&fields, body.data(), sizeof fields);
@@ -179,7 +183,7 @@ void Meeting::take(Connection &connection, MeetKind kind, std::string_view body)
   }
 }
 
-/// Whether both run the same program on as many ranks, all of which are here.
+/// Whether both run the same program on the same number of ranks, all of which are connected.
 static bool areAlike(const Member &one, const Member &other) {
   return std::equal(one.ranks.begin(), one.ranks.end(), other.ranks.begin(), other.ranks.end(),
                     [&](Connection *mine, Connection *theirs) {
@@ -189,7 +193,7 @@ static bool areAlike(const Member &one, const Member &other) {
                     });
 }
 
-/// Whether all numbers are such that what is reckoned with them is in range.
+/// Whether all numbers are in a range in which computing with them does not overflow.
 static bool isSound(const MeetHello &hello) {
   auto isWithin = [](int64_t value, int64_t least, int most) { return value >= least && value >> most == 0; };
   return hello.format == meetFormat && hello.name[0] && !hello.name[sizeof hello.name - 1] &&
@@ -211,13 +215,13 @@ void Meeting::takeHello(Connection &connection, const MeetHello &hello) {
     return refuse(connection, "there is a member of that name");
   member.ranks[size_t(hello.rank)] = &connection;
   connection.member = &member;
-  // Who is not here with all ranks decides nothing.
+  // A member without all of its ranks decides nothing.
   for (auto &[name, other] : members)
     if (member.isWhole() && other.isWhole() && !areAlike(member, other))
       return refuse(connection, "it is another program than that of " + printable(name));
 }
 
-/// When all ranks of the donor have given theirs, those who wait for it get it and begin.
+/// Keeps a donor's part of the state. When all of its ranks have sent theirs, the members that wait get it and begin.
 void Meeting::takeState(Connection &connection, const MeetState &state, std::string_view elements) {
   auto found = members.find(donor);
   if (found == members.end() || connection.member != &found->second || state.round != round ||
@@ -237,7 +241,7 @@ void Meeting::takeState(Connection &connection, const MeetState &state, std::str
   states.clear();
 }
 
-/// Connections that have ended, and the members that they were ranks of.
+/// Removes connections that have ended, and the members to which they belonged.
 void Meeting::forgetEnded() {
   std::set<std::string> gone;
   for (auto &connection : connections)
@@ -268,7 +272,7 @@ void Meeting::forgetEnded() {
   std::erase_if(connections, [](auto &connection) { return connection->ends; });
 }
 
-/// Takes a step where one is due; false: there is nothing to do but wait.
+/// Makes a transition of the meeting if one is due; false: it has to wait.
 bool Meeting::advance() {
   if (!begun)
     return found();
@@ -295,7 +299,7 @@ bool Meeting::advance() {
   return true;
 }
 
-/// The first members: as many as there must be, the same in everything that all share.
+/// Begins the meeting if there are enough members with the same program and state.
 bool Meeting::found() {
   std::vector<Member *> whole;
   int64_t most = 0;
@@ -325,7 +329,7 @@ bool Meeting::found() {
   return true;
 }
 
-/// Who takes part in the round that begins: all who are here, or those of the log.
+/// Begins a round with all members that are connected or, in a replay, with those of the log.
 bool Meeting::beginRound() {
   bool replays = replay.rounds.count(round);
   int there = 0;
@@ -345,7 +349,7 @@ bool Meeting::beginRound() {
   return true;
 }
 
-/// Everybody who is here takes part from now on. Whether that is anybody new.
+/// Lets all connected members take part from now on. Returns whether there are new ones.
 bool Meeting::admit() {
   bool any = false;
   for (auto &[name, member] : members) {
@@ -394,8 +398,8 @@ void Meeting::askForState() {
     }
 }
 
-/// Where more than half have arrived, the others are waited for as long as it takes by the times of those; then they
-/// are told to end their round, and who does not answer is given up.
+/// If more than half have arrived, gives the others a time that depends on the times of those; then tells them to end
+/// their round, and later drops members that do not answer.
 void Meeting::hurry() {
   std::vector<double> times;
   std::vector<Member *> in = membersIn(), late;
@@ -427,7 +431,7 @@ void Meeting::hurry() {
   }
 }
 
-/// Whether somebody's shared parameters are not those of most.
+/// Refuses members whose shared parameters differ from those of the majority. Returns whether there were any.
 bool Meeting::refuseOthers() {
   auto sums = [](Member *member) {
     std::vector<uint64_t> all;
@@ -450,7 +454,7 @@ bool Meeting::refuseOthers() {
   return any;
 }
 
-/// The mean of one rank's elements over the members, weighted by steps, in the order of their names; in doubles.
+/// The mean of one rank's elements over the members, weighted by steps.
 static std::string meanOf(const std::vector<Member *> &members, size_t rank) {
   size_t count = members[0]->ranks[rank]->elements.size() / 4;
   std::vector<double> total(count);
@@ -473,7 +477,7 @@ static std::string meanOf(const std::vector<Member *> &members, size_t rank) {
   return mean;
 }
 
-/// The mean of all who have arrived: into the log first, then to them.
+/// Ends a round: writes it to the log, then sends the mean to the members that have arrived.
 void Meeting::endRound() {
   std::vector<Member *> in = membersIn();
   if (auto logged = replay.rounds.find(round); logged != replay.rounds.end())

@@ -1,4 +1,6 @@
-//===- MeetingConnection.cpp - A rank that meets others at pc-meet --------===//
+//===- MeetingConnection.cpp - A connection of pc-meet --------------------===//
+// lengthOf is the protocol's state machine: it knows which kinds a rank may send now, and their exact lengths.
+//===----------------------------------------------------------------------===//
 #include "launch/MeetingConnection.h"
 #include "comm/ShmControl.h"
 #include "comm/TcpMeeting.h"
@@ -13,7 +15,7 @@ MeetingConnection::MeetingConnection(Admitted admitted) : since(monotonicSeconds
   configureSocket(socket());
 }
 
-/// How long a message of a kind is that a rank may send now; nothing: it may not.
+/// The length of a message of this kind; nothing if the rank may not send one now.
 std::optional<uint64_t> MeetingConnection::lengthOf(MeetKind kind) const {
   if (!hello)
     return kind == MeetKind::Hello ? std::optional(sizeof(MeetHello)) : std::nullopt;

@@ -1,4 +1,6 @@
-//===- MeetingConnection.h - A rank that meets others at pc-meet ----------===//
+//===- MeetingConnection.h - A connection of pc-meet ----------------------===//
+// The buffers and the protocol state of one rank that is connected to pc-meet.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_LAUNCH_MEETINGCONNECTION_H
 #define PCRT_LAUNCH_MEETINGCONNECTION_H
 
@@ -16,8 +18,8 @@ namespace pcrt {
 
 struct MeetingMember;
 
-/// The connection of a rank that has been admitted. What is sent waits here until the other end takes it, so that
-/// nobody holds up the others; what comes is checked before memory is allocated by a length in it.
+/// The connection of a rank that has been admitted. It owns the socket. Messages to the rank wait here until it takes
+/// them, so that no rank holds up the others; messages from it are checked before memory is allocated by their lengths.
 class MeetingConnection {
 public:
   using Elements = std::shared_ptr<const std::string>;
@@ -29,19 +31,19 @@ public:
   const Greeting &greeting() const { return rank.greeting; }
   bool waitsToSend() const { return !out.empty(); }
 
-  /// Calls `take` for every whole message that has come; its length is the one that its kind has. Anything else, and
-  /// the end of the connection, sets `ends`.
+  /// Calls `take` for every complete message that has come, whose length is that of its kind. Anything else, and the
+  /// end of the connection, sets `ends`.
   void read(const Take &take);
-  /// Sends what the other end takes without waiting.
+  /// Sends as much as the other end takes without waiting.
   void write();
   void send(MeetKind kind, const void *fields, size_t bytes, const Elements &elements = {});
 
   const double since;
   std::optional<MeetHello> hello;
   MeetingMember *member = nullptr;
-  bool left = false, ends = false; ///< It said so; to be closed when all is sent.
+  bool left = false, ends = false; ///< It said that it leaves; it is closed when everything is sent.
   std::optional<MeetArrive> arrived;
-  std::string elements; ///< What it arrived with.
+  std::string elements; ///< The parameters with which it arrived.
 
 private:
   std::optional<uint64_t> lengthOf(MeetKind kind) const;
@@ -50,7 +52,7 @@ private:
   Admitted rank;
   std::string in;
   std::deque<Elements> out;
-  size_t sent = 0; ///< Of out's first.
+  size_t sent = 0; ///< Bytes sent of the first entry of `out`.
 };
 
 } // namespace pcrt

@@ -1,4 +1,7 @@
-//===- MeetingLog.cpp - Who was in which round of a meeting ---------------===//
+//===- MeetingLog.cpp - The log of a meeting ------------------------------===//
+// Reading checks every line. A round that occurs again replaces the earlier one and all later ones, because members
+// began again from there.
+//===----------------------------------------------------------------------===//
 #include "launch/MeetingLog.h"
 #include "base/Failure.h"
 

@@ -1,4 +1,6 @@
-//===- MeetingLog.h - Who was in which round of a meeting -----------------===//
+//===- MeetingLog.h - The log of a meeting --------------------------------===//
+// Which member did what in which round, as lines of JSON. A replay forms the same rounds.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_LAUNCH_MEETINGLOG_H
 #define PCRT_LAUNCH_MEETINGLOG_H
 
@@ -8,7 +10,7 @@
 
 namespace pcrt {
 
-/// What a member did in a round.
+/// A member's part of a round.
 struct MeetingShare {
   int64_t steps, firstSample;
 };
@@ -21,11 +23,11 @@ struct LoggedRounds {
     auto found = rounds.find(round);
     return found != rounds.end() && found->second.count(name);
   }
-  /// Those of a log. Throws PCRT_BAD_DATA.
+  /// Reads a log. Throws PCRT_BAD_DATA.
   static LoggedRounds read(const std::string &path);
 };
 
-/// A file with a line of JSON for each round.
+/// A file with a line of JSON for each round. It owns the descriptor.
 class MeetingLog {
 public:
   MeetingLog() = default;
@@ -33,10 +35,10 @@ public:
   MeetingLog(const MeetingLog &) = delete;
   MeetingLog &operator=(const MeetingLog &) = delete;
 
-  /// Lines go after what is there. Throws PCRT_RESOURCE.
+  /// Opens the file; lines are appended to it. Throws PCRT_RESOURCE.
   void open(const std::string &path);
-  /// Returns when the line is on the disk; does nothing without a file. A line that cannot be written is left out, with
-  /// a warning for the first one.
+  /// Appends a line and syncs it to the disk; does nothing without a file. A line that cannot be written is left out,
+  /// with a warning for the first one.
   void append(const std::string &line);
 
 private:

@@ -1,4 +1,7 @@
-//===- AuxiliaryFile.cpp - A log whose failures end no run ----------------===//
+//===- AuxiliaryFile.cpp - A log whose failures do not end a run ----------===//
+// A record is one writev; if only a part of it fits, the file is truncated again. After a failure, records are skipped
+// for a second before the next attempt.
+//===----------------------------------------------------------------------===//
 #include "metrics/AuxiliaryFile.h"
 #include "base/Failure.h"
 #include "base/SignalMask.h"
@@ -36,7 +39,7 @@ void AuxiliaryFile::cut(int64_t bytes) {
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
 }
 
-/// What of a record is there where the rest did not fit is removed. False with errno.
+/// Writes a record; if it does not fit, removes the part that was written. False, with errno.
 bool AuxiliaryFile::write(const iovec *parts, int count) {
   ssize_t whole = 0;
   for (int i = 0; i < count; ++i)
@@ -67,7 +70,7 @@ bool AuxiliaryFile::add(const iovec *parts, int count) {
   lastTry = now;
   bool good;
   {
-    SignalsMasked masked; // a pipe that nobody reads
+    SignalsMasked masked; // against SIGPIPE
     good = write(parts, count);
     int reason = errno;
     sigset_t pipe;

@@ -1,6 +1,6 @@
-//===- AuxiliaryFile.h - A log whose failures end no run ------------------===//
-// Metrics and curves. Where a record cannot be written, because the disk is full or broken or nobody reads, the run
-// says so once, goes on without it, and tries again with a later record.
+//===- AuxiliaryFile.h - A log whose failures do not end a run ------------===//
+// For metrics and curves. If a record cannot be written, because the disk is full or broken or a pipe is not read, the
+// run warns once, goes on without it, and tries again with a later record.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_AUXILIARYFILE_H
 #define PCRT_METRICS_AUXILIARYFILE_H
@@ -11,10 +11,11 @@
 
 namespace pcrt {
 
+/// A file of records, whose descriptor it owns. Rank 0's thread uses it.
 class AuxiliaryFile {
 public:
   AuxiliaryFile() = default;
-  /// Says how many records are missing if the last ones are.
+  /// Warns with the number of missing records if the last ones are missing.
   ~AuxiliaryFile();
   AuxiliaryFile(const AuxiliaryFile &) = delete;
   AuxiliaryFile &operator=(const AuxiliaryFile &) = delete;
@@ -23,10 +24,9 @@ public:
   void open(const std::string &path, int flags);
   bool isOpen() const { return fd >= 0; }
   bool isRegular() const { return regular; }
-  /// Ends the file after its first `bytes` bytes. Throws PCRT_RESOURCE.
+  /// Truncates the file to its first `bytes` bytes. Throws PCRT_RESOURCE.
   void cut(int64_t bytes);
-
-  /// Adds a record, whole or not at all; whether it did. Never waits for a reader, and allocates nothing.
+  /// Adds a complete record or nothing, and returns whether it did. It never waits for a reader and allocates nothing.
   bool add(const iovec *parts, int count);
 
 private:

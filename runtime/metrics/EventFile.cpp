@@ -1,4 +1,7 @@
 //===- EventFile.cpp - Curves for TensorBoard -----------------------------===//
+// Encodes the few fields of Event, Summary and SessionLog by hand, without a protocol buffer library (encoding:
+// protobuf.dev). A record has its length and masked CRC-32C sums around its bytes.
+//===----------------------------------------------------------------------===//
 #include "metrics/EventFile.h"
 #include "base/Failure.h"
 
@@ -13,7 +16,7 @@ using namespace pcrt;
 
 namespace {
 
-/// A protocol buffer as it is written.
+/// The bytes of a protocol buffer message of bounded size, in the order in which its fields are added.
 class Message {
 public:
   const char *data() const { return bytes; }
@@ -53,7 +56,7 @@ private:
 
 } // namespace
 
-/// CRC-32C, masked as the format has it.
+/// CRC-32C with the masking of the record format.
 static uint32_t maskedSum(const void *data, size_t length) {
   static const std::array<uint32_t, 256> table = [] {
     std::array<uint32_t, 256> table;
@@ -71,7 +74,7 @@ static uint32_t maskedSum(const void *data, size_t length) {
   return (sum >> 15 | sum << 17) + 0xa282ead8;
 }
 
-/// What every event begins with.
+/// The fields that every event has: the time and the step.
 static Message eventAt(int64_t step) {
   Message event;
   event.number(1, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
@@ -92,7 +95,7 @@ EventFile::EventFile(const std::string &directory) {
             O_EXCL | O_APPEND);
 }
 
-/// What comes before all scalars: the version of the format, and where the run begins.
+/// Writes the records before all scalars: the version of the format, and the step at which the run begins.
 bool EventFile::writeHead() {
   if (!hasVersion) {
     Message version = eventAt(0);

@@ -12,20 +12,21 @@
 
 namespace pcrt {
 
+/// A point of the curve with this tag.
 struct Scalar {
   const char *tag;
   float value;
 };
 
+/// One new file of curves. Rank 0's thread uses it.
 class EventFile {
 public:
-  /// Makes a new file in `directory`, which is made where it is missing. Throws PCRT_RESOURCE.
+  /// Creates a new file in `directory`, which is created if it is missing. Throws PCRT_RESOURCE.
   explicit EventFile(const std::string &directory);
-
-  /// A run begins at `step`: what other files in the directory say of it and later steps is not shown any more.
+  /// Says that a run begins at `step`: TensorBoard then hides points of this and later steps in earlier files.
   void begin(int64_t step);
-  /// At most 16 scalars, whose tags have at most 40 characters. Allocates nothing.
-  /// What cannot be written is a warning (AuxiliaryFile).
+  /// Adds at most 16 scalars, whose tags have at most 40 characters. Allocates nothing. A failed write is a warning
+  /// (AuxiliaryFile).
   void add(int64_t step, std::span<const Scalar> scalars);
 
 private:
@@ -34,7 +35,7 @@ private:
 
   AuxiliaryFile file;
   bool hasVersion = false, hasStart = false;
-  int64_t firstStep = 0; ///< begin's.
+  int64_t firstStep = 0; ///< The argument of begin.
 };
 
 } // namespace pcrt

@@ -1,4 +1,7 @@
-//===- Metrics.cpp - What is told about every step ------------------------===//
+//===- Metrics.cpp - The metrics of every step ----------------------------===//
+// When a run continues, the lines of later steps are cut off, so that a file has each step once. Numbers that are not
+// finite become null in JSON.
+//===----------------------------------------------------------------------===//
 #include "metrics/Metrics.h"
 #include "base/Failure.h"
 #include "base/InputFile.h"
@@ -32,7 +35,7 @@ Metrics::Metrics(const std::string &path, const std::string &events, int64_t ste
   lines.open(path, 0);
 }
 
-/// The bytes of the lines of steps before `firstStep` at the beginning of `text`. -1: one is no line of metrics.
+/// The bytes of the lines of steps before `firstStep` at the beginning of `text`; -1: a line is not one of metrics.
 static int64_t bytesBefore(const std::string &text, int64_t firstStep) {
   size_t at = 0;
   for (size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
@@ -66,7 +69,8 @@ Metrics::~Metrics() {
   finish(); // an error message begins on a line of its own
 }
 
-/// "12 %, 1:02:03 left", by the mean of this run's steps; nothing after the last step, or before one has ended.
+/// "12 %, 1:02:03 left", by the mean time of this run's steps; empty after the last step, or before the first has
+/// ended.
 std::string Metrics::timeLeft(int64_t done, int64_t now) const {
   if (done >= steps || done <= firstStep)
     return "";
@@ -77,7 +81,7 @@ std::string Metrics::timeLeft(int64_t done, int64_t now) const {
   return text;
 }
 
-/// JSON has no number for what is not finite.
+/// A JSON number, or null for values that are not finite.
 static std::string jsonNumber(double value) {
   char text[32];
   snprintf(text, sizeof text, "%.9g", value);
@@ -117,7 +121,7 @@ void Metrics::showProgress(const StepFigures &figures) {
     snprintf(buffer, sizeof buffer, format, values...);
     return std::string(buffer);
   };
-  // The most important first: a terminal shows as many as fit.
+  // The most important items come first, because a terminal shows as many as fit.
   std::vector<std::string> fields = {text("step %lld/%lld", (long long)figures.step + 1, (long long)steps),
                                      figures.loss ? text("loss %.4f", *figures.loss) : "no targets"};
   if (validation)

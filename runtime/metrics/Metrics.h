@@ -1,6 +1,6 @@
-//===- Metrics.h - What is told about every step --------------------------===//
-// Rank 0 writes one line of JSON a step (--metrics) and a progress line to standard output: rewritten on a terminal, as
-// far as it is wide, else at most one a second.
+//===- Metrics.h - The metrics of every step ------------------------------===//
+// Rank 0 writes one line of JSON per step (--metrics) and a progress line to standard output. On a terminal the line is
+// rewritten, and shows as much as fits; elsewhere there is at most one line per second.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_METRICS_H
 #define PCRT_METRICS_METRICS_H
@@ -15,48 +15,50 @@
 
 namespace pcrt {
 
+/// The figures of one step.
 struct StepFigures {
   int64_t step = 0;               ///< Counted from 0.
-  std::optional<double> loss;     ///< None where no target counts: then the step was skipped.
-  std::optional<double> gradNorm; ///< Where the program computes it.
+  std::optional<double> loss;     ///< Empty if no target counts; then the step was skipped.
+  std::optional<double> gradNorm; ///< Empty if the program does not compute it.
   double lr = 0;
   int64_t tokens = 0; ///< Of this step.
   double seconds = 0;
-  double inMoves = 0;   ///< Of these, rank 0 in moves and messages: waiting for others, mostly.
+  double inMoves = 0;   ///< Seconds of these that rank 0 spent in moves and messages, mostly waiting.
   bool skipped = false; ///< It updated nothing.
 };
 
-/// What every step of a program is.
+/// The work of every step of a program.
 struct StepWork {
-  double flops = 0;       ///< Of one rank; 0: not known.
-  double peakSeconds = 0; ///< As secondsAtPeak says; 0: not known.
-  int64_t arenaBytes = 0; ///< Of a rank.
-
-  /// The work of one of `ranks` ranks, by what the program's report says.
+  double flops = 0;       ///< Floating point operations of one rank; 0: unknown.
+  double peakSeconds = 0; ///< The result of secondsAtPeak; 0: unknown.
+  int64_t arenaBytes = 0; ///< Bytes of a rank's arena.
+  /// The work of one of `ranks` ranks, from the program's report.
   static StepWork of(const Program &program, int ranks);
 };
 
+/// Writes the metrics of a run. Only rank 0 has one; its thread uses it.
 class Metrics {
 public:
-  /// `path` is of lines of JSON, `events` the directory of an EventFile; empty: without. What is in the file stays
-  /// until begin. Throws PCRT_RESOURCE.
+  /// `path` is the file of lines of JSON, `events` the directory of an EventFile; empty: there is none. The contents of
+  /// the file stay until begin. Throws PCRT_RESOURCE.
   Metrics(const std::string &path, const std::string &events, int64_t steps, const StepWork &work);
   ~Metrics();
   Metrics(const Metrics &) = delete;
   Metrics &operator=(const Metrics &) = delete;
 
-  /// Before the first step: lines of the steps before `firstStep` stay. Throws PCRT_RESOURCE, and PCRT_USAGE if the
-  /// file holds anything else than metrics and would lose it.
+  /// Call it before the first step: keeps the lines of the steps before `firstStep`. Throws PCRT_RESOURCE, and
+  /// PCRT_USAGE if the file holds anything other than metrics and would lose it.
   void begin(int64_t firstStep);
-  /// What cannot be written is a warning (AuxiliaryFile).
+  /// Adds a step. A failed write is a warning (AuxiliaryFile).
   void add(const StepFigures &figures);
-  /// The loss of samples that are not trained on, of the state after `step` steps.
+  /// Adds the loss of the validation samples after `step` steps.
   void addValidation(int64_t step, double loss, int64_t samples, double seconds);
   /// Ends the progress line.
   void finish();
 
 private:
-  /// MFU: what the model needs of the step, at the machine's peak, by what the step took; 0: not known.
+  /// The model flops utilization (MFU): the seconds that the model's work would take at the machine's peak, divided by
+  /// the seconds of the step; 0: unknown.
   double partOfPeak(const StepFigures &figures) const;
   std::string timeLeft(int64_t done, int64_t now) const;
   void writeLine(const char *line, int length);
@@ -69,9 +71,9 @@ private:
   StepWork work;
   bool terminal, lineOpen = false;
   int64_t lastShown = 0, skipped = 0;
-  std::optional<double> validation;     ///< The last one's loss.
-  StepFigures lastStep;                 ///< add's.
-  int64_t firstStep = 0, startTime = 0; ///< begin's.
+  std::optional<double> validation;     ///< The last validation loss.
+  StepFigures lastStep;                 ///< The last step of add.
+  int64_t firstStep = 0, startTime = 0; ///< The step and time of begin.
 };
 
 } // namespace pcrt

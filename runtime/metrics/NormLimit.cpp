@@ -1,4 +1,7 @@
-//===- NormLimit.cpp - Which steps are skipped ----------------------------===//
+//===- NormLimit.cpp - The limit of the gradient norm ---------------------===//
+// The limit is the mean plus a multiple of the population's standard deviation of the last norms that were not skipped,
+// in double precision.
+//===----------------------------------------------------------------------===//
 #include "metrics/NormLimit.h"
 
 #include <cmath>
@@ -17,7 +20,7 @@ float NormLimit::limit() const {
   for (float norm : past.norms)
     squares += (norm - sum / count) * (norm - sum / count);
   double limit = sum / count + *deviations * std::sqrt(squares / count);
-  // A norm of exactly the mean is no spike, even where all norms were the same.
+  // A norm of exactly the mean is not a spike, even if all norms were the same.
   return std::nextafterf(float(limit), none);
 }
 

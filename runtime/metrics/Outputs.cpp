@@ -1,4 +1,7 @@
-//===- Outputs.cpp - What a step shows ------------------------------------===//
+//===- Outputs.cpp - The outputs of a step --------------------------------===//
+// Dumps are written through temporary files and renamed when complete. Logits of a microbatch are rows of the global
+// tensor; in zigzag order they are written position by position.
+//===----------------------------------------------------------------------===//
 #include "metrics/Outputs.h"
 #include "base/Failure.h"
 #include "base/Types.h"
@@ -24,7 +27,7 @@ Outputs::Outputs(const Program &program, Comm &comm, const std::string &gradsPat
       }
 }
 
-/// Rank 0 makes the temporary file of a dump. All ranks get its path.
+/// Creates the temporary file of a dump on rank 0, and returns its path on all ranks.
 std::string Outputs::openDump(Dump &dump) {
   onAllRanks(comm, [&] {
     if (comm.rank() == 0 && !dump.file.open(dump.path))
@@ -153,7 +156,7 @@ bool Outputs::wants(int index) const {
   return kind == "loss" || kind == "grad_norm" || (dumping && targets[index].dump);
 }
 
-/// Writes the rows of a microbatch. Changes `piece` and restores it: a step allocates nothing.
+/// Writes the rows of a microbatch. It changes `piece` and restores it, because a step allocates nothing.
 pcrt_status Outputs::writeLogits(const SafetensorsWriter &writer, const Output &output, Piece &piece,
                                  int64_t microbatch, const void *data) const {
   Block &block = piece.block;

@@ -1,4 +1,4 @@
-//===- Outputs.h - What a step shows --------------------------------------===//
+//===- Outputs.h - The outputs of a step ----------------------------------===//
 // Collects the loss and the gradient norm of every step, and writes gradients and logits of the first one to
 // safetensors files (global tensors under their Hugging Face names; every rank writes its own blocks).
 //===----------------------------------------------------------------------===//
@@ -15,30 +15,32 @@
 
 namespace pcrt {
 
+/// The observer of a run. Every rank has one and calls its methods in the same order. A dump that cannot be written
+/// later is a warning, and lostDump() at the end.
 class Outputs final : public Observer {
 public:
-  /// Makes the dump files; empty paths: none. All ranks call it. Throws PCRT_USAGE where the program does not show what
-  /// is to be dumped, PCRT_RESOURCE where a file cannot be written.
+  /// Creates the dump files; an empty path: there is none. All ranks call it. Throws PCRT_USAGE if the program lacks
+  /// the output that is to be dumped, PCRT_RESOURCE if a file cannot be written.
   Outputs(const Program &program, Comm &comm, const std::string &gradsPath, const std::string &logitsPath);
 
-  /// Choices of experts come from a file and go to one, in steps [firstStep, endStep); empty paths: none. All ranks
-  /// call it. Throws as Routing does.
+  /// Reads and writes choices of experts in steps [firstStep, endStep); an empty path: there is none. All ranks call
+  /// it. Throws like Routing.
   void route(const std::string &from, const std::string &to, int64_t firstStep, int64_t endStep);
 
   bool wants(int index) const override;
   bool wantsInEveryStep() const override { return routing != nullptr; }
   pcrt_status observe(int index, int64_t microbatch, void *data, std::string *error) override;
 
-  /// Before and after every step, or evaluation (which has no number). All ranks call them; afterwards all know loss
-  /// and norm, also where the first rank of an axis alone computes them (naive data parallelism).
+  /// Call them before and after every step or evaluation (which has no number), on all ranks. Afterwards all know loss
+  /// and norm, even if only the first rank of an axis computes them (naive data parallelism).
   void beginStep(std::optional<int64_t> step);
-  /// `counted`: how many targets of each replica of local SGD count; one that has none has no loss either.
+  /// `counted` is the number of targets that count, by replica of local SGD; a replica that has none has no loss.
   void endStep(const std::vector<int64_t> &counted);
-  /// After the last step. All ranks call it.
+  /// Call it after the last step, on all ranks.
   void finish();
-  /// After the first step: the files are complete. All ranks call it.
+  /// Completes the dump files. Call it after the first step, on all ranks.
   void finishDumps();
-  /// Why a dump could not be written, which was a warning; all ranks know.
+  /// Set on all ranks if a dump could not be written, which was a warning.
   std::optional<Failure> lostDump() const;
 
   double loss() const { return lossSum; }
@@ -48,7 +50,7 @@ private:
   struct Dump {
     std::unique_ptr<SafetensorsWriter> writer;
     std::string path;
-    OutputFile file; ///< Rank 0: what `writer` writes, until it is whole.
+    OutputFile file; ///< Rank 0: the temporary file that `writer` writes.
     std::optional<Failure> problem;
   };
   /// A tensor of the file.
@@ -58,7 +60,7 @@ private:
     Block block; ///< Of microbatch 0.
     Box box;
   };
-  /// Where an output goes: into one tensor, or one for each part of a parameter.
+  /// The tensors of an output in a file: one, or one for each part of a parameter.
   struct Target {
     Dump *dump = nullptr;
     std::vector<Piece> pieces;
@@ -75,10 +77,10 @@ private:
   Dump grads, logits;
   std::vector<Target> targets; ///< By output.
   std::unique_ptr<Routing> routing;
-  bool isStep = false; ///< What is shown is a step's.
+  bool isStep = false; ///< Between beginStep and endStep of a step, and not of an evaluation.
   bool dumping = false;
-  bool rooted = false; ///< Not all ranks get the loss and the norm, or not the same.
-  bool sees = true;    ///< This rank gets them.
+  bool rooted = false; ///< Ranks get no loss and norm from the step, or different ones.
+  bool sees = true;    ///< This rank gets them from the step.
   double lossSum = 0;
   std::optional<double> norm;
 };

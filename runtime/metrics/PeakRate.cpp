@@ -1,4 +1,6 @@
-//===- PeakRate.cpp - The most that this machine's processors have done ---===//
+//===- PeakRate.cpp - The measured peak rate of this machine --------------===//
+// Reads the machine file that pc-calibrate writes. Any problem with it means that the rate is unknown.
+//===----------------------------------------------------------------------===//
 #include "metrics/PeakRate.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-//===- PeakRate.h - The most that this machine's processors have done -----===//
-// pc-calibrate leaves in the user's cache what products reach on this machine. How much of that a step reaches is known
-// only where it was measured here.
+//===- PeakRate.h - The measured peak rate of this machine ----------------===//
+// pc-calibrate stores the rates of large products on this machine in the user's cache. Without that measurement, the
+// utilization of a step is unknown.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_PEAKRATE_H
 #define PCRT_METRICS_PEAKRATE_H
@@ -11,22 +11,22 @@
 
 namespace pcrt {
 
-/// Where pc-calibrate leaves what it measured; empty: neither XDG_CACHE_HOME nor HOME is set.
+/// The file in which pc-calibrate stores its measurements; empty: neither XDG_CACHE_HOME nor HOME is set.
 std::string calibratedMachine();
 
 /// "model name" of /proc/cpuinfo.
 std::string cpuName();
 
-/// Floating point operations a second; 0: not known.
+/// Floating point operations per second; 0: unknown.
 struct PeakRate {
   double f32 = 0, bf16 = 0;
 };
 
-/// The peak of `threads` cores, as pc-calibrate has measured them on a processor of the same name.
+/// The peak of `threads` cores, if pc-calibrate has measured it on a processor of the same name.
 PeakRate calibratedPeak(int threads);
 
-/// Seconds in which `ranks` ranks that worked at their peak would do what the model needs of a step (the report's
-/// model_flops); 0: not known.
+/// The seconds that `ranks` ranks at their peak would need for the model's work in a step (the report's model_flops);
+/// 0: unknown.
 double secondsAtPeak(const Json &report, int ranks, const PeakRate &peak);
 
 } // namespace pcrt

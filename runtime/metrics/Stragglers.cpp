@@ -1,4 +1,7 @@
-//===- Stragglers.cpp - Ranks that the others wait for --------------------===//
+//===- Stragglers.cpp - Finds slow ranks ----------------------------------===//
+// All ranks gather a window of times and compute the same result; the comparison is with the median, so that one slow
+// rank does not hide in a mean.
+//===----------------------------------------------------------------------===//
 #include "metrics/Stragglers.h"
 #include "comm/Collective.h"
 
@@ -8,7 +11,7 @@
 
 using namespace pcrt;
 
-/// What a step must lose by a slow rank before it is worth a word.
+/// The least seconds that a slow rank must cost per step to be named.
 static constexpr double leastSeconds = 1e-3;
 
 std::optional<Straggler> pcrt::findStraggler(const std::vector<std::vector<double>> &worked,

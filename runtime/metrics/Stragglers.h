@@ -1,6 +1,6 @@
-//===- Stragglers.h - Ranks that the others wait for ----------------------===//
-// A rank on a slower or busier machine makes all of them as slow, and its own step takes no longer than theirs: what it
-// does not do is wait.
+//===- Stragglers.h - Finds slow ranks ------------------------------------===//
+// A rank on a slower or busier machine slows down all ranks, and its own step takes no longer than theirs; but it does
+// not wait. So ranks are compared by the time in which they do not wait.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_STRAGGLERS_H
 #define PCRT_METRICS_STRAGGLERS_H
@@ -12,22 +12,23 @@
 
 namespace pcrt {
 
+/// A slow rank.
 struct Straggler {
   int rank = 0;
-  int64_t steps = 0; ///< In which it was the last.
-  double factor = 0; ///< How much longer its work took than that of the median of its like, in all steps.
+  int64_t steps = 0; ///< The number of steps in which it was the last.
+  double factor = 0; ///< Its work in all steps, divided by that of the median of its peers.
 };
 
 /// The rank among `peers` (at least 2) that was the last in at least 80 % of the steps, if it took at least a tenth and
 /// a millisecond longer. `worked[rank][step]`: seconds in which it did not wait for others.
 std::optional<Straggler> findStraggler(const std::vector<std::vector<double>> &worked, const std::vector<int> &peers);
 
+/// Collects the times of the last steps. Every rank has one.
 class Stragglers {
 public:
   Stragglers(const Program &program, Comm &comm) : program(program), comm(comm) {}
-
-  /// After every step, on all ranks: the seconds in which this rank worked. Every 50 steps rank 0 names who was slow,
-  /// unless it did the last time. Ranks are compared with those that do the same: of their stage.
+  /// Adds the seconds in which this rank worked. Call it after every step, on all ranks. Every 50 steps rank 0 prints
+  /// the slow ranks, unless it named the same ones before. A rank is compared with the ranks of its stage.
   void add(double worked);
 
 private:
@@ -37,7 +38,7 @@ private:
   const Program &program;
   Comm &comm;
   std::vector<double> mine;
-  std::vector<int> named; ///< The last time, by stage; -1: nobody.
+  std::vector<int> named; ///< The last named rank of each stage; -1: none.
 };
 
 } // namespace pcrt

@@ -1,4 +1,8 @@
-//===- Summary.cpp - What was counted and measured ------------------------===//
+//===- Summary.cpp - The summary of a run ---------------------------------===//
+// The traffic is deliberately computed twice, and so not in the rows of pcrt/moves.h: the compiler's report counts the
+// traffic of the IR (lib/Cost/Cost.cpp), a run that of its program's tables, and the end-to-end tests compare the two.
+// Ranks with equal figures share an entry.
+//===----------------------------------------------------------------------===//
 #include "metrics/Summary.h"
 #include "base/Types.h"
 #include "comm/Collective.h"
@@ -13,8 +17,6 @@
 
 using namespace pcrt;
 
-// Deliberately computed twice, and so not in the rows of pcrt/moves.h: the compiler's report counts the traffic of the
-// IR (lib/Cost/Cost.cpp), a run that of its program's tables, and the end-to-end tests compare the two.
 int64_t pcrt::payloadBytes(const pcrt_move_desc &move, int64_t members) {
   if (int64_t routed = routedOf(move)) // all rows of all tokens
     return move.outer * move.extent * move.middle * std::min(routed, move.extent2) * move.inner *
@@ -74,7 +76,7 @@ static void addMoves(const pcrt_context &context, const std::vector<int64_t> &co
       payload = wire * group.size() / (group.size() - 1);
     }
     row->payload += counts[i] * payload;
-    // Rows that went; how many depends on what tokens chose.
+    // Only rows that were sent count; their number depends on the tokens' choices.
     row->wire += routedOf(move) ? context.rowsSent[i] * move.inner * elementBytes(move.dtype) : counts[i] * wire;
   }
 }
@@ -105,7 +107,7 @@ static Json trafficOf(const pcrt_context &context) {
   return traffic;
 }
 
-/// Largest resident set of this process so far, without what it mapped of other ranks.
+/// The largest resident set of this process so far, without the memory of other ranks that it has mapped.
 static int64_t peakResidentBytes(const Comm &comm) {
   int64_t kib = 0;
   if (FILE *file = fopen("/proc/self/status", "re")) {
@@ -120,7 +122,7 @@ static int64_t peakResidentBytes(const Comm &comm) {
   return kib * 1024 - comm.peerResidentBytes();
 }
 
-/// The report's figures `key` for `rank`: what the compiler alone knows is copied from there.
+/// The report's figures `key` for `rank`, which only the compiler knows.
 static Json reported(const Json &report, const char *key, int rank) {
   for (const Json &entry : report.value("per_rank", Json::array()))
     for (const Json &other : entry.value("ranks", Json::array()))
@@ -129,8 +131,8 @@ static Json reported(const Json &report, const char *key, int rank) {
   return Json::object();
 }
 
-/// How many rows the experts of this rank had beside what the report says that they may have; null where none are
-/// stored, or nobody counts them.
+/// The rows that the experts of this rank had, next to the report's bound; null if the program stores no rows or the
+/// device does not count them.
 static Json rowsOf(const pcrt_context &context) {
   const RowTally *rows = context.device->rows();
   Json figures = reported(context.program.report, "rows", context.comm.rank());
@@ -143,7 +145,7 @@ static Json rowsOf(const pcrt_context &context) {
   return figures;
 }
 
-/// A text of each rank.
+/// Gathers one text from each rank.
 static std::vector<std::string> gatherTexts(Comm &comm, const std::string &mine) {
   int64_t length = int64_t(mine.size()), most = 0;
   std::vector<int64_t> lengths(comm.size());

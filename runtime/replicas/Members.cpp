@@ -1,4 +1,7 @@
 //===- Members.cpp - Open local SGD: a run as one of several members ------===//
+// Messages carry this rank's blocks of all parameters, one after the other, in f32. Between its own messages a rank
+// answers pc-meet at any time: a request for its state, or the news that the others wait.
+//===----------------------------------------------------------------------===//
 #include "replicas/Members.h"
 #include "base/TensorSum.h"
 #include "base/Types.h"
@@ -102,7 +105,7 @@ void Members::send(MeetKind kind, const void *fields, size_t bytes, const std::s
       if (went < 0 && errno == EINTR)
         continue;
       if (went <= 0)
-        return; // what it said before it went is read next
+        return; // its last message is read next
       at += size_t(went);
     }
 }
@@ -131,7 +134,7 @@ MeetHead Members::nextHead() {
   return head;
 }
 
-/// The fields of a message with so many elements after them.
+/// Receives the fields of a message that `elements` elements follow.
 template <typename T> T Members::receiveFields(const MeetHead &head, size_t elements) {
   if (head.bytes != sizeof(T) + 4 * elements)
     lost("sends a message of " + std::to_string(head.bytes) + " bytes");
@@ -145,7 +148,7 @@ bool Members::isReadable() const {
   return poll(&one, 1, 0) > 0;
 }
 
-/// What can come at any time.
+/// Handles a message that can come at any time.
 void Members::handle(const MeetHead &head) {
   if (head.kind == MeetKind::Ask && head.bytes == 0)
     giveState();
@@ -155,7 +158,7 @@ void Members::handle(const MeetHead &head) {
     lost("sends a message of kind " + std::to_string(uint32_t(head.kind)));
 }
 
-/// Calls f(block, bytes) for this rank's block of each parameter, or of its state of that name.
+/// Calls f(block, bytes) for this rank's block of each parameter, or of its state named `state`.
 template <typename F> void Members::forEachBlock(const char *state, F &&f) const {
   for (const Parameter &parameter : program.parameters) {
     const Tensor &tensor = state ? static_cast<const Tensor &>(*program.stateOf(parameter, state)) : parameter;
@@ -192,7 +195,7 @@ void Members::giveState() {
   send(MeetKind::State, &state, sizeof state, blocks);
 }
 
-/// Shared parameters and outer momentum are those of the others; the optimizer's states begin as zeros.
+/// Sets shared parameters and outer momentum to those of the others; the optimizer's states begin as zeros.
 void Members::takeState(const MeetHead &head) {
   auto state = receiveFields<MeetState>(head, 2 * size_t(elements));
   std::string blocks(8 * size_t(elements), 0);

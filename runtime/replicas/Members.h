@@ -1,6 +1,7 @@
 //===- Members.h - Open local SGD: a run as one of several members --------===//
-// --meet HOST:PORT: this run is one replica among others, which come and go. At the end of a round pc-meet makes the
-// mean of the members' parameters (comm/MeetMessages.h), and each makes the outer step by itself, with the same bits.
+// With --meet HOST:PORT this run is one replica among others, which may join and leave. At the end of a round pc-meet
+// computes the mean of the members' parameters (comm/MeetMessages.h), and each member makes the outer step by itself,
+// with the same bits.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_REPLICAS_MEMBERS_H
 #define PCRT_REPLICAS_MEMBERS_H
@@ -12,26 +13,29 @@
 
 namespace pcrt {
 
+/// This member's connection with pc-meet. Every rank has one, with a socket of its own, and all call its methods in the
+/// same order. If the connection is lost, they throw PCRT_PEER_LOST.
 class Members {
 public:
-  /// All ranks make one and call everything together. Throws PCRT_USAGE, PCRT_PEER_LOST.
+  /// Connects to pc-meet. Throws PCRT_USAGE, PCRT_PEER_LOST.
   Members(const Options &options, const Program &program, const std::string &programSum, Device &device, Comm &comm);
   ~Members();
 
-  /// What this member does in a round: so many steps (fewer where the others wait for it), from that sample on.
+  /// This member's share of a round: `steps` steps (fewer if the others wait for it), whose samples begin at
+  /// `firstSample`.
   struct Share {
     int64_t round = 0, steps = 0, firstSample = 0;
   };
 
-  /// Joins with the state after `step` steps, or, where the others are further, with theirs.
+  /// Joins with the state after `step` steps, or with the state of the other members if they are further.
   Share join(int64_t step, int64_t samples);
-  /// Between two steps: whether the others wait.
+  /// Whether the other members wait for the end of this one's round. Call it between two steps.
   bool isAwaited();
-  /// Parameters become the mean of all members'; this one has made so many steps.
+  /// Sets the parameters to the mean over all members; this one has made `steps` steps in the round.
   void meet(int64_t steps);
   /// Waits for the next round.
   Share begin();
-  /// This member has made all its steps.
+  /// Says that this member has made all its steps.
   void leave();
 
 private:

@@ -1,4 +1,7 @@
-//===- Replicas.cpp - Copies that have to be alike ------------------------===//
+//===- Replicas.cpp - Checks that copies are equal ------------------------===//
+// Each rank computes a checksum and an identity of every block that it holds; all ranks gather these, and a rank
+// compares its blocks with those of the lowest rank that has the same. The message names the tensor and both ranks.
+//===----------------------------------------------------------------------===//
 #include "replicas/Replicas.h"
 #include "base/Block.h"
 #include "base/Failure.h"

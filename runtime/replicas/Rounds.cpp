@@ -1,4 +1,6 @@
 //===- Rounds.cpp - Rounds of local SGD -----------------------------------===//
+// Parameters and their shared copies have the same layout, so a rank copies its own blocks.
+//===----------------------------------------------------------------------===//
 #include "replicas/Rounds.h"
 #include "base/Types.h"
 #include "pcrt/description.h"
@@ -8,7 +10,7 @@
 
 using namespace pcrt;
 
-/// Both lie alike, and rounds are of f32.
+/// Copies a block of f32 between two tensors of the same layout.
 static void copy(const Program &program, Device &device, int rank, const Tensor &from, const Tensor &to) {
   int64_t bytes = blockOf(program.mesh, from.shape, from.layout, rank).elements() * elementBytes(from.dtype);
   HostBlock source(device, from.offset, bytes, HostBlock::Read), target(device, to.offset, bytes, HostBlock::Write);

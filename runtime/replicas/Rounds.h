@@ -1,6 +1,6 @@
 //===- Rounds.h - Rounds of local SGD -------------------------------------===//
-// Replicas train by themselves; the end of a round (pcrt_program::round) brings them together. Between two rounds every
-// replica's parameters are those that all share.
+// Replicas train by themselves; the end of a round (pcrt_program::round) synchronizes them. Between two rounds the
+// parameters of all replicas are the shared ones. Source: DiLoCo (A. Douillard et al., arXiv:2311.08105).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_REPLICAS_ROUNDS_H
 #define PCRT_REPLICAS_ROUNDS_H
@@ -9,14 +9,15 @@
 
 namespace pcrt {
 
-/// The parameters that all share become those that this rank has, or the other way round.
+/// shareParameters sets the shared parameters to this rank's; takeShared sets this rank's parameters to the shared
+/// ones.
 void shareParameters(const Program &program, Device &device, int rank);
 void takeShared(const Program &program, Device &device, int rank);
 
 /// "every 32 steps, rate 0.7, momentum 0.9", or "none".
 std::string describeRounds(const Program &program);
 
-/// Ends a round; its traffic is counted apart from that of steps.
+/// Ends a round. Its traffic is counted separately from that of steps. Throws a Failure.
 void endRound(pcrt_context &context);
 
 } // namespace pcrt

@@ -1,4 +1,7 @@
-//===- Info.cpp - What a compiled program is ------------------------------===//
+//===- Info.cpp - The answer of --info ------------------------------------===//
+// The text is made from the JSON, so that both say the same. It measures the ways to multiply bf16, because the answer
+// depends on the machine.
+//===----------------------------------------------------------------------===//
 #include "run/Info.h"
 #include "base/TensorSum.h"
 #include "cpu/Bf16.h"
@@ -13,7 +16,7 @@ using namespace pcrt;
 
 static std::string compilerOf() { return pc_compiler ? pc_compiler : "none: it was written by hand"; }
 
-/// The certificate; null where there is none.
+/// The certificate; null if there is none.
 static Json certificate() { return pc_certificate ? Json::parse(pc_certificate, nullptr, false) : Json(); }
 
 std::string pcrt::certificateSum() {

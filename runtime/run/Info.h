@@ -1,4 +1,6 @@
-//===- Info.h - What a compiled program is --------------------------------===//
+//===- Info.h - The answer of --info --------------------------------------===//
+// Describes a compiled program from its description and tables, without running it.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_INFO_H
 #define PCRT_RUN_INFO_H
 
@@ -6,13 +8,13 @@
 
 namespace pcrt {
 
-/// What --info prints: a line for each thing.
+/// The text of --info: one line per fact.
 std::string describeProgram(const Program &program);
 
-/// What --info=json prints (docs/command-line.md).
+/// The JSON of --info=json (docs/command-line.md).
 Json describeAsJson(const Program &program);
 
-/// The sum of the program's certificate; empty where it has none.
+/// The sum of the program's certificate; empty if it has none.
 std::string certificateSum();
 
 /// The text of --version: the compiler that made the program, and the runtime that it is linked with.

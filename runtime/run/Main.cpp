@@ -21,8 +21,8 @@
 
 using namespace pcrt;
 
-/// Reports why the run ends: to the launcher if there is one, else on stderr. A rank that only lost another rank is
-/// recorded as a witness, not as the cause: the launcher learns how that rank died, perhaps later.
+/// Reports why the run ends: to the launcher if there is one, otherwise on stderr. A rank that only lost another rank
+/// is recorded as a witness and not as the cause, because the launcher learns, perhaps later, how that rank died.
 static void report(const Place &place, const Failure &failure) {
   std::string ignored;
   if (place.sharedFile >= 0) {
@@ -40,8 +40,8 @@ static void report(const Place &place, const Failure &failure) {
     fprintf(stderr, "pc: error: %s\n", failure.message.c_str());
 }
 
-/// Calls f, and turns what it throws into a Failure. Every message of this process, for the terminal or for the other
-/// ranks, passes here.
+/// Calls f, and turns any exception into a Failure. Every message of this process, for the terminal or for other ranks,
+/// is made printable here.
 template <typename F> static Failure attempt(F f) {
   try {
     f();
@@ -55,7 +55,7 @@ template <typename F> static Failure attempt(F f) {
   return {PCRT_OK, ""};
 }
 
-/// Reports a failure, once where several ranks of this process see it.
+/// Reports a failure, once if several ranks of this process see it.
 static void reportOnce(const Place &place, const Failure &failure) {
   static std::atomic<bool> reported{false};
   fflush(stdout);
@@ -63,8 +63,8 @@ static void reportOnce(const Place &place, const Failure &failure) {
     report(place, failure);
 }
 
-/// A signal ends the run after a step, with a save; the launcher is told that it is worth waiting for, and whether it
-/// is worth starting again where numbers are not finite.
+/// Makes signals end the run after a step, with a save. Tells the launcher that this rank saves, and whether a restart
+/// helps if numbers are not finite.
 static void expectSignals(const Place &place, bool goesBack) {
   noteSignals();
   std::string ignored;
@@ -106,7 +106,7 @@ static pcrt_status run(int argc, char **argv, Place &place) {
   }
   if (options.checkKernels)
     return checkKernels(program);
-  bool isOneOf = place.transport != "virtual"; // which is all of them
+  bool isOneOf = place.transport != "virtual"; // a virtual process runs all ranks
   if (std::string who = whoSaysSo(place, "; "); !who.empty() && isOneOf && place.size != program.mesh.ranks())
     failAnywhere(place, otherSize(program, place.size) + who);
   if (!options.save.empty() || !options.checkpoint.empty())
@@ -148,7 +148,7 @@ static int runProcess(int argc, char **argv) {
 int main(int argc, char **argv) {
   holdStandardFiles();
   int status = runProcess(argc, argv);
-  // A device that was abandoned may run for ever, and exit handlers of its libraries wait for it.
+  // A device that was abandoned may run forever, and exit handlers of its libraries wait for it.
   if (status != PCRT_OK && pc_program.target == PCRT_CUDA) {
     finishPrinting();
     _exit(status);

@@ -1,4 +1,7 @@
-//===- OutputChecks.cpp - What a run must not write over ------------------===//
+//===- OutputChecks.cpp - Protects files from a run's outputs -------------===//
+// Compares files by device and inode (clashOfOutputs). A checkpoint is compared with `before` by step and by the
+// identity of its data, not by its model or flags: checkModel and checkSameTrajectory have done that for `before`.
+//===----------------------------------------------------------------------===//
 #include "run/OutputChecks.h"
 #include "base/Failure.h"
 #include "checkpoint/SaveDirectory.h"

@@ -1,4 +1,6 @@
-//===- OutputChecks.h - What a run must not write over --------------------===//
+//===- OutputChecks.h - Protects files from a run's outputs ---------------===//
+// Checked before a run opens anything for writing.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_OUTPUTCHECKS_H
 #define PCRT_RUN_OUTPUTCHECKS_H
 
@@ -7,13 +9,14 @@
 
 namespace pcrt {
 
-/// Throws PCRT_USAGE if an output of the run is a file that it reads, or two outputs are one file. `weights`: the file
-/// or directory that the parameters come from; empty: none.
+/// Throws PCRT_USAGE if an output of the run is a file that it reads, or two outputs are one file. `weights` is the
+/// file or directory from which the parameters are read; empty: there is none.
 void checkOutputs(const Options &options, const TokenData &data, const std::string &weights);
 
-/// Throws PCRT_USAGE if --save, without --overwrite, would replace a checkpoint of another run. A run that goes on from
-/// `before` may replace that checkpoint, an earlier one of the same data, and one where numbers were not finite. A run
-/// that begins anew (`before` is null) may replace none.
+/// Throws PCRT_USAGE if --save, without --overwrite, names a checkpoint that this run may not replace. A run that
+/// continues `before` may replace any checkpoint of the same data whose step is not later, `before` included, and any
+/// checkpoint that was saved because numbers were not finite, whatever its data. A run that begins anew (`before` is
+/// null) may replace none.
 void checkReplaces(const Options &options, const Trajectory *before);
 
 } // namespace pcrt

@@ -1,4 +1,6 @@
-//===- Results.cpp - What a run writes when it ends -----------------------===//
+//===- Results.cpp - The files that a run writes at its end ---------------===//
+// A lost trace does not spoil a run, so it is a warning; a lost summary is an error, because programs read it.
+//===----------------------------------------------------------------------===//
 #include "run/Results.h"
 #include "base/FileStream.h"
 #include "comm/Collective.h"

@@ -37,7 +37,8 @@ using namespace pcrt;
 
 namespace {
 
-/// Everything that a run holds, made in the order of the members.
+/// The state of a run on one rank, created in the order of the members. Ranks agree before each decision, so all end
+/// with the same Failure.
 class Run {
 public:
   Run(const Program &program, const Options &options, Comm &comm) : program(program), options(options), comm(comm) {
@@ -146,7 +147,7 @@ private:
                            " needs a program compiled with --mode=train");
   }
 
-  /// Where the run goes on from, if it does.
+  /// Finds the checkpoint that the run continues, if there is one.
   void chooseCheckpoint() {
     Comm::Busy busy(comm);
     if (!options.checkpoint.empty())
@@ -226,8 +227,7 @@ private:
                            std::to_string(options.steps) + " is before that");
   }
 
-  /// Goes on from the state that earlier processes of all ranks have left in memory, if it is newer than the
-  /// checkpoint.
+  /// Continues the state that earlier processes of all ranks have left in memory, unless the checkpoint is newer.
   void followMemory() {
     memory.emplace(program, programSum, comm, options.snapshot);
     int64_t newest = memory->newest();
@@ -241,10 +241,11 @@ private:
       printf("going on from step %lld, which is still in memory\n", (long long)firstStep);
   }
 
-  /// The arena holds the state after `steps` steps: what a process that takes this one's place can go on with.
+  /// Notes that the arena holds the state after `steps` steps, from which a process that replaces this one can
+  /// continue.
   void keep(int64_t steps) { memory->note(steps, norms->history()); }
 
-  /// What a checkpoint after `step` updates says.
+  /// The trajectory.json of a checkpoint after `step` updates.
   Trajectory trajectoryAt(int64_t step) const {
     Trajectory result;
     result.step = step;
@@ -268,12 +269,12 @@ private:
   /// The first sample of step `step`.
   int64_t sampleOf(int64_t step) const { return firstSample + (step - sampleStep) * program.batch; }
 
-  /// Those of its batch.
+  /// The samples of its batch.
   Samples samplesOf(int64_t step) const {
     return evaluation ? evaluation->at(step) : Samples{sampleOf(step), program.batch};
   }
 
-  /// The round that begins is this one's.
+  /// Sets this member's share of the round that begins.
   void follow(const Members::Share &next) {
     share = next;
     sampleStep = share.round * program.rounds.every;
@@ -285,7 +286,7 @@ private:
     return members ? steps - sampleStep >= share.steps || members->isAwaited() : program.rounds.endsBehind(steps);
   }
 
-  /// Every file is opened before the first step, so that nothing is found missing after hours.
+  /// Opens every output, and the device.
   void openFiles() {
     Comm::Busy busy(comm);
     onAllRanks(comm, [&] {
@@ -344,7 +345,7 @@ private:
     });
   }
 
-  /// Loads the checkpoint; of --checkpoint, where that is damaged, an older one.
+  /// Loads the checkpoint or, with --checkpoint, an older one if it is damaged.
   void loadBefore(Pool &workers) {
     for (bool loaded = false; !loaded;) {
       onAllRanks(comm, [&] { checkModel(program, *before, loadFrom); });
@@ -366,18 +367,18 @@ private:
     }
   }
 
-  /// Runs a step. While a device runs it, the host prepares the next step's inputs; an error in those is thrown when
-  /// their step comes.
+  /// Runs a step. While a device runs it, the host prepares the next step's inputs; an error in those is thrown at
+  /// their own step.
   void callStep(int64_t step) {
     if (step == firstStep || evaluated)
       inputs->fill(*device, step, samplesOf(step));
     else if (nextFailure)
       throw *nextFailure;
     evaluated = false;
-    counted = inputs->counted(); // before the next step's take their place
+    counted = inputs->counted(); // before those of the next step replace them
     if (program.training && comm.rank() == 0)
       inputs->warnOfNoTargets(step, samplesOf(step));
-    inputs->writeHyper(step, norms->limit()); // after the step before, whose norm is one of those that decide
+    inputs->writeHyper(step, norms->limit()); // the limit depends on the norm of the step before
     context->require(device->begin(*context, step));
     try {
       if (step + 1 < options.steps)
@@ -388,7 +389,7 @@ private:
     context->require(device->finish(*context));
   }
 
-  /// Tells the loss of samples that are not trained on.
+  /// Computes and reports the loss of the validation samples.
   void evaluate(StopCheck &stop) {
     evaluated = true;
     std::optional<Validation::Figures> figures = validation->evaluate(*context, *outputs, updates, stop);
@@ -397,13 +398,13 @@ private:
       metrics->addValidation(updates, figures->loss, figures->samples, figures->seconds);
   }
 
-  /// Call it before a save of the state in memory.
+  /// Checks the replicas if it is time. Call it before a save.
   void checkCopies() {
     if (options.checkReplicas && updates % options.checkReplicas == 0)
       checkReplicas(program, *device, comm, updates);
   }
 
-  /// Saves before step `step` where that is due. Whether the run ends there, by a signal.
+  /// Saves before step `step` if that is due. Returns whether a signal ends the run there.
   bool endsBefore(int64_t step, StopCheck &stop) {
     if (!saver && !series)
       return false;
@@ -416,7 +417,7 @@ private:
     StopCheck::Answer answer = stop.ask(step, series && series->isTime());
     if (series && !answer.stop && (answer.save || series->isTurn(step))) {
       Comm::Busy busy(comm);
-      if (device->onHost(0)) // the arena is written from where it lies, while the step goes on
+      if (device->onHost(0)) // the arena is written while the step runs
         series->start(program, trajectoryAt(step), tokenizer, *device);
       else
         series->write(program, trajectoryAt(step), tokenizer, *device, /*last=*/false);
@@ -460,13 +461,13 @@ private:
     }
     if (roundEnds && members) // maybe before its last step
       updates = (share.round + 1) * program.rounds.every - 1;
-    keep(updates + 1); // a run that goes on from here reports nothing about this step
+    keep(updates + 1); // a run that continues from here reports nothing about this step
     if (roundEnds && members && updates + 1 < options.steps)
       follow(members->begin());
   }
 
-  /// Whether the step was skipped. The run ends where that has been too often, or where the loss is not finite though
-  /// the step was made. The loss and the norm are the same on all ranks, so all do the same here.
+  /// Returns whether the step was skipped. The run ends if too many steps in a row were, or if the loss is not finite
+  /// although the step was not skipped. Loss and norm are the same on all ranks, so all decide alike.
   bool checkNumbers(int64_t step) {
     if (!hasTargets()) {
       figures.skipped += program.training;
@@ -491,7 +492,7 @@ private:
         fprintf(stderr, "pc: warning: %s%s; the step is skipped\n", atStep(step).c_str(), why.c_str());
       return true;
     }
-    if (skipped) // is done again by a run that goes on from here
+    if (skipped) // a run that continues from here does it again
       norms.emplace(options.skipSpikes, history);
     ended = NonFiniteEnd{"step " + std::to_string(step) + ": " + why, sampleOf(step + 1)};
     endNonFinite(skipped ? step : step + 1, atStep(step) + why);
@@ -503,7 +504,7 @@ private:
 
   static std::string atStep(int64_t step) { return "step " + std::to_string(step) + ": the "; }
 
-  /// `updates`: after how many steps the state is what it is now.
+  /// Saves the state, which is that after `updates` steps, and ends the run.
   [[noreturn]] void endNonFinite(int64_t updates, std::string message) {
     if (int64_t before = norms->history().skipped)
       message += ", and the " + std::to_string(before) + " steps before were skipped";
@@ -517,7 +518,7 @@ private:
     fail(PCRT_NON_FINITE, message);
   }
 
-  /// Saves where the run ends. A place that cannot be written does not keep it from the other one.
+  /// Saves at the end of the run. If one place cannot be written, the other one still is.
   void save(int64_t step) {
     Comm::Busy busy(comm);
     std::optional<Failure> failure;
@@ -545,12 +546,12 @@ private:
   }
 
   const Program &program;
-  Options options; ///< As given; defaults that depend on the run are filled in.
+  Options options; ///< The given ones, with defaults that depend on the run.
   Comm &comm;
   std::optional<TokenData> tokens;
   std::optional<StepInputs> inputs;
   std::optional<Validation> validation;        ///< --eval-every
-  std::optional<EvaluationBatches> evaluation; ///< Of a program that does not train.
+  std::optional<EvaluationBatches> evaluation; ///< Set if the program does not train.
   bool evaluated = false;                      ///< The inputs of an evaluation have replaced the next step's.
   std::vector<int64_t> counted;                ///< Targets of the step that count, by replica of local SGD.
   std::optional<Metrics> metrics;              ///< Rank 0.
@@ -560,21 +561,21 @@ private:
   std::optional<Failure> nextFailure; ///< Of the next step's inputs.
   std::string programSum;
   std::vector<DataIdentity> data;
-  std::string loadFrom, weights; ///< What the parameters are read from; both empty: they are drawn.
+  std::string loadFrom, weights; ///< The source of the parameters; both empty: they are drawn.
   std::optional<KeptMemory> memory;
-  bool fromMemory = false;                ///< The state is in it already.
-  TokenizerFiles tokenizer;               ///< Of the directory of those; rank 0's.
-  std::optional<Trajectory> before;       ///< Of the checkpoint that the run goes on from.
+  bool fromMemory = false;                ///< The run continues the state in `memory`.
+  TokenizerFiles tokenizer;               ///< Those of the source of the parameters; rank 0.
+  std::optional<Trajectory> before;       ///< That of the checkpoint that the run continues.
   std::optional<CheckpointWriter> saver;  ///< --save
   std::optional<CheckpointSeries> series; ///< --checkpoint
-  std::optional<NonFiniteEnd> ended;      ///< The run ends so.
+  std::optional<NonFiniteEnd> ended;      ///< Set if the run ends because numbers are not finite.
   std::optional<NormLimit> norms;
   std::optional<Stragglers> stragglers;
   std::optional<Members> members; ///< --meet
   Members::Share share;
   int64_t firstStep = 0;
-  int64_t sampleStep = 0, firstSample = 0; ///< The first sample of that step; the next ones follow.
-  int64_t updates = 0;                     ///< Updates made so far, those before the checkpoint included.
+  int64_t sampleStep = 0, firstSample = 0; ///< A step and its first sample, from which later ones follow.
+  int64_t updates = 0;                     ///< Updates made so far, including those before the checkpoint.
   RunFigures figures;
 };
 
@@ -586,7 +587,7 @@ std::optional<Failure> pcrt::runProgram(const Program &program, const Options &o
     return run->run();
   } catch (...) {
     if (run->abandon()) [[maybe_unused]]
-      Run *kept = run.release(); // what still runs on the device reads what the run holds
+      Run *kept = run.release(); // work that still runs on the device reads the run's memory
     throw;
   }
 }

@@ -1,4 +1,6 @@
 //===- Run.h - One run of a compiled program ------------------------------===//
+// The whole life of a rank after it is connected: Run.cpp.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_RUN_H
 #define PCRT_RUN_RUN_H
 
@@ -11,8 +13,8 @@
 
 namespace pcrt {
 
-/// Sets up, runs the steps and writes what was asked for. Throws a Failure; one that not all ranks have seen says which
-/// rank it is from. Returns what could not be written though the run has saved, on all ranks.
+/// Sets up, runs the steps and writes the outputs. Throws a Failure, which names its rank unless all ranks have it.
+/// Returns on all ranks the failure of an output that was lost although the run has saved, if there is one.
 std::optional<Failure> runProgram(const Program &program, const Options &options, Comm &comm);
 
 } // namespace pcrt

@@ -1,6 +1,6 @@
-//===- SameRun.cpp - The ranks of a run do the same -----------------------===//
-// Every rank must run the same program with the same flags and files. A rank compares its facts with those of the
-// others; an error names the values and the ranks that have them.
+//===- SameRun.cpp - Checks that all ranks run the same -------------------===//
+// Ranks gather checksums of all facts; only if some differ do they gather the texts, for the message. The program's own
+// sum is over its code and constants in memory.
 //===----------------------------------------------------------------------===//
 #include "run/SameRun.h"
 #include "base/TensorSum.h"
@@ -12,7 +12,7 @@
 
 using namespace pcrt;
 
-/// A copy of memory with redzones of AddressSanitizer between its constants, which instrumented code may not read.
+/// Copies memory that has redzones of AddressSanitizer between its constants, which instrumented code may not read.
 __attribute__((no_sanitize("address"), no_builtin("memcpy"))) static std::vector<char> copyOf(const char *from,
                                                                                               size_t bytes) {
   std::vector<char> copy(bytes);

@@ -1,6 +1,6 @@
-//===- SameRun.h - The ranks of a run do the same -------------------------===//
-// Launchers start every rank by itself. Ranks of other programs, other flags or other files would train on together, to
-// numbers that mean nothing.
+//===- SameRun.h - Checks that all ranks run the same ---------------------===//
+// Launchers start every rank by itself. Ranks with other programs, other flags or other files would train together and
+// compute meaningless numbers.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_SAMERUN_H
 #define PCRT_RUN_SAMERUN_H
@@ -14,14 +14,14 @@
 
 namespace pcrt {
 
-/// Something that has to be the same on all ranks.
+/// A fact that has to be the same on all ranks.
 struct SharedFact {
   std::string name;  ///< "--lr".
-  std::string value; ///< What is compared.
-  std::string shown; ///< How messages say it; empty: `value`.
+  std::string value; ///< The text that is compared.
+  std::string shown; ///< The text in messages; empty: `value`.
 };
 
-/// That a run of `size` ranks is none for this program.
+/// The message that this program does not run on `size` ranks.
 std::string otherSize(const Program &program, int size);
 
 /// The flags that have to be the same on all ranks.
@@ -30,8 +30,8 @@ std::vector<SharedFact> sharedFlagFacts(const Options &options);
 /// The sum of this process's program: of its code and constants, as they are in memory.
 std::string sumOfProgram();
 
-/// Throws PCRT_USAGE on all ranks, with the names, the values and whose they are, where a fact differs between ranks.
-/// All call it with as many facts of the same names.
+/// Throws PCRT_USAGE on all ranks if a fact differs between ranks, with its name, its values and their ranks. All ranks
+/// call it with facts of the same names.
 void requireSame(Comm &comm, const std::vector<SharedFact> &facts);
 
 } // namespace pcrt

@@ -1,4 +1,7 @@
 //===- Stop.cpp - A signal ends a run after a step ------------------------===//
+// The handler only stores the signal. Ranks ask each other about every quarter of a second: the number of steps until
+// then follows from the slowest rank's time per step, so that all ask before the same step.
+//===----------------------------------------------------------------------===//
 #include "run/Stop.h"
 #include "base/StopSignals.h"
 #include "comm/Collective.h"
@@ -64,7 +67,7 @@ StopCheck::Answer StopCheck::ask(int64_t step, bool wantsSave) {
     signal = signal ? signal : word.signal;
     slowest = std::max(slowest, word.nanosecondsPerStep);
   }
-  // The first two steps tell how long one takes; then every quarter of a second, or every step that takes longer.
+  // The first two steps tell how long one takes. Then ranks ask every quarter of a second, or before every longer step.
   int64_t steps = slowest ? std::clamp<int64_t>(250'000'000 / slowest, 1, 1 << 20) : 1;
   lastStep = step;
   lastTime = nanoseconds();

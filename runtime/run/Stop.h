@@ -1,7 +1,7 @@
 //===- Stop.h - A signal ends a run after a step --------------------------===//
-// A run that saves answers SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGPIPE (its output has no reader) by saving: all ranks
-// stop after the same step, whichever of them got the signal. They ask each other a few times a second, at steps that
-// all know beforehand.
+// A run that saves answers SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGPIPE (its output has no reader) by saving. All ranks
+// stop after the same step, whichever of them got the signal. They ask each other a few times per second, at steps that
+// all know in advance.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_STOP_H
 #define PCRT_RUN_STOP_H
@@ -10,23 +10,21 @@
 
 namespace pcrt {
 
-/// From now on the signals are noted instead of ending the process; a second one, a second later, ends it. A signal
-/// that the process was started to ignore stays ignored.
+/// From now on the signals are noted instead of ending the process; a second one, at least a second later, ends it. A
+/// signal that the process was started to ignore stays ignored.
 void noteSignals();
-
-/// The signal that all ranks of this process have agreed to stop for; 0: none.
+/// The signal for which all ranks have agreed to stop; 0: none.
 int stoppedBy();
-
-/// Asks, between steps, whether a rank got a signal, or wants a save.
+/// Asks, between steps, whether a rank got a signal, or wants a save. Every rank has one.
 class StopCheck {
 public:
   explicit StopCheck(Comm &comm) : comm(comm) {}
 
-  /// What is done before a step.
+  /// What all ranks do before a step.
   struct Answer {
     bool stop = false, save = false;
   };
-  /// Returns the same answer on all ranks. All call it before every step; `wantsSave` is this rank's.
+  /// Returns the same answer on all ranks. All call it before every step; `wantsSave` is this rank's wish.
   Answer ask(int64_t step, bool wantsSave);
   /// Whether a rank got a signal; then the next `ask` is answered at once. All ranks call it.
   bool hasSignal();

@@ -1,4 +1,7 @@
-//===- Validation.cpp - The loss of samples that are not trained on -------===//
+//===- Validation.cpp - The loss of validation samples --------------------===//
+// Runs the evaluation on the inputs of the next step. Counts of calls are restored afterwards and the profile is
+// paused, because both are about steps.
+//===----------------------------------------------------------------------===//
 #include "run/Validation.h"
 #include "base/Failure.h"
 
@@ -41,7 +44,6 @@ Validation::Validation(const Options &options, const Program &program, int rank)
 std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, Outputs &outputs, int64_t steps,
                                                         StopCheck &stop) {
   int64_t start = nanoseconds();
-  // Counts and traces are about steps only.
   std::vector<int64_t> moves = context.moveCounts, messages = context.flowCounts;
   context.profile.pause(true);
   LossOfTargets loss;

@@ -1,9 +1,8 @@
-//===- Validation.h - The loss of samples that are not trained on ---------===//
-// Every few steps, and after the last one, computes the loss of the samples that --validation holds out, by the
-// program's evaluation (pcrt.h). It changes neither parameters nor states, so a run with it makes the same steps.
-//
-// A loss of samples is the sum over all of their targets that count by the number of these, with each sample once: the
-// same for every batch and plan.
+//===- Validation.h - The loss of validation samples ----------------------===//
+// Every few steps, and after the last one, the program's evaluation (pcrt.h) computes the loss of the samples that
+// --validation holds out. It changes neither parameters nor states, so a run with it makes the same steps. The loss of
+// samples is the sum over all of their targets that count, divided by the number of these, with each sample once: it is
+// the same for every batch and plan.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_VALIDATION_H
 #define PCRT_RUN_VALIDATION_H
@@ -14,9 +13,8 @@
 
 namespace pcrt {
 
-/// The batches of an evaluation, which have each sample once. The last one is filled up as BatchLoader::fill says; a
-/// program without weights of targets takes the remaining samples in several batches, each of as many samples as
-/// divide its rows.
+/// The batches of an evaluation, which have each sample once. BatchLoader::fill fills up the last one. A program
+/// without weights of targets takes the remaining samples in several batches, whose numbers of samples divide the rows.
 class EvaluationBatches {
 public:
   /// Makes batches of the samples of `tokens`, at most `most` batches.
@@ -31,7 +29,7 @@ private:
   std::vector<Samples> rest;
 };
 
-/// The mean over targets of batches whose losses are means over theirs.
+/// Averages the losses of batches, each of which is the mean over its targets, to the mean over all targets.
 class LossOfTargets {
 public:
   void add(double loss, int64_t targets) {
@@ -40,7 +38,8 @@ public:
     count += targets;
   }
   int64_t targets() const { return count; }
-  /// Throws PCRT_BAD_DATA if there is no target, with where they are: `tokens` says it of the first `samples` ones.
+  /// The mean. Throws PCRT_BAD_DATA if there is no target, naming the places of the first `samples` samples of
+  /// `tokens`.
   double mean(const TokenData &tokens, int64_t samples) const;
 
 private:
@@ -48,6 +47,7 @@ private:
   int64_t count = 0;
 };
 
+/// The evaluations of a run. Every rank has one and calls its methods in the same order.
 class Validation {
 public:
   struct Figures {
@@ -56,15 +56,15 @@ public:
     double seconds = 0;
   };
 
-  /// Opens the files. Throws as TokenData.
+  /// Opens the files. Throws like TokenData.
   Validation(const Options &options, const Program &program, int rank);
 
-  /// Whether the loss of the state after `steps` steps is asked for.
+  /// Whether there is an evaluation after `steps` steps.
   bool isTurn(int64_t steps) const { return steps % every == 0 || steps == last; }
 
-  /// That loss, of all samples held out, or of as many as --eval-batches batches of them have, always the same ones.
-  /// Nothing if a signal is to end the run. All ranks call it between two steps; what the next step reads has to be
-  /// written anew. Throws as BatchLoader::fill and LossOfTargets::mean, saying that it is an evaluation.
+  /// Computes that loss, over all samples held out or the first --eval-batches batches of them. Returns nothing if a
+  /// signal ends the run. All ranks call it between two steps; the inputs of the next step must be written anew. Throws
+  /// like BatchLoader::fill and LossOfTargets::mean, and says that it is an evaluation.
   std::optional<Figures> evaluate(pcrt_context &context, Outputs &outputs, int64_t steps, StopCheck &stop);
 
 private:

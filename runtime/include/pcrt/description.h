@@ -1,5 +1,5 @@
-/* description.h - what the JSON description of a program (runtime/README.md) calls things that compiler, interpreter
- * and runtime must mean alike.
+/* description.h - names and numbers in the JSON description of a program (runtime/README.md) that compiler, interpreter
+ * and runtime share.
  */
 #ifndef PCRT_DESCRIPTION_H
 #define PCRT_DESCRIPTION_H
@@ -7,7 +7,7 @@
 /** "abi" of a description. */
 #define PCRT_DESCRIPTION_VERSION 1
 
-/** Where the input "hyper", an array of f32, holds what; t counts steps from 1. */
+/** The elements of the input "hyper", an array of f32; t counts steps from 1. */
 enum pcrt_hyper {
   PCRT_HYPER_LR,
   PCRT_HYPER_BETA1,
@@ -21,9 +21,9 @@ enum pcrt_hyper {
   PCRT_HYPER_COUNT
 };
 
-/** Where an input "random", an array of i32 for each microbatch, holds what its dropout draws by: the words of the
- * run's seed, the step from 0, the dropout's number in the model, and the first row of the microbatch in the batch of
- * the step. */
+/** The elements of an input "random", an array of i32 for each microbatch, from which its dropout draws: the words of
+ * the run's seed, the step from 0, the dropout's number in the model, and the first row of the microbatch in the batch
+ * of the step. */
 enum pcrt_random {
   PCRT_RANDOM_SEED_LOW,
   PCRT_RANDOM_SEED_HIGH,
@@ -37,15 +37,15 @@ enum pcrt_random {
 #define PCRT_EXP_AVG "exp_avg"
 #define PCRT_EXP_AVG_SQ "exp_avg_sq"
 
-/** The states of a parameter for rounds of local SGD: its value that all replicas share, and the outer optimizer's
+/** The states of a parameter for rounds of local SGD: its value, which all replicas share, and the outer optimizer's
  * momentum. */
 #define PCRT_SHARED "shared"
 #define PCRT_OUTER_MOMENTUM "outer_momentum"
 
-/** The kind of an output that is a choice: which experts a token has in a layer. */
+/** The kind of an output that is a choice of experts for each token of a layer. */
 #define PCRT_ROUTING "routing"
 
-/** How a parameter starts: drawn with deviation "std", or "value" everywhere. */
+/** The initial values of a parameter: drawn with deviation "std", or "value" everywhere. */
 #define PCRT_INIT_NORMAL "normal"
 #define PCRT_INIT_CONSTANT "constant"
 

@@ -38,7 +38,7 @@ typedef struct pcrt_host_site {
   const char *text; /* "load #12 at model.mlir:7:3" */
 } pcrt_host_site;
 
-/* Bytes of a block's shared memory that hold a variable; what lies between them is nobody's. */
+/* The bytes of a block's shared memory that hold a variable; bytes between ranges belong to no variable. */
 typedef struct pcrt_host_range {
   uint32_t offset, bytes;
 } pcrt_host_range;
@@ -48,11 +48,11 @@ typedef struct pcrt_host_kernel {
   void (*entry)(void **params);   /* one thread; params as cuLaunchKernel takes them */
   void (*checked)(void **params); /* the same with a call of pc_access before every access */
   uint32_t synchronizes;          /* 0: no thread ever waits for another */
-  uint32_t shared_bytes;          /* static, as a device counts */
+  uint32_t shared_bytes;          /* static, by a device's count */
   uint32_t shared_extent;         /* static, as laid out here (with gaps); the launch's own bytes begin here */
   uint32_t num_shared;
   const pcrt_host_range *shared;
-  uint32_t block[3]; /* threads of a block as the kernel states them; 0: not stated */
+  uint32_t block[3]; /* threads of a block that the kernel states; 0: not stated */
   int32_t exact;     /* 1: exactly `block`; 0: at most their product */
   uint32_t num_params;
   const uint32_t *param_bytes;

@@ -1,4 +1,4 @@
-/* The moves: one row each, which compiler, interpreter and runtime all read.
+/* moves.h - the moves between ranks: one row each, which compiler, interpreter and runtime all read.
  *
  * The compiler has an op <Kind>Op, "pc.<name>", for each (checked where pc/IR/Enums.h makes its enum of these rows).
  * What a move does is written in include/pc/IR/PCMoves.td and, for memory, at pcrt_move_desc in pcrt.h.
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/** What a value is to the group of ranks that a move is for. */
+/** The state of a value on the ranks of a move's group. */
 typedef enum pcrt_move_state {
   PCRT_STATE_WHOLE,   /* the same on every rank */
   PCRT_STATE_SPLIT,   /* every rank has its block of one dim, 1/n of the value */
@@ -16,9 +16,9 @@ typedef enum pcrt_move_state {
   PCRT_STATE_ROOT,    /* on coordinate 0; undefined on the others */
 } pcrt_move_state;
 
-/** How data get from rank to rank. */
+/** The pattern of a move's traffic. */
 typedef enum pcrt_move_way {
-  PCRT_WAY_LOCAL,  /* not at all: no traffic */
+  PCRT_WAY_LOCAL,  /* no traffic */
   PCRT_WAY_RING,   /* all ranks at once, in rings */
   PCRT_WAY_PAIRS,  /* between pairs of ranks */
   PCRT_WAY_ROOTED, /* between coordinate 0 and each other rank */
@@ -27,13 +27,13 @@ typedef enum pcrt_move_way {
 enum {
   PCRT_MOVE_IN_PLACE = 1, /* the result may lie on the operand */
   PCRT_MOVE_SHIFTS = 2,   /* has a shift, and perhaps a group `with`: may mean the block of another coordinate */
-  PCRT_MOVE_UNPLACED = 4, /* in local programs only: what it does is not seen in a placement */
+  PCRT_MOVE_UNPLACED = 4, /* in local programs only, because a placement cannot express it */
 };
 
 /* ROW(Kind, KIND, name, needs, makes, way, flags): PCRT_<KIND> takes a value in state `needs` and gives it in state
  * `makes`. The rows are in the order of their numbers in compiled programs; a new one goes to the end.
- * From the states follows what a rank's operand and result are: a block where SPLIT, else of the shape of the value. A
- * move that needs PARTIAL reduces; one that makes PARTIAL gives addends of a sum; SPLIT, on either side, has a dim. */
+ * The states determine a rank's operand and result: a block if SPLIT, otherwise a tensor of the value's shape. A move
+ * that needs PARTIAL reduces; one that makes PARTIAL gives addends of a sum; SPLIT, on either side, has a dim. */
 /* clang-format off */
 #define PCRT_MOVES(ROW)                                                                                                \
   ROW(AllReduce, ALL_REDUCE, "all_reduce", PARTIAL, WHOLE, RING, PCRT_MOVE_IN_PLACE)                                   \
@@ -66,7 +66,7 @@ typedef struct pcrt_move_facts {
   int32_t flags;
 } pcrt_move_facts;
 
-/** The row of `kind`; null for a number that is no move. */
+/** The row of `kind`; null if the number is not a move. */
 static inline const pcrt_move_facts *pcrt_facts_of_move(int32_t kind) {
   static const pcrt_move_facts rows[] = {
 #define PCRT_ROW(Kind, KIND, NAME, NEEDS, MAKES, WAY, FLAGS)                                                           \
@@ -77,13 +77,13 @@ static inline const pcrt_move_facts *pcrt_facts_of_move(int32_t kind) {
   return kind >= 0 && kind < PCRT_NUM_MOVE_KINDS ? &rows[kind] : (const pcrt_move_facts *)0;
 }
 
-/** A group's tensor as a move cuts it: the sizes of pcrt_move_desc. `back`: an all_to_all from extent2 to extent. */
+/** The shape of a group's tensor: the sizes of pcrt_move_desc. `back` marks an all_to_all from extent2 to extent. */
 typedef struct pcrt_move_shape {
   int64_t outer, extent, inner, middle, extent2;
   int32_t back;
 } pcrt_move_shape;
 
-/** In how many pieces of memory one member's block lies in the operand and in the result of a move between `n`. */
+/** The number of contiguous pieces of one member's block in the operand and in the result of a move between `n`. */
 typedef struct pcrt_move_pieces {
   int64_t operand, result;
 } pcrt_move_pieces;
@@ -102,15 +102,16 @@ static inline pcrt_move_pieces pcrt_pieces_of_move(int32_t kind, const pcrt_move
   return pieces;
 }
 
-/** Bytes of scratch memory for a communication library that wants every member's block in one piece (NCCL), of a move
- *  with traffic: blocks of the operand are packed, those of the result unpacked, each unless they lie so anyway. */
+/** Bytes of scratch memory that a move with traffic needs for a communication library that takes every member's block
+ * in one piece (NCCL): blocks of the operand are packed and those of the result unpacked, unless they are contiguous.
+ */
 static inline int64_t pcrt_staging_bytes_of_move(int32_t kind, const pcrt_move_shape *shape, int64_t n,
                                                  int64_t element_bytes) {
   pcrt_move_pieces pieces = pcrt_pieces_of_move(kind, shape, n);
   int64_t elements = shape->outer * shape->extent * shape->middle * shape->extent2 * shape->inner;
   if (pcrt_facts_of_move(kind)->way == PCRT_WAY_LOCAL)
     return 0;
-  if (kind == PCRT_ALL_TO_ALL) /* what a rank holds is a block */
+  if (kind == PCRT_ALL_TO_ALL) /* a rank holds a block */
     elements /= n;
   return ((pieces.operand > 1) + (pieces.result > 1)) * elements * element_bytes;
 }

@@ -38,11 +38,11 @@ typedef enum pcrt_status {
 typedef enum pcrt_dtype { PCRT_F32 = 0, PCRT_BF16 = 1, PCRT_I32 = 2 } pcrt_dtype;
 typedef enum pcrt_reduction { PCRT_SUM = 0, PCRT_MAX = 1 } pcrt_reduction;
 
-/** What a program runs on. */
+/** The device on which a program runs. */
 typedef enum pcrt_target { PCRT_CPU = 0, PCRT_CUDA = 1 } pcrt_target;
 
-/** What a matrix product does besides; from 2 on, on CUDA only. A bias is f32 on a CPU and has c's dtype on CUDA; aux
- * has c's dtype and layout. */
+/** The operation after a matrix product; those from 2 on are for CUDA only. A bias is f32 on a CPU and has c's dtype on
+ * CUDA; aux has c's dtype and layout. */
 typedef enum pcrt_epilogue {
   PCRT_EPILOGUE_NONE = 0,
   PCRT_EPILOGUE_BIAS = 1,      /* + bias[n] */
@@ -51,8 +51,8 @@ typedef enum pcrt_epilogue {
   PCRT_EPILOGUE_BIAS_GRAD = 4, /* sums of b over k go to bias[n] */
 } pcrt_epilogue;
 
-/** What a product does on rows: entries [token, expert] of a mask that are not 0, by expert and then by token. On
- *  CPUs only. */
+/** The operation of a product on rows, which are the entries [token, expert] of a mask that are not 0, ordered by
+ * expert and then by token. On CPUs only. */
 typedef enum pcrt_grouped {
   PCRT_GROUPED_NONE = 0,
   PCRT_GROUPED_PRODUCT = 1,  /* c = a b, with the b of each row's expert */
@@ -63,8 +63,9 @@ typedef enum pcrt_grouped {
   PCRT_GROUPED_SUM = 6,      /* c [expert, n] = a [row, n], summed over its rows */
 } pcrt_grouped;
 
-/** How an operand of such a product lies: one matrix an expert, a number by token and expert, a row each, or a row a
- *  token. The last are read again for each row of their token, and written as the sum over its rows. */
+/** The layout of an operand of such a product: one matrix per expert, one number per token and expert, one line per
+ * row, or one line per token. The last is read again for each row of its token, and written as the sum over its rows.
+ */
 typedef enum pcrt_lies {
   PCRT_LIES_EXPERTS = 0,
   PCRT_LIES_ENTRIES = 1,
@@ -88,8 +89,8 @@ typedef struct pcrt_kernel {
   int64_t scratch_bytes;
 } pcrt_kernel;
 
-/** How the kernel of the same index runs on a GPU; its pcrt_kernel has no fn, items or scratch then. The parameters of
- *  the entry point are `num_args` device pointers: those given to pcrt_launch, in order. */
+/** The launch of the kernel of the same index on a GPU; its pcrt_kernel has no fn, items or scratch then. The
+ * parameters of the entry point are `num_args` device pointers: those given to pcrt_launch, in order. */
 typedef struct pcrt_device_kernel {
   const char *entry; /* name in every image */
   int32_t grid[3], block[3];
@@ -112,7 +113,7 @@ typedef struct pcrt_image {
   int64_t bytes;
 } pcrt_image;
 
-/** Attention of one layer, forward or backward, as a library computes it. Strides are in elements, over batch, head,
+/** Attention of one layer, forward or backward, computed by a library. Strides are in elements, over batch, head,
  *  position and head dim. Head h of q reads head h / (q_heads / kv_heads) of k and v. Statistics are the f32
  * log-sum-exp [batch, q_heads, q_length]. */
 typedef struct pcrt_attention_desc {
@@ -123,7 +124,7 @@ typedef struct pcrt_attention_desc {
   int64_t q[4], k[4], v[4], o[4];      /* strides */
   int64_t d_o[4], dq[4], dk[4], dv[4]; /* backward only */
   int64_t workspace_bytes;
-  int32_t own[2]; /* 1 + index of the program's own kernels that do the same, in order, where the library is missing or
+  int32_t own[2]; /* 1 + index of the program's own kernels that do the same, in order, if the library is missing or
                      refuses; they take the first arguments of the call. 0: none */
 } pcrt_attention_desc;
 
@@ -139,14 +140,14 @@ typedef struct pcrt_gemm_desc {
                                     `rows` entries. m or k, of rows, is `rows`, batch is `experts` */
   int32_t grouped, a_lies, b_lies, c_lies; /* pcrt_grouped, pcrt_lies */
   int32_t a_dtype, b_dtype, c_dtype;
-  int32_t accumulate; /* 1: add to what c holds */
+  int32_t accumulate; /* 1: add to c */
   int32_t epilogue;   /* pcrt_epilogue */
   int32_t rest;       /* epilogues from 2 on: the kernel that does the same after the product alone, with the arguments
                          (aux, c) after a product with bias to aux, (c, aux, c), or (b, bias). One that takes the
-                         workspace behind these leaves sums there that the next kernel adds */
+                         workspace after these leaves sums there that the next kernel adds */
 } pcrt_gemm_desc;
 
-/** A move of one value over one group of ranks. The group-global tensor is seen as [outer, extent, inner], row
+/** A move of one value over one group of ranks. The group-global tensor has the shape [outer, extent, inner], row
  *  major, where `extent` is the full size of the moved dim (1 for all_reduce, mask, broadcast, reduce
  *  and permute: outer = elements).
  *  all_gather: in [outer, extent/n, inner] -> out [outer, extent, inner], blocks in coordinate order.
@@ -159,7 +160,7 @@ typedef struct pcrt_gemm_desc {
  *  with `reduction` = 1 the other way round. With `shift` = k it is one of rows, between f32 on CPUs: outer, extent and
  *  middle count tokens, extent2 experts, and `in` and `out` hold the entries [token, expert] where a mask is not 0,
  *  `inner` elements each, by expert and then by token. There is memory for min(k, experts of the rank) rows of each
- *  token of the rank; what lies behind the last row is undefined. The mask is that of all tokens and experts of the
+ *  token of the rank; memory after the last row is undefined. The mask is that of all tokens and experts of the
  *  group, f32 [outer, extent, middle, extent2], the same on all members.
  *  `in` may equal `out` for all_reduce and mask. Reductions add in coordinate order on every rank: all members get
  *  the same bits. */
@@ -171,13 +172,13 @@ typedef struct pcrt_move_desc {
   int32_t reduction;
   int64_t outer, extent, inner;
   int64_t middle, extent2; /* all_to_all only, else 1 and 1 */
-  const char *phase;       /* "forward", "backward" or "optimizer": how the traffic is booked */
+  const char *phase;       /* "forward", "backward" or "optimizer", for counts of traffic */
   int32_t shift;           /* slice, insert and permute; of rows: experts of a token, at most; else 0 */
-  int32_t with;  /* 1 + index into pcrt_program.groups, of as many ranks; 0: none. To transports and devices the runtime
-                    shows moves whose shift has the coordinate j taken off */
-  int64_t codes; /* all_reduce of sums of f32 only: the offset in the arena of memory through which they travel as
-                    codes of 8 bits (pcrt/codes.h); 0: as they are. Of rows: the offset of the mask; to transports the
-                    runtime shows its address */
+  int32_t with; /* 1 + index into pcrt_program.groups, of as many ranks; 0: none. The runtime passes moves to transports
+                   and devices with the coordinate j subtracted from their shift */
+  int64_t codes; /* all_reduce of sums of f32 only: the offset in the arena of memory for sending them as codes of 8
+                    bits (pcrt/codes.h); 0: they are sent unchanged. For rows: the offset of the mask; the runtime
+                    passes its address to transports */
 } pcrt_move_desc;
 
 /** Ranks that differ only in the coordinates of these mesh axes. The coordinate of a rank in the group is the mixed-
@@ -187,8 +188,8 @@ typedef struct pcrt_group {
   int32_t axes[8]; /* indices into the mesh axes, major to minor */
 } pcrt_group;
 
-/** Messages of one size, in order, in one direction between the ranks of two stages that differ in nothing else. `id`
- *  tells the flows from one stage to another apart. */
+/** Messages of one size, in order, in one direction between two ranks that differ only in their stage. `id`
+ * distinguishes the flows from one stage to another. */
 typedef struct pcrt_flow {
   const char *name; /* "forward of chunk 1 from stage 0 to stage 1" */
   int32_t stage;    /* of the other end */
@@ -199,11 +200,11 @@ typedef struct pcrt_flow {
   int64_t bytes;    /* of a message */
 } pcrt_flow;
 
-/** A task of a pipeline's schedule, or what follows all of them. */
+/** A task of a pipeline's schedule, or the optimizer's part after all of them. */
 typedef enum pcrt_task_kind {
   PCRT_FORWARD = 0,
   PCRT_RECOMPUTE = 1,
-  PCRT_BACKWARD = 2, /* gradients of inputs, or all */
+  PCRT_BACKWARD = 2, /* gradients of inputs, or all gradients */
   PCRT_WEIGHT = 3,   /* gradients of weights */
   PCRT_OPTIMIZER = 4,
 } pcrt_task_kind;
@@ -224,10 +225,10 @@ typedef struct pcrt_program {
   const char *json;    /* description of buffers; see runtime/README.md */
   int64_t json_bytes;
   pcrt_status (*step)(pcrt_context *ctx, char *arena); /* one training (or evaluation) step */
-  /* Of a training step: the calls that its loss needs, in their order, which drop nothing and change no parameter and
-   * no state. Null: there is none. */
+  /* The evaluation of a training program: the calls that its loss needs, in their order, without dropout and without
+   * changes of parameters or states. Null: there is none. */
   pcrt_status (*evaluate)(pcrt_context *ctx, char *arena);
-  pcrt_status (*round)(pcrt_context *ctx, char *arena); /* what ends a round of local SGD; null: there are no rounds */
+  pcrt_status (*round)(pcrt_context *ctx, char *arena); /* ends a round of local SGD; null: there are no rounds */
   int32_t target;                                       /* pcrt_target */
   int32_t num_images, num_attentions;
   int32_t num_tickets;                      /* tickets of pcrt_start are below this */
@@ -243,7 +244,7 @@ typedef struct pcrt_program {
   const struct pcrt_program *next_stage; /* null: the last one */
 } pcrt_program;
 
-/** What a program object defines, beside pc_compiler (version.h); of a pipeline, stage 0. */
+/** The symbol that a program object defines, besides pc_compiler (version.h); in a pipeline, that of stage 0. */
 extern const pcrt_program pc_program;
 
 /* ---- called by the step ---- */
@@ -263,12 +264,12 @@ pcrt_status pcrt_attention(pcrt_context *ctx, int32_t index, void *const *args);
 /** Runs move `index` and waits. All members of the group call it in the same order. */
 pcrt_status pcrt_move(pcrt_context *ctx, int32_t index, const void *in, void *out);
 
-/** Moves of one pcrt_start, at most. */
+/** The largest number of moves of one pcrt_start. */
 #define PCRT_MOST_STARTED 64
 
-/** Starts moves [first_move, first_move + count), all of one group, as one call of the communication library. What the
- *  step did before is done before they read; pcrt_wait of the same ticket makes their results visible to what follows.
- */
+/** Starts moves [first_move, first_move + count), all of one group, as one call of the communication library. Earlier
+ * work of the step is complete before they read; pcrt_wait of the same ticket makes their results visible to later
+ * work. */
 pcrt_status pcrt_start(pcrt_context *ctx, int32_t first_move, int32_t count, const void *const *ins, void *const *outs,
                        int32_t ticket);
 pcrt_status pcrt_wait(pcrt_context *ctx, int32_t ticket);
@@ -279,12 +280,12 @@ pcrt_status pcrt_send(pcrt_context *ctx, int32_t index, const void *data);
 /** Waits for the next message of flow `index`, and copies it to `data`. */
 pcrt_status pcrt_receive(pcrt_context *ctx, int32_t index, void *data);
 
-/** What follows belongs to this task, for messages and traces. */
+/** Says that the following calls belong to this task, for messages and traces. */
 pcrt_status pcrt_task(pcrt_context *ctx, int32_t kind, int32_t chunk, int32_t microbatch);
 
-/** Shows output `index` of the JSON description (loss, grad_norm, a gradient, logits, a routing) to the runtime, at the
- *  point of the step where it holds its value. `microbatch` is 0 outside the accumulation loop. In the place of a
- *  routing, at `data`, the runtime may put another one, which is what the step goes on with. */
+/** Passes output `index` of the JSON description (loss, grad_norm, a gradient, logits, a routing) to the runtime, at
+ * the point of the step at which it has its value. `microbatch` is 0 outside the accumulation loop. The runtime may
+ * replace a routing at `data` by another one, with which the step continues. */
 pcrt_status pcrt_observe(pcrt_context *ctx, int32_t index, int64_t microbatch, void *data);
 
 /** Stores this rank's coordinate in group `group` times `block` at `to`. */

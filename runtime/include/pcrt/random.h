@@ -1,11 +1,11 @@
-/* random.h - the random bits that compiled programs, interpreter and runtime draw alike. */
+/* random.h - the random generator of compiled programs, interpreter and runtime, which must draw the same bits. */
 #ifndef PCRT_RANDOM_H
 #define PCRT_RANDOM_H
 
 #include <stdint.h>
 
 /** Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) of `counter` with a key of two
- * words, in place. Its constants: the two factors, and what the words of the key grow by in each of the rounds. */
+ * words, in place. Its constants are the two factors, and the increments of the key's words in each of the rounds. */
 #define PCRT_PHILOX_ROUNDS 10
 #define PCRT_PHILOX_FACTOR0 0xD2511F53u
 #define PCRT_PHILOX_FACTOR1 0xCD9E8D57u

@@ -1,8 +1,7 @@
-/* The one thing that the runtime and a stand-in for CUDA's libraries say to each other beside those libraries' own
- * calls.
+/* The only interface between the runtime and a stand-in for CUDA's libraries besides those libraries' own functions.
  *
- * A stand-in exports `pc_standin_hook`; no real driver does, and then the runtime calls nothing of this. What the
- * runtime tells it makes its reports readable and its checks exact; it never changes what is computed.
+ * A stand-in exports `pc_standin_hook`; no real driver does, and then the runtime calls none of these functions. They
+ * make the stand-in's reports readable and its checks exact; they never change what is computed.
  */
 #ifndef PCRT_STANDIN_HOOK_H
 #define PCRT_STANDIN_HOOK_H
@@ -26,11 +25,13 @@ typedef struct pc_standin_functions {
    * runs once, or once per launch of the graph; `destroy(closure)` when nothing can run it any more. */
   void (*enqueue)(void *stream, const char *name, void (*fn)(void *), void *closure, void (*destroy)(void *),
                   const pc_standin_access *accesses, int n);
-  /** Names the source of what this thread enqueues from now on ("h.0.mlp.c_fc"), for reports; null: nothing. */
+  /** Names the source of the work that this thread enqueues from now on ("h.0.mlp.c_fc"), for reports; null: none. */
   void (*label)(const char *label);
   /** Names memory for reports ("arena of rank 1"). */
   void (*name_memory)(const void *begin, int64_t bytes, const char *name);
-  /** The host polls this memory for marks of progress: it may look without waiting, and writers need no order. */
+  /** Says that the host polls this memory for marks of progress: it may read without waiting, and writers need no
+   * order.
+   */
   void (*polled)(const void *begin, int64_t bytes);
 } pc_standin_functions;
 

@@ -1,5 +1,6 @@
-//===- weights.h - What importer and runtime look for in a checkpoint, alike -===//
-// Each has a reader of its own; which names a tensor may have, and which tensors must be equal, is said here.
+//===- weights.h - The names of tensors in checkpoints --------------------===//
+// Importer and runtime have readers of their own; this file says for both which names a tensor may have, which tensors
+// must be equal, and which files are broken.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_WEIGHTS_H
 #define PCRT_WEIGHTS_H
@@ -12,9 +13,9 @@
 
 namespace pcrt {
 
-/// What `find` finds of a model's tensor `name`, under the first name that there is: its own; without the first part,
-/// or with one, as checkpoints of bare models and of those around them have it; the gamma or beta of a norm in early
-/// versions of BERT. `find` gives something that is false where there is none.
+/// The result of `find` for a model's tensor `name`, under the first name that exists: its own; without its first part,
+/// or with one more, because checkpoints of a bare model and of a model with a head differ in it; the gamma or beta of
+/// a norm in early versions of BERT. `find` returns something false if there is no such tensor.
 template <typename Find> auto findModelTensor(const std::string &name, Find find) {
   std::string early = name;
   for (const auto &[now, before] : {std::pair<std::string, const char *>("LayerNorm.weight", "LayerNorm.gamma"),
@@ -28,8 +29,8 @@ template <typename Find> auto findModelTensor(const std::string &name, Find find
   return found;
 }
 
-/// The error if a checkpoint has both tensors of a pair and not `areEqual(*copy, *tensor)`; else empty. A pair is a
-/// copy and the tensor that a program reads; config.json says that they are one. transformers does not tie unequal
+/// The error if a checkpoint has both tensors of a pair and not `areEqual(*copy, *tensor)`; otherwise empty. A pair is
+/// a copy and the tensor that a program reads; config.json says that they are tied. transformers does not tie unequal
 /// ones.
 template <typename Pairs, typename Find, typename Equal>
 std::string untiedTensors(const Pairs &ties, Find find, Equal areEqual) {
@@ -41,7 +42,7 @@ std::string untiedTensors(const Pairs &ties, Find find, Equal areEqual) {
   return "";
 }
 
-/// The names that wrappers of PyTorch add to those of a model's tensors, and who does.
+/// The parts that wrappers of PyTorch add to the names of a model's tensors, and the wrappers.
 struct Wrapper {
   const char *part, *of;
 };
@@ -51,8 +52,8 @@ constexpr Wrapper wrappers[] = {{"_orig_mod", "torch.compile"},
                                 {"_checkpoint_wrapped_module", "activation checkpointing"},
                                 {"_forward_module", "Lightning Fabric"}};
 
-/// What to say of a tensor `name` that is missing from a file of tensors `there`: where one has its name but for what a
-/// wrapper has added, the cause; else nothing.
+/// The hint for the message that tensor `name` is missing from a file of tensors `there`: if one has its name except
+/// for the part that a wrapper has added, the cause; otherwise empty.
 template <typename Names> std::string whyMissing(const std::string &name, const Names &there) {
   for (const std::string &other : there) {
     std::string plain = "." + other;
@@ -73,24 +74,23 @@ template <typename Names> std::string whyMissing(const std::string &name, const 
   return "";
 }
 
-/// Git LFS leaves such a text in the place of a large file that was not fetched.
+/// Whether a file is the text that Git LFS leaves in place of a large file that was not fetched.
 inline bool isLfsPointer(std::string_view text) { return text.starts_with("version https://git-lfs.github.com/spec/"); }
 constexpr const char *lfsPointerMessage =
     "is a pointer of Git LFS, not the file itself; fetch it with 'git lfs pull', or download the file";
 
-/// What is wrong with a file of JSON or of tensors that begins with `text`: it is empty, or a pointer of Git LFS; else
-/// "".
+/// The message if a file of JSON or of tensors that begins with `text` is empty or a pointer of Git LFS; otherwise "".
 inline std::string whyNoContents(std::string_view text) {
   return text.empty() ? "is empty; copy or download it again" : isLfsPointer(text) ? lfsPointerMessage : "";
 }
 
-/// Whether a file is there, be it a link that leads to none: who opens it is told so.
+/// Whether there is a file or a link, even a dangling one: opening that gives a message of its own.
 inline bool isThere(const std::string &path) {
   std::error_code error;
   return std::filesystem::exists(std::filesystem::symlink_status(path, error));
 }
 
-/// What to say of a `path` that cannot be opened: more than the system's words if it is a link to nothing.
+/// The message for a `path` that cannot be opened: `reason`, or a better one if it is a dangling link.
 inline std::string whyNotOpened(const std::string &path, const std::string &reason) {
   std::error_code error;
   std::filesystem::path target = std::filesystem::read_symlink(path, error);
