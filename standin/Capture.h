@@ -1,6 +1,7 @@
 //===- Capture.h - Streams, events, captured graphs -----------------------===//
-// A stream is the set of items that its next item comes after; recording an event copies that set, waiting for an event
-// adds to it. Under capture the same items become nodes of a graph, and only what the capture orders is ordered.
+// A stream is the set of items after which its next item comes; recording an event copies that set, and waiting for an
+// event adds to it. Under capture the same items become nodes of a graph, and only the order that the capture
+// establishes holds.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_CAPTURE_H
 #define PC_STANDIN_CAPTURE_H
@@ -11,9 +12,11 @@
 
 namespace pc::standin {
 
-/// What a graph holds until it is destroyed, as do the executable graphs made of it (cuGraphRetainUserObject).
+/// The objects that a graph, and the executable graphs made of it, hold until they are destroyed
+/// (cuGraphRetainUserObject).
 using UserObjects = std::vector<std::shared_ptr<void>>;
 
+/// A capture, from cuStreamBeginCapture to cuStreamEndCapture. Its streams share it.
 struct Capture {
   uint64_t id;
   CUstreamCaptureMode mode;
@@ -22,20 +25,20 @@ struct Capture {
   std::vector<ItemRef> nodes; ///< In the order of the calls.
   UserObjects objects;
   std::vector<CUstream> streams;
-  std::string invalid; ///< Why the capture failed; empty: it has not.
+  std::string invalid; ///< The reason why the capture failed; empty: it has not failed.
   bool ended = false;
 };
 
 /// Appends work to a stream, or to the graph that it captures. `from` names the calling function in refusals.
 CUresult enqueue(CUstream stream, Work work, const char *from);
 
-/// What this thread said last by pc_standin_label.
+/// The last label of this thread (pc_standin_label).
 const std::string &currentSource();
 
-/// First thing of every call: refuses calls from inside items, before cuInit, and after a report.
+/// Every function calls it first: refuses calls from inside items, before cuInit, and after a report.
 CUresult enter(const char *function);
 
-/// `enter` for calls that may not happen while this thread captures; they invalidate the capture.
+/// Does the same for functions that must not be called while this thread captures; they invalidate the capture.
 CUresult enterUncaptured(const char *function);
 
 /// The current device of this thread; -1: no context.
@@ -44,19 +47,19 @@ int currentDevice();
 /// The device of a stream that exists; -1: it does not.
 int deviceOf(CUstream stream);
 
-/// The hardware queue of the next stream of a device: they take turns.
+/// The hardware queue of the next stream of a device; queues take turns.
 uint64_t takeQueue(int device);
 
-/// Whether `queue` belongs to streams: not to copies of all streams, and not 0, none.
+/// Whether `queue` belongs to streams, and neither to the copies of all streams nor to nothing (0).
 bool isStreamQueue(uint64_t queue);
 
-/// One of the queues that graphs of the same device as `queue` have, drawn.
+/// A randomly drawn queue of the graphs of the device to which `queue` belongs.
 uint64_t takeGraphQueue(uint64_t queue);
 
 /// Whether cuInit has been called.
 bool isInitialized();
 
-/// Streams and events forget the items of before.
+/// Makes streams and events forget all items.
 void resetStreams();
 
 } // namespace pc::standin
@@ -73,8 +76,8 @@ struct CUevent_st {
   bool timing;
   bool recorded = false;
   std::vector<pc::standin::ItemRef> heads;
-  std::shared_ptr<pc::standin::Capture> capture; ///< That the record was part of.
-  double when = 0;                               ///< Of the record, in seconds.
+  std::shared_ptr<pc::standin::Capture> capture; ///< The capture to which the record belongs.
+  double when = 0;                               ///< The time of the record, in seconds.
 };
 
 struct CUgraph_st {
@@ -85,7 +88,7 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   uint64_t id;
   std::vector<pc::standin::ItemRef> nodes;
-  pc::standin::ItemRef last; ///< The end of the previous launch: a graph never runs beside itself.
+  pc::standin::ItemRef last; ///< The end of the previous launch, because launches of a graph never overlap.
   pc::standin::UserObjects objects;
 };
 

@@ -1,4 +1,7 @@
 //===- Copies.cpp - Copies, memsets, host functions -----------------------===//
+// Copies of each direction are items of one engine. An asynchronous copy of memory that is not pinned is refused. Each
+// item declares the exact bytes that it reads and writes, for the order checker.
+//===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 #include "standin/HostGuard.h"
 #include "standin/Memory.h"
@@ -8,8 +11,8 @@
 
 using namespace pc::standin;
 
-/// Number of writes to host memory by work so far. A copy from pinned memory whose bytes change between its submission
-/// and its run, although no work wrote there, was overtaken by the host.
+/// The number of writes to host memory by work so far. If the bytes of a copy from pinned memory change between its
+/// submission and its run, although no work wrote there, the host has overtaken the copy.
 static uint64_t workOnHost = 0;
 
 static uint64_t checksum(const void *from, size_t width, size_t height, size_t pitch) {
@@ -42,7 +45,7 @@ struct Side {
 
 static void *writable(const void *at) { return const_cast<void *>(at); }
 
-/// Why the side cannot take part in an asynchronous copy; empty if it can.
+/// The reason why the side cannot take part in an asynchronous copy; empty if it can.
 static std::string checkSide(const Side &side, size_t width, size_t height) {
   int64_t bytes = static_cast<int64_t>((height - 1) * side.pitch + width);
   bool device = isDeviceMemory(side.at, bytes), pinned = isPinnedMemory(side.at, bytes);
@@ -158,7 +161,7 @@ PC_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
 }
 
 //===----------------------------------------------------------------------===//
-// Copies that wait: they come after nothing but what the host waited for.
+// Synchronous copies: they are ordered only after work for which the host has waited.
 //===----------------------------------------------------------------------===//
 
 static CUresult copyNow(const char *function, const void *to, bool toDevice, const void *from, bool fromDevice,

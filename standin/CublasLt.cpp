@@ -1,7 +1,7 @@
 //===- CublasLt.cpp - Matrix products as cuBLASLt offers them -------------===//
-// Column-major operands in f32 or bf16, f32 accumulation, the epilogues that the project uses. A product scribbles over
-// the workspace that its algorithm asked for, so that sharing it between streams shows in results as well as in the
-// order checker. What cuBLASLt is documented to refuse is refused.
+// Column-major operands in f32 or bf16, f32 accumulation, the epilogues that the project uses. A product overwrites the
+// workspace of its algorithm with garbage, so that sharing it between streams shows in results as well as in the order
+// checker. Products that cuBLASLt is documented to refuse are refused.
 //===----------------------------------------------------------------------===//
 #include "standin/abi/CublasLt.h"
 #include "standin/Capture.h"
@@ -48,13 +48,13 @@ struct Preference {
   uint64_t workspace = 0;
 };
 
-/// What an algorithm's 64 bytes hold.
+/// The contents of an algorithm's 64 bytes.
 struct Algorithm {
   uint64_t magic, shape, workspace, index;
 };
 constexpr uint64_t algorithmMagic = 0x7063207374616e64;
 
-/// All of a product but its pointers.
+/// A product without its pointers.
 struct Product {
   Desc desc;
   Layout a, b, c, d;
@@ -78,12 +78,12 @@ bool isGeluGradient(int epilogue) {
 }
 bool hasAux(int epilogue) { return epilogue & 128; }
 
-/// Elements of the bias or its gradient: the rows of D, but the columns for BGRADB.
+/// The length of the bias or its gradient: the rows of D, except for BGRADB, which has the columns.
 int64_t biasLength(const Product &p) { return p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m; }
 
 } // namespace
 
-/// Checks the product; empty, or why cuBLASLt would find no algorithm.
+/// Checks the product; returns the reason why cuBLASLt would find no algorithm, or an empty string.
 static std::string check(Product &p) {
   const Desc &desc = p.desc;
   p.m = p.d.rows, p.n = p.d.columns;
@@ -124,7 +124,7 @@ static std::string check(Product &p) {
   return "";
 }
 
-/// Two products with the same number take the same algorithms.
+/// A number that is equal for products that take the same algorithms.
 static uint64_t shapeOf(const Product &p) {
   uint64_t hash = 14695981039346656037u;
   auto add = [&](int64_t value) { hash = (hash ^ static_cast<uint64_t>(value)) * 1099511628211u; };
@@ -152,7 +152,7 @@ static float geluGradient(float x) {
 }
 
 namespace {
-/// One matrix of the batch in f32, column-major: in place where it is f32 already.
+/// One matrix of the batch in f32, column-major; in place if it is f32 already.
 struct FloatMatrix {
   FloatMatrix(const Layout &layout, const void *base, int64_t batch) {
     if (layout.type == CUDA_R_32F) {
@@ -176,7 +176,7 @@ struct FloatMatrix {
 };
 } // namespace
 
-/// `parts`: of the sum over k, which are added up one by one.
+/// Computes one product of the batch. The sum over k is cut into `parts`, which are added up one by one.
 static void multiplyOne(const Product &p, int64_t parts, int64_t batch, float alpha, const void *a, const void *b,
                         float beta, const void *c, void *d) {
   FloatMatrix left(p.a, a, batch), right(p.b, b, batch);
@@ -229,7 +229,7 @@ static void multiplyOne(const Product &p, int64_t parts, int64_t batch, float al
       bias.store(desc.bias, batch, i, 0, biasGradient[i]);
 }
 
-/// The columns of every matrix of the batch, as few ranges.
+/// Adds the columns of every matrix of the batch, as few ranges.
 static void addAccesses(std::vector<Access> &accesses, const Layout &layout, const void *base, bool write) {
   auto *begin = static_cast<const char *>(base);
   int64_t size = layout.elementBytes();
@@ -386,7 +386,7 @@ PC_EXPORT const char *cublasLtGetStatusName(cublasStatus_t status) {
   }
 }
 
-/// With the reason, where the last refusal on this thread was a product's.
+/// Adds the reason if the last refusal on this thread was that of a product.
 PC_EXPORT const char *cublasLtGetStatusString(cublasStatus_t status) {
   static thread_local std::string text;
   text = cublasLtGetStatusName(status);
@@ -491,7 +491,7 @@ PC_EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreferenc
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Alignments and reduction schemes are taken and mean nothing here.
+/// Accepts alignments and reduction schemes, which have no effect here.
 PC_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                               cublasLtMatmulPreferenceAttributes_t attribute,
                                                               const void *value, size_t bytes) {

@@ -1,6 +1,6 @@
 //===- Cudnn.cpp - Attention through cuDNN's backend API ------------------===//
-// Descriptors keep what was set; an operation graph becomes a TensorGraph, a plan runs it. A plan scribbles over the
-// workspace that it asked for.
+// Descriptors keep the attributes that were set; an operation graph becomes a TensorGraph, and a plan runs it. A plan
+// overwrites its workspace with garbage.
 //===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 #include "standin/TensorGraph.h"
@@ -15,7 +15,7 @@ struct cudnnContext {
 
 namespace {
 
-/// One descriptor: attributes as they were set.
+/// One descriptor with its attributes.
 struct Descriptor {
   int type;
   bool finalized = false;
@@ -169,7 +169,7 @@ PC_EXPORT cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const 
     return fail(CUDNN_STATUS_BAD_PARAM, "the descriptor is not finalized");
   int64_t got = 0;
   if (d->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
-    // Two configurations, which differ in what they scribble on.
+    // Two configurations, which differ in their workspaces.
     const int64_t workspaces[] = {256, 0};
     got = 2;
     for (int64_t i = 0; i < std::min(wanted, got); ++i) {
@@ -200,7 +200,7 @@ PC_EXPORT cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const 
 // Graphs
 //===----------------------------------------------------------------------===//
 
-/// Adds the tensor to the graph; its id, or -1 for none.
+/// Adds the tensor to the graph and returns its id, or -1 for no tensor.
 static int64_t addTensor(TensorGraph &graph, const Descriptor *d, std::string &error) {
   if (!d)
     return -1;
@@ -352,7 +352,7 @@ PC_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDe
   work.accesses = p.graph->accesses(binding);
   if (p.workspace)
     work.accesses.push_back({workspace, p.workspace, 1});
-  // Up to 9.15.0 gradients are wrong where the last 128 keys are not whole: cudnn-frontend then adds a padding mask
+  // Up to 9.15.0 gradients are wrong if the last 128 keys are not complete: cudnn-frontend then adds a padding mask
   // (node/scaled_dot_product_flash_attention.h, `s_kv % 128 != 0` and `<= 91500`), which the graphs here do not have.
   bool spoils = p.graph->isBackward() && options().cudnn <= 91500;
   work.run = [spoils, graph = p.graph, binding, workspace, bytes = p.workspace](std::vector<Access> &) {

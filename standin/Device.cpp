@@ -1,4 +1,7 @@
 //===- Device.cpp - Devices, contexts, errors, symbols --------------------===//
+// A device looks like an H200 (sm_90, 132 multiprocessors). cuGetErrorString returns the reason of a refusal or report,
+// so that programs print it.
+//===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 #include "standin/standin.h"
 
@@ -77,7 +80,7 @@ PC_EXPORT CUresult cuGetErrorName(CUresult error, const char **text) {
   return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// The reason where there is one: what was reported, or why the call was refused.
+/// The text of the report or refusal with this code, if there is one; otherwise the name of the error.
 PC_EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
   Lock lock(driverMutex());
   *text = errorName(error);
@@ -153,7 +156,7 @@ PC_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-/// The attributes of an H200 as far as launches depend on them.
+/// The attributes of an H200 on which launches depend.
 PC_EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
   ENTER();
   CHECK_DEVICE(device);

@@ -1,4 +1,7 @@
 //===- Graph.cpp - Graphs made by capture ---------------------------------===//
+// An executable graph has copies of the captured nodes; each launch submits them as new items. PC_STANDIN_FAULT=edge
+// leaves out one edge, and says whether others imply it.
+//===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 
 #include <algorithm>
@@ -32,7 +35,7 @@ static bool isImplied(const ItemRef &from, const ItemRef &to) {
   return false;
 }
 
-/// Copies the nodes, so that a graph may be destroyed before what was made of it.
+/// Copies the nodes, so that a graph may be destroyed before its executable graphs.
 static std::vector<ItemRef> copyNodes(const std::vector<ItemRef> &nodes) {
   std::map<Item *, ItemRef> copies;
   std::vector<ItemRef> result;
@@ -55,9 +58,9 @@ static std::vector<ItemRef> copyNodes(const std::vector<ItemRef> &nodes) {
   return result;
 }
 
-/// Nodes belong to no stream, so a graph keeps neither the queues of the streams that were captured nor the order of
-/// the calls: "Scheduling is left up to the CUDA system" (Programming Guide, CUDA Graphs, Graph Structure). Gives each
-/// node a queue of the graph's, and returns them in any order that edges allow; seed 0 has that of the capture.
+/// Gives each node a queue of the graph, and returns the nodes in any order that edges allow; seed 0 keeps the order of
+/// the capture. Nodes belong to no stream, so a graph keeps neither the queues of captured streams nor the order of
+/// calls: "Scheduling is left up to the CUDA system" (Programming Guide, CUDA Graphs, Graph Structure).
 static std::vector<ItemRef> scheduleNodes(const std::vector<ItemRef> &nodes) {
   if (options().graphQueues == 0)
     return nodes;
@@ -97,9 +100,9 @@ static std::vector<ItemRef> scheduleNodes(const std::vector<ItemRef> &nodes) {
   return result;
 }
 
-/// Reports kernels of several priorities in a graph that ignores them: capture copies a stream's priority to its kernel
-/// nodes, but without the flag all run with that of the stream that the graph is launched on (cuda.h of CUDA 13.0 at
-/// cuGraphInstantiate).
+/// Reports kernels of several priorities in a graph that ignores them. Capture copies a stream's priority to its kernel
+/// nodes, but without the flag all run with the priority of the stream on which the graph is launched (cuda.h of CUDA
+/// 13.0 at cuGraphInstantiate).
 static void reportLostPriorities(const std::vector<ItemRef> &nodes) {
   const Item *first = nullptr;
   for (const ItemRef &node : nodes) {

@@ -1,4 +1,7 @@
 //===- HostGuard.cpp - Host memory that work will write -------------------===//
+// mprotect closes whole pages; the handler of SIGSEGV decides by the exact address whether an access is a report, an
+// access to other bytes, or a fault of the program itself.
+//===----------------------------------------------------------------------===//
 #include "standin/HostGuard.h"
 #include "standin/Memory.h"
 
@@ -63,7 +66,7 @@ static void onFault(int signal, siginfo_t *info, void *context) {
     if (guard.begin <= at && at < guard.end)
       hit = &guard;
   }
-  // Another thread may have opened the page since; mprotect refuses one that is not there any more.
+  // Another thread may have opened the page since; mprotect refuses one that no longer exists.
   if (!guarded && std::any_of(g.ever.begin(), g.ever.end(), [&](Pages pages) { return pages.contains(at); }) &&
       protect(one, true))
     return;

@@ -1,7 +1,7 @@
 //===- HostGuard.h - Host memory that work will write ---------------------===//
 // From the submission of a copy to pinned memory until the host has waited for it, that memory has no access rights: a
-// host that looks too early is caught in the act and reported. Work itself may look; guarded pages are closed again
-// when it has run. Bytes are exact: others in the same page only open it.
+// host that reads too early is caught and reported. Work itself may read; guarded pages are closed again when it has
+// run. Bytes are exact: an access to other bytes of the same page only opens it.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_HOSTGUARD_H
 #define PC_STANDIN_HOSTGUARD_H
@@ -10,10 +10,10 @@
 
 namespace pc::standin {
 
-/// Guards rows of memory that `item` will write. Called at its submission.
+/// Guards memory that `item` will write. Call it when the item is submitted.
 void guardHostMemory(const ItemRef &item, const void *begin, int64_t bytes);
 
-/// While one lives, this thread may touch guarded memory: it runs an item, or the stand-in itself looks.
+/// While one lives, this thread may access guarded memory, because it runs an item or the stand-in itself reads.
 class GuardsOff {
 public:
   GuardsOff();
@@ -21,7 +21,7 @@ public:
   GuardsOff(const GuardsOff &) = delete;
 };
 
-/// The host has waited for more: opens what it may read now.
+/// Opens the memory that the host may read after it has waited up to `host`.
 void releaseGuards(const OrderClock &host);
 
 /// Opens everything.

@@ -1,4 +1,7 @@
 //===- Memory.cpp - Device memory and pinned memory of the stand-in -------===//
+// Keeps ordered maps of reservations, mappings, allocations and pinned ranges, and tells the order and access checkers
+// about every change. cuMemAlloc puts a page without access rights after each allocation.
+//===----------------------------------------------------------------------===//
 #include "standin/Memory.h"
 #include "standin/Capture.h"
 #include "standin/Order.h"
@@ -112,7 +115,7 @@ PC_EXPORT void pc_standin_polled(const void *begin, int64_t bytes) {
   memory().polled[address(begin)] = {bytes, "polled memory"};
 }
 
-/// Refuses what may not be called while this thread captures, what comes after a report, and bad arguments.
+/// Refuses calls that are not allowed while this thread captures, calls after a report, and bad arguments.
 #define ENTER()                                                                                                        \
   Lock lock(driverMutex());                                                                                            \
   if (CUresult entered = enterUncaptured(__func__))                                                                    \
@@ -152,7 +155,7 @@ bool pc::standin::takeFresh(const void *begin, int64_t bytes) {
   return whole;
 }
 
-/// Poisons memory that has become accessible (`fresh`: later), and forgets who used it before.
+/// Poisons memory that has become accessible (with `fresh`, later), and forgets its earlier accesses.
 static void openMemory(uintptr_t begin, int64_t bytes, bool fresh = false) {
   void *at = reinterpret_cast<void *>(begin);
   if (fresh)
@@ -166,7 +169,7 @@ static void openMemory(uintptr_t begin, int64_t bytes, bool fresh = false) {
   }
 }
 
-/// What was accessible is so no more.
+/// Declares memory inaccessible.
 static void closeMemory(uintptr_t begin, int64_t bytes) {
   void *at = reinterpret_cast<void *>(begin);
   memory().fresh.erase(begin);
@@ -193,7 +196,7 @@ PC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
   REQUIRE(at && bytes, "no bytes");
   if (static_cast<int64_t>(bytes) > options().memoryBytes - memory().used)
     return outOfMemory(__func__, bytes);
-  // A page without access rights lies after each allocation, whose end is as near to it as the alignment allows.
+  // A page without access rights follows each allocation, whose end is as near to it as the alignment allows.
   int64_t page = sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page * page;
   auto *base = static_cast<char *>(mmap(nullptr, pages + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (base == MAP_FAILED || mprotect(base, pages, PROT_READ | PROT_WRITE))

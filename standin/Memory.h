@@ -1,6 +1,6 @@
 //===- Memory.h - Device memory and pinned memory of the stand-in ---------===//
-// Device memory is host memory that only items should touch: reserved ranges without access rights, physical memory as
-// anonymous files that are mapped into them, poisoned with 0xff (NaN in every float type) before they are used.
+// Device memory is host memory that only items should access: reserved ranges without access rights, with physical
+// memory as anonymous files mapped into them, poisoned with 0xff (NaN in every float type) before first use.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_MEMORY_H
 #define PC_STANDIN_MEMORY_H
@@ -15,19 +15,20 @@ namespace pc::standin {
 /// Whether all of [begin, begin + bytes) is accessible device memory.
 bool isDeviceMemory(const void *begin, int64_t bytes);
 
-/// Whether all of it is pinned host memory.
+/// Whether all of [begin, begin + bytes) is pinned host memory.
 bool isPinnedMemory(const void *begin, int64_t bytes);
 
-/// Bytes from `begin` to the end of the accessible device or pinned memory that it lies in; 0: in none.
+/// The bytes from `begin` to the end of the accessible device or pinned memory that contains it; 0: none does.
 int64_t bytesFrom(const void *begin);
 
 /// "bytes [0, 256) of the arena": for reports.
 std::string describeMemory(const void *begin, int64_t bytes);
 
-/// Mapped memory is poisoned when the first work runs: a program most often begins by filling all of it.
+/// Poisons memory that was mapped since the last call. It is called when work runs, because a program most often begins
+/// by filling all of its memory.
 void poisonFresh();
-/// For a fill of [begin, begin + bytes): true where that is fresh memory as a whole, which is zeros then, and no longer
-/// to be poisoned. Otherwise poisons.
+/// Call it before a fill of [begin, begin + bytes). Returns true if all of it is fresh memory, which holds zeros and
+/// will not be poisoned any more; otherwise poisons it.
 bool takeFresh(const void *begin, int64_t bytes);
 
 /// Whether the host polls this byte (pc_standin_polled).
@@ -35,10 +36,9 @@ bool isPolled(const void *at);
 
 class AccessChecker;
 
-/// Knows all accessible memory, for kernels; null if nothing is checked.
+/// The checker of kernels, which knows all accessible memory; null if nothing is checked.
 AccessChecker *accessChecker();
-
-/// Work other than a kernel has written these bytes.
+/// Says that work other than a kernel has written these bytes.
 void setWritten(const void *begin, int64_t bytes);
 
 } // namespace pc::standin

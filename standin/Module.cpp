@@ -1,4 +1,7 @@
 //===- Module.cpp - Modules are host images, kernels run on the host ------===//
+// A module is a host image (kernel/Image.cpp). A launch copies its parameters and becomes an item that runs the kernel
+// with the access checker. PTX and cubins are refused.
+//===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 #include "standin/Memory.h"
 #include "standin/kernel/AccessChecker.h"
@@ -34,14 +37,14 @@ static std::set<CUmodule> &modules() {
   if (CUresult entered = enterUncaptured(__func__))                                                                    \
   return entered
 
-/// Makes what images call visible to them: the stand-in is loaded with local symbols.
+/// Makes the functions that images call visible to them, because the stand-in is loaded with local symbols.
 static void exportOwnSymbols() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void *>(&exportOwnSymbols), &info))
     dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
-/// Bytes of the ELF file at `image`: up to the end of its section headers, which the linker writes last.
+/// The size of the ELF file at `image`: it ends with its section headers, which the linker writes last.
 static size_t elfBytes(const unsigned char *image) {
   uint64_t offset;
   uint16_t entry, count;
@@ -176,7 +179,7 @@ PC_EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute 
   return CUDA_SUCCESS;
 }
 
-/// Why a launch is refused; empty if it is not.
+/// The reason why a launch is refused; empty if it is not.
 static std::string checkLaunch(const CUfunc_st &function, const uint32_t grid[3], const uint32_t block[3],
                                uint32_t dynamicShared) {
   const pcrt_host_kernel &kernel = *function.kernel;
@@ -207,7 +210,7 @@ static CUresult launch(CUfunction function, std::array<uint32_t, 3> grid, std::a
       extra ? "parameters as one block" : checkLaunch(*function, grid.data(), block.data(), dynamicShared);
   if (!why.empty())
     return refuse(CUDA_ERROR_INVALID_VALUE, std::string("cuLaunchKernel: ") + kernel.name + ": " + why);
-  // The parameters, copied: the caller's may be gone when the kernel runs.
+  // Copies the parameters, because the caller's may be gone when the kernel runs.
   auto values = std::make_shared<std::vector<std::vector<uint64_t>>>();
   for (uint32_t i = 0; i < kernel.num_params; ++i) {
     auto &value = values->emplace_back((kernel.param_bytes[i] + 7) / 8);
@@ -248,7 +251,7 @@ PC_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned 
 
 PC_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **extra) {
   Lock lock(driverMutex());
-  // Attributes are hints to the hardware, but for clusters.
+  // Attributes are hints to the hardware, except clusters.
   constexpr int clusterDimension = 4;
   for (unsigned i = 0; i < c->numAttrs; ++i)
     if (static_cast<int>(c->attrs[i].id) == clusterDimension)

@@ -1,7 +1,6 @@
 //===- Nccl.cpp - NCCL's functions ----------------------------------------===//
-// Non-blocking communicators and groups as NCCL 2.28.9 has them; the functions named in comments are those of its
-// src/init.cc, group.cc and enqueue.cc. Where NCCL may answer "in progress", this one always does: callers have to
-// poll.
+// Non-blocking communicators and groups as in NCCL 2.28.9; comments name functions of its src/init.cc, group.cc and
+// enqueue.cc. Where NCCL may answer "in progress", this one always does, so that callers have to poll.
 //===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 #include "standin/Memory.h"
@@ -20,7 +19,7 @@ struct ncclComm {
   CommRef comm;
 };
 
-/// What a ncclUniqueId holds.
+/// The contents of a ncclUniqueId.
 struct WorldName {
   char magic[16];
   FileName file;
@@ -39,7 +38,7 @@ ncclComm_t pc::standin::handleOf(const CommRef &comm) {
   return handle;
 }
 
-/// One of the whole process, as ncclLastError is.
+/// One text for the whole process, like ncclLastError.
 static char lastError[1024];
 
 static ncclResult_t fail(ncclResult_t code, const std::string &why) {
@@ -100,7 +99,7 @@ struct Group {
 
 static thread_local Group group;
 
-/// Notes what a call inside a group returns: if it is an error, the group's end returns it and does nothing
+/// Notes the result of a call inside a group: if it is an error, the group's end returns it and does nothing
 /// (ncclGroupErrCheck, ncclGroupEndInternal).
 static ncclResult_t noteInGroup(ncclResult_t result) {
   if (group.depth > 0 && result != ncclSuccess && result != ncclInProgress)
@@ -116,7 +115,7 @@ static ncclResult_t joinGroup(const Comm &comm) {
   return ncclSuccess;
 }
 
-/// Waits until what a blocking communicator has begun is done.
+/// Waits until a blocking communicator has done what it has begun.
 static ncclResult_t settle(Lock &lock, const CommRef &comm) {
   comm->advance();
   while (comm->isAdvancing()) {
@@ -145,7 +144,7 @@ static ncclResult_t launch(Lock &lock, const std::vector<Group::Job> &jobs) {
   return result;
 }
 
-/// Begins a job, or leaves it to the end of the group.
+/// Begins a job, now or at the end of the group.
 static ncclResult_t launchInGroup(Lock &lock, Group::Job job) {
   if (group.depth == 0)
     return launch(lock, {std::move(job)});
@@ -182,10 +181,10 @@ static std::shared_ptr<void> holdFromGraph(const CommRef &comm) {
   return {comm.get(), [comm](void *) { --comm->persistentRefs; }};
 }
 
-/// The capture that a stream is part of; null: none.
+/// The capture to which a stream belongs, or null.
 static const Capture *captureOf(CUstream stream) { return deviceOf(stream) >= 0 ? stream->capture.get() : nullptr; }
 
-/// Why calls may not stand in one group; empty if they may (ncclPlannerSetCapturingGraph, doLaunches).
+/// The reason why calls may not be in one group; empty if they may (ncclPlannerSetCapturingGraph, doLaunches).
 static std::string checkCaptures(const std::vector<Group::Queued> &queued) {
   for (const Group::Queued &q : queued) {
     const Capture *first = captureOf(queued[0].stream), *other = captureOf(q.stream);
@@ -279,7 +278,7 @@ PC_EXPORT ncclResult_t ncclGroupEnd() {
 
 PC_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   Lock lock(driverMutex());
-  // Others open it at any time: it lives as long as the process.
+  // Other ranks open it at any time, so it lives as long as the process.
   static auto *worlds = new std::vector<std::unique_ptr<MappedFile>>;
   MappedFile *world = worlds->emplace_back(std::make_unique<MappedFile>()).get();
   if (!world->create(sizeof(World), sizeof(World)))
@@ -315,8 +314,8 @@ PC_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *handle, int size, nccl
     comm->blocking = config->blocking;
   if (config && config->commName)
     comm->name = config->commName;
-  // Set at once, other than a split's: and this function reads the state again instead of returning success
-  // (ncclCommInitRankDev, ncclCommInitRankConfig).
+  // The handle is set at once, unlike that of a split, and this function reads the state again instead of returning
+  // success (ncclCommInitRankDev, ncclCommInitRankConfig).
   *handle = handleOf(comm);
   return launchInGroup(lock, {comm, [] { return ncclSuccess; }});
 }
@@ -325,8 +324,8 @@ PC_EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *handle, int size, ncclUnique
   return ncclCommInitRankConfig(handle, size, id, rank, nullptr);
 }
 
-/// ncclCommEnsureReady: a communicator with an error returns it, one on which something goes on refuses. NCCL looks
-/// whether that has ended meanwhile; here only ncclCommGetAsyncError does, since nothing promises that it has.
+/// ncclCommEnsureReady: a communicator with an error returns it, and one with an operation in progress refuses. NCCL
+/// tests whether that has ended; here only ncclCommGetAsyncError does, because nothing promises that it has.
 static ncclResult_t ensureReady(const Comm &comm) {
   if (comm.error != ncclSuccess)
     return fail(comm.error, comm.errorText);
@@ -337,8 +336,8 @@ static ncclResult_t ensureReady(const Comm &comm) {
   return ncclSuccess;
 }
 
-/// What a call does that fails on a non-blocking communicator: the communicator keeps the error, and is only good for
-/// ncclCommAbort then (ncclEnqueueCheck, ncclCommFinalize).
+/// Handles a call that fails on a non-blocking communicator: the communicator keeps the error, and then only
+/// ncclCommAbort is allowed (ncclEnqueueCheck, ncclCommFinalize).
 static ncclResult_t keepError(Comm &comm, ncclResult_t result) {
   if (result != ncclSuccess && !comm.blocking && comm.error == ncclSuccess) {
     comm.error = result;
@@ -415,8 +414,8 @@ PC_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   return end(lock, handle);
 }
 
-/// Calls in flight end; what they would have written is not written. Whatever goes on is no obstacle, and the state
-/// does not matter. Splits end now, and write their results.
+/// Ends calls in flight without writing their results, in any state of the communicator. Splits end now, and write
+/// their results.
 PC_EXPORT ncclResult_t ncclCommAbort(ncclComm_t handle) {
   Lock lock(driverMutex());
   FIND(comm, handle);
@@ -501,7 +500,7 @@ PC_EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t) { retu
 // Calls
 //===----------------------------------------------------------------------===//
 
-/// Whether the buffers overlap otherwise than in place.
+/// Whether the buffers overlap in a way that is not in place.
 static bool overlapsBadly(const Call &call, const Comm &comm) {
   auto *in = static_cast<const char *>(call.in);
   auto *out = static_cast<char *>(call.out);

@@ -1,4 +1,7 @@
 //===- NcclComm.cpp - Communicators between threads or processes ----------===//
+// Joining and splitting are state machines that advance() continues whenever the state is asked for. A deadlock is
+// proved by generations: if all ranks were idle at the same generation, no rank can produce another arrival.
+//===----------------------------------------------------------------------===//
 #include "standin/NcclComm.h"
 #include "standin/Capture.h"
 
@@ -63,7 +66,7 @@ int64_t Comm::sendOffset(int peer, uint64_t number) {
 // Joining
 //===----------------------------------------------------------------------===//
 
-/// Communicators of this process that are not destroyed.
+/// The communicators of this process that are not destroyed.
 static std::vector<std::weak_ptr<Comm>> &comms() {
   static auto *comms = new std::vector<std::weak_ptr<Comm>>;
   return *comms;
@@ -119,8 +122,8 @@ static void checkDevices(Comm &comm) {
     }
 }
 
-/// Opens the mailboxes of those that are there; true when all ranks have opened all. `find`: where rank i's is; pid 0:
-/// not yet.
+/// Opens the mailboxes that exist; returns true when all ranks have opened all. `find` returns the mailbox of a rank,
+/// with pid 0 if it does not exist yet.
 template <typename Find> static bool openMailboxes(Comm &comm, int capacity, Find find) {
   for (int i = 0; i < comm.size; ++i) {
     if (comm.peers[i])
@@ -140,7 +143,7 @@ template <typename Find> static bool openMailboxes(Comm &comm, int capacity, Fin
     }
     comm.peers[i] = std::move(file);
   }
-  // Nobody leaves before all have opened its mailbox.
+  // No rank leaves before all have opened its mailbox.
   comm.ownBox().joined.store(1);
   for (int i = 0; i < comm.size; ++i)
     if (!comm.box(i).joined.load())
@@ -196,8 +199,7 @@ ncclResult_t pc::standin::beginSplit(const CommRef &parent, int color, int key, 
   return ncclSuccess;
 }
 
-/// Gives the caller a communicator that is none: ncclCommInitRankFunc assigns it at its end, whether it has failed or
-/// not.
+/// Gives the caller the communicator of a split that failed: ncclCommInitRankFunc assigns it at its end in any case.
 static void endSplit(PendingSplit &split, ncclResult_t error) {
   if (split.child)
     split.child->error = error;
@@ -212,7 +214,7 @@ void pc::standin::endSplits(Comm &parent) {
   }
 }
 
-/// True when the split is complete, or has failed.
+/// Continues a split; returns true when it is complete or has failed.
 static bool advanceSplit(Comm &parent, PendingSplit &split) {
   if (!std::exchange(split.asked, true))
     return false;
@@ -265,8 +267,8 @@ bool Comm::isAdvancing() const {
 // Deadlocks
 //===----------------------------------------------------------------------===//
 
-/// This process is idle at a generation if it found nothing to do after the generation was read. If all ranks are idle
-/// at the present one, nobody will ever go on.
+/// This process is idle at a generation if it found nothing to do after it had read that generation. If all ranks are
+/// idle at the present one, no rank will ever continue.
 std::string pc::standin::findDeadlock(int waitingThreads) {
   std::string text;
   std::erase_if(comms(), [](const std::weak_ptr<Comm> &weak) {

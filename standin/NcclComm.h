@@ -1,7 +1,7 @@
 //===- NcclComm.h - Communicators between threads or processes ------------===//
-// Each rank of a communicator owns a mailbox, an anonymous file that the others read: how many calls it has begun, what
-// they are, and the data it contributes. Who has arrived is looked up when the scheduler asks; nothing ever blocks
-// inside an item. Ranks find each other through /proc/<pid>/fd of one machine.
+// Each rank of a communicator owns a mailbox, an anonymous file that the others read: how many calls it has begun,
+// which ones, and the data that it contributes. The scheduler asks who has arrived; nothing ever blocks inside an item.
+// Ranks find each other through /proc/<pid>/fd on one machine.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_NCCLCOMM_H
 #define PC_STANDIN_NCCLCOMM_H
@@ -14,7 +14,7 @@
 
 namespace pc::standin {
 
-/// Sends to one peer that may be on their way at the same time.
+/// The number of sends to one peer that may be under way at the same time.
 constexpr uint64_t sendSlots = 16;
 constexpr int maxSplits = 64, maxRanks = 4096;
 constexpr int64_t collectiveSlotBytes = int64_t(8) << 30, sendSlotBytes = int64_t(256) << 20;
@@ -24,7 +24,7 @@ struct FileName {
   int32_t pid, fd;
 };
 
-/// What a rank tells the others about one split.
+/// A rank's data for one split.
 struct SplitPost {
   int32_t color, key;
   FileName mailbox;
@@ -36,37 +36,37 @@ struct SendPost {
   char what[120]; ///< "send of 12 f32"
 };
 
-/// One per pair: written by the owner of the mailbox.
+/// The messages between a pair of ranks; the owner of the mailbox writes it.
 struct PeerBox {
-  std::atomic<uint64_t> sent;     ///< Messages to the peer that lie ready, ever.
-  std::atomic<uint64_t> received; ///< Messages of the peer that were taken, ever.
+  std::atomic<uint64_t> sent;     ///< Messages to the peer that have been made ready, in all.
+  std::atomic<uint64_t> received; ///< Messages of the peer that have been taken, in all.
   SendPost posts[sendSlots];
 };
 
 /// The head of a mailbox; PeerBoxes follow, then data.
 struct Mailbox {
   int32_t pid, device;
-  std::atomic<uint32_t> joined;      ///< All mailboxes are open here.
-  std::atomic<uint64_t> collectives; ///< Collective calls begun, ever.
-  std::atomic<uint32_t> splits;      ///< Splits posted, ever.
-  char signatures[2][1024];          ///< Of the collective call, by its parity.
+  std::atomic<uint32_t> joined;      ///< This rank has opened all mailboxes.
+  std::atomic<uint64_t> collectives; ///< Collective calls begun, in all.
+  std::atomic<uint32_t> splits;      ///< Splits posted, in all.
+  char signatures[2][1024];          ///< The collective call with this parity.
   SplitPost posts[maxSplits];
 };
 
-/// What all ranks of a run share: where they find each other, and who waits.
+/// The file that all ranks of a run share: where they find each other, and which ranks wait.
 struct World {
-  std::atomic<uint64_t> generation; ///< Grows with every arrival anywhere.
-  std::atomic<int32_t> deadlocked;  ///< Somebody found that nobody can go on.
+  std::atomic<uint64_t> generation; ///< Grows with every arrival of any rank.
+  std::atomic<int32_t> deadlocked;  ///< A rank has found that no rank can continue.
   int32_t ranks;
   struct Entry {
     std::atomic<int32_t> ready;
     FileName mailbox;
-    std::atomic<uint64_t> idle; ///< 1 + the generation at which this rank had nothing to do; 0: it has.
-    char waiting[200];          ///< In what, then.
+    std::atomic<uint64_t> idle; ///< 1 + the generation at which this rank had nothing to do; 0: it has work.
+    char waiting[200];          ///< The call in which it then waits.
   } entries[maxRanks];
 };
 
-/// A file mapped from its begin.
+/// A file whose first bytes are mapped. It owns the descriptor and the mapping.
 struct MappedFile {
   int fd = -1;
   char *base = nullptr;
@@ -87,34 +87,34 @@ struct PendingSplit {
   int index;
   CommRef child; ///< Null without colour.
   ncclComm_t *result;
-  bool asked = false; ///< Somebody has asked since: the first answer is always that it goes on.
+  bool asked = false; ///< The state was asked for since; the first answer is always "in progress".
 };
 
 /// Calls of communicators with at most this many CTAs do not count among those that a device can run at the same time,
-/// as long as all of them fit on it and leave a multiprocessor to what ends by itself.
+/// if all of them fit on it and leave a multiprocessor to work that does not wait.
 constexpr int smallCtas = 8;
-
+/// One rank's communicator. The driver's lock guards it.
 struct Comm {
   int rank = 0, size = 0, device = 0;
   int worldRank = 0;
-  std::thread::id thread = std::this_thread::get_id(); ///< That made it.
+  std::thread::id thread = std::this_thread::get_id(); ///< The thread that made it.
   std::string name;
   bool blocking = true, ready = false, aborted = false, finalizing = false, destroyed = false;
   ncclResult_t error = ncclSuccess;
   std::string errorText;
   std::shared_ptr<MappedFile> world;
   std::shared_ptr<MappedFile> own;
-  std::vector<std::shared_ptr<MappedFile>> peers; ///< By rank; the own one included.
+  std::vector<std::shared_ptr<MappedFile>> peers; ///< By rank, including its own.
   std::vector<PendingSplit> splits;
   int splitsBegun = 0;
   bool inFlight = false; ///< A call has begun and not ended.
-  int ctas = 0;          ///< Of its calls, if it is small.
-  bool isSmall = false;  ///< Its calls take so few of a device's multiprocessors (maxCTAs) that others can go on.
-  bool mustPoll = false; ///< ncclCommGetAsyncError has not said yet that the last call succeeded.
+  int ctas = 0;          ///< The CTAs of its calls, if it is small.
+  bool isSmall = false;  ///< Its calls take so few of a device's multiprocessors (maxCTAs) that others can run.
+  bool mustPoll = false; ///< ncclCommGetAsyncError has not returned success since the last call.
   std::string current;   ///< The call that is in flight.
   uint64_t collectives = 0, generationRead = 0;
   std::vector<uint64_t> sends, receives; ///< Begun, by peer.
-  int64_t queued = 0;         ///< Calls that were submitted and have not ended; counts launches of graphs as well.
+  int64_t queued = 0;         ///< Calls that were submitted and have not ended, including those of launched graphs.
   int64_t persistentRefs = 0; ///< Captured calls whose graphs exist (localPersistentRefs).
 
   World &shared() const { return *reinterpret_cast<World *>(world->base); }
@@ -124,13 +124,13 @@ struct Comm {
   }
   Mailbox &ownBox() const { return *reinterpret_cast<Mailbox *>(own->base); }
 
-  /// Where data of the collective number `call`, and of message `number` to `peer`, lies in its owner's file.
+  /// The offset in its owner's file of the data of collective number `call`, or of message `number` to `peer`.
   static int64_t collectiveOffset(uint64_t call);
   static int64_t sendOffset(int peer, uint64_t number);
 
-  /// Goes on with what is begun: joining, splits. Sets `ready`, `error`.
+  /// Continues operations that have begun: joining, splits. Sets `ready`, `error`.
   void advance();
-  /// Whether something is still to be done by advance().
+  /// Whether advance() still has something to do.
   bool isAdvancing() const;
 };
 
@@ -141,7 +141,7 @@ struct Call {
   void *out;
   int64_t count;
   int dtype, reduction;
-  int peer; ///< The root, or the other side of a message; else 0.
+  int peer; ///< The root, or the other side of a message; otherwise 0.
 
   bool isMessage() const { return kind == Send || kind == Receive; }
 };
@@ -158,23 +158,23 @@ std::string describe(const Call &call);
 /// "'tp' (rank 1 of 2)".
 std::string describe(const Comm &comm);
 
-/// The calls as work for a stream.
+/// Turns the calls into work for a stream.
 Work makeWork(const CommRef &comm, std::vector<Call> calls);
 
 /// A new communicator of `size` ranks that meets the others through `world`.
 CommRef joinWorld(std::shared_ptr<MappedFile> world, int rank, int size, int device, std::string *error);
 
-/// Begins a split. `result` is written when all ranks have called and the parent is asked, and at the latest when the
+/// Begins a split. `result` is written when all ranks have called and the parent's state is asked for, or when the
 /// parent is aborted: it has to live until then.
 ncclResult_t beginSplit(const CommRef &parent, int color, int key, const ncclConfig_t *config, ncclComm_t *result);
 
-/// Ends what goes on on an aborted communicator.
+/// Ends all splits of an aborted communicator.
 void endSplits(Comm &parent);
 
 /// The handle of a communicator.
 ncclComm_t handleOf(const CommRef &comm);
 
-/// Reports deadlocks: called by the scheduler when this process has nothing to do.
+/// The report of a deadlock, or nothing. The scheduler calls it when this process has nothing to do.
 std::string findDeadlock(int waitingThreads);
 
 } // namespace pc::standin

@@ -1,5 +1,5 @@
 //===- NcclFlight.cpp - Calls of a communicator, from begin to end --------===//
-// A call that begins puts what it contributes into its mailbox; it ends when all members have begun theirs. A sum is
+// A call that begins puts its contribution into its mailbox; it ends when all members have begun theirs. A sum is
 // rounded whenever it passes from rank to rank, in their order or (PC_STANDIN_SUMS) another: all members get the same
 // bits.
 //===----------------------------------------------------------------------===//
@@ -104,14 +104,14 @@ template <typename T> static T combine(T a, T b, int reduction) {
 
 namespace {
 
-/// How the addends of one element meet. Between hops each sum lies in memory or on the wire, in the element's own type.
+/// The order in which the addends of an element are added. Between hops a sum has the element's own type.
 enum class Sums {
   Chain,  ///< A ring: one rank after the other, every block of the data from another one on.
   Tree,   ///< A rank adds the sums of its two children to its own addend.
   Switch, ///< NVLS: the switch adds all of them and rounds once (multimem.ld_reduce, .acc::f32).
 };
 
-/// The way of a call: the same on all ranks, and for every launch of it.
+/// The order for a call, which is the same on all ranks, and for every launch.
 Sums waysOf(const Call &call, int size) {
   uint64_t seed = options().sumSeed;
   if (seed == 0 || size == 1)
@@ -121,7 +121,7 @@ Sums waysOf(const Call &call, int size) {
   return way == Sums::Tree && call.kind != Call::AllReduce ? Sums::Chain : way; // as NCCL has them
 }
 
-/// One element of each rank's contribution, loaded, and how to round what passes between ranks.
+/// One element of each rank's contribution, and the rounding of a sum that passes between ranks.
 template <typename Wide, typename Round> struct Addends {
   const std::vector<Wide> &values;
   int reduction;
@@ -210,7 +210,7 @@ static void reduce(const Call &call, int size, int64_t begin, int64_t count, voi
 // One flight
 //===----------------------------------------------------------------------===//
 
-/// Bytes of a collective that each rank has room for in its mailbox.
+/// The bytes of a collective in each rank's mailbox.
 static int64_t postedBytes(const Call &call, int size) { return inBytes(call, call.peer, size); }
 
 static bool transfer(int fd, void *data, int64_t bytes, int64_t offset, bool writes) {
@@ -226,7 +226,7 @@ static bool transfer(int fd, void *data, int64_t bytes, int64_t offset, bool wri
 
 namespace {
 
-/// Calls that are in flight on each device, and the tickets of those that have not begun.
+/// The calls in flight on each device, and the tickets of those that have not begun.
 struct Devices {
   std::map<int, int> flying, ctas; ///< By device; the CTAs are those of small communicators.
   std::map<int, std::set<uint64_t>> waiting;
@@ -266,7 +266,7 @@ struct NcclFlight final : Flight {
     return text.substr(0, sizeof(Mailbox::signatures[0]) - 1);
   }
 
-  /// Arrives: what this rank contributes lies ready for the others.
+  /// Arrives: puts this rank's contribution into its mailbox.
   void begin() {
     comm->inFlight = true;
     devices().flying[comm->device] += !comm->isSmall;
@@ -357,7 +357,7 @@ struct NcclFlight final : Flight {
     return true;
   }
 
-  /// Carries out the collective calls, whose data lies in the mailboxes.
+  /// Carries out the collective calls with the data in the mailboxes.
   void collect() {
     for (int rank = 0; rank < comm->size; ++rank)
       if (signature() != comm->box(rank).signatures[number % 2]) {
@@ -442,7 +442,7 @@ Work pc::standin::makeWork(const CommRef &comm, std::vector<Call> calls) {
   if (calls.size() > 2)
     work.name += " and " + std::to_string(calls.size() - 2) + " more";
   work.name += " on " + describe(*comm);
-  // Calls on one communicator have to be ordered, as if each wrote to it.
+  // Calls on one communicator must be ordered, so each counts as a write to it.
   work.accesses.push_back({comm.get(), 1, 1});
   // NCCL_LAUNCH_ORDER_IMPLICIT: calls of a device begin in the order in which the host made them.
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");

@@ -1,4 +1,6 @@
 //===- NoKernels.cpp - A stand-in without kernel/ -------------------------===//
+// Replaces kernel/ in builds without it: every image is refused, and no access is checked.
+//===----------------------------------------------------------------------===//
 #include "standin/kernel/AccessChecker.h"
 #include "standin/kernel/Kernel.h"
 

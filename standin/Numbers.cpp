@@ -1,4 +1,6 @@
 //===- Numbers.cpp - Matrix products for the library stand-ins ------------===//
+// Finds dnnl_sgemm at run time, so that the stand-in needs no oneDNN.
+//===----------------------------------------------------------------------===//
 #include "standin/Numbers.h"
 
 #include <algorithm>

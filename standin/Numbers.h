@@ -1,4 +1,6 @@
 //===- Numbers.h - Bf16 and matrix products for the library stand-ins -----===//
+// The conversions and products of CublasLt.cpp and TensorGraph.cpp.
+//===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_NUMBERS_H
 #define PC_STANDIN_NUMBERS_H
 
@@ -23,8 +25,8 @@ inline uint16_t toBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/// c[m, n] = a[m, k] b[k, n] in f32, row major with leading dims; `ta`, `tb`: the stored matrix is the transposed one.
-/// By oneDNN where it is installed, else by a plain loop.
+/// Computes c[m, n] = a[m, k] b[k, n] in f32, row major with leading dims; with `ta` or `tb` the stored matrix is the
+/// transpose. It uses oneDNN if that is installed, and a plain loop otherwise.
 void multiply(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
               int64_t ldb, float *c, int64_t ldc);
 

@@ -1,4 +1,7 @@
-//===- Options.cpp - What the stand-in was asked for, what it found -------===//
+//===- Options.cpp - Options and reports of the stand-in ------------------===//
+// Parses the environment variables PC_STANDIN_*, and keeps reports, refusals by thread and the count of opportunities
+// for faults.
+//===----------------------------------------------------------------------===//
 #include "standin/Options.h"
 #include "standin/standin.h"
 
@@ -16,7 +19,7 @@ static int64_t number(const char *name, int64_t otherwise) {
   return text && *text ? strtoll(text, nullptr, 0) : otherwise;
 }
 
-/// The rank that a launcher gave this process, as text; null: none.
+/// The rank that a launcher gave this process, as text, or null.
 static const char *launchedRank() {
   for (const char *variable : {"PCRT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
     if (const char *rank = getenv(variable))

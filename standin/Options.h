@@ -1,6 +1,6 @@
-//===- Options.h - What the stand-in was asked for, what it found ---------===//
+//===- Options.h - Options and reports of the stand-in --------------------===//
 // Options come from environment variables (README.md); reports are faults of the program under test. A report ends the
-// run as a failed kernel would: all later calls return the sticky error.
+// run like a failed kernel: all later calls return the sticky error.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_OPTIONS_H
 #define PC_STANDIN_OPTIONS_H
@@ -13,10 +13,10 @@
 
 namespace pc::standin {
 
-/// Multiprocessors of a device.
+/// The number of multiprocessors of a device.
 constexpr int multiprocessors = 132;
 
-/// One thing that is left out or moved, to see whether the checkers notice (PC_STANDIN_FAULT=kind:index[@rank]).
+/// One operation that is left out or moved, to test whether the checkers notice (PC_STANDIN_FAULT=kind:index[@rank]).
 struct Fault {
   std::string kind; ///< wait, record, edge, swap, split, algorithm or site (a barrier inside kernels); empty: none.
   int64_t index = 0;
@@ -26,29 +26,28 @@ struct Options {
   uint64_t seed = 0;      ///< 0: work runs in the order of submission.
   bool checkOrder = true; ///< Happens-before between streams.
   bool checkKernels = true;
-  bool keepGoing = false; ///< Reports are no errors.
-  bool trace = false;     ///< Tells each item on stderr as it runs.
+  bool keepGoing = false; ///< Reports do not become errors.
+  bool trace = false;     ///< Print each item to stderr when it runs.
   int devices = 8;
   int64_t memoryBytes = int64_t(64) << 30;
-  int inFlight = 1;          ///< Collectives that a device runs at the same time, those of small communicators aside.
-  double timeoutSeconds = 0; ///< Without progress anywhere, in a wait; 0: none.
-  bool fewEpilogues = false; ///< cuBLASLt has no epilogue but the bias.
-  bool algorithmsDiffer = false; ///< cuBLASLt's algorithms give other bits and take other times, on each rank others.
-  int cudnn = 91900;             ///< The version that cuDNN says it has, with the faults of that one.
+  int inFlight = 1;          ///< Collectives that a device runs at the same time, besides those of small communicators.
+  double timeoutSeconds = 0; ///< The longest wait without any progress; 0: no limit.
+  bool fewEpilogues = false; ///< cuBLASLt has no epilogue except the bias.
+  bool algorithmsDiffer = false; ///< cuBLASLt's algorithms differ in bits and times, in another way on each rank.
+  int cudnn = 91900;             ///< The version that cuDNN reports, whose faults it has.
   uint64_t sumSeed = 0;          ///< The order of NCCL's additions; 0: that of the ranks.
-  int rank = 0;                  ///< That a launcher gave this process.
+  int rank = 0;                  ///< The rank that a launcher gave this process.
   int queues = 8;                ///< Hardware queues of a device for the streams of a process.
-  int graphQueues = 8;           ///< Those that nodes of a graph get instead; 0: they keep their streams'.
+  int graphQueues = 8;           ///< Hardware queues for the nodes of graphs; 0: nodes keep their streams' queues.
   Fault fault;
 };
 
-/// Read once from the environment.
+/// The options, which are read once from the environment.
 Options &options();
-
-/// Reads those that the driver takes from the environment when it starts.
+/// Reads the options that the driver reads when it starts.
 void readQueues();
 
-/// Every call of the driver holds this lock; items run under it. Recursive, so that closures may report.
+/// Every call of the driver holds this lock, and items run under it. It is recursive, so that closures may report.
 std::recursive_mutex &driverMutex();
 using Lock = std::unique_lock<std::recursive_mutex>;
 
@@ -61,7 +60,7 @@ CUresult refuse(CUresult code, const std::string &why);
 /// The error that every call returns after a report; CUDA_SUCCESS before.
 CUresult stickyError();
 
-/// Text of the report behind the sticky error, or of the last refusal with `code` on this thread; empty if none.
+/// The text of the report that caused the sticky error, or of the last refusal with `code` on this thread; empty: none.
 std::string explanation(CUresult code);
 
 /// Forgets reports and the sticky error.
@@ -70,7 +69,7 @@ void forgetReports();
 /// Counts an opportunity for a fault of `kind`; true if this is the one to apply.
 bool faultHere(const char *kind);
 
-/// Tells on stderr what a fault did.
+/// Prints to stderr what a fault did.
 void tellFault(const std::string &text);
 
 } // namespace pc::standin

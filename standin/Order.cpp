@@ -1,4 +1,7 @@
 //===- Order.cpp - Happens-before between pieces of work ------------------===//
+// History is a map of segments of bytes with equal accesses, which are split as accesses need. Chains are reused
+// greedily, so that there are about as many as streams.
+//===----------------------------------------------------------------------===//
 #include "standin/Order.h"
 #include "standin/Memory.h"
 #include "standin/Options.h"
@@ -44,7 +47,7 @@ struct History {
     return it->second;
   }
 
-  /// Makes a segment begin at `at` if one goes across.
+  /// Splits the segment that contains `at`, so that one begins there.
   void splitAt(uintptr_t at) {
     auto it = segments.lower_bound(at);
     if (it == segments.begin())
@@ -74,8 +77,8 @@ void OrderClock::join(const OrderClock &other) {
 
 void pc::standin::placeInChain(OrderClock &clock) {
   auto &lengths = history().lengths;
-  // A chain can be extended only by what comes after all of it. The one with most of the past first: it is the own
-  // stream as a rule.
+  // Only an item that comes after all of a chain can extend it. The longest such chain is usually the item's own
+  // stream.
   size_t chain = lengths.size();
   for (size_t i = std::min(clock.ticks.size(), lengths.size()); i-- > 0;)
     if (clock.ticks[i] == lengths[i] && (chain == lengths.size() || lengths[i] > lengths[chain]))
@@ -126,7 +129,7 @@ void pc::standin::checkAccess(const OrderClock &clock, const std::string &name, 
       continue;
     }
     fill(it->first);
-    // Readers that this one comes after need not be kept.
+    // Readers that precede this one need not be kept.
     std::erase_if(segment.readers, [&](const Tag &reader) { return reader.isBefore(clock); });
     segment.readers.push_back(self);
     covered = segment.end;

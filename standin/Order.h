@@ -1,7 +1,7 @@
 //===- Order.h - Happens-before between pieces of work --------------------===//
-// Vector clocks over chains: items form chains in which each happens before the next; an item's clock says how much of
-// every chain lies before it. Memory remembers its last writer and the readers since; an access that does not come
-// after them is reported, whatever order the seed chose. Bytes are exact.
+// Vector clocks over chains (C. Fidge and F. Mattern, 1988): items form chains in which each happens before the next,
+// and an item's clock says how many items of every chain precede it. Memory remembers its last writer and the readers
+// since; an access that is not ordered after them is reported, whatever order the seed chose. Bytes are exact.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_ORDER_H
 #define PC_STANDIN_ORDER_H
@@ -14,7 +14,7 @@
 
 namespace pc::standin {
 
-/// How many items of each chain lie before; chains past the end: none.
+/// The number of preceding items of each chain; 0 for chains past the end.
 struct OrderClock {
   std::vector<uint32_t> ticks;
   /// The item's own place.
@@ -24,16 +24,16 @@ struct OrderClock {
   void join(const OrderClock &other);
 };
 
-/// Gives the item whose predecessors are joined in `clock` its place at the end of a chain.
+/// Appends the item whose predecessors are joined in `clock` to a chain.
 void placeInChain(OrderClock &clock);
 
 /// Checks and records an access of the item `name` at `clock`.
 void checkAccess(const OrderClock &clock, const std::string &name, const pc_standin_access &access);
 
-/// Memory that was freed or newly allocated has no history.
+/// Forgets the history of memory that was freed or newly allocated.
 void forgetAccesses(const void *begin, int64_t bytes);
 
-/// Forgets everything but the chains.
+/// Forgets everything except the chains.
 void resetOrder();
 
 } // namespace pc::standin

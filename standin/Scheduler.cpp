@@ -1,4 +1,7 @@
 //===- Scheduler.cpp - Work on streams, in an adversarial order -----------===//
+// step() runs or completes one ready item of any stream. If there is none, this process waits for other ranks, and
+// after a while asks the probe whether there is a deadlock. A host that only polls counts as one that waits.
+//===----------------------------------------------------------------------===//
 #include "standin/Scheduler.h"
 #include "standin/HostGuard.h"
 #include "standin/Memory.h"
@@ -14,7 +17,7 @@ using namespace pc::standin;
 
 namespace {
 
-/// A well mixed 64-bit number (splitmix64's finaliser).
+/// A well mixed 64-bit number (the finalizer of splitmix64).
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -29,12 +32,12 @@ struct Scheduler {
   std::vector<ItemRef> flying;                   ///< Started; others complete them.
   std::vector<ItemRef> waiting;                  ///< For predecessors; only to be able to forget them.
   std::map<uint64_t, std::deque<Item *>> queues; ///< What is not done, in the order of submission.
-  /// What the host has waited for; shared by the items submitted since.
+  /// The work for which the host has waited; the items submitted since share it.
   std::shared_ptr<const OrderClock> host = std::make_shared<OrderClock>();
-  /// Per thread that waits in vain: the number of steps after which it last found that its wait is not over.
+  /// For each waiting thread, the number of steps after which it last found that its wait is not over.
   std::vector<const uint64_t *> waiters;
   uint64_t resets = 0;
-  /// A host that asks again and again, while nothing can run and it submits nothing, waits as well.
+  /// The time since which a host has polled while nothing can run and it submits nothing; such a host waits, too.
   double pollingSince = 0;
   int polls = 0;
   std::function<std::string(int)> deadlockProbe;
@@ -44,7 +47,7 @@ struct Scheduler {
 
 static thread_local bool runsItem = false;
 
-/// Polls in vain, and seconds, after which a host that asks for the state of streams counts as one that waits.
+/// The numbers of polls and seconds after which a host that polls streams counts as one that waits.
 static constexpr int pollsThatWait = 20;
 static constexpr double secondsThatWait = 0.5;
 
@@ -65,7 +68,7 @@ void pc::standin::setDeadlockProbe(std::function<std::string(int)> probe) {
   scheduler().deadlockProbe = std::move(probe);
 }
 
-/// The host goes on, or something has run.
+/// Ends the polling: the host does something else, or an item has run.
 static void stopPolling() {
   Scheduler &s = scheduler();
   if (s.polls >= pollsThatWait && s.deadlockProbe)
@@ -93,10 +96,10 @@ void pc::standin::submit(const ItemRef &item) {
     s.waiting.push_back(item);
 }
 
-/// Whether nothing that its queue holds comes before it.
+/// Whether the item is the first in its queue.
 static bool isNext(const Item &item) { return !item.queue || scheduler().queues[item.queue].front() == &item; }
 
-/// The item is done: what comes after it may become ready.
+/// Marks the item as done; its successors may become ready.
 static void finish(const ItemRef &item) {
   Scheduler &s = scheduler();
   item->done = true;
@@ -163,7 +166,7 @@ static void run(const ItemRef &item) {
     finish(item);
 }
 
-/// Runs or completes one item; false if nothing can go on in this process.
+/// Runs or completes one item; returns false if this process can make no progress.
 static bool step() {
   Scheduler &s = scheduler();
   struct Candidate {
@@ -205,7 +208,7 @@ static bool step() {
   return true;
 }
 
-/// The host knows that `item` is done, and all that came before.
+/// Notes that the host knows that `item`, and everything before it, is done.
 static void noticeDone(const Item &item) {
   Scheduler &s = scheduler();
   const OrderClock &clock = item.clock;
@@ -226,14 +229,14 @@ bool pc::standin::areDone(const std::vector<ItemRef> &items) {
   return true;
 }
 
-/// Threads whose wait is not over, whatever has run.
+/// The number of threads whose wait is not over after the last step.
 static int waitingThreads() {
   Scheduler &s = scheduler();
   return static_cast<int>(
       std::count_if(s.waiters.begin(), s.waiters.end(), [&](const uint64_t *seen) { return *seen == s.steps; }));
 }
 
-/// Waits a moment for other ranks; a report if nobody can go on.
+/// Waits a moment for other ranks; reports a deadlock if there is one.
 static void waitForOthers(Lock &lock, double since) {
   Scheduler &s = scheduler();
   std::string what = s.flying.empty() ? "work is ready that may never start" : "";

@@ -1,4 +1,7 @@
 //===- Stream.cpp - Streams and events ------------------------------------===//
+// Streams, events and capture, with the rules of the CUDA driver API: calls that are not allowed during capture
+// invalidate it, and every refusal says why.
+//===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
 
 #include <algorithm>
@@ -59,7 +62,7 @@ CUresult pc::standin::enterUncaptured(const char *function) {
   return CUDA_SUCCESS;
 }
 
-/// Refuses streams that do not exist, and the default stream: the project uses none.
+/// Refuses streams that do not exist, and the default stream, which the project does not use.
 static CUresult checkStream(CUstream stream, const char *function) {
   if (CUresult result = enter(function))
     return result;
@@ -90,7 +93,7 @@ uint64_t pc::standin::takeGraphQueue(uint64_t queue) {
   return (queue & ~queueMask) | (graphQueues + drawNumber() % options().graphQueues);
 }
 
-/// The queue of work on a stream. With odd seeds copies of several streams do not wait for each other.
+/// The queue of work on a stream. With odd seeds, copies of different streams do not wait for each other.
 static uint64_t queueOf(CUstream stream, Engine engine) {
   if (engine == Engine::Compute || engine == Engine::Host || options().seed % 2)
     return stream->queue;
@@ -177,7 +180,7 @@ PC_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-/// Refuses to wait for or ask a stream that is captured.
+/// Refuses to wait for or to query a stream that is captured.
 static CUresult checkUncaptured(CUstream stream, const char *function) {
   if (CUresult result = enterUncaptured(function))
     return result;
@@ -204,7 +207,7 @@ PC_EXPORT CUresult cuStreamQuery(CUstream stream) {
 
 PC_EXPORT CUresult cuCtxSynchronize(void) {
   ENTER(enterUncaptured(__func__));
-  // Whatever thread captures in whatever mode: a context holds its streams.
+  // A capture of any thread in any mode counts, because a context holds its streams.
   for (auto &capture : state().captures)
     if (capture->origin->device == currentDevice())
       return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
@@ -253,7 +256,7 @@ PC_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-/// Whether all of `items` are among `heads` and what lies before them, in a graph.
+/// Whether all of `items` are among `heads` or their predecessors in a graph.
 static bool areAncestors(const std::vector<ItemRef> &items, const std::vector<ItemRef> &heads) {
   std::set<Item *> seen;
   std::vector<Item *> todo;

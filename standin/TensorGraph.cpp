@@ -1,4 +1,6 @@
-//===- TensorGraph.cpp - The graphs of operations that cuDNN takes --------===//
+//===- TensorGraph.cpp - The operation graphs of cuDNN --------------------===//
+// check() matches a graph with the forms that cuDNN's engines for attention take; run() interprets any graph.
+//===----------------------------------------------------------------------===//
 #include "standin/TensorGraph.h"
 #include "standin/Numbers.h"
 
@@ -75,7 +77,7 @@ std::string TensorGraph::name() const {
   return "attention";
 }
 
-/// The bytes of a tensor as few ranges.
+/// Adds the bytes of a tensor, as few ranges.
 static void addRanges(const Tensor &t, const char *base, bool write, std::vector<Access> &accesses) {
   std::array<int, 4> order{0, 1, 2, 3};
   std::sort(order.begin(), order.end(), [&](int a, int b) { return t.strides[a] < t.strides[b]; });
@@ -170,7 +172,7 @@ struct Run {
     return v;
   }
 
-  /// Rounds what was made to its type, and writes it where it is real.
+  /// Rounds a result to its type, and writes it to memory if the tensor is real.
   void put(int64_t id) {
     const Tensor &t = graph.tensors.at(id);
     Values &v = values.at(id);
@@ -202,7 +204,7 @@ struct Run {
                c.head(h), c.columns);
   }
 
-  /// y = f(x, b, t), where operands of extent 1 are repeated.
+  /// Computes y = f(x, b, t); operands of extent 1 are repeated.
   template <typename Function> void apply(const Operation &op, Function f) {
     Values &x = get(op.x), &b = get(op.b >= 0 ? op.b : op.x), &t = get(op.t >= 0 ? op.t : op.x), &y = make(op.y);
     auto row = [](Values &v, int64_t h, int64_t i) {

@@ -1,8 +1,8 @@
-/* What the stand-in for CUDA's libraries exports beside their functions.
+/* The functions that the stand-in for CUDA's libraries exports besides theirs.
  *
- * libpc_standin.so is a test device: one library with the symbols of the CUDA driver, cuBLASLt, cuDNN and
- * NCCL that the runtime's tables ask for. Streams are queues; work runs on the host, when somebody waits,
- * in any order that the program's own events allow. README.md here says what it checks and cannot show.
+ * libpc_standin.so is a test device: one library with the symbols of the CUDA driver, cuBLASLt, cuDNN and NCCL that the
+ * runtime's tables list. Streams are queues; work runs on the host when a thread waits, in any order that the program's
+ * own events allow. README.md in this folder says what it checks and what it cannot show.
  */
 #ifndef PC_STANDIN_H
 #define PC_STANDIN_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/** The functions of the hook, which says what they do. */
+/** The functions of the hook; pcrt/standin_hook.h describes them. */
 void pc_standin_enqueue(void *stream, const char *name, void (*fn)(void *), void *closure, void (*destroy)(void *),
                         const pc_standin_access *accesses, int n);
 void pc_standin_label(const char *label);
@@ -22,7 +22,7 @@ void pc_standin_polled(const void *begin, int64_t bytes);
 
 /* ---- for tests ---- */
 
-/** Reports so far: their number, and the text of one of them; null past the end. */
+/** The number of reports so far, and the text of one of them, or null past the end. */
 int pc_standin_reports(void);
 const char *pc_standin_report(int index);
 

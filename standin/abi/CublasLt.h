@@ -1,5 +1,5 @@
 //===- CublasLt.h - The part of cuBLASLt's ABI that the stand-in has ------===//
-// Own declarations, as in Driver.h; a test compares them with <cublasLt.h>.
+// Our own declarations, as in Driver.h; a test compares them with <cublasLt.h>.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_ABI_CUBLASLT_H
 #define PC_STANDIN_ABI_CUBLASLT_H

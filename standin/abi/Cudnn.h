@@ -1,5 +1,5 @@
 //===- Cudnn.h - The part of cuDNN's backend ABI that the stand-in has ----===//
-// Own declarations, as in Driver.h; a test compares them with <cudnn.h>.
+// Our own declarations, as in Driver.h; a test compares them with <cudnn.h>.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_ABI_CUDNN_H
 #define PC_STANDIN_ABI_CUDNN_H

@@ -1,6 +1,6 @@
 //===- Driver.h - The part of the CUDA driver's ABI that the stand-in has -===//
-// Own declarations, so that the project builds where no CUDA toolkit is. With PC_STANDIN_REAL_HEADERS the sources
-// compile against <cuda.h> instead: a test does so where it exists, and compares the constants.
+// Our own declarations, so that the project builds without a CUDA toolkit. With PC_STANDIN_REAL_HEADERS the sources
+// compile against <cuda.h> instead: a test does so if it exists, and compares the constants.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_ABI_DRIVER_H
 #define PC_STANDIN_ABI_DRIVER_H

@@ -1,5 +1,5 @@
 //===- Nccl.h - The part of NCCL's ABI that the stand-in has --------------===//
-// Own declarations, as in Driver.h; a test compares them with <nccl.h>.
+// Our own declarations, as in Driver.h; a test compares them with <nccl.h>.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_ABI_NCCL_H
 #define PC_STANDIN_ABI_NCCL_H

@@ -1,7 +1,7 @@
 //===- AccessChecker.cpp - Shadow memory of kernels -----------------------===//
 // A clock counts barriers, warp collectives and block starts. Shadow memory keeps, for every two bytes, when and where
 // they were last written and read; two accesses are ordered if a barrier (or, within a warp, a collective) came
-// between. As blocks run one after the other, "since this block began" and "since this launch began" are comparisons of
+// between. Blocks run one after the other, so "since this block began" and "since this launch began" are comparisons of
 // times, too.
 //===----------------------------------------------------------------------===//
 #include "AccessChecker.h"
@@ -37,7 +37,7 @@ struct Cell {
 };
 
 constexpr size_t lineBytes = 256;
-/// No more than is reserved: after it may lie other memory.
+/// The reserved bytes and no more, because other memory may follow.
 constexpr size_t sharedBytes = sharedCapacity;
 
 template <class T> T *reserve(size_t count) {
@@ -68,7 +68,7 @@ struct Region {
     munmap(touched, bytes / lineBytes + 1);
   }
   ByteState stateOf(size_t i) const { return states[i] == ByteState::Unallocated ? base : states[i]; }
-  /// The state of a whole region is `base` alone, without memory for each byte.
+  /// Sets states; a region whose bytes are all alike only has `base`, without memory for each byte.
   void setStates(size_t first, size_t end, ByteState value) {
     size_t all = (bytes + 1) / 2;
     if (first == 0 && end == all) {
@@ -95,7 +95,7 @@ struct AccessChecker::State {
 
   uint64_t now = 1, launchStart = 1, blockStart = 1, sectionStart = 1;
   std::array<uint64_t, 32> warpTime{}; ///< the last collective of all lanes
-  /// The last collective of some lanes that these two took part in; empty until there is one in this block.
+  /// The time of the last partial collective in which both lanes took part; empty until there is one in this block.
   std::array<std::vector<uint64_t>, 32> pairTime;
   std::vector<std::pair<uint64_t, uint32_t>> blocks; ///< of this launch: start and index
   const pcrt_host_module *module = nullptr;
@@ -128,7 +128,7 @@ struct AccessChecker::State {
     return site < module->num_sites && site != unknownSite ? module->sites[site].text : "an unknown place";
   }
 
-  /// Who made an earlier access, and where.
+  /// The thread and place of an earlier access.
   std::string name(Access access) const {
     std::string text;
     if (access.who() < severalOfWarp)
@@ -147,7 +147,7 @@ struct AccessChecker::State {
     return text + " (" + siteText(access.site()) + ")";
   }
 
-  /// True if an access of `thread` that begins now is not ordered after `earlier`.
+  /// Whether an access of `thread` that begins now is not ordered after `earlier`.
   bool unordered(Access earlier, unsigned thread, bool atomic, bool isShared) const {
     uint64_t time = earlier.time();
     if (time < launchStart || (atomic && earlier.atomic()))
@@ -169,7 +169,7 @@ struct AccessChecker::State {
     return who >= severalOfWarp || pairTime[warp].empty() || time >= pairTime[warp][who % 32 * 32 + thread % 32];
   }
 
-  /// The reader to remember after `mine` read where `earlier` did.
+  /// The reader to remember after `mine` has read the same bytes as `earlier`.
   Access merge(Access earlier, Access mine, unsigned thread, bool isShared) const {
     uint64_t time = earlier.time();
     if (time < launchStart)
@@ -343,7 +343,7 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
     return report("out of bounds", p, region ? ", past the end of shared memory" : ", which is nobody's memory");
   if (reinterpret_cast<uintptr_t>(p) & ((uintptr_t(1) << (kind >> 8)) - 1))
     return report("misaligned", p, ", compiled for a multiple of " + std::to_string(1u << (kind >> 8)));
-  // Threads that store one and the same value do not harm each other.
+  // Threads that store the same value do not race.
   bool same = (kind & PCRT_ACCESS_VALUE) && !std::memcmp(p, &value, bytes);
   if (write && isShared && s.numReading)
     for (size_t chunk = size_t(p - s.shared) / 16; chunk <= (size_t(p - s.shared) + bytes - 1) / 16; ++chunk)

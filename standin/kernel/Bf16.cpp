@@ -1,5 +1,5 @@
-//===- Bf16.cpp - What compiled code calls to round to bf16 ---------------===//
-// Older libgcc lacks these. The calling convention is that of clang's __bf16, so clang compiles this file.
+//===- Bf16.cpp - The functions that compiled code calls to round to bf16 -===//
+// Older libgcc lacks these. Their calling convention is that of clang's __bf16, so clang compiles this file.
 //===----------------------------------------------------------------------===//
 #include <cstdint>
 #include <cstring>
@@ -22,7 +22,7 @@ extern "C" __attribute__((weak)) __bf16 __truncsfbf2(float f) {
 }
 
 extern "C" __attribute__((weak)) __bf16 __truncdfbf2(double d) {
-  // To odd in float first, so that the second rounding is as if from double.
+  // Rounds to odd in float first, so that the second rounding gives the result of one rounding from double.
   float f = float(d);
   if (double(f) != d) {
     uint32_t bits;

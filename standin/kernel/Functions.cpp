@@ -1,6 +1,7 @@
 //===- Functions.cpp - NVPTX instructions that x86 lacks ------------------===//
-// pc_nvvm_<intrinsic> and pc_ptx_<instruction>, dots as underscores, as the host image calls them. Exact ones are
-// exact; *.approx* are correctly rounded or within one unit of it here, within the documented error on a device.
+// pc_nvvm_<intrinsic> and pc_ptx_<instruction>, dots as underscores, under the names that host images call. Exact
+// instructions are exact; *.approx* are correctly rounded or within one unit of it here, and within the documented
+// error on a device.
 //===----------------------------------------------------------------------===//
 #include "Worker.h"
 
@@ -151,7 +152,7 @@ float pc_ptx_tanh_approx_f32(float x) { return tanhf(x); }
 float pc_ptx_sqrt_rn_f32(float x) { return sqrtf(x); }
 float pc_ptx_div_approx_f32(float x, float y) { return x / y; }
 
-/// cf.assert, as gpu.module has it.
+/// The function that cf.assert calls in a gpu.module.
 void __assertfail(const char *message, const char *file, uint32_t line, const char *, uint64_t) {
   Fiber *me = fiberOf(pc_thread);
   me->worker->fail(me,

@@ -1,4 +1,6 @@
 //===- Image.cpp - Loads host images from memory --------------------------===//
+// Writes the image to an anonymous file and opens it by dlopen through /proc/self/fd, then checks its version.
+//===----------------------------------------------------------------------===//
 #include "Kernel.h"
 
 #include <cerrno>

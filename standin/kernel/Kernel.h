@@ -1,7 +1,7 @@
 //===- Kernel.h - Runs device kernels on this machine ---------------------===//
-// Loads host images (pcrt/host_image.h) and runs launches: the threads of a block are fibers on the calling thread,
-// blocks run one after the other. Faults that a device would pass over in silence are reported: barriers and shuffles
-// in divergent code always, races and wrong addresses with an AccessChecker.
+// Loads host images (pcrt/host_image.h) and runs launches: the threads of a block are fibers on the calling thread, and
+// blocks run one after the other. It reports faults that a device would silently ignore: barriers and shuffles in
+// divergent code always, races and wrong addresses with an AccessChecker.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_KERNEL_H
 #define PC_STANDIN_KERNEL_KERNEL_H
@@ -25,8 +25,8 @@ struct KernelImage {
 };
 
 /// Loads an image from memory. The library with the kernel functions must be visible to it: the caller's own
-/// executable, or one loaded with RTLD_GLOBAL. Returns "" or what is wrong (not an image, another version, an
-/// instruction without stand-in).
+/// executable, or one loaded with RTLD_GLOBAL. Returns "" or an error (not an image, another version, an instruction
+/// without stand-in).
 std::string loadKernelImage(const void *data, size_t bytes, KernelImage &image);
 void unloadKernelImage(KernelImage &image);
 
@@ -37,17 +37,17 @@ struct KernelLaunch {
   uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
   uint32_t dynamicShared = 0; ///< bytes
   void **params = nullptr;    ///< pointers to the values of the parameters
-  /// Order of threads and blocks: 0 ascending, 1 descending, others seed a random one.
+  /// The order of threads and blocks: 0 is ascending, 1 descending, others seed a random order.
   uint64_t order = 0;
   AccessChecker *checker = nullptr; ///< null: accesses are not checked
-  /// For tests: the barrier, warp synchronisation or wait at this site does nothing. -1: none.
+  /// For tests: the barrier, warp synchronization or wait at this site does nothing; -1: none.
   int64_t skippedSite = -1;
 };
 
 /// Runs a launch to its end. Returns "" or the first fault, with kernel, block, thread and places.
 std::string pc_run_kernel(const KernelLaunch &launch);
 
-/// Bytes of shared memory that a block may have (sm_90: 227 KiB).
+/// The largest shared memory of a block in bytes (sm_90: 227 KiB).
 constexpr uint32_t maxSharedBytes = 227 << 10;
 
 } // namespace pc::standin

@@ -1,4 +1,6 @@
-//===- Meet.h - The lanes of a warp wait for each other -------------------===//
+//===- Meet.h - Collectives of the lanes of a warp ------------------------===//
+// All warp-level instructions synchronize their lanes by meet().
+//===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_MEET_H
 #define PC_STANDIN_KERNEL_MEET_H
 
@@ -6,14 +8,15 @@
 
 namespace pc::standin {
 
-/// Lanes that the warp at `first` has.
+/// The mask of the lanes that exist in the warp whose first thread is `first`.
 inline uint32_t lanesOf(const Worker &worker, unsigned first) {
   unsigned lanes = worker.threads - first;
   return lanes >= warpSize ? ~0u : (1u << lanes) - 1;
 }
 
-/// Brings this lane to the collective at `site`, where it has put its operands; `finish(warp, first)` runs once all
-/// lanes of `mask` have come, first being the warp's first thread.
+/// Makes this lane, whose operands are in place, arrive at the collective at `site`. When all lanes of `mask` have
+/// arrived, the last one calls `finish(warp, first)`, with the warp's first thread, and all continue. Lanes at
+/// different sites, or with different masks, are a fault.
 template <class Finish> void meet(Fiber *me, uint32_t mask, uint32_t site, Finish finish) {
   Worker &worker = *me->worker;
   unsigned thread = worker.index(me), lane = thread % warpSize, first = thread - lane;

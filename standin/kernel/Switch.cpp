@@ -1,6 +1,6 @@
 //===- Switch.cpp - From one fiber's stack to another's -------------------===//
-// pc_switch(void **save, void *to): leaves this stack and goes on where `to` was saved. What a call may change needs no
-// saving. (ucontext makes system calls: thirty times slower.)
+// pc_switch(void **save, void *to) leaves this stack and continues where `to` was saved. Registers that a call may
+// change need not be saved. (ucontext makes system calls and is thirty times slower.)
 //===----------------------------------------------------------------------===//
 #ifndef __x86_64__
 #error "host images and their fibers are for x86-64"

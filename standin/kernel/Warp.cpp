@@ -1,4 +1,4 @@
-//===- Warp.cpp - What the lanes of a warp do together, and asynchronous copies -===//
+//===- Warp.cpp - Warp-level instructions and asynchronous copies ---------===//
 // A lane that arrives leaves its operands and waits; the last one computes the results of all. Semantics: PTX ISA,
 // "warp level matrix instructions", "shfl.sync", "vote.sync", "match.sync", "redux.sync", "cp.async".
 //===----------------------------------------------------------------------===//
@@ -9,7 +9,7 @@
 
 using namespace pc::standin;
 
-/// The lane that `lane` reads from (itself where none is in range) and whether one is.
+/// The lane from which `lane` reads (itself if none is in range), and whether one is in range.
 static std::pair<unsigned, bool> source(uint32_t kind, unsigned lane, uint32_t operand, uint32_t clampAndMask) {
   uint32_t clamp = clampAndMask & 31, segment = clampAndMask >> 8 & 31, offset = operand & 31;
   uint32_t highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
@@ -49,7 +49,7 @@ extern "C" uint64_t pc_shuffle(pcrt_host_thread *thread, uint32_t kind, uint32_t
     for (unsigned lane = 0; lane < warpSize; ++lane)
       if (warp.needed >> lane & 1) {
         auto [from, inRange] = source(kind, lane, warp.lane[lane], warp.clamp[lane]);
-        // A lane that does not take part: undefined on the device.
+        // The value of a lane that does not take part is undefined on the device.
         uint32_t value = warp.needed >> from & 1 ? warp.value[from] : 0xFFFFFFFFu;
         worker.fibers[first + lane].result = uint64_t(inRange) << 32 | value;
       }
@@ -64,7 +64,7 @@ extern "C" void pc_syncwarp(pcrt_host_thread *thread, uint32_t mask, uint32_t si
   meet(me, mask, site, [](Warp &, unsigned) {});
 }
 
-/// Any other collective: operands and results lie in slots of 8 bytes; `compute` does all lanes of `lanes` at once.
+/// Runs any other collective: operands and results are in slots of 8 bytes; `compute` computes all lanes of `lanes`.
 extern "C" void pc_warp(pcrt_host_thread *thread, uint32_t mask,
                         void (*compute)(uint64_t **in, uint64_t **out, uint32_t lanes), uint64_t *in, uint64_t *out,
                         uint32_t site) {
@@ -246,7 +246,8 @@ extern "C" void pc_cp_async_commit(pcrt_host_thread *thread) {
   ++me->worker->copies[me->worker->index(me)].group;
 }
 
-/// Completes all groups but the last `left`; with `uncommitted` also what no group has yet (cp.async.wait_all).
+/// Completes all groups except the last `left`; with `uncommitted` also copies that no group has yet
+/// (cp.async.wait_all).
 extern "C" void pc_cp_async_wait(pcrt_host_thread *thread, uint32_t left, uint32_t uncommitted, uint32_t site) {
   Fiber *me = fiberOf(thread);
   if (site == me->worker->launch->skippedSite)

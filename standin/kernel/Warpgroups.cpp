@@ -1,4 +1,7 @@
 //===- Warpgroups.cpp - Products of matrices by warpgroups of four warps --===//
+// Chunks of A and B are found by their matrix descriptors; a warp computes its 16 rows when a wait demands them. The
+// access checker is told when a product may read shared memory.
+//===----------------------------------------------------------------------===//
 #include "Warpgroups.h"
 #include "Meet.h"
 
@@ -8,11 +11,11 @@
 
 namespace pc::standin {
 
-// What stands for a result: a NaN, the product's number in the warp, and which of the lane's sums it is.
+// A NaN that stands for a result: its bits have the product's number in the warp and the index of the lane's sum.
 constexpr uint32_t standing = 0xFFC00000u, mostNumber = 0x7ffe;
 static uint32_t standIn(uint32_t number, uint32_t sum) { return standing | number << 7 | sum; }
 
-/// Products that are done and whose results a later one may take as they are.
+/// The number of completed products whose results a later product may still use.
 constexpr size_t keptParts = 64;
 
 Warpgroups::Part *Warpgroups::resultOf(WarpState &warp, uint32_t bits) {
@@ -26,8 +29,8 @@ Warpgroups::Part *Warpgroups::resultOf(WarpState &warp, uint32_t bits) {
 
 void Warpgroups::fence(Fiber *me) { ordered[worker.index(me)] = true; }
 
-/// The chunks of 16 bytes of 16 x `rows` elements, from row `from` on: by row the two of its 16 elements, or,
-/// transposed, by element of the summed dim those of all rows. Descriptor: PTX ISA, "matrix descriptor"; bits 0 to 13
+/// The chunks of 16 bytes of 16 x `rows` elements, from row `from` on: two per row for its 16 elements or, if
+/// transposed, those of all rows per element of the summed dim. Descriptor: PTX ISA, "matrix descriptor"; bits 0 to 13
 /// the address, 16 to 29 the leading offset, 32 to 45 the stride offset, all in 16 bytes; 62 and 63 the swizzle, where
 /// 1 is that of 128 bytes: then bits 4 to 6 of an address are exclusive-ored with bits 7 to 9.
 std::vector<const uint8_t *> Warpgroups::chunks(Fiber *me, const Part &part, uint64_t descriptor, bool transposed,
@@ -137,7 +140,7 @@ void Warpgroups::finish(Fiber *me, Part &part) {
   elements(part.ofB, part.flags & PCRT_WGMMA_B_TRANSPOSED, n, b.data());
   if (!part.rowsOfA.empty())
     elements(part.rowsOfA, part.flags & PCRT_WGMMA_A_TRANSPOSED, 16, a.data());
-  // As of mma.sync: a lane has two rows and of eight columns two, of A's registers alike.
+  // The layout is that of mma.sync: a lane has two rows and two of eight columns, also of A's registers.
   auto place = [](unsigned lane, unsigned i, unsigned columns) {
     return (lane / 4 + i / 2 % 2 * 8) * columns + i / 4 * 8 + lane % 4 * 2 + i % 2;
   };

@@ -1,7 +1,7 @@
 //===- Warpgroups.h - Products of matrices by warpgroups of four warps ----===//
-// wgmma.mma_async multiplies while the warpgroup goes on. Here a product is made as late as a wait allows, and until
-// then what stands for its results is a NaN with a number: a program that uses results or changes operands too early
-// has wrong results in any order of threads. Semantics: PTX ISA, "asynchronous warpgroup level matrix instructions".
+// wgmma.mma_async multiplies while the warpgroup continues. Here a product is computed as late as a wait allows, and
+// until then numbered NaNs stand for its results: a program that uses results or changes operands too early gets wrong
+// results with any order of threads. Semantics: PTX ISA, "asynchronous warpgroup level matrix instructions".
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_WARPGROUPS_H
 #define PC_STANDIN_KERNEL_WARPGROUPS_H
@@ -18,7 +18,7 @@ struct WarpgroupProduct {
   uint32_t site;
 };
 
-/// The products of a block that its warps have started.
+/// The products that the warps of a block have started. The worker owns it. A fault ends the launch.
 class Warpgroups {
 public:
   explicit Warpgroups(Worker &worker) : worker(worker) {}
@@ -27,9 +27,9 @@ public:
   /// `in`: n / 2 sums of this lane, then A's four registers or its descriptor, then B's; `out`: n / 2 sums.
   void start(Fiber *me, WarpgroupProduct product, uint64_t *in, uint64_t *out);
   void commit(Fiber *me);
-  /// Ends all groups but the last `left`; what stands for results in the lane's `count` slots becomes these.
+  /// Ends all groups except the last `left`, and replaces the NaNs in the lane's `count` slots by the results.
   void wait(Fiber *me, uint32_t left, uint64_t *slots, uint32_t count, uint32_t site);
-  /// "", or what the block's threads have not waited for.
+  /// "" or the products for which the block's threads have not waited.
   std::string unfinished() const;
 
 private:
@@ -42,11 +42,11 @@ private:
     bool done = false, claimed = false;
   };
   struct WarpState {
-    std::deque<Part> parts; ///< in order; the last ones that are done, and what is under way
+    std::deque<Part> parts; ///< in order: the last ones that are done, and those under way
     uint32_t group = 0, last = 0;
     uint32_t started = 0; ///< products, counted
   };
-  /// What a warpgroup's first warp has started, which the others must start, too.
+  /// A product that a warpgroup's first warp has started, and that the others must start, too.
   struct Started {
     WarpgroupProduct product;
     uint64_t a, b;

@@ -1,4 +1,7 @@
 //===- Worker.cpp - Blocks, fibers, barriers ------------------------------===//
+// A block ends when all fibers have returned. If no fiber can run before, the threads wait at different barriers or
+// collectives, which is reported as a deadlock. Faults leave the launch by longjmp.
+//===----------------------------------------------------------------------===//
 #include "Warpgroups.h"
 
 #include <cstdio>
@@ -92,7 +95,7 @@ void Worker::fiberReturned(Fiber *me) {
   yield(me);
 }
 
-/// What a fiber runs: one thread of each block after the other, on the same stack.
+/// The body of a fiber: it runs one thread of each block after the other, on the same stack.
 static void fiberBody() {
   for (;;) {
     Fiber *me = fiberOf(pc_thread);
@@ -213,7 +216,7 @@ std::string Worker::run(const KernelLaunch &request) {
   }
   if (request.checker)
     request.checker->beginLaunch(request.module, &kernel, block);
-  // Blocks in the launch's order; a random one steps through all of them by a stride without common factors.
+  // A random order steps through all blocks by a stride without common factors.
   uint64_t stride = 1, at = 0;
   if (request.order == 1) {
     at = blocks - 1;

@@ -1,6 +1,6 @@
 //===- Worker.h - The fibers of the running block -------------------------===//
-// One worker a host thread: the threads of one block as fibers that hand on to each other where they wait. Private to
-// the kernel library.
+// Each host thread has one worker: the threads of one block are fibers that switch to each other when they wait. This
+// header is private to the kernel library.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_WORKER_H
 #define PC_STANDIN_KERNEL_WORKER_H
@@ -23,29 +23,31 @@ constexpr uint32_t noSite = ~0u;
 enum class Waits : uint8_t { No, Barrier, Warp, Done };
 
 struct Worker;
+/// A thread of the running block.
 struct Fiber {
   pcrt_host_thread thread; // first: generated code's pointer to it is a pointer to the fiber
   Worker *worker;
-  void *stack;     ///< where it goes on
+  void *stack;     ///< where it continues
   uint64_t result; ///< of a shuffle
   uint32_t site;   ///< where it waits
   Waits waits;
 };
 
-/// What the lanes of a warp bring to the collective that they are at.
+/// The operands of a warp's lanes for the collective at which they wait.
 struct Warp {
   uint32_t arrived, needed, site;
   uint32_t value[warpSize], lane[warpSize], clamp[warpSize];
   uint64_t *in[warpSize], *out[warpSize];
 };
 
+/// A cp.async that has not been completed.
 struct AsyncCopy {
   uint8_t *to;
   const uint8_t *from;
   uint32_t bytes, source, site, group;
 };
 
-/// Copies of one thread that no wait has demanded yet.
+/// The copies of one thread that no wait has demanded yet.
 struct AsyncCopies {
   std::vector<AsyncCopy> pending;
   uint32_t group = 0;
@@ -53,15 +55,16 @@ struct AsyncCopies {
 
 class Warpgroups;
 
-/// Descriptors of matrices have the low bits of an address in shared memory, which begins at a multiple of this.
+/// The alignment of shared memory, because matrix descriptors have only the low bits of an address.
 constexpr size_t sharedAlignment = size_t(1) << 18;
 
+/// Runs launches. It owns the stacks and the shared memory, and reuses them for every block.
 struct Worker {
   Fiber *fibers;
   uint8_t *stacks, *shared;
   Warp warps[maxWarps];
   std::vector<AsyncCopies> copies;
-  std::unique_ptr<Warpgroups> warpgroups; ///< of the block; null: it has multiplied nothing
+  std::unique_ptr<Warpgroups> warpgroups; ///< of the block; null: it has started no product
   void *mainStack;
   std::vector<bool> started;
   uint16_t queue[2 * maxThreads]; ///< runnable fibers, a ring
@@ -78,11 +81,11 @@ struct Worker {
   ~Worker();
   Worker(const Worker &) = delete;
   Worker &operator=(const Worker &) = delete;
-  /// Runs all blocks; the fault or "".
+  /// Runs all blocks; returns the fault or "".
   std::string run(const KernelLaunch &launch);
   void push(unsigned thread) { queue[tail++ % (2 * maxThreads)] = uint16_t(thread); }
   unsigned index(const Fiber *fiber) const { return unsigned(fiber - fibers); }
-  /// Goes on with the next runnable fiber; returns when `me` is.
+  /// Switches to the next runnable fiber; returns when `me` runs again.
   void yield(Fiber *me);
   /// Ends the launch with a fault of this thread.
   [[noreturn]] void fail(Fiber *me, std::string text);
