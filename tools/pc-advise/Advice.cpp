@@ -1,4 +1,7 @@
-//===- Advice.cpp - What a model takes on numbers of ranks ----------------===//
+//===- Advice.cpp - The best plan of a model for each number of ranks -----===//
+// Each rule is one method of Adviser: it derives a number or a mesh, and checks it against plans that the search prices
+// with that choice pinned.
+//===----------------------------------------------------------------------===//
 #include "Advice.h"
 
 #include "pc/Driver/Flags.h"
@@ -18,6 +21,7 @@ template <typename... Args> std::string formatted(const char *form, const Args &
   return text;
 }
 
+/// Makes the advice for one model: searches each number of ranks, then checks the rules. It borrows the model.
 class Adviser {
 public:
   Adviser(ModuleOp model, const AdviceOptions &asked, Advice &advice) : model(model), asked(asked), advice(advice) {}
@@ -47,7 +51,7 @@ public:
   }
 
 private:
-  /// All flags, and `more`.
+  /// Parses all flags and `more`.
   pcrt_status optionsOf(const std::string &more, CompileOptions &options, std::string &error) const {
     CompileFlags flags;
     llvm::raw_string_ostream errors(error);
@@ -75,7 +79,7 @@ private:
     return PCRT_OK;
   }
 
-  /// The best plan of `ranks`, with `pins`; that there is none is no failure.
+  /// Searches the best plan of `ranks`, with `pins`. It is not a failure if there is none.
   pcrt_status search(int64_t ranks, const std::string &pins, Size &size, std::string &error) {
     CompileOptions options;
     std::string more = " auto= ranks=" + std::to_string(ranks) + pins;
@@ -107,7 +111,7 @@ private:
     return PCRT_OK;
   }
 
-  /// What a step holds of parameters must lie somewhere.
+  /// Rule: parameters, gradients and states must fit into memory.
   void addMemoryRule() {
     double bytes = 2 * advice.work.parameterBytes + advice.work.stateBytes;
     Rule rule{"Parameters, their gradients and the optimizer's states must fit; activations come on top",
@@ -129,7 +133,7 @@ private:
     advice.rules.push_back(std::move(rule));
   }
 
-  /// What a layer's products are split over talks in each layer.
+  /// Rule: the ranks that split a layer's products communicate in each layer, so they are within a node.
   void addTensorRule() {
     if (machine.nodeRanks == 0)
       return;
@@ -149,7 +153,8 @@ private:
     advice.rules.push_back(std::move(rule));
   }
 
-  /// "pp=35,dp=8,tp=8": as few ranks as hold the model share it, first those of a node; empty if too few can.
+  /// "pp=35,dp=8,tp=8": the fewest ranks that can hold the model share it, those of a node first; empty if there are
+  /// too few ranks.
   std::string meshByRule(int64_t ranks) const {
     double bytes = 2 * advice.work.parameterBytes + advice.work.stateBytes;
     auto fits = [&](int64_t tensor, int64_t stages) {
@@ -165,7 +170,8 @@ private:
     return mesh + "dp=" + std::to_string(ranks / tensor / stages) + ",tp=" + std::to_string(tensor);
   }
 
-  /// What does not fit a device is split inside of a node, then over stages; data ranks are what is left.
+  /// Rule: a model that does not fit a device is split within a node, then over stages; the remaining ranks are data
+  /// ranks.
   pcrt_status addMeshRule(std::string &error) {
     if (machine.nodeRanks == 0 || limit == 0 || layers == 0)
       return PCRT_OK;
@@ -187,7 +193,7 @@ private:
                                   : mesh + " does not fit or is not legal";
       if (size.fits)
         rule.checked += formatted(", the best plan %.4g s", size.seconds);
-      // As good as the best but for a tenth.
+      // The mesh is good if it is at most a tenth slower than the best plan.
       bool isGood = byRule.fits && (!size.fits || byRule.seconds <= 1.1 * size.seconds);
       rule.holds = rule.holds.value_or(true) && isGood;
     }
@@ -196,7 +202,7 @@ private:
     return PCRT_OK;
   }
 
-  /// ZeRO-3 gathers parameters for both passes and sums gradients.
+  /// Rule: ZeRO-3 gathers parameters for both passes and sums gradients.
   pcrt_status addShardingRule(std::string &error) {
     if (advice.sizes.empty() || advice.sizes.back().ranks < 2)
       return PCRT_OK;
@@ -225,14 +231,14 @@ private:
       rule.checked = formatted("a step of ZeRO-3 alone takes %.4g s", sharded.seconds);
       if (largest.fits)
         rule.checked += formatted(", the best plan %.4g s", largest.seconds);
-      // It is as long as what it moves, or products hide that.
+      // The step takes as long as its moves, unless products hide them.
       rule.holds = sharded.seconds >= std::max(moves, products) * 0.98;
     }
     advice.rules.push_back(std::move(rule));
     return PCRT_OK;
   }
 
-  /// In which gradients are summed.
+  /// The bytes of an element of the gradients when they are summed.
   double gradientBytes() const { return StringRef(asked.flags).contains("gradient-precision=bf16") ? 2 : 4; }
 
   ModuleOp model;

@@ -1,6 +1,6 @@
-//===- Advice.h - What a model takes on numbers of ranks ------------------===//
-// For each number the best plan, by the search; and rules of thumb, each derived from the machine's and the model's
-// figures and then held against what the search found.
+//===- Advice.h - The best plan of a model for each number of ranks -------===//
+// The plan search finds the best plan for each number. Rules of thumb, derived from the machine's and the model's
+// figures, are compared with what the search found.
 //===----------------------------------------------------------------------===//
 #ifndef PC_TOOLS_ADVICE_H
 #define PC_TOOLS_ADVICE_H
@@ -11,30 +11,30 @@
 
 namespace pc {
 
-/// What is asked for. `flags`: of every compile, as options of the phases' pipelines: "precision=bf16".
+/// The request. `flags` are those of every compile, as options of the phases' pipelines: "precision=bf16".
 struct AdviceOptions {
   std::vector<int64_t> ranks;
   std::string flags;
-  double tokens = 0; ///< of a training run; 0: its cost is not told
+  double tokens = 0; ///< of a training run; 0: its cost is not reported
 };
 
-/// What the search found for a number of ranks.
+/// The result of the search for a number of ranks.
 struct Size {
   int64_t ranks = 0;
   bool fits = false;
-  std::string plan, why; ///< why: there is none
+  std::string plan, why; ///< `why`: the reason if there is no plan
   double seconds = 0;    ///< of a step
   int64_t bytes = 0;
   double gap = 0;
   int64_t tensorRanks = 1; ///< that split a layer's products
 };
-
-/// A rule of thumb. `holds`: none where nothing was found to hold it against.
+/// A rule of thumb. `holds` is empty if the search found no plan with which to compare it.
 struct Rule {
   std::string rule, derived, checked;
   std::optional<bool> holds;
 };
 
+/// All results, in the order of the requested numbers of ranks.
 struct Advice {
   std::string model, machine;
   StepWork work;
@@ -43,7 +43,7 @@ struct Advice {
   std::vector<Rule> rules;
 
   double tokensPerSecond(const Size &size) const { return stepTokens / size.seconds; }
-  /// Hours of one rank, times ranks, for all tokens.
+  /// The hours that all ranks together need for all tokens.
   double rankHours(const Size &size) const {
     return tokens / tokensPerSecond(size) * static_cast<double>(size.ranks) / 3600;
   }
@@ -51,7 +51,7 @@ struct Advice {
   llvm::json::Object json() const;
 };
 
-/// Searches plans of the model program `model`. On failure the error is in `error`.
+/// Searches plans of the model program `model` and fills `advice`. On failure returns the status and sets `error`.
 pcrt_status advise(mlir::ModuleOp model, const AdviceOptions &options, Advice &advice, std::string &error);
 
 } // namespace pc

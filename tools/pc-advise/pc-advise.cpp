@@ -1,4 +1,7 @@
-//===- pc-advise.cpp - How many ranks, and how they share the work --------===//
+//===- pc-advise.cpp - Advice about the number of ranks -------------------===//
+// Reads a model program (pc-import), searches plans for every number of --ranks, and prints the advice as text or JSON.
+// The exit codes are those of pc-compile.
+//===----------------------------------------------------------------------===//
 #include "Advice.h"
 
 #include "pc/Driver/Origin.h"

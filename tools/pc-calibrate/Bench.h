@@ -1,6 +1,6 @@
 //===- Bench.h - One rank of the measurement ------------------------------===//
-// Cases are calls that all ranks make at the same time. They are timed in turns: Measure.cpp has the list of what a
-// rank does alone, Moves.cpp what ranks send each other. The target makes the calls and has the clock.
+// Cases are calls that all ranks make at the same time. They are timed in turns: Measure.cpp lists what a rank does
+// alone, Moves.cpp what ranks send each other. The target makes the calls and has the clock.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_BENCH_H
 #define PC_CALIBRATE_BENCH_H
@@ -16,6 +16,8 @@ inline Measurement named(const std::string &name, double work, bool isSmall = fa
 /// " of 24 MiB"
 inline std::string inMiB(int64_t bytes) { return " of " + std::to_string(bytes / MiB) + " MiB"; }
 
+/// The measurement of one rank: builds the tables and cases, then times them. All ranks construct it and call run
+/// together; rank 0 decides how often each case is repeated. It borrows target and communicator.
 class Bench {
 public:
   Bench(Target &target, pcrt::Comm &comm, int nodeRanks);
@@ -26,12 +28,12 @@ private:
   struct Case {
     Measurement *result;
     std::function<void()> call;
-    int64_t turns = 1;   ///< Places that its operands take in turns.
-    int64_t repeats = 1; ///< Of a sample: where there is time, all places as often, since some are slower than others.
-    const double *own = nullptr; ///< Seconds of this rank that count instead of all that pass.
+    int64_t turns = 1;   ///< The number of places that its operands take in turns.
+    int64_t repeats = 1; ///< Calls of a sample; if there is time, all places equally often, because some are slower.
+    const double *own = nullptr; ///< If set, these seconds of this rank count instead of the elapsed time.
     std::vector<double> seconds = {};
   };
-  /// Places of the operands of a call, which take turns: no cache then holds those of the call before.
+  /// The places of a call's operands, which take turns so that no cache holds the operands of the call before.
   struct Places {
     int64_t in, out, stride;
     int count, turn = 0;
@@ -59,12 +61,12 @@ private:
   Target &target;
   pcrt::Comm &comm;
   Tables tables;
-  pcrt::Group all, node, pair, across; ///< Those with one member are not measured.
+  pcrt::Group all, node, pair, across; ///< Groups with one member are not measured.
   Measurements results;
   Sizes sizes;
   std::vector<Case> cases;
-  double waited = 0;        ///< Seconds in which this rank met others, in the sample that is taken.
-  int64_t productBytes = 0; ///< Of the operands of products, which lie first; after them those of copies and moves.
+  double waited = 0;        ///< Seconds for which this rank has waited for others in the current sample.
+  int64_t productBytes = 0; ///< Bytes of the operands of products, which come first; those of copies and moves follow.
   int64_t otherBytes = 0;
 };
 

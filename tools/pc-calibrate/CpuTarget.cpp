@@ -1,4 +1,6 @@
-//===- CpuTarget.cpp - Calls of a rank that is cores of a CPU -------------===//
+//===- CpuTarget.cpp - Calls of a rank that runs on CPU cores -------------===//
+// Makes the calls of a compiled step through the runtime's own classes (Gemms, Pool, Comm), between two barriers.
+//===----------------------------------------------------------------------===//
 #include "Target.h"
 #include "comm/Collective.h"
 #include "cpu/Bf16.h"
@@ -13,6 +15,7 @@ using namespace pc_calibrate;
 
 namespace {
 
+/// The target of a CPU rank. Its products are those of the runtime, on the threads of the rank.
 class CpuTarget final : public Target {
 public:
   explicit CpuTarget(Comm &comm) : comm(comm), pool(threadsOfThisRank()) {}
@@ -100,7 +103,7 @@ public:
   void toHost(int64_t) override {}
   void fromHost(int64_t) override {}
 
-  /// From barrier to barrier.
+  /// Measures from barrier to barrier.
   double time(int, int64_t repeats, const std::function<void()> &call) override {
     requireOk(comm, comm.barrier());
     int64_t start = nanoseconds();

@@ -1,6 +1,6 @@
-//===- CudaTarget.cpp - Calls of a rank that is a CUDA device -------------===//
-// Products by cuBLASLt and moves by NCCL as the steps of programs make them: on the streams of the runtime, the moves
-// of a group on one of their own, and from the second time on in a graph. Events of the device time them.
+//===- CudaTarget.cpp - Calls of a rank that runs on a CUDA device --------===//
+// Products by cuBLASLt and moves by NCCL as the steps of programs make them: on the streams of the runtime, with the
+// moves of a group on a stream of their own, and from the second time on in a graph. Events of the device time them.
 //===----------------------------------------------------------------------===//
 #include "Target.h"
 #include "comm/Collective.h"
@@ -20,7 +20,7 @@ using PlannedProduct = pcrt::cuda::ProductCall;
 
 namespace {
 
-/// rows x columns are nearly a square of `count` tiles.
+/// Divides `count` tiles into rows x columns that are nearly a square.
 void divide(int64_t count, int64_t *rows, int64_t *columns) {
   *columns = 1;
   for (int64_t i = 1; i * i <= count; ++i)
@@ -29,6 +29,7 @@ void divide(int64_t count, int64_t *rows, int64_t *columns) {
   *rows = count / *columns;
 }
 
+/// The target of a device rank. It owns the session, the memory and a graph for each case.
 class CudaTarget final : public Target {
 public:
   CudaTarget(Comm &control, int ordinal)
@@ -187,7 +188,7 @@ private:
     GraphExec executable = nullptr;
   };
 
-  /// The tables as the runtime has them.
+  /// Builds the tables of a program for the runtime.
   void takeTables() {
     for (const pc_calibrate::ProductCall &call : tables->products)
       gemms.push_back(call.desc);
@@ -202,7 +203,7 @@ private:
 
   void connect() {
     onAllRanks(control, [&] { session.reserveMoveStreams(1); });
-    // Products run beside the moves of programs, which then take as few multiprocessors as these.
+    // In programs, products run beside moves, which then take few multiprocessors; these moves take as few.
     comm = openDeviceComm(session, control, program, tables->groups, std::vector<bool>(tables->groups.size(), true));
     require(comm->registerArena(base, memory.mappedBytes()), "the memory");
     if (comm->hasStreams())
@@ -242,7 +243,7 @@ private:
     session.synchronize();
   }
 
-  /// The case's graph of so many calls.
+  /// The graph of a case with `calls` calls.
   Captured &capture(int number, int64_t calls, const std::function<void()> &call) {
     const Driver &driver = session.driver;
     Captured &graph = graphs[number];

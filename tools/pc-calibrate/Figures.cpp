@@ -1,5 +1,5 @@
-//===- Figures.cpp - A machine for pc-compile, of what was measured -------===//
-// Each figure is what lib/Cost/Cost.cpp means by it, solved for: the machine that is written predicts what was
+//===- Figures.cpp - Turns measurements into a machine for pc-compile -----===//
+// Each figure is the solution of the formula in lib/Cost/Cost.cpp that uses it, so that the machine predicts what was
 // measured.
 //===----------------------------------------------------------------------===//
 #include "Figures.h"
@@ -13,17 +13,19 @@ using namespace pc_calibrate;
 
 namespace {
 
-/// Figures of the machine that what was not measured is taken from.
+/// Figures of the known machine that replace missing measurements.
 struct Like {
   const char *name;
   double collectiveSeconds, moveSeconds; ///< As in lib/Cost/Machine.cpp.
 };
 
-/// What products of whole waves of tiles say: seconds = 2 m n (k + ramp) / rate.
+/// The model of products of whole waves of tiles: seconds = 2 m n (k + ramp) / rate.
 struct Waves {
   double rate = 0, ramp = 0;
 };
 
+/// Computes the machine from the measurements of rank 0. Figures that need a missing measurement are listed in
+/// `guesses`.
 class Figures {
 public:
   explicit Figures(const Measurements &results) : results(results), onDevice(results.device.multiprocessors > 0) {
@@ -32,15 +34,15 @@ public:
     machine["like"] = like.name;
   }
 
-  /// Products, memory, what every call takes.
+  /// Adds the figures of products, memory, and the cost of each call.
   void addWork() {
     onDevice ? addProductsOfDevice() : addProductsOfCores();
     addMemory();
     machine["op_seconds"] = results.launch.seconds;
   }
 
-  /// Attention takes flops / (peak x share), of masked scores half. Where its share grows with the keys that a query
-  /// sees as it does in the model, two lengths say how; where it does not, there is one share, between theirs.
+  /// Attention takes flops / (peak x share), with half of the flops if masked. If its share grows with the number of
+  /// keys that a query sees, as in the model, two lengths determine how; otherwise there is one share, between theirs.
   void addAttention() {
     if (results.attention.size() < 2) {
       guesses.insert(guesses.end(), {"attention_share", "attention_keys"});
@@ -60,7 +62,7 @@ public:
     machine["attention_keys"] = keys;
   }
 
-  /// What ranks of a node send each other. A collective of n ranks takes collective_seconds and n - 1 hops.
+  /// Adds the traffic within a node. A collective of n ranks takes collective_seconds and n - 1 hops.
   void addNode() {
     const GroupMoves &node = results.node, &pair = results.pair;
     if (!node.size) {
@@ -80,7 +82,7 @@ public:
     machine["move_seconds"] = node.message.seconds / 2;
   }
 
-  /// What ranks of different nodes send each other, as many at a time as a node has.
+  /// Adds the traffic between nodes, with as many ranks at a time as a node has.
   void addNetwork() {
     const GroupMoves &across = results.across;
     if (!across.size) {
@@ -100,7 +102,7 @@ public:
     machine["network_latency"] = std::max(0., across.message.seconds / 2 - orGuess("move_seconds", like.moveSeconds));
   }
 
-  /// What work loses of the seconds in which a move beside it copies.
+  /// Adds the share of a move's time by which it slows down work beside it.
   void addContention() {
     const GroupMoves &moves = results.node.size ? results.node : results.across;
     if (!moves.size) {
@@ -112,7 +114,7 @@ public:
     machine["contend_share"] = std::clamp((results.beside.seconds - alone.seconds) / copying, 0., 1.);
   }
 
-  /// What ranks that work for s seconds wait for the last of them is sqrt(s jitter).
+  /// Adds the jitter: ranks that work for s seconds wait sqrt(s jitter) seconds for the last one.
   void addJitter() {
     if (!results.meeting.isThere()) {
       guesses.push_back("jitter_seconds");
@@ -126,7 +128,8 @@ public:
   std::vector<std::string> guesses;
 
 private:
-  /// As MachineModel::nameFor of lib/Cost, and the H200, which has the H100's chip.
+  /// The known machine of this device: that of MachineModel::nameFor of lib/Cost, and the H200, which has the H100's
+  /// chip.
   const char *likeDevice() const {
     const DeviceFacts &device = results.device;
     if (device.name.find("H200") != std::string::npos)
@@ -134,8 +137,8 @@ private:
     return device.arch >= 100 ? "b200" : device.arch >= 90 ? "h100" : "a100";
   }
 
-  /// The best of the products, and what all of them reach of it; bf16's rate is such that all of its products reach
-  /// theirs.
+  /// Adds the best rate of the products and the share of it that all of them reach; bf16's rate is such that all of its
+  /// products together reach that share of it.
   void addProductsOfCores() {
     double best = bestRate(results.products), share = commonRate(results.products) / best;
     machine["f32_flops"] = best;
@@ -153,8 +156,8 @@ private:
     machine["accumulate_seconds"] = std::max(0., more) / double(shape.rows * shape.columns);
   }
 
-  /// Half of the bytes of a step on cores are an optimizer's, which updates what no cache holds; half are kernels' of
-  /// layers, whose tensors a cache may hold.
+  /// Adds the memory's rate: half of the bytes of a step on cores belong to the optimizer, whose tensors no cache
+  /// holds, and half to kernels of layers, whose tensors a cache may hold.
   void addMemory() {
     double copies = results.copy.rate(), streams = results.streaming.isThere() ? results.streaming.rate() : 0;
     if (results.sum.isThere())
@@ -169,7 +172,7 @@ private:
       guesses.push_back("stream_share");
   }
 
-  /// Rates are what the inside of a large product reaches, so that its share of them is 1.
+  /// Adds rates that are those of the inside of a large product, so that its share of them is 1.
   void addProductsOfDevice() {
     Waves f32 = wavesOf(results.products, results.sizes.products),
           bf16 = wavesOf(results.bf16Products, results.sizes.bf16Products);
@@ -177,7 +180,7 @@ private:
     machine["bf16_flops"] = bf16.rate;
     machine["product_share"] = 1;
     machine["product_ramp"] = bf16.ramp;
-    // The tiles of one column less are as many.
+    // With one column less, there are as many tiles.
     machine["unaligned_share"] = std::min(1., results.bf16Products[1].seconds / results.unaligned.seconds);
     machine["multiprocessors"] = results.device.multiprocessors;
     machine["memory_bytes"] = results.device.memoryBytes;
@@ -191,12 +194,12 @@ private:
     Waves waves{much.rate(), 0};
     if (double later = much.seconds - little.seconds; later > 0)
       waves = {(much.work - little.work) / later, little.seconds * more / later - k};
-    // Longer sums may be slower for other reasons, as they are where clocks fall: then there is no ramp to be seen.
+    // Longer sums may be slower for other reasons, such as falling clocks; then no ramp can be seen.
     return waves.ramp > 0 ? waves : Waves{much.rate(), 0};
   }
 
-  /// The part of the peak that causal attention and its gradient reach together: without what heads and masks lose by
-  /// the model where shares are `ofKeys`.
+  /// The share of the peak that causal attention and its gradient reach together; with `ofKeys`, without the loss that
+  /// the model attributes to heads and masks.
   double shareOf(const AttentionTimes &one, bool ofKeys) const {
     double flops = (one.forward.work + one.backward.work) / 2, keys = double(one.keys), head = double(one.headDim);
     double peak = machine[one.bf16 ? "bf16_flops" : "f32_flops"].get<double>();
@@ -204,7 +207,7 @@ private:
     return ofKeys ? share / std::min(1., 2 * head / (head + 128)) / (keys / (keys + 256)) : share;
   }
 
-  /// The rate of a mix that has equally much work of every operation.
+  /// The rate of a mix with the same amount of work of every operation.
   static double commonRate(const std::vector<Measurement> &some) {
     double seconds = 0;
     for (const Measurement &one : some)
@@ -225,7 +228,7 @@ private:
 
 } // namespace
 
-/// What ranks are, for people.
+/// Describes the ranks, for readers of the file.
 static std::string describe(const Measurements &results, int ranks) {
   std::string text = results.device.name;
   if (text.empty())

@@ -1,4 +1,6 @@
-//===- Figures.h - A machine for pc-compile, of what was measured ---------===//
+//===- Figures.h - Turns measurements into a machine for pc-compile -------===//
+// The result is the JSON file that --machine reads.
+//===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_FIGURES_H
 #define PC_CALIBRATE_FIGURES_H
 
@@ -10,7 +12,8 @@ namespace pc_calibrate {
 
 using Json = nlohmann::ordered_json;
 
-/// The machine as pc-compile reads it. What was not measured has the figures of the machine in `like`, and is named.
+/// The machine in the form that pc-compile reads. Figures that were not measured are those of a known machine, which
+/// the file names under `like`.
 Json machineOf(const Measurements &results, int ranks, double spread);
 
 } // namespace pc_calibrate

@@ -1,4 +1,7 @@
-//===- Kernels.cpp - What kernels of compiled programs take ---------------===//
+//===- Kernels.cpp - Measures kernels of compiled programs ----------------===//
+// Writes a config.json of GPT-2 of some size, compiles it, trains with --trace, and groups the events of the trace by
+// name.
+//===----------------------------------------------------------------------===//
 #include "Kernels.h"
 #include "base/Failure.h"
 
@@ -34,7 +37,7 @@ Folder::~Folder() {
 
 namespace {
 
-/// GPT-2 of some size: `tokens` of a rank are in sequences of `length`.
+/// A GPT-2 of some size; a rank has `tokens` tokens in sequences of `length`.
 struct Model {
   int64_t layers, width, heads, inner, tokens, length;
 };
@@ -57,7 +60,7 @@ bool pc_calibrate::canTimeKernels() {
   return true;
 }
 
-/// Runs a tool that lies beside this program; what it says on standard output goes nowhere.
+/// Runs a tool in the folder of this program and discards its standard output.
 static void run(const Folder &folder, std::vector<std::string> words) {
   fs::path tool = toolOf(words[0]), said = folder.at / "said";
   words[0] = tool.string();
@@ -87,7 +90,7 @@ static void run(const Folder &folder, std::vector<std::string> words) {
        "kernels cannot be measured: " + words[0] + ": " + last);
 }
 
-/// The program of a model, with its report beside it.
+/// Compiles a model, and writes its report next to the program.
 static void compile(const Folder &folder, const KernelsOn &on, const Model &model) {
   std::ofstream(folder.at / "config.json") << Json{{"model_type", "gpt2"},  {"activation_function", "gelu_new"},
                                                    {"vocab_size", 256},     {"n_positions", model.length},
@@ -113,7 +116,7 @@ static void compile(const Folder &folder, const KernelsOn &on, const Model &mode
   run(folder, words);
 }
 
-/// The calls of the last of some steps.
+/// Trains for some steps and returns the calls of the last one.
 static std::vector<Call> train(const Folder &folder, const KernelsOn &on) {
   std::string text = (folder.at / "text").string(), trace = (folder.at / "trace.json").string();
   std::ofstream(text) << std::string(1 << 16, 'a');
@@ -129,7 +132,7 @@ static std::vector<Call> train(const Folder &folder, const KernelsOn &on) {
   return calls;
 }
 
-/// The number of the layer that a call is of, or its parameter; -1: of none.
+/// The number of the layer to which a call, or its parameter, belongs; -1: none.
 static int64_t layerOf(const std::string &name) {
   for (const char *before : {" h.", ".h."})
     if (size_t at = name.find(before); at != std::string::npos)
@@ -137,7 +140,8 @@ static int64_t layerOf(const std::string &name) {
   return -1;
 }
 
-/// The seconds of the calls that `counts`, by layer and rank: each time of a layer is one of the same thing.
+/// Sums the seconds of the calls for which `counts` is true, by layer and rank; the sums of all layers measure the same
+/// work.
 template <typename F>
 static Measurement sumByLayer(const std::string &name, double work, const std::vector<Call> &calls, F &&counts) {
   std::map<std::pair<int64_t, int64_t>, double> sums;
@@ -171,7 +175,7 @@ static AttentionTimes attentionOf(const KernelsOn &on, const Model &model, const
           sumByLayer("gradient of " + of, 5 * product, backward, every)};
 }
 
-/// What AdamW reads and writes: a parameter, its gradient and two states, of which three are new.
+/// AdamW reads a parameter, its gradient and two states, and writes three of these.
 static Measurement updateOf(const Model &model, const std::vector<Call> &calls) {
   int64_t matrices = 4 * model.width * model.width + 2 * model.width * model.inner,
           vectors = 9 * model.width + model.inner; // biases and norms
@@ -179,7 +183,8 @@ static Measurement updateOf(const Model &model, const std::vector<Call> &calls) 
                     [](const Call &call) { return call.kind == "optimizer"; });
 }
 
-/// All kernels of a device's step that go by their bytes, which the report counts. Layers tell how times differ.
+/// All kernels of a device's step that are limited by memory; the report counts their bytes. The layers give the
+/// spread.
 static Measurement streamingOf(const Folder &folder, const std::vector<Call> &calls) {
   static const std::set<std::string> kinds = {"elementwise", "activation", "cast", "norm", "reduction"};
   auto streams = [](const Call &call) { return kinds.count(call.kind) > 0; };

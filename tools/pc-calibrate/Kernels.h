@@ -1,6 +1,6 @@
-//===- Kernels.h - What kernels of compiled programs take -----------------===//
-// Attention and the streaming kernels of layers are made by the compiler. So small models are compiled and trained for
-// a few steps, and the trace of the last one has the seconds of each of its calls.
+//===- Kernels.h - Measures kernels of compiled programs ------------------===//
+// Attention and the streaming kernels of layers are made by the compiler. Small models are therefore compiled and
+// trained for a few steps, and the trace of the last step has the seconds of each of its calls.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_KERNELS_H
 #define PC_CALIBRATE_KERNELS_H
@@ -11,30 +11,30 @@
 
 namespace pc_calibrate {
 
-/// A folder that is gone afterwards. Throws a Failure where there is no place for it.
+/// A temporary folder, which the destructor removes. Throws a Failure if it cannot be created.
 struct Folder {
   Folder();
   ~Folder();
   std::filesystem::path at;
 };
 
-/// What the models are compiled for, and run on.
+/// The target for which the models are compiled, and on which they run.
 struct KernelsOn {
-  int ranks = 1;    ///< Of a CPU, which share its memory.
-  std::string arch; ///< Of a device: sm_90a. Empty: cores.
+  int ranks = 1;    ///< The ranks on a CPU, which share its memory.
+  std::string arch; ///< The architecture of a device, such as sm_90a; empty: CPU cores.
   bool isStandIn = false;
   bool isShort = false;
   double noise = 0.05;
 };
 
-/// Whether pc-compile, and what else it takes, lies beside this program.
+/// Whether pc-compile and the other tools are in the folder of this program.
 bool canTimeKernels();
 
-/// Times them by pc-import, pc-compile and pc-run, which lie beside this program, and writes what they took to `path`.
-/// Throws a Failure where one of these fails.
+/// Times the kernels with pc-import, pc-compile and pc-run, and writes the times to `path`. Throws a Failure if one of
+/// these fails.
 void timeKernels(const KernelsOn &on, const std::string &path);
 
-/// Adds what timeKernels wrote.
+/// Adds the times that timeKernels wrote to `results`.
 void readKernels(const std::string &path, Measurements &results);
 
 } // namespace pc_calibrate

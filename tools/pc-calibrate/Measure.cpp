@@ -1,4 +1,7 @@
-//===- Measure.cpp - What the ranks of this machine can do ----------------===//
+//===- Measure.cpp - Measurements of the ranks of this machine ------------===//
+// The calls that a rank makes alone, and the sampling: a warm-up, because clocks fall under load, then rounds over all
+// cases, then repetitions of disturbed ones.
+//===----------------------------------------------------------------------===//
 #include "Bench.h"
 #include "comm/Collective.h"
 
@@ -9,7 +12,7 @@
 using namespace pcrt;
 using namespace pc_calibrate;
 
-/// Adds a product to the table; its number.
+/// Adds a product to the table and returns its number.
 int Bench::addProduct(const Shape &shape, int32_t dtype, bool isBeside) {
   auto [m, k, n, kind, accumulates] = shape;
   const bool turnsA = kind == ProductKind::TransposedA, turnsB = kind == ProductKind::TransposedB;
@@ -83,12 +86,12 @@ void Bench::addMemory() {
   cases.push_back({&results.fromHost, [this] { target.fromHost(sizes.host); }});
 }
 
-/// Seconds of one call.
+/// The seconds of one call.
 double Bench::time(Case &one) {
   return target.time(int(&one - cases.data()), one.repeats, one.call) / double(one.repeats);
 }
 
-/// What counts of them: where it is seconds of each rank, their mean.
+/// One sample of a case; if each rank has seconds of its own, their mean.
 double Bench::sample(Case &one) {
   waited = 0;
   double seconds = time(one);
@@ -122,7 +125,7 @@ void Bench::sampleAll(const std::vector<Case *> &some, int warm, int rounds) {
   }
 }
 
-/// Those that were disturbed on rank 0.
+/// The cases that were disturbed on rank 0.
 std::vector<Bench::Case *> Bench::noisierThan(double noise) {
   std::vector<Case *> some;
   for (Case &one : cases)
@@ -153,7 +156,7 @@ Measurements Bench::run(double seconds, double noise) {
     int64_t repeats = numberOfFirst(std::clamp<int64_t>(int64_t(sample / std::max(time(one), 1e-9)), 1, 20000));
     one.repeats = repeats < one.turns ? repeats : repeats / one.turns * one.turns;
   }
-  // Clocks fall under load: what counts begins when everything is hot. What was disturbed is measured again.
+  // Clocks fall under load, so samples count only after a warm-up. Disturbed cases are measured again.
   const auto begin = std::chrono::steady_clock::now();
   auto hasTime = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 3 * seconds;

@@ -1,4 +1,7 @@
-//===- Moves.cpp - What ranks send each other -----------------------------===//
+//===- Moves.cpp - Measurements of moves between ranks --------------------===//
+// The collectives, messages and overlaps of Bench. Groups are those of plans: a node, two neighbours in it, one rank
+// per node.
+//===----------------------------------------------------------------------===//
 #include "Bench.h"
 #include "device/Profile.h"
 
@@ -47,7 +50,7 @@ static const char *nameOf(pcrt_move_kind kind) {
   return kind == PCRT_ALL_REDUCE ? "all_reduce" : kind == PCRT_ALL_GATHER ? "all_gather" : "reduce_scatter";
 }
 
-/// Adds a collective of so many bytes to the table; its number.
+/// Adds a collective of `bytes` bytes to the table and returns its number.
 int Bench::addMove(pcrt_move_kind kind, int64_t bytes, const Group &group) {
   bool whole = kind == PCRT_ALL_REDUCE; // else n blocks
   int64_t n = group.size(), count = bytes / 4 / n * n;
@@ -56,8 +59,8 @@ int Bench::addMove(pcrt_move_kind kind, int64_t bytes, const Group &group) {
   return int(tables.moves.size()) - 1;
 }
 
-/// An all_reduce is in place. Small moves are of what was just written, large ones of what no cache holds: sources of
-/// 12 MiB on two ranks fit into a cache of 32 MiB, or just not, by chance.
+/// The places of a move's operands. An all_reduce is in place. Small moves use memory that was just written; large ones
+/// use memory that no cache holds, because sources of 12 MiB on two ranks may or may not fit into a cache of 32 MiB.
 Bench::Places Bench::placesOf(pcrt_move_kind kind, int64_t bytes, int64_t members) const {
   int64_t block = (bytes / members + 4095) / 4096 * 4096;
   int64_t in = kind == PCRT_ALL_GATHER ? block : kind == PCRT_REDUCE_SCATTER ? bytes : 0;
@@ -97,7 +100,7 @@ void Bench::addMoves() {
   addMessages();
 }
 
-/// Between neighbours in a node, and between the first ranks of nodes that follow each other, all pairs at once.
+/// Adds messages between neighbours in a node, and between the first ranks of consecutive nodes, all pairs at once.
 void Bench::addMessages() {
   auto add = [&](GroupMoves &moves, const Group &group, const char *where, const std::string &name) {
     int peer = group.me ^ 1, first = peer < group.size() ? int(tables.flows.size()) : -1;
@@ -118,7 +121,7 @@ void Bench::addMessages() {
     add(results.across, across, "between nodes", "message of 4 kB and back between nodes");
 }
 
-/// How long ranks wait for the last of them, which have just done the same work.
+/// Adds the wait of ranks, which have just done the same work, for the last of them.
 void Bench::addMeeting() {
   if (node.size() == 1 || results.device.multiprocessors > 0)
     return;
@@ -133,7 +136,7 @@ void Bench::addMeeting() {
   cases.back().own = &waited;
 }
 
-/// A product while a move is under way.
+/// Adds a product while a move is under way.
 void Bench::addBeside() {
   if (comm.size() == 1)
     return;

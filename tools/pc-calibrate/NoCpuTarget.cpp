@@ -1,5 +1,5 @@
 //===- NoCpuTarget.cpp - No calls on a CPU --------------------------------===//
-// In the place of CpuTarget.cpp where only devices are measured: then there is no need of oneDNN.
+// Replaces CpuTarget.cpp in builds for devices alone, which then need no oneDNN.
 //===----------------------------------------------------------------------===//
 #include "Target.h"
 #include "base/Failure.h"

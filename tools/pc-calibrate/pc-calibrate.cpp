@@ -1,4 +1,8 @@
 //===- pc-calibrate.cpp - Measures this machine for pc-compile ------------===//
+// Times kernels of compiled programs first, then starts itself as the ranks of this machine (or runs as ranks that a
+// launcher has started), which measure products, memory and moves. Rank 0 writes the machine file for pc-compile
+// --machine.
+//===----------------------------------------------------------------------===//
 #include "Figures.h"
 #include "Kernels.h"
 #include "base/FileStream.h"
@@ -49,7 +53,7 @@ struct Options {
 };
 } // namespace
 
-/// Tells the ranks that this process starts which file has the times of kernels.
+/// The variable by which the ranks that this process starts get the file with the times of kernels.
 static constexpr char kernelsVariable[] = "PC_CALIBRATE_KERNELS";
 
 static Options parse(int argc, char **argv) {
@@ -115,7 +119,7 @@ static void writeMachine(const std::string &path, const Json &machine) {
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
 }
 
-/// What rank 0 does with the results.
+/// Rank 0 prints the results and writes the machine.
 static void report(const Options &options, const Place &place, const Measurements &results) {
   for (const Measurement &one : allOf(results)) {
     printf("%-44s %10.3g s  +-%5.1f %%", one.name.c_str(), one.seconds, one.spread * 50);
@@ -139,7 +143,7 @@ static void report(const Options &options, const Place &place, const Measurement
     fail(PCRT_RESOURCE, "cannot write to standard output");
 }
 
-/// Throws where ranks of a node do not follow each other, or nodes have not as many ranks.
+/// Throws if the ranks of a node are not consecutive, or nodes have different numbers of ranks.
 static void checkPlaces(Comm &comm, const Place &place) {
   int32_t mine[2] = {std::min(place.localSize, place.size), place.localRank};
   std::vector<int32_t> all(size_t(comm.size()) * 2);
@@ -150,7 +154,7 @@ static void checkPlaces(Comm &comm, const Place &place) {
                        "torchrun, srun, or mpirun --map-by ppr:N:node");
 }
 
-/// Tells the launcher, or who reads standard error where none of ours has started this rank.
+/// Reports a failure to the launcher, or to standard error if pc-run has not started this rank.
 static void tell(const Place &place, const Failure &failure) {
   std::string ignored;
   ControlBlock *control = place.sharedFile >= 0 ? mapControl(place.sharedFile, &ignored) : nullptr;

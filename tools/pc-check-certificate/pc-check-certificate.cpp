@@ -1,6 +1,7 @@
-//===- pc-check-certificate.cpp - Is an executable what it says it was made of? -===//
+//===- pc-check-certificate.cpp - Checks the certificate of an executable -===//
 // Reads the certificate and the tables of an executable from its file, without running it, and compares them with each
-// other and with IR. Nothing here is shared with what makes programs: only the dialect's parser and the proof.
+// other and with IR. It shares nothing with the code that makes programs except the dialect's parser and the proof.
+// Exit codes: 0 it is as certified, 5 it is not, others as for pc-compile.
 //===----------------------------------------------------------------------===//
 #include "pc/Codegen/Fields.h"
 #include "pc/IR/Stages.h"
@@ -35,12 +36,12 @@ static int fail(pcrt_status status, const llvm::Twine &why) {
 
 namespace {
 
-/// The file of a position-independent executable, by the addresses that it is loaded at.
+/// The file of a position-independent executable, read by the addresses at which it is loaded. It borrows the bytes.
 class Image {
 public:
   static llvm::Expected<Image> read(StringRef bytes);
 
-  /// The address of a symbol; 0: there is none.
+  /// The address of a symbol, or 0.
   uint64_t addressOf(StringRef symbol) const {
     auto it = symbols.find(symbol);
     return it == symbols.end() ? 0 : it->second;
@@ -50,7 +51,7 @@ public:
     auto it = functions.find(address);
     return it == functions.end() ? "?" : it->second;
   }
-  /// `size` bytes of what is loaded from the file; empty where there are not so many.
+  /// `size` bytes at an address that is loaded from the file; empty if there are fewer.
   StringRef bytesAt(uint64_t address, uint64_t size) const {
     for (const auto &[begin, bytes] : segments)
       if (address >= begin && address - begin <= bytes.size() && size <= bytes.size() - (address - begin))
@@ -67,7 +68,7 @@ public:
       }
     return std::nullopt;
   }
-  /// Where a pointer at this address leads once the program is loaded; 0: nowhere.
+  /// The value of the pointer at this address after the program is loaded; 0: null.
   uint64_t pointerAt(uint64_t address) const {
     auto it = pointers.find(address);
     return it == pointers.end() ? 0 : it->second;
@@ -128,12 +129,12 @@ llvm::Expected<Image> Image::read(StringRef bytes) {
 
 namespace {
 
-/// The tables of an executable: as one text for their fingerprint, and the moves of every stage.
+/// The tables of an executable: their bytes as one text for the fingerprint, and the moves of every stage.
 class Tables {
 public:
   explicit Tables(const Image &image) : image(image) {}
 
-  /// False where they are not whole.
+  /// Reads the tables; false if they are incomplete.
   bool read() {
     uint64_t at = image.addressOf("pc_program");
     for (int stage = 0; at && stage < (1 << 16); ++stage) {
@@ -191,7 +192,7 @@ private:
     bytes += text;
   }
 
-  /// What the loader makes no pointer of must be null.
+  /// Reads one row; pointers without a relocation must be null.
   template <typename T> bool readRow(uint64_t at, T &row) {
     StringRef from = image.bytesAt(at, sizeof row);
     if (from.size() != sizeof row)
@@ -205,7 +206,7 @@ private:
     return ok;
   }
 
-  /// Adds the rows of a table, and gives them back.
+  /// Adds the rows of a table to the text, and returns them in `rows`.
   template <typename T> bool table(uint64_t at, int64_t count, std::vector<T> *rows = nullptr) {
     add(count);
     for (int64_t i = 0; i < count; ++i) {
@@ -250,7 +251,7 @@ private:
     return true;
   }
 
-  /// The moves as pc::collectivesOf writes those of a program.
+  /// Lists the moves in the form of pc::collectivesOf.
   void order(const std::vector<pcrt_move_desc> &rows, const std::vector<pcrt_group> &groups,
              const std::vector<StringRef> &axes) {
     auto axesOf = [&](int64_t group) {
@@ -279,10 +280,10 @@ private:
   const Image &image;
 };
 
-/// The certificate, and what has been found to be as it says.
+/// The certificate, and which of its claims have been confirmed.
 class Certificate {
 public:
-  /// Why the text is no certificate, or does not agree with itself.
+  /// Reads the certificate; returns why the text is not one, or contradicts itself, and "" otherwise.
   std::string read(StringRef text) {
     auto parsed = json::parse(text);
     if (!parsed)
@@ -325,7 +326,7 @@ public:
     return nullptr;
   }
 
-  /// Why the order of moves in each stage is another one, or "".
+  /// Why the order of the moves of a stage differs from the certificate, or "".
   std::string whyOtherOrder(const std::vector<std::vector<std::string>> &moves) const {
     auto stages = list("collectives");
     if (stages.size() != moves.size())
@@ -346,7 +347,7 @@ private:
 
 } // namespace
 
-/// Compares a program with the certificate; the step program, if it was there, with what others compute.
+/// Compares a program with the certificate, and a later phase with the step program if that was given.
 static int checkProgram(const std::string &path, const Certificate &certificate, mlir::MLIRContext &context,
                         pc::Proof &proof, bool &hasStep) {
   llvm::SourceMgr sources;

@@ -1,3 +1,6 @@
+//===- Tensors.cpp - Reads safetensors files for pc-compare ---------------===//
+// A file is 8 bytes of header length, a JSON header and the data; only F32 is accepted.
+//===----------------------------------------------------------------------===//
 #include "Tensors.h"
 
 #include <cstdio>

@@ -1,5 +1,7 @@
-// What the tools of this folder read: safetensors files, by a reader of their own, so that the tests and the runtime
-// cannot be wrong in the same way. Every failure ends the process.
+//===- Tensors.h - Reads safetensors files for pc-compare -----------------===//
+// A reader of its own, so that the tests and the runtime cannot be wrong in the same way. Every failure ends the
+// process.
+//===----------------------------------------------------------------------===//
 #ifndef PC_TEST_ENDTOEND_TENSORS_H
 #define PC_TEST_ENDTOEND_TENSORS_H
 
@@ -8,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/// Exit codes, as those of the tools.
+/// The exit codes, which are those of all tools.
 enum ExitCode { Equal = 0, Usage = 2, Different = 5, Unreadable = 9 };
 
 /// Prints the message and ends the process.

@@ -1,5 +1,7 @@
-// pc-compare: compares what two runs wrote (safetensors, metrics, reports), for the end-to-end tests and the demo.
-// Exit codes are those of the tools: 0 equal, 2 usage, 5 different, 9 unreadable.
+//===- pc-compare.cpp - Compares the outputs of two runs ------------------===//
+// Compares safetensors, metrics, and reports with summaries, for the end-to-end tests and the demo. Exit codes: 0
+// equal, 2 usage, 5 different, 9 unreadable.
+//===----------------------------------------------------------------------===//
 
 #include "Tensors.h"
 #include "pcrt/version.h"
@@ -33,13 +35,13 @@ Json parse(const std::string &text, const std::string &path) {
 // Tensors
 //===----------------------------------------------------------------------===//
 
-/// Entries [begin, end) of the tensors whose names match are not compared.
+/// A range of entries that is not compared: [begin, end) of the tensors whose names match.
 struct Skip {
   std::regex name;
   size_t begin = 0, end = SIZE_MAX;
 };
 
-/// max|want - got| / max|want| over the entries that count; infinite where a value is not finite.
+/// max|want - got| / max|want| over the entries that count; infinite if a value is not finite.
 double relativeDifference(const std::string &name, const FileTensor &want, const FileTensor &got,
                           const std::vector<Skip> &skips) {
   double difference = 0, largest = 0;
@@ -67,20 +69,21 @@ double rmsDifference(const FileTensor &a, const FileTensor *b) {
   return std::sqrt(sum / double(a.values.size()));
 }
 
-/// How far `got` lies from `want`, in root mean square, over how far `rounded` does, or over `floor` of `want` itself.
-/// Infinite where a value is not finite.
+/// The root mean square distance of `got` from `want`, divided by that of `rounded`, or by `floor` times `want` if that
+/// is larger. Infinite if a value is not finite.
 double distanceOverRounding(const FileTensor &want, const FileTensor &rounded, const FileTensor &got, double floor) {
   double rounding = std::max(rmsDifference(want, &rounded), floor * rmsDifference(want, nullptr));
   double distance = rmsDifference(want, &got);
   return distance == 0 ? 0 : std::isfinite(distance) ? distance / rounding : INFINITY;
 }
 
-/// So many times as far from exact values may a tensor be as another one that was rounded as much, at other places.
+/// The largest allowed distance from exact values, as a multiple of the distance of another tensor with the same amount
+/// of rounding.
 constexpr double allowedRounding = 4;
 
-/// Every tensor of `want` that begins with the prefix against the tensor of the same name without it, both ways.
-/// `only`, where not empty, is the one tensor that counts. `roundedPath`, where not empty, is what another run has
-/// written whose values are rounded as those of `got` are; by it is measured what a distance from `want` means, with
+/// Compares every tensor of `want` that begins with the prefix with the tensor of the same name without it, both ways.
+/// `only`, if not empty, is the one tensor that counts. `roundedPath`, if not empty, is the output of another run whose
+/// values are rounded like those of `got`; distances from `want` are measured in units of its distance, with
 /// `tolerance` as the floor.
 int compareTensors(const std::string &wantPath, const std::string &gotPath, const std::string &roundedPath,
                    double tolerance, const std::string &prefix, const std::string &only,
@@ -128,7 +131,8 @@ int compareTensors(const std::string &wantPath, const std::string &gotPath, cons
       worstName = name;
     }
   }
-  // Where the wanted file holds several groups, names of other groups do not matter, but a name that no group has does.
+  // If the wanted file holds several groups, names of other groups are ignored, but a name that no group has is an
+  // error.
   for (auto &[name, tensor] : got)
     if (!want.count(prefix + name))
       complain(name + " was not expected");
@@ -142,7 +146,7 @@ int compareTensors(const std::string &wantPath, const std::string &gotPath, cons
 // Metrics
 //===----------------------------------------------------------------------===//
 
-/// The lines of a metrics file, each checked to hold every field of the contract.
+/// The lines of a metrics file. Each must have every field that the runtime promises.
 std::vector<Json> readMetrics(const std::string &path) {
   std::istringstream text(readFile(path));
   std::vector<Json> lines;
@@ -160,7 +164,7 @@ std::vector<Json> readMetrics(const std::string &path) {
   return lines;
 }
 
-/// Losses of a metrics file, or of a tensor: FILE.safetensors:NAME.
+/// The losses of a metrics file, or of a tensor: FILE.safetensors:NAME.
 std::vector<double> readLosses(const std::string &path) {
   size_t colon = path.rfind(".safetensors:");
   if (colon != std::string::npos) {
@@ -176,7 +180,7 @@ std::vector<double> readLosses(const std::string &path) {
   return losses;
 }
 
-/// The largest relative difference of the first `count` losses; infinite where one is not finite.
+/// The largest relative difference of the first `count` losses; infinite if one is not finite.
 double lossDifference(const std::vector<double> &a, const std::vector<double> &b, size_t count) {
   double worst = 0;
   for (size_t i = 0; i < std::min(count, a.size()); ++i) {
@@ -188,8 +192,8 @@ double lossDifference(const std::vector<double> &a, const std::vector<double> &b
   return worst;
 }
 
-/// `roundedPath`, where not empty, is a run whose values are rounded as those of `bPath` are: by it is measured what a
-/// distance from `aPath` means, with `tolerance` as the floor.
+/// Compares two loss curves. `roundedPath`, if not empty, is a run whose values are rounded like those of `bPath`:
+/// distances from `aPath` are measured in units of its distance, with `tolerance` as the floor.
 int compareLosses(const std::string &aPath, const std::string &bPath, const std::string &roundedPath, double tolerance,
                   size_t first) {
   std::vector<double> a = readLosses(aPath), b = readLosses(bPath);
@@ -246,13 +250,13 @@ int drawCurves(const std::string &aPath, const std::string &bPath) {
 // Report against summary
 //===----------------------------------------------------------------------===//
 
-/// One rank's exact figures: what is moved (by axis, move and phase) and what the arena holds.
+/// One rank's exact figures: its traffic (by axis, move and phase) and its arena.
 struct RankFigures {
   std::map<std::string, std::vector<int64_t>> traffic; // count, payload bytes, wire bytes
   Json arena;
 };
 
-/// Built with AddressSanitizer, whose shadow and quarantine are resident too: peaks then say nothing.
+/// Whether this is a build with AddressSanitizer, whose shadow and quarantine make peaks meaningless.
 #if defined(__has_feature)
 constexpr bool sanitized = __has_feature(address_sanitizer);
 #else
@@ -279,7 +283,7 @@ std::map<int64_t, RankFigures> rankFigures(const Json &report, const std::string
   return figures;
 }
 
-/// Predicted beside counted figures of every group of equal ranks, and what only one side knows.
+/// Prints predicted next to counted figures of every group of equal ranks, and figures that only one side has.
 void printTable(const std::vector<std::pair<std::string, std::string>> &blocks, const Json &report,
                 const Json &summary) {
   for (auto &[ranks, lines] : blocks) {
@@ -309,8 +313,8 @@ void printTable(const std::vector<std::pair<std::string, std::string>> &blocks, 
          summary.value("step_allocations", Json()).dump().c_str());
 }
 
-/// Compares predicted with counted figures; everything must be equal but the bytes of rows that tokens choose, and no
-/// step may allocate (over tcp or mpi it may).
+/// Compares predicted with counted figures. Everything must be equal except the bytes of rows that tokens choose, and
+/// no step may allocate (except over tcp or mpi).
 int compareReports(const std::string &reportPath, const std::string &summaryPath, bool table) {
   Json report = parse(readFile(reportPath), reportPath), summary = parse(readFile(summaryPath), summaryPath);
   auto predicted = rankFigures(report, reportPath), counted = rankFigures(summary, summaryPath);
@@ -338,8 +342,8 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
       snprintf(line, sizeof line, "  %-34s %7ld %7ld  %13ld %13ld  %13ld %13ld\n", key.c_str(), p[0], c[0], p[1], c[1],
                p[2], c[2]);
       lines += line;
-      // How many rows go from rank to rank depends on what tokens choose; predicted is what goes if each expert is
-      // chosen as often.
+      // The number of rows that are sent depends on the tokens' choices; the prediction assumes that all experts are
+      // chosen equally often.
       if (key.find(" all_to_all_rows ") != std::string::npos && c[2] >= 0 && c[2] <= c[1])
         p[2] = c[2];
       if (p != c)
@@ -362,7 +366,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
   }
   if (table)
     printTable(blocks, report, summary);
-  // Letters of tcp are made on the heap, and an MPI library has one of its own.
+  // The tcp transport allocates messages on the heap, and an MPI library allocates, too.
   std::string transport = summary.value("transport", "");
   bool allocates = transport == "tcp" || transport == "mpi";
   if (!summary.contains("step_allocations") || (summary["step_allocations"] != 0 && !allocates))
@@ -371,13 +375,13 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
   for (auto &[rank, want] : predicted)
     for (auto &[kind, bytes] : want.arena.items())
       arena = std::max(arena, bytes.get<int64_t>());
-  // A device's memory is mapped in granules; what the host needs besides is the driver's.
+  // A device's memory is mapped in granules; the other host memory belongs to the driver.
   if (summary.contains("device")) {
     int64_t mapped = summary["device"].value("arena_bytes", int64_t(0));
     if (mapped < arena || mapped >= arena + (int64_t(2) << 20))
       complain("the device has an arena of " + std::to_string(mapped) + " bytes, predicted " + std::to_string(arena));
   }
-  // What NCCL's moves need besides, counted where moves go by NCCL; stages may need less than the one that needs most.
+  // The staging memory of NCCL's moves is counted if moves use NCCL; a stage may need less than the maximum.
   if (report.contains("beside_arena") && summary.contains("device") && summary["device"].contains("staging_bytes"))
     for (const char *figure : {"communicators", "staging_bytes"}) {
       int64_t want = report["beside_arena"].value(figure, int64_t(-1)),
@@ -386,7 +390,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
         complain(std::string(figure) + " beside the arena: predicted " + std::to_string(want) + ", counted " +
                  std::to_string(got));
     }
-  // One number, or one a rank.
+  // One number, or one per rank.
   Json peaks = summary.value("peak_rss_bytes", Json());
   if (peaks.is_number())
     peaks = Json::array({peaks});

@@ -1,4 +1,7 @@
-//===- pc-compile.cpp - Program of any phase -> executable, or any phase before it -===//
+//===- pc-compile.cpp - Compiles a program to a later phase or an executable -===//
+// Reads a program of any phase, completes the plan by the search if flags ask for it, and runs the phases up to --to.
+// All flags are those of lib/Driver/Flags.cpp; problems are reported with the exit codes of docs/command-line.md.
+//===----------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
 #include "pc/Search/CompletePlan.h"

@@ -1,5 +1,5 @@
 //===- pc-equal.cpp - Do two programs compute the same? -------------------===//
-// Interprets two programs of any phase on the same feeds and compares their outputs and updates by name.
+// Interprets two programs of any phase with the same inputs and compares their outputs and updates by name.
 //===----------------------------------------------------------------------===//
 #include "pc/IR/Stages.h"
 #include "pc/Proof/Proof.h"
@@ -26,7 +26,7 @@ static cl::opt<int64_t> stepsFlag("steps", cl::desc("How many steps (default: 2 
                                   cl::init(0), cl::cat(category));
 static cl::opt<bool> common("common", cl::desc("Ignore results that only one program has"), cl::cat(category));
 
-/// What is too large to run is proved, at its own size.
+/// Proves that two programs are equal, for programs that are too large to be interpreted.
 static pcrt_status proved(mlir::ModuleOp a, mlir::ModuleOp b) {
   bool swap = !pc::meshOf(pc::programsOf(b).front()); // the step program comes first
   pc::Proof proof;
@@ -108,7 +108,8 @@ int main(int argc, char **argv) {
   std::vector<std::pair<std::string, double>> classes;
   bool equal = true;
   int64_t compared = 0;
-  // A gradient may be zero but for rounding (a bias of keys); in bf16 that noise is that of the other gradients.
+  // A gradient may be zero except for rounding (a bias of keys); in bf16 that noise has the size of other gradients'
+  // noise.
   double gradients = 0;
   for (auto &[name, value] : *a)
     if (rounded && llvm::StringRef(name).starts_with("gradient "))

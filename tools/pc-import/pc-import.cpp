@@ -1,4 +1,6 @@
-//===- pc-import.cpp - Hugging Face directory -> model program ------------===//
+//===- pc-import.cpp - Imports a Hugging Face directory as a model program -===//
+// Reads config.json and the headers of the weights (lib/Import) and prints the model as IR.
+//===----------------------------------------------------------------------===//
 #include "pc/IR/PC.h"
 #include "pc/Import/Import.h"
 #include "pc/Proof/Digest.h"
@@ -78,7 +80,7 @@ int main(int argc, char **argv) {
       mlir::emitRemark(mlir::FileLineColLoc::get(&context, directory.getValue(), 0, 0))
           << "no weights here: a run draws them, unless it is given --init or --load";
   pc::noteDigest(*module);
-  // Names of layers travel as locations: reports and messages speak of them.
+  // Names of layers are locations, which reports and messages use.
   mlir::OpPrintingFlags flags;
   flags.enableDebugInfo();
   std::string why = pc::writeOutput(output, [&](llvm::raw_ostream &os) {

@@ -1,5 +1,5 @@
 //===- pc-kernels.cpp - Compiles the gpu.module of an IR file -------------===//
-// A text for people and tests: what pc-compile --target=cuda puts into an executable, one image at a time.
+// Prints, as text for people and tests, what pc-compile --target=cuda puts into an executable, one image at a time.
 //===----------------------------------------------------------------------===//
 #include "Count/Accesses.h"
 #include "Gpu/Images.h"
@@ -73,8 +73,8 @@ static void printSites(llvm::raw_ostream &os, const pc::GpuImage &image) {
        << "\n";
 }
 
-/// One line a kernel: of each buffer, whose size is not known here, the bytes that all threads load and store, by the
-/// width of the access.
+/// Prints one line per kernel: for each buffer, whose size is unknown here, the bytes that all threads load and store,
+/// by the width of the access.
 static llvm::LogicalResult printAccesses(llvm::raw_ostream &os, mlir::gpu::GPUModuleOp kernels) {
   auto byWidth = [](const pc::Access &access) {
     llvm::json::Object object;
@@ -99,7 +99,7 @@ static llvm::LogicalResult printAccesses(llvm::raw_ostream &os, mlir::gpu::GPUMo
   return llvm::success();
 }
 
-/// Writes what --emit names of every gpu.module.
+/// Writes the form that --emit names of every gpu.module.
 static pcrt_status writeKernels(mlir::ModuleOp module, const pc::GpuTargetOptions &options, llvm::raw_ostream &os) {
   for (auto kernels : module.getOps<mlir::gpu::GPUModuleOp>()) {
     if (emit == Emit::Accesses) {

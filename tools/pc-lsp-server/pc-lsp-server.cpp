@@ -1,6 +1,6 @@
 //===- pc-lsp-server.cpp - Language server for pc programs ----------------===//
-// MLIR's, which finds an op by its location. Programs say there of which module of the model an op is, so that errors
-// would be shown on line 1: what the editor sends passes a filter that puts spaces in the place of locations.
+// It is MLIR's server, which finds an op by its location. In our programs, locations name modules of the model, so
+// errors would be shown on line 1; therefore the editor's messages pass a filter that replaces locations by spaces.
 //===----------------------------------------------------------------------===//
 #include "pc/Driver/Registration.h"
 #include "pc/Support/Source.h"
@@ -16,7 +16,7 @@
 
 namespace json = llvm::json;
 
-/// The message with programs without locations.
+/// The message with the locations in programs replaced by spaces.
 static std::string filtered(std::string message) {
   llvm::Expected<json::Value> value = json::parse(message);
   if (!value) {
@@ -38,7 +38,7 @@ static std::string filtered(std::string message) {
   return message;
 }
 
-/// Passes messages ("Content-Length: N", other headers, an empty line, N bytes) on until the input ends.
+/// Forwards messages ("Content-Length: N", other headers, an empty line, N bytes) until the input ends.
 static void passOn(int from, int to) {
   llvm::raw_fd_ostream out(to, /*shouldClose=*/true);
   std::string pending;

@@ -1,4 +1,6 @@
-//===- pc-meet.cpp - Where members of open rounds meet --------------------===//
+//===- pc-meet.cpp - The server at which members of open rounds meet ------===//
+// Parses the command line and calls serveMeeting (runtime/launch/Meeting.h).
+//===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
 #include "launch/Meeting.h"
 #include "pcrt/pcrt.h"

@@ -21,7 +21,7 @@
 namespace cl = llvm::cl;
 
 namespace {
-/// The first pass: whether the file is a program as a tool has written it.
+/// The first pass, which finds out whether the file is a program that a tool has written.
 struct FindDigest : mlir::PassWrapper<FindDigest, mlir::OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FindDigest)
   explicit FindDigest(std::shared_ptr<bool> isWritten) : isWritten(std::move(isWritten)) {}
@@ -32,7 +32,7 @@ struct FindDigest : mlir::PassWrapper<FindDigest, mlir::OperationPass<>> {
   std::shared_ptr<bool> isWritten;
 };
 
-/// The last pass: what is printed does not name the lines of the file that was read; passes are no edits.
+/// The last pass, which drops the lines of the input file from locations, because passes are not edits.
 struct DropLines : mlir::PassWrapper<DropLines, mlir::OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DropLines)
   explicit DropLines(std::shared_ptr<bool> isWritten) : isWritten(std::move(isWritten)) {}
@@ -66,11 +66,11 @@ int main(int argc, char **argv) {
   mlir::registerPassManagerCLOptions();
   mlir::registerDefaultTimingManagerCLOptions();
 
-  // Messages name ops and tensors; a dump of the op (of a whole module, for a pass) helps nobody unless asked for.
+  // Messages name ops and tensors; a dump of the op (for a pass, of the whole module) is printed only on request.
   if (cl::Option *print = cl::getRegisteredOptions().lookup("mlir-print-op-on-diagnostic"))
     static_cast<cl::opt<bool> *>(print)->setValue(false);
 
-  // With a stream for its errors the parser returns instead of ending the process with 1.
+  // If the parser has a stream for its errors, it returns instead of ending the process with 1.
   std::string message;
   llvm::raw_string_ostream errors(message);
   if (!cl::ParseCommandLineOptions(argc, argv,
@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
     return PCRT_USAGE;
   }
   mlir::MlirOptMainConfig config = mlir::MlirOptMainConfig::createFromCLOptions();
-  // A bad pass option is met when the pipeline is built, which MlirOptMain does after it has read the file.
+  // A bad pass option is found when the pipeline is built, which MlirOptMain does after it has read the file.
   {
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
     mlir::PassManager passes(&context);

@@ -1,4 +1,6 @@
 //===- pc-run.cpp - Runs a compiled program on the ranks of this machine --===//
+// Parses the command line and calls launch (runtime/launch/Launch.h).
+//===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
 #include "launch/Launch.h"
@@ -119,7 +121,7 @@ int main(int argc, char **argv) {
       return badUsage("unknown option", argv[at]);
     }
   }
-  // The user's environment may ask for virtual ranks; each of N processes would be all ranks of a run of its own.
+  // The user's environment may ask for virtual ranks; then each of N processes would run all ranks of a run of its own.
   if (const char *transport = getenv("PCRT_TRANSPORT"); transport && !strcmp(transport, "virtual"))
     options.virtualRanks = true;
   if (at == argc) {
