@@ -1,6 +1,6 @@
-//===- Checks.h - What tests in C++ check with ----------------------------===//
-// A check that does not hold is told, and the test goes on; main ends with finishChecks(). Printed on standard error,
-// since what tests print otherwise is compared.
+//===- Checks.h - Checks for tests in C++ ---------------------------------===//
+// A check that fails is printed, and the test continues; main ends with finishChecks(). Failures go to standard error,
+// because the standard output of tests is compared.
 //===----------------------------------------------------------------------===//
 #ifndef PC_TEST_CHECKS_H
 #define PC_TEST_CHECKS_H
@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <string>
 
-/// How many there were, and how many of them did not hold.
+/// The number of checks, and of those that failed.
 inline int checks = 0, failures = 0;
 
-/// A check that may fail; returns whether it held. Of many failures the first ones are told.
+/// A check that may fail; returns whether it held. If there are many failures, only the first ones are printed.
 inline bool expect(bool good, const char *what) {
   ++checks;
   if (!good && ++failures <= 20)
@@ -21,7 +21,7 @@ inline bool expect(bool good, const char *what) {
 }
 inline bool expect(bool good, const std::string &what) { return expect(good, what.c_str()); }
 
-/// A check without which the rest has no meaning.
+/// A check without which the rest of the test is meaningless: a failure ends the process.
 inline void require(bool good, const char *what) {
   if (!expect(good, what))
     exit(1);
@@ -29,10 +29,10 @@ inline void require(bool good, const char *what) {
 
 #define CHECKS_TEXT_(line) #line
 #define CHECKS_TEXT(line) CHECKS_TEXT_(line)
-/// A check that is told as it is written, with its place.
+/// A check whose message is its own source text, with its place.
 #define CHECK(condition) expect(bool(condition), __FILE__ ":" CHECKS_TEXT(__LINE__) ": " #condition)
 
-/// Says how it went; the exit status.
+/// Prints the result and returns the exit status.
 inline int finishChecks() {
   printf("%d checks passed, %d failed\n", checks - failures, failures);
   return failures != 0;

@@ -1,7 +1,7 @@
 //===- figures.cpp - The cost model that pc-calibrate solves --------------===//
 // usage: pc-figures-test FILE.json
-// What is measured is made up: it is what the cost model says of a machine. pc-calibrate's figures of it, written to
-// the file and read as pc-compile reads them, have to be that machine's.
+// Invents measurements by the cost model of a known machine. pc-calibrate's figures for them, written to the file and
+// read like pc-compile reads them, must be those of that machine.
 //===----------------------------------------------------------------------===//
 #include "Figures.h"
 #include "../Checks.h"

@@ -1,9 +1,9 @@
-//===- broken-pass.cpp - Is a program that a pass breaks refused? ---------===//
-// usage: pc-broken-pass FILE FLAGS OUT [PASS HOW]    compiles FILE, as by the flags of pc-compile ("mesh=dp=2 zero=1"),
-// to the executable OUT with --verify-kernels, or, where OUT is /dev/null, to `planned`. Behind every run of PASS the
-// program is damaged: the scale of its last pc.attention_grad is doubled (HOW: scale), or its last kernel that adds
-// numbers subtracts some (sum), stores to address 0 (crash), has no end (loop), or writes before its first buffer
-// (beside).
+//===- broken-pass.cpp - Whether a program that a pass damages is refused -===//
+// usage: pc-broken-pass FILE FLAGS OUT [PASS HOW]
+// Compiles FILE with flags of pc-compile ("mesh=dp=2 zero=1") to the executable OUT with --verify-kernels or, if OUT is
+// /dev/null, to `planned`. After every run of PASS the program is damaged: the scale of its last pc.attention_grad is
+// doubled (HOW: scale), or its last kernel that adds numbers subtracts some (sum), stores to address 0 (crash), does
+// not end (loop), or writes before its first buffer (beside).
 //===----------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"

@@ -1,4 +1,4 @@
-//===- tactics-test.cpp - A tactic of a test, made of a pass and a row ----===//
+//===- tactics-test.cpp - A tactic of a test, with its pass and its row ---===//
 // Run by tactics.test.
 //===----------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"

@@ -1,10 +1,10 @@
-//===- facts.cpp - Ops say what they are like, and it is so ---------------===//
-// usage: pc-facts-test FACTS.mlir    walks all ops of the dialect. Each is pointwise, a move, or in one of the two
-// lists
-//                                    below. Of FACTS.mlir, which has one of every pointwise op and every move:
-// * a pointwise op has a meaning, a kernel and a gradient, which agrees with differences; it depends on nothing but the
-//   elements at its index; it is linear exactly where it says so;
-// * a move sends something exactly if its row says so, and its result may lie on the operand only where both are alike.
+//===- facts.cpp - The interfaces of ops tell the truth -------------------===//
+// usage: pc-facts-test FACTS.mlir
+// Walks all ops of the dialect. Each is pointwise, a move, or in one of the two lists below. FACTS.mlir has one of
+// every pointwise op and every move.
+// A pointwise op has a meaning, a kernel and a gradient, which agrees with differences; it depends only on the elements
+// at its index; it is linear if and only if it says so. A move has traffic if and only if its row says so, and its
+// result may lie on the operand only if both are alike.
 //===----------------------------------------------------------------------===//
 #include "Autodiff/Gradients.h"
 #include "Codegen/Emit/RowMath.h"

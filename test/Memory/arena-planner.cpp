@@ -1,6 +1,6 @@
 //===- arena-planner.cpp - The planner on small, random and large instances -===//
-// Every plan is checked by `checkArena` and compared with the lower bound `maxLiveBytes`; `checkArena` is tested on
-// wrong plans.
+// Every plan is checked by `checkArena` and compared with the lower bound `maxLiveBytes`; `checkArena` itself is tested
+// with wrong plans.
 //===----------------------------------------------------------------------===//
 #include "../Checks.h"
 #include "pc/Memory/ArenaPlanner.h"

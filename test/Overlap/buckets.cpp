@@ -1,5 +1,6 @@
-//===- buckets.cpp - Random blocks: is every schedule legal? --------------===//
-// usage: pc-buckets-test: checks what Problem.h promises, on schedules of random moves.
+//===- buckets.cpp - Whether every schedule of random blocks is legal -----===//
+// usage: pc-buckets-test
+// Checks what Problem.h promises, on schedules of random moves.
 //===----------------------------------------------------------------------===//
 #include "../../lib/Overlap/Problem.h"
 #include "../Checks.h"

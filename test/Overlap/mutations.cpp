@@ -1,6 +1,7 @@
-//===- mutations.cpp - Break a schedule in every small way ----------------===//
-// usage: pc-schedule-mutations planned.mlir: deletes every wait, moves every start and wait by up to three ops, swaps
-// every two starts. Each mutant must be refused by a verifier, or run and compute the same bits.
+//===- mutations.cpp - Breaks a schedule in every small way ---------------===//
+// usage: pc-schedule-mutations planned.mlir
+// Deletes every wait, moves every start and wait by up to three ops, swaps every two starts. A verifier must refuse
+// each mutant, or it must run and compute the same bits.
 //===----------------------------------------------------------------------===//
 #include "pc/Memory/Passes.h"
 #include "pc/Overlap/Passes.h"

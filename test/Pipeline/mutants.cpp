@@ -1,4 +1,6 @@
 //===- mutants.cpp - Random problems and programs with one defect ---------===//
+// Each mutation number is one kind of defect: a lost, doubled or moved instruction, a wrong message, or a broken limit.
+//===----------------------------------------------------------------------===//
 #include "mutants.h"
 
 #include <algorithm>
@@ -46,8 +48,8 @@ Problem pc::pipeline::randomProblem(Random &random) {
   return p;
 }
 
-/// Gives every stage of `program` new instructions: `visit(stage, old index, instruction, out)` appends them; what
-/// waits for the old one then waits for the first that was appended for it.
+/// Gives every stage of `program` new instructions: `visit(stage, old index, instruction, out)` appends them. An
+/// instruction that waits for an old one then waits for the first one that was appended for it.
 template <typename F> static void rewrite(Program &program, F visit) {
   for (int d = 0; d < static_cast<int>(program.stages.size()); ++d) {
     std::vector<Instruction> out;

@@ -1,4 +1,6 @@
 //===- mutants.h - Random problems and programs with one defect -----------===//
+// The generators of test/Pipeline: problems for schedules, and programs that a verifier must refuse.
+//===----------------------------------------------------------------------===//
 #ifndef PC_TEST_PIPELINE_MUTANTS_H
 #define PC_TEST_PIPELINE_MUTANTS_H
 
@@ -11,15 +13,16 @@ namespace pc::pipeline {
 
 using Random = std::mt19937;
 
-/// Any chunk map, costs with zeros, recomputation, uneven memory, a limit that holds at least one microbatch.
+/// A random problem: any chunk map, costs with zeros, recomputation, uneven memory, a limit that holds at least one
+/// microbatch.
 Problem randomProblem(Random &random);
 
-/// Adds what the other axes do: a reduction inside every task's stage, the tied embedding's sum, the norm and the loss
-/// over everybody.
+/// Adds the collectives of other axes: a reduction inside every task's stage, the tied embedding's sum, and the norm
+/// and the loss over all ranks.
 void addCollectives(const Problem &problem, Program &program);
 
-/// A program with one defect, and the kinds of fault that name it. `problem` may change (its limit). False where the
-/// defect does not apply.
+/// A program with one defect, and the kinds of fault that name it. `problem` may change (its limit). mutate returns
+/// false if the defect does not apply.
 struct Mutant {
   std::string name;
   Program program;

@@ -1,8 +1,9 @@
 //===- operands.cpp - Placed programs that read the wrong values ----------===//
-// usage: pc-operand-mutants placed.mlir plan FIRST COUNT [same]: mutants FIRST to FIRST + COUNT - 1, each with one to
-// three defects: an operand, or all uses of a value, replaced by another value of its type. Every mutant goes through
-// the phases behind `placed` in a process of its own. It must be compiled or refused with an error that says where;
-// with `same`, the planned program must also compute what the mutant does.
+// usage: pc-operand-mutants placed.mlir plan FIRST COUNT [same]
+// Makes mutants FIRST to FIRST + COUNT - 1, each with one to three defects: an operand, or all uses of a value,
+// replaced by another value of its type. Every mutant goes through the phases after `placed` in a process of its own.
+// It must be compiled, or refused with an error that says where; with `same`, the planned program must also compute
+// what the mutant computes.
 //===----------------------------------------------------------------------===//
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Registration.h"

@@ -1,4 +1,7 @@
-//===- schedules.cpp - Schedules against theory, publications and mutants -===//
+//===- schedules.cpp - Schedules compared with theory, publications and mutants -===//
+// Golden orders, closed forms, published bubbles, random problems, and the generated table and reference of docs/.
+// Sources are cited at each check.
+//===----------------------------------------------------------------------===//
 #include "../Checks.h"
 #include "mutants.h"
 #include "transfers.h"
@@ -114,7 +117,7 @@ static void closedForms() {
   std::printf("closed forms: %d checked, %d differ\n", checked, differ);
 }
 
-/// What every schedule's row says of itself: idle time in closed form, and how much is in flight.
+/// Checks the claims of every schedule's row: its idle time in closed form, and its microbatches in flight.
 static void rows() {
   int checked = 0, differ = 0;
   for (const NamedSchedule &schedule : namedSchedules())
@@ -144,7 +147,7 @@ static void rows() {
   std::printf("rows of schedules: %d figures checked, %d differ\n", checked, differ);
 }
 
-/// A bubble of the table of published ones beside the simulated one.
+/// A published bubble and the simulated one.
 struct Bubble {
   std::string name;
   double published, simulated, tolerance;
@@ -207,7 +210,7 @@ static void table(const char *path) {
   }
 }
 
-/// docs/reference/schedules.md but for its first lines.
+/// Prints docs/reference/schedules.md without its first lines.
 static void reference() {
   std::printf("| schedule | chunks a stage | W apart from B | idle over ideal | where | known from "
               "|\n|---|---|---|---|---|---|\n");
@@ -306,8 +309,8 @@ static void randomProblems() {
   std::printf("broken programs: %d, %d accepted, %d refused for another reason\n", broken, passed, otherReason);
 }
 
-/// Blocking sends right after and receives right before the task, without buffers: 1F1B stops at once, and the circle
-/// is shown.
+/// With blocking sends right after and receives right before the task, without buffers, 1F1B deadlocks at once, and the
+/// message shows the circle.
 static void rendezvous() {
   Problem p = uniform(4, roundRobin(2, 1), 1, 1, 1, false);
   Order order = named(p, "1f1b");

@@ -1,6 +1,6 @@
 //===- transfers.cpp - Orders with one stream per flow --------------------===//
-// Programs in which messages overlap, for the verifier and its mutants to work on: what the compiler writes has one
-// thread per stage (PlaceInline.cpp).
+// Programs with overlapping messages for the verifier and its mutants: programs of the compiler have one thread per
+// stage (PlaceInline.cpp).
 //===----------------------------------------------------------------------===//
 #include "transfers.h"
 

@@ -1,4 +1,6 @@
 //===- transfers.h - Orders with one stream per flow ----------------------===//
+// Instructions for pipelines whose messages overlap with tasks.
+//===----------------------------------------------------------------------===//
 #ifndef PC_TEST_PIPELINE_TRANSFERS_H
 #define PC_TEST_PIPELINE_TRANSFERS_H
 

@@ -1,6 +1,7 @@
-//===- rules.cpp - The two tables of rules say the same -------------------===//
-// usage: pc-proof-rules FILE.mlir...    the compiler's factor rule and the proof's own, of every op with factors that
-// the files have; and that they have one of each.
+//===- rules.cpp - The two tables of rules agree --------------------------===//
+// usage: pc-proof-rules FILE.mlir...
+// Compares the compiler's factor rule with the proof's own rule for every op with factors in the files, and checks that
+// the files have one of each op.
 //===----------------------------------------------------------------------===//
 #include "Proof/Rules.h"
 #include "pc/IR/MoveRows.h"

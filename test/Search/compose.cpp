@@ -1,7 +1,8 @@
-//===- compose.cpp - Composed plans beside the same ones, compiled whole --===//
-// usage: pc-compose-test MODEL SECONDS BYTES < PLANS: a line of PLANS is a plan as options of pc-opt's phases. Says how
-// far composed prices are off, and fails where one is by more than these percents, or where a bound is above what the
-// whole program takes. Run by compose.test, compose-many.test.
+//===- compose.cpp - Composed plans compared with the same plans compiled whole -===//
+// usage: pc-compose-test MODEL SECONDS BYTES < PLANS
+// A line of PLANS is a plan as options of pc-opt's phases. Prints the errors of composed prices, and fails if one is
+// off by more than these percents, or if a bound is above the price of the whole program. Run by compose.test,
+// compose-many.test.
 //===----------------------------------------------------------------------===//
 #include "Bound/PlanBounds.h"
 #include "Price/ComposePlan.h"

@@ -1,4 +1,4 @@
-//===- solver.cpp - Search and move trees against brute force -------------===//
+//===- solver.cpp - Search and move trees compared with brute force -------===//
 // Random instances from fixed seeds, compared with all combinations. Run by solver.test.
 //===----------------------------------------------------------------------===//
 #include "../../lib/Shard/Solver.h"

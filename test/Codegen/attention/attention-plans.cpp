@@ -1,7 +1,7 @@
-//===- attention-plans.cpp - A plan of cuDNN for what programs ask for ----===//
-// usage: pc-attention-plans IDLE_DRIVER FILE...: plans every attention of programs of the phase planned with the real
-// cuDNN, for the architectures that we compile for, in the workspace that the compiler gives it. Exit 77 where cuDNN is
-// missing.
+//===- attention-plans.cpp - A plan of cuDNN for every attention of programs -===//
+// usage: pc-attention-plans IDLE_DRIVER FILE...
+// Plans every attention of programs of the phase planned with the real cuDNN, for the architectures for which we
+// compile, in the workspace that the compiler gives it. Exit code 77 if cuDNN is missing.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Fuse/LibraryAttention.h"

@@ -1,4 +1,6 @@
-//===- InProcess.cpp - A local program compiled and run in this process ---===//
+//===- InProcess.cpp - Compiles a local program and runs it in this process -===//
+// Implements the functions of pcrt.h that programs of one rank call, and links the object file with them by LLJIT.
+//===----------------------------------------------------------------------===//
 #include "InProcess.h"
 
 #include "base/Types.h"

@@ -1,8 +1,8 @@
 //===- execute-test.cpp - Compiled programs against the interpreter -------===//
-// usage: execute-test            every row op, einsum and fusion in odd sizes, with and without pc-fuse
-//                                and with as many values in bf16 as the ops allow
-//        execute-test FILE...    programs of phase local, on one rank
-//        execute-test --random N M  random graphs of seeds N to M
+//   usage: execute-test            every row op, einsum and fusion in odd sizes, with and without pc-fuse
+//                                  and with as many values in bf16 as the ops allow
+//          execute-test FILE...    programs of phase local, on one rank
+//          execute-test --random N M  random graphs of seeds N to M
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "InProcess.h"

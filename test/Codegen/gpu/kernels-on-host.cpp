@@ -1,6 +1,6 @@
-//===- kernels-on-host.cpp - Kernels on the stand-in's fibers, right and broken ones -===//
-// Intact kernels: right results in every order, no report. Each barrier or wait of theirs left out: a report. Broken
-// ones: a report that names the fault and both places.
+//===- kernels-on-host.cpp - Correct and broken kernels on the stand-in's fibers -===//
+// Intact kernels must give correct results in every order of threads and no report. If one of their barriers or waits
+// is left out, there must be a report. Broken kernels must cause a report that names the fault and both places.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Gpu/Images.h"

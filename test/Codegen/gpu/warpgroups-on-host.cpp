@@ -1,6 +1,6 @@
-//===- warpgroups-on-host.cpp - Wgmma on the stand-in beside plain products -===//
-// Products of 64 x 32 and 32 x n integers, all layouts of operands, in every order of threads; then kernels that leave
-// something out: a report that names it.
+//===- warpgroups-on-host.cpp - Wgmma on the stand-in compared with plain products -===//
+// Products of 64 x 32 and 32 x n integers, with all layouts of operands, in every order of threads; then kernels that
+// leave something out, which must cause a report that names it.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Gpu/Images.h"

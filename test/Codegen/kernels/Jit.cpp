@@ -1,4 +1,6 @@
-//===- Jit.cpp - One op compiled to its special kernels, in this process --===//
+//===- Jit.cpp - Compiles one op to its special kernels, in this process --===//
+// Parses the op inside a function, creates its kernels, lowers them to LLVM IR and compiles that with ORC.
+//===----------------------------------------------------------------------===//
 #include "Jit.h"
 #include "../../../lib/Codegen/Emit/Kernel.h"
 #include "../../../lib/Codegen/Native/LlvmPasses.h"

@@ -1,6 +1,6 @@
-//===- Jit.h - One op compiled to its special kernels, in this process ----===//
-// For the tests and the benchmark of lib/Codegen/Host/KernelOf: op text in, C functions out. The kernels run as the
-// runtime would run them: disjoint ranges of items, scratch per thread.
+//===- Jit.h - Compiles one op to its special kernels, in this process ----===//
+// For the tests and the benchmark of lib/Codegen/Host/KernelOf: op text in, C functions out. Kernels run as in the
+// runtime: disjoint ranges of items, scratch memory per thread.
 //===----------------------------------------------------------------------===//
 #ifndef PC_TEST_CODEGEN_KERNELS_JIT_H
 #define PC_TEST_CODEGEN_KERNELS_JIT_H
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/// One of the op's kernels. `status` of a run is 0 or 1 + the index of the first bad element.
+/// One of the op's kernels. The status of a run is 0, or 1 + the index of the first bad element.
 struct JitKernel {
   pcrt_kernel_fn fn = nullptr;
   int64_t items = 0, scratchBytes = 0;
@@ -22,13 +22,13 @@ struct JitKernel {
   int64_t run(const std::vector<void *> &args, int64_t range = 0) const;
 };
 
-/// Compiles a function's body that holds one op, for vectors of `lanes` f32. The process ends with a message where that
-/// fails. Kernel arguments are the op's operands, then its results. `roundsToBf16`, `multipliesPairs`: by the CPU's
-/// instructions.
+/// Compiles a function's body that holds one op, for vectors of `lanes` f32. If that fails, the process ends with a
+/// message. Kernel arguments are the op's operands, then its results. `roundsToBf16` and `multipliesPairs` use the
+/// CPU's instructions for that.
 std::vector<JitKernel> jitOp(const std::string &function, int64_t lanes, bool roundsToBf16 = false,
                              bool multipliesPairs = false);
 
-/// f32 elements of a full vector on this machine: 16 with AVX-512, else 8.
+/// The f32 elements of a full vector on this machine: 16 with AVX-512, otherwise 8.
 int64_t hostLanes();
 /// Whether this machine has AVX512-BF16.
 bool hostRoundsToBf16();

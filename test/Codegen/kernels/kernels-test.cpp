@@ -1,7 +1,7 @@
-//===- kernels-test.cpp - Every special kernel against plain loops in double -===//
-// Odd shapes, both vector widths, items cut in two ways with equal bits, and no write outside of a result. No MLIR
-// here. With PC_LONG=1 kernels are optimized as in programs; without, less: execute-test and all tests that run
-// programs have them with O3, and cut in two ways.
+//===- kernels-test.cpp - Every special kernel compared with plain loops in double -===//
+// Odd shapes, both vector widths, items cut in two ways with equal bits, and no write outside of a result. It uses no
+// MLIR. With PC_LONG=1 kernels are optimized as in programs; otherwise less, because execute-test and all tests that
+// run programs have them with O3, and cut in two ways.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Jit.h"

@@ -1,6 +1,7 @@
-//===- tables-test.cpp - A program's tables, read back through pcrt.h -----===//
-// usage: tables-test    Rows of every struct come back field by field from an object file; and the tables of compiled
-//                       programs, read as the runtime reads them, say what the programs' IR says.
+//===- tables-test.cpp - Reads a program's tables back through pcrt.h -----===//
+// usage: tables-test
+// Rows of every struct must come back field by field from an object file; and the tables of compiled programs, read
+// like the runtime reads them, must agree with the programs' IR.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Host/Tables.h"

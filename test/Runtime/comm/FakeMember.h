@@ -1,4 +1,6 @@
 //===- FakeMember.h - A member of a meeting that trains nothing -----------===//
+// For tests of pc-meet: it speaks the protocol of comm/MeetMessages.h without a program.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_TEST_FAKEMEMBER_H
 #define PCRT_TEST_FAKEMEMBER_H
 
@@ -11,7 +13,7 @@
 #include <string>
 #include <vector>
 
-/// A member of one rank, with a few parameters.
+/// A member of one rank, with a few parameters. It owns its connection; errors end the process.
 class FakeMember {
 public:
   static constexpr int64_t every = 4, batch = 2, elements = 8;

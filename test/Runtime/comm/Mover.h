@@ -1,6 +1,6 @@
-//===- Mover.h - What the conformance suite asks of a transport -----------===//
-// The suite writes sources into an arena, moves, and reads results; the arena is host memory of a Comm, or a device's
-// with moves that are enqueued there.
+//===- Mover.h - The interface of transports for the conformance suite ----===//
+// The suite writes sources into an arena, moves, and reads results. The arena is host memory of a Comm, or memory of a
+// device on which moves are enqueued.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TEST_MOVER_H
 #define PCRT_TEST_MOVER_H
@@ -13,6 +13,7 @@ struct MeshMoves {
   std::vector<pcrt_move_desc> moves;
 };
 
+/// Carries out moves of one rank. All ranks of a test make the same calls.
 class Mover {
 public:
   virtual ~Mover() = default;
@@ -37,10 +38,10 @@ public:
   virtual std::string error() const = 0;
 };
 
-/// Moves of host memory by `comm`, in an arena at `arena`.
+/// A mover of host memory by `comm`, in an arena at `arena`.
 std::unique_ptr<Mover> makeHostMover(pcrt::Comm &comm, char *arena);
 
-/// Moves on the CUDA device of this rank, `bytes` bytes of arena. Throws a Failure.
+/// A mover on the CUDA device of this rank, with an arena of `bytes` bytes. Throws a Failure.
 std::unique_ptr<Mover> makeDeviceMover(pcrt::Comm &comm, int64_t bytes);
 
 #endif // PCRT_TEST_MOVER_H

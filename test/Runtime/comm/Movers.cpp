@@ -1,4 +1,7 @@
 //===- Movers.cpp - Host memory and devices for the conformance suite -----===//
+// HostMover splits work over three threads in uneven ranges, to find moves that depend on ranges; DeviceMover enqueues
+// on streams like CudaDevice.
+//===----------------------------------------------------------------------===//
 #include "Mover.h"
 #include "comm/Environment.h"
 #include "cuda/DeviceComm.h"
@@ -13,7 +16,7 @@ using namespace pcrt::cuda;
 
 namespace {
 
-/// Three threads, cut unevenly.
+/// Runs the body on three threads, in uneven ranges.
 void threeThreads(void *, int64_t items, ParallelFor::Body body, void *arg) {
   int64_t first = items / 5, second = items / 5 + items / 3;
   std::thread a([&] { body(arg, 0, first); }), b([&] { body(arg, first, second); });

@@ -1,5 +1,5 @@
-//===- Rows.cpp - What an all_to_all of rows has to do --------------------===//
-// Written from the text of pcrt.h: every entry of the mask is looked for in the buffers of both members.
+//===- Rows.cpp - The required results of an all_to_all of rows -----------===//
+// Written from the text of pcrt.h: every entry of the mask is looked up in the buffers of both members.
 //===----------------------------------------------------------------------===//
 #include "Rows.h"
 #include "Mover.h"

@@ -1,5 +1,5 @@
-//===- Simulation.h - What a move has to give, element by element ---------===//
-// Written from the text of pcrt.h and from nothing else. Values as doubles would hide rounding, so as bits.
+//===- Simulation.h - The required result of a move, element by element ---===//
+// Written from the text of pcrt.h and nothing else. Values are compared as bits, because doubles would hide rounding.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TEST_SIMULATION_H
 #define PCRT_TEST_SIMULATION_H

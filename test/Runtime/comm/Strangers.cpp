@@ -1,4 +1,6 @@
-//===- Strangers.cpp - Connections of those who know everything but the secret -===//
+//===- Strangers.cpp - Connections of callers that know everything except the secret -===//
+// Twenty kinds of bad calls: silence, garbage, wrong lengths, echoes, replays and proofs by other secrets.
+//===----------------------------------------------------------------------===//
 #include "Strangers.h"
 #include "comm/ShmControl.h"
 

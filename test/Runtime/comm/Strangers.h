@@ -1,4 +1,6 @@
-//===- Strangers.h - Connections of those who know everything but the secret -===//
+//===- Strangers.h - Connections of callers that know everything except the secret -===//
+// For attacks.cpp and tests of pc-meet.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_TEST_STRANGERS_H
 #define PCRT_TEST_STRANGERS_H
 
@@ -10,7 +12,7 @@
 #include <string>
 #include <vector>
 
-/// Calls a listener of this machine at `port` in every way that needs no secret.
+/// Calls a listener of this machine at `port` in every way that needs no secret. It owns its connections.
 class Strangers {
 public:
   static constexpr int kinds = 20;
@@ -39,10 +41,10 @@ private:
   std::deque<pcrt::Socket> open; ///< Connections that are kept, the oldest first.
 };
 
-/// The part of a caller who knows the secret, up to the proof; it then hangs up. What it has said.
+/// Plays a caller that knows the secret, up to the proof, and then hangs up. Returns the bytes that it sent.
 std::string recordCall(int port, const std::string &secret, const pcrt::Greeting &greeting);
 
-/// A port of the loopback interface where nobody listens.
+/// A port of the loopback interface on which no process listens.
 int freePort();
 
 #endif // PCRT_TEST_STRANGERS_H

@@ -1,4 +1,6 @@
-//===- ThisRank.h - The rank that a test program is -----------------------===//
+//===- ThisRank.h - The rank of a test program ----------------------------===//
+// Connects tests as ranks of a run, under any launcher and transport.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_TEST_THISRANK_H
 #define PCRT_TEST_THISRANK_H
 
@@ -10,10 +12,10 @@
 #include <string>
 #include <vector>
 
-/// Of this thread: a virtual rank is one. Null before it has joined.
+/// The communicator of this thread, because a virtual rank is a thread; null before it has joined.
 inline thread_local pcrt::Comm *comm = nullptr;
 
-/// Ends this rank, and tells the others why.
+/// Ends this rank, and tells the other ranks why.
 [[noreturn]] inline void leave(pcrt_status status, const std::string &message) {
   fprintf(stderr, "error: rank %d: %s\n", comm ? comm->rank() : -1, message.c_str());
   if (comm)

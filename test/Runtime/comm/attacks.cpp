@@ -1,8 +1,7 @@
-//===- attacks.cpp - A run and a meeting among strangers ------------------===//
+//===- attacks.cpp - A run and a meeting under attack ---------------------===//
 // usage: comm-strangers [PORT NAME]
-//
-// 1,000 connections of 20 kinds, by somebody who knows everything but the secret, change nothing. With arguments, calls
-// the pc-meet at PORT in the name of a member until it is gone.
+// 1,000 connections of 20 kinds, from a caller that knows everything except the secret, must change nothing. With
+// arguments, it calls the pc-meet at PORT in the name of a member until pc-meet is gone.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "FakeMember.h"

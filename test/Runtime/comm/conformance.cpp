@@ -1,8 +1,8 @@
-//===- conformance.cpp - What every transport has to do -------------------===//
+//===- conformance.cpp - The required results of every transport ----------===//
 // usage: comm-conformance [--transport=NAME] [--ranks=N (virtual ones)] [--device]
 // Runs as each rank of a run, under any transport; with --device on the rank's CUDA device. Every row of dtype x move x
-// reduction is carried out over all groups of all meshes of this many ranks, on awkward sizes, and compared bit by bit
-// with a simulation written element by element from the text of pcrt.h.
+// reduction is carried out over all groups of all meshes of this many ranks, with awkward sizes, and compared bit by
+// bit with a simulation written element by element from the text of pcrt.h.
 //===----------------------------------------------------------------------===//
 #include "Mover.h"
 #include "Rows.h"

@@ -1,7 +1,7 @@
 //===- flows.cpp - Messages between pairs of ranks, over any transport ----===//
 // usage: comm-flows [--transport=NAME] [--ranks=N (virtual ones)]
-// Random lines of sends, receives, moves and moves under way that are legal with the flows' slots: all ranks draw the
-// same line, and each runs its part of it at a pace of its own.
+// Random sequences of sends, receives, moves and started moves that are legal with the flows' slots. All ranks draw the
+// same sequence, and each runs its part of it at its own pace.
 //===----------------------------------------------------------------------===//
 #include "ThisRank.h"
 

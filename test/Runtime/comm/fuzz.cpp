@@ -1,9 +1,8 @@
-//===- fuzz.cpp - Messages that make no sense, to both listeners ----------===//
+//===- fuzz.cpp - Meaningless messages to both listeners ------------------===//
 // usage: comm-fuzz MESSAGES [SEED]
-//
-// Sends rank 0, a rank, and a meeting of open local SGD handshakes and messages of which some bytes are others, from
-// callers that do not know the secret and from some that do. A child process takes a few hundred sessions. It may end
-// as a run that has lost a rank; anything else, and what a sanitizer finds, is an error.
+// Sends handshakes and messages with changed bytes to rank 0, to a rank, and to a meeting of open local SGD, from
+// callers that know the secret and from others. A child process handles a few hundred sessions. It may end like a run
+// that has lost a rank; any other end, and every finding of a sanitizer, is an error.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "FakeMember.h"

@@ -1,7 +1,7 @@
-//===- started.cpp - Moves under way, over any transport ------------------===//
+//===- started.cpp - Started moves, over any transport --------------------===//
 // usage: comm-started [--transport=NAME] [--ranks=N (virtual ones)]
-// Random lines of starts, waits and moves over all groups of all meshes of this many ranks, at a pace of each rank's
-// own.
+// Random sequences of starts, waits and moves over all groups of all meshes of this many ranks, at each rank's own
+// pace.
 //===----------------------------------------------------------------------===//
 #include "Simulation.h"
 #include "ThisRank.h"

@@ -1,6 +1,6 @@
 //===- unit.cpp - Parts of the communication layer that need no peer ------===//
-// Also runs under pc-run on several ranks for what only a run can show: no allocation inside moves, and which resident
-// memory belongs to peers.
+// Also runs under pc-run on several ranks for properties that only a run has: no allocation inside moves, and which
+// resident memory belongs to peers.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "comm/Codes.h"

@@ -1,6 +1,7 @@
 //===- victim.cpp - A rank that misbehaves on request ---------------------===//
-// usage: comm-victim MODE [RANK]: all ranks run moves; rank RANK (default 1) does what MODE says after a few of them.
-// failures.sh looks at what the others do then. With VICTIM_ON_DEVICE set, the moves are a device's.
+// usage: comm-victim MODE [RANK]
+// All ranks run moves; rank RANK (default 1) does what MODE says after a few of them. failures.sh checks what the
+// others do then. With VICTIM_ON_DEVICE set, the moves are a device's.
 //===----------------------------------------------------------------------===//
 #include "Mover.h"
 #include "base/Failure.h"

@@ -1,4 +1,6 @@
 //===- Files.h - Files and failures in the tests of the core's parts ------===//
+// Helpers of core-data, core-kinds and core-unit: they make small files, and turn a Failure into text.
+//===----------------------------------------------------------------------===//
 #ifndef PCRT_TEST_CORE_FILES_H
 #define PCRT_TEST_CORE_FILES_H
 
@@ -18,7 +20,8 @@ inline std::mt19937 randomBits(7);
 
 inline int pick(int least, int most) { return least + int(randomBits() % unsigned(most - least + 1)); }
 
-/// The message of the failure of `f`; empty if there is none; an unexpected status is a problem.
+/// The message of the Failure that `f` throws; empty if it throws none. Another status than the expected one is a
+/// problem.
 template <typename F> inline std::string failureOf(F &&f, pcrt_status status = PCRT_BAD_DATA) {
   try {
     f();

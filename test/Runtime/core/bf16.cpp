@@ -1,4 +1,7 @@
 //===- bf16.cpp - How a run chooses to multiply bf16 ----------------------===//
+// Checks chooseBf16 for invented measurements: the slowest rank decides, near ties keep the native way, PCRT_CPU_BF16
+// overrides.
+//===----------------------------------------------------------------------===//
 #include "cpu/Bf16.h"
 #include "Files.h"
 #include "base/Failure.h"

@@ -1,6 +1,6 @@
-//===- data.cpp - Files of tokens and weights, and what is said of them ---===//
-// usage: core-data DIRECTORY   (an empty one, for files). Prints what is wrong; the exit status says whether anything
-// is.
+//===- data.cpp - Files of tokens and weights, and the messages about them -===//
+// usage: core-data DIRECTORY   (an empty one, for files)
+// Prints what is wrong; the exit status says whether anything is.
 //===----------------------------------------------------------------------===//
 #include "data/Data.h"
 #include "Files.h"

@@ -1,6 +1,7 @@
 //===- flips.cpp - A checkpoint with one bit flipped ----------------------===//
-// usage: core-flips DIRECTORY   (it is made anew). Saves a checkpoint of the program, then loads it with every bit of
-// every file flipped in turn (PC_LONG=1), or with some of them: the load fails, or brings the values that were saved.
+// usage: core-flips DIRECTORY   (it is made anew)
+// Saves a checkpoint of the program, then loads it with every bit of every file flipped in turn (PC_LONG=1), or with
+// some of them: the load must fail, or give the values that were saved.
 //===----------------------------------------------------------------------===//
 #include "base/Failure.h"
 #include "checkpoint/Checkpoint.h"

@@ -1,6 +1,6 @@
 //===- grouped.cpp - Products on the rows of a mask -----------------------===//
-// Random masks, with tokens of few experts and experts of no token, every way for operands to lie, in f32 and bf16, on
-// memory that is poisoned where there are no rows, against loops over all of [token, expert].
+// Random masks, with tokens that have few experts and experts without tokens, every layout of operands, in f32 and
+// bf16, on memory that is poisoned where there are no rows, compared with loops over all of [token, expert].
 //===----------------------------------------------------------------------===//
 #include "Files.h"
 #include "base/Types.h"

@@ -1,6 +1,6 @@
-//===- kinds.cpp - Files that are no tokens, and tokens that look like others' files -===//
-// usage: core-kinds DIRECTORY   (an empty one, for files). Prints what is wrong; the exit status says whether anything
-// is.
+//===- kinds.cpp - Files that are not tokens, and tokens that look like other files -===//
+// usage: core-kinds DIRECTORY   (an empty one, for files)
+// Prints what is wrong; the exit status says whether anything is.
 //===----------------------------------------------------------------------===//
 #include "Files.h"
 #include "data/Data.h"

@@ -1,6 +1,7 @@
-//===- order.cpp - Which windows of its data a run reads, as numbers ------===//
-// usage: core-order [heldout] SHUFFLE SEED EVERY FROM TO WEIGHT:WINDOWS[,WINDOWS]...   a source each, EVERY 0: nothing
-// is held out. Prints "source file window" of samples FROM to TO - 1.
+//===- order.cpp - Prints which windows of its data a run reads -----------===//
+// usage: core-order [heldout] SHUFFLE SEED EVERY FROM TO WEIGHT:WINDOWS[,WINDOWS]...
+// Each of the last arguments is a source; with EVERY 0 no window is held out. Prints "source file window" of samples
+// FROM to TO - 1.
 //===----------------------------------------------------------------------===//
 #include "data/SampleOrder.h"
 

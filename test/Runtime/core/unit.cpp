@@ -1,6 +1,6 @@
 //===- unit.cpp - The parts of the runtime core, one by one ---------------===//
-// usage: core-unit DIRECTORY   (an empty one, for files). Prints what is wrong; the exit status says whether anything
-// is.
+// usage: core-unit DIRECTORY   (an empty one, for files)
+// Prints what is wrong; the exit status says whether anything is.
 //===----------------------------------------------------------------------===//
 #include "Files.h"
 #include "base/SafetensorsWriter.h"

@@ -1,9 +1,9 @@
-//===- Fake.cpp - The least that a CUDA device can be ---------------------===//
-// A library with the driver's and cuBLASLt's functions that the runtime calls: everything runs where it is called, on
-// host memory; a captured graph is a list of functions. FAKE_DRIVER, FAKE_CUBLASLT, FAKE_MAJOR, FAKE_DEVICES,
-// FAKE_MEMORY, FAKE_INIT, FAKE_RDMA (of network cards), FAKE_HANDLES (memory that other processes can open): what to
-// claim. FAKE_KERNELS=1: take any image. FAKE_FAIL=N: launch N fails, as a fault of a kernel would. The stand-in finds
-// errors in programs; this one finds errors in the runtime's calls.
+//===- Fake.cpp - The smallest possible CUDA device -----------------------===//
+// A library with the functions of the driver and cuBLASLt that the runtime calls. Everything runs on host memory before
+// a call returns; a captured graph is a list of functions. It claims what FAKE_DRIVER, FAKE_CUBLASLT, FAKE_MAJOR,
+// FAKE_DEVICES, FAKE_MEMORY, FAKE_INIT, FAKE_RDMA (of network cards) and FAKE_HANDLES (memory that other processes can
+// open) say. With FAKE_KERNELS=1 it takes any image; with FAKE_FAIL=N launch N fails like a faulty kernel. The stand-in
+// finds errors in programs; this library finds errors in the runtime's calls.
 //===----------------------------------------------------------------------===//
 #include "cuda/CublasLt.h"
 #include "pcrt/host_image.h"

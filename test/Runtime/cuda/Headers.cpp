@@ -1,6 +1,6 @@
-//===- Headers.cpp - Our declarations against NVIDIA's headers ------------===//
-// Compiles only if every function in our tables has the real one's parameters (integers and enums by size, pointers by
-// what the ABI sees) and every value is the real one. Needs the headers, not the libraries.
+//===- Headers.cpp - Our declarations compared with NVIDIA's headers ------===//
+// Compiles only if every function in our tables has the parameters of the real one (integers and enums by size,
+// pointers by what the ABI sees) and every value is the real one. It needs the headers, not the libraries.
 //===----------------------------------------------------------------------===//
 #include "cuda/CublasLt.h"
 #include "cuda/Cudnn.h"

@@ -1,8 +1,8 @@
-//===- conformance.cpp - Library calls of a device against plain loops ----===//
-// usage: cuda-conformance [products] [attention] [agreement]: one row for each shape, layout, dtype and epilogue of
-// what the runtime asks cuBLASLt and cuDNN for, on the device that the libraries of this machine (or the stand-in)
-// give. agreement, as two ranks: those that have products in common compute the same bits. Exit 77 (skipped) where
-// there is no device.
+//===- conformance.cpp - A device's library calls compared with plain loops -===//
+// usage: cuda-conformance [products] [attention] [agreement]
+// One row for each shape, layout, dtype and epilogue that the runtime asks of cuBLASLt and cuDNN, on the device that
+// the libraries of this machine (or the stand-in) provide. `agreement`, as two ranks: ranks that have products in
+// common compute the same bits. Exit code 77 (skipped) if there is no device.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "base/Failure.h"

@@ -1,4 +1,6 @@
-//===- difference.cpp - How far results of a device are from the CPU's ----===//
+//===- difference.cpp - The distance of a device's results from the CPU's -===//
+// Checks largestDifference (cuda/KernelCheck.h) on small tensors, with NaNs, infinities and zeros.
+//===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "cpu/Pool.h"
 #include "cuda/KernelCheck.h"

@@ -1,7 +1,7 @@
-//===- libraries.cpp - NVIDIA's own libraries, as far as no GPU is needed -===//
-// usage: cuda-libraries [STUB_OF_LIBCUDA]: every function of the tables is exported by the libraries of this machine,
-// and cuBLASLt takes every attribute that the runtime sets, in the size it has here. Exit 77 (skipped) where nothing is
-// installed.
+//===- libraries.cpp - NVIDIA's own libraries, without a GPU --------------===//
+// usage: cuda-libraries [STUB_OF_LIBCUDA]
+// The libraries of this machine export every function of the tables, and cuBLASLt takes every attribute that the
+// runtime sets, in the size that it has here. Exit code 77 (skipped) if no library is installed.
 //===----------------------------------------------------------------------===//
 #include "cuda/Libraries.h"
 #include "../../Checks.h"

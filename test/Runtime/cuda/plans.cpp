@@ -1,6 +1,7 @@
-//===- plans.cpp - A plan of cuDNN for every attention we compile ---------===//
-// usage: cuda-plans IDLE_DRIVER [ARCH...]: builds forward and backward plans without a device, and checks their
-// workspaces against what is known of them. Exit 77 (skipped) where cuDNN is not on this machine.
+//===- plans.cpp - A plan of cuDNN for every attention that we compile ----===//
+// usage: cuda-plans IDLE_DRIVER [ARCH...]
+// Builds forward and backward plans without a device, and compares their workspaces with known sizes. Exit code 77
+// (skipped) if cuDNN is not on this machine.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "cuda/PlanWithoutDevice.h"

@@ -1,4 +1,6 @@
-//===- Cuda.h - What the tests of the stand-in share ----------------------===//
+//===- Cuda.h - Shared parts of the stand-in's tests ----------------------===//
+// Declares the driver's functions that the tests call, and small helpers for memory, launches and reports.
+//===----------------------------------------------------------------------===//
 #ifndef PC_TEST_STANDIN_CUDA_H
 #define PC_TEST_STANDIN_CUDA_H
 
@@ -60,7 +62,7 @@ CUresult cuGraphDestroy(CUgraph);
 CUresult cuModuleLoadData(CUmodule *, const void *);
 }
 
-/// A call that has to succeed.
+/// Checks that a call succeeds.
 #define OK(call)                                                                                                       \
   do {                                                                                                                 \
     if (int code_ = (call)) {                                                                                          \
@@ -103,7 +105,7 @@ template <typename T> T *pinnedArray(size_t count) {
 }
 inline CUdeviceptr address(const void *at) { return reinterpret_cast<CUdeviceptr>(at); }
 
-/// All reports so far, one a line.
+/// All reports so far, one per line.
 inline std::string reports() {
   std::string text;
   for (int i = 0; i < pc_standin_reports(); ++i)

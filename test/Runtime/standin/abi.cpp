@@ -1,5 +1,5 @@
 //===- abi.cpp - Our constants of the driver are NVIDIA's -----------------===//
-// Compiled where the real headers are. Types and signatures are compared by compiling the stand-in's own sources
+// Compiled if the real headers are installed. Types and signatures are compared by compiling the stand-in's own sources
 // against them (CMakeLists.txt).
 //===----------------------------------------------------------------------===//
 #include "standin/abi/CublasLt.h"

@@ -1,7 +1,7 @@
 //===- attention.cpp - The runtime's attention graphs on the stand-in -----===//
-// The graphs that the runtime builds for cuDNN, executed by the stand-in, against attention and its gradient in double
-// precision: packed and separate layouts, grouped heads, causal or not, deterministic or not. Also that the stand-in
-// exports every symbol of the runtime's tables.
+// Executes the graphs that the runtime builds for cuDNN on the stand-in, and compares with attention and its gradient
+// in double precision: packed and separate layouts, grouped heads, causal or not, deterministic or not. Also checks
+// that the stand-in exports every symbol of the runtime's tables.
 //===----------------------------------------------------------------------===//
 #include "Cuda.h"
 #include "cuda/AttentionPlan.h"

@@ -1,8 +1,8 @@
 //===- collectives.cpp - The NCCL of the stand-in -------------------------===//
 // usage: standin-collectives threads|processes
-// Every call on 1 to 4 ranks against expected values; split communicators, groups, captured calls; what NCCL refuses
-// while something goes on; then programs whose ranks disagree, wait for each other in a circle, or are aborted: each
-// ends with a report that names both.
+// Every call on 1 to 4 ranks compared with expected values; split communicators, groups, captured calls; calls that
+// NCCL refuses while an operation is in progress; then programs whose ranks disagree, wait for each other in a circle,
+// or are aborted: each ends with a report that names both sides.
 //===----------------------------------------------------------------------===//
 #include "Cuda.h"
 #include "standin/Numbers.h"

@@ -1,4 +1,7 @@
-//===- products.cpp - The cuBLASLt of the stand-in against plain sums -----===//
+//===- products.cpp - The stand-in's cuBLASLt compared with plain sums ----===//
+// Every layout, dtype and epilogue that the runtime uses, products that must be refused, and two streams that share a
+// workspace.
+//===----------------------------------------------------------------------===//
 #include "Cuda.h"
 #include "standin/Numbers.h"
 #include "standin/abi/CublasLt.h"

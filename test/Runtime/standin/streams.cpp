@@ -1,6 +1,6 @@
-//===- streams.cpp - Missing waits are found, and nothing else ------------===//
-// A program on three streams with kernels and copies; each of its waits is left out in turn, live and in a captured
-// graph that is replayed, with many seeds. Then the calls that CUDA, or the project, refuses.
+//===- streams.cpp - Missing waits are found, and correct programs are not reported -===//
+// A program on three streams with kernels and copies. Each of its waits is left out in turn, live and in a captured
+// graph that is replayed, with many seeds. Then calls that CUDA, or the project, refuses.
 //===----------------------------------------------------------------------===//
 #include "Cuda.h"
 

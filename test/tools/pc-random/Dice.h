@@ -1,4 +1,6 @@
 //===- Dice.h - Random choices --------------------------------------------===//
+// The generator of pc-random, independent of the standard library's distributions.
+//===----------------------------------------------------------------------===//
 #ifndef PC_TOOLS_RANDOM_DICE_H
 #define PC_TOOLS_RANDOM_DICE_H
 

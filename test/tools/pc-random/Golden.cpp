@@ -1,4 +1,7 @@
-//===- Golden.cpp - What a compiled program must compute for a triple -----===//
+//===- Golden.cpp - The required results of a compiled program for a triple -===//
+// Writes the files of a Hugging Face directory by hand, and trains the one-device program of the triple in the
+// interpreter.
+//===----------------------------------------------------------------------===//
 #include "Golden.h"
 
 #include "pc/IR/Parts.h"
@@ -55,7 +58,7 @@ std::string safetensors(const Tensors &tensors) {
   return std::string(reinterpret_cast<const char *>(&size), 8) + text + data;
 }
 
-/// Training in the interpreter.
+/// Trains a program in the interpreter: keeps parameters and states between steps, and collects the outputs.
 class Trainer {
 public:
   explicit Trainer(const Triple &triple) : sparse(triple.sparse) {

@@ -1,4 +1,6 @@
-//===- Golden.h - What a compiled program must compute for a triple -------===//
+//===- Golden.h - The required results of a compiled program for a triple -===//
+// Lets the interpreter train a random model, so that test/EndToEnd can compare an executable with it as with PyTorch.
+//===----------------------------------------------------------------------===//
 #ifndef PC_TOOLS_RANDOM_GOLDEN_H
 #define PC_TOOLS_RANDOM_GOLDEN_H
 

@@ -1,4 +1,6 @@
-//===- PlanCheck.cpp - Does a plan compute what one device computes, or refuse? -===//
+//===- PlanCheck.cpp - Checks that a plan computes what one device computes, or is refused -===//
+// Compares all results by name, without rounding to bf16, which depends on the order of operations.
+//===----------------------------------------------------------------------===//
 #include "PlanCheck.h"
 
 #include "mlir/IR/Diagnostics.h"

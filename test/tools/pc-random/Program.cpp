@@ -1,7 +1,7 @@
 //===- Program.cpp - A random model program and a plan for it -------------===//
 // Tokens are embedded; blocks of a random kind change the stream of [batch, sequence, embed], layer by layer; a head
-// and a loss follow. Blocks do what transformers do not: they look along the sequence and across the batch, count dims,
-// cut rows and join them.
+// and a loss follow. Blocks do what transformers do not: they combine positions of the sequence and of the batch, count
+// dims, cut rows and join them.
 //===----------------------------------------------------------------------===//
 #include "Program.h"
 

@@ -1,4 +1,6 @@
 //===- Program.h - A random model program and a plan for it ---------------===//
+// A second kind of random model, with blocks that no importer writes.
+//===----------------------------------------------------------------------===//
 #ifndef PC_TOOLS_RANDOM_PROGRAM_H
 #define PC_TOOLS_RANDOM_PROGRAM_H
 

@@ -1,4 +1,7 @@
 //===- Triple.cpp - A random model, mesh and order of tactics -------------===//
+// The seed determines mesh, sizes and tactics. Sizes are multiples of what the tactics of the mesh's axes need; other
+// families replace GPT-2's features by their own.
+//===----------------------------------------------------------------------===//
 #include "Triple.h"
 
 #include "Dice.h"
@@ -12,7 +15,7 @@
 
 namespace {
 
-/// What a use of an axis needs of a model, and of the mesh.
+/// The requirements of a use of an axis on the model and the mesh.
 enum : unsigned {
   Batch = 1, ///< is split
   Heads = 2,
@@ -24,8 +27,8 @@ enum : unsigned {
   Root = 128,    ///< there is one
 };
 
-/// A way to use a mesh axis: tactics in this order, where $ is the axis, and what they need. A grid's tactic, with its
-/// axes in one $, is with one of them. `sometimes`: an option that the last tactic has now and then.
+/// A way to use a mesh axis: tactics in this order, where $ is the axis, and their requirements. The tactic of a grid,
+/// whose axes are in one $, is listed with one of them. `sometimes` is an option that the last tactic sometimes has.
 struct Use {
   unsigned needs;
   std::vector<std::string> tactics;
@@ -70,7 +73,7 @@ struct Axis {
   }
 };
 
-/// A grid of 4 or 8 ranks, and what its tactic's option `axis` and those behind it are.
+/// A grid of 4 or 8 ranks, and its tactic's option `axis` with the options after it.
 std::vector<Axis> drawGrid(Dice &dice, std::string &tactic) {
   switch (dice.between(1, 3)) {
   case 1:
@@ -85,7 +88,7 @@ std::vector<Axis> drawGrid(Dice &dice, std::string &tactic) {
   }
 }
 
-/// Stage 3 keeps some parameters gathered.
+/// Lets stage 3 keep some parameters gathered.
 void keepSome(Dice &dice, llvm::StringRef family, std::vector<std::string> &tactics) {
   std::string keep = dice.oneOf<const char *>({"*", "*.0.*", "TABLE.*|*.0.*", "TABLE.*"});
   if (size_t at = keep.find("TABLE"); at != std::string::npos)
@@ -99,7 +102,7 @@ void keepSome(Dice &dice, llvm::StringRef family, std::vector<std::string> &tact
       tactic.insert(tactic.size() - 1, " keep=" + keep);
 }
 
-/// The axis that has the experts, or none: one of data, ZeRO, context or 1d tensor parallelism, by the seed alone.
+/// The axis of the experts, or null: one of data, ZeRO, context or 1D tensor parallelism, determined by the seed.
 Axis *drawExperts(std::vector<Axis> &mesh, uint64_t seed) {
   std::vector<Axis *> able;
   for (Axis &axis : mesh)
@@ -117,7 +120,7 @@ Axis *drawExperts(std::vector<Axis> &mesh, uint64_t seed) {
   return axis;
 }
 
-/// One axis splits the sequence everywhere, and there is one root.
+/// Removes uses of axes, so that at most one axis splits the sequence everywhere, and there is one root.
 void keepOneOfAKind(std::vector<Axis> &mesh) {
   bool hasContext = false, hasRoot = false;
   for (Axis &axis : mesh) {
@@ -127,7 +130,7 @@ void keepOneOfAKind(std::vector<Axis> &mesh) {
   }
 }
 
-/// One to three axes of 2 to 8 ranks in all (12 now and then); now and then one of a single rank.
+/// Draws one to three axes with 2 to 8 ranks in all (sometimes 12); sometimes one has a single rank.
 std::vector<Axis> drawMesh(Dice &dice, std::string &grid) {
   std::vector<Axis> mesh;
   int64_t ranks = 1, most = dice.chance(10) ? 12 : 8;
@@ -183,8 +186,8 @@ Triple::Triple(uint64_t seed) {
   batch = data * microbatches * (data * microbatches <= 4 ? dice.between(1, 2) : 1);
   sequence = sequenceRanks * dice.between(sequenceRanks > 1 ? 1 : 3, sequenceRanks > 1 ? 2 : 6);
 
-  // Heads, ffn and vocabulary divide among the tensor ranks; the vocabulary is padded. Where one axis has more ranks
-  // than there are key/value heads, these are replicated.
+  // The tensor ranks divide heads, ffn and vocabulary; the vocabulary is padded. If one axis has more ranks than there
+  // are key/value heads, these are replicated.
   std::string family = dice.oneOf<const char *>({"gpt2", "llama", "mistral", "qwen2", "qwen3"});
   int64_t heads = tensor * dice.between(1, 2), kvHeads = heads, headDim = 2 * dice.between(1, 2);
   if (family != "gpt2" && dice.chance(70)) {
@@ -197,7 +200,7 @@ Triple::Triple(uint64_t seed) {
   int64_t layers = dice.between(1, 2), ffn = tensor * dice.between(1, 3);
   vocabulary = dice.between(9, 21);
 
-  // What ZeRO splits is padded where it does not divide, if no grid splits it too.
+  // Dims that ZeRO splits unevenly are padded, if no grid splits them, too.
   int64_t width = grid.empty() && dice.chance(40) ? 1 : shards;
   int64_t embed = width * 2 * dice.between(2, 5) + (width == 1 ? dice.between(0, 1) : 0);
   if (family == "gpt2") { // whose heads make up the width
@@ -208,7 +211,7 @@ Triple::Triple(uint64_t seed) {
     embed = heads * headDim;
   }
   bool tied = dice.chance(50);
-  // Other families of the same sizes, drawn by the seed alone. What is seen in part needs the sequence in its order.
+  // Other families of the same sizes, determined by the seed. Windows of attention need the sequence in its order.
   bool inOrder = !ringRanks;
   if (family == "gpt2" && seed % 4 == 3)
     family = "bert";

@@ -1,4 +1,6 @@
 //===- Triple.h - A random model, mesh and order of tactics ---------------===//
+// The subject of a random test: a model of a known family with a plan.
+//===----------------------------------------------------------------------===//
 #ifndef PC_TOOLS_RANDOM_TRIPLE_H
 #define PC_TOOLS_RANDOM_TRIPLE_H
 

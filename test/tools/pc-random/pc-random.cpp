@@ -1,7 +1,7 @@
-//===- pc-random.cpp - Random models and plans: is every pass right? ------===//
-// For every seed: a random model, mesh and order of tactics goes through the compiler pass by pass; after each pass the
-// interpreter must compute what it computed before it, the program be proved against the step program, and a placed
-// program erase to the text of it.
+//===- pc-random.cpp - Tests all passes with random models and plans ------===//
+// For every seed, a random model, mesh and order of tactics goes through the compiler pass by pass. After each pass the
+// interpreter must compute the same as before it, the program must be proved against the step program, and a placed
+// program must erase to that program's text.
 //===----------------------------------------------------------------------===//
 #include "Golden.h"
 #include "PlanCheck.h"
