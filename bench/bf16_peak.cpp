@@ -1,7 +1,8 @@
-// bf16_peak: the rate of a large oneDNN matrix product in bf16 (f32 sums) on one thread and on all of them, GF/s, as
-// one line of JSON: what a library reaches on this CPU, which is the peak that a step in bf16 is compared with. Every
+//===- bf16_peak.cpp - The peak rate of bf16 products on this CPU ---------===//
+// Prints the rate of a large oneDNN matrix product in bf16 (f32 sums) on one thread and on all of them, GF/s, as one
+// line of JSON. This is what a library reaches on this CPU, the peak with which a step in bf16 is compared. Every
 // thread multiplies matrices of its own, which a core's cache does not hold.
-
+//===----------------------------------------------------------------------===//
 #include "peak.h"
 
 #include <dlfcn.h>

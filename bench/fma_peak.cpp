@@ -1,7 +1,7 @@
-// fma_peak: the f32 multiply-add rate of this machine's cores, GF/s on one thread and on all of them, as one line of
-// JSON. Sixteen independent accumulators of one vector register each hide the latency of the FMA; nothing touches
-// memory.
-
+//===- fma_peak.cpp - The peak rate of f32 multiply-adds on this CPU ------===//
+// Prints the f32 multiply-add rate of this machine's cores, GF/s on one thread and on all of them, as one line of JSON.
+// Sixteen independent accumulators of one vector register each hide the latency of the FMA; no memory is accessed.
+//===----------------------------------------------------------------------===//
 #include "peak.h"
 
 namespace {

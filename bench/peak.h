@@ -1,14 +1,14 @@
-// What the programs that measure a peak share: how long work takes on one thread and on all of them, and the line of
-// JSON.
-
+//===- peak.h - The measurement of a peak rate ----------------------------===//
+// Shared by fma_peak and bf16_peak: the time of work on one thread and on all of them, and the line of JSON.
+//===----------------------------------------------------------------------===//
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
 #include <vector>
 
-/// The best rate of five runs on `threads` threads, GF/s. Each makes a `Work` of its own, which is not timed, and calls
-/// its run(), which does Work::flops; the slowest thread counts.
+/// The best rate of five runs on `threads` threads, GF/s. Each thread constructs a `Work`, which is not timed, and
+/// calls its run(), which does Work::flops; the slowest thread counts.
 template <typename Work> double peakRate(int threads) {
   double best = 0;
   for (int repeat = 0; repeat < 5; ++repeat) {

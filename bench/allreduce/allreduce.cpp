@@ -1,7 +1,7 @@
-//===- allreduce.cpp - Time of a 64 MiB all_reduce, beside memcpy and MPI -===//
+//===- allreduce.cpp - The time of a 64 MiB all_reduce, compared with memcpy and MPI -===//
 // One rank of the benchmark; allreduce.sh runs it under pc-run and mpirun. In one process and one run it times, in
-// turns: memcpy of the same bytes (on all ranks at once), the runtime's all_reduce, and, where built with MPI and
-// started by mpirun, MPI_Allreduce.
+// turns: memcpy of the same bytes (on all ranks at once), the runtime's all_reduce, and MPI_Allreduce, if it was built
+// with MPI and mpirun started it.
 //===----------------------------------------------------------------------===//
 #include "comm/Comm.h"
 #include "comm/ShmControl.h"

@@ -1,7 +1,7 @@
-//===- kernels.cpp - Special kernels against plain C++ loops, one and two threads -===//
-// Alternating rounds; prints the best and median time of a call and what it means in GB/s or GF/s. Tensors of a layer
-// rotate over 12 sets, so that a call does not find its input in the cache of the one before. Kernels of bf16 stand
-// against the loops in f32.
+//===- kernels.cpp - Special kernels compared with plain C++ loops, on one and two threads -===//
+// Alternates rounds; prints the best and median time of a call, and the rate in GB/s or GF/s. Tensors of a layer rotate
+// over 12 sets, so that a call does not find its input in the cache of the one before. Kernels of bf16 are compared
+// with the loops in f32.
 //===----------------------------------------------------------------------===//
 #include "Jit.h"
 #include "plain.h"

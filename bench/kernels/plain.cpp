@@ -1,4 +1,6 @@
-//===- plain.cpp - The loops of the special kernels as one would write them in C++ -===//
+//===- plain.cpp - The special kernels as plain C++ loops -----------------===//
+// Each function is the direct translation of its formula, with restrict pointers and no manual vectorization.
+//===----------------------------------------------------------------------===//
 #include "plain.h"
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,6 @@
-//===- plain.h - The loops of the special kernels as one would write them in C++ -===//
-// Compiled with -O3 -march=native -ffast-math: what the compiler makes of plain loops. Signature and argument order are
-// those of compiled kernels; items are stated per function.
+//===- plain.h - The special kernels as plain C++ loops -------------------===//
+// Compiled with -O3 -march=native -ffast-math, to show what a C++ compiler makes of plain loops. Signature and argument
+// order are those of compiled kernels; each function states its items.
 //===----------------------------------------------------------------------===//
 #ifndef PC_BENCH_KERNELS_PLAIN_H
 #define PC_BENCH_KERNELS_PLAIN_H
