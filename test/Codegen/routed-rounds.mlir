@@ -25,10 +25,10 @@
 // RUN: pc-opt %t.rows --pc-fuse --pc-plan-memory -o %t.planned && pc-equal %t.step %t.planned
 // RUN: pc-opt %t.local --pc-store-rows=limit=1 -o %t.ones && pc-equal %t.step %t.ones
 // RUN: pc-opt %t.local --pc-store-rows -o %t.whole
-// RUN: for limit in 64 65 1000; do pc-opt %t.local --pc-store-rows=limit=$limit | diff %t.whole - || exit 1; done
+// RUN: %each 64 65 1000 : 'pc-opt %t.local --pc-store-rows=limit={} | diff %t.whole -'
 // In bf16 rounds are added up in f32, and the sum is rounded.
 // RUN: pc-opt %t.step --pc-mixed-precision -o %t.half && pc-opt %t.half --pc-set-mesh=mesh=ep=2 --pc-expert-parallel --pc-fuse-moves --pc-localize -o %t.half.local
-// RUN: for target in cpu cuda; do pc-opt %t.half.local --pc-store-rows="target=$target limit=30" -o %t.half.rows && FileCheck %s --check-prefix=HALF --input-file %t.half.rows && pc-equal %t.half %t.half.rows || exit 1; done
+// RUN: %each cpu cuda : 'pc-opt %t.half.local --pc-store-rows="target={} limit=30" -o %t.half.rows && FileCheck %s --check-prefix=HALF --input-file %t.half.rows && pc-equal %t.half %t.half.rows'
 // HALF: pc.einsum "b s n f, e n f, b s n -> b s e" {{.*}} -> tensor<4x8x8xf32>
 // HALF: pc.round_of_rows {{.*}} round 2 of 3
 // HALF: %[[SUM:.*]] = pc.add {{.*}} : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<4x8x8xf32>

@@ -4,8 +4,8 @@
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed --pc-interpret=print=none | tee %t.3 | FileCheck %s --check-prefix=THREE
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 reshard-after-forward=false" --pc-verify-placed --pc-interpret=print=none | tee %t.4 | FileCheck %s --check-prefix=KEEP
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=rep=2,dp=2 --pc-data-parallel=axis=rep --pc-zero=stage=3 --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none | tee %t.5 | FileCheck %s --check-prefix=HYBRID
-// RUN: for i in 1 2 3 4 5; do pc-opt %t.$i --pc-erase-placements | diff %t.step - || exit 1; done
-// RUN: for i in 1 2 3 4 5; do pc-opt %t.$i --pc-localize --pc-verify-local > %t.local && pc-equal %t.step %t.local || exit 1; done
+// RUN: %each 1 2 3 4 5 : 'pc-opt %t.{} --pc-erase-placements | diff %t.step -'
+// RUN: %each 1 2 3 4 5 : 'pc-opt %t.{} --pc-localize --pc-verify-local > %t.local && pc-equal %t.step %t.local'
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero=stage=4 2>&1 | FileCheck %s --check-prefix=STAGE
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=3 --pc-zero=stage=1 2>&1 | FileCheck %s --check-prefix=DIVIDE
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=5 --pc-zero=stage=3 2>&1 | FileCheck %s --check-prefix=NONE
@@ -63,7 +63,7 @@
 // RUN: pc-opt %S/Inputs/mlp.mlir --pc-differentiate=microbatches=2 --pc-mixed-precision -o %t.bf16
 // RUN: pc-opt %t.bf16 --pc-set-mesh=mesh=dp=2 --pc-zero=stage=1 --pc-verify-placed --pc-interpret=print=none | tee %t.6 | FileCheck %s --check-prefix=MASTER
 // RUN: pc-opt %t.bf16 --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed --pc-interpret=print=none | tee %t.7 | FileCheck %s --check-prefix=BF16
-// RUN: for i in 6 7; do pc-opt %t.$i --pc-erase-placements | diff %t.bf16 - || exit 1; done
+// RUN: %each 6 7 : 'pc-opt %t.{} --pc-erase-placements | diff %t.bf16 -'
 // MASTER: %[[UP:.*]] = pc.parameter "up" {{.*}} : tensor<6x24xf32, #pc.place<[_, dp]>>
 // MASTER-NEXT: %[[LOW:.*]] = pc.cast %[[UP]]
 // MASTER-NEXT: pc.all_gather %[[LOW]] {{.*}} -> tensor<6x24xbf16, #pc.place<[_, _]>>

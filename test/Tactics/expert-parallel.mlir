@@ -32,7 +32,7 @@
 // RUN: pc-equal %t.step %t.sp && pc-opt %t.sp --pc-erase-placements | diff %t.step -
 // SP: pc.parameter "up" {{.*}} : tensor<4x6x8xf32, #pc.place<[tp, _, _]>>
 // SP: pc.reduce_scatter {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, tp, _]>>
-// RUN: for stage in 1 2 3; do pc-opt %t.step --pc-set-mesh=mesh=dp=2 "--pc-zero=stage=$stage experts=true" --pc-fuse-moves --pc-verify-placed -o %t.zero && pc-equal %t.step %t.zero && pc-opt %t.zero --pc-erase-placements | diff %t.step - || exit 1; done
+// RUN: %each 1 2 3 : 'pc-opt %t.step --pc-set-mesh=mesh=dp=2 "--pc-zero=stage={} experts=true" --pc-fuse-moves --pc-verify-placed -o %t.zero && pc-equal %t.step %t.zero && pc-opt %t.zero --pc-erase-placements | diff %t.step -'
 // RUN: FileCheck %s --check-prefix=ZERO --input-file %t.zero && not grep "pc.all_gather.*tensor<4x6x8xf32" %t.zero
 // ZERO: pc.parameter "w" {{.*}} : tensor<16x8xf32, #pc.place<[dp, _]>>
 // ZERO: pc.parameter "up" {{.*}} : tensor<4x6x8xf32, #pc.place<[dp, _, _]>>
