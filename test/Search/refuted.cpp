@@ -1,11 +1,23 @@
 //===- refuted.cpp - A search whose best plan turns out not to fit --------===//
 // Plans 0 to 9 take 10 to 19 seconds; the search believes that 0 and 1 fit, and they do not. Run by refuted.test.
 //===----------------------------------------------------------------------===//
-#include "pc/Search/Search.h"
+#include "Order/BestFirst.h"
 
 #include "llvm/Support/raw_ostream.h"
 
 using namespace pc;
+
+namespace {
+struct Opener : NodeOpener {
+  OpenedNode open(const PlanNode &node) override { return {PlanTrial{true, node.bound, 1}, {}, 1}; }
+  bool confirm(FoundPlan &plan) override {
+    llvm::outs() << "asked for " << plan.node.id << "\n";
+    if (plan.node.id < 2)
+      plan.trial.bytes = 100;
+    return plan.node.id >= 2;
+  }
+};
+} // namespace
 
 int main() {
   std::vector<PlanNode> roots(10);
@@ -15,19 +27,9 @@ int main() {
   }
   roots[0].chain = roots[8].chain = "spared"; // while plan 0 is thought to fit
   roots[8].level = 1;
-  auto open = [](llvm::ArrayRef<PlanNode> nodes) {
-    std::vector<OpenedNode> opened(nodes.size());
-    for (size_t i = 0; i < nodes.size(); ++i)
-      opened[i] = {PlanTrial{true, nodes[i].bound, 1}, {}, 1};
-    return opened;
-  };
-  auto confirm = [](FoundPlan &plan) {
-    llvm::outs() << "asked for " << plan.node.id << "\n";
-    if (plan.node.id < 2)
-      plan.trial.bytes = 100;
-    return plan.node.id >= 2;
-  };
-  SearchResult result = searchPlans(roots, {10, 100, 0}, [] { return true; }, open, confirm);
+  Opener opener;
+  Incumbent incumbent({.bytes = 10, .compositions = 100});
+  SearchResult result = searchPlans(roots, incumbent, [] { return true; }, opener);
   llvm::outs() << "best " << result.fitting.front().node.id << ", too large " << result.tooLarge.size() << ": "
                << result.tooLarge.front().trial.bytes << " bytes, bound " << result.bound << "\n";
 }

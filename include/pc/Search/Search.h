@@ -1,14 +1,13 @@
-//===- Search.h - The best of many plans, with a proof -----------------------------------===//
-// Sets of plans are opened in the order of a lower bound on their seconds: into smaller sets with better bounds, and in
-// the end into plans, which the caller prices. The search ends when nothing that is left can be better than the best
-// plan that fits.
+//===- Search.h - Plans as a search sees them ---------------------------------------------===//
+// Declares the work of a step, lower bounds that follow from it, and plans with their prices. Bounds hold on the
+// machine model: its seconds, not those of a device.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SEARCH_SEARCH_H
 #define PC_SEARCH_SEARCH_H
 
 #include "pc/Cost/Machine.h"
 #include "pc/IR/PC.h"
-#include <optional>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -34,10 +33,6 @@ struct PlanShape {
 /// and the parameters once through memory. Moves are free.
 double leastSeconds(const StepWork &work, const PlanShape &shape, const MachineModel &machine);
 
-/// The least share of a stage's work on a microbatch that comes before the next stage can begin, if gradients of
-/// weights are tasks of their own: a forward pass, when it is recomputed and attention is all there is.
-constexpr double leastForwardShare = 0.2;
-
 /// The least seconds of a pipeline whose microbatches take `seconds` of work on one rank of each stage, added up over
 /// stages and microbatches. `waitShare`: the share of the work that other stages wait for: all passes, or the forward
 /// passes if gradients of weights fill the wait; never recomputation.
@@ -53,28 +48,28 @@ struct PlanTrial {
   double waits = 0; ///< of `products`, what stages wait for each other in the mean, where the plan was compiled whole
 };
 
-/// A plan, or a set of plans.
-struct PlanNode {
-  size_t id = 0;      ///< the caller's
-  std::string text;   ///< as a plan is shown; what decides between equals
-  std::string form;   ///< the same for plans that differ in numbers alone
-  double bound = 0;   ///< seconds below which none of them stays
-  int64_t atOnce = 0; ///< sequences of a microbatch; of equals, those with more come first, and bound the others
-  size_t axes = 0;    ///< of the mesh; of these equals, plans with fewer come first
-  /// Above 0: a plan that is looked at before all others, lower numbers first, those above 4 until a plan fits. It is
-  /// in one of the other nodes, too.
-  int probe = 0;
-  /// Among plans with the same chain, one of a higher level takes longer and less memory: it is tried if none of a
-  /// lower level fits.
-  std::string chain;
-  int level = 0;
-};
+/// What a search makes as small as possible.
+enum class Objective : uint8_t { Seconds, Bytes };
 
-/// What a node is, looked at closer.
-struct OpenedNode {
-  std::optional<PlanTrial> trial; ///< it is a plan, which has been priced
-  std::vector<PlanNode> inside;   ///< else: all plans of it are in these
-  int compositions = 0;           ///< programs that were compiled to know that
+/// What a search compares plans by: seconds of a step, or bytes of the fullest rank.
+inline double costOf(const PlanTrial &trial, Objective objective) {
+  return objective == Objective::Seconds ? trial.seconds : static_cast<double>(trial.bytes);
+}
+
+/// A plan, or a set of plans, that a search can open.
+struct PlanNode {
+  size_t id = 0;                    ///< given by the caller
+  std::string text;                 ///< a plan as it is shown; the last to decide between equals
+  std::string form;                 ///< equal for plans that differ in numbers alone
+  double bound = 0;                 ///< no plan of the node costs less
+  std::array<int64_t, 3> turn = {}; ///< among equal bounds, nodes are opened in lexical order of their turns
+  /// Above 0: a plan that is opened before all others, lower numbers first; numbers above 4 only until a plan fits. The
+  /// same plan is also in one of the other nodes.
+  int probe = 0;
+  /// Plans with the same chain differ in recomputation alone. A higher level takes longer and less memory: it is tried
+  /// if no lower level of the chain fits.
+  std::string chain;
+  int level = 0; ///< of recomputation: 0 none, 1 selective, 2 full
 };
 
 struct FoundPlan {
@@ -82,37 +77,14 @@ struct FoundPlan {
   PlanTrial trial;
 };
 
+/// What a search has found.
 struct SearchResult {
   std::vector<FoundPlan> fitting;  ///< best first
-  std::vector<FoundPlan> tooLarge; ///< those that take more memory than there is, the smallest first
+  std::vector<FoundPlan> tooLarge; ///< plans that take more memory than the limit, the smallest first
   int64_t compositions = 0;        ///< programs that were compiled
   int64_t priced = 0, refused = 0; ///< plans
-  double bound = 0;                ///< seconds below which no plan stays that was not priced; 0: there is none left
+  double bound = 0;                ///< no plan that was not priced costs less; 0: every plan was priced
 };
-
-/// What ends a search.
-struct SearchLimits {
-  int64_t bytes = 0;        ///< of a rank; 0: any number
-  int64_t compositions = 1; ///< at most, but for those of the last nodes that were opened together
-  double settle = 0;        ///< a plan is good enough if none can be better by more than this share
-  int64_t settleAfter = 0;  ///< after this many compiled programs; before, the search goes on until none can be
-  double gap = 0;           ///< nor by more than this share of the seconds that `confirm` knows of it
-  int64_t width = 8; ///< nodes that are opened together; any number of threads opens as many, so that all find the same
-};
-
-/// Opens nodes in the order of their bounds, several at a time, while `goesOn` says so, until none that is left can
-/// beat the best plan that fits. That one is then shown to `confirm`, which may know better what it takes, and writes
-/// that into it: if it does not fit after all, the search goes on without it, and if it takes longer, until none can
-/// beat that by much.
-SearchResult searchPlans(
-    std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
-    llvm::function_ref<std::vector<OpenedNode>(llvm::ArrayRef<PlanNode>)> open,
-    llvm::function_ref<bool(FoundPlan &)> confirm = [](FoundPlan &) { return true; });
-
-/// All ways to write `n` as a product of `count` factors, in lexical order, of which all but the last are such as
-/// `isGood` says.
-std::vector<llvm::SmallVector<int64_t>>
-factorizations(int64_t n, size_t count, llvm::function_ref<bool(int64_t)> isGood = [](int64_t) { return true; });
 
 } // namespace pc
 

@@ -1,5 +1,6 @@
 //===- PlanBounds.cpp - What plans cannot stay below ------------------------------------------===//
 #include "PlanBounds.h"
+#include "Margins.h"
 
 #include "pc/Cost/Cost.h"
 #include "llvm/ADT/STLExtras.h"
@@ -15,8 +16,7 @@ PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
     split.axes[axis] = size;
   for (const Tactic &tactic : core.plan.tactics)
     if (const TacticInfo *row = tactic.info(); row && row->fromFlags) // what comes with another one has its sizes
-      split.tactics[tactic.text()] =
-          llvm::map_to_vector(tactic.list("axis"), [](StringRef axis) { return axis.str(); });
+      split.tactics[tactic.text()] = llvm::map_to_vector(tactic.axes(), [](StringRef axis) { return axis.str(); });
   split.microbatches = core.plan.microbatches;
   split.sequences = core.batch / split.microbatches;
   return split;
@@ -72,12 +72,11 @@ double PlanBounds::longerAlone(const std::string &without, const std::string &wi
 double PlanBounds::recomputedShare(const PlanNumbers &plan) const {
   if (plan.alone == plan.kept)
     return 0;
-  // No more than the forward pass, and a backward pass takes no less. On several ranks moves are made again, too.
-  constexpr double most = 1.0 / 3, margin = 1.5;
   auto kept = roots.find(plan.kept), again = roots.find(plan.alone);
   if (kept == roots.end() || again == roots.end() || again->second.seconds <= 0)
-    return most;
-  return std::clamp(margin * (1 - kept->second.seconds / again->second.seconds), 0.0, most);
+    return margins::mostRecomputed;
+  return std::clamp(margins::recomputed * (1 - kept->second.seconds / again->second.seconds), 0.0,
+                    margins::mostRecomputed);
 }
 
 PlanBounds::Known PlanBounds::known(const PlanCore &core) const {
@@ -117,7 +116,7 @@ double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double eno
   if (sending >= enough)
     return sending;
   // Forward passes are as long with recomputation as without.
-  double forwardShare = std::max(known.forwardSeconds / (known.seconds + longer), leastForwardShare);
+  double forwardShare = std::max(known.forwardSeconds / (known.seconds + longer), margins::leastForward);
   MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), part * known.aheadSeconds, forwardShare};
   return std::max(ofPipeline(work, besides, sent, plan, enough), sending);
 }
@@ -136,9 +135,8 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
     gather.sumLatency = std::min(moveSeconds(MoveKind::AllReduce, 0, mesh, data, machine),
                                  moveSeconds(MoveKind::AllReduce, 0, mesh, summing, machine));
   }
-  // Parameters that no axis divides are sent as a whole, or not at all.
-  constexpr double margin = 0.9;
-  double elements = margin * work.parameterBytes / 4 / plan.split / static_cast<double>(plan.shape.stages);
+  double elements =
+      margins::sentParameters * work.parameterBytes / 4 / plan.split / static_cast<double>(plan.shape.stages);
   double share = (plan.data - 1) / plan.data;
   auto microbatches = static_cast<double>(plan.microbatches);
   double sums = elements * share * (plan.halfGradients ? 2 : 4) * (plan.zero >= 2 ? microbatches : 1);
@@ -195,9 +193,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   if (seconds.sends) {
     // Moves may hide better with many layers than with few, which fill fewer buckets; while stages wait; and beside the
     // next tasks. The first chunk has some of the rest: tables of words.
-    constexpr double margin = 0.85;
     double longest = plan.hasStages && hasOneChain ? longestStage(seconds.layer, 0, shape) : 0;
-    return step(margin * microbatches * std::max(one / static_cast<double>(shape.stages), longest), 0);
+    return step(margins::coreWithData * microbatches * std::max(one / static_cast<double>(shape.stages), longest), 0);
   }
   if (!plan.hasStages) {
     double sums = std::max(sent.layerSums * all - one * (1 - seconds.forwardShare), 0.0);
@@ -213,19 +210,16 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
                  std::max(ofChunk * (sent.layerSums - seconds.layer) - seconds.rest, 0.0);
   if (!hasOneChain)
     ofChunk = waits = 0;
-  // Moves at the ends of a task may hide behind the next one, where those of a step of one microbatch cannot.
-  constexpr double margin = 0.985;
-  // The forward passes of a stage may be shorter than those of a whole step.
-  double forwardShare = std::max(0.95 * seconds.forwardShare, leastForwardShare);
+  double forwardShare = std::max(margins::forwardOfStage * seconds.forwardShare, margins::leastForward);
   double waitShare = shape.splitsWeightGradients ? forwardShare : 1 - recomputedShare(plan);
-  double simple = step(margin * leastPipelineSeconds(one * microbatches, shape, waitShare), waits);
+  double simple = step(margins::pipeline * leastPipelineSeconds(one * microbatches, shape, waitShare), waits);
   if (!plan.schedule || !hasOneChain || shape.stages * shape.chunks > layers || simple >= enough)
     return simple;
-  simple = std::max(simple, step(margin * microbatches * longestStage(seconds.layer, rest, shape), waits));
+  simple = std::max(simple, step(margins::pipeline * microbatches * longestStage(seconds.layer, rest, shape), waits));
   // The last microbatch comes after all others through the first chunk, and goes through all chunks and back: a
   // backward pass takes no less than the forward one, even without the gradients of weights.
   double path = one * 2 + (microbatches - 1) * ofChunk * seconds.layer;
-  return std::max(simple, step(margin * forwardShare * path, 0));
+  return std::max(simple, step(margins::pipeline * forwardShare * path, 0));
 }
 
 /// The least that the longest stage takes for a microbatch, however whole layers are dealt out: the last one has the
@@ -253,7 +247,7 @@ double PlanBounds::longestStage(double layer, double rest, const PlanShape &shap
 
 bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const {
   double ofLayer = static_cast<double>(plan.microbatches) * tasks.taskOps + tasks.otherOps;
-  return ofLayer * static_cast<double>(layers) > 1.1 * inlineOps; // head and messages come on top
+  return ofLayer * static_cast<double>(layers) > margins::callsTasks * inlineOps; // head and messages come on top
 }
 
 /// An order is simulated with no more than the seconds that its tasks take: what comes out is no more than it takes.
@@ -271,9 +265,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   // What is sent for each microbatch hides behind others of tasks that are written out.
   if (!schedule || chunks > layers || (!calls && core.hasData))
     return atLeast;
-  // What is sent for each microbatch hides otherwise in tasks of many layers than in those of one and two.
-  constexpr double margin = 0.995, marginData = 0.97, marginWritten = 0.95;
-  double share = !calls ? marginWritten : core.hasData ? marginData : margin;
+  double share = !calls ? margins::writtenTasks : core.hasData ? margins::calledTasksWithData : margins::calledTasks;
   pipeline::Problem problem;
   problem.stages = stages;
   problem.microbatches = static_cast<int>(plan.microbatches);
@@ -295,8 +287,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   };
   Sent sent = sentOf(plan);
   auto bytesOf = [&](const SmallVector<int64_t> &sizes, const pipeline::Order &order) {
-    // What is written out may begin later than a call, and end earlier.
-    double bytesMargin = calls ? 0.97 : 0.85, most = 0;
+    double most = 0;
     // What is there in a task alone does not grow with layers where it is gathered or cut on the way.
     bool withOwn = calls && plan.zero < 2;
     double gradientShare = plan.zero >= 2 && !core.hasData ? 1 / plan.sharders : 1;
@@ -310,7 +301,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
       most = std::max(
           most, stored + tasks.bytes->ofLayers(problem, order[stage], sizes, withOwn, gradientShare, areGathered));
     }
-    return bytesMargin * most;
+    return (calls ? margins::calledTaskBytes : margins::writtenTaskBytes) * most;
   };
   auto ofLayers = [&](const SmallVector<int64_t> &sizes) {
     double gathered = 0;
@@ -385,10 +376,10 @@ double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) cons
   // Stages wait longer than the bound says where gradients of weights are apart; less so where they have more chunks.
   double waits = 0;
   if (plan.hasStages && plan.shape.splitsWeightGradients)
-    waits = (plan.shape.chunks > 1 ? 0.05 : 0.25) * microbatch * (stages - 1);
+    waits = (plan.shape.chunks > 1 ? margins::waitOfChunks : margins::waitOfStages) * microbatch * (stages - 1);
   // Sums of gradients begin in the last backward pass; without stages the bound has what they take longer.
   if (plan.hasStages)
-    waits += std::max(sent.seconds - 0.6 * microbatch, 0.0);
+    waits += std::max(sent.seconds - margins::hiddenSums * microbatch, 0.0);
   return seconds + machine.wholeStep(moves + waits, ranks);
 }
 
@@ -397,7 +388,7 @@ PlanCore PlanBounds::rootOf(const PlanCore &core) {
   root.plan.mesh.clear();
   llvm::erase_if(root.plan.tactics, [](const Tactic &tactic) {
     const TacticInfo *row = tactic.info();
-    return !row || !row->fromFlags || !tactic.list("axis").empty() || !tactic.list("axes").empty();
+    return !row || !row->fromFlags || !tactic.axes().empty() || !tactic.list("axes").empty();
   });
   return root;
 }
@@ -463,8 +454,6 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) c
   else if (plan.shape.stages > 1 && layers > 0)
     held =
         std::max(1.0, held * std::floor(static_cast<double>(layers) / stages) * stages / static_cast<double>(layers));
-  // Stages need not be equal, less so where ends of the model send more for each microbatch; what is composed is no
-  // bound.
-  double margin = plan.hasStages && plan.zero >= 2 ? 0.75 : 0.85;
+  double margin = plan.hasStages && plan.zero >= 2 ? margins::bytesWithData : margins::bytes;
   return margin * (storedBytes(plan, work.parameterBytes / stages, true) + activationBytes * held / stages);
 }

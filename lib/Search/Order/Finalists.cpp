@@ -1,31 +1,32 @@
 //===- Finalists.cpp - The best composed plans, compiled whole ---------------------------------===//
 #include "Finalists.h"
+#include "../Bound/Margins.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include <limits>
 
 using namespace pc;
 
-/// Composed bytes may be too many by this share, seldom by more; the whole compile decides.
-static constexpr double composedBytes = 0.02;
 /// How many of the best composed plans are compiled whole, at most, until one fits that is better than the next.
 static constexpr int64_t most = 16;
 
-Finalists pc::compileFinalists(SearchResult &result, int64_t limit, llvm::function_ref<bool(FoundPlan &)> compile,
-                               llvm::function_ref<bool()> goesOn) {
+Finalists pc::compileFinalists(SearchResult &result, const Incumbent &incumbent,
+                               llvm::function_ref<bool(FoundPlan &)> compile, llvm::function_ref<bool()> goesOn) {
+  int64_t limit = incumbent.limits.bytes;
+  auto cost = [&](const FoundPlan &plan) { return costOf(plan.trial, incumbent.limits.objective); };
   Finalists found;
   std::vector<FoundPlan> all = std::move(result.fitting), rest, whole;
   for (FoundPlan &plan : result.tooLarge)
-    if (static_cast<double>(plan.trial.bytes) < (1 + composedBytes) * static_cast<double>(limit))
+    if (static_cast<double>(plan.trial.bytes) < (1 + margins::composedBytes) * static_cast<double>(limit))
       all.push_back(plan);
-  auto isBetter = [](const FoundPlan &a, const FoundPlan &b) {
-    return std::tie(a.trial.seconds, a.trial.bytes, a.node.text) <
-           std::tie(b.trial.seconds, b.trial.bytes, b.node.text);
+  auto isBetter = [&](const FoundPlan &a, const FoundPlan &b) {
+    double ofA = cost(a), ofB = cost(b);
+    return std::tie(ofA, a.trial.bytes, a.node.text) < std::tie(ofB, b.trial.bytes, b.node.text);
   };
   llvm::sort(all, isBetter);
   double least = std::numeric_limits<double>::infinity();
   for (FoundPlan &plan : all) {
-    if (found.compiled == most || plan.trial.seconds >= least || !goesOn()) {
+    if (found.compiled == most || cost(plan) >= least || !goesOn()) {
       rest.push_back(std::move(plan));
       continue;
     }
@@ -36,16 +37,16 @@ Finalists pc::compileFinalists(SearchResult &result, int64_t limit, llvm::functi
         rest.push_back(std::move(plan));
       continue;
     }
-    bool fits = limit == 0 || plan.trial.bytes <= limit;
-    least = fits ? std::min(least, plan.trial.seconds) : least;
+    bool fits = incumbent.fits(plan.trial);
+    least = fits ? std::min(least, cost(plan)) : least;
     (fits ? whole : result.tooLarge).push_back(std::move(plan));
   }
   llvm::sort(whole, isBetter);
   if (!rest.empty() && !whole.empty()) // what was composed may be as good
-    result.bound = result.bound > 0 ? std::min(result.bound, rest.front().trial.seconds) : rest.front().trial.seconds;
+    result.bound = result.bound > 0 ? std::min(result.bound, cost(rest.front())) : cost(rest.front());
   found.areEstimates = whole.empty() && !goesOn();
   if (found.areEstimates)
-    llvm::erase_if(rest, [&](const FoundPlan &plan) { return limit > 0 && plan.trial.bytes > limit; });
+    llvm::erase_if(rest, [&](const FoundPlan &plan) { return !incumbent.fits(plan.trial); });
   if (found.areEstimates || !whole.empty())
     llvm::append_range(whole, rest);
   result.fitting = std::move(whole);

@@ -2,7 +2,7 @@
 #ifndef PC_LIB_SEARCH_ORDER_FINALISTS_H
 #define PC_LIB_SEARCH_ORDER_FINALISTS_H
 
-#include "pc/Search/Search.h"
+#include "Incumbent.h"
 
 namespace pc {
 
@@ -14,8 +14,8 @@ struct Finalists {
 /// Compiles the best composed plans whole, while `goesOn` says so, until one fits and none that is left should be
 /// better: the plan reported first is no estimate. `compile` replaces the composed price of a plan by the price of the
 /// whole program; it returns false if the plan is not legal, or if the compile was ended.
-Finalists compileFinalists(SearchResult &result, int64_t limit, llvm::function_ref<bool(FoundPlan &)> compile,
-                           llvm::function_ref<bool()> goesOn);
+Finalists compileFinalists(SearchResult &result, const Incumbent &incumbent,
+                           llvm::function_ref<bool(FoundPlan &)> compile, llvm::function_ref<bool()> goesOn);
 
 } // namespace pc
 

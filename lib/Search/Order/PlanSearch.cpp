@@ -1,270 +1,145 @@
-//===- PlanSearch.cpp - The plan that --auto means -------------------------------------------===//
-// What the Search room opens and prices, it gets from here: plans of small models are compiled whole to the planned
-// phase, those of large ones put together from programs of few layers; then the best are compiled whole. What a plan
-// takes is what the report will say.
+//===- PlanSearch.cpp - Searches a plan, and says what it found ---------------------------------===//
+// Plans of small models are compiled whole to the planned phase; prices of large ones are composed from programs of few
+// layers, and then the best are compiled whole. What a plan takes is what the report will say.
 //===-----------------------------------------------------------------------------===//
 #include "PlanSearch.h"
+#include "../Bound/Margins.h"
+#include "AskOtherwise.h"
 #include "Finalists.h"
 #include "MixLayers.h"
-#include "pc/Search/CompletePlan.h"
 
 #include "pc/Support/Diagnostics.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/Format.h"
-#include <thread>
 
 using namespace mlir;
 using namespace pc;
 
-/// Models with more layers than these are not compiled whole for every plan.
-static constexpr int64_t manyLayers = 3;
-/// Nodes that are opened together where plans are composed: many of them wait for the same core.
+/// Nodes that are opened together if plans are composed: many of them wait for the same core.
 static constexpr int64_t composedWidth = 64;
 /// A limit that no plan exceeds.
 static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 /// How many plans a search compiles whole, one after another, to confirm that its best plan fits.
 static constexpr int64_t mostRefuted = 8;
-/// How many programs are compiled at most, unless a flag says otherwise: whole ones, and ones of few layers.
-static constexpr int64_t mostPlans = 1000, mostOfFewLayers = 10000;
 /// How many programs tell which plan takes the least memory: programs of few layers for a large model, whole ones for a
 /// small model if no plan can fit.
 static constexpr int64_t smallestCompositions = 200;
 
-static int64_t countOps(ModuleOp model) {
-  int64_t ops = 0;
-  model.walk([&](Operation *) { ++ops; });
-  return ops;
+static SearchLimits limitsOf(const SearchProblem &problem) {
+  SearchLimits limits;
+  limits.objective = problem.objective;
+  limits.bytes = problem.limit();
+  limits.compositions = problem.mostCompositions();
+  if (problem.composes()) {
+    limits.settle = margins::composedSeconds;
+    limits.settleAfter = problem.objective == Objective::Bytes ? 0 : margins::cheapCompositions;
+    limits.gap = margins::acceptedGap;
+    limits.width = composedWidth;
+  }
+  return limits;
 }
 
-pcrt_status PlanSearch::read() {
-  if (std::optional<Refusal> refused = space.read())
-    return fail(refused->status, refused->why);
-  if (pcrt_status status = pc::readWork(model, options, work))
+pcrt_status PlanSearch::begin(llvm::function_ref<bool()> goesOn) {
+  if (pcrt_status status = problem.read())
     return status;
-  few = FewLayers::of(model);
-  space.dims = dimsOf(model);
-  mostChunks = few ? few->layersOfChains() + 2 : countOps(model); // with an embedding and a head
-  bounds.emplace(model.getContext(), work, few ? &*few : nullptr, batch, space.ranks, options, machine);
-  composes = few && few->layers() > manyLayers;
-  if (composes)
-    mostChunks = few->layersOfChains();
+  bounds.emplace(problem.context(), problem.work, problem.fewLayers(), problem.batch, problem.space.ranks,
+                 problem.options, problem.machine);
+  tree.emplace(problem, *bounds);
+  prices.emplace(problem, *tree, *bounds, goesOn);
+  incumbent.emplace(limitsOf(problem));
+  opener.emplace(problem, *tree, *prices, *bounds, *incumbent);
   return PCRT_OK;
 }
 
-bool PlanSearch::compileWhole(FoundPlan &plan, llvm::function_ref<bool()> goesOn) {
-  auto it = whole.find(plan.node.id);
-  if (it == whole.end()) {
-    std::optional<ProgramPrice> price = workers->priceWhole(tried.at(plan.node.id), goesOn, refusal);
-    if (!price && !goesOn())
-      return false;
-    it = whole.emplace(plan.node.id, price ? std::optional(price->trial) : std::nullopt).first;
+SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn) {
+  if (problem.composes())
+    prices->learnRoots();
+  SearchResult result =
+      searchPlans(problem.boundsByCores() ? tree->setRoots() : tree->planRoots(), *incumbent, goesOn, *this);
+  if (problem.composes()) {
+    Finalists finalists = compileFinalists(
+        result, *incumbent, [&](FoundPlan &plan) { return prices->compileWhole(plan); }, prices->goesOn);
+    compiled += prices->numWhole();
+    isEstimate = finalists.areEstimates;
   }
-  if (it->second)
-    plan.trial = wanted(*it->second);
-  plan.node.text = textOf(tried.at(plan.node.id)); // with the layers of its stages
-  return it->second.has_value();
+  prices->workers->giveUp();
+  mixLayers(result);
+  return result;
 }
 
-void PlanSearch::beginWhole(double bound) {
-  constexpr int patience = 4;
-  constexpr double near = 0.025; // earlier a better plan is still likely
-  if (!composes || leastBytes || fitting.empty())
-    return;
-  auto isFaster = [](const auto &a, const auto &b) { return a.second.trial.seconds < b.second.trial.seconds; };
-  auto fastest = std::min_element(fitting.begin(), fitting.end(), isFaster);
-  if (leader != fastest->first) {
-    workers->giveUp();
-    leader = fastest->first;
-    roundsOfLeader = 0;
-  }
-  if (bound < (1 - near) * fastest->second.trial.seconds || whole.count(*leader))
-    return;
-  if (++roundsOfLeader == patience)
-    workers->beginWhole(tried.at(*leader));
+void PlanSearch::endRound(const PlanNode &first) {
+  if (problem.boundsByCores() && incumbent->best())
+    prices->compileAhead(*incumbent->best(), first.bound);
+  noteSoFar(first.probe ? 0 : first.bound);
 }
 
-bool PlanSearch::confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn) {
-  if (!composes || leastBytes || confirmations++ >= mostRefuted)
+bool PlanSearch::confirm(FoundPlan &plan) {
+  if (!problem.boundsByCores() || confirmations++ >= mostRefuted)
     return true;
-  bool isLegal = compileWhole(plan, goesOn);
-  if (!isLegal && !goesOn())
+  bool isLegal = prices->compileWhole(plan);
+  if (!isLegal && !prices->goesOn())
     return true;
-  if (isLegal && (limit() == 0 || plan.trial.bytes <= limit())) {
-    confirmed = {best, plan.trial.seconds};
+  if (isLegal && incumbent->fits(plan.trial)) {
     noteSoFar(leastLeft);
     return true;
   }
-  fitting.erase(plan.node.id);
-  best = std::numeric_limits<double>::infinity();
-  for (const auto &other : fitting)
-    best = std::min(best, other.second.trial.seconds);
   leastLeft = 0; // dearer plans of its chain are left again
   return false;
 }
 
-void PlanSearch::compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn) {
-  Finalists finalists =
-      pc::compileFinalists(result, limit(), [&](FoundPlan &plan) { return compileWhole(plan, goesOn); }, goesOn);
-  compiled += std::ssize(whole);
-  isEstimate = finalists.areEstimates;
-}
-
-std::vector<std::optional<PlanTrial>> PlanSearch::priceAll(ArrayRef<Plan> plans, llvm::function_ref<bool()> goesOn) {
-  std::vector<PlanJob> jobs;
-  std::map<std::string, PlanJob> ofCores;
-  for (const Plan &plan : plans) {
-    const PlanCore &core = jobs.emplace_back(PlanJob{"", PlanCore::of(plan, batch, false), plan}).core;
-    if (composes && !cores.count(core.key()))
-      ofCores.try_emplace(core.key(), PlanJob{core.key(), core, std::nullopt});
-  }
-  auto run = [&](ArrayRef<PlanJob *> list) {
-    constexpr size_t atOnce = 8; // before Ctrl-C is asked for again
-    while (!list.empty() && goesOn()) {
-      SmallVector<PlanJob *> some(list.take_front(atOnce));
-      workers->run(some, composes ? &cores : nullptr);
-      list = list.drop_front(some.size());
-    }
-  };
-  SmallVector<PlanJob *> list;
-  for (auto &one : ofCores)
-    list.push_back(&one.second);
-  run(list);
-  for (auto &[key, job] : ofCores)
-    if (job.isDone)
-      cores[key] = job.corePrice;
-  list.clear();
-  for (PlanJob &job : jobs)
-    if (auto it = cores.find(job.core.key()); !composes || (it != cores.end() && it->second.isLegal))
-      list.push_back(&job);
-  run(list);
-  std::vector<std::optional<PlanTrial>> trials;
-  for (const PlanJob &job : jobs)
-    trials.push_back(job.composed.trial.isLegal ? std::optional(job.composed.trial) : std::nullopt);
-  return trials;
-}
-
-/// Adds plans whose layers are recomputed differently, where these are the fastest that fit.
-void PlanSearch::mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn) {
-  if (!goesOn() || limit() == 0 || leastBytes || search.pins.given("recompute") || !space.isFree("recompute"))
+void PlanSearch::mixLayers(SearchResult &result) {
+  if (!prices->goesOn() || problem.limit() == 0 || problem.objective == Objective::Bytes ||
+      problem.search.pins.given("recompute") || !problem.space.isFree("recompute"))
     return;
-  auto planWith = [&](const PlanNode &node, StringRef mode) {
-    PlanFamily family = familyOf(nodes[node.id]);
-    family.flags.set("recompute", mode);
-    return space.planOf(family, nodes[node.id].sizes, nodes[node.id].microbatches, refusal);
-  };
   auto price = [&](ArrayRef<AskedMode> asked) {
     std::vector<Plan> plans;
     std::vector<size_t> places;
     for (auto [i, one] : llvm::enumerate(asked))
-      if (std::optional<Plan> plan = planWith(*one.first, one.second)) {
+      if (std::optional<Plan> plan = tree->planWith(one.first->id, one.second)) {
         plans.push_back(std::move(*plan));
         places.push_back(i);
       }
     std::vector<std::optional<PlanTrial>> trials(asked.size());
-    for (auto [place, trial] : llvm::zip_equal(places, priceAll(plans, goesOn)))
+    for (auto [place, trial] : llvm::zip_equal(places, prices->priceAll(plans)))
       trials[place] = trial;
     return trials;
   };
   auto mix = [&](const PlanNode &node) -> std::optional<FoundPlan> {
-    std::optional<Plan> plan = planWith(node, "auto");
-    std::optional<ProgramPrice> whole = plan ? workers->priceMixed(*plan, limit(), goesOn, refusal) : std::nullopt;
-    compiled += whole || goesOn();
+    std::optional<Plan> plan = tree->planWith(node.id, "auto");
+    std::optional<ProgramPrice> whole;
+    if (plan)
+      whole = prices->workers->priceMixed(*plan, problem.limit(), prices->goesOn, tree->refusal);
+    compiled += whole || prices->goesOn();
     if (!whole)
       return std::nullopt;
     FoundPlan found{node, whole->trial};
-    found.node.id = nodes.size();
     found.node.text = textOf(*plan);
-    nodes.push_back(Node(nodes[node.id]));
-    tried.insert_or_assign(found.node.id, std::move(*plan));
+    found.node.id = tree->addCopy(node.id, std::move(*plan));
     return found;
   };
-  addMixes(result, limit(), /*all=*/!composes, price, mix);
+  addMixes(result, problem.limit(), /*all=*/!problem.composes(), price, mix);
 }
 
-int64_t PlanSearch::mostCompositions() const {
-  return search.compositions ? search.compositions : composes ? mostOfFewLayers : mostPlans;
-}
-
-int64_t PlanSearch::limit() const { return options.memoryLimitOn(machine); }
+//===---------------------------------------------------------------------------===//
+// What is said
+//===---------------------------------------------------------------------------===//
 
 FoundPlans PlanSearch::found(const SearchResult &result) const {
   return {result,
-          space.ranks,
-          machine.name,
-          numPlans,
-          numDropped,
+          problem.space.ranks,
+          problem.machine.name,
+          tree->counts.plans,
+          tree->counts.dropped,
           compiled,
-          composes,
+          problem.composes(),
           isEstimate,
-          limit(),
+          problem.limit(),
           gap,
           limits ? &*limits : nullptr};
-}
-
-SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::function_ref<bool()> compiles) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  model->print(os, OpPrintingFlags().enableDebugInfo());
-  size_t threads = search.threads ? search.threads : std::max(std::thread::hardware_concurrency(), 1U);
-  if (!model.getContext()->isMultithreadingEnabled())
-    threads = 1;
-  workers.emplace(text, threads, options, machine, compiles);
-  readSets();
-  std::vector<PlanNode> roots;
-  if (composes)
-    learnRoots();
-  if (!composes || leastBytes) {
-    addPlans(roots);
-  } else {
-    addRoots(roots);
-    addProbes(roots);
-  }
-  if (leastBytes) // one that makes more again is no last resort
-    llvm::for_each(roots, [](PlanNode &root) { root.chain.clear(); });
-  SearchResult result = searchPlans(
-      std::move(roots),
-      {limit(), mostCompositions(), composes ? composedError : 0, settleAfter(), composes ? acceptedGap : 0,
-       composes ? composedWidth : SearchLimits().width},
-      goesOn, [&](ArrayRef<PlanNode> asked) { return open(asked); },
-      [&](FoundPlan &plan) { return confirm(plan, compiles); });
-  if (composes)
-    compileFinalists(result, compiles);
-  workers->giveUp();
-  mixLayers(result, compiles);
-  return result;
-}
-
-/// ", with --auto=tp --zero=1"
-std::string PlanSearch::given() const {
-  std::string text = search.free.empty() ? "" : " --auto=" + search.free;
-  for (const std::string &name : search.pins.names())
-    text += " " + pc::textOf(search.pins, name);
-  return text.empty() ? "" : ", with" + text;
-}
-
-std::string PlanSearch::firstRefusal() const {
-  std::string first = refusal;
-  if (first.empty() && isUneven)
-    first = "ranks and microbatches do not divide the " + std::to_string(batch) + " sequences of a step";
-  else if (first.empty() && !given().empty()) // flags that were not given are not to blame
-    first = unlike;
-  return first.empty() ? "" : "; the first was refused: " + first;
-}
-
-pcrt_status PlanSearch::failIllegal(const std::string &text) {
-  std::string instead;
-  int64_t fewer = std::min(batch, space.ranks - 1);
-  while (fewer > 1 && batch % fewer)
-    --fewer;
-  if (hasSequences && fewer > 1 && given().empty())
-    instead = "; --ranks=" + std::to_string(fewer) + " divides the " + std::to_string(batch) + " sequences of a step";
-  return fail(PCRT_INFEASIBLE, "no plan is legal: " + text + firstRefusal() + instead);
 }
 
 PlanAnswer PlanSearch::answerOf(const Plan &plan, const FoundPlans &found) const {
   PlanAnswer answer{plan, "", found.json()};
   llvm::raw_string_ostream os(answer.said);
-  if (!search.isQuiet)
+  if (!problem.search.isQuiet)
     found.tell(os);
   return answer;
 }
@@ -276,23 +151,23 @@ static double gapOf(const SearchResult &result) {
 
 void PlanSearch::noteSoFar(double bound) {
   leastLeft = std::max(leastLeft, bound);
-  if (leastBytes || fitting.empty())
+  if (problem.objective == Objective::Bytes || !incumbent->best())
     return;
   SearchResult result;
-  for (const auto &[node, plan] : fitting)
-    result.fitting.push_back({plan.node, trialOf(node)});
+  for (const FoundPlan &plan : incumbent->fitting())
+    result.fitting.push_back({plan.node, prices->trialOf(plan.node.id)});
   llvm::sort(result.fitting, [](const FoundPlan &a, const FoundPlan &b) {
     return std::tie(a.trial.seconds, a.node.text) < std::tie(b.trial.seconds, b.node.text);
   });
-  result.compositions = compositions;
-  result.priced = std::ssize(trials);
-  result.refused = llvm::count_if(trials, [](const auto &one) { return !one.second.isLegal; });
+  result.compositions = incumbent->compiled();
+  result.priced = prices->numTrials();
+  result.refused = prices->numRefused();
   result.bound = std::max(leastLeft, std::numeric_limits<double>::min()); // there is always something left
   FoundPlans found = this->found(result);
   found.gap = gapOf(result);
-  found.compiled = std::ssize(whole);
-  found.isEstimate = composes && !whole.count(result.fitting.front().node.id);
-  PlanAnswer answer = answerOf(tried.at(result.fitting.front().node.id), found);
+  found.compiled = prices->numWhole();
+  found.isEstimate = problem.composes() && !prices->isWhole(result.fitting.front().node.id);
+  PlanAnswer answer = answerOf(tree->triedPlan(result.fitting.front().node.id), found);
   std::scoped_lock<std::mutex> lock(mutex);
   known = std::move(answer);
 }
@@ -303,31 +178,32 @@ std::optional<PlanAnswer> PlanSearch::soFar() const {
 }
 
 pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesOn) {
-  if (pcrt_status status = read())
+  if (pcrt_status status = begin(goesOn))
     return status;
-  SearchResult result = searchAll(goesOn, goesOn);
+  SearchResult result = searchAll(goesOn);
   bool isOfBytes = false; // another search has found it
-  std::string text = this->found(result).text() + given();
+  std::string text = this->found(result).text() + problem.given();
   std::optional<Plan> smallest;
   if (!result.fitting.empty()) {
     // It is the best that fits.
   } else if (!goesOn()) {
-    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + text + firstRefusal());
-  } else if (result.tooLarge.empty() && numDropped == 0) {
+    return problem.fail(PCRT_RESOURCE, "interrupted before a plan was found; " + text + tree->firstRefusal());
+  } else if (result.tooLarge.empty() && tree->counts.dropped == 0) {
     return failIllegal(text);
   } else {
-    std::optional<SmallPlan> least = smallestOf(result, goesOn);
+    std::optional<SmallPlan> least = smallestOf(result);
     // With a limit near that one, layers may be dealt otherwise, and take less.
-    while (!composes && least && least->found.trial.bytes > limit()) {
-      std::optional<SmallPlan> less = fastestOf(search, least->found.trial.bytes - 1, goesOn);
+    while (!problem.composes() && least && least->found.trial.bytes > problem.limit()) {
+      std::optional<SmallPlan> less = findOther(Objective::Seconds, problem.search, least->found.trial.bytes - 1);
       if (!less)
         break;
       least = std::move(less);
     }
     if (!least && result.tooLarge.empty() && goesOn())
       return failIllegal(text);
-    if (!least || least->found.trial.bytes > limit())
-      return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + text + whyNone(least, goesOn));
+    if (!least || least->found.trial.bytes > problem.limit())
+      return problem.fail(PCRT_RESOURCE,
+                          "no plan fits " + Twine(problem.limit()) + " bytes a rank: " + text + whyNone(least));
     // Bytes of composed plans are estimates, so one that seemed too large may fit, and those beside it.
     smallest = least->plan;
     isOfBytes = true;
@@ -337,77 +213,69 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
     result.fitting.push_back(least->found);
   }
   gap = gapOf(result);
-  if (!search.isQuiet)
-    limits = whatLimits(result, isOfBytes, goesOn);
-  answer = answerOf(smallest ? *smallest : tried.at(result.fitting.front().node.id), this->found(result));
+  if (!problem.search.isQuiet && goesOn() && !isEstimate)
+    limits = askOtherwise(*opener, result, isOfBytes);
+  answer = answerOf(smallest ? *smallest : tree->triedPlan(result.fitting.front().node.id), this->found(result));
   return PCRT_OK;
 }
 
-std::optional<SmallPlan> PlanSearch::smallest(llvm::function_ref<bool()> goesOn) {
-  if (read())
-    return std::nullopt;
-  leastBytes = true;
-  auto isWanted = [&] { return goesOn() && (options.memoryLimit == unlimited || std::isinf(best)); };
-  SearchResult result = searchAll(isWanted, goesOn);
-  if (result.fitting.empty())
-    return std::nullopt;
-  FoundPlan found = result.fitting.front();
-  found.trial = trialOf(found.node.id); // bytes took the place of its seconds
-  found.node.level = -found.node.level; // and those with more computed again came first
-  return SmallPlan{found, tried.at(found.node.id), isEstimate};
-}
+//===---------------------------------------------------------------------------===//
+// If no plan fits
+//===---------------------------------------------------------------------------===//
 
-/// The options of another search for as many ranks: what its flags leave, and the bytes that a plan may take.
-CompileOptions PlanSearch::optionsOf(const AutoOptions &pins, int64_t most) const {
-  CompileOptions other = options;
-  other.search = pins;
-  other.search.ranks = space.ranks;
-  other.memoryLimit = most;
-  return other;
-}
-
-/// The smallest plan that the flags `pins` leave, or the first one found that takes `most` bytes at most.
-std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t most,
-                                                llvm::function_ref<bool()> goesOn) {
-  CompileOptions other = optionsOf(pins, most);
-  if (composes || numDropped == numPlans) // else a plan that fits may be among them
-    other.search.compositions = smallestCompositions;
-  ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
-  PlanSearch smallest(model, other, machine);
-  std::optional<SmallPlan> least = smallest.smallest(goesOn);
-  if (refusal.empty())
-    refusal = smallest.refusal;
-  return least || composes || most == unlimited ? least : fastestOf(pins, most, goesOn);
-}
-
-/// The fastest plan that the flags `pins` leave and that takes `most` bytes at most: layers are dealt to stages, and
-/// recomputed or not, as that needs.
-std::optional<SmallPlan> PlanSearch::fastestOf(const AutoOptions &pins, int64_t most,
-                                               llvm::function_ref<bool()> goesOn) {
-  CompileOptions other = optionsOf(pins, most);
-  ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
-  PlanSearch fastest(model, other, machine);
-  if (fastest.read())
+std::optional<SmallPlan> PlanSearch::find(llvm::function_ref<bool()> goesOn) {
+  if (begin(goesOn))
     return std::nullopt;
-  SearchResult result = fastest.searchAll(goesOn, goesOn);
+  bool endsAtFirst = problem.objective == Objective::Bytes && problem.options.memoryLimit != unlimited;
+  SearchResult result = searchAll([&] { return goesOn() && !(endsAtFirst && incumbent->best()); });
   if (result.fitting.empty())
     return std::nullopt;
   const FoundPlan &found = result.fitting.front();
-  return SmallPlan{found, fastest.tried.at(found.node.id)};
+  return SmallPlan{found, tree->triedPlan(found.node.id), isEstimate};
 }
 
-/// The smallest plan of a search in which none fits.
-std::optional<SmallPlan> PlanSearch::smallestOf(const SearchResult &result, llvm::function_ref<bool()> goesOn) {
-  if (composes || result.tooLarge.empty() || result.bound > 0)
-    return smallestOf(search, unlimited, goesOn);
+std::optional<SmallPlan> PlanSearch::findOther(Objective objective, const AutoOptions &pins, int64_t most) {
+  CompileOptions other = problem.options;
+  other.search = pins;
+  other.search.ranks = problem.space.ranks;
+  other.memoryLimit = most;
+  // If not all plans were too large by a bound, one that fits may be among them.
+  if (objective == Objective::Bytes && (problem.composes() || tree->counts.dropped == tree->counts.plans))
+    other.search.compositions = smallestCompositions;
+  ScopedDiagnosticHandler quiet(problem.context(), [](Diagnostic &) { return success(); });
+  PlanSearch search(problem.model, other, problem.machine, objective);
+  std::optional<SmallPlan> found = search.find(prices->goesOn);
+  if (objective == Objective::Bytes && search.tree && tree->refusal.empty())
+    tree->refusal = search.tree->refusal;
+  return found;
+}
+
+std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t most) {
+  std::optional<SmallPlan> least = findOther(Objective::Bytes, pins, most);
+  return least || problem.composes() || most == unlimited ? least : findOther(Objective::Seconds, pins, most);
+}
+
+std::optional<SmallPlan> PlanSearch::smallestOf(const SearchResult &result) {
+  if (problem.composes() || result.tooLarge.empty() || result.bound > 0)
+    return smallestOf(problem.search, unlimited);
   const FoundPlan &found = result.tooLarge.front();
-  return SmallPlan{found, tried.at(found.node.id)};
+  return SmallPlan{found, tree->triedPlan(found.node.id)};
 }
 
-/// The least that would do, and the flags without which that were less.
-std::string PlanSearch::whyNone(const std::optional<SmallPlan> &least, llvm::function_ref<bool()> goesOn) {
+pcrt_status PlanSearch::failIllegal(const std::string &text) {
+  std::string instead;
+  int64_t fewer = std::min(problem.batch, problem.space.ranks - 1);
+  while (fewer > 1 && problem.batch % fewer)
+    --fewer;
+  if (problem.hasSequences && fewer > 1 && problem.given().empty())
+    instead =
+        "; --ranks=" + std::to_string(fewer) + " divides the " + std::to_string(problem.batch) + " sequences of a step";
+  return problem.fail(PCRT_INFEASIBLE, "no plan is legal: " + text + tree->firstRefusal() + instead);
+}
+
+std::string PlanSearch::whyNone(const std::optional<SmallPlan> &least) {
   std::string why = least ? "; the least that would do is " + least->text() : "";
-  if (!search.isQuiet)
-    why += blamePins(search, [&](const AutoOptions &pins) { return smallestOf(pins, limit(), goesOn); });
+  if (!problem.search.isQuiet)
+    why += blamePins(problem.search, [&](const AutoOptions &pins) { return smallestOf(pins, problem.limit()); });
   return why;
 }

@@ -2,7 +2,6 @@
 #include "PlanSpace.h"
 
 #include "pc/IR/MeshText.h"
-#include "pc/Search/Search.h"
 #include "llvm/ADT/StringExtras.h"
 #include <set>
 
@@ -286,6 +285,29 @@ std::vector<PlanSet> PlanSpace::sets(std::string &refusal) const {
     for (uint32_t present = 0; present < 1U << open; ++present)
       addSets(form, present, all, refusal);
   }
+  return all;
+}
+
+/// All ways to write `n` as a product of `count` factors, in lexical order; `isGood` holds for all but the last.
+static std::vector<SmallVector<int64_t>>
+factorizations(int64_t n, size_t count, llvm::function_ref<bool(int64_t)> isGood = [](int64_t) { return true; }) {
+  if (count == 0)
+    return n == 1 ? std::vector<SmallVector<int64_t>>{{}} : std::vector<SmallVector<int64_t>>{};
+  if (count == 1)
+    return {{n}};
+  std::vector<SmallVector<int64_t>> all;
+  SmallVector<int64_t> divisors;
+  for (int64_t small = 1; small * small <= n; ++small)
+    if (n % small == 0)
+      divisors.append({small, n / small});
+  llvm::erase_if(divisors, [&](int64_t divisor) { return !isGood(divisor); });
+  llvm::sort(divisors);
+  divisors.erase(llvm::unique(divisors), divisors.end());
+  for (int64_t first : divisors)
+    for (SmallVector<int64_t> &rest : factorizations(n / first, count - 1, isGood)) {
+      rest.insert(rest.begin(), first);
+      all.push_back(std::move(rest));
+    }
   return all;
 }
 

@@ -1,0 +1,52 @@
+//===- StepWork.cpp - The work of a step, and bounds from it -----------------------------------===//
+#include "Margins.h"
+
+#include "pc/Cost/Cost.h"
+#include "pc/IR/Liveness.h"
+#include "pc/Search/Search.h"
+
+#include "mlir/IR/TypeUtilities.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace pc;
+
+StepWork StepWork::of(ModuleOp step) {
+  StepWork work;
+  step.walk([&](Operation *op) {
+    if (auto parameter = dyn_cast<ParameterOp>(op))
+      work.parameterBytes += static_cast<double>(byteSize(parameter.getValue().getType()));
+    if (auto state = dyn_cast<StateOp>(op))
+      work.stateBytes += static_cast<double>(byteSize(state.getValue().getType()));
+    double flops = isa<FusionOp>(op) ? 0 : flopsOf(op);
+    if (flops == 0)
+      return;
+    if (isCausalAttention(op).value_or(false))
+      flops /= 2;
+    if (auto loop = op->getParentOfType<AccumulateOp>())
+      flops *= static_cast<double>(loop.getMicrobatches());
+    work.flops += flops;
+    work.bf16 |= getElementTypeOrSelf(op->getOperand(0)).isBF16();
+  });
+  return work;
+}
+
+double pc::leastSeconds(const StepWork &work, const PlanShape &shape, const MachineModel &machine) {
+  double rate = work.bf16 ? std::max(machine.bf16Flops, machine.f32Flops) : machine.f32Flops;
+  auto ranks = static_cast<double>(shape.ranks);
+  double products = work.flops / rate / ranks;
+  // Some rank has its share of both; it reads and writes its parameters.
+  double least = products + 2 * work.parameterBytes / machine.memoryBandwidth / ranks;
+  return std::max(least, leastPipelineSeconds(products * static_cast<double>(shape.stages), shape,
+                                              shape.splitsWeightGradients ? margins::leastForward : 1));
+}
+
+double pc::leastPipelineSeconds(double seconds, const PlanShape &shape, double waitShare) {
+  // With m microbatches and the work t of stages on one of them, of which the share f comes before the next stage's,
+  // stage s ends after f (t_1 + ... + t_(s-1)) + m t_s. The longest of these is shortest where all are equal: with
+  // t_(s+1) = t_s (m-f) / m.
+  auto rounds = static_cast<double>(shape.microbatches * shape.chunks), stages = static_cast<double>(shape.stages);
+  if (shape.stages < 2)
+    return seconds;
+  return seconds / rounds * waitShare / (1 - std::pow(1 - waitShare / rounds, stages));
+}

@@ -1,0 +1,78 @@
+//===- OpenPlans.h - Opens sets of plans, and plans ---------------------------------------------===//
+#ifndef PC_LIB_SEARCH_ORDER_OPENPLANS_H
+#define PC_LIB_SEARCH_ORDER_OPENPLANS_H
+
+#include "BestFirst.h"
+#include "PriceBook.h"
+
+namespace pc {
+
+/// Opens the nodes of a round.
+///
+/// Input: nodes of the tree. Result: a set is opened to its plans, with bounds by the core that they share; a plan to
+/// itself with better bounds, by its bare core, its core and its tasks, and at last to its price. Plans of ZeRO-2 and 3
+/// go through core and tasks twice, first through those that they share with ZeRO-1. Invariant: `open` is called after
+/// `prepare`, for each of its nodes in their order, and compiles nothing that `prepare` can compile.
+class OpenPlans {
+public:
+  OpenPlans(const SearchProblem &problem, PlanTree &tree, PriceBook &prices, PlanBounds &bounds,
+            const Incumbent &incumbent)
+      : problem(problem), tree(tree), prices(prices), bounds(bounds), incumbent(incumbent) {}
+
+  void prepare(llvm::ArrayRef<PlanNode> nodes);
+  OpenedNode open(const PlanNode &node);
+  /// Whether the tasks of the plan's whole program are functions, as far as that is known.
+  bool callsTasks(const PlanEntry &entry) const;
+
+  const SearchProblem &problem;
+  PlanTree &tree;
+  PriceBook &prices;
+  PlanBounds &bounds;
+  const Incumbent &incumbent;
+
+private:
+  /// What has to be compiled before a node can be opened; nothing if all is known.
+  std::optional<PlanJob> jobOf(const PlanNode &node);
+  /// A plan with the core and the tasks that bound it next.
+  struct Next {
+    Plan plan;
+    PlanNumbers numbers;
+    PlanCore core;
+    std::string tasksKey; ///< empty: its tasks are not priced apart
+    bool isShared;        ///< core and tasks are those of ZeRO-1, and not yet the plan's own
+  };
+  std::optional<Next> nextOf(const PlanEntry &entry) const;
+  /// The bare core that bounds a plan, and many others with it, before its own core.
+  std::optional<PlanCore> bareOf(const PlanEntry &entry, const Plan &plan) const;
+  /// The bound of a plan by the cores of other plans.
+  double boundByOthers(const PlanEntry &entry, const Next &next) const;
+  /// Finds the bounds of those nodes whose tasks are priced.
+  void boundByTasks(llvm::ArrayRef<PlanNode> nodes);
+  bool isTooLarge(double bytes) const { return problem.limit() > 0 && bytes > static_cast<double>(problem.limit()); }
+
+  OpenedNode openNow(const PlanNode &node);
+  OpenedNode openSet(const PlanNode &node);
+  OpenedNode openBare(const PlanNode &node, const Next &next);
+  OpenedNode openCore(const PlanNode &node, const Next &next);
+  OpenedNode openTasks(const PlanNode &node, const Next &next);
+  OpenedNode openPrice(const PlanNode &node, const Next &next);
+  /// The node again, with a better bound.
+  static OpenedNode again(const PlanNode &node, double bound);
+  OpenedNode dropped() {
+    ++tree.counts.dropped;
+    return {};
+  }
+
+  /// What `prepare` has found for the nodes of a round.
+  struct Round {
+    std::map<std::string, PlanJob> jobs;
+    std::map<size_t, std::string> keys;              ///< of the job of a node
+    std::map<size_t, double> raised;                 ///< bounds of nodes by the prices of others
+    std::map<size_t, PlanBounds::TaskBound> ofTasks; ///< bounds of nodes by their tasks
+    std::set<std::string> counted;                   ///< jobs whose programs are counted
+  } round;
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,117 @@
+//===- PlanTree.h - The nodes of a search -------------------------------------------------------===//
+#ifndef PC_LIB_SEARCH_ORDER_PLANTREE_H
+#define PC_LIB_SEARCH_ORDER_PLANTREE_H
+
+#include "../Bound/PlanBounds.h"
+#include "SearchProblem.h"
+
+namespace pc {
+
+/// A set of plans that split layers in the same way, with the sizes of the axes that do.
+struct SetNode {
+  size_t set;
+  AxisSizes inner;
+  std::optional<PlanCore> core; ///< the core of all sequences that bounds the set; nothing, if its base is no plan
+  bool isCounted = false;       ///< its plans are counted
+};
+
+/// A plan, as numbers of its family, and which of its bounds are known.
+struct PlanEntry {
+  size_t set, family;
+  AxisSizes sizes;
+  int64_t microbatches = 1;
+  bool hasBare = false;  ///< the bound of its bare core
+  bool hasCore = false;  ///< the bound of its core
+  bool hasTasks = false; ///< the bound of its tasks
+  bool hasData = false;  ///< core and tasks have the plan's own data ranks; else they are those of ZeRO-1
+};
+
+/// About what a plan takes, in closed form.
+struct PlanGuess {
+  PlanEntry entry;
+  bool isLarge;   ///< it probably exceeds the limit: bounds of bytes are far below what plans take
+  double seconds; ///< of a step
+};
+
+struct PlanCounts {
+  int64_t plans = 0;   ///< that were looked at
+  int64_t dropped = 0; ///< of these, are too large by a bound
+};
+
+/// Keeps the sets, families and plans of a search, and makes nodes of them.
+///
+/// Input: the space of the problem. Result: roots of the search, and plans by the id of their node. Invariants: ids
+/// below the number of sets' nodes are sets, the others are plans; an id never changes what it means.
+class PlanTree {
+public:
+  PlanTree(const SearchProblem &problem, const PlanBounds &bounds);
+
+  llvm::ArrayRef<PlanSet> sets() const { return allSets; }
+  bool isSet(size_t id) const { return id < setNodes.size(); }
+  SetNode &setOf(size_t id) { return setNodes[id]; }
+  PlanEntry &entryOf(size_t id) { return entries[id - setNodes.size()]; }
+  const PlanFamily &familyOf(const PlanEntry &entry) const { return allSets[entry.set].families[entry.family]; }
+  PlanNumbers numbersOf(const PlanEntry &entry) const;
+  /// The plan of a node, before layers are dealt out to its stages. Nothing, if such sizes do not go.
+  std::optional<Plan> planOf(const PlanEntry &entry) {
+    return problem.space.planOf(familyOf(entry), entry.sizes, entry.microbatches, refusal);
+  }
+  /// The plan of a node with this mode of recomputation.
+  std::optional<Plan> planWith(size_t id, llvm::StringRef mode);
+  /// The core of all sequences of a set's plans, where the axes that split its layers have these sizes.
+  std::optional<PlanCore> coreOf(const PlanSet &set, llvm::ArrayRef<int64_t> inner) const;
+  /// Sequences of a microbatch that a data rank of the plan has.
+  int64_t atOnce(const PlanNumbers &plan) const {
+    return problem.batch / (plan.microbatches * static_cast<int64_t>(plan.data));
+  }
+
+  /// Adds a plan, and makes its node.
+  PlanNode add(PlanEntry entry, const PlanNumbers &numbers, double bound);
+  /// Adds a plan that was made from the plan of node `id`. Returns its id.
+  size_t addCopy(size_t id, Plan plan);
+  /// Calls `use` with all plans of a set whose layers' axes have these sizes, except repeated and too large ones.
+  PlanCounts forPlansOf(size_t set, llvm::ArrayRef<int64_t> inner,
+                        llvm::function_ref<void(size_t family, const PlanNumbers &numbers)> use);
+  /// Guesses about what plans of a set take, in closed form; nothing if none of them is legal, or their core is
+  /// unknown. Leaves out plans that could only be compiled whole.
+  void forGuesses(const PlanSet &set, llvm::ArrayRef<int64_t> inner, const std::optional<PlanCore> &core,
+                  llvm::function_ref<void(const PlanGuess &, const PlanNumbers &)> use);
+  /// The roots of a search that opens sets: all sets, and as probes the plans that closed forms put first.
+  std::vector<PlanNode> setRoots();
+  /// The roots of a search that opens no sets: all plans.
+  std::vector<PlanNode> planRoots();
+  /// Whether a plan that was found in a set is new.
+  bool isNew(const std::string &text) { return !triedTexts.count(text) && inHeap.insert(text).second; }
+
+  /// Records a plan as it was priced: with the layers of its stages.
+  void setTried(const PlanNode &node, const Plan &plan) {
+    tried.insert_or_assign(node.id, plan);
+    triedTexts.insert(node.text);
+  }
+  const Plan &triedPlan(size_t id) const { return tried.at(id); }
+  const std::set<std::string> &textsOfTried() const { return triedTexts; }
+  /// Why no plan was legal: "; the first was refused: ...", or nothing.
+  std::string firstRefusal() const;
+
+  PlanCounts counts;
+  std::string refusal; ///< why the first plan that is not legal is not
+
+private:
+  void addProbes(std::vector<PlanNode> &roots);
+
+  const SearchProblem &problem;
+  const PlanBounds &bounds;
+  std::vector<PlanSet> allSets;
+  std::vector<std::vector<PlanNumbers>> numbers; ///< of one plan of each family
+  std::vector<SetNode> setNodes;
+  std::vector<PlanEntry> entries;
+  std::set<std::string> inHeap; ///< plans that sets were opened to
+  std::map<size_t, Plan> tried; ///< by node
+  std::set<std::string> triedTexts;
+  std::string unlike;    ///< why the first flags that do not go together do not
+  bool isUneven = false; ///< ranks and microbatches of a plan do not divide the sequences of a step
+};
+
+} // namespace pc
+
+#endif

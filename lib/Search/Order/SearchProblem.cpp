@@ -1,0 +1,49 @@
+//===- SearchProblem.cpp - What a search is asked ----------------------------------------------===//
+#include "SearchProblem.h"
+#include "../Report/WhatLimits.h"
+
+#include "pc/Shard/KnownDims.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// Models with more layers than these are not compiled whole for every plan.
+static constexpr int64_t manyLayers = 3;
+/// How many programs are compiled at most, unless a flag says otherwise: whole ones, and ones of few layers.
+static constexpr int64_t mostPlans = 1000, mostOfFewLayers = 10000;
+
+SearchProblem::SearchProblem(ModuleOp model, const CompileOptions &options, const MachineModel &machine,
+                             Objective objective)
+    : model(model), options(options), search(options.search), machine(machine), objective(objective),
+      batch(batchOf(model)), hasSequences(pc::hasSequences(model)),
+      space(search, batch, hasKnownDims(model), hasExperts(model), mixesSequences(model)) {}
+
+static int64_t countOps(ModuleOp model) {
+  int64_t ops = 0;
+  model.walk([&](Operation *) { ++ops; });
+  return ops;
+}
+
+pcrt_status SearchProblem::read() {
+  if (std::optional<Refusal> refused = space.read())
+    return fail(refused->status, refused->why);
+  if (pcrt_status status = readWork(model, options, work))
+    return status;
+  few = FewLayers::of(model);
+  space.dims = dimsOf(model);
+  pricing = few && few->layers() > manyLayers ? Pricing::FewLayers : Pricing::Whole;
+  // Compiled whole, a model's embedding and head may be chunks of their own.
+  mostChunks = few ? few->layersOfChains() + (composes() ? 0 : 2) : countOps(model);
+  return PCRT_OK;
+}
+
+int64_t SearchProblem::mostCompositions() const {
+  return search.compositions ? search.compositions : composes() ? mostOfFewLayers : mostPlans;
+}
+
+std::string SearchProblem::given() const {
+  std::string text = search.free.empty() ? "" : " --auto=" + search.free;
+  for (const std::string &name : search.pins.names())
+    text += " " + textOf(search.pins, name);
+  return text.empty() ? "" : ", with" + text;
+}
