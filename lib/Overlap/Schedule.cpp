@@ -16,8 +16,11 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Debug.h"
 #include <map>
 #include <set>
+
+#define DEBUG_TYPE "pc-schedule"
 
 using namespace mlir;
 using namespace pc;
@@ -71,9 +74,13 @@ public:
     // A move of a move's result is ready only at a wait, which is known only now; the second answer has it.
     if (advanceChains(buckets))
       buckets = scheduleMoves(items, limits);
-    for (const MoveBucket &bucket : buckets)
-      if (!blocks(bucket, buckets))
+    for (const MoveBucket &bucket : buckets) {
+      bool isBlocking = blocks(bucket, buckets);
+      LLVM_DEBUG(llvm::dbgs() << bucket.items.size() << " moves start after op " << bucket.start
+                              << " and end before op " << bucket.wait << (isBlocking ? ": blocking\n" : "\n"));
+      if (!isBlocking)
         write(bucket);
+    }
     for (Operation *move : llvm::reverse(replaced))
       move->erase();
   }

@@ -7,6 +7,9 @@
 #include "pc/Support/Source.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Debug.h"
+
+#define DEBUG_TYPE "pc-pipeline"
 
 using namespace llvm;
 using namespace pc::pipeline;
@@ -132,6 +135,11 @@ std::optional<Schedule> best(int stages, int microbatches, ProblemFor problemFor
   for (const Candidate &candidate : found)
     if (candidate.span <= 1.01 * fastest && (!chosen || candidate.memory < chosen->memory))
       chosen = &candidate;
+  LLVM_DEBUG({
+    for (const Candidate &one : found)
+      dbgs() << (&one == chosen ? "take " : "leave ") << one.schedule.name << ", " << one.schedule.problem.chunks()
+             << " chunks: " << one.span << " s, " << one.memory << " bytes\n";
+  });
   return chosen->schedule;
 }
 

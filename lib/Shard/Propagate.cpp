@@ -14,7 +14,10 @@
 
 #include "mlir/IR/Builders.h"
 #include "pc/IR/AnyOp.h"
+#include "llvm/Support/Debug.h"
 #include <deque>
+
+#define DEBUG_TYPE "pc-propagate"
 
 using namespace mlir;
 using namespace pc;
@@ -112,6 +115,8 @@ void Rewriter::place(unsigned value) {
     unsigned position = node.kind == NodeKind::Argument || node.kind == NodeKind::Yield ? node.number : operand;
     node.op->setOperand(position, versions[problem.row(id).operands[operand]]);
   }
+  LLVM_DEBUG(llvm::dbgs() << seeds.axis << ": " << own << " with " << tree.parents.size() << " moves for "
+                          << v.readers.size() << " readers, at " << v.value.getLoc() << "\n");
   v.value.setType(own);
 }
 

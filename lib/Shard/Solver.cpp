@@ -16,9 +16,12 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"
+#include "llvm/Support/Debug.h"
 #include <algorithm>
 #include <numeric>
 #include <set>
+
+#define DEBUG_TYPE "pc-solver"
 
 using namespace pc;
 using llvm::ArrayRef;
@@ -249,6 +252,8 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
       }
     if (left == samples.size())
       continue;
+    LLVM_DEBUG(llvm::dbgs() << "variable " << v << ": " << samples.size() - left << " of " << samples.size()
+                            << " choices are dead ends\n");
     removeChoices(v, gone);
     for (unsigned id : tablesOf[v])
       for (unsigned other : tables[id].variables)
@@ -307,6 +312,8 @@ void Solver::eliminate(unsigned v) {
   // All tables of `v` added up, over every choice of its neighbours and of `v`.
   std::vector<Price> joint(combinations * n);
   largest = std::max(largest, joint.size());
+  LLVM_DEBUG(llvm::dbgs() << "eliminate variable " << v << " of " << n << " choices: a table over " << order.size() - 1
+                          << " neighbours with " << combinations << " entries\n");
   for (unsigned id : tablesOf[v]) {
     SmallVector<size_t> steps, counter(order.size());
     for (unsigned other : order)
@@ -357,8 +364,10 @@ std::optional<Assignment> Solver::run() {
     std::set<unsigned> touched;
     while (!queue.empty() && queue.begin()->first <= cap) {
       auto [w, v] = *queue.begin();
-      if (w > limit)
+      if (w > limit) {
+        LLVM_DEBUG(llvm::dbgs() << "give up: variable " << v << " needs " << w << " entries\n");
         return std::nullopt;
+      }
       queue.erase(queue.begin());
       SmallVector<unsigned> around = neighbours(v);
       eliminate(v);

@@ -9,6 +9,7 @@
 
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Debug.h"
 #include <csignal>
 #include <cstdlib>
 #include <unistd.h>
@@ -26,11 +27,28 @@ static void checkStandardOutput() {
   _exit(PCRT_RESOURCE);
 }
 
+#ifndef NDEBUG
+/// Turns on the traces of the types in PC_DEBUG, as -debug-only does. Debian's LLVM is built without that flag.
+static void turnOnTraces() {
+  llvm::SmallVector<llvm::StringRef> types;
+  llvm::StringRef(std::getenv("PC_DEBUG") ? std::getenv("PC_DEBUG") : "").split(types, ',', -1, /*KeepEmpty=*/false);
+  std::vector<std::string> texts(types.begin(), types.end());
+  std::vector<const char *> names;
+  for (const std::string &text : texts)
+    names.push_back(text.c_str());
+  llvm::DebugFlag |= !names.empty();
+  llvm::setCurrentDebugTypes(names.data(), names.size());
+}
+#endif
+
 pc::ToolMain::ToolMain(int &argc, const char **&argv, const char *tool) : init(argc, argv) {
   std::signal(SIGXFSZ, SIG_IGN); // after InitLLVM, which handles the signal as a crash
   name = tool;
   llvm::cl::SetVersionPrinter(
       [](llvm::raw_ostream &os) { os << name << " " << pcrt_version << " (LLVM " LLVM_VERSION_STRING ")\n"; });
+#ifndef NDEBUG
+  turnOnTraces();
+#endif
   llvm::outs(), pc::errs(); // made before the check is registered, so destroyed after it
   std::atexit(checkStandardOutput);
 }

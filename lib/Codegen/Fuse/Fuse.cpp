@@ -20,6 +20,9 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/Support/Debug.h"
+
+#define DEBUG_TYPE "pc-fuse"
 
 using namespace mlir;
 using namespace pc;
@@ -39,6 +42,12 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
     for (Value result : op->getResults())
       if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); }))
         outputs.push_back(result);
+  LLVM_DEBUG({
+    llvm::dbgs() << "fuse";
+    for (Operation *op : ops)
+      llvm::dbgs() << " " << op->getName();
+    llvm::dbgs() << " at " << anchor->getLoc() << "\n";
+  });
   OpBuilder builder(anchor);
   // A fusion is named after its last op, whose result it is made for.
   OperationState state(ops.back()->getLoc(), FusionOp::getOperationName());
@@ -258,8 +267,11 @@ private:
     for (unsigned id : candidates)
       if (join(groups[id], op, *space)) {
         groupOf[op] = id;
+        LLVM_DEBUG(llvm::dbgs() << op->getName() << " joins group " << id << " at " << groups[id].position << "\n");
         return;
       }
+    LLVM_DEBUG(llvm::dbgs() << op->getName() << " begins group " << groups.size() << "; " << candidates.size()
+                            << " refused\n");
     groupOf[op] = groups.size();
     groups.push_back({{op}, *space, order[op]});
   }
