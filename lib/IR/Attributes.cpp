@@ -56,15 +56,15 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
                                  ArrayRef<int64_t> shape, ArrayRef<int64_t> start, ArrayRef<int64_t> size,
                                  ArrayRef<int64_t> view) {
   if (!view.empty() && ShapedType::getNumElements(view) != ShapedType::getNumElements(shape))
-    return emitError() << "'" << tensor << "' has a view of " << ShapedType::getNumElements(view) << " elements, of "
-                       << ShapedType::getNumElements(shape) << " (C1)";
+    return emitError() << "'" << tensor << "' has a view of " << ShapedType::getNumElements(view)
+                       << " elements, but its shape has " << ShapedType::getNumElements(shape) << " (C1)";
   ArrayRef<int64_t> whole = view.empty() ? shape : view;
   bool fits = whole.size() == start.size() && whole.size() == size.size();
   for (size_t d = 0; fits && d < whole.size(); ++d)
     fits = start[d] >= 0 && size[d] >= 0 && start[d] <= whole[d] && size[d] <= whole[d] - start[d];
   if (!fits)
-    return emitError() << "'" << tensor << "' of shape [" << whole << "] has no box of size [" << size << "] from ["
-                       << start << "] (C2)";
+    return emitError() << "'" << tensor << "' of shape [" << whole << "] does not contain a box of size [" << size
+                       << "] at [" << start << "] (C2)";
   return success();
 }
 
@@ -231,14 +231,15 @@ LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError, Ar
 LogicalResult PlaceAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
                                         function_ref<InFlightDiagnostic()> emitError) const {
   if (shape.size() != getDims().size())
-    return emitError() << "placement has " << getDims().size() << " dims, the tensor " << shape.size() << " (C1)";
+    return emitError() << "the placement has " << getDims().size() << " dims, but the tensor has " << shape.size()
+                       << " (C1)";
   return success();
 }
 
 LogicalResult RowsAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
                                        function_ref<InFlightDiagnostic()> emitError) const {
   if (getCount() < 1 || getDims() < 1 || getDims() > static_cast<int64_t>(shape.size()))
-    return emitError() << "needs rows, and a tensor of at least " << getDims() << " dims (C1)";
+    return emitError() << "needs the routed-token form, and a tensor of at least " << getDims() << " dims (C1)";
   return success();
 }
 
@@ -347,13 +348,12 @@ void DropAttr::print(AsmPrinter &printer) const {
 LogicalResult DropAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t threshold,
                                ArrayRef<int64_t> global, ArrayRef<int64_t> split, int64_t shift) {
   if (threshold < 1 || threshold > 65535)
-    return emitError() << "a threshold is from 1 to 65535, got " << threshold << " (C1)";
+    return emitError() << "a threshold must be from 1 to 65535, got " << threshold << " (C1)";
   bool ascends = llvm::all_of(llvm::seq<size_t>(1, split.size() + !split.size()),
                               [&](size_t i) { return split[i - 1] < split[i]; });
   bool fits = split.empty() || (split.front() >= 0 && split.back() < static_cast<int64_t>(global.size()));
   if (!ascends || !fits || shift < 0 || llvm::any_of(global, [](int64_t size) { return size < 1; }))
-    return emitError()
-           << "expected positive sizes, ascending split dims among them and a shift that is not negative (C2)";
+    return emitError() << "expected positive sizes, split dims in ascending order and a non-negative shift (C2)";
   return success();
 }
 

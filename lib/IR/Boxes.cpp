@@ -76,20 +76,21 @@ static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes) {
   for (auto [i, box] : llvm::enumerate(boxes)) {
     covered += box.elements();
     if (box.source.getShape() != shape)
-      return box.error() << "'" << box.name << "' is a box of tensor '" << tensor << "', which has another shape for '"
-                         << boxes.front().name << "'; a checkpoint has one tensor of this name";
+      return box.error() << "'" << box.name << "' is a box of tensor '" << tensor
+                         << "', but that tensor has a different shape for '" << boxes.front().name
+                         << "'; both must agree, since a checkpoint has one tensor of this name";
     for (const Box &other : boxes.take_front(i))
       if (overlap(box, other))
         return box.error() << "'" << box.name << "' and '" << other.name << "' are boxes of tensor '" << tensor
-                           << "' that overlap, and a checkpoint has one of them; let one parameter have "
-                              "these elements, with two readers";
+                           << "' that overlap, but a checkpoint stores each element once; use one parameter for these "
+                              "elements, with two readers";
   }
   if (covered == all)
     return success();
-  return boxes.front().error()
-         << "no parameter has " << all - covered << " of the " << all << " elements of tensor '" << tensor
-         << "', so a checkpoint would lose what weights have there; add a parameter for them that something reads, or "
-            "make the tensor smaller";
+  return boxes.front().error() << "no parameter covers " << all - covered << " of the " << all
+                               << " elements of tensor '" << tensor
+                               << "', so a checkpoint would lose their values; add a parameter that covers them and is "
+                                  "read, or make the tensor smaller";
 }
 
 LogicalResult pc::checkBoxes(ModuleOp module) {

@@ -23,7 +23,7 @@ static bool agree(Type a, Type b) {
 LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto function = symbols.lookupNearestSymbolFrom<func::FuncOp>(*this, getCalleeAttr());
   if (!function || !function.isPrivate() || !function.getBody().hasOneBlock())
-    return emitOpError() << "calls '" << getCallee() << "', which is no private function of one block (C1)";
+    return emitOpError() << "calls '" << getCallee() << "', which is not a private function of one block (C1)";
   auto allAgree = [](TypeRange a, TypeRange b) {
     return a.size() == b.size() && llvm::all_of(llvm::zip(a, b), [](auto pair) {
              return isa<RankedTensorType>(std::get<1>(pair)) && agree(std::get<0>(pair), std::get<1>(pair));
@@ -31,7 +31,8 @@ LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
   };
   if (!allAgree(getInputs().getTypes(), function.getArgumentTypes()) ||
       !allAgree(getResultTypes(), function.getResultTypes()))
-    return emitOpError() << "has another type than '" << getCallee() << "': " << function.getFunctionType() << " (C2)";
+    return emitOpError() << "has a different type than '" << getCallee() << "': " << function.getFunctionType()
+                         << " (C2)";
   return success();
 }
 

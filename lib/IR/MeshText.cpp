@@ -33,8 +33,9 @@ std::optional<llvm::SmallVector<MeshAxisText>> pc::parseMesh(StringRef text, std
     if (name.empty() || !(isNumber || axis.isSearched || axis.isOpen))
       return refuse("bad mesh entry '" + part + "'; expected axis=size, as in dp=2,tp=2");
     if (!isName(name))
-      return refuse("'" + name +
-                    "' is no name of a mesh axis; a letter and then letters, digits and '_' make one, as in dp=2,tp=2");
+      return refuse(
+          "'" + name +
+          "' is not a valid name for a mesh axis; use a letter followed by letters, digits and '_', as in dp=2,tp=2");
     if (llvm::any_of(axes, [&](const MeshAxisText &other) { return name == other.name; }))
       return refuse("mesh axis '" + name + "' is named twice");
     if (!isNumber)

@@ -22,13 +22,13 @@ LogicalResult AllToAllRowsOp::verify() {
   if (!from || !to || from.getDims() != mask.getRank() || to.getDims() != mask.getRank() ||
       (!element.isF32() && !element.isBF16()) || std::max(a, b) != experts || std::min(a, b) < 0 || a == b)
     return emitOpError()
-           << "operand and result must be f32 or bf16 in rows of the dims of the mask, one of which, the last, is "
-           << "that of experts and of the move (C1)";
+           << "operand and result must be f32 or bf16 in the routed-token form of the mask, whose last dim must be "
+           << "the dim of experts and of the move (C1)";
   if (!mask.getElementType().isF32())
     return emitOpError() << "mask must be f32 (C2)";
   for (int64_t d = 0; d <= experts; ++d)
     if (mask.getDimSize(d) != std::max(type.getDimSize(d), made.getDimSize(d)))
-      return emitOpError() << "mask " << mask << " must be that of the whole group (C2)";
+      return emitOpError() << "mask " << mask << " must be the mask of the whole group (C2)";
   auto worst = [&](RankedTensorType local) {
     int64_t tokens = 1;
     for (int64_t size : local.getShape().take_front(experts))
@@ -36,13 +36,15 @@ LogicalResult AllToAllRowsOp::verify() {
     return tokens * std::min<int64_t>(static_cast<int64_t>(getRouted()), local.getDimSize(experts));
   };
   if (static_cast<int64_t>(getRouted()) < 1 || from.getCount() != worst(type) || to.getCount() != worst(made))
-    return emitOpError() << "operand and result must have " << worst(type) << " and " << worst(made) << " rows (C3)";
+    return emitOpError() << "operand and result must have " << worst(type) << " and " << worst(made)
+                         << " routed tokens (C3)";
   return success();
 }
 
 LogicalResult AdmitOp::verify() {
   if (static_cast<int64_t>(getCapacity()) < 1)
-    return emitOpError() << "has a capacity of " << static_cast<int64_t>(getCapacity()) << " (C1)";
+    return emitOpError() << "must have a capacity of at least 1, got " << static_cast<int64_t>(getCapacity())
+                         << " (C1)";
   return success();
 }
 
@@ -50,7 +52,7 @@ LogicalResult RoundOfRowsOp::verify() {
   auto limit = static_cast<int64_t>(getLimit()), round = static_cast<int64_t>(getRound()),
        rounds = static_cast<int64_t>(getRounds());
   if (limit < 1)
-    return emitOpError() << "has a limit of " << limit << " rows (C1)";
+    return emitOpError() << "must have a limit of at least 1 row, got " << limit << " (C1)";
   if (round < 0 || round >= rounds)
     return emitOpError() << "is round " << round << " of " << rounds << " (C2)";
   return success();

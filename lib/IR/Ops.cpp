@@ -18,7 +18,7 @@ using namespace pc;
 LogicalResult ArenaOp::verify() {
   int64_t bytes = getBytes();
   if (bytes < 0 || bytes % 64)
-    return emitOpError() << "has " << bytes << " bytes, which is no multiple of 64 (C1)";
+    return emitOpError() << "has " << bytes << " bytes, which is not a multiple of 64 (C1)";
   return success();
 }
 
@@ -84,8 +84,8 @@ static LogicalResult verifyYield(Operation *op, StringRef constraint) {
     return op->emitOpError() << "body must yield " << op->getNumResults() << " values " << constraint;
   for (auto [i, pair] : llvm::enumerate(llvm::zip(yield.getOperandTypes(), op->getResultTypes())))
     if (!sameUpToHome(std::get<0>(pair), std::get<1>(pair)))
-      return op->emitOpError() << "yielded value " << i << " has type " << std::get<0>(pair) << ", the result "
-                               << std::get<1>(pair) << " " << constraint;
+      return op->emitOpError() << "yielded value " << i << " has type " << std::get<0>(pair)
+                               << ", but the result has type " << std::get<1>(pair) << " " << constraint;
   return success();
 }
 
@@ -175,7 +175,7 @@ LogicalResult StartOp::verify() {
                            << ", yielded as value " << i << " (C2)";
     first = first ? first : move;
     if (move.getMoveAxes() != first.getMoveAxes())
-      return emitOpError() << "moves over different axes (C2)";
+      return emitOpError() << "contains moves over different axes (C2)";
   }
   if (WaitOp wait = getWait(); !wait || wait->getBlock() != (*this)->getBlock())
     return emitOpError() << "needs exactly one pc.wait, in the same block (C3)";
@@ -185,13 +185,13 @@ LogicalResult StartOp::verify() {
 LogicalResult WaitOp::verify() {
   StartOp start = getStart();
   if (!start)
-    return emitOpError() << "waits for a ticket that no pc.start gave (C1)";
+    return emitOpError() << "waits for a ticket that is not the result of a pc.start (C1)";
   Block &body = start.getBody().front();
   if (body.empty() || body.back().getNumOperands() != getNumResults())
-    return emitOpError() << "has " << getNumResults() << " results, not one per move of its start (C2)";
+    return emitOpError() << "has " << getNumResults() << " results, but needs one per move of its pc.start (C2)";
   for (auto [i, pair] : llvm::enumerate(llvm::zip(body.back().getOperandTypes(), getResultTypes())))
     if (!isa<RankedTensorType>(std::get<0>(pair)) || !sameUpToHome(std::get<0>(pair), std::get<1>(pair)))
-      return emitOpError() << "result " << i << " has type " << std::get<1>(pair) << ", its move gives "
+      return emitOpError() << "result " << i << " has type " << std::get<1>(pair) << ", but its move returns "
                            << std::get<0>(pair) << " (C2)";
   return success();
 }
@@ -203,7 +203,7 @@ LogicalResult WaitOp::verify() {
 LogicalResult TaskOp::verify() {
   bool optimizer = getKind() == TaskKind::Optimizer;
   if (optimizer ? getChunk() || getMicrobatch() : !getChunk() || !getMicrobatch())
-    return emitOpError() << (optimizer ? "of the optimizer has no chunk or microbatch (C1)"
+    return emitOpError() << (optimizer ? "of the optimizer must not have a chunk or microbatch (C1)"
                                        : "needs a chunk and a microbatch (C1)");
   if (!optimizer && (static_cast<int64_t>(*getChunk()) < 0 || static_cast<int64_t>(*getMicrobatch()) < 0))
     return emitOpError() << "has a negative chunk or microbatch (C1)";
@@ -215,7 +215,7 @@ LogicalResult MicrobatchOp::verify() {
   int64_t index = getIndex();
   PlaceAttr place = placement(stack);
   if (stack.getRank() < 1 || index < 0 || index >= stack.getDimSize(0) || (place && !place.axes(0).empty()))
-    return emitOpError() << "has no element " << index << " in " << stack << " (C1)";
+    return emitOpError() << "does not have an element " << index << " in " << stack << " (C1)";
   Attribute encoding = place ? Attribute(place.dropFront()) : Attribute();
   if (!sameUpToHome(RankedTensorType::get(stack.getShape().drop_front(), stack.getElementType(), encoding),
                     getElement().getType()))
@@ -226,7 +226,7 @@ LogicalResult MicrobatchOp::verify() {
 template <typename Op> static LogicalResult verifyMessage(Op op) {
   for (int64_t number : {op.getStage(), op.getFlow(), op.getMessage(), op.getSlots() - 1})
     if (number < 0)
-      return op.emitOpError() << "needs stage, flow and message of at least 0 and slots of at least 1 (C1)";
+      return op.emitOpError() << "stage, flow and message must be at least 0, and slots at least 1 (C1)";
   return success();
 }
 LogicalResult SendOp::verify() { return verifyMessage(*this); }
@@ -253,8 +253,9 @@ LogicalResult ProgramOp::verify() {
   if (std::optional<int64_t> n = getZigzag(); n && (*n < 1 || getSequence() % (2 * *n)))
     return emitOpError() << "a sequence of " << getSequence() << " does not divide into " << 2 * *n << " chunks (C1)";
   if (getTargets() && (targetLength() < 1 || !getMasked() || getZigzag()))
-    return emitOpError() << "has sequences of " << targetLength() << " targets"
-                         << (getMasked() ? "" : " and no targets of their own") << " (C2)";
+    return emitOpError() << "has " << targetLength()
+                         << " targets per sequence, which needs at least 1, 'masked' and no "
+                         << "zigzag order (C2)";
   return success();
 }
 
@@ -266,8 +267,8 @@ static LogicalResult verifyParts(ParameterOp op, ArrayRef<int64_t> valid) {
   auto check = [&](SourceAttr source, StringRef what, int64_t elements) -> LogicalResult {
     if (ShapedType::getNumElements(source.getSize()) == elements)
       return success();
-    return op.emitOpError() << "source box has " << ShapedType::getNumElements(source.getSize()) << " elements, the "
-                            << what << " " << elements << " (C3)";
+    return op.emitOpError() << "source box has " << ShapedType::getNumElements(source.getSize())
+                            << " elements, but the " << what << " has " << elements << " (C3)";
   };
   if (!parts)
     return check(*op.getSource(), "parameter", ShapedType::getNumElements(valid));
@@ -282,26 +283,27 @@ static LogicalResult verifyParts(ParameterOp op, ArrayRef<int64_t> valid) {
       return failure();
   }
   if (sum != valid[along])
-    return op.emitOpError() << "has parts of " << sum << " indices along dim " << along << " of size " << valid[along]
-                            << " (C5)";
+    return op.emitOpError() << "has parts with a total of " << sum << " indices along dim " << along << " of size "
+                            << valid[along] << " (C5)";
   return success();
 }
 
 LogicalResult ParameterOp::verify() {
   auto type = cast<RankedTensorType>(getValue().getType());
   if (static_cast<int64_t>(getDims().size()) != type.getRank())
-    return emitOpError() << "names " << getDims().size() << " dims of " << type << " (C1)";
+    return emitOpError() << "names " << getDims().size() << " dims, but its type is " << type << " (C1)";
   ArrayRef<int64_t> whole = getGlobal() ? *getGlobal() : type.getShape();
   ArrayRef<int64_t> valid = getValid() ? *getValid() : whole;
   if (static_cast<int64_t>(valid.size()) != type.getRank())
-    return emitOpError() << "'valid' has rank " << valid.size() << " (C2)";
+    return emitOpError() << "'valid' has rank " << valid.size() << ", but the tensor has rank " << type.getRank()
+                         << " (C2)";
   for (auto [v, w] : llvm::zip(valid, whole))
     if (v > w)
       return emitOpError() << "'valid' is larger than the tensor (C2)";
   if (failed(verifyParts(*this, valid)))
     return failure();
   if (int64_t row = getInit().getZeroRow(); row != -1 && (row < 0 || valid.empty() || row >= valid[0]))
-    return emitOpError() << "has no row " << row << " to start as zeros (C4)";
+    return emitOpError() << "has no row number " << row << " to start as zeros (C4)";
   return success();
 }
 
@@ -309,7 +311,8 @@ LogicalResult InputOp::verify() {
   bool hasKey =
       llvm::is_contained({InputKind::Random, InputKind::Starts, InputKind::Positions, InputKind::Shifted}, getKind());
   if (hasKey != getKey().has_value() || (hasKey && static_cast<int64_t>(*getKey()) < 0))
-    return emitOpError() << (hasKey ? "needs a key, at least 0 (C1)" : "has a key and is of a kind that has none (C1)");
+    return emitOpError() << (hasKey ? "needs a key of at least 0 (C1)"
+                                    : "must not have a key for an input of this kind (C1)");
   return success();
 }
 
@@ -319,7 +322,7 @@ LogicalResult IotaOp::verify() {
     return success();
   bool ascends = starts && !starts->empty() && starts->front() == 0 && llvm::is_sorted(*starts);
   if (!ascends || !of || of->size() != starts->size() || getFrom() || zigzagRanks(*this))
-    return emitOpError() << "needs pieces that ascend from 0 and a value for each, and has no other first number (C1)";
+    return emitOpError() << "needs pieces in ascending order that start at 0, with one value each (C1)";
   return success();
 }
 int64_t IotaOp::at(int64_t index) {
@@ -344,10 +347,10 @@ static LogicalResult verifyPacked(Operation *op, Value x, Value q, ValueRange ta
   if (packed.getRank() != 5 || queries.getRank() != 5)
     return success();
   if (packed.getDimSize(3) != queries.getDimSize(3) + 2)
-    return op->emitOpError() << "packs " << packed.getDimSize(3) << " heads; " << queries.getDimSize(3)
-                             << " query heads, a key and a value are " << queries.getDimSize(3) + 2 << " (C1)";
+    return op->emitOpError() << "packs " << packed.getDimSize(3) << " heads, but " << queries.getDimSize(3)
+                             << " query heads, a key and a value make " << queries.getDimSize(3) + 2 << " (C1)";
   if (!tables.empty() && tables.size() != 2)
-    return op->emitOpError() << "takes two tables or none, got " << tables.size() << " (C2)";
+    return op->emitOpError() << "takes either two tables or none, got " << tables.size() << " (C2)";
   for (Value table : tables)
     if (auto type = cast<RankedTensorType>(table.getType());
         type.getRank() == 2 && 2 * type.getDimSize(1) > packed.getDimSize(4))
@@ -358,15 +361,15 @@ LogicalResult EinsumOp::verify() {
   if (!getRoutedAttr())
     return success();
   if (getInputs().size() < 2 || cast<RankedTensorType>(getInputs().back().getType()).getRank() < 1)
-    return emitOpError() << "routed needs a mask behind other operands (C1)";
+    return emitOpError() << "'routed' needs a mask after the other operands (C1)";
   if (*getRouted() < 1)
-    return emitOpError() << "routed to " << *getRouted() << "; it must be at least 1 (C2)";
+    return emitOpError() << "'routed' is " << *getRouted() << "; expected at least 1 (C2)";
   FactorRule rule = getFactorRule();
   if (rule.operands.size() == getInputs().size())
     for (int factor : rule.operands.back())
       if (llvm::count(rule.operands.back(), factor) > 1)
-        return emitOpError() << "routed by a mask in which factor '" << rule.factors[factor].name
-                             << "' is two dims (C3)";
+        return emitOpError() << "'routed' needs a mask without diagonals, but factor '" << rule.factors[factor].name
+                             << "' appears in two dims (C3)";
   return success();
 }
 
@@ -376,7 +379,8 @@ LogicalResult TopKOp::verify() {
   if (int64_t k = static_cast<int64_t>(getK()); k < 1 || k > entries)
     return emitOpError() << "chooses " << k << " of " << entries << " (C1)";
   if (getLayer() && x.getRank() != 3)
-    return emitOpError() << "of a layer chooses by " << x << ", which is not [batch, sequence, experts] (C2)";
+    return emitOpError() << "chooses experts by " << x
+                         << ", but a layer's choices must be [batch, sequence, experts] (C2)";
   return success();
 }
 LogicalResult TopGroupsOp::verify() {
@@ -384,7 +388,7 @@ LogicalResult TopGroupsOp::verify() {
   int64_t entries = x.getRank() ? x.getShape().back() : 0;
   auto groups = static_cast<int64_t>(getGroups()), keep = static_cast<int64_t>(getKeep());
   if (groups < 1 || entries % groups || entries / groups < 2)
-    return emitOpError() << "makes " << groups << " groups of " << entries << " (C1)";
+    return emitOpError() << "cannot divide " << entries << " entries into " << groups << " groups of at least two (C1)";
   if (keep < 1 || keep > groups)
     return emitOpError() << "keeps " << keep << " of " << groups << " (C1)";
   return success();
@@ -397,9 +401,11 @@ LogicalResult RopeOp::verify() {
   for (Value table : {getCos(), getSin()})
     if (auto type = cast<RankedTensorType>(table.getType());
         type.getRank() == 2 && x.getRank() > 0 && (first < 0 || 2 * type.getDimSize(1) > d - first))
-      return emitOpError() << "rotates " << 2 * type.getDimSize(1) << " of " << d << " from " << first << " on (C1)";
+      return emitOpError() << "rotates " << 2 * type.getDimSize(1) << " elements from element " << first
+                           << " on, but the head has " << d << " (C1)";
   if (getInterleaved() && (d % 2 || first % 2))
-    return emitOpError() << "rotates pairs of " << d << " from " << first << " on (C2)";
+    return emitOpError() << "rotates adjacent pairs, so the head size " << d << " and the first element " << first
+                         << " must be even (C2)";
   return success();
 }
 
@@ -408,26 +414,28 @@ template <typename Op> static LogicalResult verifyScores(Op op) {
   Operation *attention = op.getOperation();
   std::optional<int64_t> window = op.getWindow();
   if (window && (*window < 1 || !op.getCausal()))
-    return attention->emitOpError() << "has a window of " << *window << (op.getCausal() ? "" : " and is not causal")
+    return attention->emitOpError() << "has a window of " << *window << (op.getCausal() ? "" : " but is not causal")
                                     << " (C3)";
   if (std::optional<llvm::APFloat> cap = op.getSoftcap(); cap && !(cap->convertToDouble() > 0))
-    return attention->emitOpError() << "has a cap that is not positive (C4)";
+    return attention->emitOpError() << "must have a positive cap (C4)";
   auto dimOf = [](Value value, int64_t dim) {
     auto type = cast<RankedTensorType>(value.getType());
     return dim < type.getRank() ? type.getDimSize(dim) : int64_t(0);
   };
   if (Value bias = op.getBias(); bias && dimOf(bias, 2) != dimOf(op.getQ(), 1) + dimOf(op.getK(), 1) - 1)
-    return attention->emitOpError() << "has a bias of " << dimOf(bias, 2) << " entries a head (C5)";
+    return attention->emitOpError() << "has a bias of " << dimOf(bias, 2)
+                                    << " entries per head, which does not fit (C5)";
   if (op.getStarts() && !op.getCausal())
-    return attention->emitOpError() << "has starts and is not causal (C3)";
+    return attention->emitOpError() << "has starts but is not causal (C3)";
   if ((window || op.getBias() || op.hasSinks() || op.getStarts()) && (op.getSees() || zigzagRanks(attention)))
-    return attention->emitOpError() << "has a window, a bias, sinks or starts, and a part of the queries (C6)";
+    return attention->emitOpError()
+           << "has only a part of the queries, so it cannot have a window, a bias, sinks or document starts (C6)";
   return success();
 }
 LogicalResult AttentionOp::verify() { return verifyScores(*this); }
 LogicalResult AttentionGradOp::verify() {
   if (getDbias() && !getBias())
-    return emitOpError() << "has the gradient of a bias that it lacks (C7)";
+    return emitOpError() << "has a gradient of a bias, but no bias (C7)";
   return verifyScores(*this);
 }
 
@@ -436,7 +444,7 @@ LogicalResult JoinQkvOp::verify() { return verifyPacked(*this, getResult(), getQ
 /// (C1) and (C2) of packed attention.
 static LogicalResult verifyPackedAttention(Operation *op, Value qkv, Value o) {
   if (zigzagRanks(op))
-    return op->emitOpError() << "reads keys in the order of their positions, not in zigzag order (C2)";
+    return op->emitOpError() << "needs keys in the order of their positions, not in zigzag order (C2)";
   return verifyPacked(op, qkv, o);
 }
 LogicalResult PackedAttentionOp::verify() { return verifyPackedAttention(*this, getQkv(), getO()); }
@@ -454,15 +462,16 @@ LogicalResult pc::detail::verifyDrawnOp(Operation *op) {
   auto drawn = cast<DrawnOpInterface>(op);
   DropAttr drop = drawn.getDropAttr();
   if (!drop != !drawn.getRandom())
-    return op->emitOpError() << "needs both 'random' and 'drop', or none (C1)";
+    return op->emitOpError() << "needs both or neither of 'random' and 'drop' (C1)";
   // Factors say what is wrong with ranks of other ops.
   if (auto dropout = dyn_cast<DropoutOp>(op); dropout && dropout.getX().getType().getRank() < 2)
-    return op->emitOpError() << "needs a batch and a sequence, got " << dropout.getX().getType() << " (C1)";
+    return op->emitOpError() << "needs an operand with a batch dim and a sequence dim, got " << dropout.getX().getType()
+                             << " (C1)";
   size_t offsets = drawn.getOffsetsMutable().size(), split = drop ? drop.getSplit().size() : 0;
   if (offsets != split)
-    return op->emitOpError() << "has " << offsets << " offsets of " << split << " split dims (C2)";
+    return op->emitOpError() << "has " << offsets << " offsets for " << split << " split dims (C2)";
   if (drop && !drop.getGlobal().empty() && drop.getGlobal().size() != drawn.getDrawnDims().size())
-    return op->emitOpError() << "has " << drop.getGlobal().size() << " sizes of " << drawn.getDrawnDims().size()
+    return op->emitOpError() << "has " << drop.getGlobal().size() << " sizes for " << drawn.getDrawnDims().size()
                              << " dims (C2)";
   return success();
 }
@@ -474,7 +483,7 @@ template <typename Op> static LogicalResult verifyPadding(Op op, Value table) {
   if (!padding || type.getRank() < 1) // factors say what is wrong with a scalar
     return success();
   if (*padding < 0 || (!op.getOffset() && *padding >= type.getDimSize(0)))
-    return op.emitOpError() << "has padding id " << *padding << ", which is no row of " << type << " (C1)";
+    return op.emitOpError() << "has padding id " << *padding << ", which is not a row of " << type << " (C1)";
   return success();
 }
 LogicalResult EmbeddingOp::verify() { return verifyPadding(*this, getTable()); }

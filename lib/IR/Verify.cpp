@@ -68,8 +68,8 @@ static LogicalResult verifyAxisLists(Operation *op, const FactorRule &rule) {
     for (auto [d, f] : llvm::enumerate(dims)) {
       ArrayAttr list = place.getDims()[d];
       if (lists[f] && lists[f] != list)
-        return op->emitOpError() << "factor '" << rule.factors[f].name << "' is split as " << lists[f] << " and as "
-                                 << list << " (F4)";
+        return op->emitOpError() << "factor '" << rule.factors[f].name << "' has two different splits, " << lists[f]
+                                 << " and " << list << " (F4)";
       lists[f] = list;
     }
     return success();
@@ -80,7 +80,7 @@ static std::string describe(AxisState state) {
   if (state.isSplit())
     return "split on dim " + std::to_string(state.dim());
   if (state.isRoot())
-    return "on the root";
+    return "only on the root rank";
   return state.isWhole() ? "whole" : state.isSum() ? "partial sum" : "partial max";
 }
 
@@ -94,7 +94,8 @@ static LogicalResult verifyRow(Operation *op, ArrayRef<Row> rows, StringAttr axi
   for (const Row &row : rows)
     if (ArrayRef(row.operands) == ArrayRef(operands) && ArrayRef(row.results) == ArrayRef(results))
       return success();
-  InFlightDiagnostic diagnostic = op->emitOpError() << "no legal row on axis '" << axis.getValue() << "': operands ";
+  InFlightDiagnostic diagnostic = op->emitOpError()
+                                  << "has no legal placement on axis '" << axis.getValue() << "': operands ";
   llvm::interleaveComma(operands, diagnostic, [&](AxisState s) { diagnostic << describe(s); });
   diagnostic << "; results ";
   llvm::interleaveComma(results, diagnostic, [&](AxisState s) { diagnostic << describe(s); });
@@ -104,8 +105,8 @@ static LogicalResult verifyRow(Operation *op, ArrayRef<Row> rows, StringAttr axi
 LogicalResult pc::detail::verifyFactorOp(Operation *op) {
   FactorRule rule = cast<FactorOpInterface>(op).getFactorRule();
   if (rule.operands.size() != op->getNumOperands() || rule.results.size() != op->getNumResults())
-    return op->emitOpError() << "spec does not fit " << op->getNumOperands() << " operands and " << op->getNumResults()
-                             << " results (F1)";
+    return op->emitOpError() << "the spec does not match " << op->getNumOperands() << " operands and "
+                             << op->getNumResults() << " results (F1)";
   if (failed(verifySizes(op, rule)) || failed(verifyElementTypes(op)))
     return failure();
   int64_t placed = 0, total = 0;
@@ -214,7 +215,7 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
 static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from, RankedTensorType to, MeshAttr mesh) {
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 0;
   if (!n)
-    return move->emitOpError() << "needs a mesh with the axes it names (M1)";
+    return move->emitOpError() << "uses an axis that is not in the mesh (M1)";
   SmallVector<int64_t> shape(from.getShape());
   MoveKind kind = move.getMoveKind();
   if (takesBlocks(kind))
@@ -231,13 +232,14 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
     return move->emitOpError() << "shift must be at least 0 and below the " << n << " ranks (M2)";
   if (SmallVector<StringAttr> with = move.getMoveWith(); !with.empty()) {
     if (mesh.size(with) != n)
-      return move->emitOpError() << "needs as many ranks on the axes behind 'with' as on its own, " << n << " (M2)";
+      return move->emitOpError() << "needs the same number of ranks on the axes after 'with' as on its own axes, " << n
+                                 << " (M2)";
     if (llvm::any_of(with, [&](StringAttr axis) { return llvm::is_contained(move.getMoveAxes(), axis); }))
-      return move->emitOpError() << "needs other axes behind 'with' than its own (M1)";
+      return move->emitOpError() << "needs axes after 'with' that differ from its own (M1)";
   }
   auto insert = dyn_cast<InsertOp>(*move);
   if (insert && insert.getBase() && withEncoding(insert.getBase().getType(), {}) != withEncoding(to, {}))
-    return insert.emitOpError() << "base " << insert.getBase().getType() << " must be as the result (C1)";
+    return insert.emitOpError() << "base " << insert.getBase().getType() << " must have the type of the result (C1)";
   return success();
 }
 
@@ -246,26 +248,26 @@ LogicalResult pc::detail::verifyMoveOp(Operation *op) {
   auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   if (!from || !to || from.getElementType() != to.getElementType())
-    return op->emitOpError() << "operand and result need one element type (M2)";
+    return op->emitOpError() << "operand and result must have the same element type (M2)";
   if (move.getMoveAxes().empty())
     return op->emitOpError() << "needs at least one axis (M1)";
   MoveKind kind = move.getMoveKind();
   if (factsOf(kind).needs == PCRT_STATE_PARTIAL && move.getReduction() == PartialKind::None)
-    return op->emitOpError() << "needs 'sum' or 'max' (M3)";
+    return op->emitOpError() << "needs the reduction 'sum' or 'max' (M3)";
   auto inRange = [&](int64_t dim) { return dim >= 0 && dim < from.getRank(); };
   if ((takesBlocks(kind) && !inRange(move.getMoveDim())) || (makesBlocks(kind) && !inRange(targetDim(move))))
-    return op->emitOpError() << "dim out of range (M2)";
+    return op->emitOpError() << "has a dim that is out of range (M2)";
   PlaceAttr a = placement(from), b = placement(to);
   MeshAttr mesh = meshOf(op);
   if (!a && !b)
     return verifyLocalMove(move, from, to, mesh);
   if (!a || !b || from.getShape() != to.getShape())
-    return op->emitOpError() << "operand and result must both be placed and have one global shape (M2)";
+    return op->emitOpError() << "operand and result must both be placed and have the same global shape (M2)";
   PlaceAttr expected = transition(move, a);
   if (!expected)
     return op->emitOpError() << "does not apply to " << from << " (M3)";
   if (move.getMoveShift() || !move.getMoveWith().empty())
-    return op->emitOpError() << "has a shift, which is for local programs (M3)";
+    return op->emitOpError() << "has a shift, which is allowed in local programs only (M3)";
   if (expected != b)
     return op->emitOpError() << "makes " << expected << " of " << a << ", not " << b << " (M3)";
   return verifyOnMesh(op, to, mesh);

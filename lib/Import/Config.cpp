@@ -45,7 +45,8 @@ int64_t pc::readDropout(ConfigReader &reader, ConfigKey key, double absent, std:
     reader.fail() << reader.name(key) << " = " << p << " must be at least 0 and below 1";
   auto parts = static_cast<int64_t>(std::nearbyint(65536 * instead.value_or(p)));
   if (!reader.failed && parts == 65536)
-    reader.fail() << reader.name(key) << ": less than 1 in 65536 elements would be kept";
+    reader.fail() << reader.name(key)
+                  << ": dropout would keep less than 1 in 65536 elements; use a smaller probability";
   return parts;
 }
 
@@ -127,7 +128,7 @@ void readPadding(ConfigReader &reader, std::optional<int64_t> usual, ModelConfig
   }
   auto id = value->getAsInteger();
   if (!id || *id < -config.vocab || *id >= config.vocab) {
-    reader.fail() << "'" << key << "' must be null or a row of the vocabulary of " << config.vocab << ", got "
+    reader.fail() << "'" << key << "' must be null or a token of the vocabulary of " << config.vocab << ", got "
                   << ConfigReader::show(*value);
     return;
   }
@@ -174,15 +175,16 @@ void readLatent(ConfigReader &reader, ModelConfig &config) {
   config.headDim = config.plainDim + config.ropeDim;
   for (auto [key, width] : {std::pair("head_dim", config.ropeDim), std::pair("qk_head_dim", config.headDim)})
     if (int64_t given = reader.size(key, width, KeyRole::Aside); !reader.failed && given != width)
-      reader.fail() << "'" << key << "' = " << given << " is not supported, only what the parts of a head make, "
+      reader.fail() << "'" << key << "' = " << given << " is not supported; it must be the sum of the parts of a head, "
                     << width;
   if (reader.failed)
     return;
   if (config.kvHeads != config.heads)
     reader.fail() << "'num_key_value_heads' = " << config.kvHeads
-                  << " is not supported, only 'num_attention_heads' = " << config.heads;
+                  << " is not supported; it must equal 'num_attention_heads' = " << config.heads;
   if (config.valueDim > config.headDim)
-    reader.fail() << "'v_head_dim' = " << config.valueDim << " is not supported, only up to 'qk_nope_head_dim' + "
+    reader.fail() << "'v_head_dim' = " << config.valueDim
+                  << " is not supported; it must be at most 'qk_nope_head_dim' + "
                   << "'qk_rope_head_dim' = " << config.headDim;
   if (config.interleaved && config.plainDim % 2)
     reader.fail() << "'qk_nope_head_dim' = " << config.plainDim << " is odd, which 'rope_interleave' does not support";
@@ -201,7 +203,8 @@ void readBiases(ConfigReader &reader, const Family &family, ModelConfig &config)
     return;
   config.mlpBias = reader.flag(family.mlpBias, false);
   if (int64_t tp = reader.size("pretraining_tp", 1, KeyRole::Aside); tp != 1)
-    reader.fail() << "'pretraining_tp' = " << tp << " is not supported; it only reorders sums, set it to 1";
+    reader.fail() << "'pretraining_tp' = " << tp
+                  << " is not supported; set it to 1, which only changes the order of sums";
 }
 
 /// Sizes of the model, under the family's keys for them.
@@ -261,11 +264,12 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
       reader.fail() << "'" << family.onlyZero << "' = " << value << " is not supported";
   if (auto [key, word] = family.onlyWord; !key.empty())
     if (std::string value = reader.text(key, word); value != word)
-      reader.fail() << "'" << key << "' = \"" << escaped(value) << "\" is not supported, only \"" << word << "\"";
+      reader.fail() << "'" << key << "' = \"" << escaped(value) << "\" is not supported; the only supported value is \""
+                    << word << "\"";
   if (!family.sameAsEmbed.empty())
     if (int64_t width = reader.size(family.sameAsEmbed, config.embed, KeyRole::Aside); width != config.embed)
-      reader.fail() << "'" << family.sameAsEmbed << "' = " << width << " is not supported, only '" << keys.embed
-                    << "' = " << config.embed;
+      reader.fail() << "'" << family.sameAsEmbed << "' = " << width << " is not supported; it must equal '"
+                    << keys.embed << "' = " << config.embed;
   config.parallel = !family.parallel.empty() && reader.flag(family.parallel, true);
   config.normBehindSum = family.normsBehind;
   if (!family.normFirst.empty())
@@ -289,9 +293,10 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
 /// Documents that the token `end` ends, in one sequence.
 void checkDocuments(ConfigReader &reader, int64_t end, const ModelConfig &config) {
   if (end < 0 || end >= config.vocab)
-    reader.fail() << "--documents " << end << " is no token of the vocabulary of " << config.vocab;
+    reader.fail() << "--documents=" << end << " is not a token of the vocabulary of " << config.vocab;
   if (!config.family->form.causal)
-    reader.fail() << "--documents is not supported for '" << config.type << "', whose tokens see those behind them";
+    reader.fail() << "--documents is not supported for '" << config.type
+                  << "', whose tokens also attend to later tokens";
   if (config.family->encoder)
     reader.fail() << "--documents is not supported for '" << config.type << "', which has an encoder";
 }
@@ -318,7 +323,7 @@ void refuseOthers(ConfigReader &reader, bool experts) {
   for (const char *key : {"quantization_config", "num_local_experts", "num_experts"})
     if (reader.raw(key) && (!experts || StringRef(key) == "quantization_config"))
       reader.fail() << "'" << key << "' is not supported"
-                    << (StringRef(key) == "quantization_config" ? "; write the weights without it first" : "");
+                    << (StringRef(key) == "quantization_config" ? "; save the weights in f32 or bf16 first" : "");
 }
 
 } // namespace
@@ -328,13 +333,13 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
                                        function_ref<InFlightDiagnostic()> emitWarning) {
   auto parsed = readJson(text);
   if (!parsed) {
-    emitError() << "not JSON: " << llvm::toString(parsed.takeError())
+    emitError() << "is not valid JSON: " << llvm::toString(parsed.takeError())
                 << "; if the file was cut off, copy or download it again";
     return failure();
   }
   const llvm::json::Object *object = parsed->getAsObject();
   if (!object) {
-    emitError() << "expected an object";
+    emitError() << "expected a JSON object";
     return failure();
   }
   ConfigReader reader(*object, emitError);
@@ -366,10 +371,11 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
     reader.fail() << "a sequence of " << options.sequence << " tokens is longer than '" << config.family->keys.positions
                   << "' = " << config.positions;
   if (options.targets && config.family && !config.family->encoder)
-    reader.fail() << "--target-seq is of models with an encoder; '" << config.type << "' has a target for each token";
+    reader.fail() << "--target-seq applies to models with an encoder only; '" << config.type
+                  << "' has one target per token";
   if (options.expertCapacity && !reader.failed && (!config.experts || *options.expertCapacity < 1))
     reader.fail() << "--expert-capacity=" << *options.expertCapacity
-                  << (config.experts ? " is no number of tokens" : " is of a mixture of experts");
+                  << (config.experts ? " must be at least 1" : " applies to mixtures of experts only");
   config.capacity = options.expertCapacity.value_or(0);
   if (options.documents && config.family)
     checkDocuments(reader, *options.documents, config);
@@ -381,18 +387,19 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   constexpr int64_t mostLayers = 100000;
   if (config.layers > mostLayers || config.encoderLayers > mostLayers || config.embed > (1 << 24) ||
       config.ffn > (1 << 26) || config.headDim > mostHeadDim || parametersOf(config) > mostParameters) {
-    emitError() << "absurd size: " << config.layers << " layers of width " << config.embed << ", hidden " << config.ffn
-                << ", " << config.heads << " heads of " << config.headDim << ", vocabulary " << config.vocab;
+    emitError() << "the sizes in config.json are too large: " << config.layers << " layers of width " << config.embed
+                << ", hidden " << config.ffn << ", " << config.heads << " heads of " << config.headDim
+                << ", vocabulary " << config.vocab;
     return failure();
   }
   // Keys that transformers leaves out, too, are named, so that nobody counts on them.
   for (const char *key : config.family->unused)
     if (const llvm::json::Value *value = reader.raw(key))
-      emitWarning() << "'" << key << "' = " << ConfigReader::show(*value) << " is left out, as transformers does for '"
+      emitWarning() << "'" << key << "' = " << ConfigReader::show(*value) << " is ignored, as in transformers for '"
                     << config.type << "'";
   for (const std::string &key : reader.unused())
     if (!llvm::is_contained(harmless, StringRef(key)))
-      emitWarning() << "key '" << escaped(key) << "' is not known and was not used";
+      emitWarning() << "the key '" << escaped(key) << "' is unknown and was ignored";
   llvm::raw_string_ostream(config.means) << llvm::json::Value(reader.takeMeans());
   return config;
 }

@@ -15,7 +15,7 @@ static int64_t readFirst(ConfigReader &reader, StringRef key) {
   const json::Value *value = reader.raw(key);
   int64_t first = value ? value->getAsInteger().value_or(-1) : absent;
   if (first < 0)
-    reader.fail() << "'" << key << "' = " << ConfigReader::show(*value) << " is no number of layers";
+    reader.fail() << "'" << key << "' = " << ConfigReader::show(*value) << " must be a number of layers";
   reader.means(key, {first}, absent);
   return std::max<int64_t>(first, 0);
 }
@@ -29,14 +29,14 @@ static void readGroups(ConfigReader &reader, const ExpertKeys &keys, ModelConfig
     return;
   int64_t each = config.experts / config.groups;
   if (config.experts % config.groups || each < 2)
-    reader.fail() << "'" << keys.groups << "' = " << config.groups << " makes no groups of two or more of "
-                  << config.experts << " experts";
+    reader.fail() << "'" << keys.groups << "' = " << config.groups
+                  << " does not divide into groups of at least two the " << config.experts << " experts";
   else if (config.keptGroups > config.groups)
     reader.fail() << "'" << keys.keptGroups << "' = " << config.keptGroups << " is more than '" << keys.groups
                   << "' = " << config.groups;
   else if (config.expertsPerToken > config.keptGroups * each)
     reader.fail() << "'num_experts_per_tok' = " << config.expertsPerToken << " is more than " << config.keptGroups
-                  << " groups of " << each << " have";
+                  << " groups of " << each << " experts contain";
 }
 
 /// Which layers have experts.
@@ -54,7 +54,7 @@ static SmallVector<bool> layersWithExperts(ConfigReader &reader, const ExpertKey
   for (const json::Value &entry : list ? *list : json::Array{nullptr}) {
     auto layer = entry.getAsInteger();
     if (!layer) {
-      reader.fail() << "'" << keys.without << "' = " << ConfigReader::show(*given) << " is no list of layers";
+      reader.fail() << "'" << keys.without << "' = " << ConfigReader::show(*given) << " must be a list of layers";
       return result;
     }
     if (*layer >= 0 && *layer < layers)
@@ -92,7 +92,7 @@ void pc::readExperts(ConfigReader &reader, const Family &family, ModelConfig &co
     reader.fail() << "'num_experts_per_tok' = " << config.expertsPerToken << " is more than '" << keys.count
                   << "' = " << config.experts;
   if (!reader.failed && config.experts > mostExperts)
-    reader.fail() << "absurd size: " << config.experts << " experts";
+    reader.fail() << "the sizes in config.json are too large: " << config.experts << " experts";
   if (!reader.failed && config.layers <= mostLayers)
     config.hasExperts = layersWithExperts(reader, keys, config.layers);
   if (!llvm::is_contained(config.hasExperts, true))

@@ -130,18 +130,18 @@ bool RopeReader::checkObjects() {
       bool isKnown = StringRef(entry.first) == "full_attention" || StringRef(entry.first) == "sliding_attention";
       if (entry.second.getAsObject() && !(isOfLayers && isKnown)) {
         reader.fail() << "'" << key << "." << llvm::StringRef(entry.first)
-                      << "' is an object: other rotary embeddings for some layers are not supported";
+                      << "' is an object, but different rotary embeddings per layer are not supported for this model";
         return false;
       }
       if (isOfLayers && !entry.second.getAsObject()) {
         reader.fail() << "'" << key << "." << llvm::StringRef(entry.first)
-                      << "' stands beside the objects of layers, which is not supported";
+                      << "' is given next to objects per kind of layer, which is not supported";
         return false;
       }
     }
     // Older files have 'rope_scaling', newer ones 'rope_parameters', and some have both.
     if (first && *first != *object) {
-      reader.fail() << "'rope_scaling' and 'rope_parameters' differ; remove the one that is not meant";
+      reader.fail() << "'rope_scaling' and 'rope_parameters' differ; remove the wrong one";
       return false;
     }
     first = object;
@@ -173,7 +173,7 @@ Rope RopeReader::read(const RopePlace &at) {
   if (at.part.empty())
     reader.onlyOne(part);
   else if (rope.part = reader.positive(part, at.usualPart); rope.part > 1)
-    reader.fail() << reader.name(part) << " = " << rope.part << " is more than a head";
+    reader.fail() << reader.name(part) << " = " << rope.part << " is larger than 1, the whole head";
   if (rope.type != "default")
     rope.factor = reader.positive(places(at, "factor"), std::nullopt);
   if (rope.type == "llama3" || rope.type == "yarn") {
@@ -220,8 +220,9 @@ Rotation RopeReader::rotation(const Rope &rope) {
   Rotation result{{}, rope.scale, rope.ofScores};
   auto rotated = static_cast<int64_t>(double(config.ropeDim ? config.ropeDim : config.headDim) * rope.part);
   if (rotated % 2 || rotated == 0) {
-    reader.fail() << (rope.part == 1 ? "head size " : "the rotated part of a head, ") << rotated
-                  << (rotated ? " is odd" : " is nothing") << "; rotary embeddings need pairs";
+    reader.fail() << (rope.part == 1 ? "the head size is " : "the rotated part of a head has size ") << rotated
+                  << (rotated ? ", which is odd" : ", which is empty")
+                  << "; rotary embeddings rotate pairs of elements";
     return result;
   }
   const Pairs pairs{rotated, static_cast<float>(rope.theta)};
@@ -241,7 +242,7 @@ Rotation RopeReader::rotation(const Rope &rope) {
       }
     }
     if (!std::isfinite(frequency)) {
-      reader.fail() << "'rope_theta' and the scaling of rotary embeddings make frequencies that are no numbers in f32";
+      reader.fail() << "'rope_theta' and the scaling of rotary embeddings give frequencies that are not finite in f32";
       return result;
     }
     result.frequencies.push_back(frequency);

@@ -36,7 +36,7 @@ static void readStart(ConfigReader &reader, ModelConfig &config) {
     return;
   }
   if (padding != start)
-    reader.fail() << "'pad_token_id' is supported only where it is 'decoder_start_token_id' = " << *start;
+    reader.fail() << "'pad_token_id' is supported only if it equals 'decoder_start_token_id' = " << *start;
   config.startToken = *start;
   reader.means("decoder_start_token_id", {*start}, nullptr);
   reader.means("pad_token_id", {*start}, 0, nullptr);
@@ -49,7 +49,7 @@ static void readBuckets(ConfigReader &reader, ModelConfig &config) {
   config.farthest = reader.size("relative_attention_max_distance", 128);
   if (!reader.failed && (config.buckets < 4 || config.farthest <= config.buckets / 2))
     reader.fail() << "'relative_attention_num_buckets' = " << config.buckets
-                  << " must be at least 4 and half of it less than 'relative_attention_max_distance' = "
+                  << " must be at least 4, and half of it less than 'relative_attention_max_distance' = "
                   << config.farthest;
 }
 
@@ -76,7 +76,7 @@ void pc::readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &
   config.tied = isTied && isScaled;
   config.headScale = isScaled ? 1 / std::sqrt(double(config.embed)) : 1;
   if (isScaled && !isTied)
-    reader.fail() << "'scale_decoder_outputs' = true beside 'tie_word_embeddings' = false is not supported";
+    reader.fail() << "'scale_decoder_outputs' = true together with 'tie_word_embeddings' = false is not supported";
   readBuckets(reader, config);
   readStart(reader, config);
   config.embedDrop = config.attentionDrop = config.residualDrop = config.ffnDrop = config.finalDrop =

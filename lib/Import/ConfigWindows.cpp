@@ -22,7 +22,7 @@ static std::optional<SmallVector<bool>> readLayerTypes(ConfigReader &reader, int
   for (const json::Value &type : array ? *array : json::Array{*types}) {
     auto name = type.getAsString();
     if (!name || (*name != "sliding_attention" && *name != "full_attention")) {
-      reader.fail() << "'layer_types' holds " << ConfigReader::show(type) << ", which is not supported";
+      reader.fail() << "'layer_types' contains " << ConfigReader::show(type) << ", which is not supported";
       return std::nullopt;
     }
     sliding.push_back(*name == "sliding_attention");
@@ -65,13 +65,13 @@ static SmallVector<bool> readAttentionTypes(ConfigReader &reader, int64_t layers
     return static_cast<int64_t>(sliding.size()) == layers;
   };
   if (!expand())
-    reader.fail() << "'attention_types' = " << ConfigReader::show(value) << " does not say of each of " << layers
+    reader.fail() << "'attention_types' = " << ConfigReader::show(value) << " must say for each of " << layers
                   << " layers whether it is \"global\" or \"local\"";
   reader.means("attention_types", {value}, usual);
   const json::Value *listed = reader.raw("attention_layers");
   SmallVector<bool> layersOfList;
   if (listed && (!appendLocal(listed->getAsArray(), layersOfList) || layersOfList.size() != sliding.size()))
-    reader.fail() << "'attention_layers' = " << ConfigReader::show(*listed) << " does not say of each of " << layers
+    reader.fail() << "'attention_layers' = " << ConfigReader::show(*listed) << " must say for each of " << layers
                   << " layers whether it is \"global\" or \"local\"";
   if (listed && layersOfList != sliding) {
     reader.means("attention_layers", {*listed}, nullptr);
@@ -147,7 +147,7 @@ void pc::readWindows(ConfigReader &reader, const Family &family, ModelConfig &co
   bool isSwitched = family.windows == WindowKeys::Switched;
   bool flag = isSwitched && reader.flag("use_sliding_window", false, KeyRole::Aside), used = slides || flag;
   if (effective && isSwitched && !flag) {
-    reader.fail() << "'layer_types' has layers with sliding windows, and 'use_sliding_window' is not true";
+    reader.fail() << "'layer_types' has layers with sliding windows, but 'use_sliding_window' is not true";
     return;
   }
   const json::Value absent = usual ? json::Value(usual) : nullptr;

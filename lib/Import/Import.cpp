@@ -60,7 +60,7 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
       InFlightDiagnostic error = emitError(fileLocation(module.getContext(), directory));
       error << "tensor '" << name << "' has shape [";
       llvm::interleaveComma(it->second.shape, error, [&](int64_t n) { error << n; });
-      error << "], the configuration needs [";
+      error << "], but config.json needs [";
       llvm::interleaveComma(source.getShape(), error, [&](int64_t n) { error << n; });
       error << "]";
       return WalkResult::interrupt();
@@ -91,8 +91,8 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
     return success();
   llvm::sort(unexpected);
   return emitError(fileLocation(module.getContext(), directory))
-         << "tensor '" << escaped(unexpected.front()) << "' belongs to nothing in this architecture ("
-         << unexpected.size() << " such tensors)";
+         << "tensor '" << escaped(unexpected.front()) << "' does not belong to this architecture (" << unexpected.size()
+         << " such tensors in all)";
 }
 
 OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory, const ImportOptions &options,
@@ -105,12 +105,12 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
   constexpr int64_t limit = int64_t(1) << 31;
   for (int64_t length : {options.sequence, options.targets.value_or(1)})
     if (options.batch < 1 || length < 1 || options.batch >= limit / length) {
-      error() << "batch and sequence must be positive and together below 2^31 tokens, got " << options.batch << " x "
-              << length;
+      error() << "--batch and --seq must be positive, and their product below 2^31 tokens; got " << options.batch
+              << " x " << length;
       return {};
     }
   if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1)) {
-    error() << "a probability of dropout is at least 0 and below 1, got " << *options.dropout;
+    error() << "--dropout must be at least 0 and below 1, got " << *options.dropout;
     return {};
   }
   std::string why;
@@ -137,10 +137,9 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
     path = directory;
     llvm::sys::path::append(path, other);
     emitError(fileLocation(context, path))
-        << "holds weights in a form that is not read; model.safetensors, or the shards that "
-           "model.safetensors.index.json "
-           "names, would be: transformers writes them (from_pretrained, then save_pretrained). To draw weights, give a "
-           "directory with config.json alone";
+        << "contains weights in an unsupported format; only model.safetensors, or shards listed in "
+           "model.safetensors.index.json, are read. Convert the weights with transformers (from_pretrained, then "
+           "save_pretrained), or use a directory with only config.json to draw random weights";
     return {};
   }
   // Weights are checked now, so that a run cannot find out later that a tensor is missing.

@@ -53,11 +53,11 @@ static LogicalResult readEntry(StringRef file, StringRef name, const llvm::json:
   }
   auto begin = (*offsets)[0].getAsUINT64(), end = (*offsets)[1].getAsUINT64();
   if (!begin || !end || *begin > *end || *end > dataBytes)
-    return emitError(file) << "tensor '" << escaped(name) << "' has data_offsets outside of the file's " << dataBytes
-                           << " bytes of data (truncated?)";
+    return emitError(file) << "tensor '" << escaped(name) << "' has data_offsets outside the file's " << dataBytes
+                           << " bytes of data; the file may be truncated";
   if (*end - *begin != bytes)
     return emitError(file) << "tensor '" << escaped(name) << "' has " << *end - *begin
-                           << " bytes, its shape and dtype need " << bytes;
+                           << " bytes, but its shape and dtype need " << bytes;
   range = {*begin, *end};
   return success();
 }
@@ -81,17 +81,17 @@ static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emit
     return failure();
   StringRef bytes = buffer->getBuffer();
   if (bytes.size() < 8)
-    return emitError(path) << "too short for a safetensors header (" << bytes.size() << " bytes)";
+    return emitError(path) << "the file is too short for a safetensors header (" << bytes.size() << " bytes)";
   uint64_t length = llvm::support::endian::read64le(bytes.data());
   if (length > bytes.size() - 8 || length > (uint64_t(100) << 20))
-    return emitError(path) << "header length " << length << " does not fit a file of " << bytes.size()
-                           << " bytes (truncated, or no safetensors file?)";
+    return emitError(path) << "the header length " << length << " does not fit a file of " << bytes.size()
+                           << " bytes; the file may be truncated, or not a safetensors file";
   auto header = readJson(bytes.substr(8, length));
   if (!header)
-    return emitError(path) << "header is not JSON: " << llvm::toString(header.takeError());
+    return emitError(path) << "the header is not JSON: " << llvm::toString(header.takeError());
   const llvm::json::Object *object = header->getAsObject();
   if (!object)
-    return emitError(path) << "header is not an object";
+    return emitError(path) << "the header is not a JSON object";
   SmallVector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto &[key, value] : *object) {
     StringRef name = key;
@@ -106,13 +106,13 @@ static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emit
     entry.begin = 8 + length + range.first;
     entry.bytes = range.second - range.first;
     if (!index.try_emplace(name, std::move(entry)).second)
-      return emitError(path) << "tensor '" << escaped(name) << "' is in two files";
+      return emitError(path) << "tensor '" << escaped(name) << "' is in two files of the checkpoint";
   }
   llvm::sort(ranges);
   // Sorted by their first byte, ranges overlap only with their neighbours if with any.
   for (size_t i = 1; i < ranges.size(); ++i)
     if (ranges[i].first < ranges[i - 1].second)
-      return emitError(path) << "data_offsets of tensors overlap at byte " << ranges[i].first;
+      return emitError(path) << "the data_offsets of two tensors overlap at byte " << ranges[i].first;
   return success();
 }
 
@@ -139,7 +139,7 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   if (!map) {
     if (!parsed)
       llvm::consumeError(parsed.takeError());
-    return emitError(path) << "no object 'weight_map'";
+    return emitError(path) << "the index has no object 'weight_map'";
   }
   llvm::StringSet<> seen;
   SmallVector<std::string> shards;
@@ -147,7 +147,7 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
     auto text = file.getAsString();
     // The index must not lead out of the directory.
     if (!text || text->contains('/') || text->contains(".."))
-      return emitError(path) << "bad file name for tensor '" << escaped(StringRef(name)) << "'";
+      return emitError(path) << "the index has an invalid file name for tensor '" << escaped(StringRef(name)) << "'";
     if (seen.insert(*text).second)
       shards.push_back(text->str());
   }
@@ -160,7 +160,7 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   }
   for (const auto &[name, file] : *map)
     if (!index.contains(StringRef(name)))
-      return emitError(path) << "tensor '" << escaped(StringRef(name)) << "' is not in its shard";
+      return emitError(path) << "tensor '" << escaped(StringRef(name)) << "' is not in the shard that the index names";
   return index;
 }
 

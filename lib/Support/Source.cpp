@@ -32,7 +32,7 @@ static Buffer read(StringRef path, bool terminated, std::string &error) {
   else if (is_directory(status))
     error = "it is a directory";
   else if (!is_regular_file(status))
-    error = "it is a FIFO, a socket or a device, and no file";
+    error = "it is a FIFO, a socket or a device, not a regular file";
   else
     return take(llvm::MemoryBuffer::getFile(path, /*IsText=*/false, terminated), error);
   return nullptr;
@@ -110,7 +110,7 @@ private:
   void token() {
     char c = peek();
     if (isControl(c))
-      return refuse(at, "a control character (" + pc::escaped(StringRef(&c, 1)) + "), which no IR has");
+      return refuse(at, "a control character (" + pc::escaped(StringRef(&c, 1)) + "), which is not allowed in IR");
     if (c == '\n')
       return line();
     if (c == ' ' || c == '\t' || c == '\r' || c == '\0') {

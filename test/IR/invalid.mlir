@@ -12,7 +12,7 @@ pc.mesh <dp = 2, tp = 0>
 
 // -----
 
-// expected-error@+1 {{placement has 1 dims, the tensor 2 (C1)}}
+// expected-error@+1 {{the placement has 1 dims, but the tensor has 2 (C1)}}
 func.func private @rank(tensor<8x8xf32, #pc.place<[dp]>>)
 
 // -----
@@ -41,7 +41,7 @@ func.func @factors(%x: tensor<8x4xf32>, %w: tensor<5x6xf32>) {
 // -----
 
 func.func @spec(%x: tensor<8x4xf32>) {
-  // expected-error@+1 {{spec does not fit 1 operands and 1 results (F1)}}
+  // expected-error@+1 {{the spec does not match 1 operands and 1 results (F1)}}
   %y = pc.einsum "m k, k n" %x : (tensor<8x4xf32>) -> tensor<8x6xf32>
   return
 }
@@ -66,7 +66,7 @@ func.func @mixed(%x: tensor<8xf32, #pc.place<[_]>>) {
 
 pc.mesh <a = 2, b = 2>
 func.func @axisOrder(%x: tensor<8xf32, #pc.place<[(a, b)]>>, %y: tensor<8xf32, #pc.place<[(b, a)]>>) {
-  // expected-error@+1 {{factor 'x0' is split as ["a", "b"] and as ["b", "a"] (F4)}}
+  // expected-error@+1 {{factor 'x0' has two different splits, ["a", "b"] and ["b", "a"] (F4)}}
   %z = pc.add %x, %y : (tensor<8xf32, #pc.place<[(a, b)]>>, tensor<8xf32, #pc.place<[(b, a)]>>) -> tensor<8xf32, #pc.place<[(a, b)]>>
   return
 }
@@ -76,7 +76,7 @@ func.func @axisOrder(%x: tensor<8xf32, #pc.place<[(a, b)]>>, %y: tensor<8xf32, #
 // The reduction that everybody forgets: a contracted dim is split and the result claims to be whole.
 pc.mesh <tp = 2>
 func.func @missingReduction(%x: tensor<8x4xf32, #pc.place<[_, tp]>>, %w: tensor<4x6xf32, #pc.place<[tp, _]>>) {
-  // expected-error@+1 {{no legal row on axis 'tp': operands split on dim 1, split on dim 0; results whole (F5)}}
+  // expected-error@+1 {{has no legal placement on axis 'tp': operands split on dim 1, split on dim 0; results whole (F5)}}
   %y = pc.einsum "m k, k n -> m n" %x, %w : (tensor<8x4xf32, #pc.place<[_, tp]>>, tensor<4x6xf32, #pc.place<[tp, _]>>) -> tensor<8x6xf32, #pc.place<[_, _]>>
   return
 }
@@ -86,7 +86,7 @@ func.func @missingReduction(%x: tensor<8x4xf32, #pc.place<[_, tp]>>, %w: tensor<
 // Two partial operands of a product are not a partial product.
 pc.mesh <tp = 2>
 func.func @partialTimesPartial(%x: tensor<8xf32, #pc.place<[_] sum(tp)>>) {
-  // expected-error@+1 {{no legal row on axis 'tp'}}
+  // expected-error@+1 {{has no legal placement on axis 'tp'}}
   %y = pc.einsum "i, i -> i" %x, %x : (tensor<8xf32, #pc.place<[_] sum(tp)>>, tensor<8xf32, #pc.place<[_] sum(tp)>>) -> tensor<8xf32, #pc.place<[_] sum(tp)>>
   return
 }
@@ -96,7 +96,7 @@ func.func @partialTimesPartial(%x: tensor<8xf32, #pc.place<[_] sum(tp)>>) {
 // A nonlinear op of addends.
 pc.mesh <tp = 2>
 func.func @nonlinear(%x: tensor<8xf32, #pc.place<[_] sum(tp)>>) {
-  // expected-error@+1 {{no legal row on axis 'tp': operands partial sum; results partial sum (F5)}}
+  // expected-error@+1 {{has no legal placement on axis 'tp': operands partial sum; results partial sum (F5)}}
   %y = pc.activation silu %x : (tensor<8xf32, #pc.place<[_] sum(tp)>>) -> tensor<8xf32, #pc.place<[_] sum(tp)>>
   return
 }
@@ -106,7 +106,7 @@ func.func @nonlinear(%x: tensor<8xf32, #pc.place<[_] sum(tp)>>) {
 // The normed dim must stay whole.
 pc.mesh <tp = 2>
 func.func @wholeFactor(%x: tensor<8x4xf32, #pc.place<[_, tp]>>, %g: tensor<4xf32, #pc.place<[tp]>>) {
-  // expected-error@+1 {{no legal row on axis 'tp'}}
+  // expected-error@+1 {{has no legal placement on axis 'tp'}}
   %y, %r = pc.rms_norm %x, %g eps 1.0e-05 : (tensor<8x4xf32, #pc.place<[_, tp]>>, tensor<4xf32, #pc.place<[tp]>>) -> (tensor<8x4xf32, #pc.place<[_, tp]>>, tensor<8xf32, #pc.place<[_]>>)
   return
 }
@@ -220,7 +220,7 @@ func.func @accumulateArgument(%x: tensor<2x4xf32>) {
 // -----
 
 func.func @accumulateYield(%x: tensor<2x4xf32>) {
-  // expected-error@+1 {{yielded value 0 has type 'tensor<4xf32>', the result 'tensor<5xf32>' (C3)}}
+  // expected-error@+1 {{yielded value 0 has type 'tensor<4xf32>', but the result has type 'tensor<5xf32>' (C3)}}
   %r = pc.accumulate (%a = %x : tensor<2x4xf32> -> tensor<4xf32>) {
     pc.yield %a : tensor<4xf32>
   } : tensor<5xf32>
@@ -250,7 +250,7 @@ func.func @fusionArgument(%x: tensor<4xf32>) {
 // -----
 
 func.func @parameterDims() {
-  // expected-error@+1 {{names 1 dims of 'tensor<2x2xf32>' (C1)}}
+  // expected-error@+1 {{names 1 dims, but its type is 'tensor<2x2xf32>' (C1)}}
   %w = pc.parameter "w" dims ["embed"] init <fill, 0.0> source <"w", shape = [4], start = [0], size = [4]> : tensor<2x2xf32>
   return
 }
@@ -266,7 +266,7 @@ func.func @parameterValid() {
 // -----
 
 func.func @parameterSource() {
-  // expected-error@+1 {{source box has 6 elements, the parameter 4 (C3)}}
+  // expected-error@+1 {{source box has 6 elements, but the parameter has 4 (C3)}}
   %w = pc.parameter "w" dims ["embed"] init <fill, 0.0> source <"w", shape = [8], start = [0], size = [6]> : tensor<4xf32>
   return
 }
@@ -322,7 +322,7 @@ func.func @startEmpty(%x: tensor<4xf32>) {
 
 pc.mesh <dp = 2, tp = 2>
 func.func @startTwoGroups(%x: tensor<4xf32>) {
-  // expected-error@+1 {{moves over different axes (C2)}}
+  // expected-error@+1 {{contains moves over different axes (C2)}}
   %t = pc.start (%a = %x : tensor<4xf32> -> tensor<4xf32>, %b = %x : tensor<4xf32> -> tensor<4xf32>) {
     %0 = pc.all_reduce sum %a on ["dp"] : (tensor<4xf32>) -> tensor<4xf32>
     %1 = pc.all_reduce sum %b on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
@@ -347,7 +347,7 @@ func.func @startNoWait(%x: tensor<4xf32>) {
 // -----
 
 func.func @waitNoStart(%t: !pc.ticket) {
-  // expected-error@+1 {{waits for a ticket that no pc.start gave (C1)}}
+  // expected-error@+1 {{waits for a ticket that is not the result of a pc.start (C1)}}
   %y = pc.wait %t : tensor<4xf32>
   return
 }
@@ -360,7 +360,7 @@ func.func @waitType(%x: tensor<4xf32>) {
     %0 = pc.all_reduce sum %a on ["dp"] : (tensor<4xf32>) -> tensor<4xf32>
     pc.yield %0 : tensor<4xf32>
   } : !pc.ticket
-  // expected-error@+1 {{result 0 has type 'tensor<8xf32>', its move gives 'tensor<4xf32>' (C2)}}
+  // expected-error@+1 {{result 0 has type 'tensor<8xf32>', but its move returns 'tensor<4xf32>' (C2)}}
   %y = pc.wait %t : tensor<8xf32>
   return
 }
@@ -376,7 +376,7 @@ func.func @indices(%table: tensor<8x4xf32>, %ids: tensor<2xf32>) {
 // -----
 
 func.func @padding_below(%table: tensor<8x4xf32>, %ids: tensor<2xi32>, %o: tensor<i32>) {
-  // expected-error@+1 {{has padding id -1, which is no row of 'tensor<8x4xf32>' (C1)}}
+  // expected-error@+1 {{has padding id -1, which is not a row of 'tensor<8x4xf32>' (C1)}}
   %y = pc.embedding %table, %ids offset %o padding -1 : (tensor<8x4xf32>, tensor<2xi32>, tensor<i32>) -> tensor<2x4xf32>
   return
 }
@@ -384,7 +384,7 @@ func.func @padding_below(%table: tensor<8x4xf32>, %ids: tensor<2xi32>, %o: tenso
 // -----
 
 func.func @padding_behind(%dy: tensor<2x4xf32>, %ids: tensor<2xi32>) {
-  // expected-error@+1 {{has padding id 8, which is no row of 'tensor<8x4xf32>' (C1)}}
+  // expected-error@+1 {{has padding id 8, which is not a row of 'tensor<8x4xf32>' (C1)}}
   %y = pc.embedding_grad %dy, %ids padding 8 : (tensor<2x4xf32>, tensor<2xi32>) -> tensor<8x4xf32>
   return
 }
@@ -409,7 +409,7 @@ func.func @parts_and_source() {
 // -----
 
 func.func @part_box() {
-  // expected-error@+1 {{source box has 2 elements, the part 3 (C3)}}
+  // expected-error@+1 {{source box has 2 elements, but the part has 3 (C3)}}
   %w = pc.parameter "w" dims ["embed"] init <fill, 0.0>
     along 0 parts [#pc.part<"a", key = 0, size = 3, source = <"a", shape = [4], start = [0], size = [2]>>] : tensor<4xf32>
   return
@@ -418,7 +418,7 @@ func.func @part_box() {
 // -----
 
 func.func @parts_sum() {
-  // expected-error@+1 {{has parts of 3 indices along dim 0 of size 4 (C5)}}
+  // expected-error@+1 {{has parts with a total of 3 indices along dim 0 of size 4 (C5)}}
   %w = pc.parameter "w" dims ["embed"] init <fill, 0.0>
     along 0 parts [#pc.part<"a", key = 0, size = 3, source = <"a", shape = [3], start = [0], size = [3]>>] : tensor<4xf32>
   return
@@ -436,7 +436,7 @@ func.func @parts_dim() {
 // -----
 
 func.func @packed_heads(%x: tensor<2x8x2x4x6xf32>) {
-  // expected-error@+1 {{packs 4 heads; 3 query heads, a key and a value are 5 (C1)}}
+  // expected-error@+1 {{packs 4 heads, but 3 query heads, a key and a value make 5 (C1)}}
   %q, %k, %v = pc.split_qkv %x : (tensor<2x8x2x4x6xf32>) -> (tensor<2x8x2x3x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>)
   return
 }
@@ -444,7 +444,7 @@ func.func @packed_heads(%x: tensor<2x8x2x4x6xf32>) {
 // -----
 
 func.func @one_table(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %c: tensor<f32>) {
-  // expected-error@+1 {{takes two tables or none, got 1 (C2)}}
+  // expected-error@+1 {{takes either two tables or none, got 1 (C2)}}
   %x = pc.join_qkv %q, %k, %k rope %c : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<f32>) -> tensor<2x8x2x3x6xf32>
   return
 }
@@ -452,7 +452,7 @@ func.func @one_table(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %c: ten
 // -----
 
 func.func @wide_tables(%x: tensor<2x8x2x3x6xf32>, %c: tensor<8x6xf32>) {
-  // expected-error@+1 {{has tables that are wider than half a head (C2)}}
+  // expected-error@+1 {{has tables wider than half a head (C2)}}
   %q, %k, %v = pc.split_qkv %x rope %c, %c : (tensor<2x8x2x3x6xf32>, tensor<8x6xf32>, tensor<8x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>)
   return
 }
@@ -461,7 +461,7 @@ func.func @wide_tables(%x: tensor<2x8x2x3x6xf32>, %c: tensor<8x6xf32>) {
 
 pc.program "toy" batch 2 sequence 8 vocabulary 16 config "{}" zigzag 2
 func.func @packed_zigzag(%x: tensor<2x8x2x3x6xf32>) {
-  // expected-error@+1 {{reads keys in the order of their positions, not in zigzag order (C2)}}
+  // expected-error@+1 {{needs keys in the order of their positions, not in zigzag order (C2)}}
   %o, %lse = pc.packed_attention causal %x scale 1.0 : (tensor<2x8x2x3x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }
@@ -469,7 +469,7 @@ func.func @packed_zigzag(%x: tensor<2x8x2x3x6xf32>) {
 // -----
 
 func.func @zero_row() {
-  // expected-error@+1 {{has no row 15 to start as zeros (C4)}}
+  // expected-error@+1 {{has no row number 15 to start as zeros (C4)}}
   %p = pc.parameter "p" dims ["vocab"] init <normal, 2.0e-02, zero_row = 15> source <"p", shape = [15], start = [0], size = [15]> valid [15] : tensor<16xf32>
   return
 }
@@ -501,7 +501,7 @@ func.func @task() {
 // -----
 
 func.func @call(%x: tensor<8xf32>) {
-  // expected-error @+1 {{'pc.call' op calls 'call', which is no private function of one block (C1)}}
+  // expected-error @+1 {{'pc.call' op calls 'call', which is not a private function of one block (C1)}}
   pc.call @call(%x) : (tensor<8xf32>) -> ()
   return
 }
@@ -512,7 +512,7 @@ func.func private @task(%x: tensor<8xf32>) {
   return
 }
 func.func @call(%x: tensor<4xf32>) {
-  // expected-error @+1 {{'pc.call' op has another type than 'task': '(tensor<8xf32>) -> ()' (C2)}}
+  // expected-error @+1 {{'pc.call' op has a different type than 'task': '(tensor<8xf32>) -> ()' (C2)}}
   pc.call @task(%x) : (tensor<4xf32>) -> ()
   return
 }
@@ -520,7 +520,7 @@ func.func @call(%x: tensor<4xf32>) {
 // -----
 
 func.func @microbatch(%s: tensor<2x8xf32>) {
-  // expected-error @+1 {{'pc.microbatch' op has no element 2 in 'tensor<2x8xf32>' (C1)}}
+  // expected-error @+1 {{'pc.microbatch' op does not have an element 2 in 'tensor<2x8xf32>' (C1)}}
   %m = pc.microbatch %s[2] : tensor<2x8xf32> -> tensor<8xf32>
   return
 }
@@ -536,7 +536,7 @@ func.func @microbatch(%s: tensor<2x8xf32>) {
 // -----
 
 func.func @send(%x: tensor<8xf32>) {
-  // expected-error @+1 {{'pc.send' op needs stage, flow and message of at least 0 and slots of at least 1 (C1)}}
+  // expected-error @+1 {{'pc.send' op stage, flow and message must be at least 0, and slots at least 1 (C1)}}
   pc.send %x to 1 flow 0 message 0 slots 0 : tensor<8xf32>
   return
 }
@@ -562,7 +562,7 @@ func.func @shift(%x: tensor<8xf32>) {
 
 pc.mesh <tp = 2>
 func.func @shift_placed(%x: tensor<8xf32, #pc.place<[_]>>) {
-  // expected-error @+1 {{'pc.slice' op has a shift, which is for local programs (M3)}}
+  // expected-error @+1 {{'pc.slice' op has a shift, which is allowed in local programs only (M3)}}
   %y = pc.slice %x dim 0 shift 1 on ["tp"] : (tensor<8xf32, #pc.place<[_]>>) -> tensor<8xf32, #pc.place<[tp]>>
   return
 }
@@ -571,7 +571,7 @@ func.func @shift_placed(%x: tensor<8xf32, #pc.place<[_]>>) {
 
 pc.mesh <row = 2, col = 4>
 func.func @with_size(%x: tensor<8xf32>) {
-  // expected-error @+1 {{'pc.permute' op needs as many ranks on the axes behind 'with' as on its own, 2 (M2)}}
+  // expected-error @+1 {{'pc.permute' op needs the same number of ranks on the axes after 'with' as on its own axes, 2 (M2)}}
   %y = pc.permute %x shift 0 on ["row"] with ["col"] : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -580,7 +580,7 @@ func.func @with_size(%x: tensor<8xf32>) {
 
 pc.mesh <row = 2, col = 2>
 func.func @with_own(%x: tensor<8xf32>) {
-  // expected-error @+1 {{'pc.slice' op needs other axes behind 'with' than its own (M1)}}
+  // expected-error @+1 {{'pc.slice' op needs axes after 'with' that differ from its own (M1)}}
   %y = pc.slice %x dim 0 on ["row"] with ["row"] : (tensor<8xf32>) -> tensor<4xf32>
   return
 }
@@ -589,7 +589,7 @@ func.func @with_own(%x: tensor<8xf32>) {
 
 pc.mesh <tp = 2>
 func.func @insert(%x: tensor<4xf32>, %base: tensor<4xf32>) {
-  // expected-error @+1 {{'pc.insert' op base 'tensor<4xf32>' must be as the result (C1)}}
+  // expected-error @+1 {{'pc.insert' op base 'tensor<4xf32>' must have the type of the result (C1)}}
   %y = pc.insert %x into %base dim 0 on ["tp"] : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
   return
 }
@@ -597,7 +597,7 @@ func.func @insert(%x: tensor<4xf32>, %base: tensor<4xf32>) {
 // -----
 
 func.func @resize(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{'pc.resize' op spec does not fit 1 operands and 1 results (F1)}}
+  // expected-error @+1 {{'pc.resize' op the spec does not match 1 operands and 1 results (F1)}}
   %y = pc.resize %x dim 2 : (tensor<4x8xf32>) -> tensor<4x6xf32>
   return
 }
@@ -623,17 +623,17 @@ module {
 
 // -----
 
-// expected-error@+1 {{a threshold is from 1 to 65535, got 65536 (C1)}}
+// expected-error@+1 {{a threshold must be from 1 to 65535, got 65536 (C1)}}
 func.func @drops_all() attributes { a = #pc.drop<65536> } { return }
 
 // -----
 
-// expected-error@+1 {{expected positive sizes, ascending split dims among them and a shift that is not negative (C2)}}
+// expected-error@+1 {{expected positive sizes, split dims in ascending order and a non-negative shift (C2)}}
 func.func @split_order() attributes { a = #pc.drop<6554, global = [4, 8, 8], split = [2, 0]> } { return }
 
 // -----
 
-// expected-error@+1 {{expected positive sizes, ascending split dims among them and a shift that is not negative (C2)}}
+// expected-error@+1 {{expected positive sizes, split dims in ascending order and a non-negative shift (C2)}}
 func.func @split_beyond() attributes { a = #pc.drop<6554, global = [4, 8], split = [2]> } { return }
 
 // -----
@@ -644,7 +644,7 @@ func.func @drop_word() attributes { a = #pc.drop<6554, whole = [4, 8]> } { retur
 // -----
 
 func.func @keyless() {
-  // expected-error@+1 {{needs a key, at least 0 (C1)}}
+  // expected-error@+1 {{needs a key of at least 0 (C1)}}
   %r = pc.input random dims ["random"] : tensor<5xi32>
   return
 }
@@ -652,7 +652,7 @@ func.func @keyless() {
 // -----
 
 func.func @key_of_tokens() {
-  // expected-error@+1 {{has a key and is of a kind that has none (C1)}}
+  // expected-error@+1 {{must not have a key for an input of this kind (C1)}}
   %r = pc.input tokens key 3 dims ["batch", "sequence"] : tensor<2x8xi32>
   return
 }
@@ -660,7 +660,7 @@ func.func @key_of_tokens() {
 // -----
 
 func.func @dropout_of_rows(%x: tensor<8xf32>, %r: tensor<5xi32>) {
-  // expected-error@+1 {{needs a batch and a sequence, got 'tensor<8xf32>' (C1)}}
+  // expected-error@+1 {{needs an operand with a batch dim and a sequence dim, got 'tensor<8xf32>' (C1)}}
   %y = pc.dropout %x random %r drop <6554> : (tensor<8xf32>, tensor<5xi32>) -> tensor<8xf32>
   return
 }
@@ -668,7 +668,7 @@ func.func @dropout_of_rows(%x: tensor<8xf32>, %r: tensor<5xi32>) {
 // -----
 
 func.func @dropout_of_a_block(%x: tensor<2x8xf32>, %r: tensor<5xi32>) {
-  // expected-error@+1 {{has 0 offsets of 1 split dims (C2)}}
+  // expected-error@+1 {{has 0 offsets for 1 split dims (C2)}}
   %y = pc.dropout %x random %r drop <6554, global = [4, 8], split = [0]> : (tensor<2x8xf32>, tensor<5xi32>) -> tensor<2x8xf32>
   return
 }
@@ -676,7 +676,7 @@ func.func @dropout_of_a_block(%x: tensor<2x8xf32>, %r: tensor<5xi32>) {
 // -----
 
 func.func @dropout_of_many_dims(%x: tensor<2x8xf32>, %r: tensor<5xi32>) {
-  // expected-error@+1 {{has 3 sizes of 2 dims (C2)}}
+  // expected-error@+1 {{has 3 sizes for 2 dims (C2)}}
   %y = pc.dropout %x random %r drop <6554, global = [4, 8, 3]> : (tensor<2x8xf32>, tensor<5xi32>) -> tensor<2x8xf32>
   return
 }
@@ -684,7 +684,7 @@ func.func @dropout_of_many_dims(%x: tensor<2x8xf32>, %r: tensor<5xi32>) {
 // -----
 
 func.func @words_for_nothing(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %r: tensor<5xi32>) {
-  // expected-error@+1 {{needs both 'random' and 'drop', or none (C1)}}
+  // expected-error@+1 {{needs both or neither of 'random' and 'drop' (C1)}}
   %o, %lse = pc.attention %q, %k, %k random %r scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<5xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }
@@ -700,7 +700,7 @@ func.func @window_of_nothing(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>)
 // -----
 
 func.func @window_both_ways(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>) {
-  // expected-error@+1 {{has a window of 4 and is not causal (C3)}}
+  // expected-error@+1 {{has a window of 4 but is not causal (C3)}}
   %o, %lse = pc.attention %q, %k, %k scale 1.0 window 4 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }
@@ -708,7 +708,7 @@ func.func @window_both_ways(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>) 
 // -----
 
 func.func @documents_both_ways(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %n: tensor<2x8xi32>) {
-  // expected-error@+1 {{has starts and is not causal (C3)}}
+  // expected-error@+1 {{has document starts but is not causal (C3)}}
   %o, %lse = pc.attention %q, %k, %k starts %n scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }
@@ -716,7 +716,7 @@ func.func @documents_both_ways(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32
 // -----
 
 func.func @cap_of_nothing(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>) {
-  // expected-error@+1 {{has a cap that is not positive (C4)}}
+  // expected-error@+1 {{must have a positive cap (C4)}}
   %o, %lse = pc.attention %q, %k, %k scale 1.0 softcap 0.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }
@@ -724,7 +724,7 @@ func.func @cap_of_nothing(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>) {
 // -----
 
 func.func @few_addends(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %b: tensor<2x1x8xf32>) {
-  // expected-error@+1 {{has a bias of 8 entries a head (C5)}}
+  // expected-error@+1 {{has a bias of 8 entries per head, which does not fit (C5)}}
   %o, %lse = pc.attention %q, %k, %k bias %b scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x1x8xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }
@@ -732,7 +732,7 @@ func.func @few_addends(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %b: t
 // -----
 
 func.func @window_of_a_part(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %n: tensor<8xi32>) {
-  // expected-error@+1 {{has a window, a bias, sinks or starts, and a part of the queries (C6)}}
+  // expected-error@+1 {{has only a part of the queries, so it cannot have a window, a bias, sinks or document starts (C6)}}
   %o, %lse = pc.attention causal %q, %k, %k sees %n scale 1.0 window 4 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<8xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }
@@ -740,7 +740,7 @@ func.func @window_of_a_part(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, 
 // -----
 
 func.func @sinks_of_a_part(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %s: tensor<2x1xf32>, %n: tensor<8xi32>) {
-  // expected-error@+1 {{has a window, a bias, sinks or starts, and a part of the queries (C6)}}
+  // expected-error@+1 {{has only a part of the queries, so it cannot have a window, a bias, sinks or document starts (C6)}}
   %o, %lse = pc.attention causal %q, %k, %k sinks %s sees %n scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x1xf32>, tensor<8xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }
@@ -756,7 +756,7 @@ func.func @chooses_too_many(%x: tensor<2x8x6xf32>) {
 // -----
 
 func.func @routes_by_nothing(%x: tensor<2x8x6xf32>) {
-  // expected-error@+1 {{routed needs a mask behind other operands (C1)}}
+  // expected-error@+1 {{'routed' needs a mask after the other operands (C1)}}
   %y = pc.einsum "b s n -> b s n" %x routed 2 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
   return
 }
@@ -764,7 +764,7 @@ func.func @routes_by_nothing(%x: tensor<2x8x6xf32>) {
 // -----
 
 func.func @routes_to_none(%x: tensor<2x8x6xf32>) {
-  // expected-error@+1 {{routed to 0; it must be at least 1 (C2)}}
+  // expected-error@+1 {{'routed' is 0; expected at least 1 (C2)}}
   %y = pc.einsum "b s n, b s n -> b s n" %x, %x routed 0 : (tensor<2x8x6xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
   return
 }
@@ -772,14 +772,14 @@ func.func @routes_to_none(%x: tensor<2x8x6xf32>) {
 // -----
 
 func.func @routes_by_a_diagonal(%x: tensor<2x8xf32>, %m: tensor<8x8xf32>) {
-  // expected-error@+1 {{routed by a mask in which factor 'n' is two dims (C3)}}
+  // expected-error@+1 {{'routed' needs a mask without diagonals, but factor 'n' appears in two dims (C3)}}
   %y = pc.einsum "b n, n n -> b n" %x, %m routed 2 : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   return
 }
 
 // -----
 
-// expected-error@+1 {{needs rows, and a tensor of at least 3 dims (C1)}}
+// expected-error@+1 {{needs the routed-token form, and a tensor of at least 3 dims (C1)}}
 func.func @rows_of_too_many_dims(%x: tensor<2x8xf32, #pc.rows<4 of 3>>) {
   return
 }
@@ -803,7 +803,7 @@ func.func @chooses_for_no_tokens(%x: tensor<8x6xf32>) {
 // -----
 
 func.func @groups_of_one(%x: tensor<2x8x6xf32>) {
-  // expected-error@+1 {{makes 6 groups of 6 (C1)}}
+  // expected-error@+1 {{cannot divide 6 entries into 6 groups of at least two (C1)}}
   %y = pc.top_groups %x groups 6 keep 2 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
   return
 }
@@ -829,7 +829,7 @@ func.func @takes_of_no_sequence(%x: tensor<8x6xf32>) {
 // A rank that has a part of a sequence does not know which of its tokens an expert takes.
 pc.mesh <cp = 2>
 func.func @takes_of_parts(%x: tensor<2x8x6xf32, #pc.place<[_, cp, _]>>) {
-  // expected-error@+1 {{no legal row on axis 'cp'}}
+  // expected-error@+1 {{has no legal placement on axis 'cp'}}
   %y = pc.admit %x capacity 2 : (tensor<2x8x6xf32, #pc.place<[_, cp, _]>>) -> tensor<2x8x6xf32, #pc.place<[_, cp, _]>>
   return
 }
@@ -837,7 +837,7 @@ func.func @takes_of_parts(%x: tensor<2x8x6xf32, #pc.place<[_, cp, _]>>) {
 // -----
 
 func.func @takes_none(%x: tensor<2x8x6xf32>) {
-  // expected-error@+1 {{has a capacity of 0 (C1)}}
+  // expected-error@+1 {{must have a capacity of at least 1, got 0 (C1)}}
   %y = pc.admit %x capacity 0 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
   return
 }
@@ -845,7 +845,7 @@ func.func @takes_none(%x: tensor<2x8x6xf32>) {
 // -----
 
 func.func @no_rows_in_a_round(%x: tensor<2x8x6xf32>) {
-  // expected-error@+1 {{has a limit of 0 rows (C1)}}
+  // expected-error@+1 {{must have a limit of at least 1 row, got 0 (C1)}}
   %y = pc.round_of_rows %x round 0 of 1 limit 0 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
   return
 }
@@ -863,7 +863,7 @@ func.func @round_behind_the_last(%x: tensor<2x8x6xf32>) {
 // Numbers of rows are those of the block that a rank has.
 pc.mesh <ep = 2>
 func.func @round_of_a_part(%x: tensor<2x8x6xf32, #pc.place<[_, _, ep]>>) {
-  // expected-error@+1 {{no legal row on axis 'ep'}}
+  // expected-error@+1 {{has no legal placement on axis 'ep'}}
   %y = pc.round_of_rows %x round 0 of 2 limit 3 : (tensor<2x8x6xf32, #pc.place<[_, _, ep]>>) -> tensor<2x8x6xf32, #pc.place<[_, _, ep]>>
   return
 }
@@ -871,7 +871,7 @@ func.func @round_of_a_part(%x: tensor<2x8x6xf32, #pc.place<[_, _, ep]>>) {
 // -----
 
 func.func @rotates_odd_pairs(%x: tensor<2x8x6xf32>, %c: tensor<8x2xf32>) {
-  // expected-error@+1 {{rotates pairs of 6 from 1 on (C2)}}
+  // expected-error@+1 {{rotates adjacent pairs, so the head size 6 and the first element 1 must be even (C2)}}
   %y = pc.rope interleaved %x, %c, %c first 1 : (tensor<2x8x6xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x6xf32>
   return
 }
@@ -887,7 +887,7 @@ func.func @rounds_scores(%x: tensor<2x8x6xf32>) {
 // -----
 
 func.func @rotates_too_much(%x: tensor<2x8x6xf32>, %c: tensor<8x4xf32>) {
-  // expected-error@+1 {{rotates 8 of 6 from 0 on (C1)}}
+  // expected-error@+1 {{rotates 8 elements from element 0 on, but the head has 6 (C1)}}
   %y = pc.rope %x, %c, %c : (tensor<2x8x6xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<2x8x6xf32>
   return
 }
@@ -895,7 +895,7 @@ func.func @rotates_too_much(%x: tensor<2x8x6xf32>, %c: tensor<8x4xf32>) {
 // -----
 
 func.func @view_of_more() {
-  // expected-error@+1 {{'w' has a view of 8 elements, of 6 (C1)}}
+  // expected-error@+1 {{'w' has a view of 8 elements, but its shape has 6 (C1)}}
   %w = pc.parameter "w" dims ["embed"] init <normal, 2.0e-02> source <"w", shape = [6], start = [0, 0], size = [4, 1], view = [4, 2]> : tensor<4xf32>
   return
 }
@@ -903,7 +903,7 @@ func.func @view_of_more() {
 // -----
 
 func.func @gradient_of_no_bias(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %l: tensor<2x2x1x8xf32>) {
-  // expected-error@+1 {{has the gradient of a bias that it lacks (C7)}}
+  // expected-error@+1 {{has a gradient of a bias, but no bias (C7)}}
   %g:4 = pc.attention_grad %q, %k, %k, %q, %l, %q scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>, tensor<2x8x2x1x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x2x1x15xf32>)
   return
 }
@@ -911,7 +911,7 @@ func.func @gradient_of_no_bias(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32
 // -----
 
 func.func @pieces_behind() {
-  // expected-error@+1 {{needs pieces that ascend from 0 and a value for each, and has no other first number (C1)}}
+  // expected-error@+1 {{needs pieces in ascending order that start at 0, with one value each (C1)}}
   %i = pc.iota pieces [1, 3] values [0, 2] -> tensor<8xi32>
   return
 }
@@ -919,7 +919,7 @@ func.func @pieces_behind() {
 // -----
 
 func.func @pieces_from() {
-  // expected-error@+1 {{needs pieces that ascend from 0 and a value for each, and has no other first number (C1)}}
+  // expected-error@+1 {{needs pieces in ascending order that start at 0, with one value each (C1)}}
   %i = pc.iota from 2 pieces [0, 3] values [0, 2] -> tensor<8xi32>
   return
 }
@@ -927,26 +927,26 @@ func.func @pieces_from() {
 // -----
 
 func.func @pieces_without_values() {
-  // expected-error@+1 {{needs pieces that ascend from 0 and a value for each, and has no other first number (C1)}}
+  // expected-error@+1 {{needs pieces in ascending order that start at 0, with one value each (C1)}}
   %i = pc.iota pieces [0, 3, 5] values [0, 2] -> tensor<8xi32>
   return
 }
 
 // -----
 
-// expected-error@+1 {{has sequences of 4 targets and no targets of their own (C2)}}
+// expected-error@+1 {{has 4 targets per sequence, which needs at least 1, 'masked' and no zigzag order (C2)}}
 pc.program "toy" batch 2 sequence 8 vocabulary 16 targets 4 config "{}"
 
 // -----
 
-// expected-error@+1 {{has sequences of 4 targets (C2)}}
+// expected-error@+1 {{has 4 targets per sequence, which needs at least 1, 'masked' and no zigzag order (C2)}}
 pc.program "toy" batch 2 sequence 8 vocabulary 16 masked targets 4 config "{}" zigzag 2
 
 // -----
 
 pc.mesh <ep = 2>
 func.func @dense(%x: tensor<2x4x3xf32>, %chosen: tensor<4x4xf32>) {
-  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must be f32 or bf16 in rows of the dims of the mask, one of which, the last, is that of experts and of the move (C1)}}
+  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must be f32 or bf16 in the routed-token form of the mask, whose last dim must be the dim of experts and of the move (C1)}}
   %y = pc.all_to_all_rows %x routed 2 of %chosen from 0 to 1 on ["ep"] : (tensor<2x4x3xf32>, tensor<4x4xf32>) -> tensor<4x2x3xf32>
   return
 }
@@ -955,7 +955,7 @@ func.func @dense(%x: tensor<2x4x3xf32>, %chosen: tensor<4x4xf32>) {
 
 pc.mesh <ep = 2>
 func.func @own_mask(%x: tensor<2x4x3xf32, #pc.rows<4 of 2>>, %chosen: tensor<2x4xf32>) {
-  // expected-error @+1 {{'pc.all_to_all_rows' op mask 'tensor<2x4xf32>' must be that of the whole group (C2)}}
+  // expected-error @+1 {{'pc.all_to_all_rows' op mask 'tensor<2x4xf32>' must be the mask of the whole group (C2)}}
   %y = pc.all_to_all_rows %x routed 2 of %chosen from 0 to 1 on ["ep"] : (tensor<2x4x3xf32, #pc.rows<4 of 2>>, tensor<2x4xf32>) -> tensor<4x2x3xf32, #pc.rows<8 of 2>>
   return
 }
@@ -964,7 +964,7 @@ func.func @own_mask(%x: tensor<2x4x3xf32, #pc.rows<4 of 2>>, %chosen: tensor<2x4
 
 pc.mesh <ep = 2>
 func.func @few_rows(%x: tensor<2x4x3xf32, #pc.rows<4 of 2>>, %chosen: tensor<4x4xf32>) {
-  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must have 4 and 8 rows (C3)}}
+  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must have 4 and 8 routed tokens (C3)}}
   %y = pc.all_to_all_rows %x routed 2 of %chosen from 0 to 1 on ["ep"] : (tensor<2x4x3xf32, #pc.rows<4 of 2>>, tensor<4x4xf32>) -> tensor<4x2x3xf32, #pc.rows<4 of 2>>
   return
 }
@@ -975,7 +975,7 @@ func.func private @of_rows(%x: tensor<2x4x3xf32, #pc.rows<4 of 2>>) {
   return
 }
 func.func @passes_entries(%x: tensor<2x4x3xf32>) {
-  // expected-error @+1 {{has another type than 'of_rows'}}
+  // expected-error @+1 {{has a different type than 'of_rows'}}
   pc.call @of_rows(%x) : (tensor<2x4x3xf32>) -> ()
   return
 }
