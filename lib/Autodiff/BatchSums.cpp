@@ -67,8 +67,8 @@ public:
       bool keeps = factors.size() == 1 && llvm::is_contained(dims, *factors.begin());
       parts[result] = broken && !broken->isMeanLoad() ? withDegree(op, *broken)
                       : factors.empty()               ? ofSums(op, rule, sums)
-                      : factors.size() > 1            ? other(op, "relates the sequences of a batch to each other")
-                      : !sums.empty() ? other(op, "makes a sum over the batch a part of each of its sequences")
+                      : factors.size() > 1            ? other(op, "combines different sequences of the batch")
+                      : !sums.empty() ? other(op, "uses a sum over the batch in each sequence of the batch")
                                       : ofRows(op, rule, *factors.begin(), keeps);
     }
   }
@@ -129,15 +129,15 @@ private:
     if (llvm::any_of(rule.linear, [&](const auto &group) { return ArrayRef<unsigned>(group) == sums; }))
       return withDegree(op, {Part::Sum});
     bool adds = isa<AddOp, SubOp>(op);
-    return withDegree(op, other(op, adds ? "adds what does not depend on the batch to a sum over it, which each "
-                                           "microbatch would add"
+    return withDegree(op, other(op, adds ? "adds a value that does not depend on the batch to a sum over the batch, so "
+                                           "each microbatch would add it again"
                                          : "is not linear in a sum over the batch"));
   }
 
   /// An op over the batch, factor `rows`, which this result keeps or sums.
   Part ofRows(Operation *op, const FactorRule &rule, int rows, bool keeps) const {
     if (rule.factors[rows].whole || readsIndex(op, rule, rows))
-      return other(op, "depends on which sequence of the batch it is");
+      return other(op, "depends on the index of a sequence in the batch");
     if (keeps)
       return {Part::Rows};
     if (rule.reduction != PartialKind::Sum)
@@ -226,8 +226,8 @@ LogicalResult pc::checkBatchSums(func::FuncOp model, DimClasses &classes, const 
       return refuse(part.at) << part.why << ", so the sum over " << microbatches << " microbatches would not be "
                              << what << " of the batch" << how;
     if (isLoss)
-      return refuse(output) << "shows a loss that does not depend on the batch, which each of " << microbatches
-                            << " microbatches would add" << how;
+      return refuse(output) << "outputs a loss that does not depend on the batch, so each of " << microbatches
+                            << " microbatches would add it again" << how;
   }
   return success();
 }

@@ -25,7 +25,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
   void runOnOperation() override {
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!model) {
-      getOperation().emitError() << "pc-differentiate: no function @model in this module";
+      getOperation().emitError() << "pc-differentiate: this module has no function @model";
       return signalPassFailure();
     }
     if (optimizer != "adamw" && optimizer != "sgd" && optimizer != "none") {
@@ -66,11 +66,11 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
         tokens = input;
     });
     if (!tokens)
-      return model.emitError() << "a model needs an input of tokens";
+      return model.emitError() << "a model needs an input of kind tokens";
     int64_t batch = cast<RankedTensorType>(tokens.getValue().getType()).getDimSize(0);
     if (batch % microbatches)
       return tokens.emitError() << "a batch of " << batch << " does not divide into " << int64_t(microbatches)
-                                << " microbatches; nearest that do: " << nearestDivisors(batch);
+                                << " microbatches; the nearest numbers that do are " << nearestDivisors(batch);
     if (microbatches > 1) {
       DimClasses classes(model);
       std::set<unsigned> sequences = batchClasses(model, classes);

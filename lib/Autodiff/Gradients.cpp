@@ -73,7 +73,7 @@ LogicalResult Gradients::join(SplitQkvOp split) {
   if (parts.empty() || !isLive(split.getX()))
     return success();
   if (parts.size() < split->getNumResults())
-    return split.emitOpError() << "gradient of a part only is not supported";
+    return split.emitOpError() << "has a gradient for only some of its parts, which is not supported";
   add(split.getX(), JoinQkvOp::create(builder, split.getLoc(), split.getX().getType(), parts[0], parts[1], parts[2],
                                       split.getTables()));
   return success();
@@ -117,7 +117,7 @@ LogicalResult Gradients::differentiate(Operation *op) {
   // Only the first result of an op carries a gradient; the others (statistics) exist for the backward pass.
   for (Value result : op->getResults().drop_front(op->getNumResults() ? 1 : 0))
     if (of(result))
-      return op->emitOpError() << "gradient through a result other than the first is not supported";
+      return op->emitOpError() << "needs a gradient through a result other than its first, which is not supported";
   Value dy = op->getNumResults() ? of(op->getResult(0)) : Value();
   if (!dy || llvm::none_of(op->getOperands(), [&](Value v) { return isLive(v); }))
     return success();
@@ -128,8 +128,8 @@ LogicalResult Gradients::differentiate(Operation *op) {
         for (ArrayRef<int> dims : rule.operands)
           for (int f : dims)
             if (llvm::count(dims, f) > 1)
-              return op->emitOpError() << "gradient of a diagonal (factor '" << rule.factors[f].name
-                                       << "' twice in one operand) is not supported";
+              return op->emitOpError() << "needs the gradient of a diagonal (factor '" << rule.factors[f].name
+                                       << "' occurs twice in one operand), which is not supported";
         einsum(einsumOp, dy);
         return success();
       })
@@ -266,5 +266,7 @@ LogicalResult Gradients::differentiate(Operation *op) {
                                                builder.getF64FloatAttr(0.0), Value()));
         return success();
       })
-      .Default([](Operation *other) -> LogicalResult { return other->emitOpError() << "has no gradient rule"; });
+      .Default([](Operation *other) -> LogicalResult {
+        return other->emitOpError() << "has no gradient rule, so it cannot be part of a model that is trained";
+      });
 }

@@ -230,11 +230,12 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
     SmallVector<AccumulateOp> bodies;
     getOperation().walk([&](AccumulateOp op) { bodies.push_back(op); });
     if (bodies.empty()) {
-      getOperation().emitError() << "pc-mixed-precision: no pc.accumulate in this module; pc-differentiate comes first";
+      getOperation().emitError() << "pc-mixed-precision: this module has no pc.accumulate; run pc-differentiate first";
       return signalPassFailure();
     }
-    WalkResult fused = getOperation().walk(
-        [](FusionOp fusion) -> WalkResult { return fusion.emitError() << "pc-mixed-precision: comes before pc-fuse"; });
+    WalkResult fused = getOperation().walk([](FusionOp fusion) -> WalkResult {
+      return fusion.emitError() << "pc-mixed-precision: the program is fused already; run this pass before pc-fuse";
+    });
     if (fused.wasInterrupted())
       return signalPassFailure();
     for (AccumulateOp accumulate : bodies) {

@@ -114,9 +114,10 @@ struct PadVocabulary : pc::impl::PadVocabularyBase<PadVocabulary> {
     WalkResult reached = getOperation().walk([&](Operation *op) -> WalkResult {
       if (padding.staysOut(op))
         return WalkResult::advance();
-      return op->emitError() << "pc-pad-vocabulary: '" << op->getName()
-                             << "' op would count the padding that makes the vocabulary divide by " << int64_t(multiple)
-                             << "; give the model a vocabulary that does, or split no vocabulary";
+      return op->emitError()
+             << "pc-pad-vocabulary: '" << op->getName()
+             << "' op would include the padding that makes the vocabulary a multiple of " << int64_t(multiple)
+             << "; use a model whose vocabulary is such a multiple, or a plan that does not split the vocabulary";
     });
     if (reached.wasInterrupted())
       return signalPassFailure();

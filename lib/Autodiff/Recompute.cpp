@@ -178,7 +178,8 @@ struct Recompute : pc::impl::RecomputeBase<Recompute> {
       std::pair<int64_t, int64_t> range;
       if (from.getAsInteger(10, range.first) || (to.empty() ? from : to).getAsInteger(10, range.second) ||
           range.first < 0 || range.second < range.first) {
-        getOperation().emitError() << "pc-recompute: '" << text << "' is no number and no range of layers, as in 0-3,7";
+        getOperation().emitError() << "pc-recompute: '" << text
+                                   << "' is neither a layer nor a range of layers; expected a list such as 0-3,7";
         return signalPassFailure();
       }
       ranges.push_back(range);
@@ -196,8 +197,8 @@ struct Recompute : pc::impl::RecomputeBase<Recompute> {
         continue; // no backward pass
       Recomputer recomputer(body, chosen);
       if (last >= recomputer.numLayers) {
-        getOperation().emitError() << "pc-recompute: there is no layer " << last << "; the model has "
-                                   << recomputer.numLayers << ", from 0";
+        getOperation().emitError() << "pc-recompute: layer " << last << " does not exist; the model has "
+                                   << recomputer.numLayers << " layers, numbered from 0";
         return signalPassFailure();
       }
       if (mode == "full")
@@ -206,7 +207,7 @@ struct Recompute : pc::impl::RecomputeBase<Recompute> {
         recomputer.selective();
     }
     if (bodies.empty()) {
-      getOperation().emitError() << "pc-recompute: no pc.accumulate in this module; pc-differentiate comes first";
+      getOperation().emitError() << "pc-recompute: this module has no pc.accumulate; run pc-differentiate first";
       signalPassFailure();
     }
   }

@@ -33,9 +33,10 @@ private:
   LogicalResult verifyFunctions() {
     auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     if (functions.size() != 1 || functions[0].getSymName() != "step" || functions[0].isExternal())
-      return getOperation().emitError() << "a step program has one function, @step (T1)";
+      return getOperation().emitError() << "a step program must have exactly one function, @step (T1)";
     if (functions[0].getNumArguments() || functions[0].getNumResults())
-      return functions[0].emitOpError() << "has arguments or results; leaves and updates are ops (T1)";
+      return functions[0].emitOpError()
+             << "must have no arguments or results; inputs, parameters and updates are ops (T1)";
     return success();
   }
 
@@ -49,7 +50,8 @@ private:
       for (Block &block : region)
         isOneDevice &= llvm::all_of(block.getArgumentTypes(), isBare);
     if (!isOneDevice)
-      return op->emitOpError() << "is of more than one device, or of a later phase (T2)";
+      return op->emitOpError()
+             << "must not be in a step program: it is for several devices, or belongs to a later phase (T2)";
     return success();
   }
 
@@ -57,18 +59,18 @@ private:
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case([&](AccumulateOp one) -> LogicalResult {
           if (accumulate)
-            return one.emitOpError() << "is the second one (T3)";
+            return one.emitOpError() << "is the second one; a step program has only one (T3)";
           accumulate = one;
           return success();
         })
         .Case([&](SeedOp one) -> LogicalResult {
           if (seed || one->getParentOp() != accumulate)
-            return one.emitOpError() << "does not stand alone in the accumulation (T3)";
+            return one.emitOpError() << "must be the only op of its kind, directly inside pc.accumulate (T3)";
           seed = one;
           return success();
         })
         .Case([&](CrossEntropyOp entropy) -> LogicalResult {
-          return entropy.emitOpError() << "belongs to model programs; pc-differentiate expands it (T4)";
+          return entropy.emitOpError() << "belongs in model programs only; pc-differentiate expands it (T4)";
         })
         .Case([&](OutputOp output) {
           losses += output.getKind() == OutputKind::Loss;
@@ -82,7 +84,7 @@ private:
 
   LogicalResult addLeaf(StringAttr parameter, StringAttr state, Value value) {
     if (!leaves.try_emplace({parameter, state}, Leaf{value, 0}).second)
-      return value.getDefiningOp()->emitOpError() << "is there twice (T5)";
+      return value.getDefiningOp()->emitOpError() << "is defined twice (T5)";
     return success();
   }
 
@@ -93,7 +95,8 @@ private:
       key = {update.getParameterAttr(), update.getNameAttr()};
     auto *leaf = leaves.find(key);
     if (leaf == leaves.end())
-      return update.emitOpError() << "sets '" << update.getName() << "', which the program does not have (T5)";
+      return update.emitOpError() << "sets '" << update.getName()
+                                  << "', which is not a parameter or state of this program (T5)";
     if (leaf->second.value.getType() != update.getValue().getType())
       return update.emitOpError() << "sets " << leaf->second.value.getType() << " to a value of type "
                                   << update.getValue().getType() << " (T5)";
@@ -105,9 +108,10 @@ private:
   /// What only the whole program shows: that nothing is missing.
   LogicalResult verifyWhole() {
     if (!accumulate)
-      return getOperation().emitError() << "a step program accumulates over microbatches (T3)";
+      return getOperation().emitError() << "a step program needs a pc.accumulate over its microbatches (T3)";
     if (losses != 1)
-      return getOperation().emitError() << "a step program has one output of kind loss, not " << losses << " (T4)";
+      return getOperation().emitError() << "a step program must have exactly one output of kind loss, got " << losses
+                                        << " (T4)";
     if (seed && failed(checkBoxes(getOperation()))) // (T6)
       return failure();
     for (auto &[key, leaf] : leaves)

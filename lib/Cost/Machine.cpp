@@ -200,12 +200,12 @@ static bool setTiles(MachineModel &machine, const json::Value &value) {
 /// Why a figure cannot have this value.
 static llvm::StringRef whyNot(const Figure &figure) {
   if (figure.most == 1)
-    return figure.mayBeZero ? "is a number from 0 to 1" : "is a number above 0 and at most 1";
+    return figure.mayBeZero ? "must be a number from 0 to 1" : "must be a number above 0 and at most 1";
   if (figure.name.ends_with("_speed"))
     return "is a number above 0";
   if (figure.name.ends_with("_seconds") || figure.name.ends_with("_latency"))
-    return "is a number of seconds";
-  return figure.mayBeZero ? "is a number, or 0 if it is not known" : "is a number above 0, per second";
+    return "must be a number of seconds";
+  return figure.mayBeZero ? "must be a number, or 0 for unknown" : "must be a number above 0, per second";
 }
 
 /// Sets one member. False, with the reason, where there is none or it cannot have this value.
@@ -217,17 +217,19 @@ static bool set(MachineModel &machine, llvm::StringRef key, const json::Value &v
   if (key == "name" || key == "device") {
     std::optional<llvm::StringRef> text = value.getAsString();
     if (!text)
-      return refuse("is a text");
+      return refuse("must be a string");
     (key == "name" ? machine.name : machine.device) = text->str();
     return true;
   }
   if (key == "product_tiles")
-    return setTiles(machine, value) || refuse("is a list of rows, columns and share of the best: [[256, 128, 1], ...]");
+    return setTiles(machine, value) ||
+           refuse("must be a list of [rows, columns, fraction of peak], as in [[256, 128, 1], ...]");
   for (auto [name, member] : counts)
     if (key == name) {
       std::optional<int64_t> number = value.getAsInteger();
       if (!number || *number < 0)
-        return refuse("is a whole number; 0: " + llvm::Twine(key == "node_ranks" ? "all ranks" : "not known"));
+        return refuse("must be a whole number, where 0 means " +
+                      llvm::Twine(key == "node_ranks" ? "all ranks" : "unknown"));
       machine.*member = *number;
       return true;
     }
@@ -243,7 +245,7 @@ static bool set(MachineModel &machine, llvm::StringRef key, const json::Value &v
   std::string known;
   for (const Figure &figure : figures)
     known += ", " + figure.name.str();
-  return refuse("is no member of a machine (like, name, device, node_ranks" + known +
+  return refuse("is not a field of a machine (like, name, device, node_ranks" + known +
                 ", multiprocessors, product_tiles)");
 }
 
@@ -253,7 +255,7 @@ static std::optional<MachineModel> named(llvm::StringRef name, std::string &erro
   if (it != MachineModel::all().end())
     return *it;
   auto names = llvm::map_range(MachineModel::all(), [](const MachineModel &machine) { return machine.name; });
-  error = "'" + name.str() + "' is no machine (" + llvm::join(names, ", ") + ", here, or a file *.json)";
+  error = "'" + name.str() + "' is not a machine (expected " + llvm::join(names, ", ") + ", here, or a *.json file)";
   return std::nullopt;
 }
 
@@ -269,7 +271,7 @@ std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string
     std::string path = cachedMachine();
     if (llvm::sys::fs::exists(path))
       return find(path, error);
-    error = "this machine was not measured yet: pc-calibrate writes " + path;
+    error = "this machine has not been measured yet; run pc-calibrate, which writes " + path;
     return std::nullopt;
   }
   if (!name.ends_with(".json"))
@@ -290,7 +292,7 @@ std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string
   auto lacks = [&](const Figure &figure) { return figure.isNeeded && !object->get(figure.name); };
   // A machine that is like a known one states what differs; any other states everything.
   if (!like && (!object || !object->get("name") || !object->get("node_ranks") || llvm::any_of(figures, lacks)))
-    return fail("a machine is an object with all members, or with \"like\" and those that differ");
+    return fail("a machine must be a JSON object with all fields, or with \"like\" and the fields that differ");
   std::optional<MachineModel> machine = like ? named(*like, error) : MachineModel();
   if (!machine)
     return fail(error);

@@ -49,7 +49,7 @@ std::string shapeText(ArrayRef<int64_t> shape, PlaceAttr place) {
 /// What an op of a planned step does, in a word.
 StringRef workName(Operation *op) {
   if (isa<MoveOpInterface, StartOp, WaitOp>(op))
-    return "moves between ranks";
+    return "communication between ranks";
   if (isCausalAttention(op))
     return "attention";
   if (flopsOf(op) > 0)
@@ -309,7 +309,7 @@ LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, const Step
   SmallVector<func::FuncOp> steps = stepsOf(planned);
   auto programs = llvm::to_vector(planned.getOps<ProgramOp>());
   if (steps.size() != 1 || programs.empty())
-    return planned.emitError() << "a report needs a planned program (pc-plan-memory)";
+    return planned.emitError() << "a report needs a planned program; run pc-plan-memory first";
   Block &body = steps[0].getBody().front();
   json::Object data = Page(body).data();
   int64_t microbatches = 1;

@@ -269,7 +269,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
     SmallVector<func::FuncOp> steps = stepsOf(program);
     auto arenas = llvm::to_vector(program.getOps<ArenaOp>());
     if (steps.size() != 1 || arenas.size() != 1 || !steps[0].getBody().hasOneBlock()) {
-      program.emitError() << "a report needs a planned program: one function and one pc.arena (pc-plan-memory)";
+      program.emitError()
+          << "a report needs a planned program, with one function and one pc.arena; run pc-plan-memory first";
       return failure();
     }
     Block &body = steps[0].getBody().front();

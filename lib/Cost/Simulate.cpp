@@ -438,7 +438,7 @@ FailureOr<Prediction> Simulation::run() {
   for (ModuleOp program : programsOf(planned)) {
     SmallVector<func::FuncOp> steps = stepsOf(program);
     if (steps.size() != 1 || !steps[0].getBody().hasOneBlock())
-      return program.emitError() << "a timeline needs a planned program: one function of one block";
+      return program.emitError() << "a timeline needs a planned program, with one function of one block";
     mesh = meshOf(program);
     programs.push_back(&steps[0].getBody().front());
     if (axis && withBytes)
@@ -450,7 +450,7 @@ FailureOr<Prediction> Simulation::run() {
   Prediction prediction;
   for (auto [number, stage] : llvm::enumerate(stages)) {
     if (Operation *op = runner.waitingAt(static_cast<int>(number)))
-      return op->emitError() << "stage " << number << " waits here forever; pc-verify-staged says for whom";
+      return op->emitError() << "stage " << number << " waits here forever; pc-verify-staged shows what it waits for";
     stage.workAhead();
     stage.close();
     llvm::erase_if(stage.spans, [](const StageSpan &span) { return !span.isTask() && span.end <= span.start; });

@@ -37,7 +37,7 @@ pc.program "toy" batch 4 sequence 8 vocabulary 11 config "{}"
 // PAD: pc.mask_padding %{{.*}} valid 11 value 0.000000e+00
 // PAD: pc.sgd
 
-// BATCH: error: a batch of 4 does not divide into 3 microbatches; nearest that do: 2 or 4
+// BATCH: error: a batch of 4 does not divide into 3 microbatches; the nearest numbers that do are 2 or 4
 func.func @model() {
   %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
     source <"w", shape = [11, 6], start = [0, 0], size = [11, 6]> : tensor<11x6xf32>

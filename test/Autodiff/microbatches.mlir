@@ -40,7 +40,7 @@ func.func @model() {
   %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
   %sum = pc.einsum "b s e ->" %e : (tensor<4x8x8xf32>) -> tensor<f32>
   %decay = pc.einsum "v e, v e ->" %w, %w : (tensor<16x8xf32>, tensor<16x8xf32>) -> tensor<f32>
-  // expected-error @below {{'pc.add' op adds what does not depend on the batch to a sum over it, which each microbatch would add}}
+  // expected-error @below {{'pc.add' op adds a value that does not depend on the batch to a sum over the batch, so each microbatch would add it again}}
   %loss = pc.add %sum, %decay : (tensor<f32>, tensor<f32>) -> tensor<f32>
   pc.output loss "loss" %loss : tensor<f32>
   return
@@ -55,7 +55,7 @@ func.func @model() {
   %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
   %sum = pc.einsum "b s e -> e" %e : (tensor<4x8x8xf32>) -> tensor<8xf32>
   %mean = pc.scale %sum by 0.03125 : (tensor<8xf32>) -> tensor<8xf32>
-  // expected-error @below {{'pc.einsum' op makes a sum over the batch a part of each of its sequences}}
+  // expected-error @below {{'pc.einsum' op uses a sum over the batch in each sequence of the batch}}
   %all = pc.einsum "e -> b s e" %mean : (tensor<8xf32>) -> tensor<4x8x8xf32>
   %d = pc.sub %e, %all : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<4x8x8xf32>
   %loss = pc.einsum "b s e, b s e ->" %d, %d : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<f32>
@@ -70,7 +70,7 @@ func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
   %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
-  // expected-error @below {{'pc.einsum' op relates the sequences of a batch to each other}}
+  // expected-error @below {{'pc.einsum' op combines different sequences of the batch}}
   %alike = pc.einsum "b s e, c s e -> b c" %e, %e : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<4x4xf32>
   %loss = pc.einsum "b c ->" %alike : (tensor<4x4xf32>) -> tensor<f32>
   pc.output loss "loss" %loss : tensor<f32>
@@ -83,7 +83,7 @@ func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
   %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
-  // expected-error @below {{'pc.iota' op depends on which sequence of the batch it is}}
+  // expected-error @below {{'pc.iota' op depends on the index of a sequence in the batch}}
   %i = pc.iota -> tensor<4xi32>
   %c = pc.cast %i : (tensor<4xi32>) -> tensor<4xf32>
   %loss = pc.einsum "b s e, b ->" %e, %c : (tensor<4x8x8xf32>, tensor<4xf32>) -> tensor<f32>
@@ -110,7 +110,7 @@ func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
   %w = pc.parameter "w" dims ["embed"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
   %loss = pc.einsum "e, e ->" %w, %w : (tensor<8xf32>, tensor<8xf32>) -> tensor<f32>
-  // expected-error @below {{'pc.output' op shows a loss that does not depend on the batch, which each of 2 microbatches would add; use --microbatches=1}}
+  // expected-error @below {{'pc.output' op outputs a loss that does not depend on the batch, so each of 2 microbatches would add it again; use --microbatches=1}}
   pc.output loss "loss" %loss : tensor<f32>
   return
 }

@@ -19,7 +19,7 @@ func.func @model(%x: tensor<4x8xf32>) {
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
   %logits = pc.einsum "b e, v e -> b v" %x, %w : (tensor<4x8xf32>, tensor<11x8xf32>) -> tensor<4x11xf32>
   %e = pc.exp %logits : (tensor<4x11xf32>) -> tensor<4x11xf32>
-  // expected-error @below {{pc-pad-vocabulary: 'pc.einsum' op would count the padding that makes the vocabulary divide by 4; give the model a vocabulary that does, or split no vocabulary}}
+  // expected-error @below {{pc-pad-vocabulary: 'pc.einsum' op would include the padding that makes the vocabulary a multiple of 4; use a model whose vocabulary is such a multiple, or a plan that does not split the vocabulary}}
   %sum = pc.einsum "b v -> b" %e : (tensor<4x11xf32>) -> tensor<4xf32>
   return
 }

@@ -18,7 +18,7 @@ func.func @step() {
 
 // -----
 
-// expected-error @below {{a step program has one function, @step (T1)}}
+// expected-error @below {{a step program must have exactly one function, @step (T1)}}
 module {
   func.func @step() { return }
   func.func @model() { return }
@@ -26,19 +26,19 @@ module {
 
 // -----
 
-// expected-error @below {{has arguments or results; leaves and updates are ops (T1)}}
+// expected-error @below {{must have no arguments or results; inputs, parameters and updates are ops (T1)}}
 func.func @step(%x: tensor<f32>) { return }
 
 // -----
 
-// expected-error @below {{is of more than one device, or of a later phase (T2)}}
+// expected-error @below {{must not be in a step program: it is for several devices, or belongs to a later phase (T2)}}
 pc.mesh <dp = 2>
 func.func @step() { return }
 
 // -----
 
 func.func @step() {
-  // expected-error @below {{is of more than one device, or of a later phase (T2)}}
+  // expected-error @below {{must not be in a step program: it is for several devices, or belongs to a later phase (T2)}}
   %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
   return
 }
@@ -46,14 +46,14 @@ func.func @step() {
 // -----
 
 func.func @step() {
-  // expected-error @below {{does not stand alone in the accumulation (T3)}}
+  // expected-error @below {{must be the only op of its kind, directly inside pc.accumulate (T3)}}
   %one = pc.seed : tensor<f32>
   return
 }
 
 // -----
 
-// expected-error @below {{a step program accumulates over microbatches (T3)}}
+// expected-error @below {{a step program needs a pc.accumulate over its microbatches (T3)}}
 module {
   func.func @step() { return }
 }
@@ -66,7 +66,7 @@ func.func @step() {
     %l = pc.constant 1.0 : tensor<f32>
     pc.yield %l : tensor<f32>
   } : tensor<f32>
-  // expected-error @below {{is the second one (T3)}}
+  // expected-error @below {{is the second one; a step program has only one (T3)}}
   %b = pc.accumulate (%m = %x : tensor<2x4xi32> -> tensor<4xi32>) {
     %l = pc.constant 1.0 : tensor<f32>
     pc.yield %l : tensor<f32>
@@ -76,7 +76,7 @@ func.func @step() {
 
 // -----
 
-// expected-error @below {{a step program has one output of kind loss, not 0 (T4)}}
+// expected-error @below {{a step program must have exactly one output of kind loss, got 0 (T4)}}
 module {
   func.func @step() {
     %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xi32>
@@ -94,7 +94,7 @@ func.func @step() {
   %x = pc.input targets dims ["microbatch", "batch"] : tensor<2x4xi32>
   %w = pc.parameter "w" dims ["batch", "v"] init <fill, 1.0> source <"w", shape = [4, 8], start = [0, 0], size = [4, 8]> : tensor<4x8xf32>
   %a = pc.accumulate (%m = %x : tensor<2x4xi32> -> tensor<4xi32>) {
-    // expected-error @below {{belongs to model programs; pc-differentiate expands it (T4)}}
+    // expected-error @below {{belongs in model programs only; pc-differentiate expands it (T4)}}
     %e = pc.cross_entropy %w, %m : (tensor<4x8xf32>, tensor<4xi32>) -> tensor<4xf32>
     %l = pc.einsum "a ->" %e : (tensor<4xf32>) -> tensor<f32>
     pc.yield %l : tensor<f32>
@@ -106,7 +106,7 @@ func.func @step() {
 
 func.func @step() {
   %c = pc.constant 1.0 : tensor<8xf32>
-  // expected-error @below {{sets 'w', which the program does not have (T5)}}
+  // expected-error @below {{sets 'w', which is not a parameter or state of this program (T5)}}
   pc.update "w" %c : tensor<8xf32>
   return
 }
@@ -135,7 +135,7 @@ func.func @step() {
 
 func.func @step() {
   %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
-  // expected-error @below {{is there twice (T5)}}
+  // expected-error @below {{is defined twice (T5)}}
   %v = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
   return
 }

@@ -34,8 +34,8 @@
 // HALF: %[[SUM:.*]] = pc.add {{.*}} : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<4x8x8xf32>
 // HALF-NEXT: pc.cast %[[SUM]] : (tensor<4x8x8xf32>) -> tensor<4x8x8xbf16>
 // RUN: not pc-opt %t.local --pc-store-rows=limit=-1 2>&1 | FileCheck %s --check-prefix=NEGATIVE
-// NEGATIVE: error: pc-store-rows: a limit of -1 rows; 0 is none
+// NEGATIVE: error: pc-store-rows: limit must not be negative, got -1; 0 means no limit
 // Rows that ranks send have no rounds.
 // RUN: pc-opt %t.step --pc-dispatch-experts=exchange=rows --pc-set-mesh=mesh=ep=2 --pc-expert-parallel --pc-fuse-moves --pc-localize -o %t.sent
 // RUN: not pc-opt %t.sent --pc-store-rows=limit=30 2>&1 | FileCheck %s --check-prefix=SENT
-// SENT: error: rows of experts are sent, up to 32 at once, and --experts-limit=30 is for ranks that gather tokens; what works is --expert-exchange=gather
+// SENT: error: ranks exchange up to 32 routed tokens at once, but --experts-limit=30 needs ranks that gather all tokens; use --expert-exchange=gather

@@ -79,7 +79,7 @@ module attributes {pc.stage_axis = "pp"} {
     pc.arena 64
     func.func @step() {
       pc.task forward chunk 1 microbatch 0
-      // expected-error @below {{waits for messages that stage 0 does not send}}
+      // expected-error @below {{waits for a message that stage 0 does not send}}
       %a = pc.receive from 0 flow 0 message 0 slots 2 : tensor<4xf32, #pc.home<0>>
       return
     }

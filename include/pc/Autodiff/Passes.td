@@ -219,7 +219,7 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     func.func @step() {
       return
     }
-    // error: a step program accumulates over microbatches (T3)
+    // error: a step program needs a pc.accumulate over its microbatches (T3)
     ```
   }];
 }

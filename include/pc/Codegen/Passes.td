@@ -160,7 +160,7 @@ def VerifyKernels : Pass<"pc-verify-kernels", "mlir::ModuleOp"> {
     ```mlir
     // pc-opt --pc-verify-kernels
     pc.mesh <dp = 1>
-    // error: 'pc.mesh' op is no op of the kernels phase (K1)
+    // error: 'pc.mesh' op is not allowed in phase 'kernels' (K1)
     ```
   }];
   let dependentDialects = ["mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect"];
@@ -189,7 +189,7 @@ def VerifyTables : Pass<"pc-verify-tables", "mlir::ModuleOp"> {
       pc.update "w" %b : tensor<32xf32, #pc.home<64>>
       return
     }
-    // error: buffer 1 lies at byte 128 (0 a microbatch), the step's call takes 64 (0)
+    // error: buffer 1 lies at byte 128 (0 per microbatch), but the step's call takes 64 (0)
     ```
   }];
   let options = [Option<"planned", "planned", "std::string", "", "The planned program, a file">];

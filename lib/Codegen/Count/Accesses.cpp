@@ -198,7 +198,7 @@ template <typename OpT> std::vector<Box> AccessCounter::readDigits(Variable::Kin
 FailureOr<SmallVector<Accesses>> AccessCounter::run() {
   auto grid = kernel.getKnownGridSizeAttr(), block = kernel.getKnownBlockSizeAttr();
   if (!grid || !block)
-    return kernel.emitOpError() << "has no known sizes of grid and block";
+    return kernel.emitOpError() << "has a grid or block whose size is not known at compile time";
   std::vector<Box> blocks = readDigits<gpu::BlockIdOp>(Variable::Block, grid[0]),
                    threads = readDigits<gpu::ThreadIdOp>(Variable::Thread, block[0]);
   for (const Box &ofBlocks : blocks)
@@ -266,12 +266,12 @@ bool AccessCounter::tryVisit(Operation *op, State &state) {
       .Case([&](LLVM::PtrToIntOp number) { // in a descriptor of wgmma, whose operands are in shared memory
         if (cast<LLVM::LLVMPointerType>(number.getArg().getType()).getAddressSpace() == NVVM::NVVMMemorySpace::Shared)
           return true;
-        number.emitOpError() << "reaches memory in a way that is not counted";
+        number.emitOpError() << "accesses memory in a way that this report cannot count";
         return failed = true;
       })
       .Default([&](Operation *other) {
         if (other->getNumRegions() || llvm::any_of(other->getOperandTypes(), isPointer)) {
-          other->emitOpError() << "reaches memory in a way that is not counted";
+          other->emitOpError() << "accesses memory in a way that this report cannot count";
           failed = true;
         }
         return true;

@@ -382,7 +382,7 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
     WalkResult placed = getOperation().walk([&](Operation *op) -> WalkResult {
       if (llvm::none_of(op->getResultTypes(), [](Type type) { return placement(type); }))
         return WalkResult::advance();
-      return op->emitOpError() << "has a placement; kernels are made of local programs (pc-localize)";
+      return op->emitOpError() << "has a placement, but kernels need a local program; run pc-localize first";
     });
     if (placed.wasInterrupted())
       return signalPassFailure();

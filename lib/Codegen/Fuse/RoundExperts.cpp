@@ -61,9 +61,8 @@ private:
 
   bool refuse(Operation *op) const {
     if (rows.isFirst())
-      op->emitError()
-          << "hands rows of experts from a task's function to another's, which rounds of " << rows.limit
-          << " rows (--experts-limit) forget; what works is a larger --inline-tasks, which writes tasks out";
+      op->emitError() << "passes routed tokens from one task's function to another, which --experts-limit="
+                      << rows.limit << " does not support; raise --inline-tasks so that tasks are inlined";
     return false;
   }
 

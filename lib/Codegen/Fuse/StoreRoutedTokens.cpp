@@ -85,9 +85,9 @@ public:
         continue;
       if (moved.contains(mask)) {
         if (isFirst())
-          emitError(mask.getLoc()) << "rows of experts are sent, up to " << most
-                                   << " at once, and --experts-limit=" << limit
-                                   << " is for ranks that gather tokens; what works is --expert-exchange=gather";
+          emitError(mask.getLoc()) << "ranks exchange up to " << most
+                                   << " routed tokens at once, but --experts-limit=" << limit
+                                   << " needs ranks that gather all tokens; use --expert-exchange=gather";
         return false;
       }
       auto areRows = [&](Value value) { return isStored(value, choice); };
@@ -483,7 +483,8 @@ struct StoreRows : pc::impl::StoreRowsBase<StoreRows> {
         blocks.push_back(block);
     });
     if (limit < 0) {
-      getOperation().emitError() << "pc-store-rows: a limit of " << int64_t(limit) << " rows; 0 is none";
+      getOperation().emitError() << "pc-store-rows: limit must not be negative, got " << int64_t(limit)
+                                 << "; 0 means no limit";
       return signalPassFailure();
     }
     if (limit > 0) {

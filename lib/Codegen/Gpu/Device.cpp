@@ -68,9 +68,9 @@ static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::too
   if (llvm::Linker::linkModules(module, std::move(library), llvm::Linker::LinkOnlyNeeded, internalize))
     return op->emitError() << "cannot link " << (own ? "the math library" : toolkit.libdevice);
   if (!missing().empty() && own)
-    return op->emitError() << "the kernels call " << missing()
-                           << " of CUDA's libdevice, but libdevice.10.bc is missing (looked in " << toolkit.searched
-                           << "); install the CUDA toolkit, or point CUDA_HOME to it";
+    return op->emitError() << "the kernels call the functions " << missing()
+                           << " of CUDA's libdevice, but there is no libdevice.10.bc (looked in " << toolkit.searched
+                           << "); install the CUDA toolkit, or set CUDA_HOME to its directory";
   return success();
 }
 
@@ -117,7 +117,7 @@ FailureOr<std::string> pc::toolchain::emitPtx(Operation *op, std::unique_ptr<llv
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
   if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
-    return op->emitError() << "NVPTX's code generator cannot write assembly";
+    return op->emitError() << "LLVM's NVPTX code generator cannot write assembly";
   passes.run(*module);
   return text.str().str();
 }

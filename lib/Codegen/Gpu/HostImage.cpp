@@ -43,7 +43,7 @@ static FailureOr<std::string> linkShared(Operation *op, StringRef object) {
   if (!linker)
     linker = llvm::sys::findProgramByName("ld.lld");
   if (!linker)
-    return op->emitError() << "no ld.lld-22 or ld.lld in PATH to link the host image";
+    return op->emitError() << "linking the host image needs ld.lld-22 or ld.lld, but neither is in PATH; install lld";
   SmallString<128> in, out, log;
   // Linkers read and write files only.
   auto remove = llvm::scope_exit([&] {
@@ -79,8 +79,7 @@ FailureOr<pc::GpuImage> pc::toolchain::emitHostImage(Operation *op, std::unique_
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = hostMachine(error);
   if (!machine)
-    return op->emitError() << "this LLVM has no code generator for x86-64, which host images are compiled for: "
-                           << error;
+    return op->emitError() << "host images need LLVM's code generator for x86-64, which this LLVM lacks: " << error;
   pc::runLlvmPasses(*module, nullptr,
                     [](llvm::PassBuilder &) { // masked loads and stores become plain ones, as for NVPTX
                       llvm::ModulePassManager passes;
@@ -107,16 +106,16 @@ FailureOr<pc::GpuImage> pc::toolchain::emitHostImage(Operation *op, std::unique_
     if (auto source = sources.find(site.kernel); source != sources.end())
       site.text += " of " + source->second;
   if (llvm::Linker::linkModules(*module, std::move(checked)))
-    return op->emitError() << "cannot join the variants of the host image";
+    return op->emitError() << "cannot link the variants of the host image into one module";
   addHostTable(*module, kernels, sites, "", ".checked");
   llvm::raw_string_ostream broken(error);
   if (llvm::verifyModule(*module, &broken))
-    return op->emitError() << "internal error: the host pass wrote wrong IR: " << error;
+    return op->emitError() << "internal error: the host pass wrote invalid IR: " << error;
   SmallString<0> object;
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager passes;
   if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
-    return op->emitError() << "x86-64's code generator cannot write object files";
+    return op->emitError() << "LLVM's x86-64 code generator cannot write object files";
   passes.run(*module);
   FailureOr<std::string> image = linkShared(op, object.str());
   if (failed(image))

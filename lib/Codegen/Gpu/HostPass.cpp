@@ -57,7 +57,7 @@ struct Rewriter {
 
   void refuse(const Twine &what) {
     if (fault.empty())
-      fault = (what + " in kernel " + function->getName() + " has no stand-in on this machine").str();
+      fault = (what + " in kernel " + function->getName() + " cannot be emulated on the CPU").str();
   }
 
   /// A new site: "store #7 at model.mlir:12:5".

@@ -57,11 +57,11 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   for (const std::string &name : options.archs) {
     std::optional<Arch> arch = parseArch(name);
     if (!arch)
-      return module.emitError() << "unknown GPU architecture " << name << " (sm_80 or newer, as in sm_90a)";
+      return module.emitError() << "unknown GPU architecture " << name << "; expected sm_80 or newer, as in sm_90a";
     archs.push_back(*arch);
   }
   if (archs.empty())
-    return module.emitError() << "no GPU architecture to compile for";
+    return module.emitError() << "there is no GPU architecture to compile for; name one, as in --arch=sm_90a";
   // The IR is optimized once, for the lowest architecture; PTX for another one comes from the same IR.
   const Arch &lowest = *llvm::min_element(archs, [](const Arch &a, const Arch &b) { return a.number < b.number; });
   Arch base = *parseArch("sm_" + std::to_string(lowest.number));
@@ -79,7 +79,7 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   if (usesWarpgroups(*ir)) {
     for (const Arch &arch : archs)
       if (arch.number != 90 || !arch.specific)
-        return module.emitError() << "kernels that multiply by warpgroups (wgmma) run on sm_90a alone, not on "
+        return module.emitError() << "kernels that use warpgroup matrix products (wgmma) run only on sm_90a, not on "
                                   << arch.name;
     base = archs[0];
   }
@@ -89,8 +89,8 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
 
   SmallVector<GpuImage> images;
   if (options.emitCubins && toolkit.ptxas.empty()) {
-    module.emitRemark() << "no ptxas (looked in " << toolkit.searched
-                        << "): the images hold PTX alone, which the driver compiles when the program starts";
+    module.emitRemark() << "ptxas was not found (looked in " << toolkit.searched
+                        << "): the program contains only PTX, which the driver compiles when the program starts";
   } else if (options.emitCubins) {
     SmallVector<std::string> texts;
     for (const Arch &arch : archs) {

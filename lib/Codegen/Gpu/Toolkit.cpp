@@ -147,7 +147,7 @@ LogicalResult pc::toolchain::assemble(Operation *op, StringRef ptxas, ArrayRef<A
     StringRef words = log ? (*log)->getBuffer() : "";
     auto cubin = llvm::MemoryBuffer::getFile(job.cubin);
     if (done.ReturnCode != 0 || !cubin) {
-      result = op->emitError() << "ptxas refuses the kernels for " << arch.name << ": " << words.trim();
+      result = op->emitError() << "ptxas rejected the kernels for " << arch.name << ": " << words.trim();
       continue;
     }
     images.push_back(

@@ -115,7 +115,8 @@ LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRe
   if (cuda && kernelWorkspaceBytes(op))
     arguments.push_back({arena - workspace, 0});
   if (arguments.size() > maxKernelArguments)
-    return op->emitOpError() << "needs a kernel of " << arguments.size() << " buffers; at most " << maxKernelArguments;
+    return op->emitOpError() << "needs a kernel of " << arguments.size() << " buffers, but a kernel takes at most "
+                             << maxKernelArguments;
   SmallVector<CheckCases::Launch> launches;
   const KernelSet::Info *first = nullptr;
   std::string name = op->getName().stripDialect().str() + " " + sourceName(op);
@@ -137,7 +138,7 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   auto ofRows = dyn_cast<AllToAllRowsOp>(*op);
   Address mask = ofRows ? addressOf(ofRows.getMask()) : Address();
   if (ofRows && (cuda || mask.stride))
-    return ofRows.emitOpError() << "is for CPUs, with a mask at one place";
+    return ofRows.emitOpError() << "is supported on CPUs only, with a mask at a fixed offset";
   int32_t reduction = shape.back ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
   std::string name = moveName(kind).str() + " " + sourceName(op);
   SmallVector<StringAttr> with = op.getMoveWith();
@@ -163,7 +164,7 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
 LogicalResult Generator::emitMove(MoveOpInterface op) {
   if (auto insert = dyn_cast<InsertOp>(*op);
       insert && insert.getBase() && homeOf(insert.getBase()) != homeOf(insert.getResult()))
-    return insert.emitOpError() << "does not lie where its base does, which something else still reads";
+    return insert.emitOpError() << "must reuse the buffer of its base, but that buffer is still read by another op";
   FailureOr<int64_t> index = addMove(op);
   if (failed(index))
     return failure();
@@ -269,7 +270,7 @@ LogicalResult Generator::emitOp(Operation *op) {
       .Case([&](UpdateOp update) -> LogicalResult {
         Value leaf = leaves.of(update);
         if (!leaf)
-          return update.emitOpError() << "'" << update.getName() << "' has no leaf in this program";
+          return update.emitOpError() << "'" << update.getName() << "' is not a parameter or state of this program";
         if (homeOf(leaf) == homeOf(update.getValue()))
           return success();
         return emitKernels(op, op->getOperands(), {addressOf(leaf)});
@@ -418,15 +419,15 @@ void Generator::emitTables(llvm::json::Value report) {
 LogicalResult Generator::run() {
   auto step = planned.lookupSymbol<func::FuncOp>("step");
   if (!step)
-    return planned.emitError() << "pc-generate-kernels: no function @step in this module";
+    return planned.emitError() << "pc-generate-kernels: this module has no function @step";
   if (!meshOf(planned))
-    return planned.emitError() << "pc-generate-kernels: no pc.mesh in this module";
+    return planned.emitError() << "pc-generate-kernels: this module has no pc.mesh";
   WalkResult homes = step.walk([&](Operation *op) -> WalkResult {
     if (op->getParentOfType<FusionOp>() || op->getParentOfType<StartOp>() || isa<StartOp>(op))
       return WalkResult::advance();
     for (Value v : op->getResults())
       if (!isa_and_nonnull<HomeAttr>(cast<RankedTensorType>(v.getType()).getEncoding()))
-        return op->emitOpError() << "has no home; run pc-plan-memory first";
+        return op->emitOpError() << "has a result without an arena offset; run pc-plan-memory first";
     return WalkResult::advance();
   });
   if (homes.wasInterrupted())
@@ -451,7 +452,7 @@ LogicalResult Generator::emitRound() {
   if (!round)
     return success();
   if (codesHome(planned) && all.target.cuda)
-    return planned.emitError("devices send no codes of 8 bits: deltas=int8 is for CPU ranks");
+    return planned.emitError("deltas=int8 is supported for CPU ranks only; use deltas=f32");
   HostProgram ofRound(all.module, "pc_round" + suffix);
   main = &ofRound;
   size_t before = written.size();
@@ -488,7 +489,7 @@ static LogicalResult checkFlows(ArrayRef<ModuleOp> stages, const std::map<FlowKe
     WalkResult walked = stage.walk([&](ReceiveOp receive) -> WalkResult {
       if (names.count({receive.getStage(), stageOf(stage), receive.getFlow()}))
         return WalkResult::advance();
-      return receive.emitOpError() << "waits for messages that stage " << receive.getStage() << " does not send";
+      return receive.emitOpError() << "waits for a message that stage " << receive.getStage() << " does not send";
     });
     if (walked.wasInterrupted())
       return failure();

@@ -168,7 +168,7 @@ LogicalResult Generator::emitGrouped(EinsumOp op) {
     return emitKernels(op, op->getOperands(), {addressOf(op.getResult())});
   std::optional<Grouped> grouped = asGrouped(op);
   if (!grouped)
-    return op.emitOpError() << "is of rows, and no call of the library";
+    return op.emitOpError() << "works on routed tokens, and no library call does that";
   pcrt_gemm_desc desc = grouped->desc;
   Value a = op.getInputs()[grouped->a], b = op.getInputs()[grouped->b];
   desc.name = tables.text("einsum " + sourceName(op));

@@ -64,7 +64,7 @@ static LogicalResult emitOneOf(OpT op, Kernel &kernel, void (*onCpu)(kernels::At
     return kernels::emitBiasGrad(a, kernel), success();
   if (isForTensorCores(op->getOperand(0)))
     return mma(a, kernel), success();
-  return simt(a, kernel) ? success() : op->emitOpError() << "has no CUDA kernel for heads of this size";
+  return simt(a, kernel) ? success() : op->emitOpError() << "has no CUDA kernel for this head size";
 }
 template <typename OpT> static LogicalResult emitForward(OpT op, Kernel &kernel) {
   return emitOneOf(op, kernel, kernels::emitAttention, kernels::emitSimtAttention, kernels::emitMmaAttention);
@@ -85,7 +85,7 @@ static LogicalResult checkTypes(Operation *op) {
     Type element = tensor.getElementType();
     if (!tensor.hasStaticShape() || !(element.isF32() || element.isBF16() || element.isInteger(32)))
       return op->emitOpError() << "has no CPU kernel for " << withEncoding(type, {})
-                               << ": only static tensors of f32, bf16 and i32";
+                               << "; supported are static tensors of f32, bf16 and i32";
     if (tensor.getNumElements() == 0)
       return op->emitOpError() << "has no CPU kernel for the empty tensor " << withEncoding(type, {});
   }
@@ -111,14 +111,13 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp, LayerNormGradOp, RMSNormGradOp,
             EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp, RopeOp, TopKOp, TopGroupsOp, AdmitOp, RoundOfRowsOp,
-            ColumnsOp, SplitQkvOp, JoinQkvOp, ResizeOp>(
-          [&](auto special) -> LogicalResult {
-            if constexpr (requires { special.getSees(); })
-              if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)
-                return special.emitOpError()
-                       << "has a part of the queries; pc-window-moves makes steps of it that have kernels";
-            return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
-          })
+            ColumnsOp, SplitQkvOp, JoinQkvOp, ResizeOp>([&](auto special) -> LogicalResult {
+        if constexpr (requires { special.getSees(); })
+          if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)
+            return special.emitOpError() << "has only a part of the queries; run pc-window-moves, which splits it into "
+                                            "steps that have kernels";
+        return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
+      })
       .Case([&](FusionOp fusion) -> std::optional<LogicalResult> {
         std::optional<TableSum> sum = asTableSum(fusion);
         return sum ? std::optional(emitTableSum(*sum, kernel)) : std::nullopt;

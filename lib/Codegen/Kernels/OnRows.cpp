@@ -180,7 +180,7 @@ unsigned pc::kernels::groupedParts(EinsumOp op) {
 LogicalResult pc::kernels::emitGrouped(EinsumOp op, Kernel &kernel) {
   std::optional<Grouped> grouped = asGrouped(op);
   if (!grouped)
-    return op.emitOpError() << "is of rows, and no product of rows";
+    return op.emitOpError() << "works on routed tokens, but is not a matrix product of them";
   OnRows on(op, kernel, *grouped);
   const bool multiplies = on.d.grouped <= PCRT_GROUPED_GRADIENT;
   kernel.kind = kernel.part < 2 ? "index" : !multiplies ? "copy" : kernel.part == 2 ? "product" : "reduction";

@@ -134,7 +134,7 @@ private:
 LogicalResult pc::kernels::emitPlainGrouped(EinsumOp op, Kernel &kernel) {
   std::optional<Grouped> grouped = asGrouped(op);
   if (!grouped)
-    return op.emitOpError() << "is of rows, and no product of rows";
+    return op.emitOpError() << "works on routed tokens, but is not a matrix product of them";
   kernel.kind = "product";
   PlainOnRows(kernel, *grouped).emit();
   return success();

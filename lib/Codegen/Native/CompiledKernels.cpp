@@ -225,11 +225,11 @@ std::string CompiledKernels::run(const WrittenKernel &kernel, ArrayRef<Bytes> op
     return llvm::toString(symbol.takeError());
   KernelRun run(kernel, *symbol->toPtr<const pcrt_program *>(), operands, inF32);
   if (!run.hasMemory())
-    return "has no memory to run in";
-  // A kernel that crashes, loops or spoils memory does so in a process of its own.
+      return "cannot be run: there is not enough memory";
+    // A kernel that crashes, loops or spoils memory does so in a process of its own.
   pid_t child = fork();
   if (child < 0)
-    return std::string("has no process to run in: ") + strerror(errno);
+    return std::string("cannot be run: no process could be started: ") + strerror(errno);
   if (child == 0) {
     run.run(seconds);
     _exit(0);
@@ -238,18 +238,18 @@ std::string CompiledKernels::run(const WrittenKernel &kernel, ArrayRef<Bytes> op
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFSIGNALED(status))
-    return WTERMSIG(status) == SIGVTALRM ? "did not end within " + std::to_string(seconds) + " s of processor time"
-                                         : std::string("ended by a signal: ") + strsignal(WTERMSIG(status));
+    return WTERMSIG(status) == SIGVTALRM ? "did not finish within " + std::to_string(seconds) + " s of CPU time"
+                                         : std::string("was killed by a signal: ") + strsignal(WTERMSIG(status));
   if (!run.isSound())
-    return "writes beside its buffers";
+    return "writes outside its buffers";
   results = run.results();
   switch (run.found()) {
   case Done:
     return "";
   case Refused:
-    return "refuses operands that its op takes";
+    return "rejects operands that its op accepts";
   case DependsOnOrder:
-    return "gives other bits when its items are run in another order";
+    return "gives different bits when its work items run in a different order";
   case Unfinished:
     break;
   }

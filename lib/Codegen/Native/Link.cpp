@@ -38,7 +38,8 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
   SmallString<256> noOneDnn(libraries);
   llvm::sys::path::append(noOneDnn, "libpcrt_no_onednn.a");
   if (!llvm::sys::fs::exists(runtime) || !llvm::sys::fs::exists(noOneDnn))
-    return module.emitError() << "the runtime " << runtime << " is missing; build the target pcrt";
+    return module.emitError() << "the runtime " << runtime
+                              << " is missing; build the target pcrt, or install the project again";
   for (StringRef name : {"clang++-22", "c++", "g++"}) {
     auto driver = llvm::sys::findProgramByName(name);
     if (!driver)
@@ -81,5 +82,5 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
       message = why.str();
     return module.emitError() << "cannot link " << called << ": " << message;
   }
-  return module.emitError() << "no C++ driver to link with (clang++-22, c++ or g++ in PATH)";
+  return module.emitError() << "linking needs clang++-22, c++ or g++, but none of them is in PATH; install one";
 }

@@ -86,13 +86,14 @@ LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, Stri
   std::unique_ptr<llvm::TargetMachine> machine =
       hostMachine(portable, hasKernels ? llvm::CodeGenOptLevel::Aggressive : llvm::CodeGenOptLevel::None, error);
   if (!machine)
-    return module.emitError() << "no code generator for this machine: " << error;
+    return module.emitError() << "LLVM has no code generator for this machine: " << error;
   llvmModule->setTargetTriple(machine->getTargetTriple());
   llvmModule->setDataLayout(machine->createDataLayout());
   // The runtime reads the tables as structs of C, so both must lay them out alike.
   const llvm::GlobalVariable *program = llvmModule->getGlobalVariable("pc_program");
   if (program && llvmModule->getDataLayout().getTypeAllocSize(program->getValueType()) != sizeof(pcrt_program))
-    return module.emitError() << "this machine lays out the program's tables otherwise than the compiler's own";
+    return module.emitError() << "internal error: on the target machine, the program's tables have a different layout "
+                                 "than in the compiler";
   optimize(*llvmModule, *machine, lanes);
   std::error_code code;
   llvm::raw_fd_ostream file(path, code, llvm::sys::fs::OF_None);

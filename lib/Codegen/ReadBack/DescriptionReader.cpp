@@ -79,7 +79,7 @@ private:
     if (found ? *found == wanted : wanted == json::Value(nullptr))
       return true;
     std::string text;
-    llvm::raw_string_ostream(text) << "has another '" << key << "': " << (found ? *found : json::Value(nullptr));
+    llvm::raw_string_ostream(text) << "has a different '" << key << "': " << (found ? *found : json::Value(nullptr));
     return refuse(at, text);
   }
   bool is(StringRef key, const json::Value &wanted) { return is(object, key, wanted); }
@@ -102,7 +102,7 @@ private:
     size_t &number = taken[key];
     const json::Object *entry = entries && number < entries->size() ? (*entries)[number++].getAsObject() : nullptr;
     if (!entry)
-      refuse(op, "is missing among '" + key + "'");
+      refuse(op, "is missing from '" + key + "'");
     return entry;
   }
 
@@ -154,11 +154,11 @@ private:
     const json::Array *parts = entry->getArray("parts");
     SmallVector<ParameterPart> wanted = partsOf(op);
     if (!parts || parts->size() != wanted.size())
-      return refuse(op, "has not as many parts");
+      return refuse(op, "has a different number of parts");
     for (auto [part, found] : llvm::zip_equal(wanted, *parts)) {
       const json::Object *one = found.getAsObject();
       if (!one)
-        return refuse(op, "has a part that is none");
+        return refuse(op, "has an invalid part");
       if (!is(*one, "start", list(part.start)) || !is(*one, "size", list(part.size)) || !is(*one, "key", part.key) ||
           !source(part.source, *one))
         return false;
@@ -204,7 +204,7 @@ private:
 
   bool isWhole(StringRef key) {
     const json::Array *entries = object.getArray(key);
-    return (entries && entries->size() == taken[key]) || refuse(planned, "has other '" + key + "'");
+    return (entries && entries->size() == taken[key]) || refuse(planned, "has different '" + key + "'");
   }
 
   /// Every output has its entry, in the order of their numbers.
@@ -246,6 +246,6 @@ bool pc::describes(ModuleOp planned, StringRef description, ArrayRef<Operation *
     llvm::consumeError(parsed.takeError());
   else if (const json::Object *object = parsed->getAsObject())
     return Reader(planned, *object).program(outputs);
-  planned.emitError() << "the executable's description is no JSON object";
+  planned.emitError() << "the executable's description is not a JSON object";
   return false;
 }

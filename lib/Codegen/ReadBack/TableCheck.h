@@ -79,22 +79,23 @@ private:
   bool isGroup(int64_t index, llvm::ArrayRef<mlir::StringAttr> axes);
 
   bool refuse(mlir::Operation *op, const llvm::Twine &why) {
-    op->emitOpError() << why << "; the executable does not do what the program says";
+    op->emitOpError() << why << "; the executable does not match the planned program";
     return false;
   }
   /// Whether a call, or a table, has what the program says; refuses if not.
   bool same(mlir::Operation *op, llvm::StringRef what, int64_t found, int64_t wanted) {
     return found == wanted ||
-           refuse(op, "has " + what + " " + llvm::Twine(wanted) + ", in the tables it is " + llvm::Twine(found));
+           refuse(op, "has " + what + " " + llvm::Twine(wanted) + ", but in the tables it is " + llvm::Twine(found));
   }
   bool same(mlir::Operation *op, llvm::StringRef what, At found, At wanted) {
-    return found == wanted || refuse(op, what + " lies at byte " + llvm::Twine(wanted.offset) + " (" +
-                                             llvm::Twine(wanted.stride) + " a microbatch), the step's call takes " +
-                                             llvm::Twine(found.offset) + " (" + llvm::Twine(found.stride) + ")");
+    return found == wanted ||
+           refuse(op, what + " lies at byte " + llvm::Twine(wanted.offset) + " (" + llvm::Twine(wanted.stride) +
+                          " per microbatch), but the step's call takes " + llvm::Twine(found.offset) + " (" +
+                          llvm::Twine(found.stride) + ")");
   }
   /// Rows are used once, in their order.
   bool isNext(mlir::Operation *op, int64_t row, int64_t &last) {
-    return row > std::exchange(last, row) || refuse(op, "has row " + llvm::Twine(row) + " of a table, out of order");
+    return row > std::exchange(last, row) || refuse(op, "has row " + llvm::Twine(row) + " of a table out of order");
   }
   /// The next call, which has to be of `callee`; null after an error.
   const Call *expect(mlir::Operation *op, llvm::StringRef callee);

@@ -99,12 +99,12 @@ bool TableCheck::launches(Operation *op, ArrayRef<At> buffers) {
     if (!call || !isKernelOf(op, call->number(1), part) || !isNext(op, call->number(1), lastKernel))
       return false;
     if (call->list.size() != wanted.size())
-      return refuse(op, "has " + Twine(wanted.size()) + " buffers, its kernel takes " + Twine(call->list.size()));
+      return refuse(op, "has " + Twine(wanted.size()) + " buffers, but its kernel takes " + Twine(call->list.size()));
     for (auto [i, at] : llvm::enumerate(wanted))
       if (!same(op, ("buffer " + Twine(i)).str(), call->list[i], at))
         return false;
     if (cuda && deviceRows[call->number(1)].num_args != static_cast<int64_t>(wanted.size()))
-      return refuse(op, "has a kernel of another number of buffers");
+      return refuse(op, "has a kernel that takes a different number of buffers");
   }
   return true;
 }
@@ -325,7 +325,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
     wanted.a_m_stride = wanted.n, wanted.b_k_stride = wanted.b_n_stride = 1;
     if (aLies != (spreads ? PCRT_LIES_EXPERTS : PCRT_LIES_ROWS) || line.size() != 2 || line.front() != expert ||
         (!spreads && cLies != PCRT_LIES_EXPERTS))
-      return refuse(op, "is of lines that lie in another way");
+      return refuse(op, "has expert rows with a different layout than in the tables");
   } else if (isProduct && cLies == PCRT_LIES_EXPERTS && aRest.size() == others && bRest.size() == others) {
     wanted.grouped = PCRT_GROUPED_GRADIENT;
     setRows(sizes[aRest[0]], sizes[bRest[0]], rows);
@@ -339,7 +339,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
     wanted.b_k_stride = strideOf(letters[b], aRest[0]), wanted.b_n_stride = strideOf(letters[b], cRest[0]);
   }
   bool fits = wanted.grouped && memcmp(&row, &wanted, sizeof row) == 0;
-  return (fits || refuse(op, "is another product in the tables")) &&
+  return (fits || refuse(op, "is a different matrix product in the tables")) &&
          same(op, "a", call.address(2), homeOf(values[a])) && same(op, "b", call.address(3), homeOf(values[b])) &&
          same(op, "c", call.address(4), homeOf(values.back())) && same(op, "the bias", call.address(5), At()) &&
          same(op, "the mask", call.address(6), homeOf(op.getMask()));
@@ -351,7 +351,7 @@ bool TableCheck::product(Operation *op, const Call &call) {
   Products fused(op);
   Value c = fused.product ? fused.c() : Value();
   if (!c)
-    return refuse(op, "is no product of two matrices, and runs as one");
+    return refuse(op, "runs as a matrix product, but is not one");
   auto isRow = [&](int64_t index) { return index >= 0 && index < static_cast<int64_t>(gemmRows.size()); };
   if (!isRow(call.number(1)) || !isRow(call.later()))
     return refuse(op, "has a product that is not in the table");
@@ -376,7 +376,7 @@ bool TableCheck::product(Operation *op, const Call &call) {
     if ((!letters || !areLetters(row, *letters)) && fused.product.getInputs()[0] == fused.product.getInputs()[1])
       letters = lettersOf(fused.product, !swapped);
     if (!letters || !areLetters(row, *letters))
-      return refuse(op, "is another product in the tables");
+      return refuse(op, "is a different matrix product in the tables");
     if (!same(op, "a", call.address(2), homeOf(a)) || !same(op, "b", call.address(3), homeOf(b)) ||
         !same(op, "c", call.address(4), to) || !same(op, "type of a", row.a_dtype, elementTypeOf(a)) ||
         !same(op, "type of b", row.b_dtype, elementTypeOf(b)) ||
@@ -396,7 +396,7 @@ bool TableCheck::product(Operation *op, const Call &call) {
     return true;
   const Call *add = expect(op, "pcrt_launch");
   return add && isKernelOf(fused.sum, add->number(1), 0) && isNext(op, add->number(1), lastKernel) &&
-         (add->list == ArrayRef<At>{homeOf(base), to, to} || refuse(op, "adds other buffers"));
+         (add->list == ArrayRef<At>{homeOf(base), to, to} || refuse(op, "adds different buffers in the step's calls"));
 }
 
 /// The sizes and strides of an attention of heads in a row, or of packed ones: queries, keys and values of each group.
@@ -457,9 +457,9 @@ bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers
       expected.push_back(static_cast<int64_t>(field * int64_t(65536)));
   });
   if (found != expected)
-    return refuse(op, "is another attention in the tables");
+    return refuse(op, "is a different attention in the tables");
   if (call.list.size() <= buffers.size() || ArrayRef(call.list).take_front(buffers.size()) != buffers)
-    return refuse(op, "runs on other buffers");
+    return refuse(op, "runs on different buffers in the step's calls");
   // What it keeps for itself begins with the workspace; the last part ends with it.
   SmallVector<At> parts = {{program.workspace_offset, 0}};
   int64_t rows = wanted.batch * wanted.q_heads * wanted.q_length;
@@ -468,7 +468,7 @@ bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers
       parts.push_back({parts.back().offset + static_cast<int64_t>(llvm::alignTo(4 * floats, cudaAlignment)), 0});
   bool fits = parts.back().offset + row.workspace_bytes == program.workspace_offset + program.workspace_bytes;
   return (fits && ArrayRef(call.list).drop_front(buffers.size()) == ArrayRef(parts)) ||
-         refuse(op, "keeps what it needs for itself outside of its part of the workspace");
+         refuse(op, "has temporary buffers outside its part of the workspace");
 }
 
 /// A kernel that several ops share is given the whole arena.

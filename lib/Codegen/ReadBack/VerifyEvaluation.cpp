@@ -105,17 +105,18 @@ bool TableCheck::checkEvaluation() {
   auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>("pc_evaluate" + suffix);
   StringRef wanted = function ? function.getSymName() : "";
   if (TableReader::nameOf(program.evaluate) != wanted)
-    return refuse(step, "has the evaluation of another program");
+    return refuse(step, "has the evaluation function of another program");
   if (!function)
     return true;
   Operation *wrong = nullptr;
   if (!StepReader(function).read(evaluationCalls, wrong)) {
-    (wrong ? wrong : step.getOperation())->emitError() << "is no step of calls of the runtime, one after another";
+    (wrong ? wrong : step.getOperation())->emitError() << "must be a plain sequence of calls to the runtime";
     return false;
   }
   evaluateBlock(step.getBody().front());
   if (taken < evaluationCalls.size())
-    return refuse(step, "is evaluated by a call of @" + evaluationCalls[taken].callee + " that it does not make there");
+    return refuse(step, "makes a call of @" + evaluationCalls[taken].callee +
+                            " in its evaluation that does not belong there");
   // An evaluation must leave training as it is: nothing it makes may lie over a parameter or a state.
   std::map<int64_t, int64_t> leaves; // where they end, by where they begin
   step.walk([&](Operation *op) {
@@ -131,14 +132,15 @@ bool TableCheck::checkEvaluation() {
                 auto output = dyn_cast<OutputOp>(op);
                 bool isThere = evaluated.contains(op), isLoss = output && output.getKind() == OutputKind::Loss;
                 if (isLoss ? !isThere : isThere && isa<OutputOp, UpdateOp>(op)) {
-                  refuse(op, "is what an evaluation shows, or must not");
+                  refuse(op, "is an output that the evaluation must show but does not, or shows but must not");
                   return WalkResult::interrupt();
                 }
                 auto start = dyn_cast<StartOp>(op);
                 for (OpOperand &input : op->getOpOperands())
                   if (evaluatedMoves.contains(&input) &&
                       (!isEvaluated(input.get()) || !isFree(start.getWait().getResult(input.getOperandNumber())))) {
-                    refuse(op, "makes a move in an evaluation without what it reads, or over a parameter or a state");
+                    refuse(op, "makes a move in the evaluation that reads a missing value, or overwrites a parameter "
+                               "or state");
                     return WalkResult::interrupt();
                   }
                 if (!isThere)
@@ -148,8 +150,8 @@ bool TableCheck::checkEvaluation() {
                 bool harmless = llvm::all_of(
                     op->getResults(), [&](Value value) { return isa<TicketType>(value.getType()) || isFree(value); });
                 if (!whole || !harmless) {
-                  refuse(op, whole ? "changes a parameter or a state in an evaluation"
-                                   : "is evaluated without what it reads");
+                  refuse(op, whole ? "changes a parameter or state in the evaluation"
+                                   : "reads a value in the evaluation that was not computed there");
                   return WalkResult::interrupt();
                 }
                 auto here = static_cast<uint64_t>(stageOf(planned));

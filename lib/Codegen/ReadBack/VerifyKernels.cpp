@@ -32,7 +32,7 @@ struct VerifyKernels : pc::impl::VerifyKernelsBase<VerifyKernels> {
     WalkResult walked = getOperation().walk([&](Operation *op) -> WalkResult {
       bool isLeft = isa_and_nonnull<PCDialect>(op->getDialect()) ||
                     llvm::any_of(op->getResultTypes(), [](Type type) { return isa<TensorType>(type); });
-      return isLeft ? WalkResult(op->emitOpError() << "is no op of the kernels phase (K1)") : WalkResult::advance();
+      return isLeft ? WalkResult(op->emitOpError() << "is not allowed in phase 'kernels' (K1)") : WalkResult::advance();
     });
     if (walked.wasInterrupted())
       return signalPassFailure();
@@ -49,7 +49,7 @@ struct VerifyKernels : pc::impl::VerifyKernelsBase<VerifyKernels> {
     }
     if (programs)
       return;
-    getOperation().emitError() << "there is no program: no global @pc_program (K2)";
+    getOperation().emitError() << "the module has no program: it has no global @pc_program (K2)";
     signalPassFailure();
   }
 
@@ -81,7 +81,7 @@ private:
         return WalkResult::advance();
       if (call.getNumOperands() > 1 && isBelow(call.getOperand(1), it->second))
         return WalkResult::advance();
-      return call.emitOpError() << "of @" << it->first() << " by an index that its table of " << it->second
+      return call.emitOpError() << "calling @" << it->first() << " uses an index that its table of " << it->second
                                 << " entries does not have (K3)";
     });
     return failure(walked.wasInterrupted());
@@ -96,7 +96,7 @@ private:
       StringRef name = bytes ? bytes.getValue().rtrim('\0') : "";
       auto kernel = kernels && !name.empty() ? kernels.lookupSymbol<gpu::GPUFuncOp>(name) : gpu::GPUFuncOp();
       if (!name.empty() && (!kernel || !kernel.isKernel()))
-        return table.emitOpError() << "names '" << name << "', which is no kernel of this module (K4)";
+        return table.emitOpError() << "names '" << name << "', which is not a kernel of this module (K4)";
     }
     return success();
   }

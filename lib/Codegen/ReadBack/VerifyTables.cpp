@@ -27,8 +27,8 @@ const Call *TableCheck::expect(Operation *op, StringRef callee) {
     return same(op, "number of runs", calls[next].times, current ? static_cast<int64_t>(current.getMicrobatches()) : 1)
                ? &calls[next++]
                : nullptr;
-  refuse(op, "needs a call of @" + callee + ", where the step has " +
-                 (next < calls.size() ? "one of @" + calls[next].callee : Twine("no more")));
+  refuse(op, "needs a call of @" + callee + ", but the step has " +
+                 (next < calls.size() ? "a call of @" + calls[next].callee : Twine("no more calls")));
   return nullptr;
 }
 
@@ -54,7 +54,7 @@ bool TableCheck::readTables() {
   Operation *at = planned;
   auto whole = reader.structOf<pcrt_program>("pc_program" + suffix);
   auto fail = [&](const Twine &why) {
-    at->emitError() << why << "; the executable does not do what the program says";
+    at->emitError() << why << "; the executable does not match the planned program";
     return false;
   };
   if (!whole)
@@ -75,12 +75,12 @@ bool TableCheck::readTables() {
       !take(flowRows, program.flows, program.num_flows) ||
       !take(deviceRows, program.device_kernels, cuda ? program.num_kernels : 0) ||
       !take(sizes, program.mesh_sizes, program.num_mesh_axes) || !take(axes, program.mesh_names, program.num_mesh_axes))
-    return fail("a table of @pc_program" + suffix + " has not as many rows as it says");
+    return fail("a table of @pc_program" + suffix + " has a different number of rows than it states");
   MeshAttr mesh = meshOf(planned);
   bool isMesh = mesh && ArrayRef(sizes) == mesh.getSizes() &&
                 llvm::equal(axes, mesh.getNames(), [](const char *a, StringAttr b) { return a && b == a; });
   if (!isMesh)
-    return fail("the mesh of @pc_program" + suffix + " is another one");
+    return fail("the mesh of @pc_program" + suffix + " is not the mesh of the planned program");
   int64_t arena = 0;
   for (auto op : planned.getOps<ArenaOp>())
     arena = static_cast<int64_t>(op.getBytes());
@@ -149,9 +149,9 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
          same(op, "shift", row.shift, ofRows ? static_cast<int64_t>(ofRows.getRouted()) : move.getMoveShift()) &&
          (ofRows ? same(op, "the mask", At{row.codes}, homeOf(ofRows.getMask()))
                  : same(op, "place of codes", row.codes, inRound ? codesHome(planned) : 0)) &&
-         (isGroup(row.group, move.getMoveAxes()) || refuse(op, "is over other axes in the tables")) &&
+         (isGroup(row.group, move.getMoveAxes()) || refuse(op, "is over different axes in the tables")) &&
          ((with.empty() ? row.with == 0 : isGroup(row.with - 1, with)) ||
-          refuse(op, "has another partner in the tables"));
+          refuse(op, "has a different partner in the tables"));
 }
 
 /// Whether a message goes by the table entry of its flow.
@@ -193,7 +193,7 @@ bool TableCheck::isShown(Operation *op, Value value) {
   }
   bool inLoop = current && current.getMicrobatches() > 1;
   return same(op, "number", call.number(1), index) &&
-         (inLoop ? call.isMicrobatch(2) || refuse(op, "is shown as of another microbatch")
+         (inLoop ? call.isMicrobatch(2) || refuse(op, "is an output of a different microbatch in the step's calls")
                  : same(op, "microbatch", call.number(2), microbatch)) &&
          same(op, "what it shows", call.address(3), homeOf(value));
 }
@@ -204,7 +204,9 @@ bool TableCheck::runOp(Operation *op) {
           [](auto) { return true; })
       .Case([&](BlockOffsetOp offset) {
         const Call *call = expect(op, "pcrt_block_offset");
-        return call && (isGroup(call->number(1), axisList(offset.getAxes())) || refuse(op, "is of another group")) &&
+        return call &&
+               (isGroup(call->number(1), axisList(offset.getAxes())) ||
+                refuse(op, "is of a different group in the step's calls")) &&
                same(op, "block", call->number(2), static_cast<int64_t>(offset.getBlock())) &&
                same(op, "its result", call->address(3), homeOf(offset.getValue()));
       })
@@ -215,7 +217,7 @@ bool TableCheck::runOp(Operation *op) {
                                                           : "parameter " + update.getName())
                                        .str());
         if (!leaf)
-          return refuse(op, "has no leaf");
+          return refuse(op, "has no input, parameter or state in the program");
         At from = homeOf(update.getValue()), to = homeOf(leaf);
         return from == to || launches(op, {from, to});
       })
@@ -255,7 +257,7 @@ bool TableCheck::runOp(Operation *op) {
         for (auto [i, moved] : llvm::enumerate(start.getMoves()))
           if (!move(moved, moved, call->number(1) + static_cast<int64_t>(i)))
             return false;
-        return call->list == wanted || refuse(op, "moves other buffers");
+        return call->list == wanted || refuse(op, "moves different buffers in the step's calls");
       })
       .Case([&](WaitOp wait) {
         const Call *call = expect(op, "pcrt_wait");
@@ -316,8 +318,8 @@ bool TableCheck::isAddedToSum(Operation *op, OpOperand &yielded) {
   auto launched = [&](Operation *kernel, ArrayRef<At> buffers, StepReader::When when) {
     const Call *call = expect(op, "pcrt_launch");
     return call && isKernelOf(kernel, call->number(1), 0) && isNext(op, call->number(1), lastKernel) &&
-           (call->list == buffers || refuse(op, "is added to another sum")) &&
-           (count == 1 || call->when == when || refuse(op, "is added to its sum in other microbatches"));
+           (call->list == buffers || refuse(op, "is added to a different sum in the step's calls")) &&
+           (count == 1 || call->when == when || refuse(op, "is added to its sum in different microbatches"));
   };
   return launched(*copy, {from, to}, StepReader::First) &&
          (count == 1 || launched(*add, {to, from, to}, StepReader::Later));
@@ -343,7 +345,7 @@ bool TableCheck::run() {
   auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>(("pc_step" + suffix));
   Operation *wrong = nullptr;
   if (!function || !StepReader(function).read(calls, wrong)) {
-    (wrong ? wrong : planned.getOperation())->emitError() << "is no step of calls of the runtime, one after another";
+    (wrong ? wrong : planned.getOperation())->emitError() << "must be a plain sequence of calls to the runtime";
     return false;
   }
   step.walk([&](Operation *op) {
@@ -355,9 +357,9 @@ bool TableCheck::run() {
   if (!runBlock(step.getBody().front()))
     return false;
   if (next < calls.size())
-    return refuse(step, "is done, but the step goes on with a call of @" + calls[next].callee);
+    return refuse(step, "ends in the program, but continues in the executable with a call of @" + calls[next].callee);
   if (!shownEarly.empty())
-    return refuse(step, "does not show what the step shows");
+    return refuse(step, "has outputs that the executable's step does not show");
   for (auto [index, row] : llvm::enumerate(flowRows))
     if (!same(step, "messages of a flow", row.messages, messages[static_cast<int64_t>(index)]))
       return false;
@@ -368,7 +370,7 @@ bool TableCheck::checkRound() {
   OwningOpRef<func::FuncOp> round = buildRound(planned);
   auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>("pc_round" + suffix);
   if (TableReader::nameOf(program.round) != (round ? "pc_round" + suffix : "") || !round != !function)
-    return refuse(planned, "has other rounds in the tables");
+    return refuse(planned, "has different local-SGD rounds in the tables");
   if (!round)
     return true;
   Operation *wrong = nullptr;
@@ -376,13 +378,13 @@ bool TableCheck::checkRound() {
   next = 0;
   inRound = true;
   if (!StepReader(function).read(calls, wrong)) {
-    (wrong ? wrong : planned.getOperation())->emitError() << "is no line of calls of the runtime";
+    (wrong ? wrong : planned.getOperation())->emitError() << "must be a plain sequence of calls to the runtime";
     return false;
   }
   if (!runBlock(round->getBody().front()))
     return false;
   if (next < calls.size())
-    return refuse(*round, "is done, but goes on with a call of @" + calls[next].callee);
+    return refuse(*round, "ends in the program, but continues in the executable with a call of @" + calls[next].callee);
   if (names.written)
     names.written->programs.emplace_back(round.release().getOperation());
   return true;
@@ -409,8 +411,8 @@ LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, WrittenKernel
     received.merge(check.received);
   }
   if (sent != received)
-    return planned.emitError() << "its stages do not send each other what their evaluation receives; the executable "
-                                  "does not do what the program says";
+    return planned.emitError() << "in the evaluation, the stages receive messages that no stage sends; the executable "
+                                  "does not match the planned program";
   if (written && inlined)
     written->programs.emplace_back(inlined.release().getOperation());
   return success();

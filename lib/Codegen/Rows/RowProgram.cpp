@@ -308,7 +308,7 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
     for (Value operand : inner->getOperands())
       if (Operation *other = operand.getDefiningOp();
           fusion && other && other->getParentOp() == fusion && llvm::is_contained(columnSumsOf(other), operand))
-        return inner->emitOpError() << "reads a sum over rows, which is known when the kernel has ended";
+        return inner->emitOpError() << "reads a sum over rows, which is complete only after the kernel has ended";
     if (s->shape.size() > space.shape.size() || inner == ops.front())
       space = *s;
     else if (s->shape == space.shape)

@@ -1,7 +1,7 @@
 // PTX for the base of the lowest architecture, whatever else is asked for.
 // RUN: pc-kernels %s --arch=sm_100a,sm_90a --cuda-path=/nonexistent | FileCheck %s
 // RUN: pc-kernels %s --cuda-path=/nonexistent --emit=table 2>&1 | FileCheck %s --check-prefix=REMARK
-// REMARK: remark: no ptxas (looked in /nonexistent): the images hold PTX alone
+// REMARK: remark: ptxas was not found (looked in /nonexistent): the program contains only PTX
 // CHECK: .target sm_90{{$}}
 // The launch's shared memory is external, not one static byte; no line tables.
 // CHECK: .extern .shared .align 16 .b8 __dynamic_shmem__0[];
@@ -19,7 +19,7 @@
 // RUN: pc-kernels %s --emit=host -o %t.a && pc-kernels %s --emit=host -o %t.b && cmp %t.a %t.b
 
 // RUN: not pc-kernels %s --arch=sm_75 2>&1 | FileCheck %s --check-prefix=ARCH
-// ARCH: error: unknown GPU architecture sm_75 (sm_80 or newer, as in sm_90a)
+// ARCH: error: unknown GPU architecture sm_75; expected sm_80 or newer, as in sm_90a
 
 module {
   gpu.module @kernels {

@@ -1,6 +1,6 @@
 // exp, log, tanh, erf have a replacement (intact.mlir); what has none needs libdevice, and says so.
 // RUN: not pc-kernels %s --cuda-path=/nonexistent 2>&1 | FileCheck %s
-// CHECK: error: the kernels call __nv_sinf of CUDA's libdevice, but libdevice.10.bc is missing (looked in /nonexistent); install the CUDA toolkit, or point CUDA_HOME to it
+// CHECK: error: the kernels call the functions __nv_sinf of CUDA's libdevice, but there is no libdevice.10.bc (looked in /nonexistent); install the CUDA toolkit, or set CUDA_HOME to its directory
 module {
   gpu.module @kernels {
     gpu.func @sin(%x: memref<32xf32>) kernel {

@@ -3,7 +3,7 @@
 // CHECK: .target sm_90a
 // CHECK: wgmma.fence.sync.aligned
 // RUN: not pc-kernels %s --arch=sm_90a,sm_100a 2>&1 | FileCheck %s --check-prefix=ARCH
-// ARCH: error: kernels that multiply by warpgroups (wgmma) run on sm_90a alone, not on sm_100a
+// ARCH: error: kernels that use warpgroup matrix products (wgmma) run only on sm_90a, not on sm_100a
 gpu.module @kernels {
   gpu.func @fence() kernel {
     llvm.inline_asm has_side_effects "wgmma.fence.sync.aligned;", "~{memory}" : () -> ()
