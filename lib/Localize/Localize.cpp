@@ -75,7 +75,8 @@ private:
     for (Type type : op->getResultTypes()) {
       auto tensor = dyn_cast<RankedTensorType>(type);
       if (!tensor || !tensor.hasStaticShape())
-        return op->emitOpError() << "has a result of type " << type << "; local programs need tensors of static shape";
+        return op->emitOpError() << "has a result of type " << type
+                                 << ", but local programs need tensors of static shape";
       PlaceAttr known = placement(type);
       if (!known && numRanks() > 1)
         return op->emitOpError() << "is not placed, but the mesh has " << numRanks() << " ranks";
@@ -85,14 +86,14 @@ private:
       for (auto [d, size] : llvm::enumerate(tensor.getShape())) {
         SmallVector<StringAttr> axes = known.axes(d);
         if (!llvm::all_of(axes, inMesh))
-          return op->emitOpError() << "lies on axes that the mesh lacks: " << type;
+          return op->emitOpError() << "is placed on axes that are not in the mesh: " << type;
         if (int64_t n = blocks(axes); size % n)
           return op->emitOpError() << "dim " << d << " of size " << size << " does not divide into " << n
-                                   << " blocks; nearest sizes that do: " << size / n * n << " or "
+                                   << " blocks; the nearest sizes that do are " << size / n * n << " or "
                                    << (size / n + 1) * n;
       }
       if (!llvm::all_of(known.getPartial(), inMesh) || !llvm::all_of(known.getRoot(), inMesh))
-        return op->emitOpError() << "lies on axes that the mesh lacks: " << type;
+        return op->emitOpError() << "is placed on axes that are not in the mesh: " << type;
     }
     return success();
   }
@@ -111,32 +112,35 @@ private:
         .Case([&](IotaOp iota) { return failed(checkLeaf(iota, iota.getValue())) ? failure() : addOffset(iota); })
         .Case([&](IndexedOpInterface indexed) { return addOffset(indexed); })
         .Case([&](BlockOffsetOp offset) -> LogicalResult {
-          return offset.emitOpError() << "is for local programs only; this one is not localized yet";
+          return offset.emitOpError() << "is allowed in local programs only, but this program is not localized yet";
         })
         .Case([&](OutputOp output) {
           setLayout(output, output.getValue());
           return success();
         })
-        .Case([&](TopKOp choice) -> LogicalResult {
-          if (choice.getGlobal())
-            return choice.emitOpError() << "has 'global' already: the program is local";
-          if (choice.getLayer())
-            setLayout(choice, choice.getResult());
-          return success();
-        })
+        .Case(
+            [&](TopKOp choice) -> LogicalResult {
+              if (choice.getGlobal())
+                return choice.emitOpError()
+                       << "has 'global' already, so the program is local already; do not run pc-localize twice";
+              if (choice.getLayer())
+                setLayout(choice, choice.getResult());
+              return success();
+            })
         .Case([&](UpdateOp update) { return checkUpdate(update); })
         .Default(success());
   }
 
   LogicalResult checkLeaf(Operation *op, Value value) {
     if (place(value.getType()).isPartial())
-      return op->emitOpError() << "is a leaf and cannot be partial: " << value.getType();
+      return op->emitOpError() << "is an input, parameter or state, which cannot be partial: " << value.getType();
     return success();
   }
 
   template <typename Op> LogicalResult annotateLeaf(Op leaf) {
     if (leaf.getGlobal())
-      return leaf.emitOpError() << "has 'global' already: the program is local";
+      return leaf.emitOpError()
+             << "has 'global' already, so the program is local already; do not run pc-localize twice";
     if (failed(checkLeaf(leaf, leaf.getValue())))
       return failure();
     setLayout(leaf, leaf.getValue());
@@ -151,7 +155,8 @@ private:
   /// Gives `op` the first global index of its block of the dim that it indexes where that dim is split.
   LogicalResult addOffset(IndexedOpInterface op) {
     if (!op.getOffsetMutable().empty())
-      return op->emitOpError() << "has an offset already: the program is local";
+      return op->emitOpError()
+             << "has an offset already, so the program is local already; do not run pc-localize twice";
     auto [value, d] = op.getIndexedDim();
     if (d < 0)
       return success();
@@ -164,7 +169,8 @@ private:
   LogicalResult addOffsets(DrawnOpInterface op) {
     DropAttr drop = op.getDropAttr();
     if (!drop.getGlobal().empty())
-      return op->emitOpError() << "knows the whole value already: the program is local";
+      return op->emitOpError() << "has the sizes of the whole value already, so the program is local already; do not "
+                                  "run pc-localize twice";
     SmallVector<int64_t> split;
     SmallVector<Value> offsets;
     for (auto [i, dim] : llvm::enumerate(op.getDrawnDims()))
@@ -201,7 +207,7 @@ private:
     Value leaf = leaves.of(update);
     if (!leaf)
       return update.emitOpError() << "sets '" << update.getName()
-                                  << "', which is no parameter or state of this program";
+                                  << "', which is not a parameter or state of this program";
     if (update.getValue().getType() != leaf.getType())
       return update.emitOpError() << "sets " << leaf.getType() << " to a value of type " << update.getValue().getType();
     return success();

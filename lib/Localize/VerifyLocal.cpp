@@ -31,10 +31,10 @@ template <typename Op> LogicalResult verifyLayout(Op op, Value value, MeshAttr m
     SmallVector<StringAttr> axes = layout->axes(d);
     int64_t n = mesh ? mesh.size(axes) : axes.empty();
     if (!n)
-      return op.emitOpError() << "'layout' names an axis that the mesh lacks (L3)";
+      return op.emitOpError() << "'layout' uses an axis that is not in the mesh (L3)";
     if (type.getDimSize(d) * n != (*global)[d])
-      return op.emitOpError() << "dim " << d << " has " << (*global)[d] << " in " << n << " blocks, which is not "
-                              << type.getDimSize(d) << " (L2)";
+      return op.emitOpError() << "dim " << d << " has " << (*global)[d] << " in " << n
+                              << " blocks, which does not give a local size of " << type.getDimSize(d) << " (L2)";
   }
   return success();
 }
@@ -82,7 +82,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
         .Case([&](MoveOpInterface move) { return verifyAxes(move, move.getMoveAxes()); })
         .Case([&](UpdateOp update) { return verifyUpdate(update); })
         .Case([&](CrossEntropyOp entropy) -> LogicalResult {
-          return entropy.emitOpError() << "belongs to model programs; pc-differentiate expands it (L5)";
+          return entropy.emitOpError() << "belongs in model programs only; pc-differentiate expands it (L5)";
         })
         .Default(success());
   }
@@ -92,7 +92,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
     Value leaf = leaves.of(update);
     if (!leaf)
       return update.emitOpError() << "sets '" << update.getName()
-                                  << "', which is no parameter or state of this program (L4)";
+                                  << "', which is not a parameter or state of this program (L4)";
     auto bare = [](Value value) { return withEncoding(value.getType(), {}); }; // homes may differ
     if (bare(update.getValue()) != bare(leaf))
       return update.emitOpError() << "sets " << leaf.getType() << " to a value of type " << update.getValue().getType()

@@ -311,7 +311,7 @@ std::string pc::checkArena(ArrayRef<ArenaBuffer> buffers, const ArenaPlan &plan)
   SmallVector<std::tuple<int64_t, bool, unsigned>> events; // (position, begins, buffer): ends come first
   for (auto [i, buffer] : llvm::enumerate(buffers)) {
     if (plan.offsets[i] < 0 || plan.offsets[i] % arenaAlignment || plan.offsets[i] + buffer.bytes > plan.bytes)
-      return "buffer " + std::to_string(i) + " does not lie in the arena";
+      return "buffer " + std::to_string(i) + " is outside the arena";
     events.push_back({buffer.first, true, i});
     events.push_back({buffer.last + 1, false, i});
   }

@@ -26,20 +26,21 @@ namespace {
 /// Fails with errors at values and functions that the planner cannot place.
 LogicalResult checkPlannable(func::FuncOp function) {
   if (!function.getBody().hasOneBlock())
-    return function.emitOpError() << "must have one block to be planned";
+    return function.emitOpError() << "must have exactly one block for memory planning";
   if (function.getNumArguments() && !function.isPrivate())
-    return function.emitOpError() << "has arguments, which have no home; a step has leaves (pc.input) instead";
+    return function.emitOpError() << "has arguments, which memory planning does not support; use pc.input instead";
   bool failed = false;
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (isa<StartOp>(op))
       return WalkResult::skip(); // its only result is a ticket; the wait has the results of the moves
     for (Type type : op->getResultTypes())
       if (auto tensor = dyn_cast<RankedTensorType>(type); !tensor || !tensor.hasStaticShape() || placement(type)) {
-        op->emitOpError() << "has a result of type " << type << "; memory is planned for local programs (pc-localize)";
+        op->emitOpError() << "has a result of type " << type
+                          << ", but memory planning needs a local program; run pc-localize first";
         failed = true;
       }
     if (isa<AccumulateOp>(op) && op->getParentOp() != function) {
-      op->emitOpError() << "stands in another accumulation; memory planning knows one level";
+      op->emitOpError() << "is nested in another accumulation, but memory planning supports one level only";
       failed = true;
     }
     return WalkResult::advance();
@@ -73,7 +74,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     ModuleOp module = getOperation();
     SmallVector<func::FuncOp> steps = stepsOf(module);
     if (steps.size() != 1) {
-      module.emitError() << "pc-plan-memory: expected one function, the step, got " << steps.size();
+      module.emitError() << "pc-plan-memory: expected exactly one function, the step, got " << steps.size();
       return signalPassFailure();
     }
     for (ArenaOp arena : llvm::make_early_inc_range(module.getOps<ArenaOp>()))
@@ -82,7 +83,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       if (failed(checkPlannable(function)))
         return signalPassFailure();
     if (target != "cpu" && target != "cuda") {
-      module.emitError() << "pc-plan-memory: '" << target << "' is not a target (cpu, cuda)";
+      module.emitError() << "pc-plan-memory: '" << target << "' is not a target; expected cpu or cuda";
       return signalPassFailure();
     }
     alignment = target == "cuda" ? cudaAlignment : arenaAlignment;

@@ -46,7 +46,7 @@ public:
       return failure();
     for (Value result : called.results())
       if (!holds(result))
-        return terminator->emitOpError() << "does not find its result at " << homeOrNone(result) << " (A7)";
+        return terminator->emitOpError() << "finds its result at offset " << homeOrNone(result) << " overwritten (A7)";
     // Only arguments and results lie after the frame.
     llvm::DenseMap<int64_t, int64_t> outside; // bytes, by home
     SmallVector<Value> values(called.body->getArguments());
@@ -57,7 +57,7 @@ public:
       for (Value value : inner.getResults())
         if (!isa<TicketType>(value.getType()) && homeOrNone(value) + byteSize(value.getType()) > called.frameBytes &&
             outside.lookup(homeOrNone(value)) != byteSize(value.getType()))
-          return inner.emitOpError() << "has a value outside of the frame of " << called.frameBytes << " bytes (A7)";
+          return inner.emitOpError() << "has a value outside the frame of " << called.frameBytes << " bytes (A7)";
     return success();
   }
 
@@ -80,10 +80,10 @@ private:
   LogicalResult checkHome(Operation *op, Value value) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
     if (!type || !type.hasStaticShape() || homeOrNone(value) < 0)
-      return op->emitOpError() << "has a value without a home: " << value.getType() << " (A1)";
+      return op->emitOpError() << "has a value without an arena offset: " << value.getType() << " (A1)";
     if (homeOrNone(value) % 64 || homeOrNone(value) + byteSize(type) > arenaBytes)
-      return op->emitOpError() << "has a value outside of the arena of " << arenaBytes
-                               << " bytes or off its grid: " << type << " (A1)";
+      return op->emitOpError() << "has a value outside the arena of " << arenaBytes
+                               << " bytes, or at a misaligned offset: " << type << " (A1)";
     return success();
   }
 
@@ -117,7 +117,7 @@ private:
     if (failed(checkHome(leaf, value)))
       return failure();
     if (!overlapping(value).empty())
-      return leaf->emitOpError() << "lies over another leaf (A3)";
+      return leaf->emitOpError() << "overlaps another input, parameter or state (A3)";
     hold(value);
     permanent.insert(homeOrNone(value));
     pending[value] = llvm::range_size(value.getUses());
@@ -166,7 +166,7 @@ private:
   LogicalResult replay(StartOp start) {
     WaitOp wait = start.getWait();
     if (!wait || wait->getNumResults() != start->getNumOperands())
-      return start.emitOpError() << "has no wait (A5)";
+      return start.emitOpError() << "has no pc.wait (A5)";
     SmallVector<MoveOpInterface> moves = start.getMoves();
     for (auto [i, result] : llvm::enumerate(wait->getResults())) {
       if (failed(checkHome(wait, result)))
@@ -177,8 +177,8 @@ private:
                        mayShareHome(moves[i], 0, 0);
         bool updates = permanent.contains(homeOrNone(old)) && mayReplace(start, cast<OpResult>(result), old);
         if (!inPlace && !updates)
-          return start.emitOpError() << "takes the buffer of result " << i << " at " << homeOrNone(result)
-                                     << ", which holds a value that is still needed (A5)";
+          return start.emitOpError() << "starts to write result " << i << " at " << homeOrNone(result)
+                                     << " over a value that is still needed (A5)";
       }
       hold(result);
       pending[result] = llvm::range_size(result.getUses());
@@ -190,10 +190,10 @@ private:
   LogicalResult replay(WaitOp wait, SmallVectorImpl<Value> *later) {
     StartOp start = wait.getStart();
     if (!start)
-      return wait.emitOpError() << "has no start (A5)";
+      return wait.emitOpError() << "has no pc.start (A5)";
     for (Value result : wait->getResults())
       if (!holds(result))
-        return wait.emitOpError() << "does not find its result at " << homeOrNone(result) << " (A5)";
+        return wait.emitOpError() << "finds its result at offset " << homeOrNone(result) << " overwritten (A5)";
     read(start, later);
     readAdded(wait);
     releaseDead(start.getInputs(), wait->getBlock());
@@ -205,10 +205,10 @@ private:
   LogicalResult replay(UpdateOp update) {
     Value leaf = leaves.of(update), value = update.getValue();
     if (!leaf)
-      return update.emitOpError() << "sets an unknown leaf (A4)";
+      return update.emitOpError() << "sets an unknown parameter or state (A4)";
     if (homeOrNone(leaf) == homeOrNone(value)) {
       if (!holds(value))
-        return update.emitOpError() << "does not find its value at " << homeOrNone(leaf) << " (A4)";
+        return update.emitOpError() << "finds its value at offset " << homeOrNone(leaf) << " overwritten (A4)";
       return success();
     }
     if (pending[leaf])
@@ -223,10 +223,10 @@ private:
       return call.emitOpError() << "has no frame (A7)";
     int64_t frame = *call.getFrame(), end = frame + called.frameBytes;
     if (frame < 0 || frame % 64 || end > arenaBytes)
-      return call.emitOpError() << "has a frame outside of the arena (A7)";
+      return call.emitOpError() << "has a frame outside the arena (A7)";
     for (auto [result, argument] : llvm::zip_equal(call.getResults(), called.inPlace))
       if (argument >= 0 && homeOrNone(result) != homeOrNone(call.getInputs()[argument]))
-        return call.emitOpError() << "has a result apart from the operand that it is written over (A7)";
+        return call.emitOpError() << "has a result that is not at the offset of the operand that it overwrites (A7)";
     for (OpResult result : call->getResults())
       if (failed(write(call, result)))
         return failure();
@@ -245,7 +245,7 @@ private:
     Value stack = view.getStack(), element = view.getElement();
     int64_t offset = static_cast<int64_t>(view.getIndex()) * byteSize(element.getType());
     if (!stack.getDefiningOp() || !isLeaf(stack.getDefiningOp()) || homeOrNone(element) != homeOrNone(stack) + offset)
-      return view.emitOpError() << "does not lie in its stack, a leaf (A6)";
+      return view.emitOpError() << "is not inside its stack, which must be an input (A6)";
     return success();
   }
 
@@ -255,7 +255,7 @@ private:
     Block &inner = accumulate.getBody().front();
     for (auto [argument, operand] : llvm::zip(inner.getArguments(), accumulate.getInputs()))
       if (homeOrNone(argument) != homeOrNone(operand))
-        return accumulate.emitOpError() << "has a block argument apart from its operand (A2)";
+        return accumulate.emitOpError() << "has a block argument that is not at the offset of its operand (A2)";
     for (OpResult result : accumulate->getResults())
       if (!once && failed(write(accumulate, result)))
         return failure();
@@ -330,7 +330,7 @@ private:
                                                                // counts a terminator's uses
         continue;
       if (later && isa<AccumulateOp>(op))
-        return op.emitOpError() << "stands in another accumulation (A1)";
+        return op.emitOpError() << "is nested in another accumulation (A1)";
       if (isa<AccumulateOp, StartOp, WaitOp>(op)) {
         if (failed(llvm::TypeSwitch<Operation *, LogicalResult>(&op)
                        .Case<AccumulateOp, StartOp>([&](auto inner) { return replay(inner); })
@@ -371,7 +371,7 @@ struct VerifyMemory : pc::impl::VerifyMemoryBase<VerifyMemory> {
     auto arenas = llvm::to_vector(getOperation().getOps<ArenaOp>());
     if (steps.size() != 1 || arenas.size() != 1 || !steps[0].getBody().hasOneBlock()) {
       getOperation().emitError()
-          << "pc-verify-memory: a planned program has one function of one block and one pc.arena (A1)";
+          << "pc-verify-memory: a planned program must have one function of one block, and one pc.arena (A1)";
       return signalPassFailure();
     }
     TaskFunctions functions;

@@ -51,18 +51,18 @@ BlockDecisions::BlockDecisions(Block &block, MeshAttr mesh, ArrayRef<std::string
 
 void BlockDecisions::forStaying(llvm::function_ref<void(StayingMove)> stays) const {
   auto why = [](Operation *op, const char *other) {
-    return hasRows(op) ? "has values by rows, without blocks" : other;
+    return hasRows(op) ? "works on routed tokens, which have no blocks" : other;
   };
   for (const auto &[gather, reader] : whole)
     if (reader)
-      stays(
-          {cast<MoveOpInterface>(gather), reader,
-           why(reader, isProduct(reader) ? "goes by blocks of another operand, over another dim" : "needs all of it")});
+      stays({cast<MoveOpInterface>(gather), reader,
+             why(reader, isProduct(reader) ? "is already computed block by block along another dim, for another operand"
+                                           : "needs the whole tensor at once")});
   for (auto scatter : block.getOps<ReduceScatterOp>())
     if (Operation *source = scatter.getX().getDefiningOp();
         isWindow(scatter) && !window(scatter) && source && isProduct(source))
       stays({scatter, source,
-             why(source, "has its blocks along another dim, other readers, or an addend of one rank alone")});
+             why(source, "has blocks along another dim, other readers, or a term that only one rank adds")});
 }
 
 bool BlockDecisions::isWindow(MoveOpInterface move) const {

@@ -157,8 +157,8 @@ private:
       return success();
     InFlightDiagnostic diagnostic =
         op->emitOpError() << (write ? "writes" : "reads") << " what '" << other->getName().getStringRef() << "' of '"
-                          << sourceName(other) << "' may still be working on: no wait lies between (S4)";
-    diagnostic.attachNote(other->getLoc()) << "the other one";
+                          << sourceName(other) << "' may still be using: there is no wait between the two (S4)";
+    diagnostic.attachNote(other->getLoc()) << "the earlier access is here";
     return diagnostic;
   }
 
@@ -166,7 +166,7 @@ private:
   LogicalResult run(CallOp call) {
     for (auto &[axes, communicator] : communicators)
       if (!communicator.underWay.empty())
-        return call.emitOpError() << "is made while a start is under way (S3)";
+        return call.emitOpError() << "is called while a pc.start is in progress (S3)";
     if (failed(compute(call)))
       return failure();
     if (!call.getFrame())
@@ -218,7 +218,7 @@ private:
     SmallVector<MoveOpInterface> moves = start.getMoves();
     if (!wait || wait->getBlock() != start->getBlock() || !start->isBeforeInBlock(wait) || moves.empty() ||
         wait->getNumResults() != start->getNumOperands())
-      return start.emitOpError() << "needs one pc.wait behind it in its block, with a result per move (S2)";
+      return start.emitOpError() << "needs exactly one later pc.wait in its block, with one result per move (S2)";
     Communicator &communicator = communicatorOf(moves[0]);
     communicator.clock.join(computed);
     communicator.clock.advance(communicator.stream);
@@ -236,7 +236,7 @@ private:
   LogicalResult run(WaitOp wait) {
     StartOp start = wait.getStart();
     if (!start || start.getMoves().empty())
-      return wait.emitOpError() << "has no start (S2)";
+      return wait.emitOpError() << "has no pc.start (S2)";
     Communicator &communicator = communicatorOf(start.getMoves()[0]);
     if (communicator.underWay.empty() || communicator.underWay.front().first != start)
       return wait.emitOpError() << "comes before the wait for an earlier start of the same communicator (S3)";
@@ -249,7 +249,8 @@ private:
   LogicalResult runBlocking(MoveOpInterface move) {
     Communicator &communicator = communicatorOf(move);
     if (!communicator.underWay.empty())
-      return move->emitOpError() << "blocks while an earlier start of the same communicator is under way (S3)";
+      return move->emitOpError()
+             << "is a blocking move while an earlier pc.start of the same communicator is in progress (S3)";
     communicator.clock.join(computed);
     communicator.clock.advance(communicator.stream);
     for (Value operand : move->getOperands())
@@ -305,15 +306,15 @@ struct VerifyScheduled : pc::impl::VerifyScheduledBase<VerifyScheduled> {
   LogicalResult verifyLine(Operation *op) {
     Operation *parent = op->getParentOp();
     if (isa<MoveOpInterface, StartOp, WaitOp>(op) && isa_and_nonnull<FusionOp>(parent))
-      return op->emitOpError() << "is a move inside a kernel (S1)";
+      return op->emitOpError() << "is a move inside a kernel, which is not allowed (S1)";
     if (op->getNumRegions() == 0 || isa<ModuleOp, FusionOp, StartOp>(op))
       return success();
     if (!isa<func::FuncOp, AccumulateOp>(op))
-      return op->emitOpError() << "has a region that ranks might run differently often (S1)";
+      return op->emitOpError() << "has a region that ranks might run a different number of times (S1)";
     if (op->getRegion(0).getBlocks().size() > 1)
       return op->emitOpError() << "has several blocks, so moves have no fixed order (S1)";
     if (isa<AccumulateOp>(op) && !isa<func::FuncOp>(parent))
-      return op->emitOpError() << "stands in another accumulation (S1)";
+      return op->emitOpError() << "is nested in another accumulation (S1)";
     return success();
   }
 };

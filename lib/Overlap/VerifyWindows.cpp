@@ -23,8 +23,8 @@ struct VerifyWindows : pc::impl::VerifyWindowsBase<VerifyWindows> {
       if (found.wasInterrupted())
         continue;
       getOperation().emitError() << "pc-window-moves: nothing to do over axis '" << axis
-                                 << "' in any stage: no gather over it feeds a matrix product, and no product is "
-                                    "scattered over it";
+                                 << "' in any stage, because no gather over it feeds a matrix product and no product "
+                                    "is scattered over it; leave the axis out";
       return signalPassFailure();
     }
   }

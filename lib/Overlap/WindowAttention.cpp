@@ -51,10 +51,9 @@ private:
     AllGatherOp keys = gatherOf(op.getK()), values = gatherOf(op.getV());
     int64_t n = keys ? mesh.size(keys.getMoveAxes()) : 0;
     if (!keys || !values || keys.getAxes() != values.getAxes() || n != zigzagRanks(op))
-      return op.emitOpError()
-             << "has a part of the queries, so that its keys and values must be gathered over the ranks "
-                "of the zigzag order ("
-             << zigzagRanks(op) << ")";
+      return op.emitOpError() << "has only a part of the queries, so its keys and values must be gathered over the "
+                                 "ranks of the zigzag order ("
+                              << zigzagRanks(op) << ")";
     return keys.getAxes();
   }
 
@@ -158,7 +157,8 @@ private:
       return failure();
     ReduceScatterOp keySum = scatterOf(op.getDk(), *axes), valueSum = scatterOf(op.getDv(), *axes);
     if (!keySum || !valueSum)
-      return op.emitOpError() << "has gradients of keys or values that are not scattered over the ranks of the ring";
+      return op.emitOpError()
+             << "has gradients of keys or values that are not reduced and scattered over the ranks of the ring";
     int64_t n = zigzagRanks(op), queries = cast<RankedTensorType>(op.getQ().getType()).getDimSize(1);
     AllGatherOp keys = gatherOf(op.getK()), values = gatherOf(op.getV());
     Value k = keys.getX(), v = values.getX(), ownK, ownV, dq, dk, dv;

@@ -84,11 +84,11 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
     if (hasRing)
       tidyCalls(module); // which rank of the ring this one is, tasks are told
     for (const auto &[what, first] : staying) {
-      InFlightDiagnostic remark = emitRemark(first.loc)
-                                  << "pc-window-moves: the " << what.first << " of '" << first.tensor
-                                  << "' stays whole: '" << first.product << "' " << what.second;
+      InFlightDiagnostic remark = emitRemark(first.loc) << "pc-window-moves: the " << what.first << " of '"
+                                                        << first.tensor << "' is not split into ring steps, because '"
+                                                        << first.product << "' " << what.second;
       if (first.more)
-        remark << "; so do " << first.more << " more";
+        remark << "; the same holds for " << first.more << " more";
     }
     if (stageAxisOf(module)) // another stage may have what this one lacks
       return;
@@ -97,7 +97,8 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
             return llvm::any_of(list.getAsRange<StringAttr>(), [&](StringAttr name) { return isAxisOf(name, axis); });
           })) {
         module.emitError() << "pc-window-moves: nothing to do over axis '" << axis
-                           << "': no gather over it feeds a matrix product, and no product is scattered over it";
+                           << "', because no gather over it feeds a matrix product and no product is scattered over "
+                              "it; leave the axis out";
         return signalPassFailure();
       }
   }

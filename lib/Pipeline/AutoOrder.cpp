@@ -104,7 +104,7 @@ std::optional<AutoOrder> pc::pipeline::autoOrder(const Problem &problem, Goal go
   for (int d = 0; d < problem.stages && !problem.limit.empty(); ++d)
     if (problem.floor(d) > problem.limit[d] * (1 + 1e-12)) {
       char text[160];
-      snprintf(text, sizeof text, "stage %d needs %.6g of memory for one microbatch, its limit is %.6g", d,
+      snprintf(text, sizeof text, "stage %d needs %.6g of memory for one microbatch, but its limit is %.6g", d,
                problem.floor(d), problem.limit[d]);
       error = text;
       return std::nullopt;

@@ -223,7 +223,7 @@ private:
             all.isOverStages(move) ? resultOf(move, wait.getResult(i)) : stateIn(walk, start.getInputs()[i]);
     } else if (auto move = dyn_cast<MoveOpInterface>(op); move && all.isOverStages(move)) {
       if (!walk.optimizer)
-        return op->emitOpError() << "adds up over stages within a task (P6)";
+        return op->emitOpError() << "sums over stages inside a task, which is not allowed (P6)";
       state(op->getResult(0)) = resultOf(move, op->getResult(0));
     } else {
       return walk.optimizer ? visitBehind(walk, op) : visitInTask(walk, op);
@@ -336,7 +336,7 @@ private:
   /// A task works on whole values of its own microbatch.
   LogicalResult works(Walk &walk, Operation *op, const State &operand) {
     if (operand.isTracked())
-      return op->emitOpError() << "reads a sum over microbatches within a task (P6)";
+      return op->emitOpError() << "reads a sum over microbatches inside a task, which is not allowed (P6)";
     if (operand.is == State::Local && walk.task && operand.microbatch != walk.task->microbatch)
       return op->emitOpError() << "in a task of microbatch " << walk.task->microbatch << " reads a value of microbatch "
                                << operand.microbatch << " (P6)";
@@ -443,7 +443,7 @@ private:
   /// Every microbatch of `chunks` once, and nothing else.
   LogicalResult isWhole(Operation *op, const State &sum, const std::set<int> &chunks) {
     auto refuse = [&](int chunk, int microbatch, int count) {
-      return op->emitOpError() << "of " << sourceName(op) << " reads a sum that holds microbatch " << microbatch
+      return op->emitOpError() << "of " << sourceName(op) << " reads a sum that contains microbatch " << microbatch
                                << " of chunk " << chunk << " (stage " << all.stageOf(chunk) << ") " << count
                                << " times, not once (P6)";
     };
@@ -453,8 +453,9 @@ private:
           return refuse(chunk, i, count);
     for (const Parts::Run &run : sum.parts.runs())
       if (!chunks.count(run.chunk))
-        return op->emitOpError() << "of " << sourceName(op) << " reads a sum that holds a part of chunk " << run.chunk
-                                 << " (stage " << all.stageOf(run.chunk) << "), which does not read the parameter (P6)";
+        return op->emitOpError() << "of " << sourceName(op) << " reads a sum that contains a part of chunk "
+                                 << run.chunk << " (stage " << all.stageOf(run.chunk)
+                                 << "), although that chunk does not read the parameter (P6)";
     return success();
   }
 
@@ -478,11 +479,11 @@ private:
           ++known;
         }
       if (count != 1)
-        return op->emitOpError() << "reads a norm that counts the gradient of '" << nameOf(key) << "' " << count
+        return op->emitOpError() << "reads a norm that includes the gradient of '" << nameOf(key) << "' " << count
                                  << " times, not once (P6)";
     }
     if (known != norm.squares.size())
-      return op->emitOpError() << "reads a norm that counts what is no gradient (P6)";
+      return op->emitOpError() << "reads a norm that includes a value that is not a gradient (P6)";
     return success();
   }
   StringRef nameOf(int64_t key) const {

@@ -49,7 +49,7 @@ std::optional<Order> readOrder(StringRef text, std::string &error) {
     for (StringRef word : words)
       if (!parseTask(word, tasks.emplace_back())) {
         error = "line " + std::to_string(number + 1) + ": '" + word.str() +
-                "' is no task; F0.3 is one (kind F, R, B or " + "W, chunk, microbatch)";
+                "' is not a task; write kind (F, R, B or W), chunk and microbatch, as in F0.3";
         return std::nullopt;
       }
   }
@@ -64,13 +64,13 @@ std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, P
   std::unique_ptr<MemoryBuffer> buffer = pc::readFile(path, why);
   std::optional<Order> order;
   if (!buffer)
-    error = "'" + path.str() + "' is neither a schedule nor a file (" + why + ")";
+    error = "'" + path.str() + "' is not a schedule, and there is no such file (" + why + ")";
   else
     order = readOrder(buffer->getBuffer(), error);
   if (!order)
     return std::nullopt;
   if (static_cast<int>(order->size()) != stages) {
-    error = "'" + path.str() + "' has tasks of " + std::to_string(order->size()) + " stages, the mesh has " +
+    error = "'" + path.str() + "' has tasks of " + std::to_string(order->size()) + " stages, but the mesh has " +
             std::to_string(stages);
     return std::nullopt;
   }
@@ -78,7 +78,7 @@ std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, P
   for (auto [stage, tasks] : enumerate(*order))
     for (const Task &task : tasks) {
       if (task.chunk >= stages * 64) {
-        error = "'" + text(task) + "': more than 64 chunks a stage";
+        error = "'" + text(task) + "': a stage can have at most 64 chunks";
         return std::nullopt;
       }
       shape.stageOf.resize(std::max<size_t>(shape.stageOf.size(), task.chunk + 1), 0);
@@ -155,7 +155,7 @@ std::optional<Schedule> pc::pipeline::chooseSchedule(StringRef schedule, int sta
     return fromFile(schedule, stages, microbatches, problemFor, error);
   int perStage = 0;
   if (!number.empty() && (number.getAsInteger(10, perStage) || perStage < 1 || perStage > 64)) {
-    error = schedule.str() + ": expected a number of chunks per stage, 1 to 64";
+    error = schedule.str() + ": expected a number of chunks per stage from 1 to 64";
     return std::nullopt;
   }
   Shape shape{named->stageOfChunks(stages, perStage), named->split, {}};

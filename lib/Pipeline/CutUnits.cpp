@@ -169,8 +169,8 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, Array
       // If no cut keeps the budget, the fastest one is returned, and the memory limit is reported later.
       return cut.empty() ? cutByCost(units, stageOf, {}) : cut;
     }
-    error =
-        "the model has " + std::to_string(units.layers()) + " layers, an embedding and a head: too few for " + pieces;
+    error = "the model has " + std::to_string(units.layers()) +
+            " layers, an embedding and a head, which are too few for " + pieces;
     return std::nullopt;
   }
   // The first and the last chunk also get the ops before and after the layers.
@@ -185,7 +185,7 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, Array
       layers.push_back(units.layers() * (c + 1) / chunks - units.layers() * c / chunks);
     if (units.layers() >= chunks)
       return dealt(layers);
-    error = "the model has " + std::to_string(units.layers()) + " layers: too few for " + pieces;
+    error = "the model has " + std::to_string(units.layers()) + " layers, which are too few for " + pieces;
     return std::nullopt;
   }
   SmallVector<StringRef> parts;
@@ -194,7 +194,8 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, Array
   for (StringRef part : parts) {
     int number = 0;
     if (part.trim().getAsInteger(10, number) || number < 0) {
-      error = "stages '" + stages.str() + "' is neither cost nor layers nor a list of numbers of layers";
+      error = "stages '" + stages.str() +
+              "' is not a way to divide the layers; expected cost, layers or a list such as 3,5,4";
       return std::nullopt;
     }
     layers.push_back(number);
@@ -204,6 +205,6 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, Array
   bool empty = any_of(ArrayRef(layers).drop_front().drop_back(layers.size() > 1), [](int n) { return n == 0; });
   if (static_cast<int>(layers.size()) == chunks && sum == units.layers() && !empty)
     return dealt(layers);
-  error = "stages '" + stages.str() + "' must deal out " + std::to_string(units.layers()) + " layers to " + pieces;
+  error = "stages '" + stages.str() + "' must distribute " + std::to_string(units.layers()) + " layers over " + pieces;
   return std::nullopt;
 }

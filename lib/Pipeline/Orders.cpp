@@ -189,13 +189,13 @@ std::string mismatch(const Problem &p, const NamedSchedule &schedule) {
   bool whole = p.chunks() % p.stages == 0,
        roundRobinMap = whole && p.stageOf == roundRobin(p.stages, p.chunks() / p.stages);
   if (schedule.chunkMap == ChunkMap::OneChunk && p.stageOf != roundRobin(p.stages, 1))
-    return "schedule '" + name + "' has one chunk on every stage; use interleaved or zb-v for more";
+    return "schedule '" + name + "' needs one chunk per stage; use interleaved or zb-v for more";
   if (schedule.chunkMap == ChunkMap::RoundRobin && !roundRobinMap)
-    return "schedule '" + name + "' has chunk c on stage c mod " + std::to_string(p.stages);
+    return "schedule '" + name + "' needs chunk c on stage c mod " + std::to_string(p.stages);
   if (schedule.chunkMap == ChunkMap::V && p.stageOf != vShape(p.stages))
-    return "schedule '" + name + "' has two chunks on every stage, folded as a V";
+    return "schedule '" + name + "' needs two chunks per stage, folded as a V";
   if (schedule.split && !p.split)
-    return "schedule '" + name + "' runs gradients of weights apart from those of inputs";
+    return "schedule '" + name + "' needs tasks that compute gradients of weights separately from gradients of inputs";
   return "";
 }
 

@@ -26,17 +26,16 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     int stages = mesh ? static_cast<int>(mesh.size(name)) : 0;
     auto function = module.lookupSymbol<func::FuncOp>("step");
     if (!stages || !function)
-      return fail("needs a placed program with @step, and the mesh axis '" + axis + "'");
+      return fail("needs a placed program with a function @step and a mesh with axis '" + axis + "'");
     if (stages == 1)
       return;
     if (anyPlacement(module, [&](PlaceAttr place) { return !place.state(name).isWhole(); }))
       return fail("axis '" + axis + "' is used by an earlier tactic");
     if (anyPlacement(module, [](PlaceAttr place) { return !place.getRoot().empty(); }))
-      return fail("naive data parallelism does not go with a pipeline, whose stages take microbatches one by one; ddp "
-                  "does");
+      return fail("naive data parallelism does not work with a pipeline; use --data-parallel=ddp");
     auto accumulates = llvm::to_vector(function.getOps<AccumulateOp>());
     if (accumulates.size() != 1)
-      return fail("needs a step with one pc.accumulate");
+      return fail("needs a step with exactly one pc.accumulate");
     AccumulateOp accumulate = accumulates[0];
 
     std::string error;

@@ -25,14 +25,14 @@ public:
   LogicalResult run() {
     all.axis = module->getAttrOfType<StringAttr>("pc.stage_axis");
     if (!all.axis)
-      return module.emitError() << "has programs of stages but no attribute 'pc.stage_axis' (P1)";
+      return module.emitError() << "has one program per stage, but no attribute 'pc.stage_axis' (P1)";
     for (ModuleOp stage : module.getOps<ModuleOp>())
       if (failed(readModule(stage)))
         return failure();
     MeshAttr mesh = meshOf(all.steps.front());
     if (!mesh || mesh.size(all.axis) != all.stages())
-      return module.emitError() << "has programs of " << all.stages() << " stages, the axis '" << all.axis.getValue()
-                                << "' has " << (mesh ? mesh.size(all.axis) : 0) << " (P1)";
+      return module.emitError() << "has programs of " << all.stages() << " stages, but the axis '"
+                                << all.axis.getValue() << "' has " << (mesh ? mesh.size(all.axis) : 0) << " (P1)";
     if (failed(readProblem()))
       return failure();
     all.ops.resize(all.stages());
@@ -61,7 +61,7 @@ private:
       return stage.emitError() << "expected a function @step of one block (P1)";
     all.steps.push_back(step);
     if (meshOf(stage) != meshOf(all.steps.front()))
-      return stage.emitError() << "has another mesh than stage 0 (P1)";
+      return stage.emitError() << "has a different mesh than stage 0 (P1)";
     return success();
   }
 
@@ -77,7 +77,7 @@ private:
         if (task.getKind() == TaskKind::Optimizer)
           continue;
         if (*task.getChunk() >= (1 << 16) || *task.getMicrobatch() >= (1 << 20))
-          return task.emitOpError() << "has a chunk or microbatch beyond all bounds (P2)";
+          return task.emitOpError() << "has a chunk or microbatch that is too large (P2)";
         size_t chunk = *task.getChunk();
         if (chunk >= p.stageOf.size()) {
           p.stageOf.resize(chunk + 1, -1);
@@ -132,19 +132,20 @@ private:
       }
       if (isa<ReceiveOp, SendOp>(op)) {
         if (!task && !optimizer)
-          return op.emitOpError() << "stands in front of the first task (P2)";
+          return op.emitOpError() << "must come after the first pc.task (P2)";
         if (failed(isa<SendOp>(op) ? readSend(stage, cast<SendOp>(op)) : readReceive(stage, cast<ReceiveOp>(op))))
           return failure();
         continue;
       }
       if (auto call = dyn_cast<CallOp>(op)) {
         if (!task || failed(checkFunction(call)))
-          return call.emitOpError() << "stands outside of tasks, or does what a task's function may not do (P2)";
+          return call.emitOpError()
+                 << "is outside the tasks, or its function contains an op that tasks may not contain (P2)";
         continue;
       }
       // Leaves and what is made of them alone may stand anywhere.
       if (!task && !optimizer && isa<UpdateOp, OutputOp, SeedOp>(op))
-        return op.emitOpError() << "stands in front of the first task (P2)";
+        return op.emitOpError() << "must come after the first pc.task (P2)";
       if (auto wait = dyn_cast<WaitOp>(op)) {
         if (auto it = started.find(wait.getStart()); it != started.end())
           waitedFor.push_back(it->second);
@@ -199,11 +200,11 @@ private:
 
   template <typename Op> LogicalResult addPart(int stage, Op op, Part part) {
     if (static_cast<int64_t>(op.getStage()) >= all.stages() || static_cast<int64_t>(op.getStage()) == stage)
-      return op.emitOpError() << "names stage " << op.getStage() << " of " << all.stages() << ", on stage " << stage
-                              << " (P3)";
+      return op.emitOpError() << "refers to stage " << op.getStage() << " of " << all.stages()
+                              << ", which is out of range or its own stage " << stage << " (P3)";
     size_t &expected = positions[{part.flow, part.send}];
     if (op.getMessage() != expected)
-      return op.emitOpError() << "is message " << op.getMessage() << " at place " << expected << " of flow "
+      return op.emitOpError() << "is message " << op.getMessage() << " at position " << expected << " of flow "
                               << op.getFlow() << (part.send ? " to" : " from") << " stage " << op.getStage() << " (P3)";
     ++expected;
     (part.send ? sends : receives)[part.flow].push_back(op);
@@ -227,13 +228,13 @@ private:
     if (!task)
       return addPart(stage, receive, exchanged(false, from, stage, flow));
     if (!pending)
-      return receive.emitOpError() << "stands behind a send of its task (P3)";
+      return receive.emitOpError() << "must come before the sends of its task (P3)";
     Task message = *task;
     message.chunk += task->kind == Kind::F ? -1 : 1;
     bool exists =
         (task->kind == Kind::F || task->kind == Kind::B) && message.chunk >= 0 && message.chunk < all.problem.chunks();
     if (!exists)
-      return receive.emitOpError() << "stands in " << text(*task) << ", which receives nothing (P3)";
+      return receive.emitOpError() << "is in " << text(*task) << ", which receives nothing (P3)";
     return addPart(stage, receive, {false, {from, stage, message.kind, message.chunk, flow}, message});
   }
 

@@ -180,7 +180,7 @@ private:
     if (best.empty()) { // not a circle: a stage waits for what never comes
       Place at = heads.front();
       result.circle = "stage " + std::to_string(at.stage) + " #" + std::to_string(at.index) + " " + text(of(at)) +
-                      " waits for something that never happens";
+                      " waits for an event that never happens";
     }
   }
 

@@ -154,8 +154,8 @@ LogicalResult StepTasks::findHandedOn() {
         if (up ? kind[&op] != Kind::F : it->second == Kind::F || it->second == Kind::R || kind[&op] == Kind::W) {
           InFlightDiagnostic error = user->emitOpError()
                                      << "of chunk " << chunk[user] << " needs a value of chunk " << at
-                                     << " that is not made before it; the model cannot be cut here";
-          error.attachNote(op.getLoc()) << "made by '" << op.getName() << "'";
+                                     << " that is not computed before it, so the model cannot be cut into chunks here";
+          error.attachNote(op.getLoc()) << "computed by '" << op.getName() << "'";
           return error;
         }
         lowest = std::min(lowest, chunk[user]);

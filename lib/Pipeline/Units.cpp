@@ -152,10 +152,10 @@ private:
       if (last && units.layer[*unit] < units.layer[*unitNumber(last)]) {
         InFlightDiagnostic error = op->emitError()
                                    << "pc-pipeline-parallel: '" << op->getName() << "' op of layer '"
-                                   << layerOf(sourceName(op)) << "' stands behind layer '" << layerOf(sourceName(last))
-                                   << "'; a pipeline is cut where one layer ends and the next one begins, so put it in "
-                                      "front, or give it the name of the later layer";
-        error.attachNote(last->getLoc()) << "the op of layer '" << layerOf(sourceName(last)) << "'";
+                                   << layerOf(sourceName(op)) << "' comes after layer '" << layerOf(sourceName(last))
+                                   << "', but a pipeline needs the layers in order; move the op to its layer, or give "
+                                      "it the name of the later layer";
+        error.attachNote(last->getLoc()) << "this op is of layer '" << layerOf(sourceName(last)) << "'";
         return error;
       }
       last = op;

@@ -36,8 +36,10 @@ public:
       if (depends)
         write(op);
       if (isa<UpdateOp, OutputOp>(op) && !isWritten)
-        return op->emitOpError() << "of " << sourceName(op) << " is known to no stage: it depends on "
-                                 << (depends ? "parameters of several stages" : "nothing that the microbatches make");
+        return op->emitOpError() << "of " << sourceName(op)
+                                 << " cannot be computed on any one stage, because it depends on "
+                                 << (depends ? "parameters of several stages"
+                                             : "no value that the microbatches compute");
     }
     return success();
   }

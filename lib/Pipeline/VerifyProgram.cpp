@@ -76,7 +76,7 @@ private:
           good = fail("order", at(d, i) + " waits for #" + std::to_string(after) + ", which is not issued before it");
       for (const Part &part : x.parts) {
         if (good && (part.send ? part.flow.source : part.flow.destination) != d)
-          good = fail("flow", at(d, i) + " is not an end of its flow");
+          good = fail("flow", at(d, i) + " is not at either end of its flow");
         (part.send ? ends[part.flow].first : ends[part.flow].second).push_back({{d, i}, part.message});
       }
     });
@@ -84,7 +84,7 @@ private:
       for (size_t n = 0; good && n < std::max(both.first.size(), both.second.size()); ++n) {
         if (n >= both.first.size() || n >= both.second.size()) {
           const End &alone = (n < both.first.size() ? both.first : both.second)[n];
-          good = fail("flow", at(alone.place.first, alone.place.second) + " has no partner on the other side");
+          good = fail("flow", at(alone.place.first, alone.place.second) + " has no partner on the other stage");
         } else if (const End &a = both.first[n], &b = both.second[n]; !(a.message == b.message)) {
           good = fail("flow", at(a.place.first, a.place.second) + " meets " + at(b.place.first, b.place.second));
         }
@@ -102,7 +102,7 @@ private:
       auto group = program.groups.find(x.group);
       if (group == program.groups.end() ||
           std::find(group->second.begin(), group->second.end(), d) == group->second.end())
-        good = fail("collective", at(d, i) + ": the stage is no member of " + x.group);
+        good = fail("collective", at(d, i) + ": the stage is not a member of " + x.group);
       calls[x.group][d].push_back(i);
     });
     for (const auto &[name, members] : program.groups) {
@@ -131,11 +131,11 @@ private:
       const Task &t = x.task;
       if (t.chunk < 0 || t.chunk >= p.chunks() || t.microbatch < 0 || t.microbatch >= p.microbatches ||
           !p.has(t.kind, t.chunk))
-        good = fail("unknown", at(d, i) + " is no task of this problem");
+        good = fail("unknown", at(d, i) + " is not a task of this program");
       else if (p.stageOf[t.chunk] != d)
         good = fail("stage", at(d, i) + " belongs to stage " + std::to_string(p.stageOf[t.chunk]));
       else if (Place &place = taskAt[p.id(t)]; place.first >= 0)
-        good = fail("duplicate", at(d, i) + " also is " + at(place.first, place.second));
+        good = fail("duplicate", at(d, i) + " is also " + at(place.first, place.second));
       else
         place = {d, i};
     });
@@ -189,7 +189,7 @@ private:
             continue;
           }
           if (taskAt[id].first != d)
-            return fail("missing", at(d, i) + " sends what no task here makes");
+            return fail("missing", at(d, i) + " sends a value that no task of its stage computes");
           if (!before(taskAt[id].second, i))
             return fail("order", at(d, i) + " may run before " + text(part.message));
         }
@@ -210,7 +210,7 @@ private:
         if (receiveAt[id] < 0 || !before(receiveAt[id], i))
           return fail("input", at(d, i) + " does not wait for the receive of " + text(needed));
       } else if (taskAt[id].first < 0) {
-        return fail("missing", text(needed) + ", which " + at(d, i) + " needs, runs nowhere");
+        return fail("missing", text(needed) + ", which " + at(d, i) + " needs, never runs");
       } else if (!before(taskAt[id].second, i)) {
         return fail("order", at(d, i) + " may run before " + text(needed));
       }
@@ -231,7 +231,7 @@ private:
         Task old = messageOf(list[n - options.slots], flow);
         std::optional<Task> reader = consumer(p, old);
         if (reader && taskAt[p.id(*reader)].first == d && !before(taskAt[p.id(*reader)].second, list[n]))
-          return fail("slot", at(d, list[n]) + " lands where " + text(old) + " lies, which " + text(*reader) +
+          return fail("slot", at(d, list[n]) + " overwrites the slot of " + text(old) + ", which " + text(*reader) +
                                   " may still read");
       }
     return true;
@@ -253,7 +253,7 @@ private:
         if (const Instruction &x = program.stages[d][i]; x.type == Instruction::Compute) {
           used += p.takes(x.task);
           if (used > p.limit[d] * (1 + 1e-12) + 1e-9)
-            return fail("memory", at(d, i) + " needs " + std::to_string(used) + " of memory, the limit is " +
+            return fail("memory", at(d, i) + " needs " + std::to_string(used) + " of memory, but the limit is " +
                                       std::to_string(p.limit[d]));
           used -= p.frees(x.task);
         }

@@ -36,8 +36,8 @@ static LogicalResult report(const StagePrograms &stages, const Fault &fault) {
   Location loc = stages.steps.front()->getLoc();
   if (!named.empty())
     loc = stages.ops[named[0].first][named[0].second]->getLoc();
-  InFlightDiagnostic error = emitError(loc) << "the stages do not fit together: " << fault.kind << ": " << fault.text
-                                            << " (" << constraintOf(fault.kind) << ")";
+  InFlightDiagnostic error = emitError(loc) << "the programs of the stages do not match: " << fault.kind << ": "
+                                            << fault.text << " (" << constraintOf(fault.kind) << ")";
   for (auto [stage, index] : named) {
     Operation *op = stages.ops[stage][index];
     error.attachNote(op->getLoc()) << "stage " << stage << " #" << index << " is '" << op->getName() << "' of "
@@ -56,7 +56,8 @@ static LogicalResult checkUpdates(const StagePrograms &stages) {
       if (!held.of(update))
         return update.emitOpError() << "sets '" << update.getName() << "'" << (isState ? " of '" : "")
                                     << update.getParameter().value_or("") << (isState ? "'" : "") << ", which stage "
-                                    << stage << " does not hold: its new value depends on another stage's alone (P7)";
+                                    << stage
+                                    << " does not own: the new value depends only on parameters of another stage (P7)";
     }
   }
   return success();

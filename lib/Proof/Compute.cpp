@@ -77,7 +77,7 @@ std::optional<Where> Placer::leaf(Value value, PlaceAttr layout, ArrayRef<int64_
   SmallVector<int64_t> shape = localShape(value);
   std::optional<Where> where = read(axis, layout, shape.size());
   if (!where || (layout && layout.isPartial()) || global.size() != shape.size()) {
-    refuse("has a layout that does not fit it");
+    refuse("has a layout that does not match its shape");
     return std::nullopt;
   }
   for (auto [dim, whole, local] : llvm::zip_equal(where->dims, global, shape)) {
@@ -86,7 +86,7 @@ std::optional<Where> Placer::leaf(Value value, PlaceAttr layout, ArrayRef<int64_
       blocks *= index.n;
     if (local * blocks == whole)
       continue;
-    refuse("has a dim of " + Twine(whole) + " in " + Twine(blocks) + " blocks of " + Twine(local));
+    refuse("has a dim of global size " + Twine(whole) + " in " + Twine(blocks) + " blocks of " + Twine(local));
     return std::nullopt;
   }
   return where;
@@ -94,7 +94,7 @@ std::optional<Where> Placer::leaf(Value value, PlaceAttr layout, ArrayRef<int64_
 
 std::optional<Where> Placer::element(const Where &stack) {
   if (stack.dims.empty() || !stack.dims[0].split.empty() || stack.combine != Combine::None) {
-    refuse("needs a stack whose microbatches every rank has; it lies " + text(stack));
+    refuse("needs a stack with all microbatches on every rank, but its stack has placement " + text(stack));
     return std::nullopt;
   }
   Where where = stack;
@@ -120,7 +120,7 @@ bool Placer::agreesWithType(Value value, const Where &where, AxisSet stageAxis) 
     return true;
   std::string type;
   llvm::raw_string_ostream(type) << place;
-  return refuse("lies " + text(where) + ", but its type says " + type);
+  return refuse("has placement " + text(where) + ", but its type says " + type);
 }
 
 std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> operands) {
@@ -147,7 +147,7 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
     where.note = {Note::Offset, {}, static_cast<int64_t>(offset.getBlock()), {}};
     if (axis.number(axisList(offset.getAxes()), where.note.axes))
       return single(where);
-    refuse("is over an axis that the mesh lacks");
+    refuse("uses an axis that is not in the mesh");
     return std::nullopt;
   }
   if (auto counts = dyn_cast<KeyCountsOp>(op)) {
@@ -157,7 +157,7 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
       where.note = {Note::Counts, of.axes, static_cast<int64_t>(counts.getShift()), {}};
       return single(where);
     }
-    refuse("counts keys for what is no coordinate among its ranks", FaultKind::Scale);
+    refuse("counts keys for an offset that is not the coordinate of a rank in its group", FaultKind::Scale);
     return std::nullopt;
   }
   if (auto round = dyn_cast<RoundOfRowsOp>(op))
@@ -176,7 +176,7 @@ bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *>
     if (isMade) {
       std::optional<Where> said = read(axis, placement(op->getResult(0)), localShape(op->getResult(0)).size());
       if (!said)
-        return refuse("has a type with an axis that the mesh lacks");
+        return refuse("has a type that uses an axis that is not in the mesh");
       dim = said->dims[0];
     }
   } else {
@@ -193,7 +193,7 @@ bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *>
     if (isMade)
       dim = {false, offset.plain()};
     else if (!dim.any && dim.split != offset.plain())
-      return refuse("reads a dim split on " + text(dim.split) + " with the offset of a block on " +
+      return refuse("reads a dim split over " + text(dim.split) + " with the offset of a block over " +
                         text(offset.plain()),
                     FaultKind::Scale);
   }
@@ -201,7 +201,8 @@ bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *>
   for (size_t f = 0; f < dims.size(); ++f)
     if (static_cast<int>(f) != rule.indexed)
       others |= axesOf(dims[f].split);
-  return !isMade || !(axesOf(dim.split) & others) || refuse("makes a dim on an axis that splits its operands");
+  return !isMade || !(axesOf(dim.split) & others) ||
+         refuse("creates a dim that is split over the same axis as its operands");
 }
 
 /// What is dropped depends on global indices: the op must know how large the whole value is, and where blocks begin.
@@ -217,7 +218,7 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
   if (placement(op->getResult(0))) { // placed programs know it by their types
     std::optional<Where> said = read(axis, placement(op->getResult(0)), localShape(op->getResult(0)).size());
     if (!said || !drop.getGlobal().empty())
-      return refuse("is placed and knows what is for local programs, or an axis that the mesh lacks");
+      return refuse("is in a placed program but has sizes for local programs, or uses an axis that is not in the mesh");
     for (auto [f, dim] : llvm::zip(rule.results[0], said->dims))
       if (dims[f].any)
         dims[f] = dim;
@@ -240,18 +241,18 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
       block.n = axis.size(block.axes);
       block.shift = i + 1 == letters.size() ? drop.getShift() : 0;
     } else if (i + 1 == letters.size() && drop.getShift()) {
-      return refuse("shifts a dim that is whole");
+      return refuse("shifts a dim that is not split");
     }
     Indices split = block.shift ? block.indices() : block.plain();
     if (dims[f].any)
       dims[f] = {false, split};
     if (dims[f].split != split)
-      return refuse("drops by dim " + rule.names[f] + ", which is split on " + text(dims[f].split) + ", as if on " +
-                        text(split),
+      return refuse("applies dropout along dim " + rule.names[f] + ", which is split over " + text(dims[f].split) +
+                        ", as if it were split over " + text(split),
                     FaultKind::Scale, told);
     if (!drop.getGlobal().empty() && drop.getGlobal()[i] != sizes[f] * block.n)
       return refuse("has " + Twine(block.n) + " blocks of " + Twine(sizes[f]) + " of dim " + rule.names[f] +
-                    " and takes it for " + Twine(drop.getGlobal()[i]));
+                    ", but treats their total size as " + Twine(drop.getGlobal()[i]));
   }
   return true;
 }
@@ -273,7 +274,7 @@ bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayR
     Group ring;
     for (const Index &index : s) {
       if (index.terms.size() != 1 || index.terms[0].axes.size() != 1 || !index.isPlain(index.terms[0].axes))
-        return refuse("has queries split on " + text(s));
+        return refuse("has queries split over " + text(s));
       ring.axes.push_back(index.terms[0].axes[0]);
       ring.sizes.push_back(index.n);
     }
@@ -282,17 +283,19 @@ bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayR
     while (ring.shift < ring.n && ring.indices() != t)
       ++ring.shift;
     if (ring.shift == ring.n)
-      return refuse("has keys split on " + text(t) + " and queries on " + text(s));
+      return refuse("has keys split over " + text(t) + ", but queries over " + text(s));
     if (causal && !isNote(Note::Counts, ring.shift))
-      return refuse("does not see the keys of the block at hand, that of shift " + Twine(ring.shift), FaultKind::Scale);
+      return refuse("is not given the keys of its current block, the block at ring shift " + Twine(ring.shift),
+                    FaultKind::Scale);
     rule.whole[rule.find("t")] = false;
     return true;
   }
   if (!s.empty() && causal && !placement(op->getResult(0)))
     return isNote(Note::Offset, sizes[rule.indexed]) ||
-           refuse("has queries split on " + text(s) + ", whose positions it is not told", FaultKind::Scale);
+           refuse("has queries split over " + text(s) + ", but is not given their positions", FaultKind::Scale);
   bool isTold = sees && (sees->note.kind == Note::None || !sees->note.axes.empty());
-  return !s.empty() || !isTold || refuse("is told positions of queries that are whole", FaultKind::Scale);
+  return !s.empty() || !isTold ||
+         refuse("is given positions of queries, although the queries are not split", FaultKind::Scale);
 }
 
 /// Whether no two of these operands are sums over one axis.
@@ -375,7 +378,7 @@ std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<cons
         continue;
       }
       if (both.size() < part.in.size() + other.in.size() || !isa<AddOp>(op)) {
-        refuse("has addends twice: " + text(part.in) + " and " + text(other.in));
+        refuse("adds the same terms twice: " + text(part.in) + " and " + text(other.in));
         return std::nullopt;
       }
       part.in = std::move(both);
@@ -409,7 +412,8 @@ std::optional<Placed> Placer::merge(ArrayRef<const Where *> operands) {
   }
   if (fits)
     return placed;
-  refuse("merges what are not attentions to different keys: " + text(*operands[0]) + " and " + text(*operands[2]));
+  refuse("merges operands that are not attentions over different keys: " + text(*operands[0]) + " and " +
+         text(*operands[2]));
   return std::nullopt;
 }
 
@@ -420,7 +424,7 @@ bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayR
     if (dim.split.empty() || llvm::is_contained(letters, static_cast<int>(f)))
       continue;
     if (rule.combine == Combine::None || (result.combine != Combine::None && result.combine != rule.combine))
-      return refuse("combines dim " + rule.names[f] + ", which is split on " + text(dim.split));
+      return refuse("reduces dim " + rule.names[f] + ", which is split over " + text(dim.split));
     AxisSet taken = 0;
     for (const PartialSum &part : result.parts)
       taken |= part.axes;
@@ -428,7 +432,7 @@ bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayR
       PartialSum part{index.axes(), (index.axes() & taken) != 0, {index}};
       if (llvm::any_of(result.parts, [&](const PartialSum &other) { return other.isSameSum(part); }) ||
           (part.inner && rule.combine != Combine::Sum))
-        return refuse("sums dim " + rule.names[f] + " inside of two sums over " + text(dim.split));
+        return refuse("sums dim " + rule.names[f] + " inside two sums over " + text(dim.split));
       result.parts.push_back(std::move(part));
       result.combine = rule.combine;
     }
@@ -440,7 +444,7 @@ bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayR
 std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> operands) {
   std::optional<Rule> rule = ruleOf(op);
   if (!rule) {
-    refuse("has no rule here, so that nothing can be said");
+    refuse("is not an op that the proof knows");
     return std::nullopt;
   }
   auto compute = [&](Placed &placed) {
@@ -449,15 +453,15 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
     SmallVector<int64_t> sizes(rule->names.size(), -1);
     for (auto [i, letters] : llvm::enumerate(rule->operands)) {
       if (operands[i]->note.kind == Note::Blocks)
-        return refuse("reads a value of which blocks are missing");
+        return refuse("reads a value with missing blocks");
       if (operands[i]->dims.size() != letters.size())
-        return refuse("has operands that do not fit its rule");
+        return refuse("has operands that do not match its semantics");
       for (auto [f, dim, size] : llvm::zip_equal(letters, operands[i]->dims, localShape(op->getOperand(i)))) {
         if (sizes[f] < 0 || dims[f].any)
           dims[f] = dim;
         else if (!dims[f].agrees(dim))
-          return refuse("has dim " + rule->names[f] + " split on " + text(dims[f].split) + " and on " +
-                        text(dim.split));
+          return refuse("has dim " + rule->names[f] + " split over " + text(dims[f].split) +
+                        " in one operand and over " + text(dim.split));
         if (sizes[f] >= 0 && sizes[f] != size)
           return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule->names[f]);
         sizes[f] = size;
@@ -470,7 +474,7 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
       if (sizes[f] < 0)
         dim.any = !rule->whole[f]; // a broadcast
       else if (dim.any && sizes[f] > 1 && summed && !isReference)
-        return refuse("sums a broadcast over dim " + rule->names[f] + ", so that nothing can be said");
+        return refuse("sums the broadcast dim " + rule->names[f] + ", which the proof does not support");
     }
     for (auto [letters, result] : llvm::zip_equal(rule->results, op->getResults()))
       for (auto [f, size] : llvm::zip_equal(letters, localShape(result))) {
@@ -489,7 +493,7 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
       return false;
     for (auto [f, dim] : llvm::enumerate(dims))
       if (rule->whole[f] && !dim.split.empty())
-        return refuse("needs dim " + rule->names[f] + " whole, which is split on " + text(dim.split));
+        return refuse("needs dim " + rule->names[f] + " on every rank, but it is split over " + text(dim.split));
 
     // Sums that are not complete may meet what is linear.
     SmallVector<unsigned> partial;
@@ -517,7 +521,7 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
       for (unsigned i : partial)
         fits &= operands[i]->combine == common.combine;
       if (!fits || common.combine == Combine::Attention)
-        return refuse("needs whole operands, but operand " + Twine(partial[0]) + " lies " +
+        return refuse("needs complete operands, but operand " + Twine(partial[0]) + " has placement " +
                       text(*operands[partial[0]]));
       std::optional<std::vector<PartialSum>> parts = join(op, operands, partial, placed);
       if (!parts)

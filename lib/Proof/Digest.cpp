@@ -219,7 +219,7 @@ std::string pc::proof::fingerprintOf(const Facts &facts, StringRef seed) {
 StringRef pc::proof::seedOf(StringRef fingerprint) { return fingerprint.split('-').first; }
 
 std::string pc::proof::whatDiffers(StringRef one, StringRef other) {
-  static constexpr StringRef names[] = {"its leaves", "what it updates", "its outputs"};
+  static constexpr StringRef names[] = {"its inputs, parameters and states", "its updates", "its outputs"};
   SmallVector<StringRef> a, b, different;
   one.split(a, '-');
   other.split(b, '-');

@@ -22,7 +22,7 @@ std::optional<Range> Walk::rangeOf(Stage &stage, Operation *op, Value value) {
     home = place->second < 0 ? -1 : place->second + home - place->first;
   }
   if (home < 0) {
-    clash(op, "has a value without a home", nullptr, {});
+    clash(op, "has a value without an arena offset", nullptr, {});
     return Range();
   }
   home += elementOffsetOf(value);
@@ -63,7 +63,7 @@ bool Walk::isIn(Stage &stage, Operation *op, Value value, const State &state, st
   if (!range || holds(stage, *range, state))
     return true;
   return clash(op,
-               "reads bytes " + Twine(range->begin) + " to " + Twine(range->end) + ", which do not hold its operand",
+               "reads bytes " + Twine(range->begin) + " to " + Twine(range->end) + ", which do not contain its operand",
                value, stage.bytes.writerOf(*range));
 }
 
@@ -73,8 +73,8 @@ bool Walk::put(Stage &stage, Operation *op, const State &state, std::optional<Ra
     return true;
   if ((range->begin < 0 || range->end > stage.arena) &&
       !clash(stage.arenaOp,
-             "is too small: '" + op->getName().getStringRef() + "' op writes bytes " + Twine(range->begin) + " to " +
-                 Twine(range->end),
+             "is too small, because '" + op->getName().getStringRef() + "' op writes bytes " + Twine(range->begin) +
+                 " to " + Twine(range->end),
              nullptr, {}, op))
     return false;
   stage.bytes.write(*range, state, {op, calling});
@@ -94,7 +94,7 @@ bool Walk::mayWrite(Stage &stage, Operation *op, Sharing &known) {
   for (OpResult result : results) {
     Range own = *rangeOf(stage, op, result);
     if (llvm::any_of(written, [&](const Range &other) { return own.overlaps(other); }))
-      return clash(op, "writes two results over each other", nullptr, {});
+      return clash(op, "writes two results to overlapping bytes", nullptr, {});
     written.push_back(own);
     unsigned r = result.getResultNumber();
     for (auto [o, operand] : llvm::enumerate(read)) {
@@ -122,6 +122,6 @@ bool Walk::holdLeaf(Stage &stage, Operation *leaf) {
 bool Walk::isHeld(Stage &stage, Operation *leaf, const State &last) {
   std::optional<Range> range = rangeOf(stage, leaf, leaf->getResult(0));
   return !range || stage.bytes.hold(*range, last) ||
-         clash(leaf, "is not what its bytes hold at the end of the step", leaf->getResult(0),
+         clash(leaf, "is not in its bytes any more at the end of the step", leaf->getResult(0),
                stage.bytes.writerOf(*range));
 }

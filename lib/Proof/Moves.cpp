@@ -27,7 +27,7 @@ bool Placer::permute(const Group &group, Where &y) {
     if (!dim.any) {
       std::optional<Indices> moved = group.moved(dim.split);
       if (!moved)
-        return refuse("permutes a dim that depends on the group in another way");
+        return refuse("permutes a dim whose blocks are not distributed over this group");
       dim.split = *moved;
     }
   // Addends by the axes one by one are addends by all of them together.
@@ -47,13 +47,13 @@ bool Placer::permute(const Group &group, Where &y) {
     for (const Index &index : part.in) {
       std::optional<Index> to = group.moved(index);
       if (!to)
-        return refuse("permutes addends that depend on the group in another way");
+        return refuse("permutes partial sums whose terms are not distributed over this group");
       moved.in.push_back(*to);
       moved.axes |= to->axes();
     }
     llvm::sort(moved.in);
     if (llvm::any_of(parts, [&](const PartialSum &other) { return other.isSameSum(moved); }))
-      return refuse("brings addends of two sums together");
+      return refuse("combines terms of two different sums");
     parts.push_back(std::move(moved));
   }
   llvm::sort(parts);
@@ -66,12 +66,12 @@ bool Placer::permute(const Group &group, Where &y) {
 bool Placer::insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed) {
   Dim &dim = y.dims[insert.getDim()];
   if (dim.any || !dropSplit(dim, group.indices()))
-    return refuse("inserts another block of dim " + Twine(insert.getDim()) + " than it says");
+    return refuse("inserts a block of dim " + Twine(insert.getDim()) + " that is not the block it names");
   Indices have{group.index()};
   if (base) {
     if (base->note.kind != Note::Blocks || base->note.number != static_cast<int64_t>(insert.getDim()) ||
         llvm::is_contained(base->note.blocks, have[0]) || base->parts != y.parts || !base->agrees(y.dims))
-      return refuse("inserts into a base of other blocks: " + text(*base));
+      return refuse("inserts a block into a base with different blocks: " + text(*base));
     placed.same.push_back({0, 1});
     llvm::append_range(have, base->note.blocks);
     llvm::sort(have);
@@ -86,13 +86,13 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
   Where y = x;
   y.note = {};
   if (llvm::any_of(operands, [](const Where *value) { return value->note.kind == Note::Round; })) {
-    refuse("moves entries of a round");
+    refuse("moves values of one round of routed tokens");
     return std::nullopt;
   }
   Group group;
   if (!axis.number(move.getMoveAxes(), group.axes) || !axis.number(move.getMoveWith(), group.partner) ||
       move.getMoveAxes().empty()) {
-    refuse("is over an axis that the mesh lacks");
+    refuse("uses an axis that is not in the mesh");
     return std::nullopt;
   }
   if (group.axes.empty()) // among one rank
@@ -104,18 +104,19 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
   AxisSet own = setOf(group.axes);
   int64_t dim = move.getMoveDim(), other = move.getOtherDim(), rank = static_cast<int64_t>(y.dims.size());
   if (dim >= rank || other >= rank) {
-    refuse("is over a dim that its operand lacks");
+    refuse("uses a dim that its operand does not have");
     return std::nullopt;
   }
 
   // A dim can lose the group's blocks only where they are its innermost split: then ranks hold neighbouring blocks.
   auto left = [&](int64_t d) {
     return dropSplit(y.dims[d], group.plain()) ||
-           refuse("needs dim " + Twine(d) + " split on " + text(group.plain()) + " at its minor end");
+           refuse("needs dim " + Twine(d) + " split over " + text(group.plain()) + " as the innermost axis");
   };
   // Once the blocks or addends are gone, all ranks of the group must hold parts of one thing.
   auto nothingElse = [&] {
-    return !(y.axes() & own) || refuse("mixes ranks along " + text(group.plain()) + ", on which more depends");
+    return !(y.axes() & own) || refuse("combines values of the ranks along " + text(group.plain()) +
+                                       ", although more than its dim differs between them");
   };
   // A reduction over the group takes away the addends of exactly its axes, and no others.
   auto reduces = [&] {
@@ -127,7 +128,7 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
       return gone;
     });
     if (y.combine != combine || reduced != own)
-      return refuse("needs one addend a rank of a " + nameOf(combine) + " over " + text(group.plain()));
+      return refuse("needs exactly one term per rank of a " + nameOf(combine) + " over " + text(group.plain()));
     if (y.parts.empty())
       y.combine = Combine::None;
     return nothingElse();
@@ -138,7 +139,7 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
     if (!nothingElse())
       return false;
     if (y.combine != Combine::None && y.combine != Combine::Sum)
-      return refuse("makes an addend of what is operand of a " + nameOf(y.combine));
+      return refuse("creates a term of a sum from an operand of a " + nameOf(y.combine));
     y.combine = Combine::Sum;
     for (uint8_t number : group.axes) {
       AxisSet single = AxisSet(1) << number;
@@ -150,10 +151,10 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
 
   auto apply = [&]() -> bool {
     if (x.note.kind == Note::Blocks)
-      return refuse("moves a value of which blocks are missing");
+      return refuse("moves a value with missing blocks");
     MoveKind kind = move.getMoveKind();
     if (x.root & own && kind != MoveKind::Broadcast && kind != MoveKind::Scatter)
-      return refuse("reads on all ranks of " + text(group.plain()) + " what the root alone has");
+      return refuse("reads a value on all ranks of " + text(group.plain()) + ", but only the root rank has it");
     switch (kind) {
     case MoveKind::AllReduce:
       return reduces();
@@ -202,6 +203,6 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
   };
   if (apply())
     return y;
-  wrong += "; its operand lies " + text(x);
+  wrong += "; the placement of its operand is " + text(x);
   return std::nullopt;
 }

@@ -62,7 +62,7 @@ private:
     } else if (op->getNumResults() && !isa<ParameterOp, StateOp, ConstantOp, RopeTableOp, SeedOp>(op)) {
       std::optional<Rule> rule = ruleOf(op);
       if (!rule)
-        return refuse(op, "is not known to keep the order of the sequence");
+        return refuse(op, "might depend on the order of the sequence");
       (void)forEachDim(op, *rule, [&](Value value, int64_t dim, int letter, Value first, int64_t firstDim) {
         join(first, firstDim, value, dim);
         return success();
@@ -99,16 +99,17 @@ private:
   }
 
   static LogicalResult refuse(Operation *op, const Twine &why) {
-    return op->emitError() << "'" << op->getName() << "' op " << why
-                           << ", so the step program with the sequence in zigzag order does not compute what it "
-                              "computes in its own (order)";
+    return op->emitError()
+           << "'" << op->getName() << "' op " << why
+           << ", so the step program would compute something else with the sequence in zigzag order (order)";
   }
 
   /// Checks that the dims `must` of `value` are the sequence, and no other dim is.
   LogicalResult expect(Operation *op, Value value, ArrayRef<int64_t> must) {
     for (int64_t dim : llvm::seq(rankOf(value)))
       if (has(value, dim) != llvm::is_contained(must, dim))
-        return refuse(op, (has(value, dim) ? "has the sequence as dim " : "lacks the sequence as dim ") + Twine(dim));
+        return refuse(op, (has(value, dim) ? "has the sequence as dim " : "does not have the sequence as dim ") +
+                              Twine(dim));
     return success();
   }
 
@@ -131,7 +132,7 @@ private:
         .Case([&](UpdateOp update) { return expect(update, update.getValue(), {}); })
         .Case<AttentionOp, AttentionGradOp>([&](auto attention) {
           if (attention.getWindow() || attention.getBias() || attention.hasSinks() || attention.getStarts())
-            return refuse(attention, "sees keys by their order");
+            return refuse(attention, "depends on the order of its keys");
           return success(succeeded(expect(attention, attention.getQ(), {1})) &&
                          succeeded(expect(attention, attention.getK(), {1})));
         })

@@ -30,7 +30,7 @@ LogicalResult Proof::begin(ModuleOp step) {
     return failure();
   Walk walk(state->shared, state->step, nullptr);
   if (!walk.run(step))
-    return walk.failure.op->emitError() << "in the one-device program: " << walk.failure.why;
+    return walk.failure.op->emitError() << "the one-device program is wrong: the op " << walk.failure.why;
   state->program = step.clone();
   return success();
 }
@@ -51,12 +51,12 @@ LogicalResult Proof::beginAt(ModuleOp module, StringRef phase, StringRef fingerp
   Walk walk(state->shared, state->step, nullptr, nullptr, state->isParallel = true);
   if (!walk.run(module))
     return walk.failure.op->emitError() << nameOfOp(walk.failure.op) << " " << walk.failure.why
-                                        << "; no program of phase '" << phase << "' does that";
+                                        << ", which is not allowed in a program of phase '" << phase << "'";
   std::string found = fingerprintOf(state->step, seedOf(fingerprint));
   if (!fingerprint.empty() && found != fingerprint)
     return module.emitError() << "phase '" << phase
-                              << "' does not compute what the step program computes that it was made of: "
-                              << whatDiffers(found, fingerprint) << " differ from the module's pc.step";
+                              << "' does not compute the same as the step program from which it was made: "
+                              << whatDiffers(found, fingerprint) << " differ from the module's attribute pc.step";
   state->program = module.clone();
   state->before = state->step;
   state->phaseBefore = phase.str();
@@ -101,20 +101,22 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
   if (blame.op == op)
     error << walk.failure.why;
   else if (blame.fault == FaultKind::Memory)
-    error << "has bytes that other values have, too";
+    error << "shares bytes with other values";
   else
-    error << "makes a value that the program of phase '" << (isFirst ? "step" : state->phaseBefore)
-          << "' does not have";
+    error << "computes a value that the program of phase '" << (isFirst ? "step" : state->phaseBefore)
+          << "' does not compute";
   if (!blame.expected.empty())
     error << "; " << blame.expected;
-  error << "; phase '" << phase << "' does not compute what the one-device program computes (" << nameOf(blame.fault)
+  error << "; phase '" << phase << "' does not compute the same as the one-device program (" << nameOf(blame.fault)
         << ")";
   if (blame.op != op)
-    error.attachNote(op->getLoc()) << "it shows at " << nameOfOp(op) << ", which " << walk.failure.why;
+    error.attachNote(op->getLoc()) << "the error was detected at " << nameOfOp(op) << ", which " << walk.failure.why;
   if (blame.other && blame.other != blame.op)
-    error.attachNote(blame.other->getLoc()) << "or " << nameOfOp(blame.other) << " is wrong, which does not fit it";
+    error.attachNote(blame.other->getLoc())
+        << "alternatively, " << nameOfOp(blame.other) << " is wrong, because the two do not match";
   std::string pass = passThatBroke ? passThatBroke() : "";
   if (!pass.empty())
-    error.attachNote(op->getLoc()) << "pass '" << pass << "' makes it so: behind those before it the program is right";
+    error.attachNote(op->getLoc()) << "pass '" << pass
+                                   << "' introduced the error; the program was still correct before this pass";
   return error;
 }

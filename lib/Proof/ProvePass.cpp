@@ -29,7 +29,7 @@ struct Prove : pc::impl::ProveBase<Prove> {
   /// The program before a pass, if it is given, is proved first: what it does wrong is not the pass's fault.
   LogicalResult prove(Proof &proof) {
     if (reference.empty())
-      return getOperation().emitError() << "pc-prove: needs the step program, as reference=step.mlir";
+      return getOperation().emitError() << "pc-prove: the step program is missing; give it as reference=step.mlir";
     llvm::SourceMgr sources, others;
     OwningOpRef<ModuleOp> step = parseProgram(reference, sources, &getContext());
     if (!step || failed(proof.begin(*step)))

@@ -14,7 +14,7 @@ using namespace pc::proof;
 /// A mask of the rows of one round lies as the mask does, and notes which of how many rounds it is.
 std::optional<Placed> Placer::roundOf(RoundOfRowsOp round, const Where &mask) {
   if (!mask.parts.empty() || mask.note.kind != Note::None || mask.root) {
-    refuse("takes a round of what is no whole mask: " + text(mask));
+    refuse("takes a round of a mask that is not complete: " + text(mask));
     return std::nullopt;
   }
   Placed placed;
@@ -48,7 +48,7 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
       continue;
     Rule::Letters front(ArrayRef<int>(letters).take_front(note.number));
     if (round && (note.blocks != round->blocks || front != entry))
-      return refuse("reads entries of two rounds");
+      return refuse("reads values of two different rounds of routed tokens");
     round = &note;
     entry = front;
     isZero |= note.isZero;
@@ -57,11 +57,11 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
   for (auto [i, letters] : llvm::enumerate(rule.operands))
     if (bool isMask = einsum && einsum.getMask() && i + 1 == rule.operands.size();
         round && hasRows(op) && (isMask || rowsOf(op->getOperand(i))) && operands[i]->note.kind != Note::Round)
-      return refuse("reads rows of a round beside those of a whole mask");
+      return refuse("reads routed tokens of one round together with routed tokens of the whole mask");
   if (!round)
     return true;
   if (!einsum && !op->hasTrait<Pointwise>())
-    return refuse("reads entries of a round alone");
+    return refuse("reads values of only one round of routed tokens");
   for (auto [letters, result, value] : llvm::zip_equal(rule.results, placed.results, op->getResults())) {
     if (ArrayRef<int>(letters).take_front(entry.size()) == ArrayRef<int>(entry)) {
       result.note = {Note::Round, {}, round->number, round->blocks, (einsum ? isZero : areZero) && !rowsOf(value)};
@@ -69,7 +69,7 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
     }
     // A result without the entry's dims has summed over them: it is an addend of the sum of all rounds.
     if (!einsum || !isZero || (result.combine != Combine::None && result.combine != Combine::Sum))
-      return refuse("sums entries of a round, and nothing says that there are no others");
+      return refuse("sums values of one round, although other rounds may have nonzero values");
     result.parts.push_back({AxisSet(1) << roundAxis, false, round->blocks});
     llvm::sort(result.parts);
     result.combine = Combine::Sum;

@@ -106,7 +106,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   // The number of a parameter picks its random numbers; a stage has some of the parameters and so needs the keys.
   if (auto parameter = dyn_cast<ParameterOp>(op)) {
     if (stageAxis && !parameter.getKey())
-      return refuse(op, "is a parameter of a stage without its key", FaultKind::Data);
+      return refuse(op, "is a parameter of a pipeline stage, but has no key", FaultKind::Data);
     says.number = parameter.getKey() ? static_cast<int64_t>(*parameter.getKey()) : positionOf(stage, parameter);
   }
   if (!reference) {
@@ -114,17 +114,17 @@ bool Walk::leaf(Stage &stage, Operation *op) {
     says.value = values.named({"leaf", textOf(name)});
     auto [own, isNew] = facts.leaves.try_emplace(name, says);
     if (!isNew && !(own->second == says))
-      return refuse(op, "says something else than the leaf " + textOf(name) + " of another stage", FaultKind::Data);
+      return refuse(op, "has different attributes than " + textOf(name) + " on another stage", FaultKind::Data);
   } else if (auto known = reference->leaves.find(name); known == reference->leaves.end()) {
-    return refuse(op, "is a leaf that the one-device program does not have: " + textOf(name),
+    return refuse(op, "is not in the one-device program: " + textOf(name),
                   isa<RopeTableOp>(op) ? FaultKind::Scale : FaultKind::Data);
   } else if (known->second.number != says.number) {
     return refuse(op,
-                  "takes the random numbers of parameter " + Twine(says.number) + ", which is number " +
+                  "draws the random numbers of parameter " + Twine(says.number) + ", but is parameter number " +
                       Twine(known->second.number),
                   FaultKind::Data);
   } else if (!(known->second == says)) {
-    return refuse(op, "says something else than the leaf " + textOf(name) + " of the one-device program",
+    return refuse(op, "has different attributes than " + textOf(name) + " in the one-device program",
                   isa<RopeTableOp>(op) ? FaultKind::Scale : FaultKind::Data);
   } else {
     says.value = known->second.value;
@@ -137,7 +137,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
     auto [held, isNew] = stage.held.try_emplace(name, Held{op, state});
     if (Operation *other = held->second.leaf; !isNew && other != op) {
       bool isOther = reference && slotOf(value) == reference->leaves.find(name)->second.slot && isa<StateOp>(op);
-      return refuse(isOther ? other : op, "is there twice: " + textOf(name), FaultKind::Data);
+      return refuse(isOther ? other : op, "is defined twice: " + textOf(name), FaultKind::Data);
     }
   }
   set(op, value, state);
@@ -148,10 +148,11 @@ bool Walk::update(Stage &stage, UpdateOp update) {
   LeafName name(update.getNameAttr(), update.getParameterAttr());
   State state = stateOf(update.getValue());
   if (!state.where || !read(stage, update, update.getValue(), state))
-    return refuse(update, "uses a value that is not there yet", FaultKind::Memory);
+    return refuse(update, "uses a value before it is computed", FaultKind::Memory);
   auto it = stage.held.find(name);
   if (it == stage.held.end())
-    return refuse(update, "updates a leaf that its program does not have: " + textOf(name), FaultKind::Update);
+    return refuse(update, "updates a parameter or state that its program does not have: " + textOf(name),
+                  FaultKind::Update);
   Held &held = it->second;
   if (std::exchange(held.updated, true))
     return refuse(update, "is the second update of " + textOf(name), FaultKind::Update);
@@ -160,21 +161,21 @@ bool Walk::update(Stage &stage, UpdateOp update) {
   const Where &old = *held.state.where, &now = *state.where;
   if (!now.parts.empty() || now.note.kind != Note::None || !now.agrees(old.dims) || (now.root & ~old.root) ||
       placer.localShape(update.getValue()) != placer.localShape(leaf))
-    return refuse(update, "sets " + textOf(name) + ", which lies " + old.text(axis.names()) +
-                              ", to a value that lies " + now.text(axis.names()));
+    return refuse(update, "sets " + textOf(name) + ", which has placement " + old.text(axis.names()) +
+                              ", to a value with placement " + now.text(axis.names()));
   auto [known, isNew] = facts.updates.try_emplace(name, among(state));
   if (reference) {
     auto wanted = reference->updates.find(name);
     if (wanted == reference->updates.end() || wanted->second != among(state)) {
       if (wanted != reference->updates.end())
         failure.wanted = wanted->second;
-      return refuse(update, "sets " + textOf(name) + " to another value than the one-device program does",
+      return refuse(update, "sets " + textOf(name) + " to a different value than the one-device program does",
                     FaultKind::Update);
     }
   } else if (!isNew && isStep) {
     return refuse(update, "is the second update of " + textOf(name), FaultKind::Update);
   } else if (known->second != among(state)) {
-    return refuse(update, "sets " + textOf(name) + " to another value than another stage does", FaultKind::Update);
+    return refuse(update, "sets " + textOf(name) + " to a different value than another stage does", FaultKind::Update);
   }
   if (stage.arena < 0)
     return true;
@@ -189,15 +190,15 @@ bool Walk::update(Stage &stage, UpdateOp update) {
 bool Walk::output(Stage &stage, OutputOp output) {
   State state = stateOf(output.getValue());
   if (!state.where || !read(stage, output, output.getValue(), state))
-    return refuse(output, "uses a value that is not there yet", FaultKind::Memory);
+    return refuse(output, "uses a value before it is computed", FaultKind::Memory);
   auto [layout, global] = blockOf(output, output.getValue());
   const Where *said = placeOf(output.getValue(), layout, global);
   if (!said)
     return refuse(output, placer.wrong);
   if (!state.where->parts.empty() || state.where->note.kind != Note::None || !state.where->agrees(said->dims) ||
       (state.where->root & ~said->root))
-    return refuse(output,
-                  "shows what lies " + state.where->text(axis.names()) + " as if it lay " + said->text(axis.names()));
+    return refuse(output, "outputs a value with placement " + state.where->text(axis.names()) +
+                              " as if its placement were " + said->text(axis.names()));
   llvm::SmallString<128> name;
   llvm::raw_svector_ostream text(name);
   text << stringifyOutputKind(output.getKind()) << " '" << output.getName() << "'";
@@ -215,7 +216,8 @@ bool Walk::isShownWhereItLies(TopKOp choice, const Where &where) {
     return refuse(choice, placer.wrong);
   return (where.parts.empty() && where.note.kind == Note::None && where.agrees(said->dims) &&
           where.root == said->root) ||
-         refuse(choice, "shows what lies " + where.text(axis.names()) + " as if it lay " + said->text(axis.names()));
+         refuse(choice, "outputs a value with placement " + where.text(axis.names()) + " as if its placement were " +
+                            said->text(axis.names()));
 }
 
 /// Counts a value under the output's name; the reference must show it, too.
@@ -234,7 +236,7 @@ bool Walk::show(const Shown &one) {
     return true;
   if (wanted != reference->outputs.end() && wanted->second.size() == 1)
     failure.wanted = wanted->second.front().value;
-  return refuse(one.op, "shows another value than the one-device program does as " + one.name.getValue(),
+  return refuse(one.op, "outputs a different value than the one-device program as " + one.name.getValue(),
                 OutputOp(one.op).getKind() == OutputKind::Gradient ? FaultKind::Update : FaultKind::Data);
 }
 
@@ -262,7 +264,7 @@ bool Walk::compareSinks() {
         count += own.value == output.value ? own.count : 0;
       if (count < 1 || count > output.count * static_cast<int64_t>(stages.size()))
         return refuse(program,
-                      "shows " + name.getValue() + " " + Twine(count) + " times, the one-device program " +
+                      "shows " + name.getValue() + " " + Twine(count) + " times, but the one-device program shows it " +
                           Twine(output.count) + " times",
                       FaultKind::Update);
     }

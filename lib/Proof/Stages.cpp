@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-static constexpr StringLiteral oddWhy = "is a message that its other stage does not know, or twice";
+static constexpr StringLiteral oddWhy = "is a message without a matching partner on the other stage, or a duplicate";
 
 bool Walk::run(ModuleOp module) {
   env.reserve(shared.owners);
@@ -43,8 +43,8 @@ bool Walk::runAll(ModuleOp module) {
       if (auto [odd, other] = oddMessage(); odd)
         return refuse(odd, oddWhy, FaultKind::Message, other);
       if (Operation *odd = oddMove())
-        return refuse(odd, "is a move that other stages do not make, so that one waits for ever");
-      return refuse(op, "waits for another stage for ever", FaultKind::Message);
+        return refuse(odd, "is a move that other stages do not make, so one of them waits forever");
+      return refuse(op, "waits forever for another stage", FaultKind::Message);
     }
   return end();
 }
@@ -59,7 +59,7 @@ bool Walk::begin(ModuleOp module) {
     auto stage = std::make_unique<Stage>();
     SmallVector<func::FuncOp> steps = stepsOf(program);
     if (steps.size() != 1 || !steps[0].getBody().hasOneBlock())
-      return refuse(program, "has no program of one block");
+      return refuse(program, "does not have exactly one function with one block");
     stage->module = program;
     stage->step = steps[0];
     stage->number = stageOf(program);
@@ -70,7 +70,7 @@ bool Walk::begin(ModuleOp module) {
       // Sizes of the vocabulary and the batch decide inputs, so they must be those of the step program in every stage.
       facts.about = reference ? reference->about : facts.about ? facts.about : says;
       if (facts.about != says)
-        return refuse(about, "says something else than in the one-device program", FaultKind::Data);
+        return refuse(about, "has different attributes than in the one-device program", FaultKind::Data);
     }
     stages.push_back(std::move(stage));
   }
@@ -128,15 +128,15 @@ bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorI
   ArrayRef<Arrival> arrivals = meetings[meetingOf.lookup(move)];
   if (move.getMoveKind() != MoveKind::AllReduce || move.getReduction() != PartialKind::Sum ||
       move.getMoveAxes().size() != 1)
-    return refuse(move, "crosses stages, which sums over their axis alone may");
+    return refuse(move, "communicates between stages, but only sums over the axis of stages may do that");
   Point total;
   from.clear();
   for (Arrival arrival : arrivals) {
     if (arrival.move->getName() != move->getName() || arrival.move.getReduction() != move.getReduction() ||
         arrival.move.getMoveAxes() != move.getMoveAxes() || arrival.state.where != result.where)
       return refuse(oddMove() ? oddMove() : move.getOperation(),
-                    "is another move than that of other stages, or of what lies differently there", FaultKind::Place,
-                    oddMove() ? move : arrival.move);
+                    "does not match the move of other stages, or moves a value that has a different placement there",
+                    FaultKind::Place, oddMove() ? move : arrival.move);
     total = total + among(arrival.state);
     if (arrival.state.microbatch != State::ofAny)
       result.microbatch = State::ofSeveral;
@@ -222,7 +222,7 @@ Operation *Walk::oddMove() {
 bool Walk::send(Stage &stage, SendOp send) {
   State state = stateOf(send.getX());
   if (!state.where || !read(stage, send, send.getX(), state))
-    return refuse(send, "sends a value that is not there yet", FaultKind::Message);
+    return refuse(send, "sends a value before it is computed", FaultKind::Message);
   auto key = std::pair(StageFlow(stage.number, send), static_cast<int64_t>(send.getMessage()));
   if (key.first.to < 0 || key.first.to >= static_cast<int64_t>(stages.size()))
     return refuse(send, "sends to a stage that does not exist", FaultKind::Message);
@@ -230,8 +230,7 @@ bool Walk::send(Stage &stage, SendOp send) {
   if (mail.try_emplace(key, state, type).second)
     return true;
   auto [odd, other] = oddMessage();
-  return refuse(odd ? odd : send, "is a message that is sent twice, or another one not at all", FaultKind::Message,
-                other);
+  return refuse(odd ? odd : send, "sends a message twice, or leaves one out", FaultKind::Message, other);
 }
 
 bool Walk::receive(Stage &stage, ReceiveOp receive) {
@@ -239,13 +238,13 @@ bool Walk::receive(Stage &stage, ReceiveOp receive) {
   if (it == mail.end()) {
     auto [odd, other] = oddMessage();
     return refuse(odd ? odd : receive,
-                  isa_and_nonnull<SendOp>(odd) ? "sends a message that nobody receives"
+                  isa_and_nonnull<SendOp>(odd) ? "sends a message that no stage receives"
                                                : "receives a message that has not been sent",
                   FaultKind::Message, other);
   }
   auto [state, type] = it->second;
   if (type != withEncoding(receive.getValue().getType(), placement(receive.getValue())))
-    return refuse(receive, "receives another type than was sent", FaultKind::Message);
+    return refuse(receive, "receives a different type than was sent", FaultKind::Message);
   mail.erase(it);
   if (!placer.agreesWithType(receive.getValue(), *state.where, stageAxisSet))
     return refuse(receive, placer.wrong);

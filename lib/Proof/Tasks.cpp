@@ -30,7 +30,7 @@ bool Walk::call(Stage &stage, CallOp call) {
   Called &called = calledBy(call);
   const TaskFunction &function = *called.function;
   if (stage.places || called.calls || call->getParentOp() == function.function)
-    return refuse(call, "is a call in what is called", FaultKind::Message);
+    return refuse(call, "is a call inside a called function", FaultKind::Message);
   const Ranges *ranges = stage.arena < 0 ? &noRanges : rangesOf(stage, call, called);
   if (trace || !ranges || !readTask(call))
     return runCalled(stage, call, function);
@@ -198,7 +198,7 @@ bool Walk::repeat(Stage &stage, CallOp call, const Called &called, const Ranges 
   }
   if (stage.arena >= 0 && called.function->frameBytes) {
     if (ranges.list.back().end > stage.arena)
-      return refuse(call, "has a frame that ends behind the arena", FaultKind::Memory);
+      return refuse(call, "has a frame that ends after the end of the arena", FaultKind::Memory);
     stage.bytes.write(ranges.list.back(), gone);
   }
   for (auto [result, out, sum] : llvm::zip_equal(call.getResults(), known.out, known.addedTo)) {

@@ -166,7 +166,7 @@ private:
       for (const Made &made : trace.made)
         if (made.state.value == *failure.wanted && programOf(made.op) == programOf(failure.op)) {
           blame.op = made.op;
-          blame.expected = "expected an update by what it makes";
+          blame.expected = "expected an update with the value that it computes";
         }
       return blame;
     }
@@ -215,7 +215,8 @@ private:
                      has(values, wanted.value.x, wanted.microbatch, reader.op);
     if (isMixedUp || (!isInPlaceOf(read, right) && has(there, wanted.hash(), wanted.microbatch, reader.op))) {
       blame.op = whoReads(reader, operand, wanted.value);
-      blame.expected = "expected operand " + std::to_string(operand) + " to be what the " + text(right.op) + " makes";
+      blame.expected =
+          "expected operand " + std::to_string(operand) + " to be the result of the " + text(right.op) + "";
       return blame;
     }
     // No op makes it: then the op that makes the operand should.
@@ -235,7 +236,8 @@ private:
       if (isa<InputOp, ParameterOp, StateOp>(right.op))
         blame.fault = FaultKind::Data;
     } else {
-      blame.expected = "expected operand " + std::to_string(operand) + " to be what the " + text(right.op) + " makes";
+      blame.expected =
+          "expected operand " + std::to_string(operand) + " to be the result of the " + text(right.op) + "";
     }
     return blame;
   }

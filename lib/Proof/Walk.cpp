@@ -54,7 +54,7 @@ bool Walk::runBlock(Stage &stage, Block &block) {
 
 bool Walk::runOp(Stage &stage, Operation *op) {
   if (!isa_and_nonnull<PCDialect>(op->getDialect()))
-    return refuse(op, "has no rule here, so that nothing can be said", FaultKind::Value);
+    return refuse(op, "is not an op that the proof knows", FaultKind::Value);
   bool ok = llvm::TypeSwitch<Operation *, bool>(op)
                 .Case<TaskOp>([](auto) { return true; })
                 .Case([&](AccumulateOp op) { return accumulate(stage, op); })
@@ -175,12 +175,12 @@ bool Walk::compute(Stage &stage, Operation *op) {
   for (Value operand : op->getOperands()) {
     State state = stateOf(operand);
     if (!state.where)
-      return refuse(op, "uses a value that is not there yet", FaultKind::Memory);
+      return refuse(op, "uses a value before it is computed", FaultKind::Memory);
     if (!read(stage, op, operand, state))
       return false;
     if (rowsOf(operand) || state.where->note.kind == Note::Round) {
       if (rows && *rows != state.rows)
-        return refuse(op, "reads rows of two masks", FaultKind::Value);
+        return refuse(op, "reads routed tokens of two different masks", FaultKind::Value);
       rows = state.rows;
     }
     in.push_back(state.where);
@@ -197,7 +197,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
       points[i] = values.of(points[i], microbatches[i]);
   if (int64_t mask = maskOf(op); mask >= 0) {
     if (rows && *rows != points[mask])
-      return refuse(op, "reads rows of another mask than its own", FaultKind::Value);
+      return refuse(op, "reads routed tokens of a different mask than its own", FaultKind::Value);
     rows = points[mask];
   }
   bool runsOnce = op->getBlock() == &stage.step.getBody().front();
@@ -210,7 +210,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   // The op puts together parts of one value, such as blocks of a window: they must be parts of the same one.
   for (auto [a, b] : memo.same)
     if (points[a] != points[b])
-      return refuse(op, "puts together parts of different values", FaultKind::Value);
+      return refuse(op, "combines parts of different values", FaultKind::Value);
   if (!mayWrite(stage, op, memo.sharing))
     return false;
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
@@ -225,7 +225,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
       rows = points[0];
     if (rowsOf(result) || memo.out[i]->note.kind == Note::Round) {
       if (!rows)
-        return refuse(op, "makes rows, and no mask says of what", FaultKind::Value);
+        return refuse(op, "creates routed tokens without a mask", FaultKind::Value);
       state.rows = *rows;
     }
     set(op, result, state);
@@ -238,7 +238,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
 std::optional<State> Walk::element(Operation *op, const State &stack, int64_t number) {
   auto shape = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
   if (!stack.where || shape.empty() || number < 0 || number >= shape[0]) {
-    refuse(op, "is of a microbatch that is not in its stack", FaultKind::Data);
+    refuse(op, "takes a microbatch that is not in its stack", FaultKind::Data);
     return std::nullopt;
   }
   std::optional<Where> where = placer.element(*stack.where);
@@ -333,15 +333,15 @@ bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
   Value result = accumulate.getResult(number);
   State &sum = sums[accumulate][number], state = stateOf(yielded.get());
   if (!state.where || !read(stage, accumulate, yielded.get(), state))
-    return refuse(accumulate, "yields a value that is not there", FaultKind::Memory);
+    return refuse(accumulate, "yields a value that is not computed", FaultKind::Memory);
   if (state.where->note.kind != Note::None ||
       (state.where->combine != Combine::None && state.where->combine != Combine::Sum))
-    return refuse(accumulate, "adds up what is no sum: " + state.where->text(axis.names()));
+    return refuse(accumulate, "accumulates a value that is not a sum: " + state.where->text(axis.names()));
   bool isFirst = !sum.where, isOnly = accumulate.getMicrobatches() == 1;
   // Addends of a sum must lie alike, or the sum would mix parts of different elements.
   if (!isFirst && sum.where != state.where)
-    return refuse(accumulate, "adds microbatches that lie differently: " + sum.where->text(axis.names()) + " and " +
-                                  state.where->text(axis.names()));
+    return refuse(accumulate, "adds microbatches with different placements: " + sum.where->text(axis.names()) +
+                                  " and " + state.where->text(axis.names()));
   if (!isOnly && !read(stage, accumulate, result, sum))
     return false;
   SmallVector<int> from{sum.made, state.made};
@@ -361,7 +361,7 @@ bool Walk::fusion(Stage &stage, FusionOp fusion) {
   for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs())) {
     State state = stateOf(input);
     if (!state.where || !read(stage, fusion, input, state))
-      return refuse(fusion, "uses a value that is not there yet", FaultKind::Memory);
+      return refuse(fusion, "uses a value before it is computed", FaultKind::Memory);
     assign(argument, state);
   }
   bool outer = std::exchange(stage.inKernel, true), ok = runBlock(stage, body);
@@ -381,12 +381,12 @@ bool Walk::start(Stage &stage, StartOp start) {
   WaitOp wait = start.getWait();
   SmallVector<MoveOpInterface> moves = start.getMoves();
   if (!wait || moves.size() != start.getNumOperands() || wait.getNumResults() != moves.size())
-    return refuse(start, "has no wait of its own", FaultKind::Memory);
+    return refuse(start, "has no pc.wait of its own", FaultKind::Memory);
   SmallVector<State> results;
   for (auto [move, input] : llvm::zip_equal(moves, start.getInputs())) {
     State state = stateOf(input);
     if (!state.where || !read(stage, start, input, state))
-      return refuse(start, "uses a value that is not there yet", FaultKind::Memory);
+      return refuse(start, "uses a value before it is computed", FaultKind::Memory);
     assign(move->getOperand(0), state);
     if (!isOverStages(move, stageAxis)) {
       bool outer = std::exchange(stage.inKernel, true), ok = compute(stage, move);
@@ -415,7 +415,7 @@ bool Walk::wait(Stage &stage, WaitOp wait) {
   StartOp start = wait.getStart();
   auto it = underWay.find(start);
   if (!start || it == underWay.end())
-    return refuse(wait, "waits for what has not started", FaultKind::Memory);
+    return refuse(wait, "waits for a move that has not started", FaultKind::Memory);
   State taken = it->second.back();
   for (auto [i, move] : llvm::enumerate(start.getMoves())) {
     Value input = start.getInputs()[i], result = wait.getResult(i);

@@ -162,7 +162,7 @@ static std::string textOf(const Index &index, ArrayRef<std::string> names) {
     if (term.factor != 1)
       text += std::to_string(term.factor) + " ";
     for (uint8_t axis : term.axes)
-      text += (axis == term.axes.front() ? "" : ".") + (axis < names.size() ? names[axis] : "rows of a round");
+      text += (axis == term.axes.front() ? "" : ".") + (axis < names.size() ? names[axis] : "routed tokens of a round");
   }
   if (index.constant)
     text += " + " + std::to_string(index.constant) + " mod " + std::to_string(index.n);

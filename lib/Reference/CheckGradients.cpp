@@ -89,7 +89,7 @@ struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
       double expected = (*above - *below) / (2 * epsilon), difference = std::abs(expected - gradient[i]) / scale;
       if (!(difference <= tolerance)) // also for NaN
         return getOperation().emitError() << "pc-check-gradients: gradient of '" << name << "', element " << i
-                                          << ", is " << gradient[i] << "; finite differences say " << expected;
+                                          << ", is " << gradient[i] << ", but finite differences give " << expected;
       worst = std::max(worst, difference);
     }
     llvm::outs() << "gradient " << name << ": " << count << " elements, largest relative difference "

@@ -43,7 +43,7 @@ public:
     if (auto offset = dyn_cast<BlockOffsetOp>(op))
       return checkAxes(op, axisList(offset.getAxes()));
     if (auto update = dyn_cast<UpdateOp>(op); update && !isa<RankedTensorType>(update.getValue().getType()))
-      return refuse(op) << "its value is no tensor of known rank";
+      return refuse(op) << "its value is not a tensor of known rank";
     return success();
   }
 
@@ -62,11 +62,11 @@ private:
     int64_t elements = 1;
     for (int64_t size : global)
       if (size < 0 || llvm::MulOverflow(elements, size, elements) || elements > mostElements)
-        return refuse(op) << "a tensor of more than " << mostElements << " elements";
+        return refuse(op) << "it has a tensor of more than " << mostElements << " elements";
     if (!place)
       return success();
     if (place.getDims().size() != global.size())
-      return refuse(op) << "its layout has " << place.getDims().size() << " dims, its shape " << global.size();
+      return refuse(op) << "its layout has " << place.getDims().size() << " dims, but its shape has " << global.size();
     if (failed(checkAxes(op, place.getPartial())) || failed(checkAxes(op, place.getRoot())))
       return failure();
     for (auto [d, size] : llvm::enumerate(global)) {
@@ -95,7 +95,7 @@ private:
   LogicalResult checkOutput(OutputOp output) {
     auto type = dyn_cast<RankedTensorType>(output.getValue().getType());
     if (!type)
-      return refuse(output) << "its value is no tensor of known rank";
+      return refuse(output) << "its value is not a tensor of known rank";
     if (failed(checkLocal(output, output.getValue())))
       return failure();
     Shape global = leafLayout(output, output.getValue()).global;
@@ -117,7 +117,7 @@ private:
 LogicalResult pc::checkProgram(func::FuncOp function, MeshAttr mesh) {
   for (ArenaOp arena : function->getParentOfType<ModuleOp>().getOps<ArenaOp>())
     if (arena.getBytes() > static_cast<uint64_t>(mostArenaBytes))
-      return arena.emitOpError() << "cannot be interpreted: more than " << mostArenaBytes << " bytes";
+      return arena.emitOpError() << "cannot be interpreted: it has more than " << mostArenaBytes << " bytes";
   Checker checker(mesh);
   return failure(anyOp(function, [&](Operation *op) { return op != function && failed(checker.check(op)); }));
 }

@@ -160,7 +160,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case<EinsumOp, ReduceMaxOp>([&](auto reduce) -> FailureOr<Tensors> {
         FactorRule rule = reduce.getFactorRule();
         if (rule.results.empty())
-          return reduce.emitOpError() << "has a spec that does not fit";
+          return reduce.emitOpError() << "has a spec that does not match its operands";
         return Tensors{contract(rule, in, context.shapes[0], /*largest=*/isa<ReduceMaxOp>(op))};
       })
       .Case([&](AddOp) { return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] + (*in[1])[i]; }); })
@@ -228,7 +228,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](RopeOp op) -> FailureOr<Tensors> {
         auto first = static_cast<int64_t>(op.getFirst());
         if (in[0]->shape.back() < first + 2 * in[1]->shape.back())
-          return op.emitOpError() << "has tables that are wider than half a head";
+          return op.emitOpError() << "has tables wider than half a head";
         return rope(in, op.getInverse(), op.getInterleaved(), first);
       })
       .Case([&](SplitQkvOp) { return splitQkv(in); })
@@ -257,7 +257,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {
         for (double target : in[1]->data)
           if (target < 0 || target >= in[0]->shape.back())
-            return entropy.emitOpError() << "target " << static_cast<int64_t>(target) << " is outside of the logits";
+            return entropy.emitOpError() << "target " << static_cast<int64_t>(target)
+                                         << " is outside the vocabulary of the logits";
         return crossEntropy(in);
       })
       .Case([&](SumExpOp) {
@@ -313,6 +314,6 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](AdamWOp) { return adamw(in); })
       .Case([&](SGDOp) { return sgd(in); })
       .Default([](Operation *other) -> FailureOr<Tensors> {
-        return other->emitOpError() << "has no meaning for the interpreter yet";
+        return other->emitOpError() << "is not supported by the interpreter";
       });
 }

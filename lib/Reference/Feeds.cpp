@@ -110,9 +110,9 @@ Tensor Feeds::drawParts(ParameterOp parameter, ArrayRef<int64_t> shape, const st
 FailureOr<Tensor> Feeds::readRandom(InputOp op, const Shape &shape) const {
   int64_t microbatches = shape.size() == 2 ? shape[0] : 1;
   if (shape.empty() || shape.back() != PCRT_RANDOM_COUNT || shape.size() > 2)
-    return op.emitOpError() << "needs " << int(PCRT_RANDOM_COUNT) << " words a microbatch";
+    return op.emitOpError() << "needs " << int(PCRT_RANDOM_COUNT) << " words per microbatch";
   if (!batch && microbatches > 1)
-    return op.emitOpError() << "has unknown rows: the interpreter needs pc.program";
+    return op.emitOpError() << "has a number of rows that is not known; the interpreter needs a pc.program";
   Tensor words(shape);
   for (int64_t m = 0; m < microbatches; ++m) {
     double *of = &words.data[m * PCRT_RANDOM_COUNT];
@@ -148,7 +148,7 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
         if (valid && (valid->size() != shape.size() || llvm::any_of(llvm::zip(*valid, shape), [](auto pair) {
                         return std::get<0>(pair) > std::get<1>(pair);
                       })))
-          return op.emitOpError() << "has another shape than the padded parameter that it belongs to";
+          return op.emitOpError() << "has a different shape than its padded parameter";
         auto element = [](uint64_t bits) { return 1e-3 + 9e-3 * uniform(bits); };
         if (ParameterOp packed = this->packed.lookup(op.getParameter()))
           return drawParts(packed, shape, (op.getName() + " of ").str(), element);
@@ -198,5 +198,7 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
       })
       .Case([&](ConstantOp op) { return Tensor(shape, op.getNumber().convertToDouble()); })
       .Case([&](SeedOp) { return Tensor(shape, 1); })
-      .Default([](Operation *other) -> FailureOr<Tensor> { return other->emitOpError() << "is not a leaf"; });
+      .Default([](Operation *other) -> FailureOr<Tensor> {
+        return other->emitOpError() << "is not an input, parameter or state";
+      });
 }

@@ -32,9 +32,9 @@ func::FuncOp programOf(ModuleOp module) {
 FailureOr<func::FuncOp> checkedProgramOf(ModuleOp module) {
   func::FuncOp function = programOf(module);
   if (!function)
-    return module.emitError() << "nothing to interpret: expected @step, @model or a single function";
+    return module.emitError() << "this module has nothing to interpret; expected @step, @model or a single function";
   if (!function.getBody().hasOneBlock() || function.getNumArguments())
-    return function.emitError() << "the interpreter runs functions of one block without arguments";
+    return function.emitError() << "the interpreter only runs functions of one block without arguments";
   if (failed(checkProgram(function, meshOf(module))))
     return failure();
   return function;
@@ -67,8 +67,8 @@ static LogicalResult merge(Results &all, Results stage, func::FuncOp function, d
     if (!known)
       all.push_back(std::move(result));
     else if (double difference = largestDifference(*known, result.value); difference > tolerance)
-      return function.emitError() << "gives another '" << result.name
-                                  << "' than a stage before it: relative difference "
+      return function.emitError() << "computes a different '" << result.name
+                                  << "' than an earlier stage: relative difference "
                                   << llvm::formatv("{0:e}", difference).str();
   }
   return success();
@@ -103,7 +103,7 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
       return failure();
     func::FuncOp function = *checked;
     if (meshOf(stage) != mesh)
-      return stage.emitError() << "has another mesh than the first stage";
+      return stage.emitError() << "has a different mesh than the first stage";
     functions.push_back(function);
     programs.push_back(&function.getBody().front());
     feeds.emplace_back(function, options.seed);
@@ -124,14 +124,14 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
   if (failed(runner.run(programs, all)))
     return failure();
   if (llvm::any_of(llvm::seq(all.machines.size()), [&](int s) { return runner.waitingAt(s); })) {
-    InFlightDiagnostic error = module.emitError() << "the stages wait for each other";
+    InFlightDiagnostic error = module.emitError() << "the stages wait for each other forever";
     for (size_t s = 0; s < stages.size(); ++s)
       if (Operation *op = runner.waitingAt(s))
         error.attachNote(op->getLoc()) << "stage " << s << " at '" << op->getName() << "'";
     return error;
   }
   if (Operation *send = link.leftOver())
-    return send->emitOpError() << "sends what no stage receives";
+    return send->emitOpError() << "sends a message that no stage receives";
   Results results;
   for (auto [s, machine] : llvm::enumerate(all.machines))
     if (failed(machine->finish()) || failed(merge(results, machine->takeResults(), functions[s], options.tolerance)))

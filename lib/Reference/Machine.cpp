@@ -136,7 +136,7 @@ LogicalResult Machine::set(Value value, RankTensors tensors) {
       llvm::transform(tensor.data, tensor.data.begin(), roundToBf16);
   if (store.set(value, std::move(tensors)))
     return success();
-  return emitError(value.getLoc()) << "a value of type " << value.getType() << " lies outside of the arena";
+  return emitError(value.getLoc()) << "a value of type " << value.getType() << " is outside the arena";
 }
 
 LogicalResult Machine::setAll(ValueRange values, MutableArrayRef<RankTensors> tensors) {
@@ -186,7 +186,8 @@ LogicalResult Machine::compute(Operation *op) {
       return failure();
     for (auto [i, tensor] : llvm::enumerate(*tensors)) {
       if (tensor.shape != context.shapes[i])
-        return op->emitOpError() << "result " << i << " has another shape on rank " << rank << " than its type says";
+        return op->emitOpError() << "result " << i << " has a different shape on rank " << rank
+                                 << " than its type says";
       outs[i].push_back(std::move(tensor));
     }
   }
@@ -247,7 +248,7 @@ LogicalResult Machine::runStageOp(Operation *op) {
   if (isa<TaskOp>(op))
     return success();
   if (!link)
-    return op->emitOpError() << "needs the programs of all stages";
+    return op->emitOpError() << "can only be run together with the programs of all stages";
   if (auto send = dyn_cast<SendOp>(op)) {
     link->send(stage, send, store.get(send.getX()));
     return success();
@@ -336,10 +337,11 @@ LogicalResult Machine::runWait(WaitOp wait) {
     if (store.hasArena())
       for (const Tensor &tensor : store.get(result))
         if (!llvm::all_of(tensor.data, [](double x) { return std::isnan(x); }))
-          return wait.emitOpError() << "finds its result " << i << " written while the move was under way";
+          return wait.emitOpError() << "finds that result " << i << " was written while the move was in progress";
     bool overStages = link && link->isOver(move);
     if (!inPlace && !isSame(overStages ? store.get(input) : ranks.apply(move, store.get(input)), results[i]))
-      return wait.emitOpError() << "finds input " << i << " of its start changed while the move was under way";
+      return wait.emitOpError() << "finds that input " << i
+                                << " of its pc.start was changed while the move was in progress";
     if (!overStages)
       continue;
     FailureOr<RankTensors> moved = apply(move, input);
@@ -354,7 +356,8 @@ LogicalResult Machine::runWait(WaitOp wait) {
 LogicalResult Machine::runUpdate(UpdateOp update) {
   Value leaf = leaves.of(update);
   if (!leaf)
-    return update.emitOpError() << "sets '" << update.getName() << "', which is no parameter or state of this program";
+    return update.emitOpError() << "sets '" << update.getName()
+                                << "', which is not a parameter or state of this program";
   if (!store.hasArena())
     return collectUpdate(update, update.getValue());
   updates.push_back(update);
@@ -383,11 +386,11 @@ LogicalResult Machine::collect(Operation *op, Value value, const LeafLayout &lay
   double disagreement = 0;
   const RankTensors &parts = store.get(value);
   if (parts[0].shape != ranks.localShape(layout.global, layout.place))
-    return op->emitOpError() << "value does not have the shape of a rank's block of " << name;
+    return op->emitOpError() << "the value does not have the shape of a rank's block of " << name;
   // From here on the result does not depend on the plan: global shape, no padding, plain order of the sequence.
   Tensor whole = ranks.assemble(parts, layout.global, layout.place, disagreement);
   if (disagreement > options.tolerance)
-    return op->emitOpError() << "ranks disagree about " << name << ": relative difference "
+    return op->emitOpError() << "ranks have different values of " << name << ": relative difference "
                              << llvm::formatv("{0:e}", disagreement).str();
   if (valid)
     whole = whole.box(Shape(valid->size(), 0), *valid);
@@ -401,7 +404,7 @@ LogicalResult Machine::collect(Operation *op, Value value, const LeafLayout &lay
   auto output = dyn_cast<OutputOp>(op); // seen once per microbatch
   bool perMicrobatch = isa<AccumulateOp>(op->getParentOp()) || link;
   if (!output || !perMicrobatch)
-    return op->emitOpError() << "gives '" << name << "' a second time";
+    return op->emitOpError() << "outputs '" << name << "' a second time";
   // Logits of microbatches are concatenated along the batch; other outputs are sums.
   Tensor &seen = *before;
   if (output.getKind() == OutputKind::Logits) {
@@ -428,16 +431,16 @@ LogicalResult Machine::check(Operation *op, Value value) {
                              << ", type " << value.getType();
   };
   if (disagreement > options.tolerance)
-    return refuse("ranks of a stage disagree about a value that they should share", disagreement);
+    return refuse("ranks of a stage have different values of a tensor that should be the same", disagreement);
   if (!expected)
     return success();
   const Tensor &whole = (*expected)[next++];
   Tensor found = ranks.assemble(store.get(value), whole.shape, placement(value), disagreement);
   double difference = largestDifference(whole, found);
   if (disagreement > options.tolerance)
-    return refuse("ranks disagree about a value that they should share", disagreement);
+    return refuse("ranks have different values of a tensor that should be the same", disagreement);
   if (difference > options.tolerance && !rounds)
-    return refuse("differs on " + Twine(ranks.count()) + " ranks from one device", difference);
+    return refuse("gives a different result on " + Twine(ranks.count()) + " ranks than on one device", difference);
   return success();
 }
 

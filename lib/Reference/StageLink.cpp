@@ -19,8 +19,9 @@ FailureOr<RankTensors> StageLink::receive(int stage, ReceiveOp receive) {
   messages.pop_front();
   if (message.send.getMessage() != receive.getMessage() ||
       withEncoding(message.send.getX().getType(), {}) != withEncoding(receive.getValue().getType(), {})) {
-    InFlightDiagnostic error = receive.emitOpError() << "expects message " << receive.getMessage() << " of type "
-                                                     << receive.getValue().getType() << " but gets another one";
+    InFlightDiagnostic error = receive.emitOpError()
+                               << "expects message " << receive.getMessage() << " of type "
+                               << receive.getValue().getType() << ", but the message has a different type";
     error.attachNote(message.send.getLoc())
         << "message " << message.send.getMessage() << " of type " << message.send.getX().getType() << " is sent here";
     return error;
@@ -50,8 +51,8 @@ FailureOr<RankTensors> StageLink::result(int stage, MoveOpInterface move) {
                 theirs.getMoveDim() == move.getMoveDim() && theirs.getOtherDim() == move.getOtherDim() &&
                 withEncoding(theirs->getOperand(0).getType(), {}) == withEncoding(move->getOperand(0).getType(), {});
     if (!same) {
-      InFlightDiagnostic error = move->emitOpError() << "meets another move of stage " << other;
-      error.attachNote(theirs.getLoc()) << "this one";
+      InFlightDiagnostic error = move->emitOpError() << "is paired with a different move of stage " << other;
+      error.attachNote(theirs.getLoc()) << "the other move is here";
       return error;
     }
     for (auto [rank, tensor] : llvm::enumerate(part.second))

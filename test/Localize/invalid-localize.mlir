@@ -11,7 +11,7 @@ func.func @unplaced() {
 
 pc.mesh <tp = 2>
 func.func @uneven() {
-  // expected-error @below {{dim 0 of size 97 does not divide into 2 blocks; nearest sizes that do: 96 or 98}}
+  // expected-error @below {{dim 0 of size 97 does not divide into 2 blocks; the nearest sizes that do are 96 or 98}}
   %w = pc.parameter "w" dims ["vocab"] init <fill, 1.0> source <"w", shape = [97], start = [0], size = [97]> : tensor<97xf32, #pc.place<[tp]>>
   return
 }
@@ -20,7 +20,7 @@ func.func @uneven() {
 
 pc.mesh <tp = 2>
 func.func @unknown_axis() {
-  // expected-error @below {{lies on axes that the mesh lacks}}
+  // expected-error @below {{is placed on axes that are not in the mesh}}
   %w = pc.parameter "w" dims ["vocab"] init <fill, 1.0> source <"w", shape = [96], start = [0], size = [96]> : tensor<96xf32, #pc.place<[dp]>>
   return
 }

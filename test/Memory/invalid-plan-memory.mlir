@@ -25,7 +25,7 @@ func.func @placed() {
 func.func @nested() {
   %x = pc.input tokens dims ["microbatch", "batch"] global [2, 4] layout <[_, _]> : tensor<2x4xi32>
   pc.accumulate (%t = %x : tensor<2x4xi32> -> tensor<4xi32>) {
-    // expected-error @below {{stands in another accumulation}}
+    // expected-error @below {{is nested in another accumulation}}
     pc.accumulate (%u = %t : tensor<4xi32> -> tensor<i32>) {
       pc.yield
     }

@@ -11,7 +11,7 @@ module {
 
 pc.arena 64
 func.func @no_home() {
-  // expected-error @below {{has a value without a home: 'tensor<f32>' (A1)}}
+  // expected-error @below {{has a value without an arena offset: 'tensor<f32>' (A1)}}
   %c = pc.constant 1.0 : tensor<f32>
   return
 }
@@ -30,7 +30,7 @@ func.func @outside() {
 pc.arena 64
 func.func @leaves_overlap() {
   %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
-  // expected-error @below {{lies over another leaf (A3)}}
+  // expected-error @below {{overlaps another input, parameter or state (A3)}}
   %d = pc.constant 2.0 : tensor<f32, #pc.home<0>>
   return
 }
@@ -129,7 +129,7 @@ func.func @sum_over_addend() {
 pc.arena 1024
 func.func @stack_elsewhere() {
   %x = pc.input tokens dims ["microbatch"] global [2] layout <[_]> : tensor<2xi32, #pc.home<0>>
-  // expected-error @below {{has a block argument apart from its operand (A2)}}
+  // expected-error @below {{has a block argument that is not at the offset of its operand (A2)}}
   pc.accumulate (%t = %x : tensor<2xi32, #pc.home<0>> -> tensor<i32, #pc.home<64>>) {
     pc.yield
   }
@@ -153,7 +153,7 @@ func.func @update_too_early() {
 pc.arena 128
 func.func @microbatch_elsewhere() {
   %t = pc.input hyper dims ["microbatch", "batch"] global [2, 4] layout <[_, _]> : tensor<2x4xf32, #pc.home<0>>
-  // expected-error @below {{does not lie in its stack, a leaf (A6)}}
+  // expected-error @below {{is not inside its stack, which must be an input (A6)}}
   %1 = pc.microbatch %t[1] : tensor<2x4xf32, #pc.home<0>> -> tensor<4xf32, #pc.home<64>>
   return
 }
@@ -178,7 +178,7 @@ func.func @step() {
 
 pc.arena 1024
 func.func private @task(%x: tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<128>> {
-  // expected-error @below {{has a value outside of the frame of 64 bytes (A7)}}
+  // expected-error @below {{has a value outside the frame of 64 bytes (A7)}}
   %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<192>>
   %b = pc.scale %a by 2.0 : (tensor<4xf32, #pc.home<192>>) -> tensor<4xf32, #pc.home<128>>
   return %b : tensor<4xf32, #pc.home<128>>
@@ -232,7 +232,7 @@ func.func private @task(%x: tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.hom
 func.func @step() {
   %x = pc.input hyper dims ["n"] global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
   %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<128>>
-  // expected-error @below {{has a result apart from the operand that it is written over (A7)}}
+  // expected-error @below {{has a result that is not at the offset of the operand that it overwrites (A7)}}
   %y = pc.call @task(%a) frame 512 : (tensor<4xf32, #pc.home<128>>) -> tensor<4xf32, #pc.home<256>>
   return
 }

@@ -3,7 +3,7 @@
 pc.mesh <tp = 2>
 func.func @move_in_kernel(%x: tensor<4xf32>) {
   %f = pc.fusion (%a = %x : tensor<4xf32> -> tensor<4xf32>) {
-    // expected-error @below {{is a move inside a kernel (S1)}}
+    // expected-error @below {{is a move inside a kernel, which is not allowed (S1)}}
     %y = pc.all_reduce sum %a on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
     pc.yield %y : tensor<4xf32>
   } : tensor<4xf32>
@@ -37,7 +37,7 @@ func.func @blocks_behind(%x: tensor<4xf32>, %y: tensor<4xf32>) {
     %0 = pc.all_reduce sum %a on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
     pc.yield %0 : tensor<4xf32>
   } : !pc.ticket
-  // expected-error @below {{blocks while an earlier start of the same communicator is under way (S3)}}
+  // expected-error @below {{is a blocking move while an earlier pc.start of the same communicator is in progress (S3)}}
   %s = pc.all_reduce sum %y on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
   %r = pc.wait %t : tensor<4xf32>
   return
@@ -51,12 +51,12 @@ pc.arena 192
 func.func @read_in_flight() {
   %x = pc.constant 1.0 : tensor<f32, #pc.home<0>>
   %a = pc.exp %x : (tensor<f32, #pc.home<0>>) -> tensor<f32, #pc.home<64>>
-  // expected-note @below {{the other one}}
+  // expected-note @below {{the earlier access is here}}
   %t = pc.start (%i = %a : tensor<f32, #pc.home<64>> -> tensor<f32>) {
     %0 = pc.all_reduce sum %i on ["tp"] : (tensor<f32>) -> tensor<f32>
     pc.yield %0 : tensor<f32>
   } : !pc.ticket
-  // expected-error @below {{reads what 'pc.start' of 'start' may still be working on: no wait lies between (S4)}}
+  // expected-error @below {{reads what 'pc.start' of 'start' may still be using: there is no wait between the two (S4)}}
   %b = pc.log %a : (tensor<f32, #pc.home<64>>) -> tensor<f32, #pc.home<128>>
   %s = pc.wait %t : tensor<f32, #pc.home<64>>
   return
@@ -70,12 +70,12 @@ pc.arena 256
 func.func @write_in_flight() {
   %x = pc.constant 1.0 : tensor<f32, #pc.home<0>>
   %a = pc.exp %x : (tensor<f32, #pc.home<0>>) -> tensor<f32, #pc.home<64>>
-  // expected-note @below {{the other one}}
+  // expected-note @below {{the earlier access is here}}
   %t = pc.start (%i = %a : tensor<f32, #pc.home<64>> -> tensor<f32>) {
     %0 = pc.all_reduce sum %i on ["tp"] : (tensor<f32>) -> tensor<f32>
     pc.yield %0 : tensor<f32>
   } : !pc.ticket
-  // expected-error @below {{writes what 'pc.start' of 'start' may still be working on: no wait lies between (S4)}}
+  // expected-error @below {{writes what 'pc.start' of 'start' may still be using: there is no wait between the two (S4)}}
   %b = pc.log %x : (tensor<f32, #pc.home<0>>) -> tensor<f32, #pc.home<64>>
   %s = pc.wait %t : tensor<f32, #pc.home<128>>
   return
@@ -89,12 +89,12 @@ pc.arena 256
 func.func @two_communicators() {
   %x = pc.constant 1.0 : tensor<f32, #pc.home<0>>
   %a = pc.exp %x : (tensor<f32, #pc.home<0>>) -> tensor<f32, #pc.home<64>>
-  // expected-note @below {{the other one}}
+  // expected-note @below {{the earlier access is here}}
   %t = pc.start (%i = %a : tensor<f32, #pc.home<64>> -> tensor<f32>) {
     %0 = pc.all_reduce sum %i on ["tp"] : (tensor<f32>) -> tensor<f32>
     pc.yield %0 : tensor<f32>
   } : !pc.ticket
-  // expected-error @below {{writes what 'pc.start' of 'start' may still be working on: no wait lies between (S4)}}
+  // expected-error @below {{writes what 'pc.start' of 'start' may still be using: there is no wait between the two (S4)}}
   %u = pc.start (%i = %x : tensor<f32, #pc.home<0>> -> tensor<f32>) {
     %0 = pc.all_reduce sum %i on ["dp"] : (tensor<f32>) -> tensor<f32>
     pc.yield %0 : tensor<f32>

@@ -515,9 +515,9 @@ def main():
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plans", type=int, default=len(PLANS))
-    parser.add_argument("--log", type=pathlib.Path, help="a file of one line an edit: what it has of an earlier run is not run again")
-    parser.add_argument("--part", default="0/1", help="K/N: the programs K, K + N, ... of all")
-    parser.add_argument("--wrong", action="store_true", help="show what is refused at another line or as of another class")
+    parser.add_argument("--log", type=pathlib.Path, help="file with one line per edit; edits that are in it are not run again")
+    parser.add_argument("--part", default="0/1", help="K/N: run only programs K, K + N, ...")
+    parser.add_argument("--wrong", action="store_true", help="show edits that are reported at a different line or with a different class")
     options = parser.parse_args()
     draw = random.Random(options.seed)
     plans = PLANS[:1] + draw.sample(PLANS[1:], options.plans - 1) if options.plans < len(PLANS) else PLANS

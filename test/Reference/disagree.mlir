@@ -4,7 +4,7 @@
 // RUN: not pc-equal %t/right.mlir %t/twice.mlir 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not pc-equal %t/right.mlir %t/other.mlir 2>&1 | FileCheck %s --check-prefix=OTHER
 // RUN: pc-equal %t/right.mlir %t/other.mlir --common
-// MISSING: error: 'pc.output' op ranks disagree about loss loss
+// MISSING: error: 'pc.output' op ranks have different values of loss loss
 // TWICE: loss loss differs: relative difference 5.0e-01
 // TWICE: different
 // OTHER: other.mlir has no gradient w

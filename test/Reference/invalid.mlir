@@ -1,11 +1,11 @@
 // What cannot be interpreted is refused where it stands; the phases' verifiers need not have run.
 // RUN: not pc-opt %s -split-input-file --pc-interpret -o /dev/null 2>&1 | FileCheck %s
 
-// CHECK: error: nothing to interpret: expected @step, @model or a single function
+// CHECK: error: this module has nothing to interpret; expected @step, @model or a single function
 
 // -----
 
-// CHECK: error: the interpreter runs functions of one block without arguments
+// CHECK: error: the interpreter only runs functions of one block without arguments
 func.func @step(%x: tensor<f32>) {
   return
 }
@@ -47,7 +47,7 @@ func.func @step() {
 
 // -----
 
-// CHECK: error: 'pc.constant' op cannot be interpreted: a tensor of more than 268435456 elements
+// CHECK: error: 'pc.constant' op cannot be interpreted: it has a tensor of more than 268435456 elements
 func.func @step() {
   %c = pc.constant 1.0 : tensor<100000000000xf32>
   return
@@ -72,7 +72,7 @@ func.func @step() {
 
 // -----
 
-// CHECK: error: 'pc.arena' op cannot be interpreted: more than 268435456 bytes
+// CHECK: error: 'pc.arena' op cannot be interpreted: it has more than 268435456 bytes
 pc.arena 1000000000000
 func.func @step() {
   return
@@ -88,7 +88,7 @@ func.func @step() {
 
 // -----
 
-// CHECK: error: 'pc.update' op sets 'w', which is no parameter or state of this program
+// CHECK: error: 'pc.update' op sets 'w', which is not a parameter or state of this program
 func.func @step() {
   %c = pc.constant 1.0 : tensor<4xf32>
   pc.update "w" %c : tensor<4xf32>

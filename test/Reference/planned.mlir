@@ -8,7 +8,7 @@
 // RUN: pc-opt %S/../Autodiff/differentiate.mlir --pc-differentiate=microbatches=2 -o %t/step.mlir
 // RUN: pc-equal %t/step.mlir %t/planned.mlir
 // OVERLAP: loss loss differs
-// OUTSIDE: error: a value of type 'tensor<8xf32, #pc.home<192>>' lies outside of the arena
+// OUTSIDE: error: a value of type 'tensor<8xf32, #pc.home<192>>' is outside the arena
 
 //--- local.mlir
 func.func @step() {

@@ -2,7 +2,7 @@
 // op that it is at. Then stages that fit.
 // RUN: not pc-opt %s -split-input-file --pc-interpret -o /dev/null 2>&1 | FileCheck %s
 
-// CHECK: error: the stages wait for each other
+// CHECK: error: the stages wait for each other forever
 // CHECK: note: stage 0 at 'pc.receive'
 // CHECK: note: stage 1 at 'pc.receive'
 module attributes {pc.stage_axis = "pp"} {
@@ -27,7 +27,7 @@ module attributes {pc.stage_axis = "pp"} {
 // -----
 
 // The flow is full; the receiver waits for the sender to come to the sum. With two slots they get there (below).
-// CHECK: error: the stages wait for each other
+// CHECK: error: the stages wait for each other forever
 // CHECK: note: stage 0 at 'pc.send'
 // CHECK: note: stage 1 at 'pc.all_reduce'
 module attributes {pc.stage_axis = "pp"} {
@@ -56,7 +56,7 @@ module attributes {pc.stage_axis = "pp"} {
 // -----
 
 // Stage 1 is at its end; nobody comes to the second sum.
-// CHECK: error: the stages wait for each other
+// CHECK: error: the stages wait for each other forever
 // CHECK: note: stage 0 at 'pc.wait'
 // CHECK-NOT: note: stage 1
 module attributes {pc.stage_axis = "pp"} {
@@ -85,7 +85,7 @@ module attributes {pc.stage_axis = "pp"} {
 
 // -----
 
-// CHECK: error: 'pc.send' op sends what no stage receives
+// CHECK: error: 'pc.send' op sends a message that no stage receives
 module attributes {pc.stage_axis = "pp"} {
   module @stage0 attributes {pc.stage = 0 : i64} {
     pc.mesh <pp = 2>

@@ -154,7 +154,7 @@ def VerifyScheduled : Pass<"pc-verify-scheduled", "mlir::ModuleOp"> {
       %z = pc.wait %ticket : tensor<4xf32>
       return
     }
-    // error: blocks while an earlier start of the same communicator is under way (S3)
+    // error: is a blocking move while an earlier pc.start of the same communicator is in progress (S3)
     ```
   }];
 }

@@ -120,7 +120,7 @@ def VerifyStaged : Pass<"pc-verify-staged", "mlir::ModuleOp"> {
         }
       }
     }
-    // error: the stages do not fit together: missing: stage 0 never runs F0.1 (P2)
+    // error: the programs of the stages do not match: missing: stage 0 never runs F0.1 (P2)
     ```
   }];
 }

@@ -22,7 +22,7 @@ def Prove : Pass<"pc-prove", "mlir::ModuleOp"> {
       pc.output loss "loss" %s global [] layout <[]> : tensor<f32>
       return
     }
-    // error: phase 'given' does not compute what the one-device program computes
+    // error: phase 'given' does not compute the same as the one-device program
     ```
   }];
   let options = [
