@@ -112,7 +112,7 @@ static pcrt_status compare(const WrittenKernel &kernel, bool inF32, const Compil
   }
   auto refuse = [&](const Twine &why) {
     op->emitOpError() << "has kernel @" << kernel.function << (inF32 ? "_f32" : "") << ", which " << why
-                      << "; the kernel is not what the op says";
+                      << "; the kernel does not compute its op";
     return PCRT_VERIFICATION;
   };
   std::vector<Bytes> results;
@@ -132,8 +132,9 @@ static pcrt_status compare(const WrittenKernel &kernel, bool inF32, const Compil
     double difference = largestDifference(made, wanted, std::max(1e-6, largest / 8));
     if (!(difference <= bound.difference())) {
       std::string text;
-      llvm::raw_string_ostream(text) << "makes another result " << i << " than the interpreter: relative difference "
-                                     << llvm::format("%.1e", difference) << ", of which rounding explains "
+      llvm::raw_string_ostream(text) << "computes result " << i
+                                     << " differently from the interpreter: relative difference "
+                                     << llvm::format("%.1e", difference) << ", while rounding explains at most "
                                      << llvm::format("%.1e", bound.difference());
       return refuse(text);
     }

@@ -81,9 +81,9 @@ static pcrt_status compareKernels(ModuleOp module, ArrayRef<WrittenKernel> kerne
   if (!all)
     return PCRT_OK;
   InFlightDiagnostic remark = module.emitRemark()
-                              << kernels.size() - leftOut << " kernels make what the interpreter makes";
+                              << kernels.size() - leftOut << " kernels compute the same results as the interpreter";
   if (leftOut)
-    remark << "; " << leftOut << " are too large for it, and not compared";
+    remark << "; " << leftOut << " are too large for the interpreter and were not compared";
   return PCRT_OK;
 }
 
@@ -159,7 +159,7 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
   double rate = seconds > 0 ? report.getNumber("flops_per_step").value_or(0) / ranks / seconds : 0;
   if (options.tellPrediction) {
     std::string text;
-    llvm::raw_string_ostream(text) << llvm::format("a step takes %.3g s, %.3g Tflop/s a rank", seconds, rate / 1e12);
+    llvm::raw_string_ostream(text) << llvm::format("a step takes %.3g s, %.3g Tflop/s per rank", seconds, rate / 1e12);
     module.emitRemark() << "predicted, not measured: on " << machine.name << " (" << machine.device << ") " << text;
   }
   report["predicted"] = llvm::json::Object{{"machine", machine.json()},
@@ -179,8 +179,8 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, const 
     return PCRT_INTERNAL;
   int64_t bytes = largestArena(module);
   if (options.memoryLimit > 0 && bytes > options.memoryLimit) {
-    module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows " << options.memoryLimit
-                       << "; use more ranks, more microbatches or a smaller batch";
+    module.emitError() << "the plan needs " << bytes << " bytes per rank, but --memory-limit allows "
+                       << options.memoryLimit << "; use more ranks, more microbatches or a smaller batch";
     return PCRT_RESOURCE;
   }
   llvm::json::Array remarks = remarksOn(*value, options.plan);
@@ -251,7 +251,8 @@ static OwningOpRef<ModuleOp> parseReference(StringRef path, Phase wanted, String
   std::optional<Phase> phase = program ? phaseOf(*program) : std::nullopt;
   if (!program || phase == wanted)
     return program;
-  program->emitError() << rule << ", and no " << (phase ? nameOf(*phase) : "other thing");
+  program->emitError() << rule << ", not "
+                       << (phase ? "of phase '" + nameOf(*phase).str() + "'" : "of an unknown phase");
   return nullptr;
 }
 
@@ -260,7 +261,7 @@ static pcrt_status beginWithReference(ModuleOp module, const CompileOptions &opt
   llvm::SourceMgr sources;
   ToolDiagnostics diagnostics("pc-compile", sources, module.getContext());
   OwningOpRef<ModuleOp> step =
-      parseReference(options.reference, Phase::Step, "a reference is a program of phase 'step'", sources, module);
+      parseReference(options.reference, Phase::Step, "--reference must be a program of phase 'step'", sources, module);
   if (!step)
     return PCRT_BAD_INPUT;
   if (failed(proof.begin(*step)))
@@ -281,8 +282,8 @@ static pcrt_status proveGiven(ModuleOp module, const PhaseInfo &info, const Comp
   auto carried = module->getAttrOfType<StringAttr>(stepAttribute);
   if (!carried)
     module.emitRemark()
-        << "what this program must compute is not known: it has no " << stepAttribute
-        << ", and there is no --reference=step.mlir; later phases are proved to compute what it computes";
+        << "it is not known what this program must compute: it has no " << stepAttribute
+        << ", and --reference=step.mlir was not given; later phases are proved against this program itself";
   if (succeeded(proof.beginAt(module, info.name, carried ? carried.getValue() : "")))
     return PCRT_OK;
   return PCRT_VERIFICATION;
@@ -328,8 +329,9 @@ static pcrt_status compareWithReference(ModuleOp module, CompileOptions options,
                                         OwningOpRef<ModuleOp> &planned, Certificate &certificate) {
   llvm::SourceMgr sources;
   ToolDiagnostics diagnostics("pc-compile", sources, module.getContext());
-  planned = parseReference(options.reference, Phase::Planned,
-                           "the reference of a program of phase 'kernels' is one of phase 'planned'", sources, module);
+  planned =
+      parseReference(options.reference, Phase::Planned,
+                     "the --reference of a program of phase 'kernels' must be of phase 'planned'", sources, module);
   if (!planned)
     return PCRT_BAD_INPUT;
   options.reference.clear();
@@ -356,16 +358,16 @@ static pcrt_status believeKernels(ModuleOp module, const CompileOptions &options
   if (carried == Certificate::Carried::Intact)
     return PCRT_OK;
   bool edited = carried == Certificate::Carried::Edited;
-  std::string why = edited ? "this program is not the one that its " + certificateAttribute.str() + " was written for"
-                           : "this program has no " + certificateAttribute.str() +
-                                 ", which --to=kernels writes where --verify is full";
+  std::string why = edited ? "this program is not the one for which its " + certificateAttribute.str() + " was written"
+                           : "this program has no attribute " + certificateAttribute.str() +
+                                 ", which --to=kernels writes with --verify=full";
   if (edited && options.verify == Verify::Full) {
-    module.emitError() << why << ": it has been edited since it was compared with its planned program; "
-                       << "--reference=planned.mlir compares it again, --verify=phase compiles it as it is";
+    module.emitError() << why << ", so it was edited after it was compared with its planned program; "
+                       << "compare it again with --reference=planned.mlir, or compile it unchecked with --verify=phase";
     return PCRT_VERIFICATION;
   }
-  module.emitRemark() << why << ": nothing checks that its step, its tables and its kernels compute what a planned "
-                      << "program says; an executable of it has no certificate (--reference=planned.mlir compares it)";
+  module.emitRemark() << why << ", so its step, tables and kernels are not checked against a planned program, "
+                      << "and its executable has no certificate; --reference=planned.mlir checks it";
   module->removeAttr(certificateAttribute);
   return PCRT_OK;
 }
@@ -379,15 +381,14 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   }
   auto rounds = options.plan.find<LocalSgdTactic>();
   if (options.cuda() && rounds && rounds->sendsInt8()) {
-    module.emitError() << "--outer-deltas=int8 is for CPU ranks so far; leave it out, or --target=cuda";
+    module.emitError() << "--outer-deltas=int8 does not work with --target=cuda; leave out one of the two";
     return PCRT_INFEASIBLE;
   }
   std::optional<bool> edited = wasEdited(module);
   if (edited.value_or(false))
-    module.emitWarning()
-        << "this program was edited: it is not what was made of the model's directory. Its checkpoints "
-           "have that directory's config.json, by which transformers may compute something else with "
-           "their weights; to train the directory's model, begin with pc-import";
+    module.emitWarning() << "this program was edited and is no longer the model of its directory. Its checkpoints "
+                            "still contain that directory's config.json, so transformers may compute something else "
+                            "with their weights; to train the original model, start again from pc-import";
   if (from == Phase::Model && options.train && failed(checkBoxes(module)))
     return PCRT_BAD_INPUT;
   if (!options.emitPlan.empty())

@@ -19,7 +19,7 @@ cl::OptionCategory &pc::categoryOf(FlagGroup group) {
       {"Plan", "How ranks share the work. Axes of the mesh called dp, tp, cp and pp imply their tactics."},
       {"Input and output"},
       {"Target", "What the executable runs on"},
-      {"Tuning", "Limits, and what overlaps with what"}};
+      {"Tuning", "Limits, and how far communication overlaps computation"}};
   return categories[static_cast<int>(group)];
 }
 
@@ -51,6 +51,11 @@ static bool parseBytes(StringRef text, int64_t &bytes) {
   return true;
 }
 
+/// Flags that --help-hidden shows and --help does not.
+static constexpr StringRef rareFlags[] = {"pipeline-axis",  "outer-rate",     "outer-momentum", "search-compositions",
+                                          "search-threads", "check-kernels",  "pack-products",  "pad-vocabulary",
+                                          "experts-limit",  "prefetch-bytes", "inline-tasks"};
+
 template <typename T, typename... Mods>
 CompileFlags::Option<T> &CompileFlags::flag(StringRef name, const Twine &description, Mods &&...mods) {
   texts.push_back(description.str());
@@ -60,6 +65,8 @@ CompileFlags::Option<T> &CompileFlags::flag(StringRef name, const Twine &descrip
   auto owned = std::make_unique<Option<T>>(*this, texts.back(), cl::desc(text), InGroup{group, ofTool},
                                            std::forward<Mods>(mods)...);
   Option<T> &result = *owned;
+  if (llvm::is_contained(rareFlags, name))
+    result.setHiddenFlag(cl::Hidden);
   flags.push_back(std::move(owned));
   return result;
 }
@@ -131,13 +138,13 @@ static std::string formsOf(const TacticInfo &row) {
     text += form.axes.empty() ? "" : " over axes " + form.axes;
     text += form.name == byDefault.option(row.formOption) ? " (default)" : "";
   }
-  return text + "; over axis " + byDefault.axis().str() + ", or " + row.formOption + ":axis";
+  return text + "; append :AXIS to use another axis than " + byDefault.axis().str();
 }
 
 /// All strategy flags, in the order of the tactics.
 void CompileFlags::strategies() {
   phase = Phase::Placed;
-  strategy({"mesh"}, "Axes, outermost first: dp=2,tp=2");
+  strategy({"mesh"}, "Mesh axes and their sizes, outermost first, as in dp=2,tp=2");
   for (const TacticInfo &row : tactics())
     for (const TacticFlag &flag : row.flags) {
       phase = row.phase;
@@ -154,34 +161,36 @@ void CompileFlags::strategies() {
 CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   group = FlagGroup::Plan;
   strategies();
-  field(planFile, "plan", "A plan file in place of the strategy flags");
+  field(planFile, "plan", "Read the plan from this file instead of from the strategy flags");
   phase = Phase::Step;
   flag<std::string>("auto",
-                    "Search the plan; strategy flags that are given stay. Or only these axes and flags: tp,zero",
+                    "Search the fastest plan; a value such as tp,zero limits the search to these axes and flags",
                     cl::ValueOptional)
       .setCallback([this](const std::string &value) {
         fields.search.isOn = true;
         fields.search.free = value;
         order.push_back("auto");
       });
-  field(fields.search.ranks, "ranks", "Ranks of a plan that is searched");
-  field(fields.search.compositions, "search-compositions", "Programs that the search compiles, at most");
-  field(fields.search.threads, "search-threads", "Threads of the search (default: one a core); all find the same");
+  field(fields.search.ranks, "ranks", "Number of ranks for --auto");
+  field(fields.search.compositions, "search-compositions", "Maximum number of programs that --auto compiles");
+  field(fields.search.threads, "search-threads",
+        "Threads of --auto, where 0 means one per core; the result does not depend on them");
 
   group = FlagGroup::Target;
-  field(mode, "mode", "train or eval");
-  field(fields.step.optimizer, "optimizer", "adamw or sgd");
-  field(fields.kernels.target, "target", "cpu or cuda");
+  field(mode, "mode", "What the program does: train or eval");
+  field(fields.step.optimizer, "optimizer", "Optimizer: adamw or sgd");
+  field(fields.kernels.target, "target", "Device of the executable: cpu or cuda");
   phase = Phase::Planned;
-  list(fields.kernels.archs, "arch", "GPU architectures (default " + llvm::join(defaultArchs, ",") + ")");
-  field(fields.kernels.attention, "attention", "CUDA: library (cuDNN, bf16 only) or generated");
+  list(fields.kernels.archs, "arch",
+       "GPU architectures to compile for (default " + llvm::join(defaultArchs, ",") + ")");
+  field(fields.kernels.attention, "attention", "CUDA attention kernels: library (cuDNN, bf16 only) or generated");
   phase = Phase::Kernels;
   field(fields.kernels.checkKernels, "check-kernels",
-        "CUDA, one rank: PROGRAM --check-kernels compares its kernels with the CPU's");
+        "For CUDA and one rank, let PROGRAM --check-kernels compare its kernels with the CPU's");
   flag<std::string>(
       "machine",
-      "On which times are predicted: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json (default: by "
-      "--target and the first --arch)")
+      "Machine for predicted times: cpu, a100, h100, h200, b200, here (measured by pc-calibrate) or a *.json file "
+      "(default: from --target and the first --arch)")
       .setCallback([this](const std::string &value) {
         fields.machine = value;
         fields.tellPrediction = true;
@@ -189,31 +198,34 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
 
   group = FlagGroup::Tuning;
   phase = Phase::Step;
-  flag<bool>("pack-products", "One product for the queries, keys and values of a layer, where the plan lets it "
-                              "(default: for CUDA)")
+  flag<bool>("pack-products", "Compute the queries, keys and values of a layer in one product if the plan allows it "
+                              "(default: only for CUDA)")
       .setCallback([this](const bool &on) {
         fields.packProducts = on;
         order.push_back("pack-products");
       });
-  flag<int64_t>("pad-vocabulary", "The vocabulary is padded to a multiple of this and of the ranks that split it "
-                                  "(default: these ranks; for CUDA also 64)")
+  flag<int64_t>("pad-vocabulary",
+                "Pad the vocabulary to a multiple of this and of the ranks that split it (default: 1; for "
+                "CUDA 64)")
       .setCallback([this](const int64_t &multiple) {
         fields.padVocabulary = multiple;
         order.push_back("pad-vocabulary");
       });
   phase = Phase::Scheduled;
-  flag<int64_t>("experts-limit", "Rows of experts that are there at once; more are computed in rounds (default: all)")
+  flag<int64_t>("experts-limit",
+                "Maximum number of routed tokens of a layer in memory; more are computed in rounds (default: no limit)")
       .setCallback([this](const int64_t &rows) {
         fields.expertsLimit = rows;
         order.push_back("experts-limit");
       });
-  bytes(fields.schedule.bucketBytes, "bucket-bytes", "Payload of moves that are started together");
-  field(fields.schedule.prefetch, "prefetch", "Units of split parameters that are gathered ahead");
-  bytes(fields.schedule.prefetchBytes, "prefetch-bytes", "Most bytes of a gathered unit and those ahead of it");
+  bytes(fields.schedule.bucketBytes, "bucket-bytes", "Payload of collectives that are started together");
+  field(fields.schedule.prefetch, "prefetch", "Number of units of sharded parameters that are gathered ahead of use");
+  bytes(fields.schedule.prefetchBytes, "prefetch-bytes",
+        "Limit for the bytes of a gathered unit and of the units gathered ahead of it (default: no limit)");
   phase = Phase::Staged;
-  field(fields.inlineOps, "inline-tasks", "Write out the tasks of a pipeline of up to so many ops");
+  field(fields.inlineOps, "inline-tasks", "Inline the tasks of a pipeline whose programs have at most this many ops");
   phase = Phase::Kernels;
-  bytes(fields.memoryLimit, "memory-limit", "Refuse a plan that needs more bytes per rank, as in 8G");
+  bytes(fields.memoryLimit, "memory-limit", "Refuse a plan that needs more bytes per rank than this, as in 8G");
 }
 
 std::vector<const char *> CompileFlags::words(int argc, const char *const *argv) {
@@ -245,31 +257,31 @@ pcrt_status CompileFlags::check(std::string &error) const {
   refuse(optimizer != "adamw" && optimizer != "sgd", "--optimizer=" + optimizer + " is not an optimizer (adamw, sgd)");
   refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");
   refuse(given("pad-vocabulary") && (fields.padVocabulary < 1 || fields.padVocabulary > 65536),
-         "--pad-vocabulary=" + Twine(fields.padVocabulary) + " is no multiple from 1 to 65536");
+         "--pad-vocabulary=" + Twine(fields.padVocabulary) + " is not a number from 1 to 65536");
   refuse(given("experts-limit") && fields.expertsLimit < 1,
-         "--experts-limit=" + Twine(fields.expertsLimit) + " is no number of rows; it is at least 1");
+         "--experts-limit=" + Twine(fields.expertsLimit) + " must be at least 1");
   refuse(given("experts-limit") && strategyFlags.text("expert-exchange") == "rows",
-         "--experts-limit is for ranks that gather tokens; it goes with --expert-exchange=gather");
+         "--experts-limit needs ranks that gather all tokens; use --expert-exchange=gather");
   refuse(fields.schedule.bucketBytes < 0 || fields.schedule.prefetch < 0 || fields.schedule.prefetchBytes < 0,
-         "--bucket-bytes, --prefetch and --prefetch-bytes are at least 0");
-  refuse(given("arch") && !fields.cuda(), "--arch names a GPU; it needs --target=cuda");
+         "--bucket-bytes, --prefetch and --prefetch-bytes must be at least 0");
+  refuse(given("arch") && !fields.cuda(), "--arch names GPU architectures and needs --target=cuda");
   refuse(kernels.attention != "library" && kernels.attention != "generated",
-         "--attention=" + kernels.attention + " is not a way to do attention (library, generated)");
+         "--attention=" + kernels.attention + " is not a kind of attention kernels (library, generated)");
   refuse(kernels.checkKernels && (!fields.cuda() || !strategyFlags.text("mesh").empty()),
-         "--check-kernels is for programs of one rank with --target=cuda");
+         "--check-kernels needs a program of one rank and --target=cuda");
   if (std::string why; error.empty() && !MachineModel::find(fields.machine, why))
     error = "--machine: " + why;
   refuse(StringRef(fields.machine).contains(' '),
-         "--machine=" + fields.machine + ": a file's name must have no spaces");
+         "--machine=" + fields.machine + ": a file name must not contain spaces");
   refuse(!fields.search.isOn && (given("ranks") || given("search-compositions") || given("search-threads")),
-         "--ranks, --search-compositions and --search-threads go with --auto");
-  refuse(fields.search.isOn && given("plan"), "--auto searches what --plan says; give one of the two");
+         "--ranks, --search-compositions and --search-threads need --auto");
+  refuse(fields.search.isOn && given("plan"), "--auto and --plan both determine the plan; give only one of the two");
   refuse(fields.search.isOn && (fields.search.ranks < 0 || fields.search.threads < 0 ||
                                 (given("search-compositions") && fields.search.compositions < 1)),
-         "--ranks, --search-compositions and --search-threads are positive");
-  refuse(fields.memoryLimit < 0 || fields.inlineOps < 0, "--memory-limit and --inline-tasks are at least 0");
+         "--ranks, --search-compositions and --search-threads must be positive");
+  refuse(fields.memoryLimit < 0 || fields.inlineOps < 0, "--memory-limit and --inline-tasks must be at least 0");
   for (const std::string &name : order)
-    refuse(given("plan") && strategyFlags.given(name), "--plan takes the place of --" + name + "; give one of the two");
+    refuse(given("plan") && strategyFlags.given(name), "--plan replaces --" + name + "; give only one of the two");
   return error.empty() ? PCRT_OK : PCRT_USAGE;
 }
 
@@ -277,8 +289,8 @@ std::string CompileFlags::goOn(const Origin &origin) {
   auto isTarget = [](StringRef flag) { return flag == "target" || flag == "attention" || flag == "arch"; };
   for (const std::string &flag : order)
     if (phaseOf.at(flag) <= origin.phase && (origin.hasTarget || !isTarget(flag)))
-      return "--" + flag + " is for programs before phase '" + nameOf(phaseOf.at(flag)).str() +
-             "'; this one is of phase '" + nameOf(origin.phase).str() + "'";
+      return "--" + flag + " applies to programs before phase '" + nameOf(phaseOf.at(flag)).str() +
+             "', but this one is of phase '" + nameOf(origin.phase).str() + "'";
   if (!origin.hasTarget)
     return "";
   fields.kernels.target = origin.target.target;
@@ -300,7 +312,7 @@ pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options,
     return PCRT_USAGE;
   for (const Bytes &flag : byteFlags)
     if (!parseBytes(flag.text, *flag.field)) {
-      error = "--" + flag.name + "=" + flag.text + " is no number of bytes, as in 4096, 25M or 8G";
+      error = "--" + flag.name + "=" + flag.text + " is not a number of bytes; write it as in 4096, 25M or 8G";
       return PCRT_USAGE;
     }
   if (!fields.tellPrediction && fields.cuda())

@@ -73,14 +73,14 @@ static LogicalResult readPlan(ModuleOp module, Origin &origin) {
     origin.hasPlan = true;
     if (origin.phase >= Phase::Placed && origin.phase <= Phase::Planned && ranksOf(shown) != ranksOf(origin.plan))
       return module.emitError() << planAttribute << " is a plan for " << ranksOf(origin.plan)
-                                << " ranks, the program is for " << ranksOf(shown)
-                                << "; without the attribute the program is believed";
+                                << " ranks, but the program is for " << ranksOf(shown)
+                                << "; correct the attribute, or remove it to derive the plan from the program";
   }
   StringAttr stages = stageAxisOf(module);
   if (!stages && origin.plan.pipeline() && origin.phase >= Phase::Staged && origin.phase < Phase::Kernels)
     return module.emitError() << planAttribute
-                              << " has a pipeline, the program has no stages; without the attribute the "
-                                 "program is believed";
+                              << " has a pipeline, but the program has no stages; correct the attribute, or remove it "
+                                 "to derive the plan from the program";
   if (stages && !origin.plan.pipeline())
     origin.plan.tactics.push_back(PipelineTactic::over(stages.getValue()));
   return success();
@@ -96,8 +96,9 @@ static LogicalResult readTarget(ModuleOp module, Origin &origin) {
   bool isRight = text("name") && (text("name") == "cpu" || text("name") == "cuda") && text("attention") && archs &&
                  llvm::all_of(archs, llvm::IsaPred<StringAttr>);
   if (!isRight)
-    return module.emitError() << targetAttribute
-                              << " is not as in {archs = [], attention = \"library\", name = \"cpu\"}";
+    return module.emitError()
+           << targetAttribute
+           << " is malformed; expected a form such as {archs = [], attention = \"library\", name = \"cpu\"}";
   origin.hasTarget = true;
   origin.target.target = text("name").str();
   origin.target.attention = text("attention").str();
@@ -113,16 +114,17 @@ static std::string whyNoOutput(OutputOp output, const llvm::StringMap<ParameterO
   switch (output.getKind()) {
   case OutputKind::Loss:
   case OutputKind::GradNorm:
-    return type.getRank() || !type.getElementType().isF32() ? "is one number in f32" : "";
+    return type.getRank() || !type.getElementType().isF32() ? "must be a scalar of type f32" : "";
   case OutputKind::Logits:
-    return type.getRank() != 3 ? "has three dims: sequences, tokens and words" : "";
+    return type.getRank() != 3 ? "must have three dims: sequences, tokens and vocabulary" : "";
   case OutputKind::Gradient: {
     ParameterOp parameter = parameters.lookup(output.getName());
     if (!parameter)
-      return "has the name of a parameter of this program, and none is called '" + output.getName().str() + "'";
+      return "must have the name of a parameter of this program, but no parameter is called '" +
+             output.getName().str() + "'";
     bool isBlock = output.getGlobal().has_value(); // of a size of its own
     auto of = cast<RankedTensorType>(parameter.getValue().getType());
-    return !isBlock && of.getShape() != type.getShape() ? "has the shape of its parameter" : "";
+    return !isBlock && of.getShape() != type.getShape() ? "must have the shape of its parameter" : "";
   }
   }
   return "";
@@ -134,7 +136,7 @@ static LogicalResult checkShown(ModuleOp module) {
   WalkResult walked = module.walk([&](OutputOp output) -> WalkResult {
     std::string why = whyNoOutput(output, parameters);
     return why.empty() ? WalkResult::advance()
-                       : output.emitError() << "pc.output: what is shown as " << stringifyOutputKind(output.getKind())
+                       : output.emitError() << "pc.output: an output of kind " << stringifyOutputKind(output.getKind())
                                             << " " << why << ", got " << output.getValue().getType();
   });
   return failure(walked.wasInterrupted());
@@ -143,7 +145,7 @@ static LogicalResult checkShown(ModuleOp module) {
 FailureOr<Origin> pc::originOf(ModuleOp module) {
   std::optional<Phase> phase = phaseOf(module);
   if (!phase)
-    return module.emitError() << "neither @model nor @step is in this module; pc-import makes a model program";
+    return module.emitError() << "this module has neither @model nor @step; make a model program with pc-import";
   if (failed(checkShown(module)))
     return failure();
   Origin origin;

@@ -27,16 +27,15 @@ json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
     auto zero = tactic.as<ZeroTactic>();
     if (!zero || zero->stage() < 2)
       continue;
-    std::string what = zero->stage() == 3
-                           ? "gathers a stage's parameters for every pass of every microbatch and scatters "
-                             "its gradients after each"
-                           : "scatters a stage's gradients after every microbatch";
-    remarks.push_back(llvm::formatv("ZeRO-{0} with a pipeline {1}: {2} microbatches send {3} bytes a step over '{4}' "
-                                    "from a rank. Stage 1 sends gradients and parameters once a step; it is the usual "
-                                    "choice where its memory fits.",
-                                    zero->stage(), what, plan.microbatches,
-                                    sentOver(*report.getAsObject(), zero->axis()), zero->axis())
-                          .str());
+    std::string what = zero->stage() == 3 ? "gathers a stage's parameters for each forward and backward pass of each "
+                                            "microbatch and reduces its gradients after each"
+                                          : "reduces a stage's gradients after every microbatch";
+    remarks.push_back(
+        llvm::formatv(
+            "ZeRO-{0} with a pipeline {1}: {2} microbatches send {3} bytes per step over '{4}' from each rank. ZeRO "
+            "stage 1 sends gradients and parameters once per step, and is the usual choice if it fits in memory.",
+            zero->stage(), what, plan.microbatches, sentOver(*report.getAsObject(), zero->axis()), zero->axis())
+            .str());
   }
   return remarks;
 }
@@ -45,9 +44,9 @@ std::string pc::memoryWarning(int64_t bytes, const MachineModel &machine) {
   double needed = static_cast<double>(bytes);
   if (machine.memoryBytes == 0 || needed <= machine.memoryBytes)
     return "";
-  return llvm::formatv("a rank needs {0:f1} GB, a device of {1} ({2}) has {3:f1} GB: split more (ZeRO, tensor "
-                       "parallelism, stages), use more microbatches, or recompute (--recompute=auto "
-                       "--memory-limit=BYTES)",
-                       needed / 1e9, machine.name, machine.device, machine.memoryBytes / 1e9)
+  return llvm::formatv(
+             "a rank needs {0:f1} GB, but a device of {1} ({2}) has {3:f1} GB; split more (ZeRO, tensor parallelism, "
+             "pipeline stages), use more microbatches, or recompute (--recompute=auto --memory-limit=BYTES)",
+             needed / 1e9, machine.name, machine.device, machine.memoryBytes / 1e9)
       .str();
 }

@@ -3,14 +3,14 @@
 
 llvm::ArrayRef<pc::PhaseInfo> pc::phases() {
   static const PhaseInfo table[] = {
-      {Phase::Model, "model", "the forward pass and loss, as if for one device"},
+      {Phase::Model, "model", "the forward pass and loss, for one device"},
       {Phase::Step, "step", "one training step: backward, microbatches, clipping, optimizer"},
-      {Phase::Placed, "placed", "a placement in every type, explicit moves"},
-      {Phase::Staged, "staged", "with a pipeline: one program per stage, tasks in the order of the schedule"},
-      {Phase::Local, "local", "one rank's program, local shapes"},
-      {Phase::Scheduled, "scheduled", "fused kernels, issue order of collectives"},
-      {Phase::Planned, "planned", "every buffer has a home in the arena"},
-      {Phase::Kernels, "kernels", "host program and kernels in upstream dialects"},
+      {Phase::Placed, "placed", "every type has a placement, and moves are explicit"},
+      {Phase::Staged, "staged", "with a pipeline, one program per stage with tasks in the order of the schedule"},
+      {Phase::Local, "local", "one rank's program, with local shapes"},
+      {Phase::Scheduled, "scheduled", "fused kernels and collectives in issue order"},
+      {Phase::Planned, "planned", "every buffer has an offset in the arena"},
+      {Phase::Kernels, "kernels", "the host program and kernels in MLIR's own dialects"},
       {Phase::Exe, "exe", "an executable"},
   };
   return table;

@@ -131,8 +131,8 @@ static bool setMesh(StringRef text, Plan &plan, std::string &error) {
     return false;
   for (const MeshAxisText &axis : *axes) {
     if (axis.isSearched) {
-      error =
-          "--mesh=" + text.str() + ": the size of '" + axis.name + "' is '?'; --auto searches it, else give a number";
+      error = "--mesh=" + text.str() + ": the size of '" + axis.name +
+              "' is '?', which needs --auto; give a number, or add --auto";
       return false;
     }
     plan.mesh.push_back({axis.name, axis.size});
@@ -142,7 +142,8 @@ static bool setMesh(StringRef text, Plan &plan, std::string &error) {
 
 /// Names that a mesh axis may not have, and why.
 static constexpr std::pair<StringRef, StringRef> reserved[] = {
-    {"sp", "sequence parallelism has no axis of its own; give --sequence-parallel with tp=N in --mesh"},
+    {"sp",
+     "sequence parallelism uses the tensor-parallel axis; replace sp by tp=N in --mesh and add --sequence-parallel"},
 };
 
 /// An axis of the mesh that no tactic works over, or "".
@@ -230,8 +231,8 @@ std::optional<Plan> pc::planBehind(Phase done, const Plan &known, bool whole, co
   };
   for (const Tactic &tactic : asked.tactics)
     if (tactic.info()->phase <= done && !llvm::is_contained(known.tactics, tactic))
-      return refuse(PCRT_USAGE, "'" + tactic.text() + "' is of phase " + nameOf(tactic.info()->phase) +
-                                    ", which this program has behind it without that");
+      return refuse(PCRT_USAGE, "'" + tactic.text() + "' belongs to phase " + nameOf(tactic.info()->phase) +
+                                    ", but this program was made without it and is past that phase");
   take(known, false);
   take(asked, true);
   if (std::string axis = unusedAxis(plan); done < Phase::Placed && !axis.empty())
@@ -254,7 +255,10 @@ static std::string whyNoTactic(StringRef text) {
       return "";
     names += (names.empty() ? "" : ", ") + row.pass;
   }
-  return ("'" + text + "' is no tactic with its options, as in 'pc-zero{axis=dp stage=3}'; tactics are " + names).str();
+  return ("'" + text +
+          "' is not a valid tactic; expected a form such as 'pc-zero{axis=dp stage=3}', with one of these tactics: " +
+          names)
+      .str();
 }
 
 /// Why tactics of a plan do not go together, or "". Passes report what they can check alone, such as an axis that is
@@ -302,7 +306,7 @@ std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file, pcrt_
   if (!module)
     return std::nullopt;
   if (!llvm::hasSingleElement(*module->getBody()) || !isa<PlanOp>(module->getBody()->front())) {
-    module->emitError() << "a plan file holds one pc.plan and nothing else";
+    module->emitError() << "a plan file must contain one pc.plan and nothing else";
     return std::nullopt;
   }
   auto op = cast<PlanOp>(module->getBody()->front());

@@ -93,14 +93,14 @@ static Refused sequenceParallel(const TacticInfo &row, const StrategyFlags &flag
     return {};
   auto tensor = plan.find<TensorParallelTactic>();
   if (!tensor)
-    return infeasible("--sequence-parallel goes with tensor parallelism; add tp=N to --mesh");
+    return infeasible("--sequence-parallel needs tensor parallelism; add tp=N to --mesh");
   const TacticForm &form = *(*tensor)->info()->formOf(*tensor);
   if (form.weightAxis >= 0)
-    return infeasible("--sequence-parallel goes with --tensor-parallel=1d; " + form.name +
-                      " splits those activations already");
+    return infeasible("--sequence-parallel works with --tensor-parallel=1d only; " + form.name +
+                      " already splits those activations");
   if (form.anyAxes)
-    return infeasible("--sequence-parallel goes with --tensor-parallel=1d; free splits those activations where that is "
-                      "faster");
+    return infeasible("--sequence-parallel works with --tensor-parallel=1d only; free already splits those activations "
+                      "if that is faster");
   plan.tactics.push_back(Tactic(row.pass).with("axis", tensor->axis()));
   return {};
 }
@@ -134,10 +134,10 @@ static std::string expertsAxis(const StrategyFlags &flags, const Plan &plan) {
 static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   std::string exchange = flags.text("expert-exchange", "auto"), axis = expertsAxis(flags, plan);
   if (exchange != "auto" && exchange != "gather" && exchange != "rows")
-    return usage("--expert-exchange=" + Twine(exchange) + " is not a way to experts (auto, gather, rows)");
+    return usage("--expert-exchange=" + Twine(exchange) + " is not a way to exchange tokens (auto, gather, rows)");
   int64_t ranks = plan.sizeOf(axis);
   if (flags.given("expert-exchange") && !ranks)
-    return usage("--expert-exchange goes with expert parallelism; add " +
+    return usage("--expert-exchange needs expert parallelism; add " +
                  (axis.empty() ? Tactic(ExpertParallelTactic::pass).axis() : StringRef(axis)) + "=N to --mesh");
   if (exchange != "gather" &&
       ranks > 1) // for as many as the mesh says then: --auto asks for one mesh, and tries others
@@ -160,14 +160,15 @@ static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags,
   }
   auto tensor = other->as<TensorParallelTactic>();
   if (tensor && tensor->form() != "1d")
-    return infeasible("--expert-parallel=" + axis + " goes with --tensor-parallel=1d there; " + tensor->form() +
-                      " splits each expert");
+    return infeasible("--expert-parallel=" + axis +
+                      " shares its axis with tensor parallelism, which must then be --tensor-parallel=1d; " +
+                      tensor->form() + " splits every expert");
   *other = other->with("experts", "true");
   if (!tensor || plan.find<SequenceParallelTactic>())
     return {};
   if (flags.text("expert-exchange") == "rows")
-    return infeasible("--expert-exchange=rows: all ranks of '" + axis +
-                      "' have all tokens, so there is nothing to exchange; --sequence-parallel splits them");
+    return infeasible("--expert-exchange=rows has nothing to exchange, because all ranks of '" + axis +
+                      "' have all tokens; add --sequence-parallel to split them, or use --expert-exchange=gather");
   erase_if(plan.tactics, [](const Tactic &tactic) { return tactic.as<DispatchExpertsTactic>().has_value(); });
   return {};
 }
@@ -193,12 +194,12 @@ static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, P
     return refused;
   bool isNaive = DataParallelTactic(plan.tactics.back()).isNaive();
   if (isNaive && hasExperts)
-    return infeasible("--data-parallel=naive keeps parameters on one rank, --expert-parallel splits experts over the "
-                      "same axis '" +
-                      axis + "'; ddp would fit");
+    return infeasible("--data-parallel=naive keeps parameters on one rank, but --expert-parallel splits experts over "
+                      "the same axis '" +
+                      axis + "'; use --data-parallel=ddp");
   if (isNaive)
-    return infeasible("--data-parallel=naive keeps parameters and optimizer state on one rank, --zero=" + stage +
-                      " splits them over the same axis '" + zeroAxis + "'; give one of the two");
+    return infeasible("--data-parallel=naive keeps parameters and optimizer state on one rank, but --zero=" + stage +
+                      " splits them over the same axis '" + zeroAxis + "'; give only one of the two");
   plan.tactics.pop_back(); // ZeRO over this axis includes data parallelism, and so does expert parallelism
   return {};
 }
@@ -207,9 +208,9 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
   auto [stage, axis] = zeroOf(flags);
   std::string keep = flags.text("zero-keep");
   if (!keep.empty() && stage != "3")
-    return usage("--zero-keep goes with --zero=3: only there are parameters gathered");
+    return usage("--zero-keep needs --zero=3, the only stage that gathers parameters");
   if (hasNoText(keep))
-    return usage("--zero-keep=" + keep + ": patterns must have no spaces, braces or quotes");
+    return usage("--zero-keep=" + keep + ": patterns must not contain spaces, braces or quotes");
   if (stage == "0")
     return {};
   Tactic tactic = Tactic(row.pass).with("axis", axis).with("stage", stage);
@@ -226,25 +227,18 @@ static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flag
   std::string named = flags.text("pipeline");
   std::string schedule = named.empty() ? byDefault.schedule().str() : named;
   std::string stages = flags.text("stages", byDefault.stages());
-  int64_t interleave = flags.number("interleave", 1);
-  if (interleave < 1)
-    return usage("--interleave is at least 1");
   if (!flags.given("pipeline") && !plan.sizeOf(axis)) {
-    if (axis == byDefault.axis() && interleave == 1 && stages == byDefault.stages())
+    if (axis == byDefault.axis() && stages == byDefault.stages())
       return {};
-    return usage("--interleave, --stages and --pipeline-axis are about a pipeline; add " + axis + "=N to --mesh");
+    return usage("--stages and --pipeline-axis need a pipeline; add " + axis + "=N to --mesh");
   }
   if (!plan.sizeOf(axis))
     return usage("--pipeline needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
-  if (interleave > 1) {
-    if (!named.empty() && schedule != "interleaved")
-      return usage("--interleave goes with --pipeline=interleaved");
-    schedule = "interleaved:" + std::to_string(interleave);
-  }
   if (hasNoText(schedule))
-    return usage("--pipeline=" + schedule + ": a file's name must have no spaces, quotes or braces");
+    return usage("--pipeline=" + schedule + ": a file name must not contain spaces, quotes or braces");
   if (hasNoText(stages))
-    return usage("--stages=" + stages + " is neither cost nor layers nor a list like 3,5,4");
+    return usage("--stages=" + stages +
+                 " is not a way to divide the layers; expected cost, layers or a list such as 3,5,4");
   plan.tactics.push_back(written.with("axis", axis).with("schedule", schedule).with("stages", stages));
   return {};
 }
@@ -268,7 +262,7 @@ static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan 
     if (flags.given(flag)) {
       double number;
       if (text.empty())
-        return usage("--" + Twine(flag) + " goes with --local-sgd=AXIS:STEPS");
+        return usage("--" + Twine(flag) + " needs --local-sgd=AXIS:STEPS");
       std::string value = flags.text(flag);
       if (StringRef(option) == "deltas" && value != "f32" && value != "int8")
         return usage("--" + Twine(flag) + " takes f32 or int8, not '" + value + "'");
@@ -280,16 +274,16 @@ static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan 
   std::string why;
   for (const MeshAxisText &other : parseMesh(flags.text("mesh"), why).value_or(SmallVector<MeshAxisText>())) {
     if (other.isOpen && other.name != axis)
-      return usage("'" + other.name +
-                   "=open': replicas come and go where they meet, as with --local-sgd=" + other.name + ":32");
+      return usage("'" + other.name + "=open' needs replicas that train separately; add --local-sgd=" + other.name +
+                   ":32");
     if (other.isOpen && flags.text("outer-deltas") == "int8")
-      return usage("--outer-deltas=int8: members of an open axis meet in f32");
+      return usage("--outer-deltas=int8 does not work with an open axis, whose members exchange f32");
   }
   if (text.empty())
     return {};
   int64_t steps = 0;
   if (axis.empty() || every.getAsInteger(10, steps) || steps < 1)
-    return usage("--local-sgd=" + text + ": expected a mesh axis and the steps of a round, as in outer:32");
+    return usage("--local-sgd=" + text + ": expected a mesh axis and the number of steps of a round, as in outer:32");
   if (plan.sizeOf(axis) < 1)
     return usage("--local-sgd needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
   plan.tactics.push_back(tactic.with("axis", axis).with("every", std::to_string(steps)));
@@ -314,20 +308,22 @@ static std::deque<TacticInfo> &table() {
       {.pass = DispatchExpertsTactic::pass.str(),
        .phase = Phase::Step,
        .flags = {{"expert-exchange",
-                  "How tokens get to the experts of other ranks: gather (all tokens), rows (what they have chosen), or "
-                  "auto, which is rows where a token has fewer experts than there are ranks"}},
+                  "How tokens reach experts on other ranks: gather sends all tokens, rows only the routed ones, and "
+                  "auto picks rows if a token has fewer experts than there are ranks"}},
        .fromFlags = dispatchExperts},
       {.pass = MixedPrecisionTactic::pass.str(),
        .phase = Phase::Step,
-       .flags = {{"precision", "f32 or bf16"},
-                 {"gradient-precision", "f32, or bf16: what ranks send, and with one microbatch store"},
+       .flags = {{"precision", "Type of activations and of operands of matrix products: f32 or bf16 (default f32)"},
+                 {"gradient-precision",
+                  "Type in which ranks send gradients, and with one microbatch store them: f32 or bf16 (default f32)"},
                  {"residual-precision",
-                  "of the residual stream and its gradient beside --precision=bf16: bf16 or f32"}},
+                  "With --precision=bf16, type of the residual stream and its gradient: bf16 or f32 (default bf16)"}},
        .fromFlags = mixedPrecision},
       {.pass = RecomputeTactic::pass.str(),
        .phase = Phase::Step,
        .flags = {{"recompute",
-                  "none, selective, full, or auto: as little as --memory-limit allows",
+                  "Which activations are recomputed in the backward pass: none, selective, full, or auto, which "
+                  "recomputes as little as --memory-limit allows (default none)",
                   TacticFlag::Text,
                   "",
                   {"selective", "full"}}},
@@ -352,7 +348,7 @@ static std::deque<TacticInfo> &table() {
       {.pass = SequenceParallelTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{"sequence-parallel",
-                  "Split the sequence where tensor parallelism is whole",
+                  "Split the sequence over the tensor-parallel axis wherever activations would be whole",
                   TacticFlag::Switch,
                   "",
                   {"true"}}},
@@ -368,8 +364,8 @@ static std::deque<TacticInfo> &table() {
       {.pass = ExpertParallelTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{"expert-parallel",
-                  "Split the experts of a mixture over this axis, ep unless named; another tactic may have it outside "
-                  "of experts",
+                  "Split the experts of an MoE model over this axis (default ep), which other layers may use for "
+                  "another tactic",
                   TacticFlag::OptionalText,
                   "",
                   {"tp", "cp"}}},
@@ -385,11 +381,11 @@ static std::deque<TacticInfo> &table() {
       {.pass = ZeroTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{"zero",
-                  "ZeRO stage, 0 to 3, or stage:axis; over the axis of data parallelism unless named",
+                  "ZeRO stage from 0 to 3, or STAGE:AXIS (default axis: the data-parallel one)",
                   TacticFlag::Text,
                   "",
                   {"1", "2", "3"}},
-                 {"zero-keep", "Parameters that ZeRO-3 gathers once a step: globs as in wte.*|h.11.*"}},
+                 {"zero-keep", "Parameters that ZeRO-3 gathers once per step, as globs such as wte.*|h.11.*"}},
        .shardsParameters = true,
        .fromFlags = zero},
       {.pass = "pc-propagate", .phase = Phase::Placed, .takesQkvApart = true}, // in plan files only
@@ -402,25 +398,29 @@ static std::deque<TacticInfo> &table() {
                   {"interleaved:2", "zb-h1", "zb-v"},
                   {},
                   scheduleNames()},
-                 {"pipeline-axis", "The mesh axis of stages", TacticFlag::Text, "axis"},
-                 {"stages", "Layers of the stages: by cost, layers (as many in each), or numbers: 3,5,4",
-                  TacticFlag::Text, "stages"},
-                 {"interleave", "Chunks per stage of --pipeline=interleaved", TacticFlag::Number}},
-       .once = "a program is cut into stages once; give '{0}' or '{1}'",
+                 {"pipeline-axis", "Mesh axis of the pipeline stages", TacticFlag::Text, "axis"},
+                 {"stages",
+                  "How layers are divided among the stages: cost (equal time), layers (equal numbers) or a list such "
+                  "as 3,5,4",
+                  TacticFlag::Text, "stages"}},
+       .once = "a program can be cut into stages only once; give '{0}' or '{1}'",
        .fromFlags = pipelineParallel},
       {.pass = WindowMovesTactic::pass.str(),
        .phase = Phase::Scheduled,
-       .flags = {{"window", "Axes whose gathers and reduce_scatters go step by step with products"}},
-       .once = "pc-window-moves is given twice; one takes a list of axes: pc-window-moves{{axes=tp,dp}",
+       .flags = {{"window", "Mesh axes whose gathers and reduce-scatters become collective matmuls, which overlap "
+                            "communication and products in ring steps"}},
+       .once = "pc-window-moves is given twice; give it once with a list of axes, as in pc-window-moves{{axes=tp,dp}",
        .fromFlags = windowMoves},
       {.pass = LocalSgdTactic::pass.str(),
        .phase = Phase::Planned,
-       .flags = {{"local-sgd", "AXIS:STEPS: replicas over the axis that are averaged every so many steps (DiLoCo)"},
-                 {"outer-rate", "Learning rate of the outer optimizer", TacticFlag::Text, "rate"},
-                 {"outer-momentum", "Its Nesterov momentum", TacticFlag::Text, "momentum"},
-                 {"outer-deltas", "How replicas send how far they went: f32, or int8 (codes of 8 bits)",
+       .flags = {{"local-sgd",
+                  "AXIS:STEPS makes the coordinates of the axis replicas that are averaged every STEPS steps (DiLoCo)"},
+                 {"outer-rate", "Learning rate of the outer optimizer of --local-sgd", TacticFlag::Text, "rate"},
+                 {"outer-momentum", "Nesterov momentum of the outer optimizer of --local-sgd", TacticFlag::Text,
+                  "momentum"},
+                 {"outer-deltas", "Type in which replicas of --local-sgd send their parameter changes: f32 or int8",
                   TacticFlag::Text, "deltas"}},
-       .once = "replicas train by themselves over one axis only; give '{0}' or '{1}'",
+       .once = "only one axis can have replicas that train separately; give '{0}' or '{1}'",
        .fromFlags = localSgd},
   };
   return rows;

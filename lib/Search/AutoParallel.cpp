@@ -27,9 +27,9 @@ private:
     auto refuse = [&](const Twine &why) { return module.emitError() << getArgument() << ": " << why; };
     const auto *last = llvm::find_if(phases(), [&](const PhaseInfo &info) { return info.name == to; });
     if (last == phases().end() || last->phase < Phase::Step || last->phase > Phase::Planned)
-      return refuse("'" + to + "' is not a phase from step to planned");
+      return refuse("'" + to + "' is not one of the phases from step to planned");
     if (phaseOf(module) != Phase::Model)
-      return refuse("plans are searched for programs of phase 'model'");
+      return refuse("--auto needs a program of phase 'model'");
     CompileOptions options;
     std::string error;
     if (!readFlags(options, error))

@@ -109,7 +109,7 @@ static pcrt_status choosePlan(ModuleOp model, CompileOptions &options, const Mac
     endWithoutOthers();
     std::optional<PlanAnswer> known = own->search->soFar();
     if (!known) {
-      model.emitError() << "interrupted before a plan was found";
+      model.emitError() << "the search was interrupted before it found a plan";
       return PCRT_RESOURCE;
     }
     llvm::errs() << known->said;
@@ -143,9 +143,9 @@ static std::string howItWasFound(const CompileOptions &options, const MachineMod
     os << " --target=cuda";
   os << " --search-compositions=" << search.compositions << "\n// for at most ";
   if (int64_t bytes = options.memoryLimitOn(machine))
-    os << bytes << " bytes a rank";
+    os << bytes << " bytes per rank";
   else
-    os << "any number of bytes";
+    os << "unlimited memory";
   os << ", on a machine\n// " << llvm::json::Value(machine.file()) << "\n";
   return text;
 }

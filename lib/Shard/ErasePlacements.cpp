@@ -13,7 +13,8 @@ namespace {
 struct ErasePlacements : pc::impl::ErasePlacementsBase<ErasePlacements> {
   void runOnOperation() override {
     WalkResult started = getOperation().walk([](StartOp start) -> WalkResult {
-      return start.emitError() << "pc-erase-placements: works on placed programs; this one is scheduled";
+      return start.emitError()
+             << "pc-erase-placements: the program is scheduled already; run this pass on a placed program";
     });
     if (started.wasInterrupted())
       return signalPassFailure();

@@ -107,13 +107,13 @@ LogicalResult GraphReader::add(NodeKind kind, Section section, Operation *op, un
   for (auto [i, operand] : llvm::enumerate(operands)) {
     auto it = indexOf.find(operand);
     if (it == indexOf.end())
-      return op->emitError() << "cannot place an operand that no pc op of this function makes";
+      return op->emitError() << "cannot place an operand that is not the result of a pc op of this function";
     node.operands.push_back(it->second);
     graph.values[it->second].readers.push_back({id, i});
   }
   for (auto [i, result] : llvm::enumerate(results)) {
     if (!placement(result))
-      return op->emitError() << "tactics need a placed program (pc-set-mesh comes first); '" << sourceName(op)
+      return op->emitError() << "tactics need a placed program, so run pc-set-mesh first; '" << sourceName(op)
                              << "' has type " << result.getType();
     indexOf[result] = graph.values.size();
     node.results.push_back(graph.values.size());
@@ -159,7 +159,7 @@ LogicalResult GraphReader::readBlock(Block &block, Section section, int64_t time
         llvm::TypeSwitch<Operation *, LogicalResult>(&op)
             .Case([&](AccumulateOp accumulate) -> LogicalResult {
               if (times != 1 || !isa<func::FuncOp>(op.getParentOp()))
-                return op.emitError() << "accumulate inside of another region cannot be placed";
+                return op.emitError() << "pc.accumulate inside another region cannot be placed";
               section = Section::Optimizer;
               return readAccumulate(accumulate);
             })
@@ -215,7 +215,7 @@ void GraphReader::nameDims(func::FuncOp function) {
 
 LogicalResult GraphReader::read(func::FuncOp function) {
   if (function.getNumArguments() || !function.getBody().hasOneBlock())
-    return function.emitError() << "a program to be placed is one block without arguments";
+    return function.emitError() << "a program must have one block without arguments to be placed";
   size_t most = 0; // nodes are large
   function.walk(
       [&](Operation *op) { most += 1 + (isa<AccumulateOp>(op) ? op->getNumOperands() + op->getNumResults() : 0); });

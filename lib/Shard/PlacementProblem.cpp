@@ -163,8 +163,8 @@ LogicalResult PlacementProblem::solve(bool tellTooWide) {
     chosen = std::move(assignment->choice);
     if (!(chosenPrice() == assignment->price))
       return graph.nodes[0].op->emitError()
-             << seeds.tactic << ": internal error: the chosen placement does not cost what "
-             << "the search found";
+             << seeds.tactic << ": internal error: the cost of the chosen placement differs from the cost "
+             << "that the search computed";
     return success();
   }
   if (assignment) // nothing is legal: find the placement with the fewest illegal moves, to report them
@@ -173,8 +173,9 @@ LogicalResult PlacementProblem::solve(bool tellTooWide) {
   if (!assignment && !tellTooWide)
     return failure();
   if (!assignment)
-    return graph.nodes[0].op->emitError() << seeds.tactic << ": the search for a placement on axis '"
-                                          << seeds.axis.getValue() << "' needs too large a table";
+    return graph.nodes[0].op->emitError()
+           << seeds.tactic << ": the search for a placement on axis '" << seeds.axis.getValue()
+           << "' needs a table that is too large; use another tactic or a smaller axis";
   chosen = std::move(assignment->choice);
   explain();
   return failure();
@@ -206,7 +207,7 @@ static std::string stateName(AxisState state, const PlacementValue &v) {
     return "split along dim " + std::to_string(state.dim()) +
            (v.names[state.dim()] ? " (" + v.names[state.dim()].getValue().str() + ")" : std::string());
   if (state.isRoot())
-    return "on the root";
+    return "only on the root rank";
   return state.isWhole() ? "whole" : state.isSum() ? "a partial sum" : "a partial maximum";
 }
 
@@ -220,7 +221,7 @@ void PlacementProblem::explain() {
     InFlightDiagnostic diagnostic = op->emitError() << seeds.tactic << ": no legal placement on axis '"
                                                     << seeds.axis.getValue() << "': " << describe(op) << " of type "
                                                     << v.value.getType() << " is " << stateName(produced(value), v)
-                                                    << (valueTerms[value].fixed ? " and must stay so" : "");
+                                                    << (valueTerms[value].fixed ? " and must stay there" : "");
     for (auto [node, operand] : v.readers) {
       AxisState need = row(node).operands[operand];
       if (need != rest(value) && !moveTable.price(valueTerms[value], rest(value), need).isLegal())

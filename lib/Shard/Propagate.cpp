@@ -204,13 +204,13 @@ AxisState pc::splitByName(Operation *leaf, const llvm::StringSet<> &names) {
 StringAttr pc::freshAxis(ModuleOp module, StringRef tactic, StringRef name) {
   MeshAttr mesh = meshOf(module);
   if (!mesh) {
-    module.emitError() << tactic << ": the module has no mesh (pc-set-mesh comes first)";
+    module.emitError() << tactic << ": the module has no mesh; run pc-set-mesh first";
     return {};
   }
   auto axis = StringAttr::get(module.getContext(), name);
   if (mesh.index(axis) < 0) {
     InFlightDiagnostic diagnostic = module.emitError()
-                                    << tactic << ": axis '" << name << "' is not in the mesh, which has ";
+                                    << tactic << ": axis '" << name << "' is not in the mesh, whose axes are ";
     llvm::interleaveComma(mesh.getNames(), diagnostic,
                           [&](StringAttr known) { diagnostic << "'" << known.getValue() << "'"; });
     return {};
@@ -218,7 +218,7 @@ StringAttr pc::freshAxis(ModuleOp module, StringRef tactic, StringRef name) {
   WalkResult bare = module.walk([&](ParameterOp parameter) -> WalkResult {
     if (placement(parameter.getValue()))
       return success();
-    return parameter.emitError() << tactic << ": tactics need a placed program (pc-set-mesh comes first); '"
+    return parameter.emitError() << tactic << ": tactics need a placed program, so run pc-set-mesh first; '"
                                  << parameter.getName() << "' has type " << parameter.getValue().getType();
   });
   if (bare.wasInterrupted())

@@ -22,10 +22,9 @@ llvm::StringSet<> setOf(ArrayRef<std::string> names) {
 
 /// "1.250 ms a step, 2.0 MB of parameters, gradients and states on a rank; gap 0.0 %, largest table 64"
 std::string textOf(const FoundPlacement &found) {
-  return llvm::formatv(
-             "{0:f3} ms a step, {1:f3} MB of parameters, gradients and states on a rank; gap {2:f1} %, largest "
-             "table {3}",
-             1e3 * found.seconds, 1e-6 * found.bytes, 100 * found.gap, found.largestTable)
+  return llvm::formatv("{0:f3} ms per step, {1:f3} MB of parameters, gradients and states per rank; gap {2:f1} %, "
+                       "largest table {3}",
+                       1e3 * found.seconds, 1e-6 * found.bytes, 100 * found.gap, found.largestTable)
              .str() +
          (found.leftOut.empty() ? "" : "; too wide with " + found.leftOut);
 }
@@ -41,7 +40,7 @@ struct Propagate : pc::impl::PropagateBase<Propagate> {
     if (!inputs.empty())
       seeds.order.setData(name);
     if (cost != "bytes" && cost != "seconds") {
-      getOperation().emitError() << "pc-propagate: cost '" << cost << "' is unknown; there are bytes and seconds";
+      getOperation().emitError() << "pc-propagate: cost '" << cost << "' is unknown; expected bytes or seconds";
       return signalPassFailure();
     }
     if (cost == "seconds" && !setTimes(seeds))
@@ -80,7 +79,7 @@ struct Propagate : pc::impl::PropagateBase<Propagate> {
     if (failed(all ? propagateFree(getOperation(), seeds, found) : propagate(getOperation(), seeds, &found))) {
       if (found.tooWide)
         getOperation().emitError() << "pc-propagate: the search for a placement on axis '" << axis
-                                   << "' needs too large a table";
+                                   << "' needs a table that is too large; use another tactic or a smaller axis";
       return signalPassFailure();
     }
     if (tell && seeds.times)

@@ -153,7 +153,7 @@ LogicalResult PlacementProblem::updateRows(unsigned id) {
   auto it = leafNodes.find(leafKey(update.getName(), update.getParameter()));
   if (it == leafNodes.end())
     return update.emitError() << seeds.tactic << ": updates '" << leafKey(update.getName(), update.getParameter())
-                              << "', which no leaf in front of it provides";
+                              << "', but no parameter or state of that name is defined before it";
   for (const Row &row : rows[it->second])
     rows[id].push_back(Row{{row.results[0]}, {}, -1});
   return success();

@@ -19,7 +19,7 @@ struct SetMesh : pc::impl::SetMeshBase<SetMesh> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (meshOf(module)) {
-      module.getBody()->front().emitError() << "pc-set-mesh: the module has a mesh already";
+      module.getBody()->front().emitError() << "pc-set-mesh: the module already has a mesh";
       return signalPassFailure();
     }
     MeshAttr attribute = parse(module);
@@ -45,7 +45,7 @@ struct SetMesh : pc::impl::SetMeshBase<SetMesh> {
     SmallVector<int64_t> sizes;
     for (const MeshAxisText &axis : *axes) {
       if (axis.isSearched || axis.isOpen) {
-        error() << "the axis '" << axis.name << "' needs a number as its size";
+        error() << "the axis '" << axis.name << "' needs a number as its size, as in dp=2";
         return {};
       }
       names.push_back(StringAttr::get(&getContext(), axis.name));

@@ -63,16 +63,17 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
   LogicalResult checkLeafOrSink(Operation *op, const LeavesByName &leaves) {
     if (isa<ParameterOp, StateOp, InputOp, ConstantOp>(op))
       if (PlaceAttr place = placement(op->getResult(0)); place && place.isPartial())
-        return op->emitError() << "a leaf is never partial, '" << sourceName(op) << "' is " << place << " (V3)";
+        return op->emitError() << "an input, parameter or state must not be partial, but '" << sourceName(op) << "' is "
+                               << place << " (V3)";
     if (auto update = dyn_cast<UpdateOp>(op)) {
       std::string name =
           (update.getParameter() ? update.getName() + " of " + *update.getParameter() : update.getName()).str();
       Value leaf = leaves.of(update);
       if (!leaf)
-        return op->emitError() << "updates '" << name << "', which the program does not have (V4)";
+        return op->emitError() << "updates '" << name << "', which is not a parameter or state of this program (V4)";
       if (leaf.getType() != update.getValue().getType())
-        return op->emitError() << "the update of '" << name << "' lies as " << update.getValue().getType()
-                               << ", the leaf as " << leaf.getType() << " (V4)";
+        return op->emitError() << "'" << name << "' is placed as " << leaf.getType() << ", but its new value as "
+                               << update.getValue().getType() << " (V4)";
     }
     if (auto output = dyn_cast<OutputOp>(op))
       if (PlaceAttr place = placement(output.getValue()); place && place.isPartial())

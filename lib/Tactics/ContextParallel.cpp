@@ -20,7 +20,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     constexpr StringRef tactic = "pc-context-parallel";
     bool isRing = form == "ring";
     if (form != "heads" && !isRing) {
-      getOperation().emitError() << tactic << ": form '" << form << "' is unknown; there are heads and ring";
+      getOperation().emitError() << tactic << ": form '" << form << "' is unknown; expected heads or ring";
       return signalPassFailure();
     }
     StringAttr name = freshAxis(getOperation(), tactic, axis);
@@ -30,10 +30,13 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     getOperation().walk([&](ProgramOp program) { ranks = program.getZigzag().value_or(0); });
     if (ranks != (isRing ? size : 0)) {
       getOperation().emitError() << tactic << ": form '" << form << "' over " << name.getValue() << "=" << size
-                                 << " needs the sequence in " << (isRing ? "zigzag" : "its own") << " order"
-                                 << (isRing ? " of as many ranks (pc-zigzag{ranks=" + std::to_string(size) + "})" : "")
-                                 << ", it is in "
-                                 << (ranks ? "that of " + std::to_string(ranks) + " ranks" : "its own");
+                                 << " needs the sequence in "
+                                 << (isRing
+                                         ? "the zigzag order that pc-zigzag{ranks=" + std::to_string(size) + "} makes"
+                                         : "its original order")
+                                 << ", but it is in "
+                                 << (ranks ? "the zigzag order of " + std::to_string(ranks) + " ranks"
+                                           : "its original order");
       return signalPassFailure();
     }
     if (size > 1 && failed(isRing ? checkAlone(name) : checkHeads(name, size)))
@@ -78,13 +81,12 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       while (heads % fits)
         --fits;
       InFlightDiagnostic error = attention.emitError();
-      error << "pc-context-parallel: form 'heads' deals out the " << all << " heads of keys and values of "
-            << sourceName(attention) << ", of which " << name.getValue() << "=" << size
-            << " leaves no whole number to a "
-            << "rank" << (heads < all ? " (other axes split them, too)" : "")
-            << "; --context-parallel=ring splits none";
+      error << "pc-context-parallel: form 'heads' cannot divide the " << all << " heads of keys and values of "
+            << sourceName(attention) << " evenly over " << name.getValue() << "=" << size
+            << (heads < all ? " (other axes also split them)" : "")
+            << "; use --context-parallel=ring, which does not split heads";
       if (fits > 1)
-        error << ", and " << name.getValue() << "=" << fits << " would do";
+        error << ", or " << name.getValue() << "=" << fits;
       return error;
     });
     return failure(walked.wasInterrupted());
@@ -97,7 +99,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
         if (PlaceAttr place = placement(input.getValue()); dim == "sequence" && !place.axes(d).empty())
           return input.emitError() << "pc-context-parallel: form 'ring' over '" << name.getValue()
                                    << "': the sequence is split over '" << place.axes(d)[0].getValue()
-                                   << "' already; there is one ring";
+                                   << "' already, but only one axis can be the ring";
       return WalkResult::advance();
     });
     return failure(split.wasInterrupted());

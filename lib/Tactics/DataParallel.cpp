@@ -53,8 +53,8 @@ LogicalResult pc::placeNaiveData(ModuleOp module, StringRef tactic, StringAttr a
   seeds.order.setRooted(axis);
   seeds.must.insert("batch");
   seeds.rooted = true;
-  seeds.instead = "what lies on the root alone cannot be dealt out along a dim that another axis gathers, as 3D tensor "
-                  "parallelism does the batch; mode=ddp would fit";
+  seeds.instead = "values on the root rank only cannot be scattered along a dim that another axis gathers, such as the "
+                  "batch with 3D tensor parallelism; use mode=ddp";
   llvm::DenseSet<Value> terms = findLossTerms(module);
   seeds.binds = [&](const PlacementValue &v) { return !v.names.empty() && !terms.contains(v.value); };
   seeds.leaf = [](Operation *leaf) -> SmallVector<AxisState, 2> {
@@ -84,7 +84,7 @@ struct DataParallel : pc::impl::DataParallelBase<DataParallel> {
   void runOnOperation() override {
     constexpr StringRef tactic = "pc-data-parallel";
     if (mode != "ddp" && mode != "naive") {
-      getOperation().emitError() << tactic << ": mode '" << mode << "' is unknown; there are ddp and naive";
+      getOperation().emitError() << tactic << ": mode '" << mode << "' is unknown; expected ddp or naive";
       return signalPassFailure();
     }
     StringAttr name = freshAxis(getOperation(), tactic, axis);

@@ -105,7 +105,7 @@ struct DecomposeNorms : pc::impl::DecomposeNormsBase<DecomposeNorms> {
 
   void runOnOperation() override {
     if (meshOf(getOperation())) {
-      getOperation().emitError() << "pc-decompose-norms: works on step programs, in front of pc-set-mesh";
+      getOperation().emitError() << "pc-decompose-norms: this pass needs a step program; run it before pc-set-mesh";
       return signalPassFailure();
     }
     SmallVector<Operation *> norms;

@@ -164,14 +164,14 @@ struct DispatchExperts : pc::impl::DispatchExpertsBase<DispatchExperts> {
   void runOnOperation() override {
     bool always = exchange.getValue() == "rows";
     if ((!always && exchange.getValue() != "auto") || ranks < 1) {
-      getOperation().emitError() << "pc-dispatch-experts: exchange is auto or rows, and there is a rank at least; got '"
+      getOperation().emitError() << "pc-dispatch-experts: exchange must be auto or rows, and ranks at least 1; got '"
                                  << exchange.getValue() << "' and " << int64_t(ranks);
       return signalPassFailure();
     }
     if (target.getValue() != "cpu") {
       if (always) {
-        getOperation().emitError() << "pc-dispatch-experts: ranks on devices exchange no rows; what works there is "
-                                      "--expert-exchange=gather";
+        getOperation().emitError()
+            << "pc-dispatch-experts: CUDA ranks cannot exchange routed tokens; use --expert-exchange=gather";
         signalPassFailure();
       }
       return;
@@ -183,8 +183,8 @@ struct DispatchExperts : pc::impl::DispatchExpertsBase<DispatchExperts> {
       any |= Dispatcher(*block, always ? std::numeric_limits<uint64_t>::max() : uint64_t(int64_t(ranks))).run();
     if (any || !always)
       return;
-    getOperation().emitError() << "pc-dispatch-experts: the model has no products of which tokens choose experts, so "
-                                  "there are no rows to exchange";
+    getOperation().emitError() << "pc-dispatch-experts: no token of this model chooses experts, so there are no routed "
+                                  "tokens to exchange; leave out --expert-exchange=rows";
     signalPassFailure();
   }
 };

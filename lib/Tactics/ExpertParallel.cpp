@@ -28,7 +28,7 @@ bool pc::hasExperts(ModuleOp module) {
 /// Whether there are experts, as many on each rank; else an error.
 static LogicalResult checkExperts(ModuleOp module, const Seeds &seeds) {
   if (!hasExperts(module))
-    return module.emitError() << seeds.tactic << ": the model has no mixture of experts";
+    return module.emitError() << seeds.tactic << ": the model is not a mixture of experts";
   int64_t ranks = meshOf(module).size(seeds.axis);
   WalkResult uneven = module.walk([&](ParameterOp parameter) -> WalkResult {
     int64_t dim = expertsDim(parameter.getDims());

@@ -133,10 +133,11 @@ static LogicalResult checkSquare(ModuleOp module, StringRef form, ArrayRef<Strin
   }
   if (least == most)
     return success();
-  InFlightDiagnostic diagnostic = module.emitError() << tactic << ": form " << form << " needs axes of one size, got ";
+  InFlightDiagnostic diagnostic = module.emitError()
+                                  << tactic << ": form " << form << " needs axes of equal size, got ";
   llvm::interleaveComma(axes, diagnostic,
                         [&](StringAttr axis) { diagnostic << axis.getValue() << "=" << mesh.size(axis); });
-  return diagnostic << "; " << least << " or " << most << " for all would fit";
+  return diagnostic << "; " << least << " or " << most << " for all of them would fit";
 }
 
 bool pc::gridTakesDim(StringRef form, ParameterOp parameter, int64_t dim) {
@@ -151,7 +152,7 @@ LogicalResult pc::placeGrid(ModuleOp module, StringRef form, ArrayRef<StringAttr
   WalkResult norms = module.walk([](Operation *op) -> WalkResult {
     if (Value gamma = normGamma(op); gamma && normalizes(gamma, "embed"))
       return op->emitError() << tactic << ": " << describe(op)
-                             << " works on the dim that is split here; pc-decompose-norms comes first";
+                             << " normalizes a dim that this form splits; run pc-decompose-norms first";
     return WalkResult::advance();
   });
   if (norms.wasInterrupted())

@@ -26,19 +26,18 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
     SmallVector<func::FuncOp> steps = stepsOf(program);
     auto replicas = StringAttr::get(&getContext(), axis);
     if (!mesh || mesh.index(replicas) < 0 || steps.size() != 1)
-      return fail(program, "needs a step on a mesh that has the axis '" + axis + "'");
+      return fail(program, "needs a step program on a mesh with the axis '" + axis + "'");
     if (every < 1 || !(rate > 0) || !(momentum >= 0 && momentum < 1))
-      return fail(program, "a round has one step or more, its rate is above 0, its momentum from 0 to below 1");
+      return fail(program, "a round needs at least one step, a rate above 0 and a momentum of at least 0 and below 1");
     if (deltas != "f32" && deltas != "int8")
       return fail(program, "unknown deltas '" + deltas + "' (f32, int8)");
     // An all_gather of n codes is n bytes per element, an all_reduce of f32 about eight.
     if (int64_t most = 7; deltas == "int8" && mesh.size(replicas) > most)
-      return fail(program, "codes of " + Twine(mesh.size(replicas)) +
-                               " replicas, which go to all of them, are more bytes than a sum of f32; "
-                               "deltas=int8 is for up to " +
-                               Twine(most));
+      return fail(program, "with " + Twine(mesh.size(replicas)) +
+                               " replicas, deltas=int8 would send more bytes than f32; use deltas=f32, or at most " +
+                               Twine(most) + " replicas");
     if (Rounds::of(program))
-      return fail(program, "replicas train by themselves over one axis only");
+      return fail(program, "only one axis can have replicas that train separately");
     SmallVector<ParameterOp> parameters;
     bool trains = false;
     Operation *over = nullptr;
@@ -50,17 +49,16 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
         parameters.push_back(parameter);
     });
     if (over)
-      return fail(over, "works over the axis '" + axis +
-                            "', whose coordinates train by themselves; give it to no other "
-                            "tactic");
+      return fail(over, "communicates over the axis '" + axis +
+                            "', whose replicas train separately; use another axis for the other tactic");
     bool anyTrains = trains;
     if (auto parent = program->getParentOfType<ModuleOp>(); parent && !trains)
       anyTrains = parent.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
     if (!anyTrains)
-      return fail(program, "nothing is trained in this program");
+      return fail(program, "this program trains nothing; local SGD needs parameters with updates");
     for (ParameterOp parameter : parameters) {
       if (!cast<RankedTensorType>(parameter.getValue().getType()).getElementType().isF32())
-        return fail(parameter, "averages parameters of f32 only");
+        return fail(parameter, "local SGD averages f32 parameters only");
       OpBuilder b(parameter);
       b.setInsertionPointAfter(parameter);
       for (StringRef name : {PCRT_SHARED, PCRT_OUTER_MOMENTUM})

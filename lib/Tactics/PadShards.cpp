@@ -94,7 +94,7 @@ struct PadShards : pc::impl::PadShardsBase<PadShards> {
     for (StringRef form : forms)
       if (!llvm::is_contained({"1d", "2d", "2.5d", "3d", "free"}, form)) {
         getOperation().emitError() << "pc-pad-shards: form '" << form
-                                   << "' is unknown; there are 1d, 2d, 2.5d, 3d and free";
+                                   << "' is unknown; expected 1d, 2d, 2.5d, 3d or free";
         return signalPassFailure();
       }
     SmallVector<ParameterOp> parameters;

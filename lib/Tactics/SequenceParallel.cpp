@@ -35,8 +35,7 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
       if (StringRef(axis) == name || name.getValue() == axis + ".0" || name.getValue() == axis + ".1")
         all.push_back(weightsOn(module, name));
     if (all.empty() || llvm::any_of(all, [](const Weights &weights) { return weights.names.empty(); })) {
-      module.emitError() << tactic << ": axis '" << axis
-                         << "' splits no weights; pc-tensor-parallel over it comes first";
+      module.emitError() << tactic << ": axis '" << axis << "' splits no weights; run pc-tensor-parallel over it first";
       return signalPassFailure();
     }
     for (const Weights &weights : all)

@@ -103,9 +103,9 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     if (names.size() != wanted) {
       InFlightDiagnostic diagnostic = getOperation().emitError() << tactic << ": form '" << form << "' ";
       if (wanted)
-        diagnostic << "works over " << wanted << " axes, got '" << axis << "'";
+        diagnostic << "needs " << wanted << " axes, got '" << axis << "'";
       else
-        diagnostic << "is unknown; there are 1d, 2d, 2.5d, 3d and free";
+        diagnostic << "is unknown; expected 1d, 2d, 2.5d, 3d or free";
       return signalPassFailure();
     }
     SmallVector<StringAttr> axes;
@@ -120,8 +120,9 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
 
   LogicalResult place(ArrayRef<StringAttr> axes) {
     if (experts && form != "1d")
-      return getOperation().emitError() << tactic << ": form '" << form
-                                        << "' splits each expert as other weights; experts go with form 1d";
+      return getOperation().emitError()
+             << tactic << ": form '" << form
+             << "' splits every expert like other weights; distributing whole experts needs form 1d";
     if (form == "free")
       return placeFreely(axes);
     return axes.size() == 1 ? place(axes[0]) : placeGrid(getOperation(), form, axes, regather);

@@ -75,8 +75,8 @@ static LogicalResult findKept(ModuleOp module, StringRef tactic, StringRef keep,
       }
     });
     if (!any)
-      return module.emitError() << tactic << ": keep: pattern '" << text << "' matches no parameter (there is '"
-                                << first << "', for instance)";
+      return module.emitError() << tactic << ": keep: pattern '" << text << "' matches no parameter (one parameter is '"
+                                << first << "')";
   }
   return success();
 }
@@ -121,7 +121,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     any |= shard.isSplit();
   }
   if (!any && mesh.size(name) > 1)
-    return module.emitError() << tactic << ": no parameter has a dim whose part on a rank divides by "
+    return module.emitError() << tactic << ": no parameter has a dim whose part on a rank is divisible by "
                               << name.getValue() << "=" << mesh.size(name);
 
   seeds.must.insert("batch");
@@ -177,12 +177,12 @@ struct Zero : pc::impl::ZeroBase<Zero> {
     constexpr StringRef tactic = "pc-zero";
     ModuleOp module = getOperation();
     if (stage < 1 || stage > 3) {
-      module.emitError() << tactic << ": stage " << int64_t(stage) << " is unknown; there are 1, 2 and 3";
+      module.emitError() << tactic << ": stage " << int64_t(stage) << " is unknown; expected 1, 2 or 3";
       return signalPassFailure();
     }
     if (stage != 3 && !keep.empty()) {
-      module.emitError() << tactic << ": keep goes with stage 3; in stage " << int64_t(stage)
-                         << " parameters are whole all the time";
+      module.emitError() << tactic << ": keep needs stage 3; in stage " << int64_t(stage)
+                         << " every rank always has all parameters";
       return signalPassFailure();
     }
     StringAttr name = freshAxis(module, tactic, axis);

@@ -47,15 +47,16 @@ private:
   LogicalResult addSequence(InputOp input, int64_t length) {
     auto type = cast<RankedTensorType>(input.getValue().getType());
     if (!type.getRank() || type.getShape().back() != length)
-      return refuseOrder(input, "has sequences of another length than " + Twine(length) + ", that of tokens");
+      return refuseOrder(input,
+                         "has sequences whose length is not " + Twine(length) + ", the length of the tokens' sequence");
     sequences.insert(classes.classOf(input.getValue(), type.getRank() - 1));
     return success();
   }
 
   LogicalResult refuseOrder(Operation *op, const Twine &why) {
-    return op->emitError() << "pc-zigzag: '" << op->getName() << "' op " << why
-                           << "; ring attention puts the sequence in another order, context parallelism of form "
-                              "'heads' keeps it (--context-parallel=heads)";
+    return op->emitError()
+           << "pc-zigzag: '" << op->getName() << "' op " << why
+           << "; ring attention reorders the sequence, so use --context-parallel=heads, which keeps its order";
   }
 
   LogicalResult check(Operation *op) {
@@ -63,35 +64,36 @@ private:
         .Case<ParameterOp, StateOp>([&](auto leaf) { return checkLeaf(leaf, leaf.getValue(), leaf.getDims()); })
         .Case([&](InputOp input) {
           if (hasOther(input.getValue(), isOfTokens(input) ? rankOf(input.getValue()) - 1 : -1))
-            return refuseOrder(input, "has the sequence in a dim of something else");
+            return refuseOrder(input, "has the sequence in a dim that should not be the sequence");
           return success();
         })
         .Case([&](RopeTableOp table) {
           if (!has(table.getValue(), 0) || has(table.getValue(), 1))
-            return refuseOrder(table, "has the positions of something else than the sequence of tokens");
+            return refuseOrder(table, "has positions that do not belong to the tokens' sequence");
           return success();
         })
         .Case([&](IotaOp iota) { // it counts positions
           if (!has(iota.getValue(), 0) || iota.getPieces())
-            return refuseOrder(iota, "has numbers of something else than the positions of the sequence");
+            return refuseOrder(iota, "counts something that is not the positions of the sequence");
           return success();
         })
         .Case([&](OutputOp output) {
           bool isLogits = output.getKind() == OutputKind::Logits;
           if (hasOther(output.getValue(), isLogits ? 1 : -1) || (isLogits && !hasSequence(output.getValue(), 1)))
-            return refuseOrder(output, isLogits ? "shows logits whose second dim is not the sequence of tokens"
-                                                : "shows a value by token");
+            return refuseOrder(output, isLogits ? "outputs logits whose second dim is not the tokens' sequence"
+                                                : "outputs a value per token");
           return success();
         })
         .Case<AttentionOp, AttentionGradOp>([&](auto attention) { return checkAttention(attention); })
         .Case([&](DropoutOp dropout) {
           if (!has(dropout.getX(), 1) || hasOther(dropout.getX(), 1))
-            return refuseOrder(dropout, "drops by an index of which the second dim alone should be the sequence");
+            return refuseOrder(dropout,
+                               "applies dropout to a value whose second dim, and no other, should be the sequence");
           return success();
         })
         .Case([&](AdmitOp admit) {
           if (!has(admit.getX(), 1) || hasOther(admit.getX(), 1))
-            return refuseOrder(admit, "admits tokens of something else than the sequence");
+            return refuseOrder(admit, "admits tokens along a dim that is not the sequence");
           return success();
         })
         .Case<SoftmaxOp, LayerNormOp, LayerNormGradOp, RMSNormOp, RMSNormGradOp>(
@@ -113,14 +115,15 @@ private:
   /// Queries and keys have positions; nothing else of them is a sequence.
   template <typename Op> LogicalResult checkAttention(Op op) {
     if (op.getWindow() || op.getBias() || op.hasSinks() || op.getStarts())
-      return op.emitError() << "pc-zigzag: attention "
-                            << (op.getWindow()  ? "with a sliding window"
-                                : op.getBias()  ? "with a bias"
-                                : op.hasSinks() ? "with sinks"
-                                                : "of documents")
-                            << " needs the sequence in its own order; context parallelism of form 'heads' keeps it";
+      return op.emitError()
+             << "pc-zigzag: attention "
+             << (op.getWindow()  ? "with a sliding window"
+                 : op.getBias()  ? "with a bias"
+                 : op.hasSinks() ? "with sinks"
+                                 : "within documents")
+             << " needs the sequence in its original order; use --context-parallel=heads, which keeps it";
     if (!has(op.getQ(), 1) || !has(op.getK(), 1) || hasOther(op.getQ(), 1) || hasOther(op.getK(), 1))
-      return refuseOrder(op, "attends from or to something else than the sequence of tokens");
+      return refuseOrder(op, "has queries or keys whose dim is not the tokens' sequence");
     return success();
   }
 
@@ -140,7 +143,7 @@ private:
       }
     auto choice = dyn_cast<TopKOp>(op.getOperation());
     if (choice && choice.getLayer() && (!has(choice.getX(), 1) || hasOther(choice.getX(), 1)))
-      return refuseOrder(op, "chooses experts of something else than the sequence of tokens");
+      return refuseOrder(op, "chooses experts along a dim that is not the tokens' sequence");
     return success();
   }
 
@@ -155,7 +158,7 @@ struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
   void runOnOperation() override {
     constexpr int64_t mostRanks = 1 << 20;
     if (ranks < 1 || ranks > mostRanks) {
-      getOperation().emitError() << "pc-zigzag: ranks is from 1 to " << mostRanks << ", got " << int64_t(ranks);
+      getOperation().emitError() << "pc-zigzag: ranks must be from 1 to " << mostRanks << ", got " << int64_t(ranks);
       return signalPassFailure();
     }
     for (auto program : getOperation().getOps<ProgramOp>()) {

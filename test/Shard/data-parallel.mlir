@@ -24,14 +24,14 @@
 // RUN: not pc-opt %t.scheduled --pc-erase-placements 2>&1 | FileCheck %s --check-prefix=SCHEDULED
 // RUN: not pc-opt %t.scheduled --pc-mixed-precision 2>&1 | FileCheck %s --check-prefix=FUSED
 
-// DIVIDE: error: pc-data-parallel: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
-// MODE: error: pc-data-parallel: mode 'x' is unknown; there are ddp and naive
-// AXIS: error: pc-data-parallel: axis 'x' is not in the mesh, which has 'dp'
+// DIVIDE: error: pc-data-parallel: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes for the dim: 3 and 6
+// MODE: error: pc-data-parallel: mode 'x' is unknown; expected ddp or naive
+// AXIS: error: pc-data-parallel: axis 'x' is not in the mesh, whose axes are 'dp'
 // USED: error: pc-data-parallel: axis 'dp' is used by an earlier tactic
-// LOCAL: error: {{.*}}: tactics need a placed program (pc-set-mesh comes first); '{{.*}}' has type
-// SCHEDULED: error: pc-erase-placements: works on placed programs; this one is scheduled
-// FUSED: error: pc-mixed-precision: comes before pc-fuse
-// MESH: error: pc-data-parallel: the module has no mesh (pc-set-mesh comes first)
+// LOCAL: error: {{.*}}: tactics need a placed program, so run pc-set-mesh first; '{{.*}}' has type
+// SCHEDULED: error: pc-erase-placements: the program is scheduled already; run this pass on a placed program
+// FUSED: error: pc-mixed-precision: the program is fused already; run this pass before pc-fuse
+// MESH: error: pc-data-parallel: the module has no mesh; run pc-set-mesh first
 
 // Parameters and state stay whole, the data is split along the batch, never along the microbatches.
 // CHECK-DAG: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[_, _]>>

@@ -19,7 +19,7 @@
 // RUN: pc-opt %t.gqa --pc-erase-placements | diff %t.llama -
 // RUN: grep -oE "pc.(all_reduce|all_gather|reduce_scatter|all_to_all).*" %t.gqa | sed -E "s/%%[^ ]+ //; s/ : .*-> tensor/ tensor/" | sort | uniq -c | FileCheck %s --check-prefix=GQA --match-full-lines
 
-// FIRST: error: pc-sequence-parallel: axis 'tp' splits no weights; pc-tensor-parallel over it comes first
+// FIRST: error: pc-sequence-parallel: axis 'tp' splits no weights; run pc-tensor-parallel over it first
 
 // With regather, the input of each of the 2L + 1 = 5 groups of linears is gathered once more: 5/4 of the bytes.
 // AGAIN: {{ *}}15 pc.all_gather dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, _, _]>>

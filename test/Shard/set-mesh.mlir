@@ -12,7 +12,7 @@
 // TWICE: error: pc-set-mesh: mesh axis 'dp' is named twice
 // SIZE: error: pc-set-mesh: bad mesh entry 'dp=0'; expected axis=size, as in dp=2,tp=2
 // SYNTAX: error: pc-set-mesh: bad mesh entry 'dp:2'; expected axis=size, as in dp=2,tp=2
-// MESH: error: pc-set-mesh: the module has a mesh already
+// MESH: error: pc-set-mesh: the module already has a mesh
 
 // The mesh stands first; results and block arguments alike are whole on every rank.
 // CHECK: module

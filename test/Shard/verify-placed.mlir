@@ -34,7 +34,7 @@ module {
 module {
   pc.mesh <dp = 2>
   func.func @step() {
-    // expected-error @+1 {{a leaf is never partial, 'input' is #pc.place<[_] sum(dp)> (V3)}}
+    // expected-error @+1 {{an input, parameter or state must not be partial, but 'input' is #pc.place<[_] sum(dp)> (V3)}}
     %h = pc.input hyper dims ["hyper"] : tensor<9xf32, #pc.place<[_] sum(dp)>>
     return
   }
@@ -48,9 +48,9 @@ module {
   func.func @step() {
     %w = pc.parameter "w" dims ["embed"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32, #pc.place<[dp]>>
     %g = pc.all_gather %w dim 0 on ["dp"] : (tensor<8xf32, #pc.place<[dp]>>) -> tensor<8xf32, #pc.place<[_]>>
-    // expected-error @+1 {{the update of 'w' lies as 'tensor<8xf32, #pc.place<[_]>>', the leaf as 'tensor<8xf32, #pc.place<[dp]>>' (V4)}}
+    // expected-error @+1 {{'w' is placed as 'tensor<8xf32, #pc.place<[dp]>>', but its new value as 'tensor<8xf32, #pc.place<[_]>>' (V4)}}
     pc.update "w" %g : tensor<8xf32, #pc.place<[_]>>
-    // expected-error @+1 {{updates 'exp_avg of w', which the program does not have (V4)}}
+    // expected-error @+1 {{updates 'exp_avg of w', which is not a parameter or state of this program (V4)}}
     pc.update "exp_avg" of "w" %g : tensor<8xf32, #pc.place<[_]>>
     return
   }

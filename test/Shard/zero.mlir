@@ -10,9 +10,9 @@
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=3 --pc-zero=stage=1 2>&1 | FileCheck %s --check-prefix=DIVIDE
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=5 --pc-zero=stage=3 2>&1 | FileCheck %s --check-prefix=NONE
 
-// STAGE: error: pc-zero: stage 4 is unknown; there are 1, 2 and 3
-// DIVIDE: error: pc-zero: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
-// NONE: error: pc-zero: no parameter has a dim whose part on a rank divides by dp=5
+// STAGE: error: pc-zero: stage 4 is unknown; expected 1, 2 or 3
+// DIVIDE: error: pc-zero: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes for the dim: 3 and 6
+// NONE: error: pc-zero: no parameter has a dim whose part on a rank is divisible by dp=5
 
 // Stage 1: the longest dim of each state is split; gradients add up whole over the microbatches, are scattered once, and the new parameters
 // are gathered.
@@ -109,8 +109,8 @@
 // BF16ONCE-NOT: -> tensor<512x6x{{b?}}f{{16|32}}, #pc.place<[_, _]>>
 
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte|wpe" 2>&1 | FileCheck %s --check-prefix=NOMATCH
-// NOMATCH: error: pc-zero: keep: pattern 'wpe' matches no parameter (there is 'wte', for instance)
+// NOMATCH: error: pc-zero: keep: pattern 'wpe' matches no parameter (one parameter is 'wte')
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=[" 2>&1 | FileCheck %s --check-prefix=BADGLOB
 // BADGLOB: error: pc-zero: keep: bad pattern '[':
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=2 keep=wte" 2>&1 | FileCheck %s --check-prefix=KEEPSTAGE
-// KEEPSTAGE: error: pc-zero: keep goes with stage 3; in stage 2 parameters are whole all the time
+// KEEPSTAGE: error: pc-zero: keep needs stage 3; in stage 2 every rank always has all parameters

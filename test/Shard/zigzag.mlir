@@ -32,7 +32,7 @@ func.func @model(%x: tensor<2x8x4xf32>) {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x8xi32>
   %table = pc.parameter "table" dims ["vocab", "embed"] init <fill, 1.0> source <"table", shape = [16, 4], start = [0, 0], size = [16, 4]> : tensor<16x4xf32>
   %e = pc.embedding %table, %tokens : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
-  // expected-error @below {{pc-zigzag: 'pc.parameter' op 'positions' has an entry for each token of the sequence (dim 0, 'position'); ring attention puts the sequence in another order, context parallelism of form 'heads' keeps it (--context-parallel=heads)}}
+  // expected-error @below {{pc-zigzag: 'pc.parameter' op 'positions' has an entry for each token of the sequence (dim 0, 'position'); ring attention reorders the sequence, so use --context-parallel=heads, which keeps its order}}
   %p = pc.parameter "positions" dims ["position", "embed"] init <fill, 1.0> source <"positions", shape = [8, 4], start = [0, 0], size = [8, 4]> : tensor<8x4xf32>
   %all = pc.einsum "s e -> b s e" %p : (tensor<8x4xf32>) -> tensor<2x8x4xf32>
   %y = pc.add %e, %all : (tensor<2x8x4xf32>, tensor<2x8x4xf32>) -> tensor<2x8x4xf32>
@@ -57,7 +57,7 @@ func.func @model() {
 pc.program "count" batch 2 sequence 8 vocabulary 16 config "{}"
 func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x8xi32>
-  // expected-error @below {{pc-zigzag: 'pc.iota' op has numbers of something else than the positions of the sequence}}
+  // expected-error @below {{pc-zigzag: 'pc.iota' op counts something that is not the positions of the sequence}}
   %i = pc.iota -> tensor<4xi32>
   return
 }
@@ -67,7 +67,7 @@ func.func @model() {
 pc.program "rotary" batch 2 sequence 8 vocabulary 16 config "{}"
 func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x8xi32>
-  // expected-error @below {{pc-zigzag: 'pc.rope_table' op has the positions of something else than the sequence of tokens}}
+  // expected-error @below {{pc-zigzag: 'pc.rope_table' op has positions that do not belong to the tokens' sequence}}
   %cos = pc.rope_table cos inv_freq [1.0] scale 1.0 : tensor<8x1xf32>
   return
 }
@@ -89,7 +89,7 @@ func.func @model() {
 
 pc.program "square" batch 8 sequence 8 vocabulary 16 config "{}"
 func.func @model() {
-  // expected-error @below {{pc-zigzag: 'pc.input' op has the sequence in a dim of something else}}
+  // expected-error @below {{pc-zigzag: 'pc.input' op has the sequence in a dim that should not be the sequence}}
   %weights = pc.input loss_weights dims ["batch", "sequence"] : tensor<8x8xf32>
   %turned = pc.einsum "b s -> s b" %weights : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %sum = pc.add %weights, %turned : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -102,7 +102,7 @@ pc.program "shown" batch 2 sequence 8 vocabulary 16 config "{}"
 func.func @model() {
   %weights = pc.input loss_weights dims ["batch", "sequence"] : tensor<2x8xf32>
   %rows = pc.einsum "b s -> s b" %weights : (tensor<2x8xf32>) -> tensor<8x2xf32>
-  // expected-error @below {{pc-zigzag: 'pc.output' op shows logits whose second dim is not the sequence of tokens}}
+  // expected-error @below {{pc-zigzag: 'pc.output' op outputs logits whose second dim is not the tokens' sequence}}
   pc.output logits "logits" %rows : tensor<8x2xf32>
   return
 }
@@ -113,7 +113,7 @@ pc.program "memory" batch 2 sequence 8 vocabulary 16 config "{}"
 func.func @model(%q: tensor<2x8x1x1x2xf32>, %memory: tensor<2x8x1x2xf32>) {
   %weights = pc.input loss_weights dims ["batch", "sequence"] : tensor<2x8xf32>
   %two = pc.einsum "b s -> b s k g d" %weights : (tensor<2x8xf32>) -> tensor<2x8x1x1x2xf32>
-  // expected-error @below {{pc-zigzag: 'pc.attention' op attends from or to something else than the sequence of tokens}}
+  // expected-error @below {{pc-zigzag: 'pc.attention' op has queries or keys whose dim is not the tokens' sequence}}
   %o, %lse = pc.attention %two, %memory, %memory scale 0.5 : (tensor<2x8x1x1x2xf32>, tensor<2x8x1x2xf32>, tensor<2x8x1x2xf32>) -> (tensor<2x8x1x1x2xf32>, tensor<2x1x1x8xf32>)
   return
 }
@@ -125,7 +125,7 @@ func.func @model() {
   %weights = pc.input loss_weights dims ["batch", "sequence"] : tensor<2x8xf32>
   %random = pc.input random key 0 dims ["random"] : tensor<5xi32>
   %rows = pc.einsum "b s -> s b" %weights : (tensor<2x8xf32>) -> tensor<8x2xf32>
-  // expected-error @below {{pc-zigzag: 'pc.dropout' op drops by an index of which the second dim alone should be the sequence}}
+  // expected-error @below {{pc-zigzag: 'pc.dropout' op applies dropout to a value whose second dim, and no other, should be the sequence}}
   %some = pc.dropout %rows random %random drop <6554> : (tensor<8x2xf32>, tensor<5xi32>) -> tensor<8x2xf32>
   return
 }

@@ -12,7 +12,7 @@
 // RUN: not pc-opt %s --pc-set-mesh=mesh=ep=3 --pc-expert-parallel 2>&1 | FileCheck %s --check-prefix=UNEVEN
 // UNEVEN: error: pc-expert-parallel: 'up': 4 experts cannot be split over ep=3
 // RUN: sed 's/"experts", "expert_ffn"/"a", "b"/' %s | not pc-opt --pc-set-mesh=mesh=ep=2 --pc-expert-parallel 2>&1 | FileCheck %s --check-prefix=NONE
-// NONE: error: pc-expert-parallel: the model has no mixture of experts
+// NONE: error: pc-expert-parallel: the model is not a mixture of experts
 // On an axis that something else is split over outside of experts: the sequence; weights, and the sequence with them or not; the batch with all other parameters.
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=cp=2 --pc-context-parallel=experts=true --pc-fuse-moves --pc-verify-placed -o %t.cp && FileCheck %s --check-prefix=CP --input-file %t.cp
 // RUN: pc-equal %t.step %t.cp && pc-opt %t.cp --pc-erase-placements | diff %t.step -
@@ -39,7 +39,7 @@
 // RUN: not pc-opt %s --pc-set-mesh=mesh=cp=8 --pc-context-parallel=experts=true 2>&1 | FileCheck %s --check-prefix=ON-CP
 // ON-CP: error: pc-context-parallel: 'up': 4 experts cannot be split over cp=8
 // RUN: not pc-opt %s --pc-set-mesh=mesh=row=2,col=2 "--pc-tensor-parallel=axis=row,col form=2d experts=true" 2>&1 | FileCheck %s --check-prefix=GRID
-// GRID: error: pc-tensor-parallel: form '2d' splits each expert as other weights; experts go with form 1d
+// GRID: error: pc-tensor-parallel: form '2d' splits every expert like other weights; distributing whole experts needs form 1d
 // In bf16 the router's product is f32.
 // RUN: pc-opt %t.step --pc-mixed-precision | FileCheck %s --check-prefix=BF16
 // BF16: %[[WIDE:.*]] = pc.cast {{.*}} : (tensor<4x8x8xbf16>) -> tensor<4x8x8xf32>

@@ -114,12 +114,12 @@ private:
   /// Rule: parameters, gradients and states must fit into memory.
   void addMemoryRule() {
     double bytes = 2 * advice.work.parameterBytes + advice.work.stateBytes;
-    Rule rule{"Parameters, their gradients and the optimizer's states must fit; activations come on top",
-              formatted("%.0f bytes a parameter, %.3g GB in all", bytes / advice.parameters, bytes / 1e9),
+    Rule rule{"Parameters, gradients and optimizer states must fit into memory, in addition to activations",
+              formatted("%.0f bytes per parameter, %.3g GB in total", bytes / advice.parameters, bytes / 1e9),
               "",
               {}};
     if (limit == 0) {
-      rule.derived += "; the machine's memory is not known";
+      rule.derived += "; the machine's memory is unknown";
     } else {
       double least = std::ceil(bytes / static_cast<double>(limit));
       rule.derived += formatted(", so at least %.0f ranks of %.3g GB", least, static_cast<double>(limit) / 1e9);
@@ -137,8 +137,8 @@ private:
   void addTensorRule() {
     if (machine.nodeRanks == 0)
       return;
-    Rule rule{"Tensor parallelism stays inside of a node",
-              formatted("%lld ranks a node; links there are %.3g times as fast as between nodes",
+    Rule rule{"Tensor parallelism stays inside a node",
+              formatted("%lld ranks per node, whose links are %.3g times as fast as the links between nodes",
                         static_cast<long long>(machine.nodeRanks), machine.node.bandwidth / machine.network.bandwidth),
               "",
               {}};
@@ -175,8 +175,9 @@ private:
   pcrt_status addMeshRule(std::string &error) {
     if (machine.nodeRanks == 0 || limit == 0 || layers == 0)
       return PCRT_OK;
-    Rule rule{"Tensor ranks of a node, then as few stages as hold the model, and data ranks for the rest",
-              formatted("half of the memory for parameters, gradients and states; %lld layers",
+    Rule rule{"Use tensor parallelism inside a node, then as few pipeline stages as the model needs, and data "
+              "parallelism for the rest",
+              formatted("half of the memory holds parameters, gradients and states; the model has %lld layers",
                         static_cast<long long>(layers)),
               "",
               {}};
@@ -189,10 +190,10 @@ private:
       if (pcrt_status status = search(size.ranks, " mesh=" + mesh, byRule, error))
         return status;
       rule.checked += rule.checked.empty() ? "" : "; ";
-      rule.checked += byRule.fits ? formatted("%.4g s a step with %s", byRule.seconds, mesh.c_str())
-                                  : mesh + " does not fit or is not legal";
+      rule.checked += byRule.fits ? formatted("%.4g s per step with %s", byRule.seconds, mesh.c_str())
+                                  : mesh + " does not fit or is not possible";
       if (size.fits)
-        rule.checked += formatted(", the best plan %.4g s", size.seconds);
+        rule.checked += formatted(", and the best plan %.4g s", size.seconds);
       // The mesh is good if it is at most a tenth slower than the best plan.
       bool isGood = byRule.fits && (!size.fits || byRule.seconds <= 1.1 * size.seconds);
       rule.holds = rule.holds.value_or(true) && isGood;
@@ -216,21 +217,22 @@ private:
     double moves = (2 * gather + sums) * (n - 1) / n / bandwidth;
     double rate = (advice.work.bf16 ? machine.bf16Flops : machine.f32Flops) * machine.productShare;
     double products = advice.work.flops / rate / n;
-    Rule rule{"ZeRO-3 is for fast networks or large batches: it sends all parameters three times a microbatch",
-              formatted("%.3g GB a rank take %.3g s at %.3g GB/s, once; the products of a step take %.3g s",
-                        (2 * gather + sums) * (n - 1) / n / 1e9, moves, bandwidth / 1e9, products),
-              "",
-              {}};
+    Rule rule{
+        "ZeRO-3 needs a fast network or a large batch, because it sends all parameters three times per microbatch",
+        formatted("sending %.3g GB per rank once takes %.3g s at %.3g GB/s; the matrix products of a step take %.3g s",
+                  (2 * gather + sums) * (n - 1) / n / 1e9, moves, bandwidth / 1e9, products),
+        "",
+        {}};
     Size sharded;
     std::string pins = " mesh=dp=" + std::to_string(largest.ranks) + " zero=3";
     if (pcrt_status status = search(largest.ranks, pins, sharded, error))
       return status;
     if (!sharded.fits) {
-      rule.checked = "no plan with ZeRO-3 alone: " + sharded.why;
+      rule.checked = "there is no plan with only ZeRO-3: " + sharded.why;
     } else {
-      rule.checked = formatted("a step of ZeRO-3 alone takes %.4g s", sharded.seconds);
+      rule.checked = formatted("a step with only ZeRO-3 takes %.4g s", sharded.seconds);
       if (largest.fits)
-        rule.checked += formatted(", the best plan %.4g s", largest.seconds);
+        rule.checked += formatted(", and the best plan %.4g s", largest.seconds);
       // The step takes as long as its moves, unless products hide them.
       rule.holds = sharded.seconds >= std::max(moves, products) * 0.98;
     }
@@ -255,7 +257,7 @@ pcrt_status pc::advise(ModuleOp model, const AdviceOptions &options, Advice &adv
 }
 
 void Advice::print(llvm::raw_ostream &os) const {
-  os << formatted("%s, %.3g parameters, %.4g tokens a step, on %s\n", model.c_str(), parameters, stepTokens,
+  os << formatted("%s, %.3g parameters, %.4g tokens per step, on %s\n", model.c_str(), parameters, stepTokens,
                   machine.c_str());
   for (const Size &size : sizes) {
     os << formatted("%6lld  ", static_cast<long long>(size.ranks));
@@ -263,7 +265,7 @@ void Advice::print(llvm::raw_ostream &os) const {
       os << "no: " << size.why << "\n";
       continue;
     }
-    os << formatted("%.4g s a step  %.4g tokens/s  %.4g GiB a rank", size.seconds, tokensPerSecond(size),
+    os << formatted("%.4g s per step  %.4g tokens/s  %.4g GiB per rank", size.seconds, tokensPerSecond(size),
                     static_cast<double>(size.bytes) / (1 << 30));
     if (tokens > 0)
       os << formatted("  %.4g rank hours", rankHours(size));

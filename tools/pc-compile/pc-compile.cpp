@@ -31,29 +31,32 @@ int main(int argc, char **argv) {
 
   cl::cat files(pc::categoryOf(FlagGroup::Output));
   cl::opt<std::string> input(cl::Positional, cl::desc("<model.mlir>"), cl::init("-"), files);
-  cl::opt<std::string> output("o", cl::desc("The executable, or the IR of --to (default: standard output)"),
-                              cl::init("-"), files);
+  cl::opt<std::string> output(
+      "o", cl::desc("Output file for the executable, or for the IR of --to (default: standard output)"), cl::init("-"),
+      files);
   cl::opt<Phase> to("to", cl::desc("Stop after this phase and print its IR"), cl::init(Phase::Exe), files);
   for (const pc::PhaseInfo &info : pc::phases())
     to.getParser().addLiteralOption(info.name, info.phase, info.description);
-  cl::opt<std::string> emitPlan("emit-plan", cl::desc("Write the plan that the flags mean"), cl::value_desc("file"),
-                                files);
-  cl::opt<std::string> report("report", cl::desc("Write predicted memory and traffic (.json, or a page: .html)"),
-                              cl::value_desc("file"), files);
-  cl::opt<pc::Verify> verify("verify", cl::desc("What checks the compiler's own work (default full)"),
-                             cl::init(pc::Verify::Full), files,
-                             cl::values(clEnumValN(pc::Verify::Full, "full",
-                                                   "the program of each phase is proved to compute what its step does"),
-                                        clEnumValN(pc::Verify::Phase, "phase", "the verifier at the end of each phase"),
-                                        clEnumValN(pc::Verify::None, "none", "ops' own verifiers alone")));
+  cl::opt<std::string> emitPlan("emit-plan", cl::desc("Write the plan to this file"), cl::value_desc("file"), files);
+  cl::opt<std::string> report(
+      "report",
+      cl::desc(
+          "Write predicted memory and traffic to this file, as an HTML page if it ends in .html and as JSON otherwise"),
+      cl::value_desc("file"), files);
+  cl::opt<pc::Verify> verify(
+      "verify", cl::desc("How the compiler checks its own work (default full)"), cl::init(pc::Verify::Full), files,
+      cl::values(clEnumValN(pc::Verify::Full, "full", "prove that the program of each phase computes the step"),
+                 clEnumValN(pc::Verify::Phase, "phase", "run the verifier at the end of each phase"),
+                 clEnumValN(pc::Verify::None, "none", "run only the verifiers of the ops")));
   cl::opt<bool> verifyKernels(
-      "verify-kernels", cl::desc("Run all kernels of a CPU program beside the interpreter, also large ones"), files);
+      "verify-kernels", cl::desc("Compare all kernels of a CPU program with the interpreter, including large ones"),
+      files);
   cl::opt<std::string> reference(
       "reference",
-      cl::desc("The step program that this one must equal, a file; of a program of phase kernels, the planned one"),
+      cl::desc("File with the step program that this program must equal, or, for phase kernels, the planned program"),
       cl::value_desc("file"), files);
-  cl::opt<bool> timing("timing", cl::desc("Print the time of every pass (--mlir-timing)"), files);
-  cl::opt<bool> standIn("stand-in", cl::desc("Also an image for the stand-in of the CUDA driver (for tests)"),
+  cl::opt<bool> timing("timing", cl::desc("Print the time of every pass, like --mlir-timing"), files);
+  cl::opt<bool> standIn("stand-in", cl::desc("Also add kernels for the emulated CUDA driver, for tests"), cl::Hidden,
                         cl::cat(pc::categoryOf(FlagGroup::Target)));
   pc::CompileFlags flags(/*ofTool=*/true);
   mlir::registerAsmPrinterCLOptions();
@@ -68,16 +71,16 @@ int main(int argc, char **argv) {
   std::vector<const char *> words = flags.words(argc, argv);
   if (!cl::ParseCommandLineOptions(
           static_cast<int>(words.size()), words.data(),
-          "pc-compile: a model program, or a program of a later phase, becomes an executable for N ranks\n\n"
-          "MLIR's flags, as --mlir-print-ir-after-all, are in --help-hidden.\n",
+          "pc-compile: compiles a model program, or a program of a later phase, to an executable for N ranks\n\n"
+          "--help-hidden also lists rare flags and MLIR's flags, such as --mlir-print-ir-after-all.\n",
           &errors)) {
     pc::errs() << message;
     return PCRT_USAGE;
   }
   if (!report.empty() && to < Phase::Planned)
-    return fail(PCRT_USAGE, "--report says what was planned; it needs --to=planned, kernels or exe");
+    return fail(PCRT_USAGE, "--report describes a planned program and needs --to=planned, --to=kernels or --to=exe");
   if (to == Phase::Exe && output == "-")
-    return fail(PCRT_USAGE, "an executable needs a file: -o train");
+    return fail(PCRT_USAGE, "the executable needs an output file; add -o FILE");
 
   std::vector<pcrt::NamedPath> inputs = flags.inputFiles();
   inputs.insert(inputs.end(), {{"the program", input}, {"--reference", reference}});
@@ -107,17 +110,18 @@ int main(int argc, char **argv) {
   if (pcrt_status status = flags.resolve(&context, options, message, *origin))
     return message.empty() ? status : fail(status, message);
   if (standIn && !options.cuda())
-    return fail(PCRT_USAGE, "--stand-in takes the place of a GPU; it needs --target=cuda");
+    return fail(PCRT_USAGE, "--stand-in replaces a GPU and needs --target=cuda");
   if (to < origin->phase)
-    return fail(PCRT_USAGE,
-                "--to=" + pc::nameOf(to) + ": the program is of phase '" + pc::nameOf(origin->phase) + "' already");
+    return fail(PCRT_USAGE, "--to=" + pc::nameOf(to) + " is before phase '" + pc::nameOf(origin->phase) +
+                                "' of this program; name a later phase");
   if (!reference.empty() && (verify != pc::Verify::Full || to < pc::Phase::Step))
-    return fail(PCRT_USAGE, "--reference is for --verify=full, of the phases step to kernels");
+    return fail(PCRT_USAGE, "--reference needs --verify=full and a phase from step to kernels");
   if (!report.empty() && origin->phase > pc::Phase::Planned)
-    return fail(PCRT_USAGE, "--report is for programs up to phase 'planned'");
+    return fail(PCRT_USAGE, "--report needs a program of phase 'planned' or earlier");
   if (verifyKernels && (options.cuda() || to != Phase::Exe || origin->phase > Phase::Planned))
-    return fail(PCRT_USAGE, "--verify-kernels runs the kernels of an executable for --target=cpu, made of a program up "
-                            "to phase 'planned'; those of CUDA are compared on a device, by --check-kernels");
+    return fail(PCRT_USAGE,
+                "--verify-kernels needs --target=cpu, --to=exe and a program of phase 'planned' or earlier; "
+                "compare CUDA kernels with --check-kernels on a device");
   options.to = to;
   options.output = output;
   options.verify = verify;

@@ -225,8 +225,8 @@ std::string CompiledKernels::run(const WrittenKernel &kernel, ArrayRef<Bytes> op
     return llvm::toString(symbol.takeError());
   KernelRun run(kernel, *symbol->toPtr<const pcrt_program *>(), operands, inF32);
   if (!run.hasMemory())
-      return "cannot be run: there is not enough memory";
-    // A kernel that crashes, loops or spoils memory does so in a process of its own.
+    return "cannot be run: there is not enough memory";
+  // A kernel that crashes, loops or spoils memory does so in a process of its own.
   pid_t child = fork();
   if (child < 0)
     return std::string("cannot be run: no process could be started: ") + strerror(errno);

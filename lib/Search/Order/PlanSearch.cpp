@@ -187,7 +187,8 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
   if (!result.fitting.empty()) {
     // It is the best that fits.
   } else if (!goesOn()) {
-    return problem.fail(PCRT_RESOURCE, "interrupted before a plan was found; " + text + tree->firstRefusal());
+    return problem.fail(PCRT_RESOURCE,
+                        "the search was interrupted before it found a plan; " + text + tree->firstRefusal());
   } else if (result.tooLarge.empty() && tree->counts.dropped == 0) {
     return failIllegal(text);
   } else {
@@ -203,7 +204,7 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
       return failIllegal(text);
     if (!least || least->found.trial.bytes > problem.limit())
       return problem.fail(PCRT_RESOURCE,
-                          "no plan fits " + Twine(problem.limit()) + " bytes a rank: " + text + whyNone(least));
+                          "no plan fits " + Twine(problem.limit()) + " bytes per rank: " + text + whyNone(least));
     // Bytes of composed plans are estimates, so one that seemed too large may fit, and those beside it.
     smallest = least->plan;
     isOfBytes = true;
@@ -274,7 +275,7 @@ pcrt_status PlanSearch::failIllegal(const std::string &text) {
 }
 
 std::string PlanSearch::whyNone(const std::optional<SmallPlan> &least) {
-  std::string why = least ? "; the least that would do is " + least->text() : "";
+  std::string why = least ? "; the smallest plan needs " + least->text() : "";
   if (!problem.search.isQuiet)
     why += blamePins(problem.search, [&](const AutoOptions &pins) { return smallestOf(pins, problem.limit()); });
   return why;

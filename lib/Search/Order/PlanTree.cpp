@@ -195,8 +195,8 @@ void PlanTree::addProbes(std::vector<PlanNode> &roots) {
 std::string PlanTree::firstRefusal() const {
   std::string first = refusal;
   if (first.empty() && isUneven)
-    first = "ranks and microbatches do not divide the " + std::to_string(problem.batch) + " sequences of a step";
+    first = "the ranks and microbatches do not divide the " + std::to_string(problem.batch) + " sequences of a step";
   else if (first.empty() && !problem.given().empty()) // flags that were not given are not to blame
     first = unlike;
-  return first.empty() ? "" : "; the first was refused: " + first;
+  return first.empty() ? "" : "; the first one failed with: " + first;
 }

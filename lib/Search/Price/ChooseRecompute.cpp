@@ -226,8 +226,9 @@ private:
   }
 
   pcrt_status refuse(int64_t bytes) {
-    model.emitError() << "even with recomputation the plan needs " << bytes << " bytes per rank, --memory-limit allows "
-                      << options.memoryLimit << "; use more ranks, more microbatches or a smaller batch";
+    model.emitError() << "even with recomputation the plan needs " << bytes
+                      << " bytes per rank, but --memory-limit allows " << options.memoryLimit
+                      << "; use more ranks, more microbatches or a smaller batch";
     return PCRT_RESOURCE;
   }
 
@@ -315,7 +316,7 @@ pcrt_status pc::chooseRecompute(ModuleOp model, CompileOptions &options) {
   if (llvm::none_of(options.plan.tactics, isAuto))
     return PCRT_OK;
   if (options.memoryLimit <= 0) {
-    model.emitError() << "--recompute=auto recomputes as little as a limit allows; add --memory-limit";
+    model.emitError() << "--recompute=auto needs a memory limit; add --memory-limit=BYTES";
     return PCRT_USAGE;
   }
   return Chooser(model, options).run(options.plan.tactics);

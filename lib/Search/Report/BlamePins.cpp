@@ -9,7 +9,7 @@ std::string pc::blamePins(const AutoOptions &given,
   std::string blamed;
   auto blame = [&](const std::string &flag, const AutoOptions &without) {
     if (std::optional<SmallPlan> found = fitting(without))
-      blamed += "; without " + flag + " one fits, with " + found->text();
+      blamed += "; without " + flag + " a plan fits, with " + found->text();
     return !blamed.empty();
   };
   AutoOptions none = given;
@@ -32,5 +32,5 @@ std::string pc::blamePins(const AutoOptions &given,
     return "";
   if (blamed.empty() && count > 1)
     blame("these flags", none);
-  return blamed.empty() ? "; nor do others without these flags" : blamed;
+  return blamed.empty() ? "; no plan fits without these flags either" : blamed;
 }

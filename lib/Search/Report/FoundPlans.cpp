@@ -14,7 +14,7 @@ std::string FoundPlans::text() const {
   llvm::raw_string_ostream os(text);
   os << plans << " plans of " << ranks << " ranks on " << machine << ": ";
   if (composes)
-    os << result.priced << " composed of " << result.compositions << " compiles of few layers, " << compiled
+    os << result.priced << " priced from " << result.compositions << " compiled programs of few layers, " << compiled
        << " compiled whole, ";
   else
     os << result.priced << " compiled, ";
@@ -33,8 +33,8 @@ static std::string lineOf(const FoundPlan &found) {
 /// Which part of a step of `other` is longer by most.
 static StringRef dearerBy(const PlanTrial &other, const PlanTrial &best) {
   std::pair<double, StringRef> parts[] = {
-      {other.products - best.products, "products, and waits for stages"},
-      {other.moves - best.moves, "moves that nothing hides"},
+      {other.products - best.products, "products and waits for stages"},
+      {other.moves - best.moves, "exposed moves"},
       {(other.seconds - other.products - other.moves) - (best.seconds - best.products - best.moves), "memory traffic"}};
   return std::max_element(std::begin(parts), std::end(parts))->second;
 }
@@ -44,7 +44,8 @@ void FoundPlans::tell(llvm::raw_ostream &os) const {
   const PlanTrial &trial = best.trial;
   os << "searched " << text() << llvm::format("; gap %.1f %%\n", 100 * gap);
   if (isEstimate)
-    os << "interrupted before a plan was compiled whole: seconds and bytes are put together from few layers\n";
+    os << "the search was interrupted before it compiled a whole plan: seconds and bytes are estimated from programs "
+          "of few layers\n";
   double percent = trial.seconds > 0 ? 100 / trial.seconds : 0;
   os << "chosen   " << lineOf(best)
      << llvm::format("  products %.0f %%  exposed moves %.0f %%  memory traffic %.0f %%",
@@ -63,10 +64,10 @@ void FoundPlans::tell(llvm::raw_ostream &os) const {
     numbers[other.node.text] = shown.size();
     os << llvm::format("%-9d", static_cast<int>(shown.size())) << lineOf(other)
        << llvm::format("  %+.1f %%", 100 * (other.trial.seconds / trial.seconds - 1))
-       << "  dearer by: " << dearerBy(other.trial, trial) << "\n";
+       << "  slower by: " << dearerBy(other.trial, trial) << "\n";
   }
   if (limit > 0)
-    os << "limit    " << limit << " bytes a rank\n";
+    os << "limit    " << limit << " bytes per rank\n";
   if (limits)
     limits->tell(os, best, [&](const FoundPlan &plan) {
       auto it = numbers.find(plan.node.text);

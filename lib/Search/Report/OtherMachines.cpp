@@ -19,7 +19,7 @@ std::vector<OtherMachine> pc::otherMachines(const MachineModel &machine, int64_t
   });
   bool hasNodes = machine.nodeRanks > 0;
   if (ranks > 1)
-    add("node", hasNodes ? "links in a node" : "links between ranks",
+    add("node", hasNodes ? "links within a node" : "links between ranks",
         [](MachineModel &other, double times) { other.node.bandwidth *= times; });
   if (hasNodes && ranks > machine.nodeRanks)
     add("network", "network between nodes",

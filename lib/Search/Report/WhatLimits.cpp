@@ -127,7 +127,7 @@ void WhatLimits::tell(llvm::raw_ostream &os, const FoundPlan &chosen,
     if (i == 0 || part.first >= much * trial.seconds)
       os << comma << part.second;
   if (withMore)
-    os << "; with " << bytesText(static_cast<double>(withMore->bytes)) << " a rank " << nameOf(withMore->plan)
+    os << "; with " << bytesText(static_cast<double>(withMore->bytes)) << " per rank " << nameOf(withMore->plan)
        << llvm::format(", %.1f %% faster", 100 * (1 - withMore->plan.trial.seconds / trial.seconds));
   os << "\n";
   for (const OnOther &other : onOthers)
@@ -136,7 +136,7 @@ void WhatLimits::tell(llvm::raw_ostream &os, const FoundPlan &chosen,
   if (onOthers.empty() && !words.empty())
     os << "changes  " << llvm::join(words, ", ") << " half or twice as fast: the same plan\n";
   for (const WithMemory &step : below)
-    os << "changes  below " << bytesText(static_cast<double>(step.bytes)) << " a rank: " << nameOf(step.plan)
+    os << "changes  below " << bytesText(static_cast<double>(step.bytes)) << " per rank: " << nameOf(step.plan)
        << llvm::format(", %+.1f %%\n", 100 * (step.plan.trial.seconds / trial.seconds - 1));
   os << "pinned   " << (pins.empty() ? "nothing" : llvm::join(pins, " "))
      << "; free: " << (free.empty() ? "everything else" : free) << "\n";

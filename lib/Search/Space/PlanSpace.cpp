@@ -57,8 +57,9 @@ std::optional<Refusal> PlanSpace::checkFree(const MeshForm &given) const {
   StringRef(search.free).split(names, ',', -1, /*KeepEmpty=*/false);
   for (StringRef name : names)
     if (!llvm::is_contained(axes, name) && !llvm::is_contained(flags, name))
-      return Refusal{PCRT_USAGE, "--auto=" + search.free + ": nothing that is searched is called '" + name.str() +
-                                     "'; axes: " + llvm::join(axes, ", ") + "; flags: " + llvm::join(flags, ", ")};
+      return Refusal{PCRT_USAGE, "--auto=" + search.free + ": there is no axis or flag to search with the name '" +
+                                     name.str() + "'; axes: " + llvm::join(axes, ", ") +
+                                     "; flags: " + llvm::join(flags, ", ")};
   return std::nullopt;
 }
 
@@ -72,8 +73,8 @@ std::optional<Refusal> PlanSpace::read() {
   bool isOpen = false;
   for (const MeshAxisText &axis : *axes) {
     if (axis.isOpen || axis.size > mostRanks)
-      return Refusal{PCRT_USAGE, "--mesh=" + mesh + ": --auto searches plans of at most " + std::to_string(mostRanks) +
-                                     " ranks, none of which come and go"};
+      return Refusal{PCRT_USAGE, "--mesh=" + mesh + ": --auto searches plans for at most " + std::to_string(mostRanks) +
+                                     " ranks, and supports no open axis"};
     isOpen |= axis.isSearched;
     fixed *= axis.size;
     given.axes.push_back({axis.name, axis.isSearched ? 0 : axis.size});
@@ -81,11 +82,11 @@ std::optional<Refusal> PlanSpace::read() {
   if (std::optional<Refusal> refused = checkFree(given))
     return refused;
   if (search.ranks > mostRanks)
-    return Refusal{PCRT_USAGE, "--ranks=" + std::to_string(search.ranks) + ": plans are searched for at most " +
+    return Refusal{PCRT_USAGE, "--ranks=" + std::to_string(search.ranks) + ": --auto searches plans for at most " +
                                    std::to_string(mostRanks) + " ranks"};
   ranks = search.ranks ? search.ranks : fixed;
   if (search.ranks < 0 || (!search.ranks && (isOpen || axes->empty())))
-    return Refusal{PCRT_USAGE, "--auto needs the number of ranks: --ranks=N, or a --mesh without '?'"};
+    return Refusal{PCRT_USAGE, "--auto needs the number of ranks; give --ranks=N, or a --mesh without '?'"};
   if (ranks % fixed != 0 || (!axes->empty() && !isOpen && ranks != fixed))
     return Refusal{PCRT_INFEASIBLE, "--mesh=" + mesh + " does not divide --ranks=" + std::to_string(ranks)};
   if (axes->empty())

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 model, work = sys.argv[1:]
-FIGURES = {"products": ["f32_flops", "bf16_flops"], "links in a node": ["node_bandwidth"], "network between nodes": ["network_bandwidth"],
+FIGURES = {"products": ["f32_flops", "bf16_flops"], "links within a node": ["node_bandwidth"], "network between nodes": ["network_bandwidth"],
            "memory": ["memory_bandwidth"]}
 # Nodes of two ranks with slow links: what is sent decides.
 MACHINE = {"like": "cpu", "node_ranks": 2, "f32_flops": 1e10, "bf16_flops": 1.8e10, "node_bandwidth": 1e9, "network_bandwidth": 3e8,
