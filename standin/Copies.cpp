@@ -52,8 +52,8 @@ static std::string checkSide(const Side &side, size_t width, size_t height) {
   if (side.kind == Side::Device && !device && !pinned)
     return describeMemory(side.at, bytes) + " is not all accessible device memory";
   if (side.kind == Side::Host && !pinned)
-    return device ? "device memory where host memory is meant"
-                  : "pageable host memory: the copy would wait, and is refused; pin it";
+    return device ? "device memory instead of host memory"
+                  : "pageable host memory, for which the copy would block; pin the memory first";
   if (side.kind == Side::Either && !device && !pinned)
     return describeMemory(side.at, bytes) + " is neither device nor pinned memory";
   return "";
@@ -94,8 +94,7 @@ static CUresult copy(const char *function, const char *name, Side to, Side from,
       uint64_t before = checksum(from.at, width, height, from.pitch), written = workOnHost;
       item.check = [=] {
         bool same = written != workOnHost || checksum(from.at, width, height, from.pitch) == before;
-        return same ? std::string()
-                    : "the host changed " + describeMemory(from.at, width) + " before the copy had read it";
+        return same ? std::string() : "the host changed " + describeMemory(from.at, width) + " before the copy read it";
       };
     };
   work.run = [=](std::vector<Access> &) {
@@ -154,7 +153,7 @@ PC_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
   size_t toPitch = c->dstPitch ? c->dstPitch : c->WidthInBytes, fromPitch = c->srcPitch ? c->srcPitch : c->WidthInBytes;
   if (!makeSide(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, toPitch, to) ||
       !makeSide(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, fromPitch, from))
-    return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuMemcpy2DAsync: arrays");
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuMemcpy2DAsync: arrays are not supported");
   if (toPitch < c->WidthInBytes + c->dstXInBytes || fromPitch < c->WidthInBytes + c->srcXInBytes)
     return refuse(CUDA_ERROR_INVALID_VALUE, "cuMemcpy2DAsync: a row is longer than its pitch");
   return copy(__func__, "2D copy", to, from, c->WidthInBytes, c->Height, stream);
@@ -170,7 +169,7 @@ static CUresult copyNow(const char *function, const void *to, bool toDevice, con
   if (CUresult result = enterUncaptured(function))
     return result;
   if ((toDevice && !isDeviceMemory(to, bytes)) || (fromDevice && !isDeviceMemory(from, bytes)))
-    return refuse(CUDA_ERROR_INVALID_VALUE, std::string(function) + ": not accessible device memory");
+    return refuse(CUDA_ERROR_INVALID_VALUE, std::string(function) + ": this is not accessible device memory");
   auto work = std::make_shared<Work>();
   work->name = function;
   work->accesses = {{from, static_cast<int64_t>(bytes), 0}, {to, static_cast<int64_t>(bytes), 1}};
@@ -207,7 +206,7 @@ static CUresult fill(const char *function, CUdeviceptr at, Value value, size_t c
     return CUDA_SUCCESS;
   int64_t bytes = static_cast<int64_t>(count * sizeof(Value));
   if (at % sizeof(Value))
-    return refuse(CUDA_ERROR_INVALID_VALUE, std::string(function) + ": not aligned");
+    return refuse(CUDA_ERROR_INVALID_VALUE, std::string(function) + ": the address is not aligned");
   bool pinned = isPinnedMemory(pointer(at), bytes);
   if (!pinned && !isDeviceMemory(pointer(at), bytes))
     return refuse(CUDA_ERROR_INVALID_VALUE, std::string(function) + ": " + describeMemory(pointer(at), bytes) +

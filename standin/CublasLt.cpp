@@ -95,7 +95,7 @@ static std::string check(Product &p) {
     if (layout->type != CUDA_R_32F && layout->type != CUDA_R_16BF)
       return "a type other than f32 and bf16";
     if (layout->leading < layout->rows)
-      return "a leading dim below the number of rows";
+      return "a leading dim smaller than the number of rows";
     if (layout->batch != p.d.batch)
       return "different numbers of matrices in the batch";
   }
@@ -112,12 +112,12 @@ static std::string check(Product &p) {
   if (options().fewEpilogues && epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_BIAS)
     return "an epilogue other than the bias";
   if ((hasBias(epilogue) || hasBiasGradient(epilogue)) && desc.biasType != -1 && desc.biasType != p.d.type)
-    return "a bias of another type than the result";
+    return "a bias whose type differs from the result";
   if (hasAux(epilogue)) {
     if (desc.auxType != -1 && desc.auxType != p.d.type)
-      return "an auxiliary matrix of another type than the result";
+      return "an auxiliary matrix whose type differs from the result";
     if (desc.auxLeading % 8 || desc.auxLeading < p.m)
-      return "the leading dim of the auxiliary matrix is no multiple of 8, or below the rows of the result";
+      return "an auxiliary matrix whose leading dim is not a multiple of 8, or smaller than the rows of the result";
     if (p.d.batch > 1 && desc.auxStride == 0)
       return "an auxiliary matrix without batch stride";
   }
@@ -263,15 +263,15 @@ PC_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d
     Algorithm chosen;
     memcpy(&chosen, algo, sizeof chosen);
     if (chosen.magic != algorithmMagic || chosen.shape != shapeOf(p))
-      return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the algorithm was chosen for another product");
+      return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the algorithm was chosen for a different product");
     if (chosen.workspace > workspaceBytes)
       return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the algorithm needs more workspace");
     scratch = chosen.workspace, index = chosen.index;
   }
   if ((hasBias(p.desc.epilogue) || hasBiasGradient(p.desc.epilogue)) && !p.desc.bias)
-    return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "no bias");
+    return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the bias is missing");
   if (hasAux(p.desc.epilogue) && !p.desc.aux)
-    return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "no auxiliary matrix");
+    return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the auxiliary matrix is missing");
   if (reinterpret_cast<uintptr_t>(workspace) % 256)
     return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the workspace is not aligned to 256 bytes");
   float alphaValue, betaValue;
@@ -353,7 +353,7 @@ PC_EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmu
   memcpy(&algorithm, algo, sizeof algorithm);
   std::string why = check(p);
   if (why.empty() && (algorithm.magic != algorithmMagic || algorithm.shape != shapeOf(p)))
-    why = "the algorithm was chosen for another product";
+    why = "the algorithm was chosen for a different product";
   if (!why.empty())
     return refuseProduct(CUBLAS_STATUS_NOT_SUPPORTED, why);
   memset(result, 0, sizeof *result);

@@ -94,7 +94,7 @@ PC_EXPORT void cudnnGetLastErrorString(char *text, size_t bytes) {
 PC_EXPORT cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
   Lock lock(driverMutex());
   if (currentDevice() < 0)
-    return fail(CUDNN_STATUS_NOT_INITIALIZED, "this thread has no context");
+    return fail(CUDNN_STATUS_NOT_INITIALIZED, "the calling thread has no CUDA context");
   *handle = new cudnnContext;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -150,7 +150,7 @@ PC_EXPORT cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descri
   if (d->finalized)
     return fail(CUDNN_STATUS_BAD_PARAM, "an attribute is set after the descriptor was finalized");
   if (count < 0 || !elements)
-    return fail(CUDNN_STATUS_BAD_PARAM, "no elements");
+    return fail(CUDNN_STATUS_BAD_PARAM, "the attribute has no elements");
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
     for (int64_t i = 0; i < count; ++i)
       if (auto *other = static_cast<Descriptor *const *>(elements)[i]; !other || !other->finalized)
@@ -211,7 +211,7 @@ static int64_t addTensor(TensorGraph &graph, const Descriptor *d, std::string &e
   t.isValue = d->one<char>(CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0);
   auto dims = d->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS), strides = d->all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
   if (t.id < 0 || dims.size() != 4 || strides.size() != 4) {
-    error = "a tensor without id or without four dims and strides";
+    error = "a tensor without an id, or without four dims and strides";
     return -1;
   }
   std::copy(dims.begin(), dims.end(), t.dims.begin());
@@ -233,7 +233,7 @@ static Operation addOperation(TensorGraph &graph, const Descriptor &d, std::stri
     op.b = tensor(CUDNN_ATTR_OPERATION_MATMUL_BDESC);
     op.y = tensor(CUDNN_ATTR_OPERATION_MATMUL_CDESC);
     if (op.b < 0)
-      error = "a product without second factor";
+      error = "a product without a second factor";
     break;
   case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR: {
     op.kind = Operation::Reduction;
@@ -267,14 +267,14 @@ static Operation addOperation(TensorGraph &graph, const Descriptor &d, std::stri
     if (!binary && !unary && !select)
       error = "elementwise operation " + std::to_string(op.mode);
     else if ((op.b >= 0) != !unary || (op.t >= 0) != select)
-      error = "elementwise operation " + std::to_string(op.mode) + " with another number of operands";
+      error = "elementwise operation " + std::to_string(op.mode) + " with a wrong number of operands";
     break;
   }
   default:
     error = "an operation of type " + std::to_string(d.type);
   }
   if (error.empty() && (op.x < 0 || op.y < 0))
-    error = "an operation without operand or result";
+    error = "an operation without an operand or result";
   return op;
 }
 
@@ -304,13 +304,13 @@ PC_EXPORT cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor
     if (const Descriptor *graph = d.descriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))
       d.graph = graph->graph;
     else
-      status = fail(CUDNN_STATUS_BAD_PARAM, "a heuristic without graph");
+      status = fail(CUDNN_STATUS_BAD_PARAM, "a heuristic without a graph");
     break;
   case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
     if (const Descriptor *config = d.descriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG))
       d.graph = config->graph, d.workspace = config->workspace;
     else
-      status = fail(CUDNN_STATUS_NOT_SUPPORTED, "a plan without configuration: the stand-in stores none");
+      status = fail(CUDNN_STATUS_NOT_SUPPORTED, "a plan without a configuration, which the stand-in does not support");
     break;
   default:
     break;
@@ -329,7 +329,7 @@ PC_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDe
   auto ids = v.all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   auto pointers = v.all<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   if (ids.size() != pointers.size())
-    return fail(CUDNN_STATUS_BAD_PARAM, "as many ids as pointers are wanted");
+    return fail(CUDNN_STATUS_BAD_PARAM, "the numbers of ids and pointers differ");
   TensorGraph::Binding binding;
   for (size_t i = 0; i < ids.size(); ++i)
     binding.pointers[ids[i]] = pointers[i];
@@ -338,7 +338,7 @@ PC_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDe
       continue;
     void *at = binding.pointers.count(id) ? binding.pointers[id] : nullptr;
     if (!at)
-      return fail(CUDNN_STATUS_BAD_PARAM, "no pointer for tensor " + std::to_string(id));
+      return fail(CUDNN_STATUS_BAD_PARAM, "there is no pointer for tensor " + std::to_string(id));
     if (t.isValue)
       memcpy(&binding.values[id], at, 4);
     else if (reinterpret_cast<uintptr_t>(at) % 16)
@@ -346,7 +346,7 @@ PC_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDe
   }
   void *workspace = v.one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, nullptr);
   if (p.workspace && !workspace)
-    return fail(CUDNN_STATUS_BAD_PARAM, "no workspace");
+    return fail(CUDNN_STATUS_BAD_PARAM, "the workspace is missing");
   Work work;
   work.name = p.graph->name();
   work.accesses = p.graph->accesses(binding);
@@ -363,5 +363,5 @@ PC_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDe
   };
   return enqueue(handle->stream, std::move(work), "cudnnBackendExecute") == CUDA_SUCCESS
              ? CUDNN_STATUS_SUCCESS
-             : fail(CUDNN_STATUS_EXECUTION_FAILED, "cannot enqueue");
+             : fail(CUDNN_STATUS_EXECUTION_FAILED, "the work could not be enqueued");
 }

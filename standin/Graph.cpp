@@ -47,7 +47,7 @@ static std::vector<ItemRef> copyNodes(const std::vector<ItemRef> &nodes) {
     for (const ItemRef &before : node->after) {
       if (faultHere("edge")) {
         tellFault("'" + node->work->name + "' has no edge from '" + before->work->name + "'" +
-                  (isImplied(before, node) ? " (redundant: it comes after it anyway)" : ""));
+                  (isImplied(before, node) ? " (redundant, because the order is implied)" : ""));
         continue;
       }
       copy->after.push_back(copies.at(before.get()));
@@ -122,7 +122,8 @@ PC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
   if (CUresult result = enterUncaptured(__func__))
     return result;
   if (flags & ~static_cast<unsigned long long>(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
-    return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuGraphInstantiateWithFlags: only priorities of nodes");
+    return refuse(CUDA_ERROR_NOT_SUPPORTED,
+                  "cuGraphInstantiateWithFlags: only flags for node priorities are supported");
   if (!flags)
     reportLostPriorities(graph->nodes);
   static uint64_t nextId = 0;
@@ -135,7 +136,7 @@ static CUresult checkExec(CUgraphExec exec, const char *function) {
   if (CUresult result = enter(function))
     return result;
   if (!graphExecs().count(exec))
-    return refuse(CUDA_ERROR_INVALID_HANDLE, std::string(function) + ": not an instantiated graph");
+    return refuse(CUDA_ERROR_INVALID_HANDLE, std::string(function) + ": this is not an instantiated graph");
   return CUDA_SUCCESS;
 }
 
@@ -151,7 +152,7 @@ PC_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (CUresult result = checkExec(exec, __func__))
     return result;
   if (deviceOf(stream) >= 0 && stream->capture)
-    return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuGraphLaunch: graphs inside graphs");
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuGraphLaunch: graphs inside graphs are not supported");
   // The begin comes after the stream and after the graph's previous launch.
   if (CUresult result = enqueue(stream, {"graph begin", {}, {}, {}, {}, {}, false}, __func__))
     return result;

@@ -78,7 +78,7 @@ static void onFault(int signal, siginfo_t *info, void *context) {
   }
   if (hit && guardsOff == 0)
     report("order: the host uses " + describeMemory(reinterpret_cast<void *>(hit->begin), hit->end - hit->begin) +
-           " without having waited for '" + hit->item->work->name + "', which writes there");
+           " without waiting for '" + hit->item->work->name + "', which writes there");
   g.opened.push_back(hit && guardsOff > 0 ? hit->pages : one); // who may look mostly looks at all of it
   protect(g.opened.back(), true);
 }

@@ -179,8 +179,8 @@ static void closeMemory(uintptr_t begin, int64_t bytes) {
 }
 
 static CUresult outOfMemory(const char *function, int64_t bytes) {
-  return refuse(CUDA_ERROR_OUT_OF_MEMORY, std::string(function) + ": " + std::to_string(bytes) + " bytes on top of " +
-                                              std::to_string(memory().used) + " of " +
+  return refuse(CUDA_ERROR_OUT_OF_MEMORY, std::string(function) + ": " + std::to_string(bytes) +
+                                              " bytes in addition to " + std::to_string(memory().used) + " of " +
                                               std::to_string(options().memoryBytes));
 }
 
@@ -193,7 +193,7 @@ PC_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
 
 PC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
   ENTER();
-  REQUIRE(at && bytes, "no bytes");
+  REQUIRE(at && bytes, "the size is 0");
   if (static_cast<int64_t>(bytes) > options().memoryBytes - memory().used)
     return outOfMemory(__func__, bytes);
   // A page without access rights follows each allocation, whose end is as near to it as the alignment allows.
@@ -213,7 +213,7 @@ PC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
 PC_EXPORT CUresult cuMemFree_v2(CUdeviceptr at) {
   ENTER();
   auto it = memory().device.find(at);
-  REQUIRE(it != memory().device.end() && !memory().mapped.count(at), "not the begin of an allocation");
+  REQUIRE(it != memory().device.end() && !memory().mapped.count(at), "the address is not the start of an allocation");
   if (CUresult result = waitForAll(lock)) // as the driver does
     return result;
   int64_t bytes = it->second.bytes, page = sysconf(_SC_PAGESIZE);
@@ -229,7 +229,7 @@ PC_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUd
   ENTER();
   auto it = find(memory().device, at);
   if (it == memory().device.end())
-    return refuse(CUDA_ERROR_NOT_FOUND, "cuMemGetAddressRange: not device memory");
+    return refuse(CUDA_ERROR_NOT_FOUND, "cuMemGetAddressRange: the address is not device memory");
   if (base)
     *base = it->first;
   if (bytes)
@@ -252,7 +252,7 @@ static void pin(uintptr_t begin, int64_t bytes) {
 
 PC_EXPORT CUresult cuMemHostAlloc(void **at, size_t bytes, unsigned) {
   ENTER();
-  REQUIRE(at && bytes, "no bytes");
+  REQUIRE(at && bytes, "the size is 0");
   void *base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED)
     return outOfMemory(__func__, bytes);
@@ -266,7 +266,7 @@ PC_EXPORT CUresult cuMemHostAlloc(void **at, size_t bytes, unsigned) {
 PC_EXPORT CUresult cuMemFreeHost(void *at) {
   ENTER();
   auto it = memory().hostAllocations.find(address(at));
-  REQUIRE(it != memory().hostAllocations.end(), "not from cuMemHostAlloc");
+  REQUIRE(it != memory().hostAllocations.end(), "the memory was not allocated by cuMemHostAlloc");
   if (CUresult result = waitForAll(lock))
     return result;
   closeMemory(address(at), it->second);
@@ -280,9 +280,9 @@ PC_EXPORT CUresult cuMemFreeHost(void *at) {
 
 PC_EXPORT CUresult cuMemHostRegister_v2(void *at, size_t bytes, unsigned) {
   ENTER();
-  REQUIRE(at && bytes, "no bytes");
+  REQUIRE(at && bytes, "the size is 0");
   if (covered(memory().pinned, address(at)))
-    return refuse(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "cuMemHostRegister: already pinned");
+    return refuse(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "cuMemHostRegister: the memory is pinned already");
   pin(address(at), bytes);
   return CUDA_SUCCESS;
 }
@@ -290,7 +290,7 @@ PC_EXPORT CUresult cuMemHostRegister_v2(void *at, size_t bytes, unsigned) {
 PC_EXPORT CUresult cuMemHostUnregister(void *at) {
   ENTER();
   if (memory().hostAllocations.count(address(at)) || !memory().pinned.count(address(at)))
-    return refuse(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "cuMemHostUnregister: not registered");
+    return refuse(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "cuMemHostUnregister: the memory is not registered");
   if (CUresult result = waitForAll(lock))
     return result;
   auto it = memory().pinned.find(address(at));
@@ -301,7 +301,7 @@ PC_EXPORT CUresult cuMemHostUnregister(void *at) {
 
 PC_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsigned) {
   ENTER();
-  REQUIRE(covered(memory().pinned, address(host)), "not pinned memory");
+  REQUIRE(covered(memory().pinned, address(host)), "the memory is not pinned");
   *device = address(host);
   return CUDA_SUCCESS;
 }
@@ -313,7 +313,7 @@ PC_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host,
 PC_EXPORT CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *properties,
                                                  CUmemAllocationGranularity_flags) {
   ENTER();
-  REQUIRE(properties->type == CU_MEM_ALLOCATION_TYPE_PINNED, "only pinned allocations");
+  REQUIRE(properties->type == CU_MEM_ALLOCATION_TYPE_PINNED, "only pinned allocations are supported");
   *bytes = granule;
   return CUDA_SUCCESS;
 }
@@ -321,8 +321,8 @@ PC_EXPORT CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAlloc
 PC_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *at, size_t bytes, size_t alignment, CUdeviceptr,
                                        unsigned long long) {
   ENTER();
-  REQUIRE(bytes && bytes % granule == 0, "not a multiple of the granularity");
-  REQUIRE((alignment & (alignment - 1)) == 0, "alignment is no power of two");
+  REQUIRE(bytes && bytes % granule == 0, "the size is not a multiple of the granularity");
+  REQUIRE((alignment & (alignment - 1)) == 0, "the alignment is not a power of two");
   int64_t align = std::max<int64_t>(alignment, granule);
   void *base = mmap(nullptr, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
@@ -337,9 +337,10 @@ PC_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *at, size_t bytes, size_t ali
 PC_EXPORT CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes) {
   ENTER();
   auto it = memory().reserved.find(at);
-  REQUIRE(it != memory().reserved.end() && it->second.bytes == static_cast<int64_t>(bytes), "not a reservation");
+  REQUIRE(it != memory().reserved.end() && it->second.bytes == static_cast<int64_t>(bytes),
+          "the address range is not a reservation");
   auto mapped = memory().mapped.lower_bound(at);
-  REQUIRE(mapped == memory().mapped.end() || mapped->first >= at + bytes, "something is mapped there");
+  REQUIRE(mapped == memory().mapped.end() || mapped->first >= at + bytes, "memory is mapped there already");
   munmap(reinterpret_cast<void *>(at), bytes);
   memory().reserved.erase(it);
   return CUDA_SUCCESS;
@@ -357,11 +358,11 @@ static void release(unsigned long long handle) {
 PC_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
                                const CUmemAllocationProp *properties, unsigned long long) {
   ENTER();
-  REQUIRE(bytes && bytes % granule == 0, "not a multiple of the granularity");
+  REQUIRE(bytes && bytes % granule == 0, "the size is not a multiple of the granularity");
   REQUIRE(properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
               properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->location.id >= 0 &&
               properties->location.id < options().devices,
-          "only pinned memory of a device");
+          "only pinned memory of a device is supported");
   if (static_cast<int64_t>(bytes) > options().memoryBytes - memory().used)
     return outOfMemory(__func__, bytes);
   int fd = memfd_create("pc_standin", MFD_CLOEXEC);
@@ -375,7 +376,7 @@ PC_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t byte
 
 PC_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   ENTER();
-  REQUIRE(memory().physical.count(handle), "not a handle");
+  REQUIRE(memory().physical.count(handle), "this is not a handle");
   release(handle);
   return CUDA_SUCCESS;
 }
@@ -383,17 +384,19 @@ PC_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 PC_EXPORT CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                             unsigned long long) {
   ENTER();
-  REQUIRE(bytes && bytes % granule == 0 && at % granule == 0 && offset == 0, "not a multiple of the granularity");
-  REQUIRE(covered(memory().reserved, at) >= static_cast<int64_t>(bytes), "not inside a reservation");
+  REQUIRE(bytes && bytes % granule == 0 && at % granule == 0 && offset == 0,
+          "the size is not a multiple of the granularity");
+  REQUIRE(covered(memory().reserved, at) >= static_cast<int64_t>(bytes),
+          "the address range is not inside a reservation");
   auto physical = memory().physical.find(handle);
   REQUIRE(physical != memory().physical.end() && physical->second.bytes >= static_cast<int64_t>(bytes),
-          "not a handle of that size");
+          "there is no handle of that size");
   auto next = memory().mapped.lower_bound(at);
   bool overlaps = next != memory().mapped.end() && next->first < at + bytes;
   if (next != memory().mapped.begin())
     overlaps |= std::prev(next)->first + std::prev(next)->second.bytes > at;
   if (overlaps)
-    return refuse(CUDA_ERROR_ALREADY_MAPPED, "cuMemMap: something is mapped there");
+    return refuse(CUDA_ERROR_ALREADY_MAPPED, "cuMemMap: memory is mapped there already");
   if (mmap(reinterpret_cast<void *>(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->second.fd, 0) ==
       MAP_FAILED)
     return refuse(CUDA_ERROR_OPERATING_SYSTEM, "cuMemMap: mmap failed");
@@ -432,7 +435,7 @@ PC_EXPORT CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAcces
         closeMemory(begin, it->second.bytes);
     }
   });
-  REQUIRE(complete, "not whole mappings");
+  REQUIRE(complete, "the address range does not consist of whole mappings");
   return CUDA_SUCCESS;
 }
 
@@ -448,6 +451,6 @@ PC_EXPORT CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
     release(it->second.handle);
     memory().mapped.erase(it);
   });
-  REQUIRE(complete, "not whole mappings");
+  REQUIRE(complete, "the address range does not consist of whole mappings");
   return CUDA_SUCCESS;
 }

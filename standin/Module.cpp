@@ -59,12 +59,12 @@ static CUresult loadModule(CUmodule *module, const void *image) {
   auto *bytes = static_cast<const unsigned char *>(image);
   if (memcmp(bytes, "\177ELF", 4) != 0)
     return refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
-                  "the image is no host image: not an ELF file (the stand-in runs no PTX)");
+                  "the image is not a host image, because it is not an ELF file (the stand-in cannot run PTX)");
   uint16_t machine;
   memcpy(&machine, bytes + 18, 2);
   if (machine != machineX86)
     return refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
-                  "the image is no host image: an ELF file for machine " + std::to_string(machine));
+                  "the image is not a host image, but an ELF file for machine " + std::to_string(machine));
   exportOwnSymbols();
   KernelImage loaded;
   if (std::string why = loadKernelImage(image, elfBytes(bytes), loaded); !why.empty())
@@ -87,7 +87,7 @@ PC_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsig
 PC_EXPORT CUresult cuModuleUnload(CUmodule module) {
   ENTER();
   if (!modules().count(module))
-    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleUnload: not a module");
+    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleUnload: this is not a module");
   if (CUresult result = waitForAll(lock))
     return result;
   modules().erase(module);
@@ -107,14 +107,14 @@ static CUresult findFunction(CUfunction *function, CUmodule module, const char *
 PC_EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
   ENTER();
   if (!modules().count(module))
-    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleGetFunction: not a module");
+    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleGetFunction: this is not a module");
   return findFunction(function, module, name);
 }
 
 PC_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *, CUmodule module, const char *name) {
   ENTER();
   if (!modules().count(module))
-    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleGetGlobal: not a module");
+    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleGetGlobal: this is not a module");
   void *symbol = dlsym(module->image.handle, name);
   if (!symbol)
     return refuse(CUDA_ERROR_NOT_FOUND, std::string("the image has no global ") + name);
@@ -197,7 +197,7 @@ static std::string checkLaunch(const CUfunc_st &function, const uint32_t grid[3]
   bool fits = kernel.exact ? std::equal(stated, stated + 3, block)
                            : block[0] * block[1] * block[2] <= stated[0] * stated[1] * stated[2];
   if (stated[0] && !fits)
-    return "a block of another size than the kernel was compiled for";
+    return "a block whose size differs from the one for which the kernel was compiled";
   return "";
 }
 
@@ -206,8 +206,8 @@ static CUresult launch(CUfunction function, std::array<uint32_t, 3> grid, std::a
   if (CUresult result = enter("cuLaunchKernel"))
     return result;
   const pcrt_host_kernel &kernel = *function->kernel;
-  std::string why =
-      extra ? "parameters as one block" : checkLaunch(*function, grid.data(), block.data(), dynamicShared);
+  std::string why = extra ? "parameters passed as one block are not supported"
+                          : checkLaunch(*function, grid.data(), block.data(), dynamicShared);
   if (!why.empty())
     return refuse(CUDA_ERROR_INVALID_VALUE, std::string("cuLaunchKernel: ") + kernel.name + ": " + why);
   // Copies the parameters, because the caller's may be gone when the kernel runs.
@@ -255,7 +255,7 @@ PC_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function
   constexpr int clusterDimension = 4;
   for (unsigned i = 0; i < c->numAttrs; ++i)
     if (static_cast<int>(c->attrs[i].id) == clusterDimension)
-      return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuLaunchKernelEx: clusters");
+      return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuLaunchKernelEx: clusters are not supported");
   return launch(function, {c->gridDimX, c->gridDimY, c->gridDimZ}, {c->blockDimX, c->blockDimY, c->blockDimZ},
                 c->sharedMemBytes, c->hStream, params, extra);
 }

@@ -51,7 +51,7 @@ static CommRef find(ncclComm_t handle) { return handles().count(handle) ? handle
 #define FIND(comm, handle)                                                                                             \
   CommRef comm = find(handle);                                                                                         \
   if (!comm)                                                                                                           \
-  return fail(ncclInvalidArgument, std::string(__func__) + ": not a communicator")
+  return fail(ncclInvalidArgument, std::string(__func__) + ": this is not a communicator")
 
 PC_EXPORT ncclResult_t ncclGetVersion(int *version) {
   *version = 22809;
@@ -163,7 +163,7 @@ struct HeldCall {
 static CUresult enqueueCalls(CUstream stream, Work work) {
   static HeldCall held;
   if (deviceOf(stream) >= 0 && stream->capture && faultHere("swap")) {
-    tellFault("'" + work.name + "' comes after the next call, or not at all");
+    tellFault("'" + work.name + "' runs after the next call, or never");
     held = {stream, std::move(work)};
     return CUDA_SUCCESS;
   }
@@ -210,7 +210,7 @@ static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
       if (q.comm != comm)
         continue;
       if (q.stream != stream)
-        return fail(ncclInvalidUsage, "one communicator on several streams in a group");
+        return fail(ncclInvalidUsage, "a group uses one communicator on several streams");
       calls.push_back(q.call);
     }
     std::erase_if(queued, [&](const Group::Queued &q) { return q.comm == comm; });
@@ -257,7 +257,7 @@ PC_EXPORT ncclResult_t ncclGroupStart() {
 PC_EXPORT ncclResult_t ncclGroupEnd() {
   Lock lock(driverMutex());
   if (group.depth == 0)
-    return fail(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
+    return fail(ncclInvalidUsage, "ncclGroupEnd is called without ncclGroupStart");
   if (--group.depth > 0)
     return ncclSuccess;
   Group ended = std::exchange(group, {});
@@ -282,7 +282,7 @@ PC_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   static auto *worlds = new std::vector<std::unique_ptr<MappedFile>>;
   MappedFile *world = worlds->emplace_back(std::make_unique<MappedFile>()).get();
   if (!world->create(sizeof(World), sizeof(World)))
-    return fail(ncclSystemError, "no memory for a communicator");
+    return fail(ncclSystemError, "there is not enough memory for a communicator");
   WorldName name{};
   memcpy(name.magic, worldMagic, sizeof worldMagic);
   name.file = {getpid(), world->fd};
@@ -302,10 +302,10 @@ PC_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *handle, int size, nccl
   if (size < 1 || size > maxRanks || rank < 0 || rank >= size)
     return fail(ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(size));
   if (currentDevice() < 0)
-    return fail(ncclUnhandledCudaError, "this thread has no context");
+    return fail(ncclUnhandledCudaError, "the calling thread has no CUDA context");
   auto world = std::make_shared<MappedFile>();
   if (!world->open(name.file, sizeof(World), true))
-    return fail(ncclSystemError, "the process that made the id is gone, or on another machine");
+    return fail(ncclSystemError, "the process that made the id has ended, or is on another machine");
   std::string why;
   CommRef comm = joinWorld(std::move(world), rank, size, currentDevice(), &why);
   if (!comm)
@@ -489,7 +489,7 @@ PC_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void *at, size_
   Lock lock(driverMutex());
   FIND(comm, handle);
   if (reinterpret_cast<uintptr_t>(at) % 4096)
-    return fail(ncclInvalidArgument, "a window has to be aligned to 4096 bytes");
+    return fail(ncclInvalidArgument, "a window must be aligned to 4096 bytes");
   *window = reinterpret_cast<ncclWindow_t>(at);
   return checkBuffer(at, bytes);
 }
@@ -524,11 +524,11 @@ static ncclResult_t checkCall(const CommRef &comm, CUstream stream, const Call &
   if (ncclResult_t why = ensureReady(*comm); why != ncclSuccess)
     return why;
   if (call.dtype < 0 || call.dtype > ncclBfloat16 || call.reduction < 0 || call.reduction > ncclAvg || call.count < 0)
-    return fail(ncclInvalidArgument, "a type, reduction or count that the stand-in does not have");
+    return fail(ncclInvalidArgument, "the type, reduction or count is not supported by the stand-in");
   if (call.peer < 0 || call.peer >= comm->size)
     return fail(ncclInvalidArgument, describe(call) + ": there is no rank " + std::to_string(call.peer));
   if (call.dtype == ncclFloat16 && (call.kind == Call::AllReduce || call.kind == Call::ReduceScatter))
-    return fail(ncclInvalidArgument, "the stand-in adds no f16");
+    return fail(ncclInvalidArgument, "the stand-in does not support sums of f16");
   if (deviceOf(stream) != comm->device)
     return fail(ncclInvalidArgument, describe(call) + ": the stream is not on the communicator's device");
   for (auto [at, bytes] : {std::pair{call.in, inBytes(call, comm->rank, comm->size)},
@@ -536,7 +536,7 @@ static ncclResult_t checkCall(const CommRef &comm, CUstream stream, const Call &
     if (bytes && checkBuffer(at, bytes) != ncclSuccess)
       return fail(ncclInvalidArgument, describe(call) + ": " + lastError);
   if (overlapsBadly(call, *comm))
-    return fail(ncclInvalidArgument, describe(call) + ": the buffers overlap, and not in place");
+    return fail(ncclInvalidArgument, describe(call) + ": the buffers overlap, but are not the same");
   return group.depth > 0 ? joinGroup(*comm) : ncclSuccess;
 }
 

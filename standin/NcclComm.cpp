@@ -98,7 +98,7 @@ CommRef pc::standin::joinWorld(std::shared_ptr<MappedFile> world, int rank, int 
     return nullptr;
   }
   if (!makeMailbox(*comm, size)) {
-    *error = "no memory for a mailbox";
+    *error = "there is not enough memory for a mailbox";
     return nullptr;
   }
   comms().push_back(comm);
@@ -138,7 +138,7 @@ template <typename Find> static bool openMailboxes(Comm &comm, int capacity, Fin
     auto file = std::make_shared<MappedFile>();
     if (!file->open(name, headBytes(capacity), false)) {
       comm.error = ncclSystemError;
-      comm.errorText = "rank " + std::to_string(i) + " (process " + std::to_string(name.pid) + ") is gone";
+      comm.errorText = "rank " + std::to_string(i) + " (process " + std::to_string(name.pid) + ") has ended";
       return false;
     }
     comm.peers[i] = std::move(file);

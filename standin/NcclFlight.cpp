@@ -289,7 +289,7 @@ struct NcclFlight final : Flight {
       collective = true;
       int64_t bytes = inBytes(call, comm->rank, comm->size);
       if (offset + postedBytes(call, comm->size) > collectiveSlotBytes)
-        fault = "more data in one group of calls than the stand-in takes";
+        fault = "one group of calls has more data than the stand-in supports";
       else if (!transfer(comm->own->fd, const_cast<void *>(call.in), bytes, Comm::collectiveOffset(number) + offset,
                          true))
         fault = "cannot write to the mailbox";
@@ -328,7 +328,7 @@ struct NcclFlight final : Flight {
       post.bytes = bytes;
       snprintf(post.what, sizeof post.what, "%s", describe(call).c_str());
       if (bytes > sendSlotBytes)
-        fault = "a message is longer than the stand-in takes";
+        fault = "a message is longer than the stand-in supports";
       else if (!transfer(comm->own->fd, const_cast<void *>(call.in), bytes, Comm::sendOffset(call.peer, k), true))
         fault = "cannot write to the mailbox";
       own.sent.store(k + 1);

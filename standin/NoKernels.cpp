@@ -19,4 +19,4 @@ std::string pc::standin::loadKernelImage(const void *, size_t, KernelImage &) {
   return "this stand-in was built without kernel/: it runs library calls and copies only";
 }
 void pc::standin::unloadKernelImage(KernelImage &) {}
-std::string pc::standin::pc_run_kernel(const KernelLaunch &) { return "no kernels"; }
+std::string pc::standin::pc_run_kernel(const KernelLaunch &) { return "it has no kernels"; }

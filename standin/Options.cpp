@@ -33,7 +33,7 @@ static Fault parseFault() {
     return {};
   const char *colon = strchr(text, ':');
   if (!colon) {
-    fprintf(stderr, "pc_standin: PC_STANDIN_FAULT is kind:index[@rank], not '%s'\n", text);
+    fprintf(stderr, "pc_standin: PC_STANDIN_FAULT must be kind:index[@rank], not '%s'\n", text);
     return {};
   }
   const char *at = strchr(colon, '@'), *rank = launchedRank();

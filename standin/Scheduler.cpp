@@ -239,7 +239,7 @@ static int waitingThreads() {
 /// Waits a moment for other ranks; reports a deadlock if there is one.
 static void waitForOthers(Lock &lock, double since) {
   Scheduler &s = scheduler();
-  std::string what = s.flying.empty() ? "work is ready that may never start" : "";
+  std::string what = s.flying.empty() ? "some work is ready but might never start" : "";
   if (s.flying.empty()) {
     for (const ItemRef &item : s.ready)
       what += "; " + item->work->name;
@@ -248,7 +248,7 @@ static void waitForOthers(Lock &lock, double since) {
   }
   double limit = options().timeoutSeconds;
   if (what.empty() && limit > 0 && seconds() - since > limit)
-    what = "no progress within PC_STANDIN_TIMEOUT";
+    what = "there was no progress within PC_STANDIN_TIMEOUT";
   if (!what.empty()) {
     report("deadlock: " + what);
     return;

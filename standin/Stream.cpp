@@ -35,7 +35,7 @@ CUresult pc::standin::enter(const char *function) {
     return CUDA_ERROR_NOT_PERMITTED;
   }
   if (!isInitialized())
-    return refuse(CUDA_ERROR_NOT_INITIALIZED, std::string(function) + ": before cuInit");
+    return refuse(CUDA_ERROR_NOT_INITIALIZED, std::string(function) + " is called before cuInit");
   return stickyError();
 }
 
@@ -49,7 +49,7 @@ CUresult pc::standin::enterUncaptured(const char *function) {
   if (CUresult result = enter(function))
     return result;
   if (currentDevice() < 0)
-    return refuse(CUDA_ERROR_INVALID_CONTEXT, std::string(function) + ": this thread has no context");
+    return refuse(CUDA_ERROR_INVALID_CONTEXT, std::string(function) + ": the calling thread has no CUDA context");
   if (threadMode == CU_STREAM_CAPTURE_MODE_RELAXED)
     return CUDA_SUCCESS;
   for (auto &capture : state().captures) {
@@ -69,13 +69,14 @@ static CUresult checkStream(CUstream stream, const char *function) {
   if (state().streams.count(stream))
     return CUDA_SUCCESS;
   return refuse(CUDA_ERROR_INVALID_HANDLE,
-                std::string(function) + (stream ? ": not a stream" : ": the default stream orders too much; use none"));
+                std::string(function) +
+                    (stream ? ": this is not a stream" : ": the default stream is not supported; create a stream"));
 }
 
 static CUresult checkEvent(CUevent event, const char *function) {
   if (state().events.count(event))
     return CUDA_SUCCESS;
-  return refuse(CUDA_ERROR_INVALID_HANDLE, std::string(function) + ": not an event");
+  return refuse(CUDA_ERROR_INVALID_HANDLE, std::string(function) + ": this is not an event");
 }
 
 const std::string &pc::standin::currentSource() { return currentLabel; }
@@ -160,7 +161,7 @@ PC_EXPORT void pc_standin_enqueue(void *stream, const char *name, void (*fn)(voi
 PC_EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
   ENTER(enterUncaptured(__func__));
   if (flags != CU_STREAM_NON_BLOCKING)
-    return refuse(CUDA_ERROR_INVALID_VALUE, "cuStreamCreate: only streams that ignore the default stream");
+    return refuse(CUDA_ERROR_INVALID_VALUE, "cuStreamCreate: only CU_STREAM_NON_BLOCKING streams are supported");
   *stream =
       new CUstream_st{state().nextStream++, takeQueue(currentDevice()), currentDevice(), priority, {}, nullptr, {}};
   state().streams.insert(*stream);
@@ -174,7 +175,7 @@ PC_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
 PC_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
   ENTER(checkStream(stream, __func__));
   if (stream->capture)
-    invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a captured stream is destroyed");
+    invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a stream that is being captured is destroyed");
   state().streams.erase(stream); // its items run when somebody waits for what comes after them
   delete stream;
   return CUDA_SUCCESS;
@@ -291,7 +292,7 @@ PC_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
     const auto &heads = stream->capture ? stream->captureHeads : stream->heads;
     bool redundant = stream->capture && stream->capture == event->capture && areAncestors(event->heads, heads);
     tellFault("what follows " + describe(heads) + " does not wait for " + describe(event->heads) +
-              (redundant ? " (redundant: it comes after it anyway)" : ""));
+              (redundant ? " (redundant, because the order is implied)" : ""));
     return CUDA_SUCCESS;
   }
   if (!event->capture) {
@@ -309,8 +310,8 @@ PC_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
     event->capture->streams.push_back(stream);
   }
   if (stream->capture != event->capture) {
-    invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE, "two captures would become one");
-    return invalidate(*event->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE, "two captures would become one");
+    invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE, "the wait would merge two captures");
+    return invalidate(*event->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE, "the wait would merge two captures");
   }
   addHeads(stream->captureHeads, event->heads);
   return CUDA_SUCCESS;
@@ -344,7 +345,7 @@ PC_EXPORT CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUe
   if (CUresult result = checkHostEvent(end, __func__))
     return result;
   if (!start->recorded || !end->recorded || !start->timing || !end->timing)
-    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuEventElapsedTime: an event without a time");
+    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuEventElapsedTime: an event has no time");
   if (!areDone(start->heads) || !areDone(end->heads))
     return CUDA_ERROR_NOT_READY;
   auto reached = [](CUevent event) {
@@ -429,7 +430,7 @@ PC_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureSta
                                              size_t *count) {
   ENTER(checkStream(stream, __func__));
   if (graph || nodes || edges || count)
-    return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuStreamGetCaptureInfo: only the status and the id");
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuStreamGetCaptureInfo: only the status and the id are supported");
   *status = statusOf(stream);
   if (id && stream->capture)
     *id = stream->capture->id;

@@ -18,7 +18,7 @@ std::string TensorGraph::check() const {
   size_t n = operations.size();
   bool forward = n == 10 || n == 14;
   if (!forward && (n < 17 || n > 24))
-    return std::to_string(n) + " operations: neither attention forward (10 or 14) nor backward (17 to 24)";
+    return std::to_string(n) + " operations are neither attention forward (10 or 14) nor backward (17 to 24)";
   for (const auto &[id, t] : tensors) {
     if (t.type != CUDNN_DATA_FLOAT && t.type != CUDNN_DATA_BFLOAT16 && !t.isVirtual)
       return "tensor " + std::to_string(id) + " is neither f32 nor bf16";
@@ -39,10 +39,10 @@ std::string TensorGraph::check() const {
           y.dims != Dims{x.dims[0], x.dims[1], x.dims[2], b.dims[3]})
         return wrong("extents of the product do not match");
       if (!x.isVirtual && x.type != CUDNN_DATA_BFLOAT16)
-        return wrong("a factor in another type than bf16");
+        return wrong("a factor is not bf16");
       int64_t width = std::min({x.dims[3], b.dims[3], x.dims[2], b.dims[2]});
       if (!b.isVirtual && b.strides[3] == 1 && b.dims[3] % 8 && width)
-        return wrong("the head dim is no multiple of 8");
+        return wrong("the head dim is not a multiple of 8");
       break;
     }
     case Operation::Pointwise:
@@ -59,7 +59,7 @@ std::string TensorGraph::check() const {
     case Operation::Reshape:
       if (y.dims != Dims{x.dims[0], x.dims[1], x.dims[3], x.dims[2]} || y.strides[2] != x.strides[3] ||
           y.strides[3] != x.strides[2])
-        return wrong("a reshape other than a transposition of the last two dims");
+        return wrong("a reshape is not a transposition of the last two dims");
       break;
     }
   }

@@ -23,7 +23,7 @@ InputFile::InputFile(const std::string &path) : name(path) {
   struct stat info;
   auto refuseOthers = [&] {
     if (!S_ISREG(info.st_mode))
-      fail(PCRT_BAD_DATA, "cannot read " + path + ": it is not a file but " + kindOf(info.st_mode));
+      fail(PCRT_BAD_DATA, "cannot read " + path + ": it is not a regular file but " + kindOf(info.st_mode));
   };
   // Opening a pipe may block, and opening a device may change it: check first. O_NONBLOCK for a pipe that has taken the
   // place of the file in between.
@@ -60,8 +60,8 @@ void InputFile::read(int64_t offset, int64_t count, void *to) const {
     if (got < 0)
       fail(PCRT_BAD_DATA, withErrno("cannot read " + name));
     if (got == 0)
-      fail(PCRT_BAD_DATA, name + " became shorter while it was read: it had " + std::to_string(length) +
-                              " bytes, and ends before byte " + std::to_string(offset + 1) + " now");
+      fail(PCRT_BAD_DATA, name + " was truncated while it was being read: it had " + std::to_string(length) +
+                              " bytes, but now ends before byte " + std::to_string(offset + 1));
     at += got;
     offset += got;
     count -= got;

@@ -89,12 +89,13 @@ std::string pcrt::clashOfOutputs(const std::vector<NamedPath> &inputs, const std
     auto input = std::find(read.begin(), read.end(), written[i]);
     if (input != read.end()) {
       const NamedPath &named = inputs[size_t(input - read.begin())];
-      return what + " is a file that this command reads (" + named.flag +
+      return what + " would overwrite a file that this command reads (" + named.flag +
              (named.path == outputs[i].path ? "" : ": " + named.path) + "); name another file";
     }
     auto other = std::find(written.begin(), written.begin() + long(i), written[i]);
     if (other != written.begin() + long(i))
-      return what + " is also the file of " + outputs[size_t(other - written.begin())].flag + "; name two files";
+      return what + " is also the output file of " + outputs[size_t(other - written.begin())].flag +
+             "; name two different files";
   }
   return "";
 }

@@ -99,14 +99,15 @@ private:
     }
     bool isGone = errno == EPIPE; // the run ends then, without a word
     if (!hasFailed.exchange(true) && fd != STDERR_FILENO && !isGone)
-      fprintf(stderr, "pc: warning: cannot write to standard output: %s; the run goes on\n", strerror(errno));
+      fprintf(stderr, "pc: warning: cannot write to standard output: %s; the run continues\n", strerror(errno));
     return length;
   }
 
   /// Under the lock, with an empty ring.
   void sayWhatIsMissing() {
     begin = 0;
-    count = size_t(snprintf(ring, sizeof ring, "pc: warning: %lld lines are missing here, which nobody read in time\n",
+    count = size_t(snprintf(ring, sizeof ring,
+                            "pc: warning: %lld lines of output were dropped here because they were not read in time\n",
                             (long long)dropped));
     dropped = 0;
   }

@@ -105,11 +105,11 @@ public:
     parameter.std = init.value("std", 0.0);
     parameter.value = init.value("value", 0.0);
     if (parameter.initKind != PCRT_INIT_NORMAL && parameter.initKind != PCRT_INIT_CONSTANT)
-      wrong(parameter.name + " is drawn as '" + parameter.initKind + "'");
+      wrong(parameter.name + " has an unknown kind of initial values: '" + parameter.initKind + "'");
     if (init.contains("zero_row")) {
       int64_t row = init["zero_row"];
       if (parameter.valid.empty() || row < 0 || row >= parameter.valid[0])
-        wrong(parameter.name + " has no row " + std::to_string(row) + " to start as zeros");
+        wrong(parameter.name + " has no row " + std::to_string(row) + " to initialize with zeros");
       int64_t size = product(parameter.valid) / parameter.valid[0];
       parameter.zeroBegin = row * size, parameter.zeroEnd = (row + 1) * size;
     }
@@ -140,7 +140,7 @@ public:
     for (size_t dim = 0; fits && dim < part.start.size(); ++dim)
       fits = part.start[dim] >= 0 && part.start[dim] + part.size[dim] <= parameter.valid[dim];
     if (!fits)
-      wrong(parameter.name + " of shape " + describe(parameter.valid) + " is no box of " + part.source + " " +
+      wrong(parameter.name + " of shape " + describe(parameter.valid) + " is not a box of " + part.source + " " +
             describe(box.shape));
     parameter.parts.push_back(std::move(part));
   }
@@ -163,7 +163,7 @@ public:
       state.layout = parameter.layout;
     }
     if (state.shape != parameter.shape)
-      wrong("state " + state.name + " of " + parameter.name + " has another shape");
+      wrong("state " + state.name + " of " + parameter.name + " has a different shape");
     checkTensor(state, true);
     program.states.push_back(std::move(state));
   }
@@ -185,7 +185,7 @@ public:
       if (input.shape != Dims{program.microbatches, PCRT_RANDOM_COUNT} || input.dtype != PCRT_I32 || input.key < 0)
         wrong("input random is not i32 " + describe({program.microbatches, PCRT_RANDOM_COUNT}));
     } else if (input.kind != "hyper" || input.dtype != PCRT_F32 || input.shape != Dims{PCRT_HYPER_COUNT}) {
-      wrong("no input is called " + input.kind + " " + describe(input.shape));
+      wrong("there is no input of kind " + input.kind + " " + describe(input.shape));
     }
     program.inputs.push_back(std::move(input));
   }
@@ -217,10 +217,10 @@ public:
       const Parameter &parameter = program.parameters[output.parameter];
       output.valid = parameter.valid;
       if (output.shape != parameter.shape)
-        wrong("the gradient of " + output.name + " has another shape");
+        wrong("the gradient of " + output.name + " has a different shape");
     } else if (output.kind == "loss" || output.kind == "grad_norm") {
       if (!output.shape.empty() || output.dtype != PCRT_F32)
-        wrong("output " + output.kind + " is not one f32");
+        wrong("output " + output.kind + " is not a scalar of type f32");
     } else if (output.kind == "logits" || output.kind == PCRT_ROUTING) {
       // The description may give the whole batch or one microbatch; here it is the batch.
       if (output.shape.size() == 3 && program.microbatches > 1 &&
@@ -235,7 +235,7 @@ public:
           wrong("the routing of " + output.name);
       }
     } else {
-      wrong("no output is called " + output.kind);
+      wrong("there is no output of kind " + output.kind);
     }
     program.outputs.push_back(std::move(output));
   }
@@ -267,7 +267,7 @@ void addReplicas(Program &program) {
     state.varies = state.name != PCRT_SHARED && state.name != PCRT_OUTER_MOMENTUM;
   for (const Parameter &parameter : program.parameters)
     if (!program.stateOf(parameter, PCRT_SHARED) || !program.stateOf(parameter, PCRT_OUTER_MOMENTUM))
-      wrong(parameter.name + " has no state for rounds");
+      wrong(parameter.name + " has no state for local-SGD rounds");
 }
 
 void readAll(Program &program, const Json &json) {
@@ -290,7 +290,8 @@ void readAll(Program &program, const Json &json) {
     program.rounds.momentum = rounds.at("momentum");
     program.rounds.codes = rounds.at("codes");
     if (program.rounds.every < 1 || !program.abi.round)
-      wrong("rounds of " + std::to_string(program.rounds.every) + " steps, or nothing that ends them");
+      wrong("rounds of " + std::to_string(program.rounds.every) +
+            " steps are invalid, or have no function that ends them");
   }
   std::string mode = json.at("mode");
   if (mode != "train" && mode != "eval")
@@ -305,11 +306,11 @@ void readAll(Program &program, const Json &json) {
   program.zigzag = json.value("zigzag", int64_t(0));
   program.masked = json.value("masked", false);
   if (program.zigzag < 0 || (program.zigzag && program.sequence % (2 * program.zigzag)))
-    wrong("the sequence is in the zigzag order of " + std::to_string(program.zigzag) + " ranks");
+    wrong("the sequence cannot be in the zigzag order of " + std::to_string(program.zigzag) + " ranks");
   program.vocabulary = json.at("vocabulary");
   if (program.microbatches < 1 || program.batch < 1 || program.sequence < 1 || program.targetSequence < 1 ||
       program.vocabulary < 1 || program.batch % program.microbatches)
-    wrong("batch, sequence, vocabulary or microbatches");
+    wrong("batch, sequence, vocabulary or microbatches are out of range");
   program.weights = json.value("weights", "");
   program.config = json.value("config", "{}");
   program.configMeans = Json::array();
@@ -336,8 +337,8 @@ void readAll(Program &program, const Json &json) {
 
 Program::Program(const pcrt_program &program) : abi(program) {
   if (program.abi_version != PCRT_ABI_VERSION)
-    fail(PCRT_BAD_INPUT, "this program was compiled for ABI " + std::to_string(program.abi_version) +
-                             "; this runtime has " + std::to_string(PCRT_ABI_VERSION) + "; compile it again");
+    fail(PCRT_BAD_INPUT, "this program was compiled for runtime ABI " + std::to_string(program.abi_version) +
+                             ", but this runtime has ABI " + std::to_string(PCRT_ABI_VERSION) + "; compile it again");
   try {
     readAll(*this, Json::parse(program.json, program.json + program.json_bytes));
   } catch (const Json::exception &error) {

@@ -78,7 +78,7 @@ public:
     constexpr uint64_t largest = 100'000'000; // the limit of the format's own reader
     if (headerBytes > largest || headerBytes > uint64_t(file.size() - 8))
       wrong("the header length " + std::to_string(headerBytes) + " is larger than the file (" +
-            std::to_string(file.size()) + " bytes); it may be truncated, or no safetensors file");
+            std::to_string(file.size()) + " bytes); it may be truncated, or not a safetensors file");
     data = 8 + int64_t(headerBytes);
     dataBytes = file.size() - data;
     Json header = parse(file.read(8, int64_t(headerBytes)));
@@ -123,13 +123,13 @@ private:
   void readTensor(const std::string &name, const Json &entry) {
     auto isCount = [](const Json &value) { return value.is_number_unsigned() && value <= uint64_t(INT64_MAX); };
     if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string())
-      wrong(name, "no dtype");
+      wrong(name, "it has no dtype");
     if (!entry.contains("shape") || !entry["shape"].is_array() ||
         !std::all_of(entry["shape"].begin(), entry["shape"].end(), isCount))
-      wrong(name, "no shape of non-negative integers");
+      wrong(name, "it has no shape of non-negative integers");
     if (!entry.contains("data_offsets") || !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2 ||
         !std::all_of(entry["data_offsets"].begin(), entry["data_offsets"].end(), isCount))
-      wrong(name, "no data_offsets of two non-negative integers");
+      wrong(name, "it has no data_offsets of two non-negative integers");
     StoredTensor tensor;
     tensor.dtype = entry["dtype"].get<std::string>();
     tensor.shape = entry["shape"].get<Dims>();
@@ -189,14 +189,14 @@ std::set<std::string> shardsOf(const std::string &path) {
   try {
     index = Json::parse(text);
   } catch (const Json::exception &error) {
-    fail(PCRT_BAD_DATA, path + ": not JSON: " + error.what());
+    fail(PCRT_BAD_DATA, path + " is not valid JSON: " + error.what());
   }
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
-    fail(PCRT_BAD_DATA, path + ": no weight_map");
+    fail(PCRT_BAD_DATA, path + " has no weight_map");
   std::set<std::string> shards;
   for (auto &[tensor, shard] : index["weight_map"].items()) {
     if (!shard.is_string() || shard.get<std::string>().find('/') != std::string::npos)
-      fail(PCRT_BAD_DATA, path + ": tensor '" + tensor + "' is in no file of this directory");
+      fail(PCRT_BAD_DATA, path + ": tensor '" + tensor + "' is not in any file of this directory");
     shards.insert(shard.get<std::string>());
   }
   return shards;
@@ -230,7 +230,7 @@ void Safetensors::addFile(const std::string &path) {
   reader.read();
   for (auto &[name, tensor] : reader.tensors)
     if (!all.emplace(name, tensor).second)
-      fail(PCRT_BAD_DATA, path + ": tensor '" + name + "' is in " + all[name].file + ", too");
+      fail(PCRT_BAD_DATA, path + ": tensor '" + name + "' is in " + all[name].file + " as well");
   meta = std::move(reader.metadata);
 }
 

@@ -136,15 +136,16 @@ void pcrt::requireRoom(const std::string &directory, int64_t bytes, const std::s
   auto size = [](int64_t bytes) {
     return bytes >> 20 ? std::to_string(bytes >> 20) + " MiB" : std::to_string(bytes >> 10) + " KiB";
   };
-  fail(PCRT_RESOURCE, "there is no room in " + directory + " for " + what + ": " + size(bytes) + " are needed, " +
-                          size(int64_t(space.available)) + " are free; " + remedy);
+  fail(PCRT_RESOURCE, "not enough disk space in " + directory + " for " + what + ": " + size(bytes) +
+                          " are needed, but only " + size(int64_t(space.available)) + " are free; " + remedy);
 }
 
 void CheckpointWriter::requireRoomFor(const Program &program) {
   onAllRanks(comm, [&] {
     if (directory)
       requireRoom(fs::path(path).parent_path().empty() ? "." : fs::path(path).parent_path().string(),
-                  checkpointBytes(program), "the checkpoint that --save writes", "make room, or save elsewhere");
+                  checkpointBytes(program), "the checkpoint that --save writes",
+                  "free some space, or save to another directory");
   });
 }
 
@@ -388,8 +389,8 @@ void CheckpointWriter::giveUp(const Failure &failure) {
     throw failure;
   // Only rank 0 knows which checkpoint is on the disk now; any rank may be the one whose message is shown.
   const char *left = !directory               ? ""
-                     : directory->committed() ? "the new one has taken its place, but may not be on the disk yet"
-                     : older                  ? "the older one is as it was"
+                     : directory->committed() ? "the new checkpoint has replaced it, but may not be on disk yet"
+                     : older                  ? "the older checkpoint is unchanged"
                                               : "nothing was saved";
   fail(PCRT_RESOURCE,
        "saving the checkpoint failed: " + failure.message + "; " + path + ": " + textOfFirst(comm, left));
@@ -463,7 +464,7 @@ static void checkSize(const std::string &directory, const std::string &name, con
   if (error)
     fail(PCRT_BAD_DATA, "cannot read " + path + ": " + error.message());
   if (saved == trajectory.files.end() || saved->second != bytes)
-    fail(PCRT_BAD_DATA, path + " is not the file that " + trajectoryName + " beside it tells of: it has " +
+    fail(PCRT_BAD_DATA, path + " is not the file described by " + trajectoryName + " in the same directory: it has " +
                             std::to_string(bytes) + " bytes" +
                             (saved == trajectory.files.end() ? "" : ", not " + std::to_string(saved->second)));
 }
@@ -480,9 +481,9 @@ static void checkSums(const std::string &directory, const std::string &file, con
       if (auto found = records->second.find(name); found != records->second.end())
         record = &found->second;
     if (!record || record->sum != sum.text())
-      fail(PCRT_BAD_DATA, directory + "/" + file + ": tensor '" + name + "' is not what was saved: " +
-                              (record ? "its sum is " + sum.text() + ", it was " + record->sum
-                                      : std::string(trajectoryName) + " does not know it"));
+      fail(PCRT_BAD_DATA, directory + "/" + file + ": tensor '" + name + "' was changed after it was saved: " +
+                              (record ? "its checksum is " + sum.text() + ", but was " + record->sum
+                                      : std::string(trajectoryName) + " does not list it"));
   }
 }
 
@@ -522,8 +523,8 @@ static void readSaved(const std::string &path, const std::vector<Saved> &all, in
 void pcrt::checkModel(const Program &program, const Trajectory &trajectory, const std::string &directory) {
   checkConfig(program, directory);
   if (program.training && trajectory.optimizer != program.optimizer)
-    fail(PCRT_BAD_DATA, directory + " was saved by optimizer '" + trajectory.optimizer + "', this program runs '" +
-                            program.optimizer + "'");
+    fail(PCRT_BAD_DATA, directory + " was saved with optimizer '" + trajectory.optimizer +
+                            "', but this program uses '" + program.optimizer + "'");
 }
 
 void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
@@ -538,10 +539,10 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
           states[saved.nameOf(part)] = {};
   onAllRanks(comm, [&] {
     if (!between && replicas != readers)
-      fail(PCRT_USAGE, directory + " is from the middle of a round of " + std::to_string(replicas) +
-                           " replicas; with " + std::to_string(readers) +
-                           " a run goes on from between two rounds, every " + std::to_string(program.rounds.every) +
-                           " steps");
+      fail(PCRT_USAGE, directory + " was saved in the middle of a round of " + std::to_string(replicas) +
+                           " replicas; to continue with " + std::to_string(readers) +
+                           " replicas, use a checkpoint from the end of a round, every " +
+                           std::to_string(program.rounds.every) + " steps");
     checkModel(program, trajectory, directory);
     checkSize(directory, modelFile, trajectory);
     std::vector<Saved> all = savedTensors(program, trajectory.step, replicas), ofModel;

@@ -65,7 +65,7 @@ static std::string newestIn(const std::string &directory, Comm &comm,
     constexpr int64_t none = -1, noneIsWhole = -2;
     int64_t step = numberOfFirst(comm, next < steps.size() ? steps[next] : steps.empty() ? none : noneIsWhole);
     if (step == noneIsWhole)
-      fail(PCRT_BAD_DATA, "no checkpoint in " + directory + " is whole");
+      fail(PCRT_BAD_DATA, "no checkpoint in " + directory + " is complete");
     if (step == none)
       return "";
     std::string path = pathOf(directory, step);
@@ -76,7 +76,7 @@ static std::string newestIn(const std::string &directory, Comm &comm,
       if (failure.status != PCRT_BAD_DATA)
         throw;
       if (comm.rank() == 0)
-        fprintf(stderr, "pc: warning: %s; looking for an older checkpoint\n", failure.message.c_str());
+        fprintf(stderr, "pc: warning: %s; trying an older checkpoint\n", failure.message.c_str());
       onAllRanks(comm, [&] { onBad(path); });
     }
   }
@@ -108,8 +108,8 @@ CheckpointSeries::CheckpointSeries(const Options &options, const Program &progra
     recover();
     auto kept = int64_t(stepsIn(directory).size());
     int64_t more = std::max<int64_t>(keep + (rollback > 0) + 1 - kept, 1) * bytes;
-    requireRoom(directory, more, std::to_string(keep) + " checkpoints and one more while it is written",
-                "make room, or lower --keep");
+    requireRoom(directory, more, std::to_string(keep) + " checkpoints and another one while it is written",
+                "free some space, or lower --keep");
   });
 }
 
@@ -128,9 +128,9 @@ std::string CheckpointSeries::goBack(const std::string &newest) {
     return newest;
   std::string older = newestIn(directory, comm, [&](const std::string &path) { setAside(path); }, end.step - rollback);
   if (older.empty())
-    fail(PCRT_USAGE, newest + " is from where numbers were not finite (" + end.ended->why + "), and no checkpoint in " +
-                         directory + " is " + std::to_string(rollback) +
-                         " steps before it; give a smaller --rollback, or go on from it without");
+    fail(PCRT_USAGE, newest + " was saved because numbers were not finite (" + end.ended->why +
+                         "), but no checkpoint in " + directory + " is " + std::to_string(rollback) +
+                         " steps before it; use a smaller --rollback, or none to continue from it");
   onAllRanks(comm, [&] {
     if (!lock)
       return;
@@ -148,7 +148,7 @@ std::string CheckpointSeries::goBack(const std::string &newest) {
         fail(PCRT_RESOURCE, withErrno("cannot rename " + path));
     }
     const SampleRange &out = back.skipped.back();
-    printf("going back %lld steps from where numbers were not finite (%s): samples %lld to %lld are left out\n",
+    printf("rolling back %lld steps because numbers were not finite (%s); samples %lld to %lld are skipped\n",
            (long long)(end.step - back.step), end.ended->why.c_str(), (long long)out.begin, (long long)out.end - 1);
   });
   return older;
@@ -244,7 +244,7 @@ bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
   if (++failures == 2)
     ended = failure;
   else if (lock)
-    fprintf(stderr, "pc: warning: %s; the run goes on\n", failure.message.c_str());
+    fprintf(stderr, "pc: warning: %s; the run continues\n", failure.message.c_str());
   return false;
 }
 

@@ -56,7 +56,7 @@ static Holder thisProcess() {
     close(boot);
   uint64_t random = 0;
   if (getrandom(&random, sizeof random, 0) != ssize_t(sizeof random))
-    fail(PCRT_RESOURCE, withErrno("no random number for the name of a directory"));
+    fail(PCRT_RESOURCE, withErrno("cannot draw a random name for a directory"));
   self.tag = sumOfBytes(&random, sizeof random).text();
   return self;
 }
@@ -157,16 +157,16 @@ bool DirectoryLock::takeOver(const std::function<void(const std::string &tag)> &
   Holder holder, self = thisProcess();
   if (!parse(readAll(file.fd), holder))
     fail(PCRT_RESOURCE,
-         "cannot save to " + directory + ": " + path + " is in the way; it is no lock of this program, move it away");
+         "cannot save to " + directory + ": " + path + " is not a lock file of this program; move it away");
   if (free && !isAt(file.fd, path))
     return false;
   bool here = holder.host == self.host;
   bool lives = supported ? !free : holder.boot == self.boot && (kill(holder.pid, 0) == 0 || errno == EPERM);
   if (!here || lives)
     fail(PCRT_RESOURCE, "cannot save to " + directory + ": process " + std::to_string(holder.pid) + " on " +
-                            holder.host + " saves there" +
-                            (here ? "; name another directory, or wait for it"
-                                  : " (so says " + path + "); if it has ended, remove that file"));
+                            holder.host + " is saving there" +
+                            (here ? "; use another directory, or wait until that process ends"
+                                  : " (according to " + path + "); if that process has ended, remove the file"));
   cleanUp(holder.tag);
   unlink((path + "-" + holder.tag).c_str()); // the first name of its lock
   if (rename(unnamed().c_str(), path.c_str()) != 0)

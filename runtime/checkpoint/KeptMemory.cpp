@@ -19,10 +19,9 @@ KeptMemory::KeptMemory(const Program &program, std::string programSum, Comm &com
     : program(program), programSum(std::move(programSum)), comm(comm), every(every),
       kept(program.training && program.abi.target == PCRT_CPU ? comm.kept() : nullptr) {
   if (every && !kept)
-    fail(PCRT_USAGE,
-         std::string("--snapshot keeps a copy of the state of training in memory that outlives a rank, which CPU "
-                     "ranks have that pc-run starts and shared memory connects; this run is over ") +
-             comm.transport());
+    fail(PCRT_USAGE, std::string("--snapshot needs CPU ranks started by pc-run and connected by shared memory, but "
+                                 "this run uses the transport ") +
+                         comm.transport());
 }
 
 int64_t KeptMemory::newest() {

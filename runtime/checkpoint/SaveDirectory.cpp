@@ -127,7 +127,9 @@ static void mirror(const std::string &from, const std::string &to, const IsOurs 
       return;
     if (S_ISDIR(found.st_mode)) {
       if (found.st_dev != original.st_dev)
-        fail(PCRT_RESOURCE, source + " is a mount point, and would not be in a new directory");
+        fail(PCRT_RESOURCE,
+             source +
+                 " is a mount point, so it cannot be copied into the new directory; unmount it, or save elsewhere");
       if (mkdir(copy.c_str(), 0777) != 0)
         fail(PCRT_RESOURCE, withErrno("cannot make " + copy));
       mirror(source, copy, within(name, isOurs));
@@ -185,7 +187,7 @@ static std::string removeLeft(const std::string &directory, const std::string &h
 static void removeOrTell(const std::string &directory, const std::string &home, const IsOurs &isOurs) {
   std::string stays = removeLeft(directory, home, isOurs);
   if (!stays.empty())
-    fprintf(stderr, "pc: warning: %s could not be removed; what a save left is in %s\n", stays.c_str(),
+    fprintf(stderr, "pc: warning: %s could not be removed; files of an earlier save remain in %s\n", stays.c_str(),
             directory.c_str());
 }
 
@@ -240,13 +242,13 @@ void SaveDirectory::checkHome() {
   // A save replaces this directory by a new one.
   fs::path own = fs::canonical(home, error), here = fs::current_path(error);
   if (std::mismatch(own.begin(), own.end(), here.begin(), here.end()).first == own.end())
-    refuse("the program runs in it; name a directory in it, as in " + home + "/checkpoint");
+    refuse("it is the working directory of the program; use a directory inside it, as in " + home + "/checkpoint");
   struct stat it, parent;
   if (stat(own.c_str(), &it) == 0 && stat(own.parent_path().c_str(), &parent) == 0 && it.st_dev != parent.st_dev)
-    refuse("it is a mount point; name a directory in it, as in " + home + "/checkpoint");
+    refuse("it is a mount point; use a directory inside it, as in " + home + "/checkpoint");
   for (const char *name : checkpointFiles)
     if (exists(home + "/" + name) && !isCheckpoint(home))
-      refuse("its " + std::string(name) + " is not from a checkpoint of this program; name another directory");
+      refuse("its " + std::string(name) + " is not part of a checkpoint of this program; use another directory");
 }
 
 /// Cleans up after a holder of the lock that was killed; completes its exchange if the old directory was already moved
@@ -326,7 +328,7 @@ void SaveDirectory::commit() {
   try {
     syncDirectory(parent.empty() ? "." : parent);
   } catch (const Failure &failure) {
-    fail(PCRT_RESOURCE, failure.message + (old.empty() ? "" : "; the older one is now " + old));
+    fail(PCRT_RESOURCE, failure.message + (old.empty() ? "" : "; the older checkpoint is now " + old));
   }
   if (!old.empty())
     removeOrTell(old, home, [this](const std::string &name) { return isOurs(name); });

@@ -147,8 +147,8 @@ Trajectory Trajectory::read(const std::string &directory) {
   std::string path = directory + "/" + trajectoryName;
   std::error_code ignored;
   if (std::filesystem::is_directory(directory, ignored) && !std::filesystem::exists(path, ignored))
-    fail(PCRT_BAD_DATA, directory + " is no checkpoint: it has no " + trajectoryName +
-                            "; to start from its weights alone use --init " + directory);
+    fail(PCRT_BAD_DATA, directory + " is not a checkpoint: it has no " + trajectoryName +
+                            "; to start from its weights only, use --init " + directory);
   std::string text = InputFile(path).text();
   try {
     Json json = Json::parse(text);
@@ -156,10 +156,10 @@ Trajectory Trajectory::read(const std::string &directory) {
     json.erase("sum");
     std::string body = dump(json);
     if (sumOfBytes(body.data(), int64_t(body.size())).text() != sum)
-      fail(PCRT_BAD_DATA, path + " is damaged: its sum is another one");
+      fail(PCRT_BAD_DATA, path + " is damaged: its checksum does not match");
     if (int64_t format = json.at("format"); format != formatVersion)
-      fail(PCRT_BAD_DATA, path + ": format " + std::to_string(format) + " is not known to this program, only " +
-                              std::to_string(formatVersion));
+      fail(PCRT_BAD_DATA, path + ": format " + std::to_string(format) +
+                              " is not supported by this program, which needs format " + std::to_string(formatVersion));
     Trajectory result = parse(json);
     if (result.step < 0 || result.samples < 0 || result.batch < 1 || result.sequence < 1)
       fail(PCRT_BAD_DATA, path + ": step, samples, batch or sequence is out of range");
@@ -205,7 +205,7 @@ static bool sameData(const std::vector<DataIdentity> &a, const std::vector<DataI
 static std::string showData(const std::vector<DataIdentity> &data) {
   std::string text;
   for (const DataIdentity &file : data)
-    text += (text.empty() ? "" : ", ") + file.file + " (" + std::to_string(file.tokens) + " tokens, sum " +
+    text += (text.empty() ? "" : ", ") + file.file + " (" + std::to_string(file.tokens) + " tokens, checksum " +
             file.identity.sum + (file.weight == 1 ? "" : ", weight " + dump(file.weight)) + ")";
   return text;
 }
@@ -230,8 +230,9 @@ void pcrt::checkSameTrajectory(const Trajectory &before, const Trajectory &now, 
   compare("local-sgd", before.rounds, now.rounds, before.rounds == now.rounds);
   compare("sequence", std::to_string(before.sequence), std::to_string(now.sequence), before.sequence == now.sequence);
   if (!differences.empty())
-    fail(PCRT_USAGE, (options.load.empty() ? options.checkpoint : options.load) + " was trained otherwise (" +
-                         differences + "); to go on with what is given here, add --change " + names);
+    fail(PCRT_USAGE, (options.load.empty() ? options.checkpoint : options.load) +
+                         " was trained with different settings (" + differences +
+                         "); to continue with the settings given here, add --change " + names);
 }
 
 /// The value at "a.b" in `config`, or null.
@@ -255,7 +256,7 @@ void pcrt::checkConfig(const Program &program, const std::string &directory) {
     return;
   Json config = Json::parse(InputFile(path).text(), nullptr, /*allow_exceptions=*/false);
   if (!config.is_object())
-    fail(PCRT_BAD_DATA, path + ": not a JSON object");
+    fail(PCRT_BAD_DATA, path + " is not a JSON object");
   for (const Json &meaning : program.configMeans) {
     const Json *given = nullptr; // where it is not null, if it is there more than once
     std::string key = meaning.at("at").at(0).get<std::string>();

@@ -46,9 +46,9 @@ std::vector<Admitted> Admission::serve() {
   for (Visitor &visitor : visitors)
     if (visitor.state < Visitor::Done && now - visitor.since > patienceSeconds) {
       visitor.state = Visitor::Failed;
-      warn(&toldOfTime, "a connection from " + peerOf(visitor.socket) +
-                            " has been closed, since it did not say within " + std::to_string(int(patienceSeconds)) +
-                            " s who it is");
+      warn(&toldOfTime, "the connection from " + peerOf(visitor.socket) +
+                            " was closed because it did not identify itself within " +
+                            std::to_string(int(patienceSeconds)) + " s");
     }
   std::vector<Admitted> admitted;
   for (Visitor &visitor : visitors)
@@ -68,8 +68,8 @@ bool Admission::dropOldest() {
                              [](const Visitor &visitor) { return visitor.state < Visitor::Confirms; });
   if (oldest == visitors.end())
     return false;
-  warn(&toldOfTime, "too many connections at once; one from " + peerOf(oldest->socket) +
-                        " has been closed before it said who it is");
+  warn(&toldOfTime, "there are too many connections at once; the one from " + peerOf(oldest->socket) +
+                        " was closed before it identified itself");
   visitors.erase(oldest);
   return true;
 }
@@ -80,7 +80,7 @@ void Admission::acceptSome() {
     Socket socket(accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     bool noRoom = socket.fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
     if (noRoom && !dropOldest()) {
-      warn(&toldOfFiles, withErrno("cannot accept a connection") + " (ulimit -n); it waits");
+      warn(&toldOfFiles, withErrno("cannot accept a connection") + " (see ulimit -n); it has to wait");
       restsUntil = monotonicSeconds() + restSeconds;
       epoll_event event{0, {}};
       epoll_ctl(epoll.fd, EPOLL_CTL_MOD, listener.fd, &event);
@@ -140,9 +140,9 @@ void Admission::takeProof(Visitor &visitor) {
   };
   if (!areSame(visitor.proof, proof(Side::Caller, Verdict::Welcome))) {
     visitor.state = Visitor::Failed;
-    warn(&toldOfProof, "a connection from " + peerOf(visitor.socket) + " that says it is rank " +
+    warn(&toldOfProof, "the connection from " + peerOf(visitor.socket) + " that claims to be rank " +
                            std::to_string(visitor.theirs.rank) + " of '" + printable(visitor.theirs.name) +
-                           "' has been closed, since it does not know the secret (PCRT_SECRET)");
+                           "' was closed because its PCRT_SECRET is different");
     return;
   }
   Verdict verdict = rules.judges(visitor.theirs);

@@ -55,7 +55,7 @@ pcrt_status Comm::start(Ticket &ticket, const ParallelFor &parallelFor) {
   for (int i = 0; i < ticket.count; ++i) {
     std::string problem = problemOf(ticket.moves[i], *ticket.group, ticket.ins[i], ticket.outs[i]);
     if (problem.empty() && isLocalMove(ticket.moves[i], *ticket.group) && ticket.group->size() > 1)
-      problem = "malformed start: " + describeMove(ticket.moves[i], ticket.group->size()) + " has no traffic";
+      problem = "malformed pc.start: " + describeMove(ticket.moves[i], ticket.group->size()) + " has no traffic";
     if (!problem.empty())
       return fail(PCRT_INTERNAL, "rank " + std::to_string(rank()) + ": " + problem + "; this is a bug of the compiler");
   }

@@ -44,14 +44,16 @@ public:
 
 protected:
   pcrt_status exchange(const pcrt_move_desc &, const Group &, const void *, void *, const ParallelFor &) override {
-    return fail(PCRT_INTERNAL, "a run of one rank has no groups of several");
+    return fail(PCRT_INTERNAL, "internal error: a run of one rank has no groups of several ranks");
   }
   pcrt_status prepareFlows() override { return PCRT_OK; }
   pcrt_status put(Flow &, int, const void *) override { return noFlows(); }
   pcrt_status take(Flow &, int, void *) override { return noFlows(); }
 
 private:
-  pcrt_status noFlows() { return fail(PCRT_INTERNAL, "a run of one rank has no flows"); }
+  pcrt_status noFlows() {
+    return fail(PCRT_INTERNAL, "internal error: a run of one rank has no messages between ranks");
+  }
 
   HostArena arena;
 };
@@ -87,19 +89,19 @@ static pcrt_status connectPlace(const Place &place, std::unique_ptr<Comm> *out, 
   if (place.transport == "tcp")
     return TcpComm::join(place, out, error);
   if (place.transport == "virtual") {
-    *error = "virtual ranks share one process; this program runs one rank in each";
+    *error = "virtual ranks share one process, but this run has one process per rank";
     return PCRT_USAGE;
   }
   if (place.transport == "self") {
     if (place.size > 1) {
-      *error = "PCRT_TRANSPORT=self is for one rank, the run has " + std::to_string(place.size);
+      *error = "PCRT_TRANSPORT=self is for one rank, but the number of ranks is " + std::to_string(place.size);
       return PCRT_USAGE;
     }
     *out = std::make_unique<SelfComm>();
     return PCRT_OK;
   }
   if (place.localSize < place.size) {
-    *error = "the shm transport connects the ranks of one machine, but " + place.launcher +
+    *error = "the shm transport only connects ranks on one machine, but " + place.launcher +
              " started them on several; " + (place.launcher == "torchrun" ? overTcp : "use PCRT_TRANSPORT=mpi");
     return PCRT_USAGE;
   }

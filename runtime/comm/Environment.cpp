@@ -88,7 +88,7 @@ std::string pcrt::whoSaysSo(const Place &place, const std::string &before) {
   }
   if (names.empty())
     return "";
-  return before + values + " in the environment say so; if they are left over from another job: unset" + names;
+  return before + values + " are set in the environment; if they are left over from another job, unset" + names;
 }
 
 bool pcrt::readPlace(Place *place, std::string *error) {

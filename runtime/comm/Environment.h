@@ -24,8 +24,8 @@ struct Place {
 };
 
 /// Advice for messages: how to connect the ranks of several machines without MPI.
-inline constexpr const char *overTcp =
-    "set PCRT_TRANSPORT=tcp and one PCRT_SECRET for all ranks (all data then pass through rank 0: for small runs)";
+inline constexpr const char *overTcp = "set PCRT_TRANSPORT=tcp and the same PCRT_SECRET for all ranks (for small runs, "
+                                       "since all data then passes through rank 0)";
 
 /// Reads the environment. If a variable is wrong, including the numbers of variables PCRT_*, returns false with a
 /// message that names it.

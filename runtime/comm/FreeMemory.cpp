@@ -114,12 +114,11 @@ std::string pcrt::lackOfMemory(const std::vector<MemoryWish> &wishes, int rank) 
       continue;
     bool here = strncmp(wishes[rank].machine, first.machine, sizeof first.machine) == 0;
     char text[512];
-    snprintf(
-        text, sizeof text,
-        "the arenas of the ranks on %s need %.2f GiB, it has %.2f GiB available of %s %.2f GiB; end other programs, "
-        "use more microbatches, --recompute, a plan that splits more, or more machines",
-        here ? "this machine" : (std::string("machine ") + first.machine).c_str(), wanted / (1 << 30),
-        free.available / (1 << 30), free.isLimited ? "its container's limit of" : "its", free.total / (1 << 30));
+    snprintf(text, sizeof text,
+             "the arenas of the ranks on %s need %.2f GiB, but only %.2f GiB are available of %s %.2f GiB; end other "
+             "programs, or use more microbatches, --recompute, a plan that splits more, or more machines",
+             here ? "this machine" : (std::string("machine ") + first.machine).c_str(), wanted / (1 << 30),
+             free.available / (1 << 30), free.isLimited ? "its container's limit of" : "its", free.total / (1 << 30));
     return text;
   }
   return "";

@@ -42,15 +42,15 @@ CallResult pcrt::callHost(int fd, const std::string &secret, Greeting mine, doub
 const char *pcrt::describe(CallResult result) {
   switch (result) {
   case CallResult::Welcome:
-    return "it lets this process in";
+    return "it accepted this process";
   case CallResult::Refused:
-    return "it refuses this process";
+    return "it rejected this process";
   case CallResult::NoAnswer:
-    return "no answer";
+    return "it did not answer";
   case CallResult::Distrusts:
-    return "it hangs up on this process; is PCRT_SECRET the same there?";
+    return "it closed the connection; is PCRT_SECRET the same on both sides?";
   case CallResult::Distrusted:
-    return "it does not know the secret of this process; is PCRT_SECRET the same there?";
+    return "its PCRT_SECRET does not match; is PCRT_SECRET the same on both sides?";
   }
   return "";
 }

@@ -132,7 +132,7 @@ static pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error
       *error = "rank 0: ranks that did not start within " + secondsText(timeoutSeconds()) + " s" + ":";
       for (int rank = 0; rank < place.size; ++rank)
         *error += here[rank] ? "" : " " + std::to_string(rank);
-      *error += "; start them with the same environment, or set PCRT_TIMEOUT_SECONDS" + whoSaysSo(place, "; ");
+      *error += "; start them with the same environment, or raise PCRT_TIMEOUT_SECONDS" + whoSaysSo(place, "; ");
       return PCRT_TIMEOUT;
     }
     Descriptor peer{accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC)};
@@ -142,11 +142,11 @@ static pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error
       continue; // not a rank of this program
     std::string refusal;
     if (hello.magic != kControlMagic)
-      refusal = "rank 0 runs another version of the runtime";
+      refusal = "rank 0 runs a different version of the runtime";
     else if (hello.size != place.size)
-      refusal = "rank 0 is in a run of " + std::to_string(place.size) + " ranks";
+      refusal = "rank 0 belongs to a run of " + std::to_string(place.size) + " ranks";
     else if (hello.rank < 0 || hello.rank >= place.size || here[hello.rank])
-      refusal = "there is already a rank " + std::to_string(hello.rank);
+      refusal = "another process is already rank " + std::to_string(hello.rank);
     if (sendReply(peer.fd, shared.fd, refusal) && refusal.empty()) {
       here[hello.rank] = 1;
       --missing;
@@ -178,12 +178,12 @@ static pcrt_status joinRankZero(const Place &place, int *fd, std::string *error)
   Hello hello{kControlMagic, place.rank, place.size};
   std::string refusal;
   if (send(peer.fd, &hello, sizeof hello, MSG_NOSIGNAL) != ssize_t(sizeof hello) || !readable(peer.fd, deadline))
-    refusal = "no answer";
+    refusal = "rank 0 did not answer";
   else
     *fd = receiveReply(peer.fd, &refusal);
   if (*fd >= 0)
     return PCRT_OK;
-  *error = me + "rank 0 refused it: " + refusal;
+  *error = me + "rank 0 rejected this rank: " + refusal;
   return PCRT_PEER_LOST;
 }
 

@@ -22,9 +22,9 @@ std::string pcrt::checkRows(const pcrt_move_desc &desc) {
   if (!routedOf(desc))
     return "";
   if ((desc.dtype != PCRT_F32 && desc.dtype != PCRT_BF16) || routedOf(desc) < 0)
-    return "rows, which are of f32 or bf16";
+    return "routed tokens must be f32 or bf16";
   bool isEmpty = desc.outer * desc.extent * desc.middle * desc.extent2 == 0;
-  return desc.codes || isEmpty ? "" : "rows without a mask";
+  return desc.codes || isEmpty ? "" : "routed tokens need a mask";
 }
 
 RowCounts &pcrt::rowCounts() {
@@ -64,7 +64,7 @@ const char *RowCounts::count(const pcrt_move_desc &desc, int members) {
             ofExperts += of(o, other, expert);
       }
     if (ofTokens > mostOfTokens || ofExperts > mostOfExperts)
-      return "a token has more experts than it may have";
+      return "a token has more experts than the program allows";
   }
   return nullptr;
 }

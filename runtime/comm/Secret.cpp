@@ -90,7 +90,7 @@ static bool readFile(const char *path, std::string *text, std::string *error) {
   else if (!isFile)
     *error = what + " is not a file";
   else if (size_t(count) > most)
-    *error = what + " has more than " + std::to_string(most) + " bytes; a secret is a short random text";
+    *error = what + " has more than " + std::to_string(most) + " bytes; use a short random text";
   if (fd >= 0)
     close(fd);
   if (!error->empty())
@@ -99,7 +99,7 @@ static bool readFile(const char *path, std::string *text, std::string *error) {
   while (!text->empty() && text->back() == '\n')
     text->pop_back();
   if (text->empty())
-    *error = what + " is empty; fill it, for example by 'openssl rand -hex 32'";
+    *error = what + " is empty; fill it, for example with 'openssl rand -hex 32'";
   return error->empty();
 }
 
@@ -127,10 +127,10 @@ bool pcrt::findSecret(SharedBy who, const std::string &host, std::string *secret
   }
   if (isLoopback(host))
     return true;
-  *error = "other machines reach " + host + ", and there is no secret that tells " +
+  *error = "other machines can reach " + host + ", but there is no secret to distinguish " +
            (who == SharedBy::Ranks ? "the ranks of this run" : "members") +
            " from strangers; give all of them the same PCRT_SECRET (for example $(openssl rand -hex 32)) or "
-           "PCRT_SECRET_FILE, or set PCRT_SECRET=none if only you reach their network";
+           "PCRT_SECRET_FILE, or set PCRT_SECRET=none if only you can reach their network";
   return false;
 }
 

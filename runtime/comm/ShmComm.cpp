@@ -41,12 +41,12 @@ pcrt_status ShmComm::join(int fd, int rank, bool launched, std::unique_ptr<Comm>
   if (!control)
     return PCRT_RESOURCE;
   if (rank < 0 || rank >= control->size) {
-    *error = rankName(rank) + " does not exist: the run has " + std::to_string(control->size) + " ranks";
+    *error = rankName(rank) + " does not exist, because the run has " + std::to_string(control->size) + " ranks";
     return PCRT_USAGE;
   }
   int32_t nobody = 0;
   if (!control->rank(rank).pid.compare_exchange_strong(nobody, getpid())) {
-    *error = rankName(rank) + " is taken by process " + std::to_string(nobody);
+    *error = rankName(rank) + " is already process " + std::to_string(nobody);
     return PCRT_USAGE;
   }
   std::unique_ptr<ShmComm> comm(new ShmComm(fd, *control, rank, launched));
@@ -292,7 +292,7 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
       if (inCircle && circle && waits == circleWaits) {
         std::string text;
         waitsInCircle(&text);
-        status = giveUp(PCRT_INTERNAL, "deadlock: " + text + "; the ranks run their moves in different orders");
+        status = giveUp(PCRT_INTERNAL, "deadlock: " + text + "; the ranks run their collectives in different orders");
         break;
       }
       circleWaits = inCircle ? waits : ~uint64_t(0);
@@ -352,8 +352,8 @@ pcrt_status ShmComm::compareKeys(const Group &group, uint64_t move) {
     const MoveKey &theirs = slot(peer, group.id).move(move).key;
     if (memcmp(&theirs, &key, sizeof key) == 0)
       continue;
-    return giveUp(PCRT_INTERNAL, "ranks disagree on move " + std::to_string(move) + " of " + groupName(group) + ": " +
-                                     describeMismatch(rank(), key, peer, theirs));
+    return giveUp(PCRT_INTERNAL, "ranks run different collectives as number " + std::to_string(move) + " of " +
+                                     groupName(group) + ": " + describeMismatch(rank(), key, peer, theirs));
   }
   return PCRT_OK;
 }
@@ -384,7 +384,7 @@ void ShmComm::note(const char *doing) {
 pcrt_status ShmComm::giveUp(pcrt_status status, const std::string &message) {
   if (watcher)
     watcher->setReported(status);
-  control.recordFailure(rank(), status, rankName(rank()) + " gave up: " + message);
+  control.recordFailure(rank(), status, rankName(rank()) + " stopped: " + message);
   return fail(status, rankName(rank()) + ": " + message);
 }
 
@@ -392,7 +392,7 @@ pcrt_status ShmComm::peerLost(const std::string &doing) {
   if (watcher)
     watcher->setReported(PCRT_PEER_LOST);
   return fail(PCRT_PEER_LOST,
-              rankName(rank()) + ": in " + doing + ": " + control.failure.message + "; the run is over");
+              rankName(rank()) + ": in " + doing + ": " + control.failure.message + "; the run has ended");
 }
 
 pcrt_status ShmComm::timedOut(const Wait &wait) {
@@ -414,7 +414,7 @@ pcrt_status ShmComm::timedOut(const Wait &wait) {
     return PCRT_OK;
   return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + missing + " in " +
                                   doing(rank(), wait) + (wait.group ? " of " + groupName(*wait.group) : "") +
-                                  "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+                                  "; check whether it is stopped or much slower, or raise PCRT_TIMEOUT_SECONDS");
 }
 
 void ShmComm::abort(pcrt_status status, const char *message) {

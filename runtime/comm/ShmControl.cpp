@@ -87,7 +87,7 @@ ControlBlock *pcrt::mapControl(int fd, std::string *error) {
   };
   struct stat info;
   if (fstat(fd, &info) != 0 || info.st_size < arenaOffset(1))
-    return fail("not there; was it closed by a wrapper script?");
+    return fail("it does not exist; a wrapper script may have closed it");
   void *head = mmap(nullptr, sizeof(ControlBlock), PROT_READ, MAP_SHARED, fd, 0);
   if (head == MAP_FAILED)
     return fail(strerror(errno));
@@ -96,7 +96,7 @@ ControlBlock *pcrt::mapControl(int fd, std::string *error) {
   bool ours = control->magic == kControlMagic && size >= 1 && size <= kMaxRanks;
   munmap(head, sizeof(ControlBlock));
   if (!ours)
-    return fail("made by another version of pc-run");
+    return fail("it was made by a different version of pc-run");
   void *at = mmap(nullptr, controlBytes(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED)
     return fail(strerror(errno));

@@ -82,7 +82,7 @@ void ShmWatcher::endProcess() {
   if (stoppedWithin(400))
     return;
   if (reported.load() == PCRT_OK) {
-    fprintf(stderr, "error: rank %d: %s; the run is over\n", rank, control.failure.message);
+    fprintf(stderr, "error: rank %d: %s; the run has ended\n", rank, control.failure.message);
     finishPrinting();
     _exit(PCRT_PEER_LOST);
   }

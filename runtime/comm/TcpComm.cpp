@@ -33,9 +33,9 @@ pcrt_status TcpComm::gather(const Group &group, const MoveKey &key, const void *
   for (int i = 0; i < group.size(); ++i) {
     if (memcmp(&parts[i].key, &key, sizeof key) == 0 && int64_t(parts[i].data.size()) == n)
       continue;
-    std::string text =
-        "ranks disagree in " + groupName(group) + ": " + describeMismatch(rank(), key, group.ranks[i], parts[i].key);
-    plane->giveUp(PCRT_INTERNAL, rankName(rank()) + " gave up: " + text);
+    std::string text = "ranks run different collectives in " + groupName(group) + ": " +
+                       describeMismatch(rank(), key, group.ranks[i], parts[i].key);
+    plane->giveUp(PCRT_INTERNAL, rankName(rank()) + " stopped: " + text);
     return fail(PCRT_INTERNAL, rankName(rank()) + ": " + text);
   }
   return PCRT_OK;
@@ -47,7 +47,7 @@ pcrt_status TcpComm::allocateArena(int64_t bytes, char **base) {
   pcrt_status status = error.empty() ? arena.allocate(bytes, base, &error) : PCRT_RESOURCE;
   if (status == PCRT_OK)
     return barrier();
-  plane->giveUp(status, rankName(rank()) + " gave up: " + error);
+  plane->giveUp(status, rankName(rank()) + " stopped: " + error);
   return fail(status, rankName(rank()) + ": " + error);
 }
 

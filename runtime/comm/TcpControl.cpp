@@ -160,7 +160,7 @@ bool TcpControl::readFrom(Channel &channel, int rank) {
       want += header.bytes;
       if (!isSound(header, rank) || (have == want && !isSound(header, channel.in))) {
         recordFailure(rank, PCRT_PEER_LOST,
-                      rankName(rank) + " sent a message that makes no sense; do all ranks run the same program?");
+                      rankName(rank) + " sent an invalid message; check that all ranks run the same program");
         return false;
       }
       if (have == want) {
@@ -433,7 +433,7 @@ void TcpControl::endProcess() {
     return;
   }
   if (reported.load() == PCRT_OK) {
-    fprintf(stderr, "error: %s: %s; the run is over\n", rankName(myRank).c_str(), failedMessage.c_str());
+    fprintf(stderr, "error: %s: %s; the run has ended\n", rankName(myRank).c_str(), failedMessage.c_str());
     finishPrinting();
     _exit(PCRT_PEER_LOST);
   }
@@ -466,7 +466,7 @@ void TcpControl::answer(int asker) {
       current.kind != kNoGather ? "in " + describeKey(current)
       : letterFlow ? (letterFlow->sends ? "in send of " : "in receive of ") + letterFlow->describe(letterFlow->count)
       : noted[0]   ? "in " + std::string(noted)
-                   : "between moves";
+                   : "between collectives";
   snprintf(progress.doing, sizeof progress.doing, "%s", doing.c_str());
   bool waits = waiting || current.kind != kNoGather || letterFlow;
   progress.sinceBusy = busy && !waits ? 0 : monotonicSeconds() - lastBusy;
@@ -486,7 +486,7 @@ std::string TcpControl::describeLate(const std::vector<int> &late, const std::ve
       return rankName(rank) + " (" + all[rank].doing + ")";
     // Under pc-run, what the rank noted last is in memory that it shares with the launcher.
     const char *last = launcher ? launcher->rank(rank).doing : "";
-    return rankName(rank) + " (it does not answer at all" + (last[0] ? ", in " : "") + last + ")";
+    return rankName(rank) + " (it does not answer" + (last[0] ? ", in " : "") + last + ")";
   };
   auto list = [&](const std::vector<int> &ranks) {
     std::string text;
@@ -505,11 +505,11 @@ std::string TcpControl::describeLate(const std::vector<int> &late, const std::ve
     return late.empty() ? "the other ranks" : list(late);
   // If this rank waits for one that answers, that one in turn waits for a silent one.
   bool direct = late.empty() || std::any_of(late.begin(), late.end(), [&](int rank) { return !all[rank].doing[0]; });
-  return list(silent) + (direct ? "" : ", by way of " + list(late));
+  return list(silent) + (direct ? "" : ", through " + list(late));
 }
 
 pcrt_status TcpControl::runIsOver(const std::string &what, std::string *error) {
-  *error = rankName(myRank) + ": in " + what + ": " + failedMessage + "; the run is over";
+  *error = rankName(myRank) + ": in " + what + ": " + failedMessage + "; the run has ended";
   setReported(PCRT_PEER_LOST);
   return PCRT_PEER_LOST;
 }
@@ -519,9 +519,9 @@ pcrt_status TcpControl::giveUpWaiting(std::unique_lock<std::mutex> &lock, const 
                                       std::string *error) {
   lock.unlock();
   std::string text = "no answer within " + secondsText(timeout) + " s from " + describeLate(late, all) + " in " + what +
-                     "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
+                     "; check whether it is stopped or much slower, or raise PCRT_TIMEOUT_SECONDS";
   *error = rankName(myRank) + ": " + text;
-  giveUp(PCRT_TIMEOUT, rankName(myRank) + " gave up: " + text);
+  giveUp(PCRT_TIMEOUT, rankName(myRank) + " stopped: " + text);
   lock.lock();
   return PCRT_TIMEOUT;
 }

@@ -52,8 +52,8 @@ pcrt_status TcpControl::takeLetter(const Flow &flow, int index, void *data, std:
   if (letter->size() != sizeof(Header) + size_t(flow.bytes)) {
     lock.unlock();
     *error = rankName(myRank) + ": " + rankName(flow.peer) + " sent " +
-             std::to_string(letter->size() - sizeof(Header)) + " bytes, not " + std::to_string(flow.bytes) + ", as " +
-             flow.describe(flow.count) + "; all ranks must run the same program";
+             std::to_string(letter->size() - sizeof(Header)) + " bytes instead of " + std::to_string(flow.bytes) +
+             " for " + flow.describe(flow.count) + "; all ranks must run the same program";
     giveUp(PCRT_INTERNAL, *error);
     return PCRT_INTERNAL;
   }

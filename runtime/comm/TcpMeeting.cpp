@@ -60,8 +60,9 @@ bool pcrt::findMeetingPoint(const Place &place, MeetingPoint *point, std::string
       if (host.empty())
         host = firstHost(variable(name));
   if (host.empty()) {
-    *error = "the ranks are on several machines, and nothing says where rank 0 is; set MASTER_ADDR to its machine (" +
-             place.launcher + " does not)";
+    *error =
+        "the ranks are on several machines, but the address of rank 0 is unknown; set MASTER_ADDR to its machine (" +
+        place.launcher + " does not set it)";
     return false;
   }
   *point = meetingPointAt(host, place);
@@ -124,7 +125,7 @@ static pcrt_status welcomeOthers(const Place &place, const MeetingPoint &point, 
     listener = listenFor(point, point.ports[i]);
   if (listener.fd < 0) {
     *error = "rank 0 cannot listen on any of the run's " + std::to_string(point.ports.size()) +
-             " ports: " + strerror(errno) + "; set PCRT_PORT to a free one on all ranks";
+             " ports: " + strerror(errno) + "; set PCRT_PORT to a free port on all ranks";
     return PCRT_RESOURCE;
   }
   peers->resize(place.size);
@@ -152,7 +153,7 @@ static pcrt_status welcomeOthers(const Place &place, const MeetingPoint &point, 
       *error = "rank 0: ranks that did not start within " + secondsText(timeoutSeconds()) + " s:";
       for (int rank = 1; rank < place.size; ++rank)
         *error += isHere(rank) ? "" : " " + std::to_string(rank);
-      *error += "; start them with the same environment, or set PCRT_TIMEOUT_SECONDS" + whoSaysSo(place, "; ");
+      *error += "; start them with the same environment, or raise PCRT_TIMEOUT_SECONDS" + whoSaysSo(place, "; ");
       return PCRT_TIMEOUT;
     }
   }
@@ -176,7 +177,8 @@ static pcrt_status joinRankZero(const Place &place, const MeetingPoint &point, s
       Greeting host;
       CallResult result = callHost(peer.fd, point.secret, greetingOf(place, point, port), soon, &host);
       if (result == CallResult::Refused) {
-        *error = rankName(place.rank) + ": rank 0 refused it: there is already a rank " + std::to_string(place.rank);
+        *error = rankName(place.rank) + ": rank 0 rejected this rank: another process is already rank " +
+                 std::to_string(place.rank);
         return PCRT_PEER_LOST;
       }
       if (result == CallResult::Welcome) {
@@ -194,7 +196,7 @@ static pcrt_status joinRankZero(const Place &place, const MeetingPoint &point, s
     usleep(20000);
   }
   *error = rankName(place.rank) + ": rank 0 did not start within " + secondsText(timeoutSeconds()) + " s at " +
-           point.host + " (" + lastProblem + "); is the address right and open between the machines?" +
+           point.host + " (" + lastProblem + "); check that the address is right and reachable from this machine" +
            whoSaysSo(place, " ");
   return PCRT_TIMEOUT;
 }

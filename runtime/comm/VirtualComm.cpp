@@ -158,7 +158,7 @@ pcrt_status VirtualComm::waitForMembers(std::unique_lock<std::mutex> &lock, cons
     }
     if (standsStill()) {
       status = giveUp(PCRT_INTERNAL,
-                      "deadlock: " + describeStandstill() + "; the ranks run their moves in different orders");
+                      "deadlock: " + describeStandstill() + "; the ranks run their collectives in different orders");
       break;
     }
     if (isTimeUp(lock, patience) && !allReached(group, phase)) {
@@ -167,7 +167,7 @@ pcrt_status VirtualComm::waitForMembers(std::unique_lock<std::mutex> &lock, cons
           missing += (missing.empty() ? "" : ", ") + rankName(peer);
       status = giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(shared.timeout) + " s from " + missing + " in " +
                                         doing(rank(), group.id) + " of " + groupName(group) +
-                                        "; PCRT_TIMEOUT_SECONDS sets the limit");
+                                        "; raise PCRT_TIMEOUT_SECONDS if that is too short");
       break;
     }
   }
@@ -204,8 +204,8 @@ pcrt_status VirtualComm::arrive(const Group &group, const MoveKey &key, const vo
   for (int i = 0; i < group.size(); ++i) {
     const Slot &theirs = shared.ranks[group.ranks[i]].slots[group.id];
     if (memcmp(&theirs.key, &key, sizeof key) != 0)
-      return giveUp(PCRT_INTERNAL, "ranks disagree on move " + std::to_string((mine.phase + 1) / 2) + " of " +
-                                       groupName(group) + ": " +
+      return giveUp(PCRT_INTERNAL, "ranks run different collectives as number " + std::to_string((mine.phase + 1) / 2) +
+                                       " of " + groupName(group) + ": " +
                                        describeMismatch(rank(), key, group.ranks[i], theirs.key));
     ins[i] = static_cast<const char *>(theirs.in);
     outs[i] = static_cast<char *>(theirs.out);
@@ -225,12 +225,12 @@ pcrt_status VirtualComm::leave(const Group &group) {
 
 /// Sets the error of a call in a run that has failed; under the lock.
 pcrt_status VirtualComm::lost(const std::string &doing) {
-  return fail(PCRT_PEER_LOST, rankName(rank()) + ": " + doing + ": " + shared.failureMessage + "; the run is over");
+  return fail(PCRT_PEER_LOST, rankName(rank()) + ": " + doing + ": " + shared.failureMessage + "; the run has ended");
 }
 
 /// Records a failure of this rank; under the lock.
 pcrt_status VirtualComm::giveUp(pcrt_status status, const std::string &message) {
-  shared.recordFailure(status, rankName(rank()) + " gave up: " + message);
+  shared.recordFailure(status, rankName(rank()) + " stopped: " + message);
   return fail(status, rankName(rank()) + ": " + message);
 }
 
@@ -330,11 +330,11 @@ pcrt_status VirtualComm::waitAt(const Flow &flow, const VirtualWorld::Rank::Ring
       status = giveUp(PCRT_PEER_LOST, rankName(flow.peer) + " ended before joining " + what());
     else if (standsStill())
       status = giveUp(PCRT_INTERNAL,
-                      "deadlock: " + describeStandstill() + "; the ranks run their moves in different orders");
+                      "deadlock: " + describeStandstill() + "; the ranks run their collectives in different orders");
     else if (isTimeUp(lock, patience) && !me.flowReached())
       status =
           giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(shared.timeout) + " s from " + rankName(flow.peer) +
-                                   " in " + what() + "; PCRT_TIMEOUT_SECONDS sets the limit");
+                                   " in " + what() + "; raise PCRT_TIMEOUT_SECONDS if that is too short");
   }
   me.waitsAt = nullptr;
   return status;

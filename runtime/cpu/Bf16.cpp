@@ -130,7 +130,7 @@ static Bf16Way choose(const std::vector<Bf16Measurement> &ofRanks, Bf16Rates Bf1
   const char *wish = getenv(variable);
   const bool decided = wish && *wish;
   if (decided && switchedOn(variable, false) && slowest.native == 0)
-    fail(PCRT_USAGE, std::string(variable) + "=1, but the CPU of a rank has no AVX512_BF16; unset " + variable);
+    fail(PCRT_USAGE, std::string(variable) + "=1, but the CPU of one rank has no AVX512_BF16; unset " + variable);
   Bf16Way way;
   way.native =
       decided ? switchedOn(variable, false) : slowest.native > 0 && slowest.native * clearlyFaster >= slowest.inF32;
@@ -142,7 +142,7 @@ static Bf16Way choose(const std::vector<Bf16Measurement> &ofRanks, Bf16Rates Bf1
   else if (slowest.native == 0)
     way.text += "no AVX512_BF16";
   else
-    way.text += gigaflops(mine) + " Gflop/s a thread, " + (way.native ? "in f32 " : "native ") + gigaflops(other);
+    way.text += gigaflops(mine) + " Gflop/s per thread, " + (way.native ? "in f32 " : "native ") + gigaflops(other);
   way.text += ")";
   return way;
 }

@@ -29,13 +29,14 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
     if (const pcrt_move_desc &move = program.moves[i];
         move.codes && !routedOf(move) &&
         (move.kind != PCRT_ALL_REDUCE || move.dtype != PCRT_F32 || move.reduction != PCRT_SUM))
-      wrong("move '" + std::string(move.name) + "' has codes, which sums of f32 have");
+      wrong("move '" + std::string(move.name) + "' sends 8-bit codes, but is not a sum of f32");
   for (int i = 0; i < program.num_moves; ++i) {
     const pcrt_move_desc &move = program.moves[i];
     int64_t elements = move.outer * move.extent * move.middle * move.extent2;
     if (routedOf(move) && (move.dtype == PCRT_I32 || routedOf(move) < 0 || move.codes < 0 ||
                            elements > (program.arena_bytes - move.codes) / int64_t(sizeof(float))))
-      wrong("move '" + std::string(move.name) + "' has rows of another type than f32 or bf16, or no mask in the arena");
+      wrong("move '" + std::string(move.name) +
+            "' has routed tokens that are neither f32 nor bf16, or no mask in the arena");
   }
   return program;
 }
@@ -139,7 +140,7 @@ pcrt_status CpuDevice::launch(pcrt_context &context, int index, void *const *arg
   context.profile.book(Profile::Call::Kernel, index, start);
   if (int64_t bad = firstBad.load(); bad != INT64_MAX)
     return context.fail(PCRT_BAD_DATA, std::string("'") + kernel.name + "': element " + std::to_string(bad - 1) +
-                                           " is out of range (a token that is not in the vocabulary)");
+                                           " is out of range, so a token is not in the vocabulary");
   return PCRT_OK;
 }
 
@@ -156,7 +157,7 @@ pcrt_status CpuDevice::gemm(pcrt_context &context, int index, const void *a, con
 }
 
 pcrt_status CpuDevice::attention(pcrt_context &context, int, void *const *) {
-  return context.fail(PCRT_INTERNAL, "attention is a kernel on a CPU; this is a bug of the compiler");
+  return context.fail(PCRT_INTERNAL, "a CPU program calls library attention; this is a bug of the compiler");
 }
 
 ParallelFor CpuDevice::parallelFor() {
@@ -197,11 +198,13 @@ pcrt_status CpuDevice::start(pcrt_context &context, int first, int count, const 
   entry.ticket = {moves, count, &context.groups[moves[0].group], entry.ins, entry.outs};
   for (int i = 0; i < count; ++i) {
     if (routedOf(moves[i]))
-      return context.fail(PCRT_INTERNAL, std::string("'") + moves[i].name +
-                                             "' is started, and is of rows; this is a bug of the compiler");
+      return context.fail(PCRT_INTERNAL,
+                          std::string("'") + moves[i].name +
+                              "' starts asynchronously, but moves routed tokens; this is a bug of the compiler");
     if (moves[i].group != moves[0].group)
-      return context.fail(PCRT_INTERNAL, std::string("'") + moves[i].name +
-                                             "' is started with moves of another group; this is a bug of the compiler");
+      return context.fail(PCRT_INTERNAL,
+                          std::string("'") + moves[i].name +
+                              "' is started together with moves of another group; this is a bug of the compiler");
     entry.ins[i] = ins[i];
     entry.outs[i] = outs[i];
     ++context.moveCounts[first + i];
@@ -213,7 +216,7 @@ pcrt_status CpuDevice::start(pcrt_context &context, int first, int count, const 
 
 pcrt_status CpuDevice::wait(pcrt_context &context, int index) {
   if (index < 0 || index >= program.abi.num_tickets || started[index].first < 0)
-    return context.fail(PCRT_INTERNAL, "wait for ticket " + std::to_string(index) +
+    return context.fail(PCRT_INTERNAL, "it waits for ticket " + std::to_string(index) +
                                            ", which was not started; this is a bug of the compiler");
   int64_t begin = nanoseconds();
   StartedMoves &entry = started[index];

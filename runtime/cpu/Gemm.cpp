@@ -30,7 +30,7 @@ const char *pcrt::checkGemm(const pcrt_gemm_desc &d) {
     if (stride < 0)
       return "a negative stride";
   if (d.epilogue != PCRT_EPILOGUE_NONE && d.epilogue != PCRT_EPILOGUE_BIAS)
-    return "an epilogue that CPUs do not have";
+    return "an epilogue that is not supported on CPUs";
   return nullptr;
 }
 

@@ -31,20 +31,20 @@ static bool isHalf(const pcrt_gemm_desc &d) { return d.a_dtype == PCRT_BF16; }
 
 const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
   if (d.grouped < PCRT_GROUPED_PRODUCT || d.grouped > PCRT_GROUPED_SUM)
-    return "an unknown kind of rows";
+    return "an unknown kind of routed tokens";
   if (d.experts <= 0 || d.tokens <= 0 || d.rows <= 0 || d.rows > d.tokens * d.experts || d.rows > INT32_MAX)
-    return "rows that cannot be";
+    return "an impossible number of routed tokens";
   bool isProduct = d.grouped == PCRT_GROUPED_PRODUCT || d.grouped == PCRT_GROUPED_GRADIENT;
   bool isOfLines = d.grouped == PCRT_GROUPED_SPREAD || d.grouped == PCRT_GROUPED_SUM;
   bool isOfTokens = !isProduct && !isOfLines && (d.a_lies == PCRT_LIES_TOKENS || d.c_lies == PCRT_LIES_TOKENS);
   bool halves = d.a_dtype == PCRT_BF16 || d.c_dtype == PCRT_BF16;
   for (int32_t dtype : {d.a_dtype, d.b_dtype, d.c_dtype})
     if (dtype != PCRT_F32 && dtype != PCRT_BF16)
-      return "rows, and a dtype that is neither f32 nor bf16";
+      return "routed tokens with a dtype that is neither f32 nor bf16";
   if (d.a_dtype != d.b_dtype || (halves && !isProduct && !isOfLines && !isOfTokens) ||
       ((isProduct || isOfTokens) && d.a_dtype == PCRT_F32 && d.c_dtype != PCRT_F32) ||
       (d.grouped == PCRT_GROUPED_PACK && d.a_dtype != d.c_dtype) || d.accumulate || d.epilogue != PCRT_EPILOGUE_NONE)
-    return "rows, and a dtype or an epilogue that those do not have";
+    return "routed tokens with a dtype or an epilogue that is not supported for them";
   auto isOfToken = [](int32_t lies) { return lies == PCRT_LIES_ROWS || lies == PCRT_LIES_TOKENS; };
   bool good = true;
   if (d.grouped == PCRT_GROUPED_PRODUCT)
@@ -59,7 +59,7 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
     good = d.n == 1 ? true
                     : (d.a_lies == PCRT_LIES_TOKENS) != (d.c_lies == PCRT_LIES_TOKENS) && isOfToken(d.a_lies) &&
                           isOfToken(d.c_lies);
-  return good ? nullptr : "operands that lie in another way";
+  return good ? nullptr : "operands with an unsupported layout";
 }
 
 /// The tiles of one thread for a product in bf16.
@@ -195,7 +195,7 @@ const char *GroupedProducts::findRows(const pcrt_gemm_desc &d, const float *mask
   }
   firstRow[size_t(d.experts)] = row;
   if (row > d.rows)
-    return "a token has more experts than it may have";
+    return "a token has more experts than the program allows";
   for (int64_t token = 0; token < d.tokens; ++token)
     for (int64_t expert = 0; expert < d.experts; ++expert)
       if (mask[token * d.experts + expert] != 0)

@@ -7,7 +7,7 @@
 using namespace pcrt;
 
 std::unique_ptr<Device> pcrt::openCpuDevice(const Program &, const Bf16Choice &) {
-  fail(PCRT_INTERNAL, "this program is for another device");
+  fail(PCRT_INTERNAL, "this runtime was built without CPU kernels; compile the program with --target=cuda");
 }
 
 void Bf16Uses::add(const pcrt_program &) {}

@@ -298,7 +298,7 @@ std::string AttentionPlanner::build(const pcrt_attention_desc &desc, bool determ
   if (!graph.error.empty())
     return graph.error;
   if (!count)
-    return "no engine takes it";
+    return "no engine supports it";
   // The first configuration is the library's choice; the others are tried where it gives no plan.
   std::string problem;
   for (int64_t i = 0; i < count; ++i) {
@@ -314,8 +314,8 @@ std::string AttentionPlanner::build(const pcrt_attention_desc &desc, bool determ
     if (attempt.error.empty())
       attempt.note(dnn.cudnnBackendGetAttribute(made, dnn::PlanWorkspace, dnn::TypeInt64, 1, &one, &bytes));
     if (attempt.error.empty() && mostWorkspace >= 0 && bytes > mostWorkspace)
-      attempt.error =
-          "it needs a workspace of " + std::to_string(bytes) + " bytes, there are " + std::to_string(mostWorkspace);
+      attempt.error = "it needs a workspace of " + std::to_string(bytes) + " bytes, but there are only " +
+                      std::to_string(mostWorkspace);
     if (attempt.error.empty()) {
       attempt.release(made);
       *plan = {made, bytes};

@@ -77,10 +77,10 @@ void Attentions::prepare(int index, void *const *args) {
   // `<= 91500`), without which their gradients are wrong.
   if (desc.backward && desc.kv_length % 128 && opened.version <= 91500) {
     std::string text = std::string("attention '") + desc.name + "': gradients of " + std::to_string(desc.kv_length) +
-                       " keys, no multiple of 128, need cuDNN 9.15.1 or newer; " + opened.path + " is " +
+                       " keys, which is not a multiple of 128, need cuDNN 9.15.1 or newer; " + opened.path + " is " +
                        describeCudnnVersion(opened.version);
     if (!desc.own[0])
-      fail(PCRT_RESOURCE, text + "; install a newer one, or compile with --attention=generated");
+      fail(PCRT_RESOURCE, text + "; install a newer cuDNN, or compile with --attention=generated");
     reason = text;
     return;
   }

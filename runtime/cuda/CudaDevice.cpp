@@ -87,7 +87,7 @@ void CudaDevice::prepare(pcrt_context &context) {
     for (const AttentionCall &call : attentionCalls)
       attentions->prepare(call.index, call.args.data());
     if (attentions && !attentions->whyOwn().empty() && control.rank() == 0)
-      fprintf(stderr, "pc: attention runs on the program's own kernels: %s\n", attentions->whyOwn().c_str());
+      fprintf(stderr, "pc: attention uses the program's own kernels: %s\n", attentions->whyOwn().c_str());
     scalars = static_cast<float *>(session.pinned(size_t(std::max<int64_t>(scalarsShown, 1)) * sizeof(float)));
     shown.reserve(scalarsShown);
   });
@@ -229,7 +229,7 @@ pcrt_status CudaDevice::waitForDevice(pcrt_context &context) {
   if (Result result = session.driver.cuStreamSynchronize(session.compute); result != Success)
     return context.fail(PCRT_INTERNAL, session.name + ": the step failed: " + session.describe(result) + howToFind());
   if (status != PCRT_OK)
-    return context.fail(status, std::string("moves over ") + comm->name() + " failed");
+    return context.fail(status, std::string("collectives over ") + comm->name() + " failed");
   return PCRT_OK;
 }
 
@@ -262,10 +262,8 @@ std::string CudaDevice::howToFind() const {
     return "";
   std::string text = comm ? comm->lastBegun() : "";
   if (!text.empty())
-    text = "; the last move that it began is " + text;
-  return text +
-         "; a device tells late: the same run with PCRT_CUDA_BLOCKING=1 waits after every call and names the one "
-         "that fails";
+    text = "; the last collective that it began is " + text;
+  return text + "; devices report errors late, so run again with PCRT_CUDA_BLOCKING=1 to see which call fails";
 }
 
 /// Returns the error of a call that a library refused; the reason may be an earlier fault of the device.

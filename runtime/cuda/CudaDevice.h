@@ -33,7 +33,7 @@ public:
   pcrt_status begin(pcrt_context &context, int64_t step) override;
   pcrt_status finish(pcrt_context &context) override;
   pcrt_status evaluate(pcrt_context &context) override {
-    return context.fail(PCRT_INTERNAL, "programs for CUDA devices have no evaluation");
+    return context.fail(PCRT_INTERNAL, "programs for CUDA devices cannot evaluate; this is a bug of the compiler");
   }
   pcrt_status endRound(pcrt_context &context) override;
 

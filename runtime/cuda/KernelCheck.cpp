@@ -84,7 +84,7 @@ public:
     host = static_cast<char *>(mmap(nullptr, size_t(this->program.arena_bytes), PROT_READ | PROT_WRITE,
                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (host == MAP_FAILED)
-      fail(PCRT_RESOURCE, "no memory for the arena on the host");
+      fail(PCRT_RESOURCE, "not enough host memory for a copy of the arena");
     if (this->program.num_gemms)
       products = std::make_unique<Products>(session, this->program, &kernels);
     start = session.makeEvent(true);
@@ -390,6 +390,6 @@ double pcrt::largestDifference(Pool &pool, const std::string &dtype, int64_t ele
 pcrt_status pcrt::checkKernels(const Program &program) {
   Json json = Json::parse(program.abi.json, program.abi.json + program.abi.json_bytes);
   if (!json.contains("cases"))
-    fail(PCRT_USAGE, "--check-kernels needs a program of pc-compile --target=cuda --check-kernels");
+    fail(PCRT_USAGE, "--check-kernels needs a program compiled with pc-compile --target=cuda --check-kernels");
   return Check(program).run(json.at("cases"));
 }

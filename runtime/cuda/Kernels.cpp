@@ -53,7 +53,7 @@ Kernels::Kernels(Session &session, const pcrt_program &program) : session(sessio
   void *values[] = {log, reinterpret_cast<void *>(sizeof log)};
   Result result = session.driver.cuModuleLoadDataEx(&module, chosen->data, 2, options, values);
   if (result == ErrorNoBinaryForDevice || (result != Success && log[0]))
-    fail(PCRT_INTERNAL, session.name + " does not take the kernels for " + describeImages(chosen, 1) + ": " +
+    fail(PCRT_INTERNAL, session.name + " cannot load the kernels for " + describeImages(chosen, 1) + ": " +
                             session.describe(result) + (log[0] ? "; " : "") + log);
   session.check(result, "load the kernels for " + describeImages(chosen, 1));
   int most = 0, optin = 0;
@@ -70,7 +70,8 @@ Kernels::Kernels(Session &session, const pcrt_program &program) : session(sessio
     session.check(session.driver.cuModuleGetFunction(&function, module, kernel.entry), "find kernel " + called);
     if (kernel.shared_bytes > optin)
       fail(PCRT_INTERNAL, "kernel " + called + " needs " + std::to_string(kernel.shared_bytes) +
-                              " bytes of shared memory, a block of " + session.name + " has " + std::to_string(optin));
+                              " bytes of shared memory, but a block of " + session.name + " has " +
+                              std::to_string(optin));
     if (kernel.shared_bytes > 48 << 10)
       session.check(session.driver.cuFuncSetAttribute(function, FunctionMaxDynamicShared, int(kernel.shared_bytes)),
                     "give shared memory to kernel " + called);

@@ -146,8 +146,8 @@ Opened open(const Library &library) {
       problems += std::string("; ") + dlerror();
   }
   if (!opened.handle)
-    fail(PCRT_RESOURCE, std::string(library.name) + " is not on this machine: looked for " + searched + problems +
-                            "; " + library.advice);
+    fail(PCRT_RESOURCE, std::string(library.name) + " was not found on this machine; looked for " + searched +
+                            problems + "; " + library.advice);
   link_map *map = nullptr;
   if (dlinfo(opened.handle, RTLD_DI_LINKMAP, &map) == 0 && map)
     opened.path = map->l_name;

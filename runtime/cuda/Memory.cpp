@@ -33,7 +33,7 @@ char *DeviceArena::allocate(int64_t wanted) {
   auto tooMuch = [&](const std::string &why) {
     fail(PCRT_RESOURCE, session.name + ": the arena needs " + gibibytes(double(bytes)) + ", " +
                             gibibytes(double(unused)) + " of " + gibibytes(double(total)) + " are free" + why +
-                            "; use more microbatches, a plan that splits more, or --precision=bf16");
+                            "; compile with more microbatches, a plan that splits more, or --precision=bf16");
   };
   // Some containers forbid memory that other processes could open; NCCL then copies what it would have registered.
   Result result = Success;

@@ -81,7 +81,7 @@ void NcclMoves::require(NcclResult result, NcclComm on, const std::string &doing
     fail(status, lastError);
   }
   fail(PCRT_RESOURCE, rankName(control.rank()) + ": NCCL (" + library.path + ") cannot " + doing + ": " +
-                          describe(result) + "; NCCL_DEBUG=WARN says more");
+                          describe(result) + "; run with NCCL_DEBUG=WARN for details");
 }
 
 pcrt_status NcclMoves::unsettled(const std::string &doing) {
@@ -92,7 +92,7 @@ pcrt_status NcclMoves::unsettled(const std::string &doing) {
     return giveUp(PCRT_PEER_LOST, "cannot " + doing + ": " + rankName(left) + " has ended");
   return giveUp(PCRT_TIMEOUT, "cannot " + doing + ": no answer within " + secondsText(timeout) + " s from " +
                                   whoIsLate(nullptr) +
-                                  "; NCCL_DEBUG=INFO shows what it tries, PCRT_TIMEOUT_SECONDS sets the limit");
+                                  "; run with NCCL_DEBUG=INFO for details, or raise PCRT_TIMEOUT_SECONDS");
 }
 
 /// While it lives, error messages of other ranks can say what this rank is connecting.

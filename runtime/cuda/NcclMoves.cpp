@@ -318,7 +318,7 @@ pcrt_status NcclMoves::check(NcclResult result, NcclComm on, const char *name) {
   TcpControl *plane = control.control();
   if (result == NcclInProgress || (plane && plane->failed()))
     return unsettled(std::string("begin '") + name + "'");
-  lastError = rankName(control.rank()) + ": NCCL refuses '" + name + "': " + describe(result);
+  lastError = rankName(control.rank()) + ": NCCL rejected '" + name + "': " + describe(result);
   return PCRT_INTERNAL;
 }
 
@@ -399,7 +399,7 @@ pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
 pcrt_status NcclMoves::lost() {
   TcpControl *plane = control.control();
   plane->setReported(PCRT_PEER_LOST);
-  lastError = rankName(control.rank()) + ": " + plane->failure() + "; the run is over, " +
+  lastError = rankName(control.rank()) + ": " + plane->failure() + "; the run has ended, " +
               (waitingGroup() ? "in " : "before ") + doing();
   return PCRT_PEER_LOST;
 }
@@ -461,13 +461,13 @@ pcrt_status NcclMoves::late() {
   if (control.control() && control.control()->failed())
     return lost();
   return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + who + " in " + doing() +
-                                  "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+                                  "; check whether it is stopped or much slower, or raise PCRT_TIMEOUT_SECONDS");
 }
 
 pcrt_status NcclMoves::giveUp(pcrt_status status, const std::string &why) {
   lastError = rankName(control.rank()) + ": " + why;
   if (TcpControl *plane = control.control())
-    plane->giveUp(status, rankName(control.rank()) + " gave up: " + why);
+    plane->giveUp(status, rankName(control.rank()) + " stopped: " + why);
   live->abort();
   return status;
 }

@@ -22,9 +22,9 @@ std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &c
     fail(PCRT_USAGE, std::string("PCRT_CUDA_COMM='") + chosen + "' is not one of host, nccl");
   bool isVirtual = !strcmp(comm.transport(), "virtual");
   if (isVirtual && host)
-    fail(PCRT_USAGE, "PCRT_CUDA_COMM=host does not go with virtual ranks: a driver may run the host functions of a "
-                     "process one after the other, and that of a rank would wait for another's for ever; without it "
-                     "they move data on their device");
+    fail(PCRT_USAGE,
+         "PCRT_CUDA_COMM=host does not work with virtual ranks, because a driver may run the host functions of one "
+         "process one at a time, and they would wait for each other forever; unset PCRT_CUDA_COMM");
   // A stand-in that is only a driver: it runs host functions on the thread that enqueues them.
   if (!chosen && session.standin && !session.standin->enqueue)
     host = true;

@@ -109,7 +109,7 @@ Products::Products(Session &session, const pcrt_program &program, Kernels *kerne
   load(blas, &opened);
   if (int64_t cudart = int64_t(blas.cublasLtGetCudartVersion()); cudart / 1000 > session.library.version / 1000)
     fail(PCRT_RESOURCE, "cuBLASLt (" + opened.path + ") needs a driver for CUDA " + describeDriverVersion(cudart) +
-                            ", this one is for CUDA " + describeDriverVersion(session.library.version) +
+                            ", but this driver is for CUDA " + describeDriverVersion(session.library.version) +
                             "; install a newer driver, or cuBLASLt of CUDA " +
                             std::to_string(session.library.version / 1000));
   BlasStatus status = blas.cublasLtCreate(&handle);
@@ -157,7 +157,7 @@ std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, cons
     fail(PCRT_INTERNAL, nameOf(d) + ": " + what + "; this is a bug of the compiler");
   };
   if (d.k == 0)
-    refuse("it sums over nothing");
+    refuse("it sums over an empty dim");
   // The result, column-major: c^T = b^T a^T, or c = a b where c itself is column-major.
   ColumnMajor c = columnMajor(d.n, d.m, d.c_n_stride, d.c_m_stride);
   plan->swapped = c.transposed;
@@ -170,9 +170,9 @@ std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, cons
     b = columnMajor(d.k, d.n, d.b_k_stride, d.b_n_stride);
   }
   if (!a.good || !b.good || !c.good || c.transposed)
-    refuse("an operand has no dense dim");
+    refuse("an operand has no contiguous dim");
   if (d.epilogue != PCRT_EPILOGUE_NONE && plan->swapped)
-    refuse("its epilogue needs dense rows");
+    refuse("its epilogue needs contiguous rows");
   plan->leadingC = c.leading;
   const void *pointers[] = {plan->swapped ? call.a : call.b, plan->swapped ? call.b : call.a, call.c};
   for (int i = 0; i < 3; ++i)
@@ -329,11 +329,10 @@ float Products::milliseconds(Plan &plan, const ProductCall &call, const Choice &
       return INFINITY; // the library offered it, but it does not run
     session.check(session.driver.cuEventRecord(timers[1], session.compute), "time a matrix product");
     if (Result result = session.driver.cuEventSynchronize(timers[1]); result != Success)
-      fail(PCRT_INTERNAL, session.name + ": " + nameOf(plan.desc) + " (" + plan.key + "): an algorithm that cuBLASLt " +
-                              describeCublasVersion(opened.version) +
-                              " offers for it fails: " + session.describe(result) +
-                              "; nothing runs on a device after that. With PCRT_CUDA_TUNE=0 every product takes the " +
-                              "algorithm that is offered first");
+      fail(PCRT_INTERNAL,
+           session.name + ": " + nameOf(plan.desc) + " (" + plan.key + "): an algorithm from cuBLASLt " +
+               describeCublasVersion(opened.version) + " failed: " + session.describe(result) +
+               "; set PCRT_CUDA_TUNE=0 to use the first algorithm that cuBLASLt offers for each product");
     float time = 0;
     session.check(session.driver.cuEventElapsedTime_v2(&time, timers[0], timers[1]), "time a matrix product");
     if (i >= 0)

@@ -30,16 +30,18 @@ Session::Session(int ordinal) : queues(hardwareQueues) {
     result = driver.cuDeviceGetCount(&count);
   if (result != Success && result != ErrorNoDevice)
     fail(PCRT_RESOURCE, "the CUDA driver (" + library.path + ") does not start: " + describe(result) +
-                            "; see whether nvidia-smi works");
+                            "; check whether nvidia-smi works");
   if (count == 0)
-    fail(PCRT_RESOURCE, "the CUDA driver (" + library.path +
-                            ") finds no device; see nvidia-smi and CUDA_VISIBLE_DEVICES, or compile with --target=cpu");
+    fail(PCRT_RESOURCE,
+         "the CUDA driver (" + library.path +
+             ") finds no device; check nvidia-smi and CUDA_VISIBLE_DEVICES, or compile with --target=cpu");
   // A stand-in is a device for every process; and NCCL can be tested with ranks that share one.
   if (switchedOn("PCRT_CUDA_SHARE_DEVICE", standin))
     ordinal %= count;
   if (ordinal >= count)
-    fail(PCRT_RESOURCE, "rank " + std::to_string(ordinal) + " of this machine has no device of its own: there are " +
-                            std::to_string(count) + "; use as many ranks as devices, or more machines");
+    fail(PCRT_RESOURCE, "rank " + std::to_string(ordinal) +
+                            " of this machine has no device of its own, because the number of devices is " +
+                            std::to_string(count) + "; use one rank per device, or more machines");
   check(driver.cuDeviceGet(&device, ordinal), "get device " + std::to_string(ordinal));
   char text[256] = "";
   int major = 0, minor = 0, virtualMemory = 0;
@@ -52,7 +54,7 @@ Session::Session(int ordinal) : queues(hardwareQueues) {
   deviceName = text;
   name = deviceName + " (sm_" + std::to_string(arch) + ")";
   if (!virtualMemory)
-    fail(PCRT_RESOURCE, name + " has no virtual memory management, which the arena needs");
+    fail(PCRT_RESOURCE, name + " does not support virtual memory management, which the arena needs");
   check(driver.cuDevicePrimaryCtxRetain(&context, device), "open " + name);
   check(driver.cuCtxSetCurrent(context), "open " + name);
   compute = makeStream();

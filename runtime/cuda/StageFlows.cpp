@@ -45,11 +45,11 @@ static void requireQueues(const Session &session, int lanes) {
   if (lanes == 0 || streams <= session.queues)
     return;
   fail(PCRT_RESOURCE,
-       "messages between stages need " + std::to_string(streams) + " streams that go on independently (" +
-           std::to_string(lanes) + " of messages, " + std::to_string(streams - lanes - 1) +
-           " of groups of ranks, one that computes), but of hardware queues this process has " +
+       "messages between stages need " + std::to_string(streams) + " independent streams (" + std::to_string(lanes) +
+           " for messages, " + std::to_string(streams - lanes - 1) +
+           " for groups of ranks, one for computation), but the number of hardware queues of this process is " +
            std::to_string(session.queues) +
-           " (CUDA_DEVICE_MAX_CONNECTIONS), and streams that share one could wait for each other for ever; " +
+           " (CUDA_DEVICE_MAX_CONNECTIONS), and streams that share a queue could wait for each other forever; " +
            (streams <= 32 ? "unset it" : "use fewer chunks, or PCRT_CUDA_COMM=host"));
 }
 

@@ -53,14 +53,14 @@ VirtualMoves::VirtualMoves(Session &session, VirtualComm &comm, const std::vecto
     : session(session), comm(comm), slots(session) {
   for (const Group &group : groups) {
     if (group.size() > kMaxVirtualMembers)
-      fail(PCRT_USAGE, "virtual ranks move data between at most " + std::to_string(kMaxVirtualMembers) + " of them, " +
-                           groupName(group) + " has " + std::to_string(group.size()));
+      fail(PCRT_USAGE, "with virtual ranks, a group can have at most " + std::to_string(kMaxVirtualMembers) +
+                           " ranks, but " + groupName(group) + " has " + std::to_string(group.size()));
     ready.push_back(session.makeEvent());
     done.push_back(session.makeEvent());
   }
   if (session.standin) {
     if (!session.standin->enqueue)
-      fail(PCRT_RESOURCE, session.library.path + " runs no work of the host, which virtual ranks need");
+      fail(PCRT_RESOURCE, session.library.path + " cannot run host functions, which virtual ranks need");
     return;
   }
   session.check(session.driver.cuModuleLoadDataEx(&module, reducePtx, 0, nullptr, nullptr),

@@ -59,15 +59,15 @@ TokenFormat openNpy(const InputFile &file, int64_t *count) {
   if (dtype.size() == 3 && dtype[0] == '>' && dtype[2] != '1')
     refuse("the array is big-endian ('" + dtype + "'); save it after .astype('<" + dtype.substr(1) + "')");
   if (dtype.size() != 3 || !strchr("<|>", dtype[0]) || !strchr("iu", dtype[1]) || !strchr("1248", dtype[2]))
-    refuse("the array holds no integers but '" + dtype + "'; save it after .astype('<u4')");
+    refuse("the array does not contain integers, but '" + dtype + "'; save it after .astype('<u4')");
   if (npyField(header, "fortran_order") != "False")
-    refuse("the array is in Fortran's order; save it after .ravel()");
+    refuse("the array is in Fortran order; save it after .ravel()");
   char *end = nullptr;
   errno = 0;
   *count = strtoll(shape.c_str(), &end, 10);
   if (shape.empty() || end == shape.c_str() || errno || *count < 0 ||
       std::string(end).find_first_not_of(", ") != std::string::npos)
-    refuse("the array has shape (" + shape + "), not one dim; save it after .ravel()");
+    refuse("the array has shape (" + shape + ") instead of one dim; save it after .ravel()");
   TokenFormat format{prefix + length, dtype[2] - '0', dtype[1] == 'i'};
   int64_t data = file.size() - format.start;
   if (*count != data / format.bytes || data % format.bytes)
@@ -84,14 +84,14 @@ TokenFormat openRaw(const InputFile &file, int bytes) {
   if (std::string why = whyNotTokens(file); !why.empty())
     fail(PCRT_BAD_DATA, file.path() + " " + why);
   if (file.size() % bytes)
-    refuse(std::to_string(file.size()) + " bytes are no whole number of " + bits +
-           "-bit tokens; for text use text:" + file.path());
+    refuse(std::to_string(file.size()) + " bytes are not a whole number of " + bits +
+           "-bit tokens; for text, use text:" + file.path());
   auto refuseIfWider = [&](int width, Half second, const std::string &what) {
     if (std::optional<uint64_t> most = mostInHalves(file, width, second))
-      refuse("every second " + std::to_string(8 * width) + "-bit number is " +
-             (*most ? "at most " + std::to_string(*most) : "zero") + ", as in a file of " + what);
+      refuse("every other " + std::to_string(8 * width) + "-bit number is " +
+             (*most ? "at most " + std::to_string(*most) : "zero") + ", so this looks like a file of " + what);
   };
-  refuseIfWider(bytes, Half::Low, "big-endian " + twice + "-bit numbers; tokens are little-endian");
+  refuseIfWider(bytes, Half::Low, "big-endian " + twice + "-bit numbers; save them as little-endian");
   refuseIfWider(4, Half::High, "64-bit numbers; save them as .npy, or as uint32 for u32:FILE");
   refuseIfWider(bytes, Half::High,
                 twice + "-bit numbers; use u32:" + file.path() + ", or save numbers of " + bits + " bits as .npy");
@@ -166,7 +166,7 @@ TokenFile::TokenFile(const std::string &spec) : name(spec) {
     tokens = file.size();
   } else if (wide) {
     if (bin != std::end(binFormats) || memcmp(header, npyMagic, sizeof npyMagic - 1) == 0)
-      fail(PCRT_BAD_DATA, path() + ": its header says how wide its numbers are; leave out u32:");
+      fail(PCRT_BAD_DATA, path() + ": the header already gives the width of the numbers; leave out u32:");
     format = openRaw(file, 4);
     tokens = file.size() / 4;
   } else if (bin != std::end(binFormats)) {
@@ -186,23 +186,23 @@ TokenFile::TokenFile(const std::string &spec) : name(spec) {
     tokens = file.size() / 2;
   }
   if (tokens < 2)
-    fail(PCRT_BAD_DATA, path() + ": the data is empty or too small (" + std::to_string(tokens) +
-                            " tokens; a token and its target are needed)");
+    fail(PCRT_BAD_DATA, path() + ": the data is empty or too short (" + std::to_string(tokens) +
+                            " tokens, but at least a token and its target are needed)");
 }
 
 void TokenFile::checkVocabulary(int64_t vocabulary) const {
   if (isRaw16 && vocabulary > 1 << 16)
-    fail(PCRT_BAD_DATA, path() + ": raw 16-bit numbers cannot be tokens of a vocabulary of " +
-                            std::to_string(vocabulary) + "; if they have 32 bits use u32:" + path() +
-                            ", and save 16-bit ones as .npy");
+    fail(PCRT_BAD_DATA, path() + ": raw 16-bit numbers are too small for a vocabulary of " +
+                            std::to_string(vocabulary) + "; if the numbers have 32 bits, use u32:" + path() +
+                            ", and otherwise save them as .npy");
 }
 
 void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out, bool areTargets) const {
   constexpr int64_t noneIn16 = uint16_t(noTarget);
   if (areTargets && format.bytes == 2 && !format.isSigned && vocabulary > noneIn16)
-    fail(PCRT_BAD_DATA, path() + ": of 16-bit targets " + std::to_string(noneIn16) + " is " + std::to_string(noTarget) +
-                            ", but the vocabulary of " + std::to_string(vocabulary) +
-                            " has it, too; give them as u32:FILE or .npy of wider numbers");
+    fail(PCRT_BAD_DATA, path() + ": in 16-bit targets, " + std::to_string(noneIn16) + " stands for " +
+                            std::to_string(noTarget) + ", but the vocabulary of " + std::to_string(vocabulary) +
+                            " also contains it; use u32:FILE, or .npy with wider numbers");
   char raw[1 << 15];
   for (int64_t done = 0; done < n;) {
     int64_t at = (position + done) % tokens;
@@ -213,7 +213,7 @@ void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *o
       fail(PCRT_BAD_DATA, file.path() + (areTargets ? ": target " : ": token ") +
                               describeToken(format, raw + good * format.bytes) + " at position " +
                               std::to_string(at + good) + " is not in the vocabulary of " + std::to_string(vocabulary) +
-                              (areTargets ? ", and not " + std::to_string(noTarget) : ""));
+                              (areTargets ? " and is not " + std::to_string(noTarget) : ""));
     done += now;
   }
 }
@@ -232,7 +232,7 @@ static std::vector<std::string> expand(const std::string &item, const char *flag
     files.push_back(item.substr(0, start) + found.gl_pathv[i]);
   globfree(&found);
   if (files.empty())
-    fail(PCRT_BAD_DATA, std::string(flag) + " " + item + ": no file fits the pattern");
+    fail(PCRT_BAD_DATA, std::string(flag) + " " + item + ": no file matches the pattern");
   return files;
 }
 
@@ -246,7 +246,7 @@ static double cutWeight(std::string &item) {
   if (*end)
     return 0;
   if (!(weight > 0) || std::isinf(weight))
-    fail(PCRT_USAGE, "--data " + item + ": a weight is a number above 0");
+    fail(PCRT_USAGE, "--data " + item + ": a weight must be a number above 0");
   item.resize(star);
   return weight;
 }
@@ -284,14 +284,14 @@ TokenData::TokenData(const Options &options, int64_t sequence, bool training, in
   }
   openTargets(options);
   if (weighted && weighted != items.size())
-    fail(PCRT_USAGE, "--data " + options.data + ": all files need a weight, or none");
+    fail(PCRT_USAGE, "--data " + options.data + ": either all files or none must have a weight");
   if (all.size() == 1)
     weightOf = {1};
   if (all.size() == 1 && !options.shuffle && !options.validation.every)
     return;
   for (size_t s = 0; s < sources.size(); ++s) {
     if (weighted && sources[s].weight < total / double(SampleOrder::period))
-      fail(PCRT_USAGE, "--data: the weight of " + items[s] + " is less than a thousandth of all");
+      fail(PCRT_USAGE, "--data: the weight of " + items[s] + " is less than a thousandth of the total; leave it out");
     for (size_t i = 0; i < sources[s].windows.size(); ++i)
       if (sources[s].windows[i] == 0)
         fail(PCRT_BAD_DATA, all[size_t(first[s]) + i].path() + ": its " +
@@ -304,8 +304,8 @@ TokenData::TokenData(const Options &options, int64_t sequence, bool training, in
   order.emplace(std::move(sources), options.shuffle, options.seed, heldOut, readsHeldOut);
   for (size_t s = 0; s < first.size(); ++s)
     if (order->windows(int(s)) == 0)
-      fail(PCRT_BAD_DATA, all[size_t(first[s])].path() + ": of its samples of " + std::to_string(sequence) +
-                              " tokens --validation 1/" + std::to_string(heldOut.every) + " leaves none to read");
+      fail(PCRT_BAD_DATA, all[size_t(first[s])].path() + ": no sample of " + std::to_string(sequence) +
+                              " tokens remains to be read with --validation 1/" + std::to_string(heldOut.every));
 }
 
 int64_t TokenData::windows() const {
@@ -324,12 +324,13 @@ void TokenData::openTargets(const Options &options) {
     for (const std::string &file : expand(item, "--targets"))
       targetsOf.emplace_back(file);
   if (targetsOf.size() != all.size())
-    fail(PCRT_USAGE, "--targets names " + std::to_string(targetsOf.size()) + " files, --data " +
-                         std::to_string(all.size()) + "; each file of tokens needs one of targets, in the same order");
+    fail(PCRT_USAGE, "--targets names " + std::to_string(targetsOf.size()) + " files, but --data names " +
+                         std::to_string(all.size()) +
+                         "; give one file of targets for each file of tokens, in the same order");
   for (size_t i = 0; i < all.size(); ++i)
     if (__int128(targetsOf[i].count()) * sequence != __int128(all[i].count()) * targetSequence)
       fail(PCRT_BAD_DATA, targetsOf[i].path() + " has " + std::to_string(targetsOf[i].count()) +
-                              " targets, but its tokens in " + all[i].path() + " are " +
+                              " targets, but the number of its tokens in " + all[i].path() + " is " +
                               std::to_string(all[i].count()) +
                               (sequence == targetSequence ? ""
                                                           : ", and a sample of " + std::to_string(sequence) + " has " +
@@ -435,9 +436,9 @@ void BatchLoader::countTargets(Samples samples) {
   auto none = isWeighted ? targets.end() : std::find(targets.begin(), targets.end(), noTarget);
   if (none != targets.end())
     fail(PCRT_BAD_DATA,
-         "a target does not count (" + std::to_string(noTarget) + ") among those in " +
+         "there is a target that does not count (" + std::to_string(noTarget) + ") in " +
              data.describe(samples.first + (none - targets.begin()) / program.targetSequence % samples.count, 1) +
-             ", but the loss of this program is the mean of all; pc-import makes programs that can");
+             ", but the loss of this program is the mean over all targets; import the model again with pc-import");
   if (meanOver == MeanOver::Batch) {
     int64_t sum = std::accumulate(targetsCounted.begin(), targetsCounted.end(), int64_t(0));
     std::fill(targetsCounted.begin(), targetsCounted.end(), isWeighted ? sum : samples.count * program.targetSequence);

@@ -18,10 +18,13 @@ namespace {
 
 constexpr int64_t looksAt = 1 << 16; // bytes
 
-constexpr const char *decompress = "decompress it first", *wrongFile = "name the file that has the tokens",
-                     *saveTokens = "save the tokens in it as one .npy array of integers, or as raw numbers",
-                     *tokenize = "tokenize what is in it, and save the tokens as .npy or raw numbers",
-                     *besideIndex = "the tokens are in the .bin beside it, raw numbers of the type that it names";
+constexpr const char
+    *decompress = "decompress it first",
+    *wrongFile = "give the file that contains the tokens",
+    *saveTokens = "save its tokens as one .npy array of integers, or as raw numbers",
+    *tokenize = "tokenize it and save the tokens as .npy or raw numbers",
+    *besideIndex =
+        "use the .bin file next to it, which contains the tokens as raw numbers of the type that the index names";
 
 /// The first bytes of a file, its last byte and its size.
 struct Ends {
@@ -58,7 +61,7 @@ constexpr Magic magics[] = {
     {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive", decompress},
     {"Rar!\x1a\x07"sv, "a rar archive", decompress},
     {"ustar"sv, "a tar archive", "unpack it first", 257},
-    {"PK\x03\x04"sv, "a zip archive, as .npz of NumPy and .pt of PyTorch are", saveTokens},
+    {"PK\x03\x04"sv, "a zip archive, such as NumPy's .npz or PyTorch's .pt", saveTokens},
     {"PK\x05\x06"sv, "an empty zip archive", wrongFile},
     {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file", saveTokens},
     {"MMIDIDX\0"sv, "an index of Megatron", besideIndex},
@@ -209,11 +212,11 @@ bool isUtf16(const std::string &head) {
 
 std::string describeText(const std::string &head, const std::string &path) {
   if (head.compare(0, 42, "version https://git-lfs.github.com/spec/v1") == 0)
-    return "is a pointer of Git LFS, not the file that it stands for; fetch that with git lfs pull";
+    return "is a Git LFS pointer instead of the file itself; fetch the file with 'git lfs pull'";
   size_t first = head.find_first_not_of(" \t\r\n");
   bool isJson = first != std::string::npos && (head[first] == '{' || head[first] == '[');
   return std::string(isJson ? "is JSON" : "is text") + ", not tokens; " + tokenize + ", or use text:" + path +
-         ", which takes its bytes as tokens";
+         ", which uses its bytes as tokens";
 }
 
 } // namespace

@@ -108,10 +108,10 @@ const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::str
   }
   if (stored->shape != shape)
     fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has shape " + describe(stored->shape) +
-                            ", the model needs shape " + describe(shape));
+                            ", but the model needs shape " + describe(shape));
   if (!isFloatDtype(stored->dtype))
     fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has dtype " + stored->dtype +
-                            ", only F32, F16, BF16 and F64 can be read");
+                            "; supported are F32, F16, BF16 and F64");
   return *stored;
 }
 
@@ -139,7 +139,7 @@ static void checkFinite(const float *values, int64_t first, int64_t count, const
     fail(PCRT_BAD_DATA, stored.file + ": tensor '" + name + "' has " + (std::isnan(*bad) ? "a NaN" : "an infinity") +
                             " at element " + std::to_string(first + (bad - values)) + " (" + stored.dtype + " " +
                             describe(stored.shape) +
-                            "); the file is damaged, or its training had failed: start from other weights");
+                            "); the file is damaged or its training diverged, so start from other weights");
 }
 
 void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,

@@ -19,75 +19,74 @@ const char *const pcrt::helpText =
        pc-run -n N PROGRAM -- --data FILE [flags]   on the N ranks of its mesh
 
 Data
-  --data FILE           tokens: llm.c's .bin, a NumPy array of integers (.npy), or raw little-endian uint16; u32:FILE is raw
-                        uint32, text:FILE takes the bytes of any file. Several files, or patterns: a.bin,b.bin or, by shares,
-                        a.bin*0.7,'b/*.bin'*0.3
-  --targets FILE        what is to be predicted at each token, where it is not the next one: as many numbers, -100 where nothing is (in 16
-                        bits 65436); a file for each of --data
-  --routing FILE        which experts each token has, as --dump-routing has written it or others: with --steps as many; safetensors
-                        with "routing" [steps, layers, batch, sequence, experts of a token]
-  --shuffle             samples in an order drawn by --seed, another one in every epoch
-  --validation 1/N      one sample of N is not trained on; a program of --mode=eval reads those alone
-  --eval-every N        the loss of those every N steps, and behind the last one (0: never); --eval-batches N: of so many batches of
-                        them (all)
-  --steps N             train until step N (default 100); every batch goes on where the one before ended. Programs of --mode=eval:
-                        so many batches at most (all samples, each once)
-  --eval                only evaluate: the loss of every batch and of all (for programs compiled with --mode=eval)
+  --data FILE           tokens: llm.c's .bin, a NumPy array of integers (.npy) or raw little-endian uint16; u32:FILE is raw
+                        uint32, and text:FILE uses the bytes of any file as tokens. Separate several files or patterns by
+                        commas, with an optional weight: a.bin*0.7,'b/*.bin'*0.3
+  --targets FILE        what to predict at each token, if it is not the next token: one number per token, -100 (in 16 bits
+                        65436) for none; one file for each file of --data
+  --routing FILE        the experts of each token, as written by --dump-routing: a safetensors file with a tensor "routing"
+                        [steps, layers, batch, sequence, experts of a token] for all --steps
+  --shuffle             read samples in a random order, drawn with --seed and different in every epoch
+  --validation 1/N      hold out one sample in N from training; a program of --mode=eval reads only these
+  --eval-every N        print the loss of the held-out samples every N steps and at the end (default 0: never)
+  --eval-batches N      use only N batches of them (default: all)
+  --steps N             train until step N (default 100); for programs of --mode=eval, read at most N batches (default: all)
+  --eval                only evaluate: print the loss of every batch and of all (needs a program of --mode=eval)
 
-Optimizer (torch.optim's defaults)
-  --lr X                learning rate (1e-3)
-  --lr-warmup N         it rises linearly over the first N steps (0)
-  --lr-decay KIND       then falls to --min-lr at step --lr-steps: none, linear or cosine (none)
-  --lr-steps N          (--steps, of the first run where a run goes on from a checkpoint)
-  --min-lr X            (0)
-  --weight-decay X      decoupled weight decay (1e-2 for AdamW, 0 for SGD)
-  --beta1 X --beta2 X   AdamW's averages (0.9, 0.999)
-  --eps X               (1e-8)
-  --clip NORM           largest norm of the gradient (off)
-  --skip-spikes Z       a step whose norm is Z standard deviations above the mean of the last 128 ones updates nothing (off)
-  --skip-most N         so many steps in a row are skipped, those with a norm that is not finite among them, before the run
-                        ends with exit code 10 (10 with --skip-spikes, else 0); a step without targets is skipped and not one of them
-  --check-replicas N    every N steps: ranks that hold the same parameters and states have the same bits of them, or the run ends
-                        with exit code 9 (0: never)
+Optimizer (defaults as in torch.optim)
+  --lr X                learning rate (default 1e-3)
+  --lr-warmup N         raise the learning rate linearly over the first N steps (default 0)
+  --lr-decay KIND       then lower it to --min-lr at step --lr-steps: none, linear or cosine (default none)
+  --lr-steps N          step at which the decay ends (default: --steps of the first run)
+  --min-lr X            learning rate at the end of the decay (default 0)
+  --weight-decay X      decoupled weight decay (default 1e-2 for AdamW, 0 for SGD)
+  --beta1 X --beta2 X   decay rates of AdamW's averages (default 0.9 and 0.999)
+  --eps X               AdamW's epsilon (default 1e-8)
+  --clip NORM           clip gradients to this norm (default: off)
+  --skip-spikes Z       skip a step whose gradient norm is Z standard deviations above the mean of the last 128 (default: off)
+  --skip-most N         skip at most N steps in a row for spikes or non-finite norms, then end with exit code 10 (default 10
+                        with --skip-spikes, else 0); steps without targets are always skipped and do not count
+  --check-replicas N    every N steps, check that ranks with the same parameters and states have the same bits, and else end
+                        with exit code 9 (default 0: never)
 
 Open local SGD (programs of pc-compile --mesh outer=open,... --local-sgd=outer:32)
-  --meet HOST:PORT      this run is one member among those that meet at pc-meet, come and go
-  --name NAME           what it is called there
+  --meet HOST:PORT      address of the pc-meet server that this run joins as a member
+  --name NAME           name of this member, which must be unique
 
 Parameters
-  --seed N              of the drawn initial values (0); every plan draws the same ones
-  --init DIR|FILE       initial values from safetensors: a file, or a Hugging Face directory
-  --save DIR            after the last step: a directory that Hugging Face loads, and the state of training. Also where
-                        SIGTERM, SIGINT, SIGUSR1, SIGHUP or SIGPIPE ends the run, and where numbers are not finite: the state before that
-  --overwrite           --save may replace a checkpoint that this run does not go on from
-  --load DIR            go on from such a directory, on any mesh, with any batch, bit by bit; or from the newest one in DIR
-  --checkpoint DIR      save to DIR/step-<n> while the run goes on, when a signal ends it and at its end, and go on from the newest
-                        one there: the same command line starts a run and starts it again. --init and --load are for the first start
-  --every N|Nm|auto     every N steps, or N minutes, or as often as costs least time where machines fail (auto)
-  --keep K              the newest K stay (2)
-  --rollback M          where the newest one was saved since numbers were not finite, go on from one at least M steps back, and leave
-                        out the samples between; one that far back is kept beside the newest K
-  --snapshot N          a copy of the state in memory every N steps, from which pc-run --restarts goes on where a rank was lost in the
-                        middle of an update (0: none)
-  --change LIST         what may differ from the run that saved it, with commas between: lr,clip,data
+  --seed N              seed of the initial values, which do not depend on the plan (default 0)
+  --init DIR|FILE       read initial values from a safetensors file or a Hugging Face directory
+  --save DIR            after the last step, save a directory that Hugging Face loads and this program continues from; also
+                        after SIGTERM, SIGINT, SIGUSR1, SIGHUP or SIGPIPE, and before a step with non-finite numbers
+  --overwrite           let --save replace a checkpoint that this run does not continue
+  --load DIR            continue from such a directory, or from the newest one in DIR, with the same results on any mesh
+  --checkpoint DIR      save to DIR/step-<n> regularly, after a signal and at the end, and continue from the newest one, so the
+                        same command line starts and restarts a run; --init and --load apply to the first start
+  --every N|Nm|auto     save every N steps, every N minutes, or as often as pays off if machines fail (default auto)
+  --keep K              keep the newest K checkpoints (default 2)
+  --rollback M          if a run ended with non-finite numbers, continue at least M steps before and skip the samples in between;
+                        one checkpoint that old is kept in addition to --keep
+  --snapshot N          every N steps, copy the state in memory, so pc-run --restarts can continue if a rank is lost during
+                        an update (default 0: never)
+  --change LIST         flags that may differ from the run that saved the checkpoint, as in lr,clip,data
 
 Output
-  --metrics FILE        one line of JSON a step; with --load they are added behind those of the steps before
-  --tensorboard DIR     the same as curves for TensorBoard
-  --summary FILE        what was counted and measured, in the schema of pc-compile --report
-  --dump-grads FILE     gradients of the first step, before clipping (safetensors)
-  --dump-logits FILE    logits of the first step (safetensors)
-  --dump-routing FILE   which experts each token has in each layer, at every step (safetensors; mixtures of experts)
-  --trace FILE          calls and tasks of the last step, for Perfetto or chrome://tracing
+  --metrics FILE        write one line of JSON per step; with --load, append to the lines of earlier steps
+  --tensorboard DIR     write the same values as curves for TensorBoard
+  --summary FILE        write measured time, memory and traffic, in the format of pc-compile --report
+  --dump-grads FILE     write the gradients of the first step before clipping (safetensors)
+  --dump-logits FILE    write the logits of the first step (safetensors)
+  --dump-routing FILE   write the experts of each token in each layer and step (safetensors; for MoE models)
+  --trace FILE          write calls and tasks of the last step, for Perfetto or chrome://tracing
 
 Instead of a run
-  --info                what this program is; --info=json for other programs
-  --version             which version compiled it, and that of its runtime
-  --check-kernels       runs its CUDA kernels beside the CPU's, one JSON line each (programs of pc-compile --check-kernels)
-  --help
+  --info                print what this program is; --info=json prints it as JSON
+  --version             print the versions of the compiler and of the runtime
+  --check-kernels       compare its CUDA kernels with the CPU's, one JSON line each (programs of pc-compile --check-kernels)
+  --help                show this text
 
 Exit codes: 0 ok, 1 internal error, 2 usage, 3 a program for another runtime, 6 resource (memory, disk), 7 peer lost, 8 timeout,
-9 bad data or checkpoint, 10 non-finite numbers, 128 + n ended by signal n (141: nobody reads what it prints).
+9 bad data or checkpoint, 10 non-finite numbers, 128 + n ended by signal n (141: standard output was closed).
 )";
 
 static double parseNumber(const std::string &flag, const std::string &text, double least) {
@@ -177,10 +176,10 @@ static void parseInto(uint64_t &count, const std::string &flag, const std::strin
 }
 static void parseInto(HeldOut &heldOut, const std::string &flag, const std::string &text) {
   if (text.compare(0, 2, "1/") != 0)
-    fail(PCRT_USAGE, flag + " takes a share of the samples as 1/N, not '" + text + "'");
+    fail(PCRT_USAGE, flag + " takes a fraction of the samples as 1/N, not '" + text + "'");
   parseInto(heldOut.every, flag, text.substr(2));
   if (heldOut.every < 2)
-    fail(PCRT_USAGE, flag + " takes 1/2 at most");
+    fail(PCRT_USAGE, flag + " takes at most 1/2");
 }
 static void parseInto(SaveInterval &every, const std::string &flag, const std::string &text) {
   if (text == "auto")
@@ -188,10 +187,10 @@ static void parseInto(SaveInterval &every, const std::string &flag, const std::s
   bool minutes = !text.empty() && text.back() == 'm';
   int64_t &count = minutes ? every.minutes : every.steps;
   if (text.empty() || text.find_first_not_of("0123456789") < text.size() - minutes)
-    fail(PCRT_USAGE, flag + " takes a number of steps, one of minutes as in 10m, or auto, not '" + text + "'");
+    fail(PCRT_USAGE, flag + " takes a number of steps, a number of minutes as in 10m, or auto, not '" + text + "'");
   parseInto(count, flag, text.substr(0, text.size() - minutes));
   if (count == 0)
-    fail(PCRT_USAGE, flag + " takes at least 1");
+    fail(PCRT_USAGE, flag + " must be at least 1");
 }
 template <typename T> static void parseInto(std::optional<T> &value, const std::string &flag, const std::string &text) {
   parseInto(value.emplace(), flag, text);
@@ -266,30 +265,31 @@ static void checkTogether(const Options &options) {
   if (options.beta1 >= 1 || options.beta2 >= 1)
     fail(PCRT_USAGE, std::string(options.beta1 >= 1 ? "--beta1" : "--beta2") + " must be less than 1");
   if (options.clip == 0)
-    fail(PCRT_USAGE, "--clip 0 would make every gradient zero; without the flag nothing is clipped");
+    fail(PCRT_USAGE, "--clip 0 would make every gradient zero; leave out the flag to turn clipping off");
   if (options.minLr > options.lr)
-    fail(PCRT_USAGE, "--min-lr is more than --lr");
+    fail(PCRT_USAGE, "--min-lr must not be larger than --lr");
   if (options.checkpoint.empty() && (options.every || options.keep || options.rollback))
     fail(PCRT_USAGE, std::string(options.every  ? "--every"
                                  : options.keep ? "--keep"
                                                 : "--rollback") +
                          " needs --checkpoint DIR");
   if (options.evalEvery && !options.validation.every)
-    fail(PCRT_USAGE, "--eval-every needs --validation 1/N, which says what is not trained on");
+    fail(PCRT_USAGE, "--eval-every needs --validation 1/N, which holds out samples from training");
   if (options.evalBatches && !options.evalEvery)
     fail(PCRT_USAGE, "--eval-batches needs --eval-every N");
   if (options.evalBatches && *options.evalBatches == 0)
-    fail(PCRT_USAGE, "--eval-batches takes at least 1");
+    fail(PCRT_USAGE, "--eval-batches must be at least 1");
   if (options.keep && *options.keep == 0)
-    fail(PCRT_USAGE, "--keep takes at least 1");
+    fail(PCRT_USAGE, "--keep must be at least 1");
   for (auto [given, flag] :
        {std::pair(!options.routing.empty(), "--routing"), std::pair(!options.dumpRouting.empty(), "--dump-routing")})
     if (given && !options.meet.empty())
-      fail(PCRT_USAGE, std::string(flag) + ": members of open local SGD make other steps than others do");
+      fail(PCRT_USAGE,
+           std::string(flag) + " does not work with open local SGD, whose members run different numbers of steps");
   if (options.overwrite && options.save.empty())
     fail(PCRT_USAGE, "--overwrite needs --save DIR");
   if (!options.init.empty() && !options.load.empty())
-    fail(PCRT_USAGE, "--init and --load exclude each other: --load brings its own parameters");
+    fail(PCRT_USAGE, "--init and --load exclude each other, because --load reads the parameters from the checkpoint");
   std::vector<FlagValue> flags = trajectoryFlags(options);
   flags.insert(flags.end(), {{"data", ""}, {"sequence", ""}, {"local-sgd", ""}});
   for (size_t at = 0; at < options.change.size();) {
@@ -298,7 +298,7 @@ static void checkTogether(const Options &options) {
     for (const FlagValue &flag : flags)
       known += (known.empty() ? "" : ", ") + flag.first;
     if (std::none_of(flags.begin(), flags.end(), [&](const FlagValue &flag) { return flag.first == name; }))
-      fail(PCRT_USAGE, "--change takes names with commas between, of " + known + "; not '" + name + "'");
+      fail(PCRT_USAGE, "--change takes a comma-separated list of these names: " + known + ", not '" + name + "'");
     at = end + 1;
   }
 }
@@ -357,8 +357,8 @@ void pcrt::warnOfEndedCurve(const Options &options, int64_t firstStep, bool goes
   if (firstStep >= options.steps || options.lr == 0 || options.rateAt(options.steps - 1) != 0)
     return;
   fprintf(stderr,
-          "pc: warning: the learning rate is 0 from step %lld to --steps %lld: its curve ends at --lr-steps %lld%s, "
-          "and these steps change no parameter; give --lr-steps %lld%s, or --min-lr%s\n",
+          "pc: warning: the learning rate is 0 from step %lld to --steps %lld, because its decay ends at --lr-steps "
+          "%lld%s; these steps change no parameter, so give --lr-steps %lld%s, or --min-lr%s\n",
           (long long)std::max(firstStep, *options.lrSteps), (long long)options.steps, (long long)*options.lrSteps,
           goesOn ? " as in the first run" : "", (long long)options.steps, goesOn ? " --change lr-steps" : "",
           goesOn ? " --change min-lr" : "");

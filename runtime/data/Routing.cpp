@@ -93,7 +93,7 @@ void Routing::openSource(const std::string &path, int64_t endStep) {
     if (stored->dtype == dtype)
       sourceWidth = width;
   if (!sourceWidth)
-    wrong("its tensor is of type " + stored->dtype + ", which is none of U8, U16, I32 and I64");
+    wrong("its tensor has type " + stored->dtype + ", but U8, U16, I32 or I64 is needed");
   const Dims &shape = stored->shape;
   Dims wanted = {0, int64_t(numbers.size()), program.batch, program.sequence, chosen};
   static const char *const names[] = {"", "layers with experts", "sequences in a batch", "tokens in a sequence",
@@ -102,7 +102,7 @@ void Routing::openSource(const std::string &path, int64_t endStep) {
     wrong("its tensor is " + describe(shape) + ", not [steps, layers, batch, sequence, experts of a token]");
   for (size_t dim = 1; dim < wanted.size(); ++dim)
     if (shape[dim] != wanted[dim])
-      wrong("it is of " + std::to_string(shape[dim]) + " " + names[dim] + ", and this program of " +
+      wrong("it is for " + std::to_string(shape[dim]) + " " + names[dim] + ", but this program has " +
             std::to_string(wanted[dim]));
   auto said = [&](const char *key) {
     auto found = source->metadata().find(key);
@@ -110,21 +110,21 @@ void Routing::openSource(const std::string &path, int64_t endStep) {
   };
   auto mustBe = [&](const char *key, const std::string &value, const char *what) {
     if (!said(key).empty() && said(key) != value)
-      wrong(std::string("it is of ") + what + " " + said(key) + ", and this program of " + value);
+      wrong(std::string("it is for ") + what + " " + said(key) + ", but this program has " + value);
   };
   mustBe("layers", layerList(), "layers");
   mustBe("experts", std::to_string(experts), "experts");
-  mustBe("model_sum", modelSum, "a model with the sum");
+  mustBe("model_sum", modelSum, "a model with checksum");
   if (std::string first = said("first_step"); !first.empty()) {
     char *end = nullptr;
     errno = 0;
     sourceFirst = strtoll(first.c_str(), &end, 10);
     if (*end || errno || sourceFirst < 0)
-      wrong("its first_step is '" + first + "', no number of a step");
+      wrong("its first_step is '" + first + "', which is not a step number");
   }
   if (firstStep < endStep && (firstStep < sourceFirst || endStep - sourceFirst > shape[0]))
-    wrong("it has " + std::to_string(shape[0]) + " steps from step " + std::to_string(sourceFirst) +
-          " on, and the run makes steps " + std::to_string(firstStep) + " to " + std::to_string(endStep - 1));
+    wrong("it has " + std::to_string(shape[0]) + " steps, starting at step " + std::to_string(sourceFirst) +
+          ", but the run needs steps " + std::to_string(firstStep) + " to " + std::to_string(endStep - 1));
 }
 
 /// The header of a file of `steps` steps. Its length does not depend on `steps`.
@@ -220,7 +220,7 @@ void Routing::shareProblem() {
     return;
   close(std::exchange(target, -1));
   if (comm.rank() == 0)
-    fprintf(stderr, "pc: warning: %s; the file has the steps before, and the run goes on without it\n",
+    fprintf(stderr, "pc: warning: %s; the file contains the steps so far, and the run continues without it\n",
             problem->message.c_str());
 }
 
@@ -289,7 +289,7 @@ void Routing::take(const Layer &layer, int64_t microbatch, float *mask) {
            "--routing " + stored->file + ": step " + std::to_string(step) + ", layer " +
                std::to_string(numbers[size_t(layer.place)]) + ", sequence " + std::to_string(flat / program.sequence) +
                ", token " + std::to_string(flat % program.sequence) + ": expert " + std::to_string(expert) +
-               (isThere ? " is there twice" : ", and the layer has " + std::to_string(experts) + " experts"));
+               (isThere ? " is listed twice" : ", but the layer has " + std::to_string(experts) + " experts"));
     }
   });
 }
@@ -308,7 +308,7 @@ void Routing::write(const Layer &layer, int64_t microbatch, const float *mask) {
       if (found != chosen) // the logits are not numbers
         fail(PCRT_NON_FINITE, "--dump-routing: step " + std::to_string(step) + ", layer " +
                                   std::to_string(numbers[size_t(layer.place)]) + ": a token has " +
-                                  std::to_string(found) + " experts in the place of " + std::to_string(chosen));
+                                  std::to_string(found) + " experts instead of " + std::to_string(chosen));
     }
     int64_t at = headerBytes() + choiceAt(step - targetFirst, layer, row, position) * targetWidth;
     for (const unsigned char *from = buffer.data(); from < to;) {

@@ -17,8 +17,8 @@ StepInputs::StepInputs(const Program &program, const Options &options, const Tok
       inputs(program.inputs.size()) {
   if (program.training && rank == 0 && tokens.windows() < program.batch)
     fprintf(stderr,
-            "pc: remark: --data %s has %lld samples of %lld tokens to train on, fewer than the %lld of a batch: "
-            "samples repeat within a step\n",
+            "pc: remark: --data %s has only %lld training samples of %lld tokens, but a batch needs %lld; samples "
+            "repeat within a step\n",
             options.data.c_str(), (long long)tokens.windows(), (long long)program.sequence, (long long)program.batch);
 }
 
@@ -35,9 +35,9 @@ void StepInputs::fill(Device &device, int64_t step, Samples samples) {
     inputs[i] = device.input(step, int(i));
   loader.fill(samples, inputs.data());
   if (program.training && !skipsSteps(program) && std::count(counted().begin(), counted().end(), 0))
-    fail(PCRT_BAD_DATA, "step " + std::to_string(step) + ": no target counts in " +
+    fail(PCRT_BAD_DATA, "step " + std::to_string(step) + ": there is no target to predict in " +
                             tokens.describe(samples.first, samples.count) +
-                            ", and this program computes no norm of the gradient, by which steps are skipped");
+                            ", and this program cannot skip steps because it computes no gradient norm");
   writeRandom(step);
 }
 
@@ -45,14 +45,14 @@ void StepInputs::warnOfNoTargets(int64_t step, Samples samples) const {
   auto replicas = int64_t(counted().size()), none = std::count(counted().begin(), counted().end(), 0);
   int64_t rows = program.batch / replicas;
   auto warn = [&](int64_t first, int64_t rows, const std::string &who) {
-    fprintf(stderr, "pc: warning: step %lld: no target counts (all are %d) in %s; %s skipped\n", (long long)step,
-            noTarget, tokens.describe(first, rows).c_str(), who.c_str());
+    fprintf(stderr, "pc: warning: step %lld: there is no target to predict (all are %d) in %s; %s skipped\n",
+            (long long)step, noTarget, tokens.describe(first, rows).c_str(), who.c_str());
   };
   if (none == replicas)
     return warn(samples.first, samples.count, "the step is");
   for (int64_t replica = 0; replica < replicas; ++replica)
     if (counted()[size_t(replica)] == 0)
-      warn(samples.first + replica * rows, rows, "by replica " + std::to_string(replica) + " the step is");
+      warn(samples.first + replica * rows, rows, "on replica " + std::to_string(replica) + " the step is");
 }
 
 void StepInputs::writeHyper(int64_t step, float normLimit) {

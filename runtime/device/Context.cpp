@@ -51,13 +51,13 @@ static std::vector<pcrt_move_desc> makeMoves(const pcrt_program &program, const 
   std::vector<pcrt_move_desc> moves(program.moves, program.moves + program.num_moves);
   for (pcrt_move_desc &move : moves) {
     if (move.group < 0 || move.group >= program.num_groups || move.with < 0 || move.with > program.num_groups)
-      fail(PCRT_INTERNAL, "move '" + std::string(move.name) + "' has no group; this is a bug of the compiler");
+      fail(PCRT_INTERNAL, "move '" + std::string(move.name) + "' has no group of ranks; this is a bug of the compiler");
     if (!move.with)
       continue;
     const Group &with = groups[move.with - 1];
     if (with.size() != groups[move.group].size())
       fail(PCRT_INTERNAL,
-           "move '" + std::string(move.name) + "' is over groups of two sizes; this is a bug of the compiler");
+           "move '" + std::string(move.name) + "' uses groups of two different sizes; this is a bug of the compiler");
     move.shift = (move.shift + with.size() - with.me) % with.size();
   }
   return moves;

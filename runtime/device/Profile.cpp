@@ -37,7 +37,7 @@ const char *pcrt::taskName(int32_t kind) {
 
 void pcrt::describeTask(char (&text)[96], int32_t kind, int32_t chunk, int32_t microbatch, int32_t stage) {
   if (kind == PCRT_OPTIMIZER)
-    snprintf(text, sizeof text, "the optimizer's part (stage %d)", stage);
+    snprintf(text, sizeof text, "the optimizer (stage %d)", stage);
   else
     snprintf(text, sizeof text, "%s of microbatch %d, chunk %d (stage %d)", taskName(kind), microbatch, chunk, stage);
 }

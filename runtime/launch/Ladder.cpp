@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 static std::string answerOf(const std::string &program) {
   int ends[2];
   if (pipe(ends) != 0)
-    fail(PCRT_RESOURCE, withErrno("no pipe to ask " + program + " what it is"));
+    fail(PCRT_RESOURCE, withErrno("cannot open a pipe to run X));
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
@@ -52,19 +52,19 @@ Ladder::Ladder(const std::vector<std::string> &programs) {
   for (const std::string &program : programs) {
     Json facts = Json::parse(answerOf(program), nullptr, /*allow_exceptions=*/false);
     if (!facts.is_object() || !facts.contains("mesh"))
-      fail(PCRT_USAGE, "'" + program + "' does not say what it is; --or takes programs of pc-compile");
+      fail(PCRT_USAGE, "'" + program + "' does not answer --info=json; --or takes programs made by pc-compile");
     if (rungs.empty())
       first = facts;
     for (auto [field, name] : common)
       if (facts.value(field, Json()) != first.value(field, Json()))
-        fail(PCRT_USAGE, "--or " + program + " is another training than " + programs[0] + ": its " + name + " is " +
+        fail(PCRT_USAGE, "--or " + program + " trains something else than " + programs[0] + ": its " + name + " is " +
                              facts.value(field, Json()).dump() + ", not " + first.value(field, Json()).dump());
     int ranks = 1;
     for (const Json &size : facts["mesh"])
       ranks *= size.get<int>();
     if (!rungs.empty() && ranks >= rungs.back().ranks)
-      fail(PCRT_USAGE, "--or " + program + " needs " + std::to_string(ranks) + " ranks, no fewer than " +
-                           rungs.back().program + ", which it would take over from");
+      fail(PCRT_USAGE, "--or " + program + " needs " + std::to_string(ranks) + " ranks, but it must need fewer than " +
+                           rungs.back().program + ", which it replaces");
     rungs.push_back({program, ranks});
   }
 }

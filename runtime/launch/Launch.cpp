@@ -51,7 +51,7 @@ static std::string fileOf(const std::string &command) {
 static std::string checkExecutable(const std::string &command) {
   std::string path = fileOf(command);
   if (path.empty())
-    return "not found in PATH; a program in this directory is './" + command + "'";
+    return "it was not found in PATH; for a program in this directory, write './" + command + "'";
   struct stat file;
   if (stat(path.c_str(), &file) == 0 && S_ISDIR(file.st_mode))
     return strerror(EISDIR);
@@ -69,7 +69,7 @@ static std::string checkExecutable(const std::string &command) {
              4) == 0 ||
       memcmp(begin, "#!", 2) == 0)
     return "";
-  return count <= 0 ? "the file is empty" : "it is no program; compile one with pc-compile model.mlir -o " + command;
+  return count <= 0 ? "the file is empty" : "it is not a program; compile one with pc-compile model.mlir -o " + command;
 }
 
 /// Ignores SIGPIPE in this process, and returns the earlier disposition, which ranks get.
@@ -220,7 +220,7 @@ bool Run::start() {
   pid_t launcher = getpid();
   for (int rank = 0; rank < processes; ++rank) {
     if (rank > 0 && !relays[rank].open("[rank " + std::to_string(rank) + "] ")) {
-      fprintf(stderr, "pc-run: error: no pipe for rank %d: %s\n", rank, strerror(errno));
+      fprintf(stderr, "pc-run: error: cannot open a pipe for rank %d: %s\n", rank, strerror(errno));
       return false;
     }
     pids[rank] = fork();
@@ -446,7 +446,7 @@ static int runWithRestarts(const LaunchOptions &options, bool *lost) {
       return code;
     }
     memory = code == PCRT_NON_FINITE ? -1 : run.takeMemory(); // what is there is from after where it goes back to
-    fprintf(stderr, "pc-run: starting again (%d of %d)\n", again, options.restarts);
+    fprintf(stderr, "pc-run: restarting the run (%d of %d)\n", again, options.restarts);
   }
 }
 
@@ -458,7 +458,7 @@ static int runLadder(const LaunchOptions &options) {
   LaunchOptions one = options;
   const Rung *rung = ladder.firstFor(options.ranks);
   if (!rung)
-    fail(PCRT_USAGE, "no program needs at most " + std::to_string(options.ranks) + " ranks (-n)");
+    fail(PCRT_USAGE, "every program needs more than " + std::to_string(options.ranks) + " ranks; raise -n");
   for (;;) {
     one.command[0] = rung->program;
     one.ranks = rung->ranks;
@@ -467,7 +467,7 @@ static int runLadder(const LaunchOptions &options) {
     rung = ladder.firstFor(rung->ranks - 1);
     if (!lost || !rung)
       return code;
-    fprintf(stderr, "pc-run: going on with '%s' on %d rank%s\n", rung->program.c_str(), rung->ranks,
+    fprintf(stderr, "pc-run: continuing with '%s' on %d rank%s\n", rung->program.c_str(), rung->ranks,
             rung->ranks > 1 ? "s" : "");
   }
 }

@@ -119,8 +119,8 @@ void Meeting::open() {
   rules.judges = [](const Greeting &) { return Verdict::Welcome; };
   Socket listener = listenAt(options.listen, options.port);
   if (listener.fd < 0)
-    fail(PCRT_RESOURCE, withErrno("cannot listen at " + options.listen + ", port " + std::to_string(options.port)));
-  printf("meeting at port %d\n", portOf(listener));
+    fail(PCRT_RESOURCE, withErrno("cannot listen on " + options.listen + ", port " + std::to_string(options.port)));
+  printf("listening on port %d\n", portOf(listener));
   fflush(stdout);
   admission.emplace(std::move(listener), std::move(rules));
 }
@@ -148,8 +148,8 @@ void Meeting::serve() {
 }
 
 void Meeting::refuse(Connection &connection, const std::string &why) {
-  fprintf(stderr, "pc-meet: %s is refused: %s\n",
-          connection.hello ? printable(connection.hello->name).c_str() : "somebody", why.c_str());
+  fprintf(stderr, "pc-meet: %s is rejected: %s\n",
+          connection.hello ? printable(connection.hello->name).c_str() : "an unknown client", why.c_str());
   connection.send(MeetKind::Refuse, why.data(), why.size());
   connection.ends = true;
 }
@@ -167,9 +167,10 @@ void Meeting::take(Connection &connection, MeetKind kind, std::string_view body)
   } else if (kind == MeetKind::Arrive && connection.member) {
     auto arrive = fieldsOf<MeetArrive>(body);
     if (arrive.round != round || connection.arrived || connection.member->begunRound != round)
-      return refuse(connection, "it arrived at the end of a round that is not this one");
+      return refuse(connection, "it finished a different round than the current one");
     if (arrive.steps < 1 || arrive.steps > connection.hello->every)
-      return refuse(connection, "it has made " + std::to_string(arrive.steps) + " steps of a round");
+      return refuse(connection,
+                    "it has run " + std::to_string(arrive.steps) + " steps in this round, which is not possible");
     connection.elements = body.substr(sizeof arrive);
     connection.arrived = arrive;
     if (connection.member->hasArrived())
@@ -204,21 +205,21 @@ static bool isSound(const MeetHello &hello) {
 
 void Meeting::takeHello(Connection &connection, const MeetHello &hello) {
   if (!isSound(hello))
-    return refuse(connection, "it speaks another language");
+    return refuse(connection, "it uses a different protocol; use the same version on both sides");
   connection.hello = hello;
   if (strcmp(hello.name, connection.greeting().name) != 0 || hello.rank != connection.greeting().rank)
-    return refuse(connection, "it is another rank than it said before");
+    return refuse(connection, "its rank differs from the one it gave before");
   Member &member = members[hello.name];
   if (member.ranks.empty())
     member.ranks.resize(size_t(hello.size));
   if (member.ranks.size() != size_t(hello.size) || member.ranks[size_t(hello.rank)])
-    return refuse(connection, "there is a member of that name");
+    return refuse(connection, "another member already has this name");
   member.ranks[size_t(hello.rank)] = &connection;
   connection.member = &member;
   // A member without all of its ranks decides nothing.
   for (auto &[name, other] : members)
     if (member.isWhole() && other.isWhole() && !areAlike(member, other))
-      return refuse(connection, "it is another program than that of " + printable(name));
+      return refuse(connection, "its program differs from the program of " + printable(name));
 }
 
 /// Keeps a donor's part of the state. When all of its ranks have sent theirs, the members that wait get it and begin.
@@ -257,7 +258,7 @@ void Meeting::forgetEnded() {
         rank->ends = true;
       }
     if (member.isIn && !orderly)
-      fprintf(stderr, "pc-meet: round %lld: %s is lost\n", (long long)round, printable(name).c_str());
+      fprintf(stderr, "pc-meet: round %lld: %s has left unexpectedly\n", (long long)round, printable(name).c_str());
     if (member.isIn)
       (orderly ? left : lost).push_back(name);
     if (name == donor) {
@@ -281,7 +282,8 @@ bool Meeting::advance() {
     over = true;
     for (auto &connection : connections)
       if (connection->member)
-        refuse(*connection, "all who had the state are gone; go on from checkpoints, with a new meeting");
+        refuse(*connection,
+               "every member that had the current state has left; restart pc-meet, and continue from checkpoints");
     return false;
   }
   if (between)
@@ -340,7 +342,7 @@ bool Meeting::beginRound() {
   for (auto &[name, member] : members)
     if (replays && member.isIn && !replay.has(round, name)) {
       for (Connection *rank : member.ranks)
-        refuse(*rank, "the log has it no more");
+        refuse(*rank, "the log does not contain it any more");
       return true;
     }
   between = false;
@@ -427,7 +429,7 @@ void Meeting::hurry() {
     }
     if (since > limit + std::max(2 * usual, 10 * options.patience))
       for (Connection *rank : member->ranks)
-        refuse(*rank, "it did not come in time");
+        refuse(*rank, "it did not arrive in time");
   }
 }
 
@@ -449,7 +451,7 @@ bool Meeting::refuseOthers() {
     if (sums(member) != sums(best)) {
       any = true;
       for (Connection *rank : member->ranks)
-        refuse(*rank, "its shared parameters are not those of the others");
+        refuse(*rank, "its shared parameters differ from the other members");
     }
   return any;
 }
@@ -483,8 +485,8 @@ void Meeting::endRound() {
   if (auto logged = replay.rounds.find(round); logged != replay.rounds.end())
     for (auto &[name, share] : logged->second)
       if (auto there = members.find(name); there == members.end() || !there->second.isIn)
-        fail(PCRT_PEER_LOST, "round " + std::to_string(round) + " cannot be formed again: " + printable(name) +
-                                 ", which was in it, is lost");
+        fail(PCRT_PEER_LOST, "round " + std::to_string(round) + " cannot be repeated: " + printable(name) +
+                                 ", which took part in it, has left");
   std::vector<Elements> means;
   for (size_t rank = 0; rank < in[0]->ranks.size(); ++rank)
     means.push_back(std::make_shared<const std::string>(meanOf(in, rank)));

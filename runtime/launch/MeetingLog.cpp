@@ -35,7 +35,7 @@ LoggedRounds LoggedRounds::read(const std::string &path) {
   for (std::string line; std::getline(file, line);) {
     Json entry = Json::parse(line, nullptr, false);
     if (!isRound(entry))
-      fail(PCRT_BAD_DATA, path + ": not the log of a meeting: " + printable(line.substr(0, 80)));
+      fail(PCRT_BAD_DATA, path + " is not a log of pc-meet: " + printable(line.substr(0, 80)));
     auto round = entry["round"].get<int64_t>();
     if (!all.rounds.empty() && round > all.rounds.rbegin()->first + 1)
       fail(PCRT_BAD_DATA, path + ": round " + std::to_string(all.rounds.rbegin()->first + 1) + " is missing");
@@ -44,7 +44,7 @@ LoggedRounds LoggedRounds::read(const std::string &path) {
       all.rounds[round][name] = {share.at("steps").get<int64_t>(), share.at("first").get<int64_t>()};
   }
   if (all.rounds.empty())
-    fail(PCRT_BAD_DATA, path + ": no rounds");
+    fail(PCRT_BAD_DATA, path + " contains no rounds");
   return all;
 }
 
@@ -70,5 +70,6 @@ void MeetingLog::append(const std::string &line) {
   std::string why = withErrno("cannot write " + path);
   [[maybe_unused]] bool cut = end >= 0 && ftruncate(fd, end) == 0;
   if (!std::exchange(warned, true))
-    fprintf(stderr, "pc-meet: warning: %s; the meeting goes on, but cannot be replayed from this log\n", why.c_str());
+    fprintf(stderr, "pc-meet: warning: %s; the server continues, but its rounds cannot be repeated from this log\n",
+            why.c_str());
 }

@@ -84,13 +84,13 @@ bool AuxiliaryFile::add(const iovec *parts, int count) {
   if (!good) {
     ++missing;
     if (!warned)
-      fprintf(stderr, "pc: warning: cannot write %s: %s; the run goes on, and tries again now and then\n", path.c_str(),
+      fprintf(stderr, "pc: warning: cannot write %s: %s; the run continues and will try again\n", path.c_str(),
               strerror(errno));
     warned = true;
     return false;
   }
   if (missing)
-    fprintf(stderr, "pc: warning: %s can be written again; %lld records are missing in it\n", path.c_str(),
+    fprintf(stderr, "pc: warning: %s can be written again, but %lld records are missing in it\n", path.c_str(),
             (long long)missing);
   missing = 0;
   return true;

@@ -59,8 +59,9 @@ void Metrics::begin(int64_t first) {
   if (firstStep > 0) {
     keep = bytesBefore(InputFile(path).text(), firstStep);
     if (keep < 0)
-      fail(PCRT_USAGE, "--metrics " + path + ": the file holds other things than the metrics of the steps before " +
-                           std::to_string(firstStep) + ", behind which they would be written");
+      fail(PCRT_USAGE, "--metrics " + path +
+                           ": the file contains something other than the metrics of the steps before " +
+                           std::to_string(firstStep) + "; use another file, or remove it");
   }
   lines.cut(keep);
 }
@@ -136,7 +137,7 @@ void Metrics::showProgress(const StepFigures &figures) {
   if (figures.inMoves > 0)
     fields.push_back("moves " + percent(figures.inMoves, figures.seconds));
   if (work.flops > 0 && figures.seconds > 0)
-    fields.push_back(text("%.3g Gflop/s a rank", work.flops / figures.seconds / 1e9));
+    fields.push_back(text("%.3g Gflop/s per rank", work.flops / figures.seconds / 1e9));
   if (double part = partOfPeak(figures))
     fields.push_back(text("MFU %.1f %%", 100 * part));
   bool gigabytes = work.arenaBytes >> 30;

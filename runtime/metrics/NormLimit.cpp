@@ -45,6 +45,6 @@ std::string pcrt::whyNotMade(double loss, double norm, float limit) {
   if (!std::isfinite(norm))
     return notFinite("gradient norm", norm);
   char text[96];
-  snprintf(text, sizeof text, "gradient norm %.4g is not below %.4g, where --skip-spikes ends", norm, limit);
+  snprintf(text, sizeof text, "gradient norm %.4g is not below %.4g, the limit of --skip-spikes", norm, limit);
   return text;
 }

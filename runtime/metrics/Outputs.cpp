@@ -59,8 +59,8 @@ void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &p
           dump.writer->add(part.source, part.shape);
     }
   if (!any)
-    fail(PCRT_USAGE, "this program shows no " + kind + (kind == "logits" ? "" : "s") + " that could be written to " +
-                         path + (program.training ? "" : "; it was compiled with --mode=eval"));
+    fail(PCRT_USAGE, "this program has no output " + kind + (kind == "logits" ? "" : "s") + " to write to " + path +
+                         (program.training ? "" : "; it was compiled with --mode=eval"));
   onAllRanks(comm, [&] {
     if (comm.rank() == 0)
       dump.writer->create();
@@ -228,7 +228,7 @@ void Outputs::finishDumps() {
     dump->problem = firstFailure(comm, dump->problem);
     dump->file.discard();
     if (dump->problem && comm.rank() == 0)
-      fprintf(stderr, "pc: warning: %s; the run goes on without it\n", dump->problem->message.c_str());
+      fprintf(stderr, "pc: warning: %s; the run continues without it\n", dump->problem->message.c_str());
   }
 }
 

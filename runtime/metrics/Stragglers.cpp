@@ -61,11 +61,10 @@ void Stragglers::compare() {
       continue;
     std::optional<Straggler> slow = findStraggler(worked, stages[stage]);
     if (slow && slow->rank != named[stage])
-      fprintf(
-          stderr,
-          "pc: warning: rank %d is slow: in %lld of %zu steps the others waited for it; its work takes %.2f times as "
-          "long as theirs\n",
-          slow->rank, (long long)slow->steps, window, slow->factor);
+      fprintf(stderr,
+              "pc: warning: rank %d is slow: the others waited for it in %lld of %zu steps, and its work takes %.2f "
+              "times as long as theirs\n",
+              slow->rank, (long long)slow->steps, window, slow->factor);
     named[stage] = slow ? slow->rank : -1;
   }
 }

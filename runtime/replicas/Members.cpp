@@ -32,13 +32,14 @@ Members::Members(const Options &options, const Program &program, const std::stri
                  Comm &comm)
     : program(program), device(device), comm(comm), address(options.meet), name(options.name), programSum(programSum) {
   if (!program.rounds.any() || program.rounds.replicas != 1 || program.rounds.codes)
-    fail(PCRT_USAGE, "--meet needs a program of local SGD that is one replica, with deltas of f32, as of pc-compile "
-                     "--mesh outer=open,... --local-sgd=outer:32");
+    fail(PCRT_USAGE, "--meet needs a program for one replica of local SGD with f32 deltas; compile it with --mesh "
+                     "outer=open,... --local-sgd=outer:32");
   if (name.empty() || name.size() >= sizeof MeetHello().name)
-    fail(PCRT_USAGE, "--meet needs --name NAME, which no other member has, of at most " +
+    fail(PCRT_USAGE, "--meet needs --name NAME with a unique name of at most " +
                          std::to_string(sizeof MeetHello().name - 1) + " bytes");
   if (options.steps % program.rounds.every)
-    fail(PCRT_USAGE, "--meet: --steps takes whole rounds of " + std::to_string(program.rounds.every) + " steps");
+    fail(PCRT_USAGE, "with --meet, --steps must be a multiple of the " + std::to_string(program.rounds.every) +
+                         " steps of a round");
   forEachBlock(nullptr, [&](HostBlock &, int64_t bytes) { elements += bytes / 4; });
   onAllRanks(comm, [&] { connectTo(address); });
 }
@@ -90,7 +91,7 @@ void Members::connectTo(const std::string &address) {
     if (comm.rank() == 0 && result != CallResult::NoAnswer && !std::exchange(told, true))
       fprintf(stderr, "warning: --meet %s: %s; trying again\n", address.c_str(), problem.c_str());
   }
-  fail(PCRT_TIMEOUT, "no pc-meet lets this member in at " + address + ": " + problem);
+  fail(PCRT_TIMEOUT, "cannot join pc-meet at " + address + ": " + problem);
 }
 
 void Members::lost(const std::string &why) const { fail(PCRT_PEER_LOST, "pc-meet at " + address + " " + why); }
@@ -117,7 +118,7 @@ void Members::receive(void *to, size_t bytes) {
     if (got < 0 && errno == EINTR)
       continue;
     if (got <= 0)
-      lost("is gone");
+      lost("has ended");
     at += got;
     bytes -= size_t(got);
   }
@@ -129,7 +130,7 @@ MeetHead Members::nextHead() {
   if (head.kind == MeetKind::Refuse && head.bytes < 4096) {
     std::string why(head.bytes, 0);
     receive(why.data(), why.size());
-    lost("refuses this member: " + printable(why));
+    lost("rejected this member: " + printable(why));
   }
   return head;
 }
@@ -137,7 +138,7 @@ MeetHead Members::nextHead() {
 /// Receives the fields of a message that `elements` elements follow.
 template <typename T> T Members::receiveFields(const MeetHead &head, size_t elements) {
   if (head.bytes != sizeof(T) + 4 * elements)
-    lost("sends a message of " + std::to_string(head.bytes) + " bytes");
+    lost("sent a message with an invalid size of " + std::to_string(head.bytes) + " bytes");
   T fields;
   receive(&fields, sizeof fields);
   return fields;
@@ -155,7 +156,7 @@ void Members::handle(const MeetHead &head) {
   else if (head.kind == MeetKind::Close && head.bytes == 0)
     awaited = true;
   else
-    lost("sends a message of kind " + std::to_string(uint32_t(head.kind)));
+    lost("sent a message of unknown kind " + std::to_string(uint32_t(head.kind)));
 }
 
 /// Calls f(block, bytes) for this rank's block of each parameter, or of its state named `state`.
@@ -201,7 +202,7 @@ void Members::takeState(const MeetHead &head) {
   std::string blocks(8 * size_t(elements), 0);
   receive(blocks.data(), blocks.size());
   if (sumOf(blocks) != state.sum)
-    lost("gave a state that is not what its sum says");
+    lost("sent a state whose checksum does not match");
   setBlocks(PCRT_SHARED, blocks.data());
   setBlocks(PCRT_OUTER_MOMENTUM, blocks.data() + 4 * elements);
   takeShared(program, device, comm.rank());
@@ -269,7 +270,7 @@ void Members::meet(int64_t steps) {
       handle(head);
     std::string mean(4 * size_t(elements), 0);
     if (head.bytes != mean.size())
-      lost("sends a mean of " + std::to_string(head.bytes) + " bytes");
+      lost("sent a mean with an invalid size of " + std::to_string(head.bytes) + " bytes");
     receive(mean.data(), mean.size());
     setBlocks(nullptr, mean.data());
     ++round;

@@ -75,11 +75,11 @@ void pcrt::checkReplicas(const Program &program, Device &device, Comm &comm, int
       const Copy &copy = mine.all[i];
       const auto &[rank, bits] = first.at(copy.which);
       if (!(copy.bits == bits))
-        fail(PCRT_BAD_DATA, "behind step " + std::to_string(steps) + " rank " + std::to_string(comm.rank()) +
-                                " has other bits than rank " + std::to_string(rank) +
-                                " of what both hold: " + mine.names[i] +
-                                "; the memory of one of them or what connects them is damaged; go on "
-                                "from a checkpoint of before");
+        fail(PCRT_BAD_DATA,
+             "after step " + std::to_string(steps) + " rank " + std::to_string(comm.rank()) +
+                 " has different bits than rank " + std::to_string(rank) +
+                 " in a tensor that both hold: " + mine.names[i] +
+                 "; the memory of one of them or their connection is faulty, so continue from an earlier checkpoint");
     }
   });
 }

@@ -14,7 +14,7 @@
 
 using namespace pcrt;
 
-static std::string compilerOf() { return pc_compiler ? pc_compiler : "none: it was written by hand"; }
+static std::string compilerOf() { return pc_compiler ? pc_compiler : "none (written by hand)"; }
 
 /// The certificate; null if there is none.
 static Json certificate() { return pc_certificate ? Json::parse(pc_certificate, nullptr, false) : Json(); }
@@ -91,7 +91,7 @@ std::string pcrt::describeProgram(const Program &program) {
                            " microbatch" + (program.microbatches > 1 ? "es" : "")) +
          line("vocabulary", number("vocabulary")) + line("parameters", number("parameters")) +
          line("optimizer", text("optimizer")) +
-         line("arena", (program.stages.size() > 1 ? "at most " : "") + number("arena_bytes") + " bytes a rank") +
+         line("arena", (program.stages.size() > 1 ? "at most " : "") + number("arena_bytes") + " bytes per rank") +
          line("target", program.abi.target == PCRT_CPU
                             ? "cpu"
                             : "cuda: " + cuda::describeImages(program.abi.images, program.abi.num_images)) +

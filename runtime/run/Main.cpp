@@ -137,7 +137,7 @@ static int runProcess(int argc, char **argv) {
   Failure failure = attempt([&] {
     status = run(argc, argv, place);
     if (status == PCRT_OK && stoppedBy() != SIGPIPE && !standardOutputWritten())
-      fail(PCRT_RESOURCE, "cannot write to standard output: some of what was printed is lost; is its disk full?");
+      fail(PCRT_RESOURCE, "cannot write to standard output, so some of it is lost; check whether the disk is full");
   });
   if (failure.status == PCRT_OK)
     return status == PCRT_OK && stoppedBy() ? 128 + stoppedBy() : status;

@@ -39,8 +39,9 @@ void pcrt::checkReplaces(const Options &options, const Trajectory *before) {
   bool isEarlier = before && old.step <= before->step && identityOf(old.data).sum == identityOf(before->data).sum;
   if (isEarlier || (before && old.ended))
     return;
-  fail(PCRT_USAGE,
-       "--save " + options.save + ": the checkpoint there is of step " + std::to_string(old.step) + ", and this run " +
-           (before ? "goes on from step " + std::to_string(before->step) + " of another one" : "begins anew") +
-           "; name another directory, go on from it with --load, or give --overwrite");
+  fail(PCRT_USAGE, "--save " + options.save + " contains a checkpoint of step " + std::to_string(old.step) +
+                       ", but this run " +
+                       (before ? "continues from step " + std::to_string(before->step) + " of another checkpoint"
+                               : "starts from the beginning") +
+                       "; use another directory, continue from it with --load, or add --overwrite");
 }

@@ -71,10 +71,10 @@ public:
     }
     outputs->route(options.routing, options.dumpRouting, firstStep, options.steps);
     if (firstStep >= options.steps && (!options.dumpGrads.empty() || !options.dumpLogits.empty()))
-      fail(PCRT_USAGE, "no step is run before --steps " + std::to_string(options.steps) +
-                           ": there is nothing for --dump-grads or --dump-logits");
+      fail(PCRT_USAGE, "no step runs before --steps " + std::to_string(options.steps) +
+                           ", so --dump-grads and --dump-logits have nothing to write; raise --steps");
     if (before && program.training && firstStep >= options.steps && comm.rank() == 0)
-      printf("%s is from step %lld, where --steps ends: nothing is left to train\n", loadFrom.c_str(),
+      printf("%s is from step %lld, the last of --steps, so there is nothing left to train\n", loadFrom.c_str(),
              (long long)firstStep);
     if (metrics)
       metrics->begin(firstStep);
@@ -124,22 +124,22 @@ private:
     if (program.mesh.ranks() != comm.size())
       fail(PCRT_USAGE, otherSize(program, comm.size()));
     if (options.data.empty())
-      fail(PCRT_USAGE, "--data FILE is missing; see --help");
+      fail(PCRT_USAGE, "--data FILE is missing; add it, or see --help");
     if (options.evalEvery && !program.training)
-      fail(PCRT_USAGE, "--eval-every needs a program compiled with --mode=train; one of --mode=eval does nothing else");
+      fail(PCRT_USAGE,
+           "--eval-every needs a program compiled with --mode=train; one compiled with --mode=eval always evaluates");
     if (options.evalEvery && !program.abi.evaluate)
-      fail(PCRT_INFEASIBLE, "--eval-every: programs for CUDA devices cannot evaluate while they train; evaluate "
-                            "checkpoints with a program of --mode=eval, which takes --init and --validation");
+      fail(PCRT_INFEASIBLE, "--eval-every does not work with CUDA programs; evaluate checkpoints with a program "
+                            "compiled with --mode=eval, using --init and --validation");
     for (auto [given, flag] : {std::pair(options.skipSpikes.has_value(), "--skip-spikes"),
                                std::pair(!options.dumpGrads.empty(), "--dump-grads")})
       if (program.rounds.any() && given)
-        fail(PCRT_USAGE, std::string(flag) + ": replicas of local SGD have norms and gradients of their own");
+        fail(PCRT_USAGE,
+             std::string(flag) + " does not work with local SGD, whose replicas have different norms and gradients");
     if (program.masked && options.targets.empty())
-      fail(PCRT_USAGE,
-           "this model does not predict the next token: --targets FILE, which says what it predicts, is missing; see "
-           "--help");
+      fail(PCRT_USAGE, "this model does not predict the next token, so it needs --targets FILE; see --help");
     if (options.meet.empty() && !options.name.empty())
-      fail(PCRT_USAGE, "--name goes with --meet HOST:PORT");
+      fail(PCRT_USAGE, "--name needs --meet HOST:PORT");
     if (options.eval && program.training)
       fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
     if (!program.training && (!options.save.empty() || !options.checkpoint.empty()))
@@ -155,7 +155,7 @@ private:
     if (loadFrom.empty() && !options.load.empty())
       loadFrom = checkpointAt(options.load, comm);
     else if (!loadFrom.empty() && comm.rank() == 0)
-      printf("going on from %s\n", loadFrom.c_str());
+      printf("continuing from %s\n", loadFrom.c_str());
   }
 
   /// Opens the files that the run reads.
@@ -181,8 +181,8 @@ private:
         weights = options.init.empty() ? program.weights : options.init;
         std::error_code error;
         if (options.init.empty() && !weights.empty() && !std::filesystem::exists(weights, error))
-          fail(PCRT_BAD_DATA, weights + ", where the weights were when this program was compiled, is not there; --init "
-                                        "DIR|FILE says where they are now");
+          fail(PCRT_BAD_DATA, weights + ", the source of the weights when this program was compiled, does not exist; "
+                                        "give their new place with --init DIR|FILE");
       }
     });
   }
@@ -191,7 +191,7 @@ private:
   std::vector<SharedFact> sharedFiles() {
     std::vector<SharedFact> facts;
     auto addFile = [&](const std::string &name, const std::string &path, const FileIdentity &file) {
-      std::string bytes = std::to_string(file.bytes) + " bytes, sum " + file.sum;
+      std::string bytes = std::to_string(file.bytes) + " bytes, checksum " + file.sum;
       facts.push_back({name, bytes, path + " (" + bytes + ")"});
     };
     addFile("data", options.data, data.size() == 1 ? data[0].identity : identityOf(data));
@@ -224,7 +224,7 @@ private:
     firstSample = int64_t((__int128(before->samples) * before->sequence + program.sequence - 1) / program.sequence);
     if (firstStep > options.steps)
       fail(PCRT_USAGE, loadFrom + " is from step " + std::to_string(firstStep) + ", --steps " +
-                           std::to_string(options.steps) + " is before that");
+                           std::to_string(options.steps) + " is before that; raise --steps");
   }
 
   /// Continues the state that earlier processes of all ranks have left in memory, unless the checkpoint is newer.
@@ -238,7 +238,7 @@ private:
     firstStep = sampleStep = newest;
     norms.emplace(options.skipSpikes, memory->history());
     if (comm.rank() == 0)
-      printf("going on from step %lld, which is still in memory\n", (long long)firstStep);
+      printf("continuing from step %lld, which is still in memory\n", (long long)firstStep);
   }
 
   /// Notes that the arena holds the state after `steps` steps, from which a process that replaces this one can
@@ -356,7 +356,7 @@ private:
         if (!series || failure.status != PCRT_BAD_DATA)
           throw;
         if (comm.rank() == 0)
-          fprintf(stderr, "pc: warning: %s; looking for an older checkpoint\n", failure.message.c_str());
+          fprintf(stderr, "pc: warning: %s; trying an older checkpoint\n", failure.message.c_str());
         onAllRanks(comm, [&] { series->setAside(loadFrom); });
         loadFrom = series->newestWhole();
         if (loadFrom.empty())
@@ -510,7 +510,7 @@ private:
       message += ", and the " + std::to_string(before) + " steps before were skipped";
     message += "; a smaller --lr or --clip may help";
     if (program.rounds.any()) {
-      message += "; replicas whose numbers were finite have made the step: the state is not saved";
+      message += "; replicas whose numbers were finite have already completed the step, so the state is not saved";
     } else if (saver || series) {
       save(updates);
       message += "; the state before this step is saved in " + (saver ? options.save : options.checkpoint);

@@ -33,7 +33,7 @@ std::vector<SharedFact> pcrt::sharedFlagFacts(const Options &options) {
 std::string pcrt::otherSize(const Program &program, int size) {
   std::string ranks = std::to_string(program.mesh.ranks());
   if (program.mesh.ranks() == 1)
-    return "the program is for one rank, but the run has " + std::to_string(size) + "; start it alone";
+    return "the program is for one rank, but the run has " + std::to_string(size) + "; start it without a launcher";
   return "the program's mesh " + describeMesh(program.mesh) + " needs " + ranks + " ranks, but the run has " +
          std::to_string(size) + "; use pc-run -n " + ranks;
 }
@@ -101,5 +101,5 @@ void pcrt::requireSame(Comm &comm, const std::vector<SharedFact> &facts) {
       differences += (differences.empty() ? "" : "; ") + facts[i].name + ": " + describeFact(comm, facts[i]);
   }
   if (!differences.empty())
-    fail(PCRT_USAGE, "the ranks were not started alike: " + differences);
+    fail(PCRT_USAGE, "the ranks were started with different settings: " + differences);
 }

@@ -13,8 +13,8 @@ EvaluationBatches::EvaluationBatches(const Program &program, const TokenData &to
     : batch(program.batch), all(tokens.windows()) {
   if (all == 0)
     fail(PCRT_BAD_DATA, tokens.files()[0].path() + ": its " + std::to_string(tokens.files()[0].count()) +
-                            " tokens are fewer than those of a sample of " + std::to_string(program.sequence) +
-                            " and its last target: there is nothing to evaluate");
+                            " tokens are fewer than a sample of " + std::to_string(program.sequence) +
+                            " tokens and its last target, so there is nothing to evaluate");
   if (most && *most < all / batch + 1)
     all = std::min(all, *most * batch);
   full = all / batch;
@@ -30,8 +30,8 @@ EvaluationBatches::EvaluationBatches(const Program &program, const TokenData &to
 
 double LossOfTargets::mean(const TokenData &tokens, int64_t samples) const {
   if (count == 0)
-    fail(PCRT_BAD_DATA, "no target counts (all are " + std::to_string(noTarget) + ") in " +
-                            tokens.describe(0, samples) + ": these samples have no loss");
+    fail(PCRT_BAD_DATA, "there is no target to predict (all are " + std::to_string(noTarget) + ") in " +
+                            tokens.describe(0, samples) + ", so these samples have no loss");
   return sum / double(count);
 }
 

@@ -336,11 +336,11 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
            (atomic  ? "updates "
             : write ? "writes "
                     : "reads ") +
-           std::to_string(bytes) + " bytes at " + place(p) + (at != p ? ", of which " + place(at) : "") + " (" +
+           std::to_string(bytes) + " bytes at " + place(p) + (at != p ? ", including " + place(at) : "") + " (" +
            state->siteText(site) + ")" + more;
   };
   if (!region || (isShared && size_t(p - s.shared) + bytes > s.sharedUsed))
-    return report("out of bounds", p, region ? ", past the end of shared memory" : ", which is nobody's memory");
+    return report("out of bounds", p, region ? ", past the end of shared memory" : ", which is not allocated");
   if (reinterpret_cast<uintptr_t>(p) & ((uintptr_t(1) << (kind >> 8)) - 1))
     return report("misaligned", p, ", compiled for a multiple of " + std::to_string(1u << (kind >> 8)));
   // Threads that store the same value do not race.
@@ -348,7 +348,7 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
   if (write && isShared && s.numReading)
     for (size_t chunk = size_t(p - s.shared) / 16; chunk <= (size_t(p - s.shared) + bytes - 1) / 16; ++chunk)
       if (s.reading[chunk])
-        return report("missing wait", p, ", while a product of matrices may still read there");
+        return report("missing wait", p, ", while a matrix product may still read there");
   Access mine = Access::make(s.now, thread, atomic, site);
   size_t offset = size_t(p - region->begin), first = offset / 2, end = (offset + bytes + 1) / 2;
   Cell before{}, after{}; // the cell in front of this one: most of an access have one past, and then one future
@@ -365,7 +365,7 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
       if (known == ByteState::Pending)
         return report("missing wait", at, ", while an asynchronous copy may still write there: " + s.name(cell.write));
       if (read && known == ByteState::Allocated)
-        return report("never written", at, ", where nobody wrote before");
+        return report("never written", at, ", before anything was written there");
       if (s.unordered(cell.write, thread, atomic, isShared) && !(write && same))
         return report("data race", at, ", unordered with a write of " + s.name(cell.write));
       if (write && !same && s.unordered(cell.read, thread, atomic, isShared))
@@ -417,8 +417,8 @@ std::string AccessChecker::proxyRead(unsigned thread, const void *address, uint3
     Access write = s.sharedShadow.cells[i].write;
     if (write.time() >= s.visible[write.who()])
       return "missing fence.proxy.async: reads 16 bytes at byte " + std::to_string(at) +
-             " of shared memory by the asynchronous proxy (" + s.siteText(site) +
-             "), which does not see yet the write of " + s.name(write);
+             " of shared memory through the asynchronous proxy (" + s.siteText(site) +
+             "), which does not yet see the write of " + s.name(write);
   }
   s.reading[at / 16] += done ? -1 : 1;
   s.numReading += done ? -1 : 1;

@@ -39,15 +39,15 @@ std::string loadKernelImage(const void *data, size_t bytes, KernelImage &image) 
     const char *reason = dlerror();
     close(file);
     // "undefined symbol: pc_nvvm_..." names the instruction.
-    return std::string("cannot load the host image (an undefined pc_nvvm_X or pc_warp_X is an instruction that the "
-                       "stand-in lacks): ") +
+    return std::string(
+               "cannot load the host image (an undefined pc_nvvm_X or pc_warp_X is an unsupported instruction): ") +
            reason;
   }
   auto *module = static_cast<const pcrt_host_module *>(dlsym(handle, "pc_standin_module"));
   if (!module || module->version != PCRT_HOST_IMAGE_VERSION) {
     dlclose(handle);
     close(file);
-    return module ? "the host image is of another version" : "not a host image";
+    return module ? "the host image was made by a different version" : "not a host image";
   }
   image.module = module;
   image.handle = handle;

@@ -23,15 +23,15 @@ template <class Finish> void meet(Fiber *me, uint32_t mask, uint32_t site, Finis
   Warp &warp = worker.warps[thread / warpSize];
   uint32_t exist = lanesOf(worker, first);
   if (!(mask >> lane & 1))
-    worker.fail(me, worker.siteText(site) + ": the lane is not in its own member mask");
+    worker.fail(me, worker.siteText(site) + ": the lane is missing in its own member mask");
   if (!warp.arrived) {
     warp.needed = mask & exist;
     warp.site = site;
   } else if (warp.site != site) {
-    worker.fail(me, "lanes of a warp meet at different places: this one at " + worker.siteText(site) + ", others at " +
+    worker.fail(me, "lanes of a warp wait at different places: this one at " + worker.siteText(site) + ", others at " +
                         worker.siteText(warp.site));
   } else if (warp.needed != (mask & exist)) {
-    worker.fail(me, worker.siteText(site) + ": lanes of a warp name different member masks");
+    worker.fail(me, worker.siteText(site) + ": lanes of a warp use different member masks");
   }
   warp.arrived |= 1u << lane;
   if (warp.arrived != warp.needed) {

@@ -38,7 +38,7 @@ std::vector<const uint8_t *> Warpgroups::chunks(Fiber *me, const Part &part, uin
   uint64_t start = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4;
   uint64_t stride = (descriptor >> 32 & 0x3fff) << 4, swizzle = descriptor >> 62;
   if (swizzle > 1 || descriptor >> 49 & 7)
-    worker.fail(me, worker.siteText(part.site) + ": a swizzle or base offset that has no stand-in");
+    worker.fail(me, worker.siteText(part.site) + ": this swizzle or base offset is not supported by the stand-in");
   std::vector<const uint8_t *> all;
   auto add = [&](uint64_t at) { all.push_back(worker.shared + (swizzle ? at ^ (at >> 7 & 7) << 4 : at)); };
   if (transposed)
@@ -56,7 +56,7 @@ std::vector<const uint8_t *> Warpgroups::chunks(Fiber *me, const Part &part, uin
 void Warpgroups::start(Fiber *me, WarpgroupProduct product, uint64_t *in, uint64_t *out) {
   unsigned thread = worker.index(me);
   if (worker.threads % (4 * warpSize))
-    worker.fail(me, worker.siteText(product.site) + ": the block is not made of warpgroups of 128 threads");
+    worker.fail(me, worker.siteText(product.site) + ": the block size is not a multiple of a warpgroup of 128 threads");
   if (!ordered[thread])
     worker.fail(me, "missing wgmma.fence: registers may have changed since the last wait (" +
                         worker.siteText(product.site) + ")");
@@ -195,7 +195,7 @@ void Warpgroups::wait(Fiber *me, uint32_t left, uint64_t *slots, uint32_t count,
     for (Part *part : now)
       if (!part->claimed)
         worker.fail(me, "missing wait: the results of " + worker.siteText(part->site) +
-                            " are no registers of the wait that it ends with (" + worker.siteText(site) + ")");
+                            " are not among the registers of its wait (" + worker.siteText(site) + ")");
     while (warp.parts.size() > keptParts && warp.parts.front().done)
       warp.parts.pop_front();
   });
@@ -205,12 +205,12 @@ std::string Warpgroups::unfinished() const {
   for (unsigned i = 0; i < maxWarps; ++i)
     for (const Part &part : warps[i].parts)
       if (!part.done)
-        return "missing wait: thread " + std::to_string(i * warpSize) + " and those of its warp ended before " +
+        return "missing wait: thread " + std::to_string(i * warpSize) + " and its warp ended before " +
                worker.siteText(part.site);
   for (unsigned i = 0; i < worker.threads / warpSize; ++i)
     if (warps[i].started != started[i / 4].size())
       return "warps of a warpgroup start different products: thread " + std::to_string(i * warpSize) +
-             " and those of its warp did not come to " + worker.siteText(started[i / 4][warps[i].started].product.site);
+             " and its warp did not reach " + worker.siteText(started[i / 4][warps[i].started].product.site);
   return "";
 }
 

@@ -124,7 +124,7 @@ std::string Worker::deadlock() const {
   for (unsigned i = 0; i < threads; ++i)
     if (fibers[i].waits == Waits::Barrier || fibers[i].waits == Waits::Warp)
       ++waiting[{fibers[i].waits, fibers[i].site}];
-  std::string text = "threads wait for others that do not come: ";
+  std::string text = "deadlock: threads wait for threads that never arrive: ";
   for (const auto &[what, count] : waiting)
     text += std::to_string(count) + " at " + siteText(what.second) + ", ";
   return text + std::to_string(done) + " returned";
@@ -187,15 +187,15 @@ std::string Worker::run(const KernelLaunch &request) {
     return std::to_string(d[0]) + "x" + std::to_string(d[1]) + "x" + std::to_string(d[2]);
   };
   if (count == 0 || count > maxThreads || blocks == 0 || blocks > 0xffffffffu)
-    return name + "no device runs " + size(grid) + " blocks of " + size(block) + " threads";
+    return name + "no device can run " + size(grid) + " blocks of " + size(block) + " threads";
   if (stated && (kernel.exact ? std::memcmp(block, kernel.block, sizeof kernel.block) != 0 : count > stated))
     return name + "launched with " + size(block) + " threads, compiled for " + (kernel.exact ? "" : "at most ") +
            size(kernel.block);
   if (uint64_t(kernel.shared_bytes) + request.dynamicShared > maxSharedBytes)
     return name + std::to_string(kernel.shared_bytes + uint64_t(request.dynamicShared)) +
-           " bytes of shared memory, a block may have " + std::to_string(maxSharedBytes);
+           " bytes of shared memory, but a block may have " + std::to_string(maxSharedBytes);
   if (uint64_t(kernel.shared_extent) + request.dynamicShared > sharedCapacity)
-    return name + "too many variables in shared memory for the stand-in";
+    return name + "the stand-in does not support this many variables in shared memory";
   threads = unsigned(count);
   sharedBytes = kernel.shared_extent + request.dynamicShared;
   plain = !kernel.synchronizes;

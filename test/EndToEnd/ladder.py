@@ -59,11 +59,11 @@ class Ladders(Case):
         ladder = ["pc-run", "-n", ranks, "--restarts", 1] + [word for program in programs[1:] for word in ("--or", program)]
         code, said = self.killed([*ladder, programs[0], "--", *FLAGS, "--save", "end", "--metrics", "end.jsonl", "--checkpoint", "DIR", "--every", 10, "--keep", 100],
                                  2 * (len(plans) - 1), PCRT_TRANSPORT=way)
-        self.check(f"{name}: all of them", code == 0 and said.count("going on with") == len(plans) - 1, said[-2000:])
+        self.check(f"{name}: all of them", code == 0 and said.count("continuing with") == len(plans) - 1, said[-2000:])
         bound = 5e-2 if flags else 1e-3
         worst = max(abs(a - b) / b for a, b in zip(self.losses("end.jsonl"), self.losses("whole.jsonl"), strict=True))
         self.check(f"{name}: losses of the first plan", worst < bound, worst, f"{worst:.1e}")
-        begun = re.findall(r"going on from DIR/(step-\d+)", said)[-1]
+        begun = re.findall(r"continuing from DIR/(step-\d+)", said)[-1]
         self.needs("pc-run", "-n", ranks_of(plans[-1].split()[0]), programs[-1], "--", *FLAGS, "--load", f"DIR/{begun}", "--save", "alone")
         self.check(f"{name}: the last plan's bits from {begun}", self.bits("alone") == self.bits("end"))
 

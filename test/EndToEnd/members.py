@@ -193,11 +193,11 @@ class Members(Case):
         self.check("among strangers: the log of a meeting without them", told == (self.work / "alone.log").read_bytes())
         self.check("among strangers: the same bits", self.same("alone", "a", "b") == bits)
         self.holds("another secret", "pc-run", "./open", "--", *FLAGS, "--meet", f"127.0.0.1:{self.meet()}", "--name", "a", "--steps", EVERY, code=8,
-                   words="it hangs up on this process; is PCRT_SECRET the same there", PCRT_SECRET="other", PCRT_TIMEOUT_SECONDS="3")
+                   words="it closed the connection; is PCRT_SECRET the same on both sides", PCRT_SECRET="other", PCRT_TIMEOUT_SECONDS="3")
         self.meeting.kill()
         self.holds("no secret, a member", "./open", *FLAGS, "--meet", "192.0.2.1:1", "--name", "a", "--steps", EVERY, code=2, words="give all of them the same PCRT_SECRET", PCRT_SECRET="")
         self.holds("no secret, a meeting", "pc-meet", "--listen", "0.0.0.0", code=2, words="give all of them the same PCRT_SECRET", PCRT_SECRET="")
-        self.holds("nobody's address", "pc-meet", "--listen", "192.0.2.1", code=6, words="cannot listen at 192.0.2.1")
+        self.holds("nobody's address", "pc-meet", "--listen", "192.0.2.1", code=6, words="cannot listen on 192.0.2.1")
 
     def as_a_mesh(self):
         self.compiled("each", "outer=open", 1)
@@ -261,10 +261,10 @@ class Members(Case):
             for number in range(10):
                 self.come_and_go(number)
             self.slow()
-        self.holds("an open axis without rounds", "pc-compile", "model.mlir", "--mesh", "outer=open", "-o", "bad", code=2, words="where they meet")
-        self.holds("codes", "pc-compile", "model.mlir", "--mesh", "outer=open", "--local-sgd=outer:4", "--outer-deltas=int8", "-o", "bad", code=2, words="meet in f32")
+        self.holds("an open axis without rounds", "pc-compile", "model.mlir", "--mesh", "outer=open", "-o", "bad", code=2, words="needs replicas that train separately")
+        self.holds("codes", "pc-compile", "model.mlir", "--mesh", "outer=open", "--local-sgd=outer:4", "--outer-deltas=int8", "-o", "bad", code=2, words="whose members exchange f32")
         self.holds("no name", "./open", *FLAGS, "--meet", "127.0.0.1:1", "--steps", 4, code=2, words="needs --name")
-        self.holds("part of a round", "./open", *FLAGS, "--meet", "127.0.0.1:1", "--name", "a", "--steps", 5, code=2, words="whole rounds of 4 steps")
+        self.holds("part of a round", "./open", *FLAGS, "--meet", "127.0.0.1:1", "--name", "a", "--steps", 5, code=2, words="a multiple of the 4 steps")
 
     def slow(self):
         """A member that stands still now and then counts for less, or is given up and joins again; replayed, the same bits."""

@@ -114,7 +114,7 @@ class Failures(Case):
         else:
             wanted = [(code == 8, f"exit code {code}, not 8"), (took < self.deadline + 12, f"took {took:.1f} s"),
                       (re.search(lost + "[0-9]+ .* in (receive of|send of|'[a-z_]+ |the first move)", said), "does not name the op that waits"),
-                      ((how, transport) != ("STOP", "tcp") or re.search(rf"{lost}{victim} \(it does not answer at all", said),
+                      ((how, transport) != ("STOP", "tcp") or re.search(rf"{lost}{victim} \(it does not answer", said),
                        f"does not blame rank {victim}"), (re.search(f"{TASK}|{MESSAGE}", said), "does not name the task")]
         wrong = [why for good, why in wanted if not good]
         return f"{', '.join(wrong)}: {said[:2000]}" if wrong else ""

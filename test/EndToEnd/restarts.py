@@ -81,8 +81,8 @@ class Restarts(Case):
             return done, 0, 0
         self.check(f"{name}: the same state", self.state("end") == self.state(f"whole-{program}"))
         self.check(f"{name}: the same losses", self.losses("end.jsonl") == self.losses(f"whole-{program}.jsonl"))
-        memory = len(re.findall(r"going on from step \d+, which is still in memory", said))
-        return done, said.count("starting again") if way == "shm" else 0, memory
+        memory = len(re.findall(r"continuing from step \d+, which is still in memory", said))
+        return done, said.count("restarting the run") if way == "shm" else 0, memory
 
     def demo(self):
         """How long after a kill the next step of the demo's model begins, and which one it is: the one that was under way. The shortest of three; the machine does other things, too."""

@@ -281,8 +281,8 @@ class Rounds(Case):
         self.coded()
         if LONG: # the last one: its model has dropouts
             self.dropped()
-        for flags, words in (["--local-sgd=outer", "expected a mesh axis and the steps"], ["--local-sgd=outer:0", "expected a mesh axis"], ["--outer-rate=1", "goes with --local-sgd"],
-                             ["--outer-deltas=int8", "goes with --local-sgd"]):
+        for flags, words in (["--local-sgd=outer", "expected a mesh axis and the number of steps"], ["--local-sgd=outer:0", "expected a mesh axis"], ["--outer-rate=1", "needs --local-sgd"],
+                             ["--outer-deltas=int8", "needs --local-sgd"]):
             self.holds(flags, "pc-compile", "model.mlir", "--mesh", "outer=2", flags, "-o", "bad", code=2, words=words)
         self.holds("deltas of other types", "pc-compile", "model.mlir", "--mesh", "outer=2", "--local-sgd=outer:4", "--outer-deltas=int4", "-o", "bad", code=2, words="f32 or int8")
         self.holds("deltas of many replicas", "pc-compile", "model.mlir", "--mesh", "outer=8", "--local-sgd=outer:4", "--outer-deltas=int8", "-o", "bad", code=4, words="for up to 7")

@@ -90,7 +90,7 @@ class Targets(Case):
         self.needs("rm", "-rf", "DIR", "part")
         said = self.needs(*run, "--steps", 5, "--checkpoint", "DIR", "--every", 1, "--keep", 100, "--metrics", "metrics", "--summary", "summary").err
         first = EMPTY.start * T
-        self.check(f"{plan}: named", f"step 2: no target counts (all are -100) in targets.npy at positions {first} to {first + B * T - 1}; the step is skipped" in said, said)
+        self.check(f"{plan}: named", f"step 2: there is no target to predict (all are -100) in targets.npy at positions {first} to {first + B * T - 1}; the step is skipped" in said, said)
         self.check(f"{plan}: once", said.count("skipped") == 1, said)
         self.check(f"{plan}: counted", json.load(open(self.work / "summary"))["steps_skipped"] == 1)
         found = self.lines("metrics")
@@ -113,7 +113,7 @@ class Targets(Case):
         run = ["pc-run", "-n", 2, "./train", "--", *DATA, "--init", GOLDEN / "gpt2", "--metrics", "metrics", "--summary", "summary"]
         said = self.needs(*run, "--steps", 4).err
         first = EMPTY.start * T  # of step 1, whose replicas have samples 8 to 11 and 12 to 15
-        self.check("replicas: named", f"step 1: no target counts (all are -100) in targets.npy at positions {first} to {first + B * T - 1}; by replica 0 the step is skipped" in said, said)
+        self.check("replicas: named", f"step 1: there is no target to predict (all are -100) in targets.npy at positions {first} to {first + B * T - 1}; by replica 0 the step is skipped" in said, said)
         self.check("replicas: the other one goes on", json.load(open(self.work / "summary"))["steps_skipped"] == 0)
         self.needs(*run, "--steps", 2, "--lr", 0, "--weight-decay", 0)
         self.equal("replicas: the loss is that of the other one", self.lines("metrics")[1]["loss"], self.mean(range(12, 16)))
@@ -126,16 +126,16 @@ class Targets(Case):
         (self.work / "none.npy").write_bytes(nothing)
         run = ["./train", "--init", GOLDEN / "gpt2", "--steps", 2]
         one = ["--data", "tokens.npy", "--targets", "none.npy"]
-        self.holds("shuffled", *run, *one, "--shuffle", words=r"step 0: no target counts \(all are -100\) in none.npy at positions \d+ to \d+, \d+ to \d+")
+        self.holds("shuffled", *run, *one, "--shuffle", words=r"step 0: there is no target to predict \(all are -100\) in none.npy at positions \d+ to \d+, \d+ to \d+")
         self.holds("weighted files", *run, "--data", "tokens.npy*0.5,tokens.npy*0.5", "--targets", "none.npy,targets.npy", "--shuffle")
         self.holds("several files", *run, "--data", "tokens.npy*0.5,tokens.npy*0.5", "--targets", "none.npy,none.npy",
-                   words=r"step 0: no target counts .* in none.npy at positions 0 to 15, none.npy at positions 0 to 15")
+                   words=r"step 0: there is no target to predict .* in none.npy at positions 0 to 15, none.npy at positions 0 to 15")
         self.holds("an evaluation", *run, *one, "--validation", "1/4", "--eval-every", 1, code=9,
-                   words=r"evaluation after 0 steps: no target counts \(all are -100\) in none.npy at positions \d+ to \d+, .* more samples: these samples have no loss")
+                   words=r"evaluation after 0 steps: there is no target to predict \(all are -100\) in none.npy at positions \d+ to \d+, .* more samples, so these samples have no loss")
         self.holds("more skipped steps than --skip-most", *run, *one, "--steps", 5, "--skip-most", 0, words="step 4: no target")
         self.holds("few samples", *run, "--data", "text:train.few", words=r"--data text:train.few has 2 samples of 16 tokens to train on, fewer than the 4 of a batch: samples repeat")
         self.needs("pc-compile", "model.mlir", "--mode=eval", "-o", "eval")
-        self.holds("nothing to evaluate", "./eval", *one, code=9, words="no target counts .* in none.npy at positions 0 to 799")
+        self.holds("nothing to evaluate", "./eval", *one, code=9, words="there is no target to predict .* in none.npy at positions 0 to 799")
 
     def body(self):
         self.environment = {"PCRT_THREADS": "1"}

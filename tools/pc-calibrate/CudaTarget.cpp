@@ -312,7 +312,7 @@ Devices pc_calibrate::devicesOfMachine() {
       driver.cuDeviceGet(&first, 0) != Success ||
       driver.cuDeviceGetAttribute(&major, AttributeMajor, first) != Success ||
       driver.cuDeviceGetAttribute(&minor, AttributeMinor, first) != Success)
-    fail(PCRT_RESOURCE, "the CUDA driver (" + library.path + ") finds no device; see nvidia-smi");
+    fail(PCRT_RESOURCE, "the CUDA driver (" + library.path + ") finds no device; check that nvidia-smi lists one");
   devices.arch = "sm_" + std::to_string(major) + std::to_string(minor) + (major >= 9 ? "a" : "");
   devices.isStandIn = standinChosen();
   return devices;

@@ -76,13 +76,13 @@ static void run(const Folder &folder, std::vector<std::string> words) {
   int problem = posix_spawn(&child, tool.c_str(), &files, nullptr, arguments.data(), environ), status = 0;
   posix_spawn_file_actions_destroy(&files);
   if (problem)
-    fail(PCRT_RESOURCE, tool.string() + " does not start, which kernels are measured with");
+    fail(PCRT_RESOURCE, tool.string() + ", which is needed to measure kernels, does not start");
   while (waitpid(child, &status, 0) < 0 && errno == EINTR)
     ;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
     return;
   std::ifstream text(said);
-  std::string last = "it says nothing";
+  std::string last = "it printed no message";
   for (std::string line; std::getline(text, line);)
     if (!line.empty())
       last = line;
@@ -154,7 +154,7 @@ static Measurement sumByLayer(const std::string &name, double work, const std::v
   std::sort(times.begin(), times.end());
   size_t n = times.size();
   if (n == 0)
-    fail(PCRT_INTERNAL, "the program whose kernels are measured has none for '" + name + "'");
+    fail(PCRT_INTERNAL, "the program used for measuring kernels has no kernel for '" + name + "'");
   Measurement sum{name, work, times[n / 2], 0};
   sum.spread = (times[n - 1 - n / 4] - times[n / 4]) / sum.seconds;
   return sum;

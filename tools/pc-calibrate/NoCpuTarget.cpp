@@ -5,5 +5,5 @@
 #include "base/Failure.h"
 
 std::unique_ptr<pc_calibrate::Target> pc_calibrate::makeCpuTarget(pcrt::Comm &) {
-  pcrt::fail(PCRT_USAGE, "this program measures devices alone; it needs --target=cuda");
+  pcrt::fail(PCRT_USAGE, "this pc-calibrate can measure only CUDA devices; add --target=cuda");
 }

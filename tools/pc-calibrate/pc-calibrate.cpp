@@ -26,22 +26,22 @@ using namespace pc_calibrate;
 static const char usage[] =
     R"(usage: pc-calibrate [-o FILE.json] [-n RANKS] [--target=cpu|cuda] [options]
 
-Measures what the ranks of a run on this machine's CPUs, or on its CUDA devices, can do, and writes it as a machine for
-pc-compile: --machine=FILE.json. Without -o: for --machine=here. All ranks work at the same time, as they do in a run, so
-the figures hold for runs of as many ranks. On several nodes (mpirun, torchrun, srun) what they send each other is measured
-inside of a node and between nodes. Attention is measured in programs that pc-compile makes meanwhile; where it is not
-beside this tool, and under mpirun, torchrun and srun, it is not.
+Measures the speed of ranks on this machine's CPUs or CUDA devices, and writes it as a machine for
+pc-compile --machine=FILE.json. Without -o, the file is the one for --machine=here. All ranks work at the same time,
+as in a run, so the figures hold for runs with the same number of ranks. On several nodes (mpirun, torchrun, srun),
+communication is measured within a node and between nodes. Attention is measured with programs that pc-compile makes
+meanwhile; it is not measured if pc-compile is not next to this tool, or under mpirun, torchrun or srun.
 
-  -o FILE.json     where the machine is written (of CPUs the user's cache: $XDG_CACHE_HOME/pc/here.json or ~/.cache/pc/here.json)
-  -n RANKS         as pc-run -n (one for each core, or each device); under mpirun, torchrun or srun their ranks are taken
-  --target=TARGET  cpu (default) or cuda: a device for each rank; needs -o
-  --seconds S      about how long it measures; what noise disturbs is measured again,
-                   for up to three times as long (10; of devices 45)
-  --noise SHARE    how much measurements of the same thing may differ, from quartile to quartile (0.05)
-  --version        which version of the project this is
+  -o FILE.json     output file (default for CPUs: $XDG_CACHE_HOME/pc/here.json or ~/.cache/pc/here.json)
+  -n RANKS         number of ranks, as for pc-run (default: one per core or device); mpirun, torchrun and srun set it
+  --target=TARGET  cpu, or cuda with one device per rank, which needs -o (default cpu)
+  --seconds S      approximate time to measure; noisy measurements are repeated, for up to three times as long (default 10;
+                   for devices 45)
+  --noise SHARE    largest accepted interquartile range of a measurement, relative to its median (default 0.05)
+  --version        print the version
   --help           show this text
 
-exit codes: 2 usage, 6 resource (no room for the file, no device, or a machine that is too busy to be measured), 7 a rank was lost, 8 timeout.
+exit codes: 2 usage, 6 resource (no room for the file, no device, or a machine too busy to measure), 7 a rank was lost, 8 timeout.
 )";
 
 namespace {
@@ -74,7 +74,7 @@ static Options parse(int argc, char **argv) {
     char *end = nullptr;
     if (flag == "-o") {
       if (value.size() < 6 || value.compare(value.size() - 5, 5, ".json") != 0)
-        fail(PCRT_USAGE, "-o takes a file *.json, by which pc-compile knows a machine, not '" + value + "'");
+        fail(PCRT_USAGE, "-o takes the name of a *.json file, as pc-compile --machine does, not '" + value + "'");
       options.output = value;
     } else if (flag == "-n") {
       long ranks = strtol(value.c_str(), &end, 10);
@@ -83,7 +83,7 @@ static Options parse(int argc, char **argv) {
       options.ranks = int(ranks);
     } else if (flag == "--target") {
       if (value != "cpu" && value != "cuda")
-        fail(PCRT_USAGE, "--target is cpu or cuda, not '" + value + "'");
+        fail(PCRT_USAGE, "--target must be cpu or cuda, not '" + value + "'");
       options.cuda = value == "cuda";
     } else {
       double number = strtod(value.c_str(), &end);
@@ -95,11 +95,11 @@ static Options parse(int argc, char **argv) {
   if (options.seconds == 0)
     options.seconds = options.cuda ? 45 : 10;
   if (options.output.empty() && options.cuda)
-    fail(PCRT_USAGE, "--target=cuda needs -o FILE.json: --machine=here is what this machine's CPUs can do");
+    fail(PCRT_USAGE, "--target=cuda needs -o FILE.json, because --machine=here describes the CPUs of this machine");
   if (options.output.empty())
     options.output = calibratedMachine();
   if (options.output.empty())
-    fail(PCRT_USAGE, "neither XDG_CACHE_HOME nor HOME is set: say with -o where the machine is to be written");
+    fail(PCRT_USAGE, "neither XDG_CACHE_HOME nor HOME is set, so there is no default output file; add -o FILE.json");
   return options;
 }
 
@@ -128,16 +128,16 @@ static void report(const Options &options, const Place &place, const Measurement
   Measurement worst = noisiest(results);
   if (worst.spread > options.noise) {
     char text[64];
-    snprintf(text, sizeof text, "%.0f %%, from quartile to quartile", worst.spread * 100);
-    fail(PCRT_RESOURCE, "this machine is too busy to be measured: '" + worst.name + "' took times that differ by " +
-                            text + "; try again when it is quiet, or allow more with --noise");
+    snprintf(text, sizeof text, "%.0f %% (interquartile range)", worst.spread * 100);
+    fail(PCRT_RESOURCE, "this machine is too busy to be measured: the times of '" + worst.name + "' vary by " + text +
+                            "; try again when the machine is idle, or allow more with --noise");
   }
   Json machine = machineOf(results, place.size, worst.spread);
   writeMachine(options.output, machine);
   std::string guesses;
   for (const Json &guess : machine["measured"]["guesses"])
     guesses += (guesses.empty() ? "" : ", ") + guess.get<std::string>();
-  printf("not measured, but those of the machine '%s': %s\n%s\n", machine["like"].get<std::string>().c_str(),
+  printf("not measured, copied from machine '%s': %s\n%s\n", machine["like"].get<std::string>().c_str(),
          guesses.c_str(), options.output.c_str());
   if (!standardOutputWritten())
     fail(PCRT_RESOURCE, "cannot write to standard output");
@@ -150,8 +150,8 @@ static void checkPlaces(Comm &comm, const Place &place) {
   requireOk(comm, comm.allGatherBytes(mine, sizeof mine, all.data()));
   for (int rank = 0; rank < comm.size(); ++rank)
     if (all[2 * rank] != all[0] || comm.size() % all[0] != 0 || all[2 * rank + 1] != rank % all[0])
-      fail(PCRT_USAGE, "as many ranks on each node, with numbers that follow each other, are measured: as those of "
-                       "torchrun, srun, or mpirun --map-by ppr:N:node");
+      fail(PCRT_USAGE, "every node must have the same number of ranks, numbered consecutively, as torchrun, srun and "
+                       "mpirun --map-by ppr:N:node start them");
 }
 
 /// Reports a failure to the launcher, or to standard error if pc-run has not started this rank.

@@ -289,14 +289,14 @@ public:
     if (!parsed)
       return llvm::toString(parsed.takeError());
     if (!parsed->getAsObject())
-      return "it is no JSON object";
+      return "it is not a JSON object";
     object = std::move(*parsed->getAsObject());
     json::Object rest = object;
     rest.erase("sum");
     std::string all;
     llvm::raw_string_ostream(all) << json::Value(std::move(rest));
     if (object.getInteger("format") != 2 || this->text("sum") != pc::digestOf(all))
-      return "its sum is another one";
+      return "its checksum does not match";
     std::string chain;
     for (const json::Object *phase : list("phases")) {
       StringRef name = field(phase, "phase"), program = field(phase, "program"), how = field(phase, "how");
@@ -330,13 +330,13 @@ public:
   std::string whyOtherOrder(const std::vector<std::vector<std::string>> &moves) const {
     auto stages = list("collectives");
     if (stages.size() != moves.size())
-      return "it is for another number of stages";
+      return "it is for a different number of stages";
     for (auto [stage, order] : llvm::zip_equal(stages, moves)) {
       bool same = stage && stage->getInteger("count") == static_cast<int64_t>(order.size()) &&
                   field(stage, "order") == pc::digestOf(llvm::join(order, "\n"));
       if (!same)
         return "the collectives of stage " + std::to_string(&stage - stages.data()) +
-               " are others, or in another order";
+               " are different ones, or in a different order";
     }
     return "";
   }
@@ -357,19 +357,19 @@ static int checkProgram(const std::string &path, const Certificate &certificate,
     return PCRT_BAD_INPUT;
   const json::Object *phase = certificate.phaseOf(pc::digestOf(*module));
   if (!phase)
-    return fail(PCRT_VERIFICATION, path + " is none of the programs that the executable was made of");
+    return fail(PCRT_VERIFICATION, path + " is not one of the programs from which the executable was made");
   StringRef name = Certificate::field(phase, "phase"), how = Certificate::field(phase, "how");
   std::string found;
   if (name == "step") {
     if (pc::Proof::fingerprint(*module) != certificate.text("step"))
-      return fail(PCRT_VERIFICATION, path + " does not compute what the certificate says of the step");
+      return fail(PCRT_VERIFICATION, path + " does not compute the step that the certificate describes");
     if (failed(proof.begin(*module)))
       return PCRT_VERIFICATION;
     hasStep = true;
   } else if (hasStep) {
     if (failed(proof.prove(*module, name)))
       return PCRT_VERIFICATION;
-    found = ", proved to compute what the step computes";
+    found = ", proved to compute the step";
   }
   if (name == "planned") {
     std::vector<std::vector<std::string>> moves;
@@ -389,36 +389,35 @@ int main(int argc, char **argv) {
   llvm::raw_string_ostream errors(message);
   if (!cl::ParseCommandLineOptions(
           argc, argv,
-          "pc-check-certificate: is an executable what it says it was made of?\n\n"
-          "Compares its certificate with its tables, and with IR that pc-compile printed for "
-          "it; with the step program\nfirst, later ones are proved to compute what it computes. "
-          "Exit code 0: accepted; 5: refused.\n",
+          "pc-check-certificate: checks that an executable matches the programs from which it was made\n\nCompares its "
+          "certificate with its tables, and with IR that pc-compile printed for it. If the step program\ncomes first, "
+          "later programs are proved to compute the same. Exit code 0: accepted; 5: refused.\n",
           &errors)) {
     pc::errs() << message;
     return PCRT_USAGE;
   }
   if (inputs.empty())
-    return fail(PCRT_USAGE, "which program?");
+    return fail(PCRT_USAGE, "the program is missing; give an executable made by pc-compile");
   std::string why;
   std::unique_ptr<llvm::MemoryBuffer> file = pc::readFile(inputs[0], why);
   if (!file)
     return fail(PCRT_BAD_INPUT, inputs[0] + " cannot be read: " + why);
   llvm::Expected<Image> image = Image::read(file->getBuffer());
   if (!image)
-    return fail(PCRT_BAD_INPUT, inputs[0] + " is no executable: " + llvm::toString(image.takeError()));
+    return fail(PCRT_BAD_INPUT, inputs[0] + " is not an executable: " + llvm::toString(image.takeError()));
   std::optional<StringRef> text = image->textAt(image->addressOf("pc_certificate"));
   if (!image->addressOf("pc_certificate") || !text)
-    return fail(PCRT_BAD_INPUT, inputs[0] + " has no certificate");
+    return fail(PCRT_BAD_INPUT, inputs[0] + " has no certificate; compile it again with --verify=full");
   Certificate certificate;
   if (why = certificate.read(*text); !why.empty())
     return fail(PCRT_VERIFICATION, "the certificate of " + inputs[0] + " is broken: " + why);
   Tables tables(*image);
   if (!tables.read() || pc::digestOf(tables.bytes) != certificate.text("tables"))
-    return fail(PCRT_VERIFICATION, "the tables of " + inputs[0] + " are not those of its certificate");
+    return fail(PCRT_VERIFICATION, "the tables of " + inputs[0] + " do not match its certificate");
   if (why = certificate.whyOtherOrder(tables.moves); !why.empty())
     return fail(PCRT_VERIFICATION, inputs[0] + ": " + why);
   llvm::outs() << inputs[0] << ": certificate " << certificate.text("sum") << ", plan " << certificate.text("plan")
-               << "; its tables are as it says, " << (certificate.readBack() ? "and were" : "but were not")
+               << "; its tables match, " << (certificate.readBack() ? "and were" : "but were not")
                << " compared with the planned program\n";
 
   mlir::DialectRegistry registry;

@@ -115,14 +115,14 @@ int compareTensors(const std::string &wantPath, const std::string &gotPath, cons
       continue;
     }
     if (rounds && (!rounded.count(name) || rounded[name].shape != tensor.shape)) {
-      complain(name + " is not in " + roundedPath + ", or has another shape there");
+      complain(name + " is not in " + roundedPath + ", or has a different shape there");
       continue;
     }
     double relative = rounds ? distanceOverRounding(tensor, rounded[name], found->second, tolerance)
                              : relativeDifference(name, tensor, found->second, skips);
     if (!(relative <= (rounds ? allowedRounding : tolerance))) {
       char text[96];
-      snprintf(text, sizeof text, rounds ? " is %.2f times as far off as the other rounded run" : " differs by %.2e",
+      snprintf(text, sizeof text, rounds ? " differs %.2f times as much as the other rounded run" : " differs by %.2e",
                relative);
       complain(name + text);
     }
@@ -136,7 +136,7 @@ int compareTensors(const std::string &wantPath, const std::string &gotPath, cons
   for (auto &[name, tensor] : got)
     if (!want.count(prefix + name))
       complain(name + " was not expected");
-  printf(rounds ? "%d tensors, at most %.2f times as far off as the other rounded run, in %s\n"
+  printf(rounds ? "%d tensors, differing at most %.2f times as much as the other rounded run, in %s\n"
                 : "%d tensors, largest difference %.2e in %s\n",
          compared, worst, worstName.c_str());
   return bad || !compared ? Different : Equal;
@@ -171,7 +171,7 @@ std::vector<double> readLosses(const std::string &path) {
     auto tensors = readTensors(path.substr(0, colon + 12));
     auto found = tensors.find(path.substr(colon + 13));
     if (found == tensors.end())
-      die(Unreadable, "no such tensor: " + path);
+      die(Unreadable, "there is no such tensor: " + path);
     return {found->second.values.begin(), found->second.values.end()};
   }
   std::vector<double> losses;
@@ -356,7 +356,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
       lines += line;
     }
     if (want.arena != got.arena)
-      complain("rank " + std::to_string(rank) + " arena: predicted " + want.arena.dump() + ", counted " +
+      complain("rank " + std::to_string(rank) + ": arena: predicted " + want.arena.dump() + ", counted " +
                got.arena.dump());
     auto same = std::find_if(blocks.begin(), blocks.end(), [&](auto &block) { return block.second == lines; });
     if (same == blocks.end())
@@ -387,7 +387,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
       int64_t want = report["beside_arena"].value(figure, int64_t(-1)),
               got = summary["device"].value(figure, int64_t(-1));
       if (report.contains("pipeline") ? got > want : got != want)
-        complain(std::string(figure) + " beside the arena: predicted " + std::to_string(want) + ", counted " +
+        complain(std::string(figure) + " outside the arena: predicted " + std::to_string(want) + ", counted " +
                  std::to_string(got));
     }
   // One number, or one per rank.
@@ -395,7 +395,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
   if (peaks.is_number())
     peaks = Json::array({peaks});
   if (!peaks.is_array() || peaks.empty())
-    complain("no peak_rss_bytes");
+    complain("the summary has no peak_rss_bytes");
   else
     for (const Json &peak : peaks) {
       // Weights are mapped from the checkpoint: f32, all of them at most.

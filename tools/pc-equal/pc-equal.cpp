@@ -17,12 +17,15 @@ namespace cl = llvm::cl;
 
 static cl::OptionCategory category("pc-equal options");
 static cl::list<std::string> inputs(cl::Positional, cl::desc("<a.mlir> <b.mlir>"), cl::cat(category));
-static cl::opt<uint64_t> seed("seed", cl::desc("Of parameters, states and tokens"), cl::init(1), cl::cat(category));
-static cl::opt<double> toleranceFlag("tolerance",
-                                     cl::desc("Largest relative difference (default: 1e-9; 0.1 with --rounded)"),
-                                     cl::init(-1), cl::cat(category));
-static cl::opt<bool> rounded("rounded", cl::desc("Round values of type bf16"), cl::cat(category));
-static cl::opt<int64_t> stepsFlag("steps", cl::desc("How many steps (default: 2 where parameters are updated)"),
+static cl::opt<uint64_t> seed("seed", cl::desc("Seed of the random parameters, states and tokens"), cl::init(1),
+                              cl::cat(category));
+static cl::opt<double>
+    toleranceFlag("tolerance",
+                  cl::desc("Largest relative difference that counts as equal (default 1e-9; with --rounded 0.1)"),
+                  cl::init(-1), cl::cat(category));
+static cl::opt<bool> rounded("rounded", cl::desc("Round values of type bf16 to bf16"), cl::cat(category));
+static cl::opt<int64_t> stepsFlag("steps",
+                                  cl::desc("Number of steps to run (default 2 if parameters are updated, else 1)"),
                                   cl::init(0), cl::cat(category));
 static cl::opt<bool> common("common", cl::desc("Ignore results that only one program has"), cl::cat(category));
 
@@ -34,7 +37,7 @@ static pcrt_status proved(mlir::ModuleOp a, mlir::ModuleOp b) {
   bool isStep = !pc::meshOf(pc::programsOf(first).front());
   if (succeeded(isStep ? proof.begin(first) : proof.beginAt(first, "given", "")) &&
       succeeded(proof.prove(second, "given"))) {
-    llvm::outs() << "proved at full size, and not run\nequal\n";
+    llvm::outs() << "proved at full size without running them\nequal\n";
     return PCRT_OK;
   }
   llvm::outs() << "cannot say\n";
@@ -48,10 +51,9 @@ int main(int argc, char **argv) {
   llvm::raw_string_ostream errors(message);
   if (!cl::ParseCommandLineOptions(
           argc, argv,
-          "pc-equal: do two programs compute the same?\n\n"
-          "Programs of any phase, each on as many simulated ranks as its mesh has, in double precision, on\n"
-          "the same parameters and tokens. What is too large to run is proved. Exit code 0: equal; 5: they differ or\n"
-          "one contradicts itself; 11: cannot say.\n",
+          "pc-equal: checks whether two programs compute the same\n\nRuns programs of any phase in double precision on "
+          "the simulated ranks of their meshes, with\nthe same parameters and tokens. Programs too large to run are "
+          "proved. Exit code 0: equal; 5: they differ, or\none contradicts itself; 11: cannot say.\n",
           &errors)) {
     pc::errs() << message;
     return PCRT_USAGE;

@@ -18,22 +18,23 @@ static cl::opt<std::string> directory(cl::Positional, cl::desc("<directory with 
                                       cl::cat(category));
 static cl::opt<std::string> output("o", cl::desc("Output file (default: standard output)"),
                                    cl::value_desc("model.mlir"), cl::init("-"), cl::cat(category));
-static cl::opt<int64_t> batch("batch", cl::desc("Global batch, in sequences"), cl::value_desc("N"), cl::cat(category));
-static cl::opt<double> dropout("dropout", cl::desc("Probability of dropout in the place of all that config.json says"),
+static cl::opt<int64_t> batch("batch", cl::desc("Number of sequences in the global batch"), cl::value_desc("N"),
+                              cl::cat(category));
+static cl::opt<double> dropout("dropout", cl::desc("Dropout probability, which replaces those in config.json"),
                                cl::value_desc("P"), cl::cat(category));
+static cl::opt<int64_t> documents("documents",
+                                  cl::desc("Token that ends a document; attention and positions restart after it"),
+                                  cl::value_desc("EOS"), cl::cat(category));
 static cl::opt<int64_t>
-    documents("documents",
-              cl::desc("Token that ends a document: those of one sequence do not see each other, and positions "
-                       "begin anew"),
-              cl::value_desc("EOS"), cl::cat(category));
-static cl::opt<int64_t> capacity("expert-capacity",
-                                 cl::desc("Tokens of a sequence that an expert of a mixture takes: the first ones that "
-                                          "choose it (default: all)"),
-                                 cl::value_desc("N"), cl::cat(category));
-static cl::opt<int64_t> sequence("seq", cl::desc("Tokens per sequence"), cl::value_desc("N"), cl::cat(category));
-static cl::opt<int64_t> targets("target-seq",
-                                cl::desc("Targets per sequence of models with an encoder (default: as many as tokens)"),
-                                cl::value_desc("N"), cl::cat(category));
+    capacity("expert-capacity",
+             cl::desc("Number of tokens per sequence that each expert accepts, in sequence order (default: all)"),
+             cl::value_desc("N"), cl::cat(category));
+static cl::opt<int64_t> sequence("seq", cl::desc("Number of tokens per sequence"), cl::value_desc("N"),
+                                 cl::cat(category));
+static cl::opt<int64_t>
+    targets("target-seq",
+            cl::desc("For models with an encoder, number of targets per sequence (default: as many as tokens)"),
+            cl::value_desc("N"), cl::cat(category));
 
 int main(int argc, char **argv) {
   pc::ToolMain tool(argc, argv, "pc-import");
@@ -42,17 +43,17 @@ int main(int argc, char **argv) {
   llvm::raw_string_ostream errors(message);
   if (!cl::ParseCommandLineOptions(
           argc, argv,
-          "pc-import: a Hugging Face directory becomes a model program\n\n"
-          "Architectures: gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, phi3, olmo2, gpt_neox (Pythia),\n"
-          "gemma, gemma2, gemma3_text, opt, gpt_neo, bloom, bert, t5. A config.json alone is enough: weights are then "
-          "drawn when the compiled program starts. Safetensors beside it are checked and stay in place;\n"
-          "weights of another form are an error.\n",
+          "pc-import: converts a Hugging Face directory to a model program\n\nArchitectures: gpt2, llama, mistral, "
+          "qwen2, qwen3, mixtral, qwen3_moe, phi3, olmo2, gpt_neox (Pythia),\ngemma, gemma2, gemma3_text, opt, "
+          "gpt_neo, bloom, bert, t5. A config.json alone is enough; then the compiled program draws random weights "
+          "when it starts.\nSafetensors files in the directory are checked and stay in place; weights in other formats "
+          "are an error.\n",
           &errors)) {
     pc::errs() << message;
     return PCRT_USAGE;
   }
   if (!batch.getNumOccurrences() || !sequence.getNumOccurrences()) {
-    pc::errs() << "pc-import: error: the size of a step is missing; for example --batch 8 --seq 1024\n";
+    pc::errs() << "pc-import: error: --batch or --seq is missing; give both, as in --batch 8 --seq 1024\n";
     return PCRT_USAGE;
   }
   if (failed(pc::checkOutputs("pc-import", pcrt::filesOfModel("the model", directory), {{"-o", output}})))
@@ -78,7 +79,7 @@ int main(int argc, char **argv) {
   for (auto program : module->getOps<pc::ProgramOp>())
     if (!program.getWeights())
       mlir::emitRemark(mlir::FileLineColLoc::get(&context, directory.getValue(), 0, 0))
-          << "no weights here: a run draws them, unless it is given --init or --load";
+          << "this directory has no weights; a run draws random ones unless it is given --init or --load";
   pc::noteDigest(*module);
   // Names of layers are locations, which reports and messages use.
   mlir::OpPrintingFlags flags;

@@ -32,20 +32,23 @@ namespace cl = llvm::cl;
 enum class Emit { Ptx, Cubin, Host, Table, Sites, Accesses };
 static cl::OptionCategory category("pc-kernels options");
 static cl::opt<std::string> input(cl::Positional, cl::desc("<file.mlir>"), cl::init("-"), cl::cat(category));
-static cl::opt<std::string> output("o", cl::desc("Where to write"), cl::init("-"), cl::cat(category));
-static const std::string archText = "Architectures (default: " + llvm::join(pc::defaultArchs, ",") + ")";
+static cl::opt<std::string> output("o", cl::desc("Output file (default: standard output)"), cl::init("-"),
+                                   cl::cat(category));
+static const std::string archText =
+    "GPU architectures to compile for (default " + llvm::join(pc::defaultArchs, ",") + ")";
 static cl::list<std::string> archs("arch", cl::desc(archText), cl::CommaSeparated, cl::cat(category));
-static cl::opt<std::string> cudaPath("cuda-path", cl::desc("The CUDA toolkit; looked for there and nowhere else"),
+static cl::opt<std::string> cudaPath("cuda-path",
+                                     cl::desc("Directory of the CUDA toolkit, the only place that is searched"),
                                      cl::cat(category));
-static cl::opt<Emit>
-    emit("emit", cl::desc("What to write"), cl::init(Emit::Ptx),
-         cl::values(clEnumValN(Emit::Ptx, "ptx", "PTX for newer devices"),
-                    clEnumValN(Emit::Cubin, "cubin", "the cubin of the first architecture"),
-                    clEnumValN(Emit::Host, "host", "the shared object that the stand-in runs"),
-                    clEnumValN(Emit::Table, "table", "ptxas's figures, one JSON line a kernel"),
-                    clEnumValN(Emit::Sites, "sites", "barriers and waits of the host image, by number"),
-                    clEnumValN(Emit::Accesses, "accesses", "what kernels load and store, one JSON line a kernel")),
-         cl::cat(category));
+static cl::opt<Emit> emit(
+    "emit", cl::desc("What to write"), cl::init(Emit::Ptx),
+    cl::values(clEnumValN(Emit::Ptx, "ptx", "PTX for newer devices"),
+               clEnumValN(Emit::Cubin, "cubin", "cubin of the first architecture"),
+               clEnumValN(Emit::Host, "host", "shared object for the emulated CUDA driver"),
+               clEnumValN(Emit::Table, "table", "resource use reported by ptxas, one JSON line per kernel"),
+               clEnumValN(Emit::Sites, "sites", "numbered barriers and waits of the host image"),
+               clEnumValN(Emit::Accesses, "accesses", "loads and stores of the kernels, one JSON line per kernel")),
+    cl::cat(category));
 
 static void write(llvm::raw_ostream &os, const pc::GpuImage &image) {
   bool text = image.kind == pc::GpuImageKind::Ptx;
@@ -123,7 +126,7 @@ static pcrt_status writeKernels(mlir::ModuleOp module, const pc::GpuTargetOption
                                       : pc::GpuImageKind::Host;
     const auto *image = llvm::find_if(*images, [&](const pc::GpuImage &i) { return i.kind == kind; });
     if (image == images->end()) {
-      pc::errs() << "pc-kernels: error: there is no such image\n";
+      pc::errs() << "pc-kernels: error: the program has no image of this kind\n";
       return PCRT_USAGE;
     }
     write(os, *image);
@@ -137,7 +140,8 @@ int main(int argc, char **argv) {
   std::string message;
   llvm::raw_string_ostream errors(message);
   if (!cl::ParseCommandLineOptions(
-          argc, argv, "pc-kernels: compiles the gpu.module of an IR file (phase kernels, or by hand)\n", &errors)) {
+          argc, argv, "pc-kernels: compiles the gpu.module of an IR file, which pc-compile --to=kernels writes\n",
+          &errors)) {
     pc::errs() << message;
     return PCRT_USAGE;
   }

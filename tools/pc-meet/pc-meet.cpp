@@ -14,24 +14,25 @@
 static const char usage[] =
     R"(usage: pc-meet [options]
 
-Where the members of open local SGD meet: runs of one program of one replica, each with --meet HOST:PORT --name NAME, that come and
-go. At the end of a round it makes the mean of the parameters of those who are there. It knows no model, and ends when all have
-left. Members on other machines have to know the same secret: set PCRT_SECRET, or PCRT_SECRET_FILE, here and for them.
+Rendezvous server for local SGD with an open axis. Its members are runs of one program, each with --meet HOST:PORT
+--name NAME, and may join or leave between rounds. At the end of a round the server averages the parameters of the
+members. It ends when all members have left. Members on other machines need the same secret: set PCRT_SECRET or
+PCRT_SECRET_FILE here and for them.
 
 Options
-  --listen ADDRESS   the address of this machine where it listens (default 127.0.0.1: members on this machine alone; 0.0.0.0
-                     or :: for all addresses)
-  --port N           the port there (default: a free one, which it prints)
-  --min-members N    how many there must be for a round to begin and to end (default 1)
-  --patience SECONDS how long at least the last ones are waited for, when half have arrived (default 1)
-  --log FILE         a line of JSON for each round, before anybody hears of it: who was in it, and how many steps each had made
-  --replay LOG       form the rounds of an earlier meeting again: the same members make the same bits
+  --listen ADDRESS   address on which to listen, where 0.0.0.0 or :: means all addresses (default 127.0.0.1, which only
+                     members on this machine can reach)
+  --port N           port on which to listen (default: a free one, which is printed)
+  --min-members N    number of members needed to begin and to end a round (default 1)
+  --patience SECONDS how long to wait at least for the last members after half have arrived (default 1)
+  --log FILE         write a JSON line for each round, with its members and the steps of each, before they are told
+  --replay LOG       repeat the rounds of an earlier log; the same members then compute the same bits
 
 Instead
-  --version          which version of the project this is
+  --version          print the version
   --help             show this text
 
-exit codes: 0 all have left, 2 usage or no secret, 6 no port or no log, 9 a log that is none.
+exit codes: 0 all members have left, 2 usage or no secret, 6 no port or no log, 9 an invalid log.
 
 example:
   pc-meet --port 29600 --min-members 2 --log rounds.jsonl &
@@ -78,7 +79,7 @@ int main(int argc, char **argv) {
       options.port = int(number);
     } else if (flag == "--min-members") {
       if (!isNumber || number < 1 || number > 1'000'000)
-        return badUsage("--min-members takes a number from 1 on, not", value.c_str());
+        return badUsage("--min-members takes a number of at least 1, not", value.c_str());
       options.minMembers = int(number);
     } else if (flag == "--patience") {
       options.patience = strtod(value.c_str(), &end);
@@ -86,7 +87,7 @@ int main(int argc, char **argv) {
         return badUsage("--patience takes a positive number of seconds, not", value.c_str());
     } else if (flag == "--log" || flag == "--replay") {
       if (value.empty())
-        return badUsage("a file is missing behind", flag.c_str());
+        return badUsage("a file name is missing after", flag.c_str());
       (flag == "--log" ? options.log : options.replay) = value;
     } else {
       return badUsage("unknown option", argv[at]);

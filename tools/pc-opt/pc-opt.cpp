@@ -74,9 +74,9 @@ int main(int argc, char **argv) {
   std::string message;
   llvm::raw_string_ostream errors(message);
   if (!cl::ParseCommandLineOptions(argc, argv,
-                                   "pc-opt: runs passes on IR files, as in\n\n"
-                                   "  pc-opt model.mlir --pc-phase-step=mesh=dp=2 --pc-phase-placed=mesh=dp=2\n"
-                                   "  pc-opt step.mlir --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed\n",
+                                   "pc-opt: runs passes on IR files, for example\n\n  pc-opt model.mlir "
+                                   "--pc-phase-step=mesh=dp=2 --pc-phase-placed=mesh=dp=2\n  pc-opt step.mlir "
+                                   "--pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed\n",
                                    &errors)) {
     pc::errs() << message;
     return PCRT_USAGE;

@@ -17,36 +17,34 @@ static const char usage[] =
 Runs PROGRAM as N ranks on this machine and waits for them.
 
 Ranks
-  -n N               number of ranks (default 1); the product of the program's mesh axes
-  --virtual          all ranks as threads of one process on one device, with the real program
+  -n N               number of ranks, which is the product of the program's mesh axes (default 1)
+  --virtual          run all ranks as threads of one process on one device
   --no-pin           let the system choose the cores; by default the ranks share them evenly
 
 Failures
-  --restarts N       start the same command again where a rank was lost or late, at most N times (default 0): with the state
-                     that is still in memory unless a rank was lost in the middle of an update, else from the newest
-                     checkpoint of the program's --checkpoint DIR
-  --or OTHER         where PROGRAM loses a rank once more, OTHER goes on from the newest checkpoint: a program of the same
-                     model and batch for fewer ranks, restarted as often. Several of them: the next one then. The first one
-                     that needs at most the N of -n begins
+  --restarts N       restart the command at most N times if a rank is lost or late (default 0); the run continues from its
+                     newest checkpoint, or from memory unless a rank was lost during an update
+  --or OTHER         when PROGRAM has used its restarts, continue from the newest checkpoint with OTHER, a program of the
+                     same model and batch for fewer ranks; may be given several times
 
 Time
   --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)
-  --grace SECONDS    how long ranks may take to save after a signal (default: as long as it takes)
+  --grace SECONDS    how long ranks may take to save after a signal (default: no limit)
 
 Instead of a run
-  --version          which version of the project this is
+  --version          print the version
   --help             show this text
 
 ARGUMENTS go to the program: try 'pc-run PROGRAM -- --help'.
 
-Rank 0 has the standard output of pc-run; what the other ranks print appears on standard error with
-their number before each line. SIGINT, SIGTERM, SIGUSR1 and SIGHUP are passed on, unless pc-run was started to ignore
-them (nohup): a program that was given --save or --checkpoint saves and ends, any other ends at once; a second signal
-kills. So ends a run, without a word
-and with 141, when nobody reads its standard output any more. The same program also runs under
+Rank 0 writes to the standard output of pc-run. The output of the other ranks goes to standard error, with the rank
+at the start of each line. With --or, the first program that needs at most N ranks starts.
+SIGINT, SIGTERM, SIGUSR1 and SIGHUP are passed to the ranks, unless pc-run was started to ignore them (nohup). A
+program with --save or --checkpoint then saves and ends, and any other ends at once; a second signal kills it.
+If standard output is closed, the run ends in the same way, with exit code 141. The same program also runs under
 torchrun, mpirun and srun.
 
-exit codes: that of the first rank that fails: 1 internal, 2 usage, 3 bad model or a program for another runtime,
+exit codes, from the first rank that fails: 1 internal, 2 usage, 3 bad model or a program for another runtime,
 5 verification, 6 resource, 7 a rank was lost (killed, or ended early), 8 timeout, 9 bad data, 10 non-finite numbers; 128 + n if
 pc-run itself was ended by signal n.
 
@@ -107,7 +105,7 @@ int main(int argc, char **argv) {
       options.restarts = int(restarts);
     } else if (isOption("--or")) {
       if (!*value)
-        return badUsage("--or takes a program, not", value);
+        return badUsage("--or takes the name of a program, not", value);
       options.others.push_back(value);
     } else if (isOption("--timeout")) {
       if (!(strtod(value, &end) > 0) || *end)

@@ -247,7 +247,7 @@ pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
     if (plane && plane->failed()) {
       plane->setReported(PCRT_PEER_LOST);
       return fail(PCRT_PEER_LOST,
-                  rankName(rank()) + ": in " + describeKey(key) + ": " + plane->failure() + "; the run is over");
+                  rankName(rank()) + ": in " + describeKey(key) + ": " + plane->failure() + "; the run has ended");
     }
     if (!waiting.isOver())
       continue;
@@ -267,7 +267,7 @@ pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
       names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
     return fail(PCRT_TIMEOUT, "rank " + std::to_string(rank()) + ": no answer within " + secondsText(timeout) +
                                   " s from " + names + " in " + describeKey(key) + " of " + groupName(group) +
-                                  "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+                                  "; check whether it is stopped or much slower, or raise PCRT_TIMEOUT_SECONDS");
   }
   requests.clear();
   requestPeers.clear();
@@ -282,7 +282,7 @@ pcrt_status MpiComm::agree(const Group &group, const MoveKey &key) {
   PCRT_TRY(finish(group, key));
   for (int peer = 0; peer < group.size(); ++peer)
     if (peer != group.me && memcmp(&keys[peer], &key, sizeof key) != 0)
-      return fail(PCRT_INTERNAL, "ranks disagree in " + groupName(group) + ": " +
+      return fail(PCRT_INTERNAL, "ranks run different collectives in " + groupName(group) + ": " +
                                      describeMismatch(rank(), key, group.ranks[peer], keys[peer]));
   return PCRT_OK;
 }
@@ -461,7 +461,8 @@ pcrt_status MpiComm::prepareFlows() {
   rings.resize(flows.size());
   for (size_t i = 0; i < flows.size(); ++i) {
     if (flows[i].bytes > INT32_MAX)
-      return fail(PCRT_INTERNAL, "a message of " + std::to_string(flows[i].bytes) + " bytes is too large for MPI");
+      return fail(PCRT_INTERNAL, "a message of " + std::to_string(flows[i].bytes) +
+                                     " bytes is too large for MPI; use a smaller microbatch");
     rings[i].data.resize(flows[i].slots * flows[i].bytes);
     rings[i].requests.assign(flows[i].slots, MPI_REQUEST_NULL);
     for (int slot = 0; slot < flows[i].slots && !flows[i].sends; ++slot)
@@ -483,12 +484,13 @@ pcrt_status MpiComm::waitFor(MPI_Request &request, const Flow &flow) {
       sched_yield();
     if (plane && plane->failed()) {
       plane->setReported(PCRT_PEER_LOST);
-      return fail(PCRT_PEER_LOST, rankName(rank()) + ": in " + what() + ": " + plane->failure() + "; the run is over");
+      return fail(PCRT_PEER_LOST,
+                  rankName(rank()) + ": in " + what() + ": " + plane->failure() + "; the run has ended");
     }
     if (waiting.isOver())
       return fail(PCRT_TIMEOUT, rankName(rank()) + ": no answer within " + secondsText(timeout) + " s from " +
                                     rankName(flow.peer) + " in " + what() +
-                                    "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+                                    "; check whether it is stopped or much slower, or raise PCRT_TIMEOUT_SECONDS");
   }
 }
 
@@ -529,10 +531,10 @@ extern "C" __attribute__((visibility("default"))) int pcrt_mpi_connect(Comm **ou
   Place place;
   std::string error;
   if (readPlace(&place, &error) && place.size != size) {
-    snprintf(
-        message, capacity,
-        "%s says %d ranks, but MPI says %d: it connects only ranks that mpirun or srun start; start them so, or %s",
-        place.launcher.c_str(), place.size, size, overTcp);
+    snprintf(message, capacity,
+             "%s says that there are %d ranks, but MPI says %d; MPI connects only ranks started by mpirun or srun, so "
+             "use one of these, or %s",
+             place.launcher.c_str(), place.size, size, overTcp);
     return PCRT_USAGE;
   }
   *out = new MpiComm(rank, size);

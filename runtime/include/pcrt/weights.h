@@ -37,7 +37,8 @@ std::string untiedTensors(const Pairs &ties, Find find, Equal areEqual) {
   for (const auto &[copy, original] : ties) {
     auto a = find(copy), b = findModelTensor(original, find);
     if (a && b && !areEqual(*a, *b))
-      return "tensor '" + copy + "' is tied to '" + original + "' by config.json, but has other numbers";
+      return "tensor '" + copy + "' is tied to '" + original +
+             "' by config.json, but has different values; copy one of the two to the other";
   }
   return "";
 }
@@ -67,9 +68,9 @@ template <typename Names> std::string whyMissing(const std::string &name, const 
         plain.erase(at, part.size() - 1);
     }
     if (outermost && findModelTensor(name, [&](const std::string &one) { return "." + one == plain; }))
-      return "; '" + other + "' is there: the weights were saved from what " + outermost->of +
-             " makes of a model. Save " + "the model in it (model." + outermost->part + "), or take '" +
-             outermost->part + ".' out of the names";
+      return "; '" + other + "' exists: the weights were saved from a wrapper that " + outermost->of +
+             " puts around a model. Save " + "the inner model (model." + outermost->part + "), or remove '" +
+             outermost->part + ".' from the tensor names";
   }
   return "";
 }
@@ -77,7 +78,7 @@ template <typename Names> std::string whyMissing(const std::string &name, const 
 /// Whether a file is the text that Git LFS leaves in place of a large file that was not fetched.
 inline bool isLfsPointer(std::string_view text) { return text.starts_with("version https://git-lfs.github.com/spec/"); }
 constexpr const char *lfsPointerMessage =
-    "is a pointer of Git LFS, not the file itself; fetch it with 'git lfs pull', or download the file";
+    "is a Git LFS pointer instead of the file itself; fetch it with 'git lfs pull', or download the file";
 
 /// The message if a file of JSON or of tensors that begins with `text` is empty or a pointer of Git LFS; otherwise "".
 inline std::string whyNoContents(std::string_view text) {
@@ -96,8 +97,8 @@ inline std::string whyNotOpened(const std::string &path, const std::string &reas
   std::filesystem::path target = std::filesystem::read_symlink(path, error);
   if (error || std::filesystem::exists(path, error))
     return reason;
-  return "it is a link to '" + target.string() +
-         "', which is not there; copy the file itself (cp -L), or download it again";
+  return "it is a symbolic link to '" + target.string() +
+         "', which does not exist; copy the file itself (cp -L), or download it again";
 }
 
 } // namespace pcrt

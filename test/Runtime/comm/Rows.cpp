@@ -128,8 +128,8 @@ void checkRefusedRows(const Group &group, char *arena) {
   };
   pcrt_move_desc bad = d;
   bad.codes = 0;
-  refused(bad, "rows without a mask");
+  refused(bad, "routed tokens need a mask");
   bad = d;
   bad.dtype = PCRT_I32;
-  refused(bad, "rows, which are of f32 or bf16");
+  refused(bad, "routed tokens must be f32 or bf16");
 }

@@ -52,7 +52,7 @@ expect 'all is well' 0 1000 '' "$pc_run" -n 2 "$victim" none
 expect 'more ranks than cores' 0 10000 '' "$pc_run" -n 8 "$victim" count
 expect 'killed' 7 1500 'rank 0: in .all_reduce .*rank 2 was killed by signal 9;rank 1.*: in .*rank 2 was killed;pc-run: error: rank 2 was killed by signal 9 \(Killed\)' \
   "$pc_run" -n 4 "$victim" kill 2
-expect 'killed while others compute' 7 2000 'error: rank 0: rank 1 was killed by signal 9;the run is over;pc-run: error: rank 1' \
+expect 'killed while others compute' 7 2000 'error: rank 0: rank 1 was killed by signal 9;the run has ended;pc-run: error: rank 1' \
   "$pc_run" -n 3 "$victim" kill-compute
 expect 'killed before joining' 7 1500 'rank 0: in barrier: rank 1 was killed' "$pc_run" -n 2 "$victim" die-early
 expect 'rank 0 killed' 7 1500 'rank 1: in .*rank 0 was killed by signal 9' "$pc_run" -n 2 "$victim" kill 0
@@ -62,12 +62,12 @@ expect 'calls exit early' 7 1500 'rank 1 ended before joining .all_reduce gradie
 expect 'ends with a code' 9 1500 'rank 1 ended' "$pc_run" -n 2 "$victim" exit-9
 expect 'gives up' 9 1500 'rank 0: in .*rank 1 failed: token 70000;pc-run: error: rank 1 failed: token 70000' \
   "$pc_run" -n 2 "$victim" abort-9
-expect 'different moves' 1 1500 "rank 0: ranks disagree on move 101 of group \(dp: ranks 0, 1\): rank 0 runs 'all_reduce gradient' .*, rank 1 runs 'all_reduce logits'" \
+expect 'different moves' 1 1500 "rank 0: ranks run different collectives as number 101 of group \(dp: ranks 0, 1\): rank 0 runs 'all_reduce gradient' .*, rank 1 runs 'all_reduce logits'" \
   "$pc_run" -n 2 "$victim" order
 expect 'different sizes' 1 1500 'rank 0 runs .*\[1000, 1, 1\].*rank 1 runs .*\[999, 1, 1\]' "$pc_run" -n 2 "$victim" size
-expect 'different order of groups' 1 3000 "deadlock: rank;rank 0 waits for rank 1 in 'all_reduce logits';rank 1 waits for rank 0 in 'all_reduce gradient';the ranks run their moves in different orders" \
+expect 'different order of groups' 1 3000 "deadlock: rank;rank 0 waits for rank 1 in 'all_reduce logits';rank 1 waits for rank 0 in 'all_reduce gradient';the ranks run their collectives in different orders" \
   "$pc_run" -n 2 "$victim" cross
-expect 'different order of starts' 1 1500 "ranks disagree on move 101 of group \(dp: ranks 0, 1\): rank . runs 'all_reduce .*, rank . runs 'all_reduce" \
+expect 'different order of starts' 1 1500 "ranks run different collectives as number 101 of group \(dp: ranks 0, 1\): rank . runs 'all_reduce .*, rank . runs 'all_reduce" \
   "$pc_run" -n 2 "$victim" start-order
 expect 'a start without a wait' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce (gradient|logits)' .*group \(dp: ranks 0, 1\)" \
   "$pc_run" -n 2 --timeout 1 "$victim" start-no-wait
@@ -97,12 +97,12 @@ blamed_alone() { # RANK
   grep -Eq "from rank $1 \([^)]*(\([^)]*\))?\), rank" "$work/err" && complain "others are blamed beside rank $1"
 }
 for rank in 0 ${PC_LONG:+1 2 3}; do
-  expect "rank $rank stopped over tcp" 8 4000 "pc-run: error: rank . gave up: no answer within 1 s from rank $rank \(it does not answer at all\) in " \
+  expect "rank $rank stopped over tcp" 8 4000 "pc-run: error: rank . stopped: no answer within 1 s from rank $rank \(it does not answer\) in " \
     env PCRT_TRANSPORT=tcp "$pc_run" -n 4 --timeout 1 "$victim" stop "$rank"
   blamed_alone "$rank"
 done
 for rank in 3 ${PC_LONG:+0 1 2}; do
-  expect "rank $rank stopped between messages over tcp" 8 4000 "pc-run: error: rank . gave up: no answer within 1 s from rank $rank \(it does not answer at all, in forward" \
+  expect "rank $rank stopped between messages over tcp" 8 4000 "pc-run: error: rank . stopped: no answer within 1 s from rank $rank \(it does not answer, in forward" \
     env PCRT_TRANSPORT=tcp "$pc_run" -n 4 --timeout 1 "$victim" flow-stop "$rank"
   blamed_alone "$rank"
 done
@@ -138,7 +138,7 @@ expect 'virtual: killed' 7 1500 'pc-run: error: rank 0 was killed by signal 9' "
 expect 'virtual: ends early' 7 1500 'rank 0: rank 1 ended before joining .all_reduce gradient' "$pc_run" --virtual -n 2 "$victim" exit-0
 expect 'virtual: gives up' 9 1500 'rank 0: in .*rank 1 failed: token 70000' "$pc_run" --virtual -n 2 "$victim" abort-9
 expect 'virtual: gives up while others compute' 9 2500 '' "$pc_run" --virtual -n 3 "$victim" abort-compute
-expect 'virtual: different moves' 1 1500 "ranks disagree on move 101 of group \(dp: ranks 0, 1\): rank . runs 'all_reduce" \
+expect 'virtual: different moves' 1 1500 "ranks run different collectives as number 101 of group \(dp: ranks 0, 1\): rank . runs 'all_reduce" \
   "$pc_run" --virtual -n 2 "$victim" order
 expect 'virtual: different order of groups' 1 1500 "deadlock: rank 0 waits for rank 1 in 'all_reduce logits'.*, rank 1 waits for rank 0" \
   "$pc_run" --virtual -n 2 "$victim" cross
@@ -195,7 +195,7 @@ stopped_anytime() { # RANK
   done
   wait $launcher || code=$?
   [ $code = 8 ] || complain "exit code $code, not 8"
-  grep -Eq "pc-run: error: rank . gave up: no answer within 1 s from rank $1 \(it does not answer at all" "$work/err" || complain "rank $1 is not named"
+  grep -Eq "pc-run: error: rank . stopped: no answer within 1 s from rank $1 \(it does not answer" "$work/err" || complain "rank $1 is not named"
   blamed_alone "$1"
   leftovers
   echo "$name: done"
@@ -258,9 +258,9 @@ all_foreign
 launcher=torchrun
 all_foreign
 foreign 'different moves' 1 '1 1 1' 1500 order
-says "ranks disagree in group \(dp: ranks 0, 1, 2\): rank 0 runs 'all_reduce gradient' .*, rank 1 runs 'all_reduce logits'"
+says "ranks run different collectives in group \(dp: ranks 0, 1, 2\): rank 0 runs 'all_reduce gradient' .*, rank 1 runs 'all_reduce logits'"
 PCRT_TIMEOUT_SECONDS=1 foreign 'late' 1 '(8 7 7|7 7 8|8 7 8)' 6000 sleep-4
-says "rank [02]: no answer within 1 s from rank 1 \(between moves\) in 'all_reduce gradient' .* of group \(dp: ranks 0, 1, 2\)"
+says "rank [02]: no answer within 1 s from rank 1 \(between collectives\) in 'all_reduce gradient' .* of group \(dp: ranks 0, 1, 2\)"
 # A stopped rank stays: nobody is there to kill it.
 PCRT_TIMEOUT_SECONDS=1
 export PCRT_TIMEOUT_SECONDS
@@ -279,7 +279,7 @@ for stopped in 0 ${PC_LONG:+1 2 3}; do
   done
   { kill -KILL "${pids[stopped]}"; wait "${pids[stopped]}"; } 2>/dev/null
   [[ $codes =~ ^[78]*8[78]*$ ]] || complain "exit codes $codes"
-  says "no answer within 1 s from rank $stopped \(it does not answer at all\) in"
+  says "no answer within 1 s from rank $stopped \(it does not answer\) in"
   blamed_alone "$stopped"
   leftovers
   echo "$name: done"
@@ -303,10 +303,10 @@ if [ -n "$standin" ]; then
     "$pc_run" -n 3 "$victim" size
   expect 'device: late' 8 6000 "no answer within 1 s from rank 1 \(before the first move of step 200\) in $where" \
     "$pc_run" -n 3 --timeout 1 "$victim" sleep-4
-  expect 'device: stopped' 8 8000 "no answer within 1 s from rank 1 \(it does not answer at all\) in $where" \
+  expect 'device: stopped' 8 8000 "no answer within 1 s from rank 1 \(it does not answer\) in $where" \
     "$pc_run" -n 3 --timeout 1 "$victim" stop
   for rank in 0 ${PC_LONG:+2}; do
-    expect "device: rank $rank stopped" 8 8000 "pc-run: error: rank . gave up: no answer within 1 s from rank $rank \(it does not answer at all\) in $where" \
+    expect "device: rank $rank stopped" 8 8000 "pc-run: error: rank . stopped: no answer within 1 s from rank $rank \(it does not answer\) in $where" \
       "$pc_run" -n 3 --timeout 1 "$victim" stop "$rank"
     blamed_alone "$rank"
   done
@@ -316,12 +316,12 @@ if [ -n "$standin" ]; then
   # A rank whose split never begins: its own NCCL does not know, either. Then it is stopped, or killed, meanwhile.
   group='cannot connect the devices of group \(dp: ranks 0, 1, 2\)'
   export PC_STANDIN_FAULT=split:0@1
-  expect 'device: a split that does not begin' 8 4000 "rank [012]: $group: no answer within 1 s from the other ranks;NCCL_DEBUG=INFO shows" \
+  expect 'device: a split that does not begin' 8 4000 "rank [012]: $group: no answer within 1 s from the other ranks;run with NCCL_DEBUG=INFO" \
     "$pc_run" -n 3 --timeout 1 "$victim" none
   # shellcheck disable=SC2016 # the rank's variables
   while_splitting='[ "$PCRT_RANK" != 1 ] || { : >"$2"; exec 2>"$2"
     (until grep -q "never begins" "$2"; do sleep 0.05; done; kill "-$3" $$) & }; exec "$1" none'
-  expect 'device: stopped in a split' 8 6000 "rank [02]: $group: no answer within 2 s from rank 1 \(it does not answer at all\)" \
+  expect 'device: stopped in a split' 8 6000 "rank [02]: $group: no answer within 2 s from rank 1 \(it does not answer\)" \
     "$pc_run" -n 3 --timeout 2 bash -c "$while_splitting" - "$victim" "$work/one" STOP
   expect 'device: killed in a split' 7 4000 'rank 0: rank 1 died;rank 2: rank 1 died' \
     "$pc_run" -n 3 --timeout 20 bash -c "$while_splitting" - "$victim" "$work/one" KILL
@@ -366,11 +366,11 @@ if ip netns add "$one" 2>/dev/null && ip netns add "$two" 2>/dev/null &&
   ip -n "$one" link set pv1 up
   secrets=('' '' '')
   machines none 'no secret' '2 2 2'
-  says 'other machines reach 10.213.7.1, and there is no secret .* give all of them the same PCRT_SECRET'
+  says 'other machines can reach 10.213.7.1, but there is no secret .* give all of them the same PCRT_SECRET'
   export PCRT_TIMEOUT_SECONDS=3
   secrets=(same other other)
   machines none 'another secret' '8 8 8'
-  says 'warning: rank 0: a connection from .*10.213.7.2 that says it is rank [12] .* does not know the secret'
+  says 'warning: rank 0: the connection from .*10.213.7.2 that claims to be rank [12] .* its PCRT_SECRET is different'
   says 'error: rank 2: rank 0 did not start within 3 s at 10.213.7.1 .it hangs up on this process; is PCRT_SECRET the same there'
 else
   echo "$name: not permitted here, not tested"

@@ -158,7 +158,7 @@ static void testEnvironments() {
   CHECK(!readFrom({"PCRT_RANK=one"}, &place, &error) && error.find("PCRT_RANK='one'") == 0);
   CHECK(!readFrom({"PCRT_RANK=0", "PCRT_SIZE=99999999999"}, &place, &error));
   CHECK(!readFrom({"RANK=8", "WORLD_SIZE=8", "MASTER_PORT=1"}, &place, &error) &&
-        error.ends_with("RANK=8 WORLD_SIZE=8 in the environment say so; if they are left over from another job: unset "
+        error.ends_with("RANK=8 WORLD_SIZE=8 are set in the environment; if they are left over from another job, unset "
                         "RANK WORLD_SIZE"));
   CHECK(readFrom({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}, &place, &error) &&
         whoSaysSo(place, "; ").ends_with("unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE"));

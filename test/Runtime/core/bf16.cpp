@@ -29,12 +29,12 @@ static void testChoice() {
   } cases[] = {
       {{unused}, false, ""},
       {{lacks}, false, "in f32 (no AVX512_BF16)"},
-      {{slow}, false, "in f32 (370 Gflop/s a thread, native 170)"},
-      {{even}, true, "native (360 Gflop/s a thread, in f32 370)"},
-      {{fast, fast}, true, "native (600 Gflop/s a thread, in f32 300)"},
+      {{slow}, false, "in f32 (370 Gflop/s per thread, native 170)"},
+      {{even}, true, "native (360 Gflop/s per thread, in f32 370)"},
+      {{fast, fast}, true, "native (600 Gflop/s per thread, in f32 300)"},
       {{fast, lacks}, false, "in f32 (no AVX512_BF16)"}, // all ranks alike
-      {{fast, slow, fast}, false, "in f32 (300 Gflop/s a thread, native 170)"},
-      {{unused, fast}, true, "native (600 Gflop/s a thread, in f32 300)"},
+      {{fast, slow, fast}, false, "in f32 (300 Gflop/s per thread, native 170)"},
+      {{unused, fast}, true, "native (600 Gflop/s per thread, in f32 300)"},
   };
   unsetenv("PCRT_CPU_BF16");
   for (const auto &one : cases) {
@@ -51,7 +51,7 @@ static void testChoice() {
   } catch (const Failure &failure) {
     refusal = failure.status == PCRT_USAGE ? failure.message : "another status";
   }
-  expect(refusal == "PCRT_CPU_BF16=1, but the CPU of a rank has no AVX512_BF16; unset PCRT_CPU_BF16", refusal);
+  expect(refusal == "PCRT_CPU_BF16=1, but the CPU of one rank has no AVX512_BF16; unset PCRT_CPU_BF16", refusal);
   unsetenv("PCRT_CPU_BF16");
 }
 

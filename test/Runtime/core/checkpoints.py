@@ -44,7 +44,7 @@ ten = tensors("home")
 # A model that this program did not write is not replaced.
 for name in ["config.json", "model.safetensors"]:
     write(f"published/{name}", read(f"home/{name}"))
-    refused(f"a published {name} is in the way", 6, ["published", name, "is not from a checkpoint"], "1-1-1", "--save", "published")
+    refused(f"a published {name} is in the way", 6, ["published", name, "is not part of a checkpoint"], "1-1-1", "--save", "published")
     good(f"the published {name} is there", read(f"published/{name}") == read(f"home/{name}"))
     shutil.rmtree("published")
 
@@ -52,7 +52,7 @@ for name in ["config.json", "model.safetensors"]:
 holder = start(command("1-1-1", "--steps", 10**9, "--save", "locked", "--metrics", "holder.jsonl"))
 wait_for(lambda: os.path.exists("holder.jsonl") and read("holder.jsonl"))
 for transport in ["shm", "tcp"]:
-    refused(f"a second run, {transport}", 6, ["cannot save to locked", "process ", "saves there"], "2-1-1", "--save", "locked",
+    refused(f"a second run, {transport}", 6, ["cannot save to locked", "process ", "is saving there"], "2-1-1", "--save", "locked",
             "--metrics", "second.jsonl", PCRT_TRANSPORT=transport)
 good("it is refused before it trains", not os.path.exists("second.jsonl"))
 holder.send_signal(signal.SIGKILL)
@@ -64,7 +64,7 @@ write("locked.lock", json.dumps(host))
 refused("the lock of another machine", 6, ["elsewhere", "locked.lock", "remove"], "1-1-1", "--save", "locked")
 for text in ["", "mine", "{}", "[1]", "\0" * 5000]:
     write("locked.lock", text)
-    refused("a file that is no lock", 6, ["locked.lock is in the way"], "1-1-1", "--save", "locked")
+    refused("a file that is no lock", 6, ["locked.lock is not a lock file of this program"], "1-1-1", "--save", "locked")
     good("it is as it was", read("locked.lock").decode() == text)
 os.remove("locked.lock")
 
@@ -97,7 +97,7 @@ for number in range(200 if LONG else 6):
 for name in ["model.safetensors", "training_state.safetensors"]:
     copy("home", "mixed")
     shutil.copy(f"five/{name}", f"mixed/{name}")
-    refused(f"{name} of step 5 in a checkpoint of step 10", 9, [f"mixed/{name}", "is not what was saved"], "1-1-1", "--load", "mixed")
+    refused(f"{name} of step 5 in a checkpoint of step 10", 9, [f"mixed/{name}", "was changed after it was saved"], "1-1-1", "--load", "mixed")
     shutil.rmtree("mixed")
 copy("home", "damaged")
 data = bytearray(read("damaged/model.safetensors"))

@@ -67,9 +67,9 @@ static void testTargets(const std::string &folder) {
   reads(npy("<i8", "3,", numbers<int64_t>({5, -100, 7})), ".npy of i8");
   reads(npy("|i1", "3,", "\x05\x9c\x07"), ".npy of i1");
   refused(npy("|u1", "3,", "\x05\x9c\x07"), 100,
-          "target 156 at position 1 is not in the vocabulary of 100, and not -100");
+          "target 156 at position 1 is not in the vocabulary of 100 and is not -100");
   refused(numbers<uint16_t>({5, 65435, 7}), 1000,
-          "target 65435 at position 1 is not in the vocabulary of 1000, and not -100");
+          "target 65435 at position 1 is not in the vocabulary of 1000 and is not -100");
   refused(numbers<int32_t>({5, -1, 7}), 1000, "target 4294967295 (-1 if signed) at position 1", "u32:");
   refused(numbers<uint16_t>({5, 65436, 7}), 65437,
           "of 16-bit targets 65436 is -100, but the vocabulary of 65437 has it, too");
@@ -158,7 +158,7 @@ static void testTokens(const std::string &folder) {
       all += bytes;
     return all;
   };
-  std::string ofWider = "every second 16-bit number is zero, as in a file of 32-bit numbers; use u32:" + path;
+  std::string ofWider = "every other 16-bit number is zero, so this looks like a file of 32-bit numbers; use u32:" + path;
   refused(repeat(numbers<int32_t>({5, 6}), 8), ofWider);
   refused(repeat(numbers<int32_t>({5}), 1 << 19) + shorts({3, 3}), ofWider);
   refused(repeat(numbers<int64_t>({5}), 16), "64-bit numbers");

@@ -76,9 +76,9 @@ for data in version1.bin version7.bin u32:i32.bin u2.npy i4.npy i8.npy; do
   good "a step does not allocate" grep -q '"step_allocations": 0,' summary.json
 done
 for mesh in 1-1-1 2-2-2; do
-  expect 9 'i32.bin: every second 16-bit number is zero, as in a file of 32-bit numbers; use u32:i32.bin' "$mesh 32 bits read as 16" \
+  expect 9 'i32.bin: every other 16-bit number is zero, so this looks like a file of 32-bit numbers; use u32:i32.bin' "$mesh 32 bits read as 16" \
     program $mesh --data i32.bin
-  expect 9 'i64.bin: every second 32-bit number is zero, as in a file of 64-bit numbers' "$mesh 64 bits read as 16" program $mesh --data i64.bin
+  expect 9 'i64.bin: every other 32-bit number is zero, so this looks like a file of 64-bit numbers' "$mesh 64 bits read as 16" program $mesh --data i64.bin
   { head -c 40 i32.bin; integers 4 -100; tail -c +45 i32.bin; } >negative.bin
   expect 9 'negative.bin: token 4294967196 \(-100 if signed\) at position 10 is not in the vocabulary of 32' "$mesh a negative token" \
     program $mesh --data u32:negative.bin
@@ -98,7 +98,7 @@ shrink() { # BYTES COMMAND...
   wait $run || code=$?
   return $code
 }
-message='shrinks.bin became shorter while it was read: it had 300 bytes'
+message='shrinks.bin was truncated while it was being read: it had 300 bytes'
 endless=(--data shrinks.bin --steps 1000000000)
 for bytes in 0 200; do
   expect 9 "$message" "one rank, to $bytes bytes" shrink $bytes "$programs/core-program-1-1-1" "${endless[@]}"
@@ -144,7 +144,7 @@ for virtual in '' 1; do
     expect 9 'error: .*cannot read .*weights/model.safetensors: Input/output error' "a disk that fails under weights: $mesh $virtual" \
       failing weights/model.safetensors 3 $mesh --data u16.bin --init weights --steps 1
     # Virtual ranks may open the file when it has shrunk already.
-    expect 9 'error: .*model.safetensors(: .*may be truncated| became shorter while it was read)' "weights that shrink: $mesh $virtual" \
+    expect 9 'error: .*model.safetensors(: .*may be truncated| was truncated while it was being read)' "weights that shrink: $mesh $virtual" \
       env FAIL_SHRINK=1 bash -c "$(declare -f failing program); failing_reads=$failing_reads pc_run=$pc_run programs=$programs virtual=$virtual
         failing weights/model.safetensors 2 $mesh --data u16.bin --init weights --steps 1"
     expect 9 'error: .*cannot read u16.bin: Input/output error' "a disk that fails under tokens: $mesh $virtual" \
@@ -158,14 +158,14 @@ mkfifo pipe
 for what in "pipe pipe" "/dev/zero device" ". directory"; do
   read -r path kind <<<"$what"
   for flag in "--data $path" "--data text:$path" "--data u32:$path"; do
-    expect 9 "cannot read $path: it is not a file but a $kind" "a $kind as tokens: $flag" program 1-1-1 $flag
+    expect 9 "cannot read $path: it is not a regular file but a $kind" "a $kind as tokens: $flag" program 1-1-1 $flag
   done
   [[ $kind = directory ]] ||
-    expect 9 "cannot read $path: it is not a file but a $kind" "a $kind as weights" program 2-1-1 --data u16.bin --init $path
+    expect 9 "cannot read $path: it is not a regular file but a $kind" "a $kind as weights" program 2-1-1 --data u16.bin --init $path
 done
 mkdir model
 mkfifo model/model.safetensors
-expect 9 'cannot read model/model.safetensors: it is not a file but a pipe' "a pipe in a directory of weights" program 1-1-1 --data u16.bin --init model
+expect 9 'cannot read model/model.safetensors: it is not a regular file but a pipe' "a pipe in a directory of weights" program 1-1-1 --data u16.bin --init model
 
 # What a file says is shown, not obeyed.
 header='{"\u001b[2Jw\u0007\r":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}}'

@@ -30,9 +30,9 @@ def killed(mesh, step, call, rank, transport, snapshot=0):
     line[line.index(program(mesh))] += "DIES"
     process = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "PCRT_TRANSPORT": transport, "KILL_RANK": str(rank),
                                                                          "KILL_AT": str(step * calls_of(microbatches) + call)})
-    good(f"{name}: ends well", process.returncode == 0 and "starting again (1 of 1)" in process.stderr, f"exit {process.returncode}: {process.stderr}")
+    good(f"{name}: ends well", process.returncode == 0 and "restarting the run (1 of 1)" in process.stderr, f"exit {process.returncode}: {process.stderr}")
     good(f"{name}: the same end", tensors("end") == tensors(f"whole-{mesh}") and losses("end.jsonl") == losses(f"whole-{mesh}.jsonl"))
-    memory = re.findall(r"going on from step (\d+), which is still in memory", process.stdout)
+    memory = re.findall(r"continuing from step (\d+), which is still in memory", process.stdout)
     # Behind a move of this step with the others no rank is in the update before; before the gradients' none is in this one's.
     if transport == "shm" and 10 <= call <= 2 + 12 * microbatches:
         good(f"{name}: what was made is still there", memory == [str(step)], process.stdout)

@@ -103,7 +103,7 @@ static void testText(const std::string &folder) {
            "'" + word + "' in: " + message);
   };
   refused("A file of text, a few words long, not one token.\n", "text, not tokens; tokenize");
-  refused(repeat("To be, or not to be?\r\n", 9999), "or use text:" + path + ", which takes its bytes as tokens");
+  refused(repeat("To be, or not to be?\r\n", 9999), "or use text:" + path + ", which uses its bytes as tokens");
   refused(repeat("{\"text\": \"one\"}\n", 40), "JSON");
   refused(" [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]", "JSON");
   refused("12,13,14\n15,16,17\n12,13,14\n15,16,17\n", "text");
@@ -134,7 +134,7 @@ static void testWidths(const std::string &folder) {
       for (int round = 0; round < 50; ++round) {
         std::string bytes = randomNumbers<uint32_t>(count, most);
         std::string message = failureOfFile(path, bytes);
-        expect(message.find("as in a file of 32-bit numbers; use u32:" + path) != std::string::npos,
+        expect(message.find("so this looks like a file of 32-bit numbers; use u32:" + path) != std::string::npos,
                std::to_string(most) + ": " + message);
         expect(failureOfFile(path, bytes, "u32:").empty(), "32-bit numbers as such");
       }
@@ -142,7 +142,7 @@ static void testWidths(const std::string &folder) {
   std::string bytes = randomNumbers<int32_t>(500, 30000);
   for (int i = 0; i < 200; ++i)
     bytes.replace(size_t(pick(0, 499)) * 4, 4, bytesOf(noTarget, 4));
-  expect(failureOfFile(path, bytes).find("every second 16-bit number is zero") != std::string::npos, "32-bit targets");
+  expect(failureOfFile(path, bytes).find("every other 16-bit number is zero") != std::string::npos, "32-bit targets");
   std::string message = failureOfFile(path, randomNumbers<int64_t>(500, 128256));
   expect(message.find("64-bit numbers; save them as .npy") != std::string::npos, message);
 

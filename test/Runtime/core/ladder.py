@@ -44,14 +44,14 @@ def taken(name, restarts, transport):
             wait_for(lambda: not os.path.exists(f"/proc/{int(ranks[-1])}"))
     code, _ = finish(process, 120)
     said = read("ladder.err").decode()
-    rungs = re.findall(r"going on with '.*core-program-(\S+)' on \d ranks?", said)
+    rungs = re.findall(r"continuing with '.*core-program-(\S+)' on \d ranks?", said)
     good(f"{name}: ends on the last program", code == 0 and rungs == MESHES[1:], f"exit {code}, {rungs}: {said}")
-    good(f"{name}: restarts of each", said.count("starting again") == restarts * (len(MESHES) - 1), said)
-    good(f"{name}: no other program's memory", len(re.findall("going on from step [0-9]+, which is still in memory", read("ladder.out").decode())) <= 2 * restarts)
+    good(f"{name}: restarts of each", said.count("restarting the run") == restarts * (len(MESHES) - 1), said)
+    good(f"{name}: no other program's memory", len(re.findall("continuing from step [0-9]+, which is still in memory", read("ladder.out").decode())) <= 2 * restarts)
     came = losses("end.jsonl")
     good(f"{name}: every step, once", list(came) == list(range(STEPS)))
     good(f"{name}: the trajectory of one program", max(abs(came[step] - whole[step]) / whole[step] for step in came) < 1e-3)
-    begun = re.findall(r"going on from DIR/(step-\d+)", read("ladder.out").decode())[-1]
+    begun = re.findall(r"continuing from DIR/(step-\d+)", read("ladder.out").decode())[-1]
     succeeds(f"{name}: the last program from {begun}", MESHES[-1], "--load", f"DIR/{begun}", "--steps", STEPS, "--save", "alone")
     good(f"{name}: the same bits", tensors("alone") == tensors("end"))
 

@@ -44,7 +44,7 @@ def crashes(signals):
     for count, number in enumerate(signals, 1):
         good(f"{number.name}: a step is told", wait_for(lambda: select.select([lines], [], [], 0)[0]))
         os.kill(draw.choice(ranks_of(process)), number)
-        good(f"{number.name}: starting again", wait_for(lambda: read("crash.err").count(b"starting again") == count), read("crash.err"))
+        good(f"{number.name}: starting again", wait_for(lambda: read("crash.err").count(b"restarting the run") == count), read("crash.err"))
         os.read(lines, 1 << 16)
     while process.poll() is None:
         if select.select([lines], [], [], 0.1)[0]:
@@ -67,8 +67,8 @@ for number in range(100 if LONG else 5):  # 30 kills
     series = ["--checkpoint", "DIR", "--every", 500] if number % 2 else []
     subprocess.run(["rm", "-rf", "DIR", "end"])
     said = killed_now_and_then(f"run {number}", mesh, flags + series, 6)
-    in_memory += len(re.findall("going on from step [0-9]+, which is still in memory", said))
-    again += said.count("starting again")
+    in_memory += len(re.findall("continuing from step [0-9]+, which is still in memory", said))
+    again += said.count("restarting the run")
     good(f"run {number}: the same bits", tensors("end") == tensors(f"whole-{mesh}"))
     lines = [json.loads(line)["step"] for line in open("end.jsonl")]
     good(f"run {number}: one line a step", lines == list(range(steps)), [len(lines)] + [pair for pair in zip(lines, lines[1:]) if pair[1] != pair[0] + 1])

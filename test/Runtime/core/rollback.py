@@ -83,6 +83,6 @@ refused("without --checkpoint", 2, ["--rollback needs --checkpoint DIR"], "2-1-1
 # The launcher starts again where it may go back; the same rate ends it again, in other samples.
 shutil.rmtree("DIR")
 code, said = run("2-1-1", *FATAL, "--rollback", 6, launcher=["--restarts", "2"])
-good("started again twice", code == 10 and said.count("starting again") == 2, f"exit {code}: {said}")
+good("started again twice", code == 10 and said.count("restarting the run") == 2, f"exit {code}: {said}")
 good("other samples each time", len(glob.glob("DIR/step-*.rolled-back-*")) >= 2 and trajectory(at(max(steps())))["skipped"], glob.glob("DIR/*"))
 end()

@@ -110,12 +110,12 @@ cat >info.py <<'INFO'
 import json, sys
 info = json.load(sys.stdin)
 wanted = {"model": "linear", "mode": "train", "mesh": {"dp": 2, "tp": 2}, "stages": 1, "microbatches": 2, "optimizer": "adamw",
-          "parameters": 1152, "target": sys.argv[1], "abi": int(sys.argv[3]), "compiler": "none: it was written by hand", "runtime": sys.argv[2]}
+          "parameters": 1152, "target": sys.argv[1], "abi": int(sys.argv[3]), "compiler": "none (written by hand)", "runtime": sys.argv[2]}
 sys.exit({key: info.get(key) for key in wanted if info.get(key) != wanted[key]} or 0)
 INFO
 version=$("$pc_run" --version)
 good "--version" bash -c "diff <('$programs/$prefix-1-1-1' --version) <(
-  printf '%-14s%s\n' compiler 'none: it was written by hand' runtime '${version#pc-run }, ABI $abi')"
+  printf '%-14s%s\n' compiler 'none (written by hand)' runtime '${version#pc-run }, ABI $abi')"
 target=${prefix%-program}
 good "--info=json" bash -c "'$programs/$prefix-2-2-2' --info=json | python3 info.py ${target/core/cpu} '${version#pc-run }' $abi"
 expect 2 "--info takes json or nothing, not 'xml'" "--info=xml" "$programs/$prefix-1-1-1" --info=xml
@@ -189,7 +189,7 @@ for mesh in $one $four; do
   good "$mesh nothing is left of the new one" test "$(echo survivor-$mesh*)" = survivor-$mesh
 done
 if [[ $prefix = core-program ]]; then # the kernels of a device report nothing
-  expect 3 "this program was compiled for ABI 1; this runtime has $abi; compile it again" "another ABI" \
+  expect 3 "this program was compiled for runtime ABI 1, but this runtime has ABI $abi; compile it again" "another ABI" \
     "$programs/$prefix-1-1-1OLD" --data tokens.bin
   # Token 50 is in row 6 of the first batch, which only rank 1 of two holds: rows 4 to 7, 8 tokens each.
   expect 9 "rank 1: 'embed wte': element 18 is out of range" "a kernel's bad element, on one rank" program 2-1-1LOOSE --data range.bin

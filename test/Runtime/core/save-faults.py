@@ -85,7 +85,7 @@ for call, number, fault, exchange in cases:
     left = contents("DIR")
     if exchange or os.path.exists("DIR"):
         good(f"{name}: old or new", left in (OLD, NEW), {file: len(text) for file, text in left.items()})
-        good(f"{name}: as said", (code != 0 or left == NEW) and ("the older one is as it was" not in said or left == OLD), said)
+        good(f"{name}: as said", (code != 0 or left == NEW) and ("the older checkpoint is unchanged" not in said or left == OLD), said)
         good(f"{name}: a user's files", [os.path.exists(path) and os.lstat(path).st_ino for path in OWN] == numbers, glob.glob("DIR*/**", recursive=True))
     else:
         good(f"{name}: is found", loads()[0] == 0, loads())

@@ -84,13 +84,13 @@ for transport in ["shm", "tcp"]:
         if process.poll() is None:
             os.kill(int(read(f"/proc/{process.pid}/task/{process.pid}/children").split()[draw.randrange(2)]), signal.SIGKILL)
     code, said = finish(process)
-    good(f"{transport}: started again", code == 0 and "starting again (1 of 3)" in said and tensors(path(STEPS)) == tensors("whole2"), f"exit {code}: {said}")
+    good(f"{transport}: started again", code == 0 and "restarting the run (1 of 3)" in said and tensors(path(STEPS)) == tensors("whole2"), f"exit {code}: {said}")
     shutil.rmtree("DIR")
 process = start(command("2-1-1", "--steps", 10**9, "--metrics", "never.jsonl", launcher=["--restarts", "0"]))
 wait_for(lambda: os.path.exists("never.jsonl") and read("never.jsonl"))
 os.kill(int(read(f"/proc/{process.pid}/task/{process.pid}/children").split()[1]), signal.SIGKILL)
 code, said = finish(process)
-good("without --restarts it ends", code == 7 and "starting again" not in said, f"exit {code}: {said}")
+good("without --restarts it ends", code == 7 and "restarting the run" not in said, f"exit {code}: {said}")
 refused("a failure that would come again", 9, ["cannot read"], "2-1-1", "--data", "nowhere.bin", launcher=["--restarts", "3"])
 
 # Signals save; the next start goes on.
@@ -111,7 +111,7 @@ for file in ["model.safetensors", "training_state.safetensors", "trajectory.json
     write(f"{path(STEPS - 400)}/notes.txt", "mine")
     flip(f"{path(STEPS)}/{file}")
     code, said = run("1-1-1", *SERIES)
-    good(f"{file} is damaged", code == 0 and "warning: " in said and "looking for an older checkpoint" in said, said)
+    good(f"{file} is damaged", code == 0 and "warning: " in said and "trying an older checkpoint" in said, said)
     good("it is kept", len(glob.glob(f"{path(STEPS)}.damaged-*")) == 1)
     good("the same bits again", tensors(path(STEPS)) == whole)
     succeeds("a longer run", "1-1-1", *SERIES, "--steps", STEPS + 400, "--lr-steps", STEPS)
@@ -130,7 +130,7 @@ good("the newest", json.loads(read("one/trajectory.json"))["step"] == STEPS + 1)
 refused("another rate", 2, ["lr"], "1-1-1", *SERIES, "--lr", "0.5")
 holder = start(command("1-1-1", "--steps", 10**9, "--checkpoint", "busy", "--metrics", "holder.jsonl"))
 wait_for(lambda: os.path.exists("holder.jsonl") and read("holder.jsonl"))
-refused("a second run", 6, ["cannot save to busy", "saves there"], "1-1-1", "--steps", 5, "--checkpoint", "busy")
+refused("a second run", 6, ["cannot save to busy", "is saving there"], "1-1-1", "--steps", 5, "--checkpoint", "busy")
 holder.send_signal(signal.SIGTERM)
 finish(holder)
 
@@ -139,7 +139,7 @@ shutil.rmtree("DIR")
 succeeds("checkpoints", "1-1-1", "--steps", 400, "--lr-steps", STEPS, "--checkpoint", "DIR", "--every", 200, "--keep", 2)
 limited = ["bash", "-c", 'ulimit -f 4; trap "" XFSZ; exec "$@"', "limited"]
 code, said = finish(start(limited + [program("1-1-1"), *command("1-1-1", *SERIES)[5:]]))
-good("no room", code == 6 and "the run goes on" in said and "too large" in said, f"exit {code}: {said}")
+good("no room", code == 6 and "the run continues" in said and "too large" in said, f"exit {code}: {said}")
 good("the newest one is as it was", steps() == [400], steps())
 for flags, words in [(["--clip", "0"], "without the flag nothing is clipped"), (["--every", "5"], "--every needs --checkpoint"), (["--checkpoint", "DIR", "--every", "5x"], "minutes"),
                      (["--checkpoint", "DIR", "--every", "0"], "at least 1"), (["--checkpoint", "DIR", "--keep", "0"], "at least 1")]:

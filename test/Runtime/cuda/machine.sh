@@ -79,12 +79,12 @@ fake=PCRT_CUDA_LIBRARIES=standin:/cuda-fake.so
 check 0 'model +linear' "--info without anything" -- /cuda-program-1-1-1 --info
 check 0 'step 3/3' "a run without anything but the device" $fake -- "${run[@]}"
 check 0 'step 3/3' "two ranks" $fake PCRT_CUDA_COMM=host PCRT_TRANSPORT=shm -- /pc-run -n 2 /cuda-program-2-1-1 -- --data text:/data --steps 3
-check 6 'the CUDA driver is not on this machine: looked for libcuda.so.1, .*/libcuda.so.1; install' "no driver" -- "${run[@]}"
+check 6 'the CUDA driver was not found on this machine; looked for libcuda.so.1, .*/libcuda.so.1; install' "no driver" -- "${run[@]}"
 check 0 'step 3/3' "memory that no other process can open" $fake FAKE_HANDLES=0 -- "${run[@]}"
 check 0 'step 3/3' "memory that no network card reaches" $fake FAKE_RDMA=0 -- "${run[@]}"
 check 6 'cannot load the stand-in .*/nosuch' "no stand-in" PCRT_CUDA_LIBRARIES=standin:/nosuch -- "${run[@]}"
 check 6 "version 12.4, but 12.9 or newer is needed; install" "an old driver" $fake FAKE_DRIVER=12040 -- "${run[@]}"
-check 6 'needs a driver for CUDA 13.0, this one is for CUDA 12.9' "a driver older than the library" $fake FAKE_DRIVER=12090 -- "${run[@]}"
+check 6 'needs a driver for CUDA 13.0, but this driver is for CUDA 12.9' "a driver older than the library" $fake FAKE_DRIVER=12090 -- "${run[@]}"
 check 6 'finds no device' "no device" $fake FAKE_DEVICES=0 -- "${run[@]}"
 check 6 'finds no device' "no device, says the driver" $fake FAKE_INIT=100 -- "${run[@]}"
 check 6 'does not start' "a driver that does not start" $fake FAKE_INIT=999 -- "${run[@]}"
@@ -94,9 +94,9 @@ mkdir root/only-driver root/both root/old root/broken
 cp root/cuda-fake-gpu.so root/only-driver/libcuda.so.1
 cp root/cuda-fake-gpu.so root/both/libcuda.so.1
 cp root/cuda-fake-gpu.so root/both/libcublasLt.so.13
-check 6 'cuBLASLt is not on this machine: looked for /only-driver/libcublasLt.so.13, .*/usr/local/cuda/lib64/libcublasLt.so.12; install' \
+check 6 'cuBLASLt was not found on this machine; looked for /only-driver/libcublasLt.so.13, .*/usr/local/cuda/lib64/libcublasLt.so.12; install' \
   "no cuBLASLt" PCRT_CUDA_LIBRARIES=/only-driver FAKE_KERNELS=1 -- "${run[@]}"
-check 6 'rank 1 of this machine has no device of its own: there are 1' "more ranks than devices" PCRT_CUDA_LIBRARIES=/both \
+check 6 'rank 1 of this machine has no device of its own, because the number of devices is 1' "more ranks than devices" PCRT_CUDA_LIBRARIES=/both \
   FAKE_DEVICES=1 FAKE_KERNELS=1 PCRT_TRANSPORT=shm -- /pc-run -n 2 /cuda-program-2-1-1 -- --data text:/data
 check 6 'has kernels for the stand-in, sm_90a, but not for fake device \(sm_80\); compile it with --arch=sm_80' "another device" \
   PCRT_CUDA_LIBRARIES=/only-driver FAKE_MAJOR=8 -- "${run[@]}"
