@@ -286,7 +286,7 @@ def main():
         command.add_argument("--config", required=True)
         command.add_argument("--data", required=True)
         command.add_argument("--steps", type=int, default=4)
-        command.add_argument("--batch", type=int, default=2, help="sequences a step, over all ranks; of pipelines 8")
+        command.add_argument("--batch", type=int, default=2, help="sequences per step over all ranks (default %(default)s; 8 for pipelines)")
         command.add_argument("--sequence", type=int, default=1024)
         command.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     worker, driver = commands.choices["work"], commands.choices["drive"]
@@ -295,9 +295,9 @@ def main():
     worker.add_argument("--form", choices=["ddp", "fsdp", "pp"], default="ddp")
     for name in ("pc-run", "one-rank", "two-ranks", "zero3", "pipeline", "pipeline-auto", "peak", "work", "name"):
         driver.add_argument("--" + name, required=True)
-    driver.add_argument("--forms", action="store_true", help="ZeRO-3 and pipelines in place of one rank and data parallelism")
+    driver.add_argument("--forms", action="store_true", help="measure ZeRO-3 and pipelines instead of one rank and data parallelism")
     driver.add_argument("--rounds", type=int, default=3)
-    driver.add_argument("--only", help="variants whose names hold one of these parts, separated by commas")
+    driver.add_argument("--only", help="only variants whose names contain one of these parts, separated by commas")
     options = parser.parse_args()
     if options.action is drive:
         config = json.loads(Path(options.config).read_text())

@@ -83,7 +83,7 @@ for name, ranks, machine, batch, tokens in rows:
             bad.append(f"{name} on {ranks}: no plan {INTERRUPTED} s after the start (exit {code}): {early[:300]}")
         code, seconds, busy, peak, said = search(work, ranks, machine, False)
         chosen = re.search(r"^chosen +(\S+ m?s) ", said, re.M)
-        plans = re.search(r"searched (\d+) plans.*composed of (\d+) compiles.*gap ([\d.]+) %", said)
+        plans = re.search(r"searched (\d+) plans.*priced from (\d+) compiled programs.*gap ([\d.]+) %", said)
         if code or not chosen or not plans:
             bad.append(f"{name} on {ranks}: exit {code}: {said}")
             continue

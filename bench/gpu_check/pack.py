@@ -283,10 +283,10 @@ def commit():
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/gpu-check", description=__doc__)
-    parser.add_argument("--pack", metavar="DIR", dest="dir", type=Path, required=True, help="the folder to make; what lies there is deleted")
-    parser.add_argument("--arch", default="sm_90a", help="GPU architectures to compile for (%(default)s); each makes programs larger")
-    parser.add_argument("--quick", action="store_true", help="few plans, no benchmarks of real size")
-    parser.add_argument("--stand-in", action="store_true", help="programs that the stand-in of the CUDA libraries can run, too")
+    parser.add_argument("--pack", metavar="DIR", dest="dir", type=Path, required=True, help="folder to create; an existing one is deleted")
+    parser.add_argument("--arch", default="sm_90a", help="GPU architectures to compile for (default %(default)s); each one makes programs larger")
+    parser.add_argument("--quick", action="store_true", help="pack only a few plans and no benchmarks of real size")
+    parser.add_argument("--stand-in", action="store_true", help="also let the emulated CUDA driver run the programs")
     parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
     options = parser.parse_args()
     # Only a folder that this made is deleted, and only once another is whole.

@@ -190,17 +190,17 @@ def regex(text):
 
 def parse():
     parser = argparse.ArgumentParser(prog="run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--match", metavar="REGEX", type=regex, help="rows whose name it finds, also those that are off by default")
-    parser.add_argument("--budget", metavar="SECONDS", type=float, default=570, help="end within this time, whatever hangs (%(default)s)")
-    parser.add_argument("--limit", metavar="SECONDS", type=float, help=f"the most that one program may take, "
+    parser.add_argument("--match", metavar="REGEX", type=regex, help="run only rows whose name matches, including those that are off by default")
+    parser.add_argument("--budget", metavar="SECONDS", type=float, default=570, help="end within this time even if a program hangs (default %(default)s)")
+    parser.add_argument("--limit", metavar="SECONDS", type=float, help=f"time limit for one program, "
                         f"instead of {LIMIT} or the row's own; rows that timed out with less are measured again")
-    parser.add_argument("--list", action="store_true", help="the rows in their order, and what is known of each; runs nothing")
-    parser.add_argument("--again", action="store_true", help="measure rows again that are there already")
-    parser.add_argument("--out", metavar="DIR", type=Path, default=HERE / "out", help="results.json, table.md, raw.tar (%(default)s)")
+    parser.add_argument("--list", action="store_true", help="print the rows and their results so far without running anything")
+    parser.add_argument("--again", action="store_true", help="measure rows again that have results already")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=HERE / "out", help="folder for results.json, table.md and raw.tar (default %(default)s)")
     parser.add_argument("--from", metavar="FILE", type=Path, action="append", default=[], dest="go_on",
                         help="a results.json of an earlier call, to go on from where --out was emptied")
-    parser.add_argument("--work", metavar="DIR", type=Path, default=HERE / "work", help="unpacked programs, caches (%(default)s)")
-    parser.add_argument("--stand-in", metavar="FILE", help="libpc_standin.so: the same without a GPU; no figure counts")
+    parser.add_argument("--work", metavar="DIR", type=Path, default=HERE / "work", help="folder for unpacked programs and caches (default %(default)s)")
+    parser.add_argument("--stand-in", metavar="FILE", help="run without a GPU on this libpc_standin.so; its times mean nothing")
     options = parser.parse_args()
     options.out, options.work = options.out.resolve(), options.work.resolve()
     options.go_on = [file.resolve() for file in options.go_on]
