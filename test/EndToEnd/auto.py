@@ -41,7 +41,7 @@ class Auto(Case):
 
     def least(self, done):
         """What exit 6 says would do."""
-        found = re.search(r"the least that would do is (\d+) bytes: ", done.said)
+        found = re.search(r"the smallest plan needs (\d+) bytes: ", done.said)
         if not self.check("exit 6 with the least that would do", done.code == 6 and found, done.why()):
             return None
         return int(found[1])
@@ -128,7 +128,7 @@ class Auto(Case):
             fits = self.search(model, 2, flag, f"--memory-limit={least}")
             self.check(f"{flag}: {least} bytes do", fits.code == 0 and self.bytes() == least, fits.why())
             done = self.search(model, 2, flag, f"--memory-limit={least - 1}")
-            said = re.search(rf"without {re.escape(flag)} one fits, with (\d+) bytes: ", done.said)
+            said = re.search(rf"without {re.escape(flag)} a plan fits, with (\d+) bytes: ", done.said)
             if free < least:
                 self.check(f"{flag} prevents it", self.least(done) == least and said and int(said[1]) < least, done.why(), said and said[0])
             else:

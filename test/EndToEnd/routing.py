@@ -91,7 +91,7 @@ class Routing(Case):
         of_step = len(own) // STEPS
         place = of_step + of_step // LAYERS + SEQUENCE * PER_TOKEN + 3 * PER_TOKEN + 1
         where = r"bad: step 1, layer 1, sequence 1, token 3: expert "
-        refused("no such expert", where + "4, and the layer has 4 experts", **changed(place, EXPERTS))
+        refused("no such expert", where + "4, but the layer has 4 experts", **changed(place, EXPERTS))
         refused("a number below zero", where + "-1, and", **changed(place, -1))
         refused("an expert twice", where + rf"{own[place - 1]} is listed twice", **changed(place, own[place - 1]))
         refused("too few steps", "it has 3 steps from step 0, but the run needs steps 0 to 3", numbers=own[: 3 * of_step], shape=[3, *shape[1:]])
@@ -101,9 +101,9 @@ class Routing(Case):
         refused("other layers", "it is for layers 1,3, but this program has 0,1", layers="1,3")
         refused("another model", "it is for a model with checksum 12", model_sum="12")
         for dim, words in ((1, "of 1 layers with experts"), (2, "of 2 sequences in a batch"), (3, "of 8 tokens in a sequence"), (4, "of 1 experts of a token")):
-            refused(words, f"it is {words}, and this program of", numbers=own[: len(own) // 2], shape=[size // 2 if i == dim else size for i, size in enumerate(shape)])
+            refused(words, f"it is {words}, but this program has", numbers=own[: len(own) // 2], shape=[size // 2 if i == dim else size for i, size in enumerate(shape)])
         refused("another rank", r"its tensor is \[512, 2\]", shape=[512, 2], numbers=own)
-        refused("floats", "its tensor is of type F32", dtype="F32")
+        refused("floats", "its tensor has type F32", dtype="F32")
         refused("another tensor", "it has no tensor 'routing'", name="logits")
         content = (self.work / "own-1.routing").read_bytes()
         (self.work / "bad").write_bytes(content[:-1])

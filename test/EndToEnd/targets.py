@@ -113,7 +113,7 @@ class Targets(Case):
         run = ["pc-run", "-n", 2, "./train", "--", *DATA, "--init", GOLDEN / "gpt2", "--metrics", "metrics", "--summary", "summary"]
         said = self.needs(*run, "--steps", 4).err
         first = EMPTY.start * T  # of step 1, whose replicas have samples 8 to 11 and 12 to 15
-        self.check("replicas: named", f"step 1: there is no target to predict (all are -100) in targets.npy at positions {first} to {first + B * T - 1}; by replica 0 the step is skipped" in said, said)
+        self.check("replicas: named", f"step 1: there is no target to predict (all are -100) in targets.npy at positions {first} to {first + B * T - 1}; on replica 0 the step is skipped" in said, said)
         self.check("replicas: the other one goes on", json.load(open(self.work / "summary"))["steps_skipped"] == 0)
         self.needs(*run, "--steps", 2, "--lr", 0, "--weight-decay", 0)
         self.equal("replicas: the loss is that of the other one", self.lines("metrics")[1]["loss"], self.mean(range(12, 16)))

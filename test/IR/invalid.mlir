@@ -795,7 +795,7 @@ func.func @chooses_none(%x: tensor<2x8x6xf32>) {
 // -----
 
 func.func @chooses_for_no_tokens(%x: tensor<8x6xf32>) {
-  // expected-error@+1 {{which is not [batch, sequence, experts] (C2)}}
+  // expected-error@+1 {{a layer's choices must be [batch, sequence, experts] (C2)}}
   %y = pc.top_k %x k 2 layer 0 : (tensor<8x6xf32>) -> tensor<8x6xf32>
   return
 }

@@ -29,7 +29,7 @@ func.func @unknown_axis() {
 
 pc.mesh <tp = 2>
 func.func @partial_leaf() {
-  // expected-error @below {{is a leaf and cannot be partial}}
+  // expected-error @below {{is an input, parameter or state, which cannot be partial}}
   %c = pc.constant 1.0 : tensor<f32, #pc.place<[] sum(tp)>>
   return
 }

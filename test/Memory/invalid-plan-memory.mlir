@@ -15,7 +15,7 @@ func.func @arguments(%x: tensor<4xf32>) {
 
 pc.mesh <tp = 2>
 func.func @placed() {
-  // expected-error @below {{memory is planned for local programs (pc-localize)}}
+  // expected-error @below {{memory planning needs a local program; run pc-localize first}}
   %c = pc.constant 1.0 : tensor<f32, #pc.place<[]>>
   return
 }

@@ -330,10 +330,10 @@ void runBroken(const KernelImage &image) {
        {"data race", "writes 4 bytes", "unordered with a write of thread", "of block", "broken.mlir:"},
        false},
       {"in_place", 3, {"data race", "of block"}, false},
-      {"early", 1, {"threads wait for others that do not come", "200 at barrier", "56 returned"}, true},
+      {"early", 1, {"threads wait for threads that never arrive", "200 at barrier", "56 returned"}, true},
       {"arms", 1, {"barriers in divergent code", "barrier #"}, true},
-      {"some_lanes", 1, {"threads wait for others that do not come", "20 at shuffle"}, true},
-      {"some_lanes_mma", 1, {"threads wait for others that do not come", "20 at mma"}, true},
+      {"some_lanes", 1, {"threads wait for threads that never arrive", "20 at shuffle"}, true},
+      {"some_lanes_mma", 1, {"threads wait for threads that never arrive", "20 at mma"}, true},
       {"lost_update", 1, {"data race", "byte 0 of shared memory"}, false},
       {"misaligned", 1, {"misaligned", "16 bytes", "load #"}, false},
       {"past_the_end", 1, {"out of bounds", "thread 255,0,0", "load #"}, false},
@@ -387,11 +387,11 @@ void checkLaunches(const KernelImage &image) {
              std::string::npos,
          "a launch with another block than compiled for is refused");
   c.block[0] = 2048;
-  expect(arena.run(image, c, 0, false, -1, words).find("no device runs") != std::string::npos,
+  expect(arena.run(image, c, 0, false, -1, words).find("no device can run") != std::string::npos,
          "more threads than a block may have");
   c = intactCases()[6];
   c.dynamicShared = 300 << 10;
-  expect(arena.run(image, c, 0, false, -1, words).find("bytes of shared memory, a block may have") != std::string::npos,
+  expect(arena.run(image, c, 0, false, -1, words).find("bytes of shared memory, but a block may have") != std::string::npos,
          "more shared memory than a block may have");
 }
 

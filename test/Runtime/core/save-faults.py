@@ -91,7 +91,7 @@ for call, number, fault, exchange in cases:
         good(f"{name}: is found", loads()[0] == 0, loads())
     # A lock of a process that is gone is taken over; a killed one may also leave directories, which the next run removes.
     left = set(glob.glob("DIR*")) - {"DIR", "DIR.tmp", "DIR.lock", *glob.glob("DIR.lock-*")}
-    told = "could not be removed" in said or "the older one is now" in said
+    told = "could not be removed" in said or "the older checkpoint is now" in said
     good(f"{name}: what is left is told", killed or told or not left, f"{left} {said}")
     if killed or os.path.exists("DIR.lock"):
         code, said = save()

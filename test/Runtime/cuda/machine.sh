@@ -100,7 +100,7 @@ check 6 'rank 1 of this machine has no device of its own, because the number of 
   FAKE_DEVICES=1 FAKE_KERNELS=1 PCRT_TRANSPORT=shm -- /pc-run -n 2 /cuda-program-2-1-1 -- --data text:/data
 check 6 'has kernels for the stand-in, sm_90a, but not for fake device \(sm_80\); compile it with --arch=sm_80' "another device" \
   PCRT_CUDA_LIBRARIES=/only-driver FAKE_MAJOR=8 -- "${run[@]}"
-check 1 'does not take the kernels for sm_90a' "a broken image" PCRT_CUDA_LIBRARIES=/only-driver -- "${run[@]}"
+check 1 'cannot load the kernels for sm_90a' "a broken image" PCRT_CUDA_LIBRARIES=/only-driver -- "${run[@]}"
 cp root/lib/libm.so.6 root/old/libcuda.so.1
 check 6 'is too old: it has no cuInit, cuDriverGetVersion, cuGetErrorName and [0-9]+ more; install' "a driver without functions" PCRT_CUDA_LIBRARIES=/old -- "${run[@]}"
 echo "no library" >root/broken/libcuda.so.1
