@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """usage: bench/checkpoints.py [NAME] [--rounds N] [--every N] [--batch N] [--seq N]
 
-What checkpoints of GPT-2 124M cost (dp=2, f32): alternating runs without any, with --every N beside the steps, and with one at the end alone, which the run waits for. Steps
-are timed from outside, from one line of metrics to the next, so that all that a checkpoint does is in them; a save, from the last step to the end of the process, without what a
-run without one takes there. The disk is measured between the runs: as many bytes, by as many processes, past the cache, until they are there. The first step of a run is not
-counted. Needs 6 GB of disk. Writes build/bench/NAME.jsonl, a line a run, and results/NAME.json; started again it goes on with the runs that are missing."""
+Measures the cost of checkpoints of GPT-2 124M (dp=2, f32). Runs alternate: without checkpoints, with one every N steps
+(--every), which is written while the run computes, and with one at the end alone, for which the run waits. Steps are
+timed from outside, from one line of metrics to the next, so that they contain all the work of a checkpoint. A save is
+timed from the last step to the end of the process, less the time that a run without one takes there. The disk is
+measured between the runs: as many processes write as many bytes past the cache and wait for them. The first step of a
+run is not counted. The script needs 6 GB of disk. It writes build/bench/NAME.jsonl, one line per run, and
+results/NAME.json; a second call continues with the missing runs."""
 import argparse
 import json
 import os

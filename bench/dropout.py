@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: bench/dropout.py [ROUNDS] [STEPS]     build/bin in PATH
 
-What dropout costs: GPT-2 124M (batch 4, T 256) with --dropout=0.1 beside the same without, on one rank with all cores, f32 and bf16, in ROUNDS (5)
-alternating rounds of STEPS (6) steps. Medians of all steps but the first of a round, and of the fastest ones of the rounds."""
+Measures the cost of dropout: GPT-2 124M (batch 4, T 256) with --dropout=0.1 and without, on one rank with all cores, in
+f32 and bf16, in ROUNDS (5) alternating rounds of STEPS (6) steps. Prints the medians of all steps but the first of a
+round, and the medians of the rounds' fastest steps."""
 import json
 import pathlib
 import statistics

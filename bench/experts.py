@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""A mixture of 8 experts, 2 a token, with 100 M active parameters, on two ranks of a CPU: this compiler (ep=2 and dp=2) beside transformers
-with `grouped_mm` under DDP on gloo, in alternating rounds. AdamW, clip 1.0, f32 or (theirs under autocast) bf16.
+"""Compares a mixture of 8 experts, 2 per token, with 100 M active parameters, on two ranks of a CPU: this compiler
+(ep=2 and dp=2) and transformers with `grouped_mm` under DDP on gloo, in alternating rounds. AdamW, clip 1.0, f32 or
+bf16 (theirs under autocast).
 
-usage: bench/experts.py [NAME] [--precision f32|bf16] [--rounds N] [--steps N] [--batch N] [--seq N] [--layers N] [--alone]
-Prints a table and writes bench/results/NAME.json (experts unless named). --alone: without transformers. $PC_VENV is a virtual
-environment with torch and transformers."""
+usage: bench/experts.py [NAME] [--precision f32|bf16] [--rounds N] [--steps N] [--batch N] [--seq N]
+                        [--layers N] [--alone]
+
+Prints a table and writes bench/results/NAME.json (the default NAME is experts). --alone leaves transformers out.
+$PC_VENV is a virtual environment with torch and transformers."""
 
 import argparse
 import json

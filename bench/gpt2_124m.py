@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""GPT-2 124M, f32 or bf16, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds: one rank and
-data parallelism, or with --forms the two-rank forms that split the model: ZeRO-3 (PyTorch: FSDP2) and pipelines (torch.distributed.pipelining).
+"""Compares this compiler with PyTorch on GPT-2 124M (f32 or bf16, AdamW, clip 1.0) in alternating rounds: one rank and
+data parallelism, or with --forms the two-rank forms that split the model: ZeRO-3 (PyTorch: FSDP2) and pipelines
+(torch.distributed.pipelining).
 
-bench/gpt2_124m.sh prepares everything and calls `drive`, which prints Markdown and writes bench/results/*.json.
-`work` is one PyTorch measurement in its own process, so that each starts with the environment that it is to be measured in.
+bench/gpt2_124m.sh prepares everything and calls `drive`, which prints Markdown and writes bench/results/*.json. `work`
+is one PyTorch measurement in its own process, so that each starts with the environment under which it is measured.
 """
 
 import argparse

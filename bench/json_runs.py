@@ -1,4 +1,4 @@
-"""Text of JSON results with one line per run, so that git shows which runs changed."""
+"""Writes JSON results with one line per run, so that git shows which runs changed."""
 import json
 
 

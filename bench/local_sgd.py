@@ -1,10 +1,18 @@
 #!/usr/bin/env python3
-"""usage: bench/local_sgd.py [NAME] [--steps N] [--warm N] [--inner N] [--batch N] [--seq N] [--mbit N] [--slow-steps N] [--lr F] [--momentum F]
+"""usage: bench/local_sgd.py [NAME] [--steps N] [--warm N] [--inner N] [--batch N] [--seq N]
+                          [--mbit N] [--slow-steps N] [--lr F] [--momentum F]
 
-Local SGD beside data parallelism on two machines of two ranks with a slow cable between them: two network namespaces, tc, MPI; needs root, and says so where it is not there.
-examples/gpt2-14m on the text of the LLVM headers. From parameters of a few steps (--warm) on, both train as many steps of as many tokens, with the full speed of the machine,
-which decides nothing about losses; the last loss on samples that are held out is compared. Tokens per second are measured over the cable: of data parallelism a few steps, of local SGD a
-round, with deltas of f32 and of 8 bits. Training makes checkpoints, and measurements that are done stand in build/bench/NAME.json: started again it goes on. Writes results/NAME.json."""
+Compares local SGD with data parallelism on two machines of two ranks with a slow cable between them. The machines are
+two network namespaces; this needs ip, tc, mpirun and root, and without them the script says that seconds are not
+measured.
+
+Losses: examples/gpt2-14m trains on the text of the LLVM headers, from the parameters after a few steps (--warm). Both
+methods make as many steps of as many tokens at the full speed of the machine, since speed does not change losses. The
+last loss on held-out samples is compared. Tokens per second are measured over the cable: a few steps of data
+parallelism, and a round of local SGD with deltas of f32 and of 8 bits.
+
+Training makes checkpoints, and build/bench/NAME.json keeps finished measurements: a second call continues. Writes
+results/NAME.json."""
 import argparse
 import json
 import os

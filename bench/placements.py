@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What the placement search finds from seconds alone: a layer of Llama 8B with head and loss, forward, backward and
-optimizer, on one axis of 8 H100, and on two. Prints the tables of docs/rationale/placement-by-cost.md.
+"""Shows the placements that the search finds from seconds alone for a layer of Llama 8B with head and loss, forward,
+backward and optimizer, on one axis of 8 H100, and on two. Prints the tables of docs/rationale/placement-by-cost.md.
+
 usage: placements.py [DIRECTORY OF TOOLS]"""
 import json, os, re, subprocess, sys, tempfile, time
 

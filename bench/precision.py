@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Losses of a Hugging Face GPT-2 trained by PyTorch in f32 or under bf16 autocast, and how far bf16 runs lie from f32 runs.
+"""Compares the losses of a Hugging Face GPT-2 that PyTorch trains in f32 or under bf16 autocast, and shows how far bf16
+runs are from f32 runs.
 
-bench/precision.sh prepares everything and calls the three commands: `init` writes the weights that all runs start from, `train` one
-run's losses, `table` compares.
+bench/precision.sh prepares everything and calls the three commands: `init` writes the weights from which all runs
+start, `train` writes one run's losses, and `table` compares them.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: bench/proof.py [RUNS]     build/bin in PATH
 
-What the proof of every phase costs in compiling to `planned`: medians of RUNS (10) compiles with --verify=full and as many with --verify=phase, in turns,
-in processor seconds of all threads, and the difference of their peak memory. Fails where the proof takes more than a quarter of the compile time and more than 100 ms; more than 0.5 s or 256 MiB
-of Llama 405B; or MT-NLG 530B more than 10 s in all."""
+Measures the cost of proving every phase of a compilation to `planned`: medians of RUNS (10) compilations with
+--verify=full and as many with --verify=phase, in turns, in processor seconds of all threads, and the difference of
+their peak memory. Fails if the proof takes more than a quarter of the compile time and more than 100 ms; more than 0.5
+s or 256 MiB for Llama 405B; or if MT-NLG 530B takes more than 10 s in all."""
 import os
 import pathlib
 import resource

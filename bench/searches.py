@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""usage: bench/searches.py [ROW...]     a ROW is a part of a row's name; without one, all
+"""usage: bench/searches.py [ROW...]     a ROW is a part of a row's name; without one, all rows run
 
-What --auto takes for models of published sizes, on all cores: whole searches, up to the accepted plan, which the search has compiled whole; and such that Ctrl-C ends
-after five seconds, of which a plan is expected that is composed of what few layers take. Seconds (also of the processor, of all threads), peak memory, programs, and the
-gap: what a plan that was not tried could be faster by. Fails where a search takes more than 60 s of each core (20 s for a model of 12 layers) or 2 GiB, has a gap above
-2 %, or has no plan when it is interrupted. Writes results/searches.md when all rows ran, with those that failed."""
+Measures --auto for models of published sizes, on all cores. It times whole searches, up to the accepted plan, which the
+search has compiled whole, and searches that Ctrl-C ends after five seconds; these must return a plan composed of the
+measurements of few layers. Prints seconds (also processor seconds of all threads), peak memory, the number of programs,
+and the gap: by how much a plan that was not tried could be faster. Fails if a search takes more than 60 s of each core
+(20 s for a model of 12 layers) or 2 GiB, has a gap above 2 %, or has no plan when it is interrupted. Writes
+results/searches.md, with failed rows, when all rows ran."""
 import json
 import os
 import re

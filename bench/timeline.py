@@ -1,7 +1,8 @@
-"""usage: timeline.py REPORT.json TRACE.json: a pipeline's step as the report predicts it, and as pc-run --trace measured it.
+"""usage: timeline.py REPORT.json TRACE.json
 
-Seconds of a step per stage (measured: the mean of its ranks), and the bubble of both. Waiting is what a stage does not
-work: for other stages, for messages, for its own collectives, which a trace cannot tell apart.
+Compares a pipeline's step as the report predicts it with the step that pc-run --trace measured: seconds per stage
+(measured: the mean of its ranks) and the bubble of both. Waiting is all time in which a stage does not compute: for
+other stages, for messages, or for its own collectives. A trace cannot tell these apart.
 """
 import json
 import sys

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Steps that this machine takes beside the steps that the compiler predicts for it: plans of two ranks of GPT-2 124M and of a Llama shape, in f32 and
-bf16, in alternating rounds, with a calibration before the plans of each model, since neighbours on a shared machine come and go. What was measured is
-kept in bench/results/NAME.json after every run, and a later call goes on where this one ended; bench/results/NAME.md is written from all that is there,
-with what the compiler predicts now for the machine whose figures are the medians.
-usage: truth.py [NAME] [--rounds N] [--minutes M] [--only TEXT] [--noise SHARE] [--table] (--help says more; scripts/build before)"""
+"""Compares the measured steps of this machine with the steps that the compiler predicts for it: plans of two ranks of
+GPT-2 124M and of a Llama shape, in f32 and bf16, in alternating rounds. A calibration precedes the plans of each model,
+since other users of a shared machine come and go. bench/results/NAME.json keeps the measurements after every run, and a
+later call continues from it. bench/results/NAME.md is written from all measurements, with the compiler's current
+prediction for the machine whose figures are the medians.
+
+usage: truth.py [NAME] [--rounds N] [--minutes M] [--only TEXT] [--noise SHARE] [--table]
+(--help says more; scripts/build must run before)
+"""
 import argparse
 import itertools
 import json

@@ -1,5 +1,6 @@
-"""What a row of the pack does: one program, and what is made of what it wrote. Every kind of row is a function here that fills the row
-with figures and returns its state and a note; what a program wrote before its time was over counts, too."""
+"""Measures the rows of the pack. Every kind of row has a function here that runs one program, fills the row with
+figures from the program's output, and returns the row's state and a note. Output of a program that exceeded its time
+counts, too."""
 
 import json
 import math

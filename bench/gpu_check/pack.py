@@ -1,4 +1,5 @@
-"""Makes the folder that run.py runs in: programs, data and PyTorch's golden figures. Called by scripts/gpu-check --pack."""
+"""Makes the folder in which run.py runs: programs, data and PyTorch's golden figures. scripts/gpu-check --pack calls
+it."""
 
 import argparse
 import concurrent.futures

@@ -1,7 +1,8 @@
-"""One program with a limit in time, of which nothing is left when it has ended, whatever ends it.
+"""Runs one program with a time limit, and leaves none of its processes alive, whatever ends it.
 
-A keeper process stands between: it starts the program in a session of its own, adopts what the program's processes leave behind, and
-kills all of them when the program ends, when its time is over, or when the process that asked is gone, be it by SIGKILL."""
+A keeper process does this: it starts the program in a session of its own, adopts the orphans of the program's
+processes, and kills all of them when the program ends, when its time is over, or when the calling process is gone, even
+by SIGKILL."""
 
 import ctypes
 import json

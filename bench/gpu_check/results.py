@@ -1,5 +1,5 @@
-"""What comes back: results.json (all rows), table.md (the same for readers), raw.tar (what the programs wrote). Each is replaced by one
-rename, so that a kill leaves the one before."""
+"""Writes the results: results.json (all rows), table.md (the same as a table) and raw.tar (the programs' output). A
+rename replaces each file as a whole, so that a kill leaves the previous version."""
 
 import gzip
 import io

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks and measures this compiler's programs on a machine with a GPU, the most valuable rows first. scripts/gpu-check --pack makes the
-folder that this runs in; Python alone is needed here, and with PyTorch programs are compared with it.
+"""Checks and measures this compiler's programs on a machine with a GPU, the most valuable rows first. It runs in the
+folder that scripts/gpu-check --pack makes. It needs only Python; if PyTorch is there, programs are compared with it.
 
-Every row is written as soon as it is measured, and a second call goes on with the rows that are missing: --out has results.json (all
-rows), table.md (to be read) and raw.tar (what the programs wrote). Ends with 1 if a row failed or took too long."""
+Every row is written as soon as it is measured, and a second call continues with the missing rows. --out has
+results.json (all rows), table.md (the same as a table) and raw.tar (the programs' output). The exit status is 1 if a
+row failed or took too long."""
 
 import argparse
 import datetime

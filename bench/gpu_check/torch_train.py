@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Trains GPT-2 or a Llama with PyTorch on one GPU, eager or compiled, as the programs it is compared with do, and prints one line of
-JSON: the seconds of every step, from which run.py takes the median as it does for ours. Needs PyTorch 2.5 or newer with CUDA and says so
-where there is none (exit 6). --device cpu is for trying it out."""
+"""Trains GPT-2 or a Llama with PyTorch on one GPU, eager or compiled, with the settings of the programs that are
+compared with it, and prints one line of JSON: the seconds of every step. run.py takes their median, as it does for our
+programs. It needs PyTorch 2.5 or newer with CUDA, and exits with status 6 and a message without them. --device cpu
+serves to try it out."""
 
 import argparse
 import json

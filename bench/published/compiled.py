@@ -1,4 +1,5 @@
-"""A published row as a program of the compiler: its config.json and flags, and what the report predicts. Used by published.py and fit.py; build/bin in PATH."""
+"""Compiles a published row as a program of the compiler, from its config.json and flags, and returns the figures that
+the report predicts. published.py and fit.py use it; build/bin in PATH."""
 import csv
 import hashlib
 import json

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """usage: bench/published/fit.py [ROUNDS [CONSTANT,...]]     build/bin in PATH
 
-Fits constants.json on the rows of cost_runs.csv whose set is fit: least squares of log errors of all rows, which have the same weight, and errors above a tenth count
-linearly. The compiler's prediction is linear enough in what stands for the software (`software.wanted`): its slopes are taken by compiles with each of these figures changed, in
-the first of ROUNDS (3), and Gauss-Newton steps go by them; each round compiles all rows with the constants of the one before. With CONSTANTs these alone are fitted, on
-the rows that depend on one of them.
+Fits constants.json to the rows of cost_runs.csv whose set is `fit`, by least squares of the rows' log errors. All rows
+have the same weight, and errors above a tenth count linearly. The compiler's prediction is nearly linear in the figures
+that model the software (`software.wanted`): the first of ROUNDS (3) takes its slopes from compilations in which one of
+these figures is changed at a time, and Gauss-Newton steps use them. Each round compiles all rows with the constants of
+the previous one. With CONSTANTs only these are fitted, to the rows that depend on one of them.
 """
 import collections
 import json

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: bench/published/published.py > bench/results/published.md     build/bin in PATH
 
-Every row of cost_runs.csv beside what the compiler predicts for its own program under the row's plan, and with the software of the published run (software.py); the
-order of schedules in zero_bubble.csv; 175B on 1536 A100 by 3D parallelism and by ZeRO-3. Reports are kept in build/published."""
+Compares every row of cost_runs.csv with the compiler's prediction for its own program under the row's plan, and with
+the prediction for the software of the published run (software.py). Also prints the order of schedules in
+zero_bubble.csv, and 175B on 1536 A100 by 3D parallelism and by ZeRO-3. build/published keeps the reports."""
 import collections
 import itertools
 import sys

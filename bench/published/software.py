@@ -1,11 +1,13 @@
-"""What other people's software does that the compiler's program does not, in seconds: software.json has it by name, constants.json the fitted figures.
+"""Models the seconds that published software takes and the compiler's program does not. software.json has the
+properties of each software by name, constants.json the fitted figures.
 
-The compiler simulates a row with its own machine, but for these members, which stand for the software:
+The compiler simulates a row with its own machine, except for these members, which model the software:
 * op_seconds: kernels that are launched one by one;
-* attention_share: what a layer takes besides its products. Attention is the one op that each layer has once, so it gets all that a layer takes longer;
+* attention_share: the time of a layer outside its products. Attention is the only op that occurs once in each layer, so
+  it gets all the time by which a layer is longer;
 * node_bandwidth, contend_share, collective_seconds, node_hop_seconds, network_hop_seconds: moves that a host drives;
 * step_seconds: data, the loss on the host, logging.
-What stages add is a closed form: seconds a message, as often as the slowest stage has one.
+The cost of stages is a closed form: seconds per message, times the number of messages of the slowest stage.
 """
 import json
 
