@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/auto.py golden MODEL... | examples NAME... | limits SEED COUNT RUNS | pins MODEL
 
-pc-compile --auto: golden models and examples end in a program that computes what one rank computes; no arena exceeds a limit, of COUNT drawn at random, and
-RUNS of these programs run; where none can do, exit 6 says the least that would do, and which flag prevents it."""
+Tests pc-compile --auto. Golden models and examples must end in a program that computes what one rank computes. No arena
+may exceed a limit: COUNT limits are drawn at random, and RUNS of these programs run. If no plan fits, exit 6 must state
+the least sufficient limit and the flag that prevents it."""
 import json
 import random
 import re

@@ -1,4 +1,5 @@
-"""What the tests of this folder share: where things are, commands that say how to repeat them, and one line a check."""
+"""Shared by the tests of this folder: the paths of tools and inputs, commands that print how to repeat them, and one
+line of output per check."""
 import fcntl
 import math
 import os

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/checkpoints.py plans|breaks quick|all
 
-plans: what a plan has saved, loaded and saved by another one, is the same state bit for bit: all ordered pairs of twelve plans. quick: five of them in a row, each of
-which goes on from what the one before has saved, and the first one from the last.
-breaks: on each of these plans a run that is broken off ends as one without a break: the same parameters, states, losses, rates, skipped steps and validation losses, bit by
-bit, with everything that depends on the step: warm-up, decay, samples in a drawn order through several epochs of two files with shares, samples held out for
-validation, spikes that are skipped, clipping and dropout. quick: on one plan."""
+plans: a checkpoint that one plan saves, and another plan loads and saves again, holds the same state bit for bit. all:
+every ordered pair of twelve plans. quick: five of them in a row; each continues from the checkpoint of the previous
+one, and the first one from that of the last. breaks: on each of these plans a run that is interrupted ends like an
+uninterrupted one: the same parameters, states, losses, rates, skipped steps and validation losses, bit by bit. The run
+uses everything that depends on the step: warm-up, decay, a drawn order of samples through several epochs of two files
+with shares, samples held out for validation, skipped spikes, clipping and dropout. quick: on one plan."""
 import json
 import random
 import sys

@@ -1,4 +1,4 @@
-"""Files of choices of experts: read and written without the runtime."""
+"""Reads and writes files of choices of experts without the runtime."""
 import json
 import struct
 

@@ -1,15 +1,18 @@
-"""Rows "FILE SECTION [ARGUMENT]" behind "# check: commands": a section of Inputs/FILE.txt. Commands run one after another, by bash, in a folder of their own:
+"""Runs rows "FILE SECTION [ARGUMENT]" that follow "# check: commands": each is a section of Inputs/FILE.txt. Commands
+run one after another, by bash, in a folder of their own:
 
-    ## NAME...                          a section; of several names, $name is the one that was chosen; $argument
-    % TEXT                              stands before every later command; before the first section, in all of them
-    $ COMMAND                           has to succeed
-    = COMMAND                           the same, in an empty folder, from which its files are copied; the quick run keeps it until a tool is built anew
-    CODE | PATTERN | NAME | COMMAND     a check: it ends with this code and says the pattern, in one clear message
-    ? COMMAND                           where it fails, the section ends here, without a failure
-    ! COMMAND                           comes last, whatever happened
+    ## NAME...                          a section; if it has several names, $name is the chosen one; $argument
+    % TEXT                              precedes every later command; before the first section, in all sections
+    $ COMMAND                           must succeed
+    = COMMAND                           the same, in an empty folder, from which its files are copied; the quick run
+                                        keeps it until a tool is rebuilt
+    CODE | PATTERN | NAME | COMMAND     a check: it must exit with this code and one clear message with the pattern
+    ? COMMAND                           if it fails, the section ends here, without a failure
+    ! COMMAND                           runs last, whatever happened
 
-A line that begins with four blanks goes on with the one before (in the middle of a word, if that ends with \\); "- " before a line keeps it for the long run. {{a|b}} makes two lines of one; in a check's
-pattern and name {} is the choice. Functions and variables that commands share are in commands.sh."""
+A line that begins with four blanks continues the previous one (in the middle of a word, if that ends with \\); "- "
+before a line keeps it for the long run. {{a|b}} makes two lines of one; in a check's pattern and name {} is the choice.
+commands.sh has the functions and variables that commands share."""
 import hashlib
 import os
 import re

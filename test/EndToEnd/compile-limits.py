@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""usage: compile-limits.py within SECONDS COMMAND...      in at most 2 GiB; the seconds count where PC_TIME is set, on a quiet machine
-       compile-limits.py figures REPLICAS BATCH        of report.json, of MT-NLG 530B
+"""usage: compile-limits.py within SECONDS COMMAND...      in at most 2 GiB; SECONDS count with PC_TIME set
+       compile-limits.py figures REPLICAS BATCH         of report.json, of MT-NLG 530B
 
-What Inputs/compile-limits.txt is written with: models of published sizes."""
+Helps Inputs/compile-limits.txt to check the time and memory of compiling models of published sizes."""
 import json
 import os
 import resource

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/endures.py few|dp|pp|zero3
 
-What a run endures: signals, with and without nohup; disks that are full or broken under what it writes; checkpoints that take three times the timeout;
-all ranks suspended for longer than the timeout; a terminal that nobody reads. On each transport, for data parallelism, a pipeline and ZeRO-3. The run goes on,
-or saves and ends with its documented code. The quick run: a few rows."""
+Tests that a run endures: signals, with and without nohup; full or broken disks under its outputs; checkpoints that take
+three times the timeout; the suspension of all ranks for longer than the timeout; a terminal that is never read. Each is
+tried on each transport, for data parallelism, a pipeline and ZeRO-3. The run must continue, or save and end with its
+documented code. few, for the quick run: a few rows."""
 import errno
 import os
 import shutil

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/experts.py ROUTING
 
-Mixtures of experts whose routing is an unlucky one, on many plans (the quick run: on a few), in memory that is poisoned: logits, gradients and losses are
-those of one rank; in the long run the losses of 20 steps, too, with its choices.
-tied: routers of zeros, so that all logits are equal: all tokens take the first experts, which one rank has, and nothing the others
-one, all: one expert a token, all of them
-peaked: logits so far apart that the scores of most experts are small
-capacity: experts that take five tokens of a sequence
-eight: eight experts on up to eight ranks, of which tokens take two
-Also in rounds of few rows (--experts-limit).
-Where tokens take the first experts, or all, also how many rows each rank sends to others is what these choices make it."""
+Runs mixtures of experts with an extreme routing on many plans (the quick run: on a few), in poisoned memory. Logits,
+gradients and losses must be those of one rank; in the long run also the losses of 20 steps with its choices. ROUTING:
+* tied: routers of zeros make all logits equal: all tokens take the first experts, which are on one rank;
+* one, all: each token takes one expert, or all of them;
+* peaked: logits so far apart that the scores of most experts are small;
+* capacity: experts take at most five tokens of a sequence;
+* eight: eight experts on up to eight ranks, of which each token takes two.
+All also run in rounds of few rows (--experts-limit). If tokens take the first experts, or all, the number of rows that
+each rank sends must be the one that follows from these choices."""
 import json
 import shutil
 import struct

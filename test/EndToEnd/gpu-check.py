@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/gpu-check.py TEST...                               TEST: what follows test_ below
-       gpu-check.py pack NAME ROWS PROGRAMS [TORCH]                     for Inputs/gpu-check.txt: a pack whose programs are scripts
-       gpu-check.py call PACK OUT FLAGS...                              measures it; what holds of the call is left in last.json
-       gpu-check.py holds CONDITION [OUT]                               of that call and its results
+"""usage: test/EndToEnd/gpu-check.py TEST...                               TEST: a name that follows test_ below
+       gpu-check.py pack NAME ROWS PROGRAMS [TORCH]                     for Inputs/gpu-check.txt: a pack of scripts
+       gpu-check.py call PACK OUT FLAGS...                              measures it; last.json describes the call
+       gpu-check.py holds CONDITION [OUT]                               checks that call and its results
 
-scripts/gpu-check on the stand-in of the CUDA libraries: packs of scripts that warn, hang, leave processes behind or are killed at random times, and a
-small pack, killed and gone on with. PC_LONG=1: a hundred random times."""
+Tests scripts/gpu-check on the stand-in of the CUDA libraries: packs of scripts that warn, hang, leave processes alive
+or are killed at random times, and a small pack that is killed and continued. PC_LONG=1: a hundred random times."""
 import io
 import json
 import math

@@ -1,6 +1,6 @@
-"""Biases of keys that are not rotated: they shift all scores of a query alike, so their gradient is exactly zero, and Adam amplifies what
-rounding leaves there. By golden model: a regular expression for the name, and which of its entries. Without entries it is all of them, and
-of the gradient there is nothing to compare either."""
+"""Names the biases of keys that are not rotated. They shift all scores of a query alike, so their gradient is exactly
+zero, and Adam amplifies the rounding errors. For each golden model: a regular expression for the name, and the entries
+concerned. Without entries it is all of them, and their gradients are not compared either."""
 
 
 def by_head(heads, size):

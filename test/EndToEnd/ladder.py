@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/ladder.py
 
-pc-run --or: ranks of plans for four are killed until programs of other plans for two, then for one, have taken over, over shm, tcp and in bf16. Losses are those of
-the first plan within what plans differ by; the last program makes the bits that it makes from the checkpoint that it found; other models are refused."""
+Tests pc-run --or: ranks of plans for four are killed until programs of other plans for two ranks, then for one, have
+taken over, over shm, tcp and in bf16. Losses must be those of the first plan within the tolerance between plans; the
+last program must make the same bits as from the checkpoint that it found; other models must be refused."""
 import json
 import os
 import random

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/masks.py activations|weights
 
-What every plan (the quick run: some) drops, bit by bit: tiny programs of two layers whose logits are masks (of ones, in both layers; or of the weights of
-attention, which are all alike), dumped by runs of many plans and compared with Philox4x32-10 as docs/rationale/dropout.md says, written here anew. Gradients
-say what the backward pass drops, whatever it computes again: those of activations are masks, too, those of attention are compared with one device's."""
+Checks bit by bit which elements every plan (the quick run: some) drops. The logits of tiny programs of two layers are
+masks: of ones, in both layers, or of the weights of attention, which are all alike. Runs of many plans dump them, and
+they are compared with Philox4x32-10 as docs/rationale/dropout.md defines it, which this file implements anew. Gradients
+show the elements that the backward pass drops, also if it recomputes: those of activations are masks, too, those of
+attention are compared with one device's."""
 import json
 import struct
 import sys

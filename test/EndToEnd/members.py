@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/members.py quick|all
 
-Open local SGD: members (runs of one replica) that come and go, and meet at pc-meet. Those who stay have the same parameters bit by bit, whoever dies in which phase of a round;
-with rounds of a step two members train as a mesh of two replicas does; the log of a meeting, replayed, makes the same bits."""
+Tests open local SGD: members (runs of one replica) that come and go, and meet at pc-meet. The members that stay have
+the same parameters bit by bit, whichever member dies in whichever phase of a round. With rounds of one step two members
+train as a mesh of two replicas does. The log of a meeting, replayed, makes the same bits."""
 import errno
 import hashlib
 import hmac

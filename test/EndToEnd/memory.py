@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/memory.py [--write]
 
-Plans GPT-2 shapes under every stage of ZeRO and every form of tensor parallelism and puts the arena, as the compiler's report divides
-it, beside the published formulas. In docs/rationale/memory.md; --write makes it anew.
+Plans GPT-2 shapes under every stage of ZeRO and every form of tensor parallelism, and compares the arena, as the
+compiler's report divides it, with the published formulas. The table is in docs/rationale/memory.md; --write makes it
+anew.
 """
 import json
 

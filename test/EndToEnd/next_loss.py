@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/next_loss.py [MODEL...]      (torch and transformers from PyPI)
 
-Saved checkpoints are directories of transformers: of every golden model, what four ranks have saved after three steps is loaded by it, with no tensor
-missing, left over or of another shape, and its loss of the next batch is that of the run that goes on."""
+Checks that saved checkpoints are directories of transformers. For every golden model it loads the checkpoint of four
+ranks after three steps, with no tensor missing, left over or of another shape, and its loss of the next batch is that
+of the run that continues."""
 import json
 import sys
 

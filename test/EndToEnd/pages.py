@@ -1,4 +1,4 @@
-"""Pages of docs/rationale that a test makes anew."""
+"""Compares pages of docs/rationale with those that a test makes, or writes them anew."""
 import json
 import re
 import sys

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/pairs.py TACTIC...     PC_LONG=1: in both orders, also on one axis, and every program interpreted (else every fortieth)
+"""usage: test/EndToEnd/pairs.py TACTIC...
 
-Each of these tactics and every other one in one plan file, on axes of their own and on one axis, in any order: pc-compile either says why not, with
-exit code 4, or makes a program that computes what its step computes. Never an internal error, never wrong numbers."""
+Puts each of these tactics and every other one into one plan file, on separate axes and on one axis, in any order.
+pc-compile must either state the reason with exit code 4, or make a program that computes what its step computes: never
+an internal error, never wrong numbers. PC_LONG=1: in both orders, also on one axis, and every program is interpreted
+(else every fortieth)."""
 import json
 import re
 import sys

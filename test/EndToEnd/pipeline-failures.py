@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/pipeline-failures.py TIMES [cuda]
 
-A rank of a pipeline (on the stand-in also of other plans) is killed (SIGKILL), stopped (SIGSTOP) or slowed (stopped and continued, again and again) at a random moment of a random
-schedule. Every time the run ends with 7 or 8 within the deadline, says which rank, in which stage, and where in the schedule somebody was, and
-leaves nothing behind. A rank that is slowed by less than the deadline is no error: its run goes on. cuda: on the stand-in, where a rank that fails by
-itself (its data become too short, exit 9) takes the place of slow ones. From 20 TIMES on, also until a rank was killed, and one stopped, in a task that
-recomputes: the run names it.
+Kills (SIGKILL), stops (SIGSTOP) or slows (stops and continues, again and again) a rank of a pipeline at a random moment
+of a random schedule. Every time the run must end with 7 or 8 within the deadline, name a rank, its stage and its place
+in the schedule, and leave no process or file. A rank that is slowed by less than the deadline is no error: its run
+continues. cuda: on the stand-in, also with other plans, and a rank that fails by itself (its data end too early, exit
+9) replaces slow ones. From 20 TIMES on, the test repeats until a rank was killed, and one stopped, in a task that
+recomputes, and the run named that task.
 
-The deadline is 3 s. Where ranks that nobody has harmed do not keep it, because the machine is busy with other things, it is doubled, up to 24 s."""
+The deadline is 3 s. If ranks without a fault miss it, because the machine is busy, it is doubled, up to 24 s."""
 import os
 import random
 import re

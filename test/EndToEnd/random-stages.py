@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/random-stages.py SEED     PC_LONG=1: a hundred plans of the seed, else five
 
-Random models (layers, tied or not), stages, microbatches of any number, chunk maps, schedules (named, or any legal order of
-tasks), other axes, ZeRO, recomputation. Each is compiled to `scheduled` on the way of which the programs of all stages are
-verified: no false alarm. Every tenth is also interpreted, and computes what its step computes."""
+Draws random models (layers, tied or not), stages, numbers of microbatches, chunk maps, schedules (named, or any legal
+order of tasks), other axes, ZeRO and recomputation. Each is compiled to `scheduled`, and on the way the programs of all
+stages are verified: there must be no false alarm. Every tenth is also interpreted and must compute what its step
+computes."""
 import json
 import random
 import subprocess

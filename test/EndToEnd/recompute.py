@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/recompute.py [--write]
 
-What a layer of GPT-2 keeps from its forward for its backward pass in bf16, tensor by tensor, beside the published formulas: with and
-without tensor and sequence parallelism and recomputation. Tensors are read from the planned programs; that they are all there is follows from
-the compiler's report: three layers hold as many bytes more than two. In docs/rationale/recompute.md; --write makes
-it anew.
+Lists the tensors that a layer of GPT-2 keeps from its forward for its backward pass in bf16, with the published
+formulas, with and without tensor and sequence parallelism and recomputation. Tensors are read from the planned
+programs. That none is missing follows from the compiler's report: three layers hold as many bytes more than two. The
+table is in docs/rationale/recompute.md; --write makes it anew.
 """
 import math
 import re

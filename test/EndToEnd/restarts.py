@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/restarts.py KILLS [FIRST]
 
-Ranks of runs of many plans are killed (SIGKILL) at random times, KILLS in all, and started again: by pc-run --restarts, over shared memory and TCP, and by
-another mpirun; a quarter of the runs have copies of the state in memory, the others make checkpoints. Every run ends with the parameters, states and losses of a run without a break. Each run has
-5 kills and draws by its own number: FIRST is the run to begin with, so that 1000 kills can be made in parts (250 0, 250 50, 250 100, 250 150)."""
+Kills ranks of runs of many plans (SIGKILL) at random times, KILLS in all. They are started again by pc-run --restarts,
+over shared memory and TCP, and by another mpirun. A quarter of the runs have copies of the state in memory, the others
+make checkpoints. Every run must end with the parameters, states and losses of an uninterrupted run. Each run has 5
+kills and a random seed of its own number: FIRST is the number of the first run, so that 1000 kills can be made in parts
+(250 0, 250 50, 250 100, 250 150)."""
 import json
 import os
 import random

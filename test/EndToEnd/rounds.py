@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/rounds.py quick|all
 
-Local SGD (--local-sgd): replicas make the steps that a program of one rank makes on their rows; what ends a round is DiLoCo's outer step as it is written here
-once more, bit by bit, in f32, also where replicas send each other codes of 8 bits; any plan of the replicas trains alike; runs that are broken off in and between rounds end with the same bits; traffic is that of the
-report, and over the axis of the replicas only at the end of rounds."""
+Tests local SGD (--local-sgd). Replicas make the steps that a program of one rank makes on their rows. The end of a
+round is DiLoCo's outer step, which this file implements anew, bit by bit, in f32, also if replicas send each other
+codes of 8 bits. Any plan of the replicas trains alike. Runs that are interrupted in and between rounds end with the
+same bits. Traffic is that of the report, and crosses the axis of the replicas only at the end of rounds."""
 import json
 import os
 import random

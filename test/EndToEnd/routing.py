@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/routing.py
 
-Choices of experts go to files and come from files: what any plan (the quick run: some) writes is what one rank writes, byte by byte; a run that is told its own
-choices has the same numbers; one that is told others has those of one rank that is told them; in bf16 it has the choices of f32. Files that are not of this
-model, or of fewer steps, or that hold no choices, are refused."""
+Tests files of choices of experts. Any plan (the quick run: some) writes the bytes that one rank writes. A run that
+reads its own choices has the same numbers. A run that reads others has the numbers of one rank that reads them; in bf16
+it has the choices of f32. Files of other models, of fewer steps, or without choices are refused."""
 import json
 
 from cases import LONG, STAND_IN, Case, data_flags, mesh_flags, ranks_of

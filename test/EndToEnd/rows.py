@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/rows.py
 
-Rows of experts, counted. Choices are drawn in several ways (as often, nearly all of few experts, experts without tokens, all of one rank's) and told to runs of many plans (the
-quick run: of some); from the choices that a run then dumps this file computes, by a program of its own, what every rank must have sent as all_to_all_rows in each
-phase, byte by byte, and how many rows its experts had at most and on average, in a round if there are rounds."""
+Counts the rows that experts send and compute. Choices are drawn in several ways (equally often, nearly all of few
+experts, experts without tokens, all of one rank's experts), and runs of many plans (the quick run: of some) read them.
+From the choices that a run then dumps, this file computes anew the bytes that every rank must have sent as
+all_to_all_rows in each phase, and the largest and mean number of its experts' rows, per round if there are rounds."""
 import json
 import random
 

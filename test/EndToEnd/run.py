@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/run.py TABLE [ROW]      e.g. run.py plans.txt "llama 2 4 dp=4 --zero=2", or run.py golden.txt qwen3
+"""usage: test/EndToEnd/run.py TABLE [ROW]
 
-Runs the row of a table, or all rows that have the text in them, as lit does (README.md). A row is
+Examples: run.py plans.txt "llama 2 4 dp=4 --zero=2", or run.py golden.txt qwen3
+
+Runs the row of a table, or all rows that contain the text, as lit does (README.md). A row is
 
     MARK MODEL LAYERS BATCH MESH FLAGS...
 
-with + for the quick run or - for the long one alone, and the line "# check: NAMES" above it says what holds: methods of Row below. Of models
-and meshes there can be several, a|b; + for layers, batch, mesh and flags is those of every quick row above, with the row's own flags. Golden models have two layers and a batch of 4, and PyTorch's numbers; others are compared with one rank."""
+MARK is + for the quick run or - for the long one alone. The line "# check: NAMES" above rows lists the checks: methods
+of Row below. Models and meshes may be alternatives, a|b. A + in place of layers, batch, mesh and flags stands for those
+of every quick row above, to which the row's own flags are added. Golden models have two layers, a batch of 4 and
+PyTorch's numbers; others are compared with one rank."""
 import functools
 import itertools
 import json

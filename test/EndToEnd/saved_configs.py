@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/saved_configs.py [--transformers] [MODEL...]
 
-What a run saves beside its weights is the config.json of the model's directory, with every number as it is written there and in that order, but for
-the type of the weights, which is that of the file. Of golden models (all of them), with every float of config.json set to a whole number, which a JSON
-library may write without its point. --transformers (torch and transformers from PyPI): transformers takes it, reads the weights in the type in
-which they are there, and computes the next loss that the run computes."""
+Checks the config.json that a run saves with its weights. It is that of the model's directory, with every number in its
+spelling and in that order, except for the type of the weights, which is that of the file. The models are golden models
+(all of them), with every float of config.json set to a whole number, which a JSON library may write without its point.
+--transformers (torch and transformers from PyPI): transformers accepts it, reads the weights in the type of the file,
+and computes the next loss that the run computes."""
 import json
 import sys
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/spaces.py gpt2-2|gpt2-4|llama-8b-8
 
-Whole spaces of plans, each compiled once: what --auto accepts, without a limit of memory and with five, is the fastest plan of the space that fits, or slower by no
-more than the gap that it states. Layers that are recomputed differently are of the space: the ten fastest that need it are compiled with --recompute=auto.
-What was compiled is kept until the compiler is built anew, so that a test that was interrupted goes on."""
+Compiles every plan of a space once. The plan that --auto accepts, without a limit of memory and with five limits, must
+be the fastest plan of the space that fits, or slower by no more than the gap that it states. Layers that are recomputed
+differently belong to the space: the ten fastest plans that need it are compiled with --recompute=auto. Results are kept
+until the compiler is rebuilt, so that an interrupted test continues."""
 import itertools
 import json
 import multiprocessing.pool

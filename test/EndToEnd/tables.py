@@ -1,4 +1,5 @@
-"""lit's side of the tables: every row of a table *.txt is a test of its own, run by run.py. Files *.test are lit's usual ones."""
+"""Is lit's format for tables: every row of a table *.txt is a test of its own, run by run.py. Files *.test are lit's
+usual ones."""
 import os
 import shlex
 import subprocess

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/targets.py quick|all|PLAN
 
-Targets that do not count, in uneven numbers. On every plan a step without any updates nothing, is counted and named by file and positions, and the run goes on.
-The loss of an evaluation is the sum over targets by their number, each sample once, whatever the batch and the plan: it is computed here once more from logits."""
+Tests uneven numbers of targets that do not count. On every plan a step without any target updates nothing, is counted
+and named by file and positions, and the run continues. The loss of an evaluation is the sum over targets divided by
+their number, each sample once, whatever the batch and the plan: this file computes it anew from logits."""
 import json
 import math
 import random

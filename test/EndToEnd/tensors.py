@@ -1,8 +1,9 @@
-"""usage: tensors.py header|data FILE, tensors.py framed, tensors.py shards FILE FOLDER, tensors.py zero FILE NAME FIRST END,
-       tensors.py also FILE NAME COPY
+"""usage: tensors.py header|data FILE, tensors.py framed, tensors.py shards FILE FOLDER,
+       tensors.py zero FILE NAME FIRST END, tensors.py also FILE NAME COPY
 
-Of a safetensors file: the text of its header, or what is behind it; a header from standard input with its length before it; the same tensors in a
-folder of two files with an index; bytes FIRST to END of a tensor set to zero; a tensor there twice, also as COPY."""
+Reads and edits a safetensors file. header and data print the text of its header and the bytes that follow it; framed
+puts the length of a header from standard input before it; shards writes the same tensors into a folder of two files
+with an index; zero sets bytes FIRST to END of a tensor to zero; also adds a tensor a second time, as COPY."""
 import json
 import struct
 import sys

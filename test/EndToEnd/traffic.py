@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/traffic.py [--write]
 
-Compiles one small Llama under every form of data and tensor parallelism, the rows of docs/rationale/traffic.md, and compares the bytes that a rank sends in
-a step, as the compiler's report counts them, with the published formulas of that page. --write makes the numbers anew.
+Compiles one small Llama under every form of data and tensor parallelism, the rows of docs/rationale/traffic.md, and
+compares the bytes that a rank sends in a step, as the compiler's report counts them, with the published formulas of
+that page. --write makes the numbers anew.
 """
 import re
 

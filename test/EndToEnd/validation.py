@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/validation.py quick|all|PLAN
 
-Programs that train evaluate on the way (--eval-every), with dropouts in the model: on every plan the loss of samples that are not trained on is what a program
-of --mode=eval on one rank finds in the checkpoint of that step; parameters, states and losses of steps are those of a run without, also where it is broken off."""
+Tests evaluations during training (--eval-every) of programs with dropout. On every plan the loss of held-out samples is
+the one that a program of --mode=eval on one rank finds in the checkpoint of that step. Parameters, states and losses of
+steps are those of a run without evaluations, also if it is interrupted."""
 import json
 import random
 import re
