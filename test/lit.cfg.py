@@ -1,3 +1,4 @@
+# Configures lit for the tests of this folder. lit.site.cfg.py of the build sets the paths in `config`.
 import os
 import shutil
 import subprocess
@@ -17,18 +18,18 @@ config.substitutions.append(("%libstandin", os.path.join(config.pc_bin_dir, ".."
 config.substitutions.append(("%kept", os.path.join(config.test_source_root, "kept")))
 config.substitutions.append(("%docs", os.path.join(config.pc_source_dir, "docs")))
 
-# Tests of kernels as the device gets them; without the CUDA toolkit they are skipped, by name.
+# Tests of kernels in the device's code need ptxas of the CUDA toolkit; without it lit skips them and names them.
 cuda = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")] + ["/usr/local/cuda"]
 cuda = [home for home in cuda if home and os.path.exists(os.path.join(home, "bin", "ptxas"))]
 if cuda or shutil.which("ptxas"):
     config.available_features.add("ptxas")
     config.environment["CUDA_HOME"] = cuda[0] if cuda else os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("ptxas"))))
 
-# What takes minutes: scripts/test --long.
+# Tests that take minutes run with scripts/test --long.
 if os.environ.get("PC_LONG"):
     config.available_features.add("long")
     config.environment["PC_LONG"] = "1"
-    # Of the python3 in PATH, as a virtual environment's.
+    # The packages must be those of the python3 in PATH, for example of a virtual environment.
     found = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, ('torch', 'transformers'))))"
     if subprocess.run(["python3", "-c", found]).returncode == 0:
         config.available_features.add("transformers")
@@ -36,7 +37,7 @@ if os.environ.get("PC_LONG"):
 if os.path.exists("/usr/local/cuda/lib64/libcudnn.so.9"):
     config.available_features.add("cudnn")
 
-# CUDA programs run on the stand-in of the driver and its libraries, where it was built.
+# CUDA programs run on the stand-in of the driver and its libraries, if it was built.
 standin = os.path.join(os.path.dirname(config.pc_bin_dir), "lib", "libpc_standin.so")
 config.substitutions.append(("%standin", "env PCRT_CUDA_LIBRARIES=standin:" + standin))
 if os.path.exists(standin):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: verify-tables.py PLANNED KERNELS COUNT [WHERE]     build/bin in PATH
 
-Edits COUNT constants of a kernels program that its step and its tables (or WHERE, as in evaluate) consist of, one at a time: each edit is refused, by the comparison with the
-planned program, or by the text of the tables that goes into the certificate."""
+Edits COUNT constants of the step and the tables (or of WHERE, for example evaluate) of a kernels program, one at a
+time. Each edit must be refused, either by the comparison with the planned program, or by the text of the tables that is
+part of the certificate."""
 import collections
 import random
 import re

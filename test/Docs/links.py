@@ -1,6 +1,8 @@
 """usage: links.py ROOT
-Follows the links of the pages of ROOT, from README.md on: each leads to a file or folder, and where it names a heading to one of
-the page. Every page under docs/ and every README.md is reached. What does not hold is printed, and the exit status is 1."""
+
+Follows the links of the pages of ROOT, starting at README.md. Each must lead to a file or folder, and if it names a
+heading, to one of the page. Every page under docs/ and every README.md must be reached. Errors are printed, and the
+exit status is 1."""
 import os
 import re
 import sys

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: any-phase.py GOLDEN WORK [ROW]     build/bin and golden-interpret in PATH
 
-pc-compile goes on from a program of any phase. Of each plan below, from each phase: an executable that computes the bits of the one that was
-compiled in one go; two ops in the other order are proved, and compute the same bits; with another scale of attention the program is refused (5)
-where it has to compute what its step computes, and compiled all the same it computes what the interpreter says of it."""
+Tests that pc-compile continues from a program of any phase. For each plan below, and from each phase: the executable
+must compute the same bits as the one compiled in one run. With two ops exchanged the program must be proved and compute
+the same bits. With another scale of attention it must be refused (5) if it has to compute what its step computes;
+compiled nevertheless, it must compute the interpreter's results."""
 import json
 import pathlib
 import re

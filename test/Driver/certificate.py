@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: certificate.py PROGRAM STEP PLANNED     build/bin in PATH
 
-Edits an executable: every number of its tables, characters of its certificate and of its description; and IR: constants, operands and attributes
-of its step and planned programs. pc-check-certificate refuses each edit."""
+Edits an executable (every number of its tables, characters of its certificate and of its description) and IR
+(constants, operands and attributes of its step and planned programs). pc-check-certificate must refuse each edit."""
 import os
 import random
 import re

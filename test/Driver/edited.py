@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: edited.py GOLDEN WORK
 
-A program that was edited by hand is told that its checkpoints have the config.json of another model: of every phase, whatever was edited and whatever
-checks the compile. A program as the tools write it is not, with any flags, moved weights, other names or places of its ops."""
+Tests the warning that a program was edited, so that its checkpoints have the config.json of another model. A program
+edited by hand gets it in every phase, whatever was edited and whatever checks the compilation makes. A program as the
+tools write it does not get it, with any flags, moved weights, other names or locations of its ops."""
 import re
 import shutil
 import subprocess

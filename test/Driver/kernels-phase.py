@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: kernels-phase.py KERNELS PLANNED COUNT     build/bin in PATH
 
-Edits a program of the phase kernels, COUNT places of each kind, one at a time. pc-compile refuses each edit; given the planned program it also refuses those
-of the step and the tables in a program without pc.certificate."""
+Edits a program of the phase kernels, COUNT places of each kind, one at a time. pc-compile must refuse each edit; given
+the planned program it must also refuse edits of the step and the tables in a program without pc.certificate."""
 import random
 import re
 import subprocess

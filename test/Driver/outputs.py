@@ -1,7 +1,8 @@
 """usage: outputs.py MODEL_DIRECTORY, with the tools on PATH, in an empty directory
 
-Walks the flags of the tools and of a compiled program: one that names a file to write must refuse every file that the command reads (exit 2,
-nothing changed), and be listed here. Then what happens to the files that were there: links, devices, failures and signals.
+Tries the flags of the tools and of a compiled program. A flag that names an output file must refuse every file that the
+command reads (exit 2, nothing changed), and must be listed here. The file also tests the effect on existing files:
+links, devices, failures and signals.
 """
 import os
 import re

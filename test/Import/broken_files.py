@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: broken_files.py WORK
 
-Files of a model's directory that were not fetched, cut off, or written by a wrapper of the model: pc-import, and a run that is to start from them,
-name the cause and the way out."""
+Breaks a model's directory: files that were not fetched, are cut off, or were written by a wrapper of the model.
+pc-import, and a run that starts from them, must name the cause and the remedy."""
 import json
 import math
 import os

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes lib/Import/HarmlessKeys.inc: keys of config.json that change nothing of what transformers computes.
+"""Writes lib/Import/HarmlessKeys.inc: the keys of config.json that do not change the results of transformers.
 
 usage: harmless_keys.py [--check]      (torch and transformers from PyPI)
 
-For every family, a tiny random model is built from a config, and again with each key at each of its values, with the same
-weights; loss and every gradient must be the same (1e-5: attention kernels round differently). A key that makes a difference, or that a family refuses, is named, and nothing is written: refuse it in
-lib/Import/Config.cpp. The importer's own test is harmless-keys.test beside this.
+For every family, the script builds a tiny random model from a config, and again with each key at each of its values,
+with the same weights; loss and every gradient must be the same (1e-5: attention kernels round differently). If a key
+makes a difference, or a family refuses it, the script names it and writes nothing: lib/Import/Config.cpp must refuse
+it. The importer's own test is harmless-keys.test in this folder.
 """
 
 import json

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Changes every key of golden models' config.json, and those that transformers adds, to other values: a program that the importer makes of it
-computes what transformers computes, or the importer refuses it.
+"""Changes every key of golden models' config.json, and those that transformers adds, to other values. The importer must
+refuse the change, or make a program that computes the same as transformers.
 
 usage: mutated_keys.py [MODEL...]                       compares with mutated_keys.json
-       mutated_keys.py --write[=CASE] [MODEL...]        writes it, or one case of each (torch, transformers, safetensors from PyPI)
+       mutated_keys.py --write[=CASE] [MODEL...]        writes it, or one case of each
+--write needs torch, transformers and safetensors from PyPI.
 """
 
 import copy

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: gathered-units.py PLANNED.mlir [TENSOR]
 
-Reads a planned program and prints the most units of split parameters (tensors whose names agree up to the first number) that lie gathered in the
-arena at any time of a microbatch: from the start of a gather, when its buffer is taken, to the last op that reads it. TENSOR is not counted.
+Reads a planned program and prints the largest number of units of split parameters (tensors whose names agree up to the
+first number) that are gathered in the arena at any time of a microbatch: from the start of a gather, when its buffer is
+allocated, to the last op that reads it. TENSOR is not counted.
 """
 import re, sys
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: window-traffic.py MODEL DIRECTORY
 
-Compiles plans with and without windows: a rank sends the same bytes over every axis, in permutes in place of some gathers and
-reduce_scatters. Prints both arenas.
+Compiles plans with and without windows. A rank must send the same bytes over every axis, with permutes instead of some
+gathers and reduce_scatters. Prints both arenas.
 """
 import json, subprocess, sys
 

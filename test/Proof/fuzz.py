@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test/Proof/fuzz.py COUNT [--seed=N] [--plans=N] [--jobs=N]     build/bin in PATH
 
-Edits IR of every phase without sense, of characters, words, lines, types, and by the kinds of mutants.py, one to three times each, and gives it to the
-phase's verifiers, the proof and the whole compiler (pc-fuzz-each): nothing may end by a signal, an internal error or without an end. KEEP=DIR keeps what did."""
+Makes random edits of IR of every phase, of characters, words, lines, types, and of the kinds of mutants.py, one to
+three at a time, and passes the result to the phase's verifiers, the proof and the whole compiler (pc-fuzz-each). None
+may end with a signal or an internal error, or run forever. KEEP=DIR keeps the programs that failed."""
 import argparse
 import collections
 import concurrent.futures

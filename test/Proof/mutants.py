@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """usage: test/Proof/mutants.py COUNT [--seed=N] [--plans=N] [--log=FILE] [--part=K/N] [--wrong]     build/bin in PATH
 
-Edits programs of every phase and asks the proof: each edit that changes what the program computes must be refused. Sites are drawn by kind of
-edit, so that rare ones are as likely as frequent ones. The judge of what the proof accepts is another one: the phase's other verifiers, and
-the interpreter on all ranks (pc-equal), which share no algebra with the proof. Prints, by class, how many were refused, accepted and equal,
-malformed (text that is no program), and missed, which kinds of edits made programs, and how often messages name the line and the class; exit
-status 1 if one was missed. A run of hours goes on where it stopped by --log, and is shared out by --part, each with a log of its own; of all logs in one
-file the same COUNT makes the sums."""
+Edits programs of every phase and runs the proof: it must refuse each edit that changes the results of the program.
+Sites are drawn by kind of edit, so that rare kinds are as likely as frequent ones. Accepted edits are judged
+independently: by the phase's other verifiers and the interpreter on all ranks (pc-equal), which share no algebra with
+the proof. Prints, by class, how many were refused, accepted and equal, malformed (text that is no program), and missed,
+which kinds of edits made programs, and how often messages name the line and the class. The exit status is 1 if one was
+missed. With --log a run of hours continues where it stopped. --part divides a run, each part with a log of its own; of
+all logs in one file the same COUNT computes the sums."""
 import argparse
 import collections
 import json

@@ -1,7 +1,8 @@
 """usage: includes.py ROOT
 
-Folders depend on each other in one direction. Prints every #include of lib/, include/pc/, runtime/ and standin/ under ROOT that leads where its folder
-may not look, and every folder that is in no list here. Exit status 1 if there is one.
+Checks that folders depend on each other in one direction. Prints every #include of lib/, include/pc/, runtime/ and
+standin/ under ROOT that refers to a folder which its own folder may not use, and every folder that is in no list here.
+The exit status is 1 if there is one.
 """
 import os
 import re

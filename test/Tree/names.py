@@ -1,8 +1,10 @@
-"""usage: names.py ROOT: prints which classes of rooms that meet have the same name; the exit status is 1 if any have.
+"""usage: names.py ROOT
 
-A room meets itself, the public headers of IR and Cost, and Driver those of all rooms. Headers are all in one program, so no two of them
-define a class of one name, whichever rooms they are of. Namespaces do not tell two classes apart, since most files use several;
-classes inside of other classes do not count."""
+Prints the class names that two rooms define which see each other's headers; the exit status is 1 if there are any.
+
+A room sees itself and the public headers of IR and Cost; Driver sees those of all rooms. One program includes all
+headers, so no two of them may define a class of one name, whatever their rooms. Namespaces do not distinguish two
+classes, since most files use several; nested classes do not count."""
 import re
 import sys
 from collections import defaultdict

@@ -1,5 +1,8 @@
-"""usage: cheapest.py MODEL WORK LIMIT FLAGS...: what --recompute=auto chooses under the limit fits, computes what the step computes, and
-is the least: the last layer that is recomputed, in full or selectively, cannot be recomputed less. Prints the choice."""
+"""usage: cheapest.py MODEL WORK LIMIT FLAGS...
+
+Checks the choice of --recompute=auto under the limit: it fits, computes the same as the step, and is the least
+recomputation, which means that the last recomputed layer, full or selective, cannot be recomputed less. Prints the
+choice."""
 import json
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What a browser makes of a page, where there is one."""
+"""Renders a page in a browser, if there is one."""
 import os
 import shutil
 import subprocess

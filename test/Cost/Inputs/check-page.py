@@ -1,4 +1,6 @@
-"""usage: check-page.py PAGE.html REPORT.json: what the page's data says, against the report and against itself."""
+"""usage: check-page.py PAGE.html REPORT.json
+
+Checks the data of a report's page against the report and against itself, and the elements that a browser draws."""
 import json
 import re
 import sys

@@ -1,4 +1,6 @@
-"""usage: check-pipeline-page.py PAGE.html REPORT.json: the data of a pipeline's page, and what a browser draws."""
+"""usage: check-pipeline-page.py PAGE.html REPORT.json
+
+Checks the data of a pipeline's page against the report, and the elements that a browser draws."""
 import json
 import re
 import sys

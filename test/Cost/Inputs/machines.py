@@ -1,4 +1,7 @@
-"""usage: machines.py WORK PAGE.md: WORK/m.mlir compiled for machines; figures beside the page's, times beside figures."""
+"""usage: machines.py WORK PAGE.md
+
+Compiles WORK/m.mlir for machines. Their figures must be those of the page, and on machines that are infinitely fast but
+for a few members the predicted seconds must follow from these members."""
 import json
 import subprocess
 import sys

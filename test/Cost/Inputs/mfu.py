@@ -1,4 +1,8 @@
-"""usage: mfu.py flops REPORT BF16_REPORT, or run FOLDER PROGRAM BF16_PROGRAM"""
+"""usage: mfu.py flops REPORT BF16_REPORT, or run FOLDER PROGRAM BF16_PROGRAM
+
+flops: model_flops of the reports must be those of the model's products, three times a forward pass, also if it is
+recomputed. run: metrics and the progress line show an MFU only if the machine's file has measured rates for this
+processor, and the MFU must be the model's flops over these rates."""
 import json
 import os
 import shutil

@@ -1,4 +1,7 @@
-"""usage: simulate.py WORK SCHEDULE..: compiles WORK/m.mlir for four stages of 8 microbatches; simulated bubbles beside theory."""
+"""usage: simulate.py WORK SCHEDULE...
+
+Compiles WORK/m.mlir for four stages of 8 microbatches under each schedule, checks the simulated tasks of every stage,
+and prints the simulated bubbles with the theoretical ones."""
 import json
 import subprocess
 import sys

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""usage: diagnostics.py FILE...     what the language server says of each file: "FILE:LINE: MESSAGE", or "FILE: nothing" """
+"""usage: diagnostics.py FILE...
+
+Prints the language server's messages for each file: "FILE:LINE: MESSAGE", or "FILE: nothing".
+"""
 import json
 import pathlib
 import subprocess

@@ -1,5 +1,7 @@
-"""usage: checkpoints.py PC_RUN PROGRAMS: what a checkpoint promises, on the hand-written program: it is of one run, knows
-how it came about, and nothing else in its directory is touched. PC_LONG=1: more rounds."""
+"""usage: checkpoints.py PC_RUN PROGRAMS
+
+Tests the promises of a checkpoint with the hand-written program: all its files are of one run, it records how it was
+made, and saving touches nothing else in its directory. PC_LONG=1: more rounds."""
 import glob
 import json
 import shutil

@@ -1,5 +1,7 @@
-"""usage: events.py PC_RUN PROGRAMS: --tensorboard. Records, sums and messages are read here; where the package tensorboard is there, or with PC_LONG=1,
-which installs it, TensorBoard reads them, too."""
+"""usage: events.py PC_RUN PROGRAMS
+
+Tests --tensorboard. This file reads records, sums and messages by itself; if the package tensorboard is there, or with
+PC_LONG=1, which installs it, TensorBoard reads them, too."""
 import glob
 import json
 

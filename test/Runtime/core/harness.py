@@ -1,4 +1,5 @@
-"""What the tests of checkpoints share: runs of the hand-written programs, and a count of what holds."""
+"""Shared by the tests of checkpoints: functions that run the hand-written programs, and the count of passed and failed
+checks."""
 import os
 import random
 import signal

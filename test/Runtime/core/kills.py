@@ -1,6 +1,9 @@
-"""usage: kills.py PC_RUN PROGRAMS: a rank is killed before a random call of a random step, and the run starts again (pc-run --restarts): over shared memory with what is in
-memory where no rank can have begun an update, and then no step is made again that was made; or, with --snapshot, with a copy; else, and over tcp, from the newest checkpoint. The end is that of a run without a
-break. PC_LONG=1: before each call of a step, of each rank, over both."""
+"""usage: kills.py PC_RUN PROGRAMS
+
+Kills a rank before a random call of a random step, and the run starts again (pc-run --restarts). Over shared memory it
+restarts from the state in memory if no rank can have begun an update, and then repeats no step; or, with --snapshot,
+from a copy. Otherwise, and over tcp, it restarts from the newest checkpoint. The end must be that of an uninterrupted
+run. PC_LONG=1: before each call of a step, of each rank, over both."""
 import json
 import re
 

@@ -1,5 +1,7 @@
-"""usage: ladder.py PC_RUN PROGRAMS: pc-run --or goes on with programs for fewer ranks where ranks are lost again and again; every one of them makes the steps
-that it makes from the checkpoint that it found. PC_LONG=1: twenty runs."""
+"""usage: ladder.py PC_RUN PROGRAMS
+
+Tests pc-run --or, which continues with programs for fewer ranks if ranks are lost again and again. Each program must
+make the steps that it makes from the checkpoint that it found. PC_LONG=1: twenty runs."""
 import json
 import re
 

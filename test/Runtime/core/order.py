@@ -1,5 +1,8 @@
-"""usage: order.py PC_RUN PROGRAMS: --shuffle, --validation and --data of several files. The order of samples is that of a loader that walks, written
-down once more here; resumed runs on other meshes read on where the first one ended. PC_LONG=1: more of it."""
+"""usage: order.py PC_RUN PROGRAMS
+
+Tests --shuffle, --validation and --data of several files. The order of samples must be that of a sequential loader,
+which this file implements anew; a run that resumes on another mesh must read on at the sample where the first one
+ended. PC_LONG=1: more cases."""
 import itertools
 import json
 

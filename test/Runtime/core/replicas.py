@@ -1,4 +1,6 @@
-"""usage: replicas.py PC_RUN PROGRAMS: --check-replicas finds a bit that was changed in the memory of one rank, and nothing else."""
+"""usage: replicas.py PC_RUN PROGRAMS
+
+Tests that --check-replicas finds a bit that is changed in the memory of one rank, and nothing else."""
 from harness import *
 
 work_in("replicas.work")

@@ -1,5 +1,7 @@
-"""usage: restarts.py PC_RUN PROGRAMS: pc-run --restarts goes on with the state in the memory of ranks that were killed; the end is that of a run without a
-break. PC_LONG=1: a hundred runs."""
+"""usage: restarts.py PC_RUN PROGRAMS
+
+Tests that pc-run --restarts continues with the state in the memory of killed ranks. The end must be that of an
+uninterrupted run. PC_LONG=1: a hundred runs."""
 import json
 import re
 import select

@@ -1,5 +1,7 @@
-"""usage: rollback.py PC_RUN PROGRAMS: --rollback M, on the hand-written program: where numbers were not finite, a run goes on from a checkpoint at least M
-steps back, without the samples between, wherever it is killed; nothing is lost that was saved."""
+"""usage: rollback.py PC_RUN PROGRAMS
+
+Tests --rollback M with the hand-written program: after numbers that are not finite a run continues from a checkpoint at
+least M steps back, without the samples between, wherever it is killed; no saved checkpoint is lost."""
 import glob
 import json
 import shutil

@@ -1,6 +1,8 @@
-"""usage: save-faults.py PC_RUN PROGRAMS: each system call of a run that saves, from the lock on, fails with EIO, EMFILE or ENOSPC, or
-the process is killed there (strace does it; PC_LONG=1: every call, else some). The directory holds the old checkpoint or the new one,
-a user's files are what they were, and the next run saves and leaves nothing behind."""
+"""usage: save-faults.py PC_RUN PROGRAMS
+
+Lets each system call of a run that saves, from the lock on, fail with EIO, EMFILE or ENOSPC, or kills the process there
+(with strace; PC_LONG=1: every call, else some). The directory must hold the old checkpoint or the new one, a user's
+files must be unchanged, and the next run must save and leave no temporary files."""
 import collections
 import glob
 import re

@@ -1,5 +1,7 @@
-"""usage: series.py PC_RUN PROGRAMS: --checkpoint, on the hand-written program: one command line starts a run and starts it again, until the end
-is what a run without a break makes. PC_LONG=1: more rounds."""
+"""usage: series.py PC_RUN PROGRAMS
+
+Tests --checkpoint with the hand-written program: one command line starts a run and restarts it, until its end is that
+of an uninterrupted run. PC_LONG=1: more rounds."""
 import glob
 import json
 import shutil

@@ -1,5 +1,7 @@
-"""usage: skips.py PC_RUN PROGRAMS: --skip-spikes and --skip-most. Which steps are skipped is worked out once more here from the norms; those change
-nothing, and runs that are broken off and gone on with skip the same."""
+"""usage: skips.py PC_RUN PROGRAMS
+
+Tests --skip-spikes and --skip-most. This file computes anew from the norms which steps must be skipped. Skipped steps
+must change nothing, and runs that are interrupted and continued must skip the same steps."""
 import json
 import math
 import struct

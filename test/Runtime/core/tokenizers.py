@@ -1,4 +1,7 @@
-"""usage: tokenizers.py PC_RUN PROGRAMS: the tokenizer's files beside the weights that a run starts from are in what it saves; files of others stay theirs."""
+"""usage: tokenizers.py PC_RUN PROGRAMS
+
+Tests that a checkpoint contains the tokenizer's files of the directory whose weights the run starts from, and that
+other files in the checkpoint's directory remain unchanged."""
 import json
 
 from harness import *

@@ -1,5 +1,8 @@
-"""usage: validation.py PC_RUN PROGRAMS: --eval-every and --rollback, on the hand-written program. Losses of samples that are not trained on are those that a
-program of --mode=eval finds in the checkpoints; runs with and without evaluations, broken off anywhere, make the same steps."""
+"""usage: validation.py PC_RUN PROGRAMS
+
+Tests --eval-every and --rollback with the hand-written program. Losses of held-out samples must be those that a program
+of --mode=eval finds in the checkpoints. Runs with and without evaluations, interrupted anywhere, must make the same
+steps."""
 import glob
 import json
 import shutil

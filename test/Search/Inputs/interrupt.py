@@ -1,4 +1,7 @@
-"""usage: interrupt.py MODEL [FLAG...]: Ctrl-C ends a search, with these flags or for 8 ranks, with the best plan so far; the compiler goes on with it."""
+"""usage: interrupt.py MODEL [FLAG...]
+
+Ctrl-C must end a search, with these flags or for 8 ranks, with the best plan so far, and the compiler must continue
+with this plan."""
 import signal
 import subprocess
 import sys

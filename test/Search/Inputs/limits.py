@@ -1,4 +1,6 @@
-"""usage: limits.py WORK: plans of WORK/m.mlir that --auto finds under limits drawn at random; no arena is larger than its limit."""
+"""usage: limits.py WORK
+
+Searches plans of WORK/m.mlir with --auto under random limits. No arena may be larger than its limit."""
 import json
 import random
 import re

@@ -1,4 +1,7 @@
-"""usage: otherwise.py MODEL DIR: what a search says would change its choice, beside searches on such machines."""
+"""usage: otherwise.py MODEL DIR
+
+A search states which changes of the machine's figures would change its choice. This test compares these statements with
+searches on such machines."""
 import json
 import os
 import subprocess

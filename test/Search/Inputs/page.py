@@ -1,4 +1,6 @@
-"""usage: page.py PAGE: the page of a searched plan shows each plan that was compiled as a point."""
+"""usage: page.py PAGE
+
+The page of a searched plan must show each compiled plan as a point."""
 import json
 import os
 import re

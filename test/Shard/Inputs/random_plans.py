@@ -1,4 +1,4 @@
-"""Random (model, mesh, order of tactics) triples through import, step, placement, interpreter and erasure.
+"""Runs random (model, mesh, order of tactics) triples through import, step, placement, interpreter and erasure.
 
 usage: random_plans.py FOLDER COUNT"""
 import json, os, random, subprocess, sys

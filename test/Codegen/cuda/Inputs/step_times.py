@@ -1,4 +1,7 @@
-"""usage: step_times.py BASE: of the reports BASE.json, BASE.f32.json, ... predicted seconds of a step of GPT-2 124M, and what layers move."""
+"""usage: step_times.py BASE
+
+Prints the predicted seconds of a step of GPT-2 124M, and the bytes that layers move, of the reports BASE.json,
+BASE.f32.json, ..."""
 import json
 import sys
 

@@ -1,5 +1,7 @@
 """usage: tensor_share.py HEADS64 HEADS128 WORK
-Compiles a program of one layer for sm_90 and sm_90a and compares what the report says of its attention on an H100. Operations are also counted here."""
+
+Compiles a program of one layer for sm_90 and sm_90a and compares the reports' figures of its attention on an H100. This
+file also counts the operations by itself."""
 import json
 import subprocess
 import sys
