@@ -70,7 +70,7 @@ static void onFault(int signal, siginfo_t *info, void *context) {
   if (!guarded && std::any_of(g.ever.begin(), g.ever.end(), [&](Pages pages) { return pages.contains(at); }) &&
       protect(one, true))
     return;
-  if (!guarded) { // somebody else's
+  if (!guarded) { // a fault that other code handles
     if (g.before.sa_flags & SA_SIGINFO && g.before.sa_sigaction)
       return g.before.sa_sigaction(signal, info, context);
     sigaction(signal, &g.before, nullptr);
@@ -79,7 +79,7 @@ static void onFault(int signal, siginfo_t *info, void *context) {
   if (hit && guardsOff == 0)
     report("order: the host uses " + describeMemory(reinterpret_cast<void *>(hit->begin), hit->end - hit->begin) +
            " without waiting for '" + hit->item->work->name + "', which writes there");
-  g.opened.push_back(hit && guardsOff > 0 ? hit->pages : one); // who may look mostly looks at all of it
+  g.opened.push_back(hit && guardsOff > 0 ? hit->pages : one); // a caller that may read mostly reads all of it
   protect(g.opened.back(), true);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 /// The item after an access.
 struct Tag {
-  uint32_t chain = 0, tick = 0; ///< Tick 0: nobody.
+  uint32_t chain = 0, tick = 0; ///< Tick 0: no item.
   uint32_t name = 0;
 
   bool isBefore(const OrderClock &clock) const {

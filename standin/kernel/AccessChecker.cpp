@@ -17,7 +17,7 @@
 namespace pc::standin {
 namespace {
 
-// An access in 64 bits: time 36, who 11, atomic 1, site 16.
+// The bits of an access: time 36, thread 11, atomic 1, site 16.
 enum : uint32_t { severalOfWarp = 1024, severalBlocks = 2046, severalWarps = 2047, unknownSite = 0xffff };
 struct Access {
   uint64_t bits;

@@ -134,7 +134,7 @@ void Worker::runBlock(unsigned block) {
   const uint32_t *grid = launch->grid;
   head = tail = done = arrived = 0;
   if (sharedBytes)
-    std::memset(shared, 0xFF, sharedBytes); // NaN: what nobody wrote shows in results
+    std::memset(shared, 0xFF, sharedBytes); // NaN: reads of unwritten bytes show in results
   for (unsigned i = 0; i < threads; ++i) {
     Fiber &fiber = fibers[i];
     fiber.thread.ctaid[0] = block % grid[0];

@@ -3,7 +3,7 @@
 // Compiles FILE with flags of pc-compile ("mesh=dp=2 zero=1") to the executable OUT with --verify-kernels or, if OUT is
 // /dev/null, to `planned`. After every run of PASS the program is damaged: the scale of its last pc.attention_grad is
 // doubled (HOW: scale), or its last kernel that adds numbers subtracts some (sum), stores to address 0 (crash), does
-// not end (loop), or writes before its first buffer (beside).
+// not end (loop), or writes in front of its first buffer (beside).
 //===----------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"

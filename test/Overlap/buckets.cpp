@@ -86,7 +86,7 @@ static void check(const std::vector<MoveItem> &items, const ScheduleLimits &limi
   for (auto &[unit, life] : lives) {
     int64_t there = 0, bytes = 0;
     std::set<int64_t> units;
-    for (auto &[other, otherLife] : lives) // at the moment behind the op at which this one starts
+    for (auto &[other, otherLife] : lives) // just after the op at which this one starts
       if (otherLife.first <= life.first && life.first < otherLife.second) {
         ++there;
         units.insert(other);

@@ -203,7 +203,7 @@ private:
 
   void connect() {
     onAllRanks(control, [&] { session.reserveMoveStreams(1); });
-    // In programs, products run beside moves, which then take few multiprocessors; these moves take as few.
+    // In programs, products run in parallel with moves, which then take few multiprocessors; these moves take as few.
     comm = openDeviceComm(session, control, program, tables->groups, std::vector<bool>(tables->groups.size(), true));
     require(comm->registerArena(base, memory.mappedBytes()), "the memory");
     if (comm->hasStreams())

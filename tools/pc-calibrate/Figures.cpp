@@ -102,7 +102,7 @@ public:
     machine["network_latency"] = std::max(0., across.message.seconds / 2 - orGuess("move_seconds", like.moveSeconds));
   }
 
-  /// Adds the share of a move's time by which it slows down work beside it.
+  /// Adds the share of a move's time by which it slows down concurrent work.
   void addContention() {
     const GroupMoves &moves = results.node.size ? results.node : results.across;
     if (!moves.size) {

@@ -33,7 +33,7 @@ struct Sizes {
   /// summed dim, so that the fixed cost of a tile can be told from its rate.
   std::vector<Shape> products, bf16Products;
   int adding = -1;   ///< The gradient of weights in bf16Products that is also measured adding to its result.
-  int beside = 0;    ///< The product that runs beside a move: in bf16Products on devices, otherwise in products.
+  int beside = 0;    ///< The product during a move: in bf16Products on devices, otherwise in products.
   int64_t copy = 0,  ///< Bytes of a copy that no cache holds.
       sum = 0,       ///< Bytes of each tensor of a sum of two; 0: it is not measured.
       largeMove = 0, ///< Bytes of a large collective.

@@ -263,7 +263,7 @@ Comparison compareWithInterpreter(ModuleOp local, bool fuse) {
     return fail("the step returned " + std::to_string(status));
   if (pcrt_status status = run(program, layout, *expected, true, second))
     return fail("the step, item by item, returned " + std::to_string(status));
-  // Where values are rounded to bf16, what is small beside the other results may be nothing but rounding.
+  // If values are rounded to bf16, a result that is small compared with the others may be nothing but rounding.
   double leastScale = 1e-6;
   if (hasBf16(local))
     for (const NamedTensor &tensor : *expected)

@@ -370,7 +370,7 @@ void dropout(MLIRContext &context, const std::vector<int64_t> &shape, int64_t mo
   check(context, "dropout " + t, p.text(), false);
 }
 
-/// What attention has beside q, k and v.
+/// The options of attention, apart from q, k and v.
 struct Scores {
   bool drops = false, biased = false, capped = false, sunk = false;
   int64_t window = 0;      ///< of causal attention

@@ -150,7 +150,7 @@ std::vector<Case> intactCases() {
              return wrongAt(i, real(w[1][i % 96 * 64 + i / 96]), sample(i));
          return "";
        }});
-  cases.back().redundant = 1; // behind the last tile
+  cases.back().redundant = 1; // after the last tile
   auto a = [](size_t row, size_t k) { return float(int(row * 7 + k * 3) % 11 - 5); };
   auto b = [](size_t column, size_t k) { return float(int(k * 5 + column) % 7 - 3); };
   auto pair = [](float low, float high) { return (word(high) & 0xffff0000u) | word(low) >> 16; };
@@ -184,7 +184,7 @@ std::vector<Case> intactCases() {
                      }
                      return "";
                    }});
-  cases.back().redundant = 1; // behind the last tile
+  cases.back().redundant = 1; // after the last tile
   cases.push_back({"mixed",
                    {1, 1, 1},
                    {96, 1, 1},
@@ -391,7 +391,8 @@ void checkLaunches(const KernelImage &image) {
          "more threads than a block may have");
   c = intactCases()[6];
   c.dynamicShared = 300 << 10;
-  expect(arena.run(image, c, 0, false, -1, words).find("bytes of shared memory, but a block may have") != std::string::npos,
+  expect(arena.run(image, c, 0, false, -1, words).find("bytes of shared memory, but a block may have") !=
+             std::string::npos,
          "more shared memory than a block may have");
 }
 

@@ -271,7 +271,7 @@ int main() {
   };
   const Fault faults[] = {
       {"proxy fence", "missing fence.proxy.async", false},
-      {"barrier", "", false}, // a race, or bytes that nobody wrote
+      {"barrier", "", false}, // a race, or bytes that were never written
       {"wgmma fence", "missing wgmma.fence", true},
       {"commit", "missing wait: thread", true},
       {"wait", "missing wait: thread", true},

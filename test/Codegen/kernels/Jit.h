@@ -18,7 +18,7 @@ struct JitKernel {
   std::shared_ptr<void> code; ///< what `fn` lies in
 
   /// Runs all items in ranges of `range` (0: one range), the last range first, with scratch full of NaN; checks that
-  /// nothing is written behind the scratch.
+  /// nothing is written beyond the scratch.
   int64_t run(const std::vector<void *> &args, int64_t range = 0) const;
 };
 

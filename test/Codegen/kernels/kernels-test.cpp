@@ -16,7 +16,7 @@ namespace {
 using Reals = std::vector<double>;
 std::mt19937 generator(1);
 
-/// A tensor with its type as text; floats keep a guard element behind the end.
+/// A tensor with its type as text; floats have a guard element after the end.
 struct Tensor {
   std::vector<int64_t> shape;
   std::vector<float> data;

@@ -111,7 +111,7 @@ inline Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t s
   case PCRT_ALL_TO_ALL:
     whole *= d.middle * d.extent2;
     e.inCount = whole / n;
-    if (d.reduction) { // out[o, x, m, y, i] is element [o, me * part + x, m, y, i]; y says who holds it
+    if (d.reduction) { // out[o, x, m, y, i] is element [o, me * part + x, m, y, i]; y is the rank that holds it
       int64_t part2 = d.extent2 / n;
       for (int64_t o = 0; o < d.outer; ++o)
         for (int64_t x = 0; x < part; ++x)
@@ -123,7 +123,7 @@ inline Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t s
               }
       break;
     }
-    // out[o, x, m, y, i] is element [o, x, m, me * part2 + y, i] of the whole tensor; x says who holds it.
+    // out[o, x, m, y, i] is element [o, x, m, me * part2 + y, i] of the whole tensor; x is the rank that holds it.
     for (int64_t o = 0; o < d.outer; ++o)
       for (int64_t x = 0; x < d.extent; ++x)
         for (int64_t m = 0; m < d.middle; ++m)

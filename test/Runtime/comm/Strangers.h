@@ -21,7 +21,7 @@ public:
   Strangers(int port, const pcrt::Greeting &greeting, std::string recorded)
       : port(port), greeting(greeting), recorded(std::move(recorded)) {}
 
-  /// One connection of a kind from 0 to kinds - 1; many stay open. False: nobody listens.
+  /// One connection of a kind from 0 to kinds - 1; many stay open. Returns false if no process listens.
   bool call(int kind);
 
 private:

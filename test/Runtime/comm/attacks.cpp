@@ -111,7 +111,7 @@ static void testSecrets() {
     Socket connection = connectTo("127.0.0.1", ranks.point.ports[0], monotonicSeconds() + 60);
     CHECK(call(secret, ranks.greetingOf(1), connection.fd) == CallResult::Distrusts);
   }
-  Greeting passedOn = ranks.greetingOf(1); // by somebody who listens at another port
+  Greeting passedOn = ranks.greetingOf(1); // by a process that listens at another port
   ++passedOn.port;
   Socket connection = connectTo("127.0.0.1", ranks.point.ports[0], monotonicSeconds() + 60);
   CHECK(call("one", passedOn, connection.fd) == CallResult::NoAnswer);
@@ -138,8 +138,7 @@ static void testSecrets() {
   }
 }
 
-/// Somebody at the run's port who is no rank 0: it repeats what it hears, or says nothing. The rank goes on to the
-/// next.
+/// A process other than rank 0 listens at the run's port: it echoes or stays silent. The rank goes on to the next port.
 static void testHosts() {
   Ranks ranks(2, "secret");
   Socket echo = listenAt("127.0.0.1", 0), silent = listenAt("127.0.0.1", 0);
@@ -253,7 +252,7 @@ static void testMeeting() {
   unlink(path);
 }
 
-/// A listener that other machines reach needs a secret; so does who calls it.
+/// A listener that other machines reach needs a secret; so does a caller.
 static void testListeners() {
   MeetingOptions options;
   for (const char *address : {"0.0.0.0", "::", "192.0.2.1", "localhost.example"}) {

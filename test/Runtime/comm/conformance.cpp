@@ -40,7 +40,7 @@ static bool nearEnough(const pcrt_move_desc &desc, const Group &group, Bits got,
   return std::fabs(double(widen(desc.dtype, got)) - widen(desc.dtype, expected)) <= group.size() * unit * magnitude;
 }
 
-/// Where the buffers of a row lie: source, gap, result, and bytes behind it that have to stay as they are.
+/// The places of a row's buffers: source, gap, result, and bytes after it that must not change.
 namespace {
 struct Layout {
   static constexpr int64_t guard = 64;

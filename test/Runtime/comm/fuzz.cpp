@@ -217,7 +217,7 @@ private:
     rank.join();
   }
 
-  /// A connection of somebody who knows the secret, unless `over` says that it is too late.
+  /// A connection of a process that knows the secret, unless `over` says that it is too late.
   static Socket call(int port, const Greeting &mine, const std::atomic<bool> &over) {
     for (double end = monotonicSeconds() + 60; monotonicSeconds() < end && !over; usleep(200)) {
       Greeting host;

@@ -117,7 +117,7 @@ private:
     underWay[group].push_back(std::move(flight));
   }
 
-  /// A move that blocks, behind those under way.
+  /// A blocking move after those in progress.
   void move(size_t group) {
     while (!underWay[group].empty())
       wait(group);

@@ -391,7 +391,7 @@ static void testSlowReader() {
   CHECK(planes.of[0]->failure().empty());
 }
 
-/// A virtual rank that leaves with somebody's failure takes its memory with it: nobody reads it any more.
+/// A virtual rank that leaves after another rank's failure frees its memory: no rank reads it any more.
 static void testVirtualFailures(bool comesLate) {
   clearenv();
   VirtualWorld shared(3);

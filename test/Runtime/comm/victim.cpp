@@ -37,7 +37,7 @@ static pcrt_status runFlows(Comm &comm, const std::string &mode, int victim) {
       if (mode == "flow-leave")
         return PCRT_OK;
     }
-    bool early = step == 101 && mode == "flow-deadlock"; // nobody has sent anything yet
+    bool early = step == 101 && mode == "flow-deadlock"; // no rank has sent anything yet
     if (!early)
       status = comm.send(0, out.data());
     if (status == PCRT_OK)

@@ -151,14 +151,15 @@ static void testTokens(const std::string &folder) {
   refused(shorts({1}), "too small");
   refused(numbers<int32_t>({5, -100, 7}),
           "token 4294967196 (-100 if signed) at position 1 is not in the vocabulary of 100000", "u32:");
-  // Wider ones that nobody has announced. There have to be enough of them to tell.
+  // Wider tokens without a "u32:". The runtime recognizes them only if there are enough.
   auto repeat = [](const std::string &bytes, int times) {
     std::string all;
     while (times-- > 0)
       all += bytes;
     return all;
   };
-  std::string ofWider = "every other 16-bit number is zero, so this looks like a file of 32-bit numbers; use u32:" + path;
+  std::string ofWider =
+      "every other 16-bit number is zero, so this looks like a file of 32-bit numbers; use u32:" + path;
   refused(repeat(numbers<int32_t>({5, 6}), 8), ofWider);
   refused(repeat(numbers<int32_t>({5}), 1 << 19) + shorts({3, 3}), ofWider);
   refused(repeat(numbers<int64_t>({5}), 16), "64-bit numbers");
@@ -199,7 +200,7 @@ static void testTokens(const std::string &folder) {
   refused(npy("<u2", "2,", shorts({5, 6}), 4), "version 4");
   refused(npy("<u2", "2,", shorts({5, 6})).substr(0, 20), "longer than the file");
   refused(std::string("\x93NUMPY\x01", 7), "longer than the file");
-  // Any bytes behind the magic: refused or read, never a crash.
+  // Any bytes after the magic number are refused or read, and never crash the run.
   std::string good = npy("<i4", "20,", repeat(numbers<int32_t>({5}), 20));
   for (int round = 0; round < 2000; ++round) {
     std::string bytes = good;

@@ -72,7 +72,7 @@ struct Mask {
   std::vector<int64_t> rowOf;
 };
 
-/// An operand of width `width` that lies by row or by token; behind the last row there is poison.
+/// An operand of width `width` that is stored by row or by token; poison follows the last row.
 struct Operand {
   Operand(const Mask &mask, int64_t rows, int64_t width, int32_t lies) : mask(mask), width(width), lies(lies) {
     x = random((lies == PCRT_LIES_ROWS ? rows : mask.tokens) * width);
@@ -229,7 +229,7 @@ void testRefused() {
   expect(checkGemm(d), "entries in bf16");
 }
 
-/// A mask of more rows than there may be is refused; nothing is written beside the rows.
+/// A mask of too many rows is refused; nothing is written outside the rows.
 void testTooMany(Pool &pool) {
   isHalf = false;
   pcrt_gemm_desc d{};

@@ -125,7 +125,7 @@ static void testText(const std::string &folder) {
   refused(big, "text");
 }
 
-/// Raw 32-bit tokens that nobody has announced, though some do not fit 16 bits, and narrow ones of too large a
+/// Raw 32-bit tokens without a "u32:", though some do not fit 16 bits, and narrow ones of too large a
 /// vocabulary.
 static void testWidths(const std::string &folder) {
   std::string path = folder + "/wide";
@@ -169,7 +169,7 @@ static void testTokens(const std::string &folder) {
       reads(randomNumbers<uint16_t>(count, most), std::to_string(count) + " below " + std::to_string(most));
     }
   for (int round = 0; round < 300; ++round) {
-    // Mostly zeros; codes of pictures behind a vocabulary; bytes of text as tokens of 16 bits; a text of few tokens.
+    // Mostly zeros; codes of pictures above a vocabulary; bytes of text as tokens of 16 bits; a text of few tokens.
     std::string sparse = randomNumbers<uint16_t>(pick(16, 300), 50000), bytes;
     for (size_t at = 0; at < sparse.size(); at += 2)
       if (pick(0, 19))

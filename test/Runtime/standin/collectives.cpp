@@ -259,7 +259,7 @@ void testCalls(Rank &r) {
   CHECK(pc_standin_reports() == 0);
 }
 
-/// What NCCL says of communicators on which something goes on.
+/// NCCL's answers for communicators with an operation in progress.
 void testUnsettled(Rank &r) {
   ncclConfig_t c = config("tp", 0), blocks = config("blocks", 1);
   ncclComm_t first = nullptr, second = nullptr, kept = r.comm;
@@ -290,7 +290,7 @@ void testUnsettled(Rank &r) {
   CHECK(ncclCommSplit(blocking, 0, r.rank, &third, nullptr) == ncclSuccess && third);
   CHECK(ncclCommDestroy(third) == ncclSuccess && ncclCommDestroy(blocking) == ncclSuccess);
 
-  // A call that is refused leaves its error behind; only an abort goes on from there.
+  // A refused call leaves its error in the communicator; after that only an abort works.
   float *a = deviceArray<float>(8);
   OK(cuMemsetD32Async(address(a), 0, 8, r.stream));
   CHECK(ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, first, r.stream) == ncclInProgress);
@@ -303,7 +303,7 @@ void testUnsettled(Rank &r) {
   CHECK(ncclCommFinalize(second) == ncclInvalidArgument);
   CHECK(ncclCommAbort(second) == ncclSuccess);
 
-  // A split that goes on when its parent is aborted still writes its result.
+  // A split in progress when its parent is aborted still writes its result.
   first = nullptr;
   CHECK(ncclCommSplit(r.comm, 0, r.rank, &first, &c) == ncclSuccess && !first);
   CHECK(ncclCommDestroy(r.comm) == ncclInvalidArgument);
@@ -416,9 +416,9 @@ void testAbortWithGraph(Rank &r, bool grouped) {
   OK(cuStreamSynchronize(r.stream));
 }
 
-/// Rank 1 posts a receive beside the work that rank 0 waits for before it sends. On streams with queues of their own
-/// both go on. The nodes of a graph have no streams: if the receive comes before that work in one queue, both ranks
-/// stop.
+/// Rank 1 posts a receive in parallel with the work that rank 0 waits for before it sends. On streams with queues of
+/// their own both go on. The nodes of a graph have no streams: if the receive comes before that work in one queue, both
+/// ranks stop.
 void testPosted(Rank &r, bool captured, bool stops) {
   ncclConfig_t c = config("lane", 0);
   c.maxCTAs = 2;

@@ -140,7 +140,7 @@ void testMissingWaits(bool goesOn) {
       }
       if (dropped >= 0) {
         CHECK(found == seeds + 1);
-        // Late reads show in results only with an adversary that goes on.
+        // Late reads show in results only if the adversary continues.
         CHECK(!goesOn || wrong > 0);
         printf("%s, wait %d missing: named %d of %d times, results wrong %d times\n", asGraph ? "graph" : "live",
                dropped, found, seeds + 1, wrong);
@@ -323,7 +323,7 @@ void testQueues(bool one) {
   CHECK(orders.count("a0b0c0") && (one ? orders.size() == 1 : orders.size() > 1));
   CHECK(ofGraphs.count("a0b0c0") && ofGraphs.size() == 6);
   for (int seed = 0; seed < 50; seed += 2) {
-    std::string order = orderOf(seed, true); // b comes behind its own copy and a's, c behind all three
+    std::string order = orderOf(seed, true); // b follows its own copy and a's, c follows all three
     CHECK(!has(order, "b1") && !has(order, "c1") && !has(order, "c2"));
   }
   pc_standin_reset(0);

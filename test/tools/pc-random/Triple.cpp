@@ -23,7 +23,7 @@ enum : unsigned {
   Width = 8,     ///< weights are split along what is left of them
   Products = 16, ///< moves over it meet matrix products: gathers of weights or activations, sums of activations
   Last = 32,     ///< ZeRO takes the dims that the others leave, and would not find two in every parameter
-  Ring = 64,     ///< behind pc-zigzag, a tactic of the step; two chunks of the sequence a rank
+  Ring = 64,     ///< after pc-zigzag, a tactic of the step; two chunks of the sequence per rank
   Root = 128,    ///< there is one
 };
 

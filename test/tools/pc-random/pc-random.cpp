@@ -83,7 +83,7 @@ private:
     return success(succeeded(parsePassPipeline(pass, manager)) && succeeded(manager.run(target)));
   }
 
-  /// Calls back behind every pass, or with the one that fails.
+  /// Calls back after every pass, or with the one that fails.
   struct Observer : PassInstrumentation {
     explicit Observer(std::function<void(StringRef pass, bool good)> told) : told(std::move(told)) {}
     void runAfterPass(Pass *pass, Operation *) override { told(pass->getArgument(), true); }
