@@ -64,7 +64,7 @@ def disk(work, count):
 
 
 def figures(runs):
-    """By rounds, so that only what ran one behind the other is compared."""
+    """Compares runs within rounds, since only these ran one after the other."""
     rounds = [runs[i:i + len(WAYS)] for i in range(0, len(runs), len(WAYS))]
     longer, rates, disks = [], [], []
     for group in rounds:

@@ -82,7 +82,7 @@ def once(name, measure):
 
 
 def trained(plan):
-    """The loss on what is held out behind the last step."""
+    """Returns the loss on the held-out samples after the last step."""
     call(BIN / "pc-run", "-n", 4, f"./{plan}", "--", *FLAGS, *DECAY, "--init", "warm", "--steps", options.steps, "--checkpoint", f"of-{plan}", "--every", "50", "--keep", "1",
          "--eval-every", options.steps, "--eval-batches", "16", "--metrics", f"{plan}.jsonl")
     return [line["validation_loss"] for line in map(json.loads, open(work / f"{plan}.jsonl")) if "validation_loss" in line][-1]

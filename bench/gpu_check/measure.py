@@ -119,7 +119,7 @@ def train(row, call):
 
 
 def set_aside(folder, name):
-    """What a program wrote, so that the next one writes beside it."""
+    """Moves the output of a program into a folder, so that the next one does not overwrite it."""
     to = folder / name
     files = [path for path in folder.iterdir() if path.is_file()]
     to.mkdir()
@@ -165,7 +165,7 @@ NO_TORCH = 6
 
 
 def torch(row, call):
-    """The same training by PyTorch. Its absence is no failure; its warnings go to standard error, which nobody parses."""
+    """The same training by PyTorch. Its absence is no failure; its warnings go to standard error, which is not parsed."""
     caches = {"TORCHINDUCTOR_CACHE_DIR": call.work / "inductor", "TRITON_CACHE_DIR": call.work / "triton", "PYTHONUNBUFFERED": 1}
     ended = call.run([sys.executable, call.pack / "torch_train.py", "--config", row["config"], "--data", row["data"].partition(":")[2],
                       "--batch", row["batch"], "--sequence", row["sequence"], "--precision", row["precision"], "--steps",

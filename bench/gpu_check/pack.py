@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "test/EndToEnd/golden"
-# It travels beside the tree, both in 64 MiB.
+# It is sent together with the tree, both in 64 MiB.
 MOST = 30 << 20
 # Seconds for a row of torch.compile, which compiles for a minute or two before its first step.
 COMPILE_LIMIT = 240

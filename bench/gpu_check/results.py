@@ -128,7 +128,7 @@ def table(results):
 
 
 def training(rows):
-    """Every program beside PyTorch's, and where its time goes."""
+    """Compares every program with PyTorch's, and shows where its time goes."""
     by_name = {row["name"]: row for row in rows}
     timed = [row for row in rows if row["kind"] == "train" and "tokens_per_second" in row]
     if not timed:

@@ -57,7 +57,7 @@ class Call:
 
     def prepare(self):
         self.work.mkdir(parents=True, exist_ok=True)
-        # Held by the keepers of programs, too: who has it finds nothing of an earlier call running.
+        # The keepers of programs hold this lock, too: its holder knows that no program of an earlier call runs.
         self.lock = open(self.work / "lock", "w")
         for _ in range(100):
             try:
@@ -72,7 +72,7 @@ class Call:
             self.devices, self.driver = ["stand-in"], None
             return
         os.environ["PCRT_CACHE_DIR"] = str(self.work / "cache")
-        os.environ.setdefault("VIRTUAL_ENV", sys.prefix)  # NVIDIA's libraries may lie beside this Python's PyTorch
+        os.environ.setdefault("VIRTUAL_ENV", sys.prefix)  # NVIDIA's libraries may be those of this Python's PyTorch
         asked = process.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], 15, self.folder)
         lines = [line.split(", ") for line in asked.output().splitlines()] if asked.code == 0 else []
         self.driver = lines[0][1] if lines else None

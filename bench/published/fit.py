@@ -17,7 +17,7 @@ import compiled
 import software
 
 STEP = 1.1     # a figure that is changed for a slope
-NEAR = 0.15    # weight of a constant's logarithm beside its start
+NEAR = 0.15    # weight of the distance of a constant's logarithm from its start
 LARGE = 0.1    # of the published seconds: where errors begin to count linearly
 
 

@@ -92,7 +92,7 @@ def changes(row, machine, sizes):
     forward, backward = full_share(row, machine)
     result["attention_share"] = min(1.0, (forward_passes(row) * forward + backward) / result.pop("attention"))
     fixed = {"attention_keys": 0}
-    if PROFILES[row["software"]]["host_moves"]:  # what work beside them loses goes by all of their time: launches and hops are part of the bandwidth
+    if PROFILES[row["software"]]["host_moves"]:  # concurrent work loses a share of all of their time: launches and hops are part of the bandwidth
         fixed |= dict.fromkeys(("collective_seconds", "node_hop_seconds", "network_hop_seconds"), 0)
     return {name: float(f"{value:.6g}") for name, value in result.items()} | fixed
 

@@ -35,7 +35,7 @@ class Auto(Case):
         return self.compile(model, *auto, f"--ranks={ranks}", *flags, **more)
 
     def bytes(self):
-        """Of the fullest rank, with what lies beside the arena on a device."""
+        """Returns the bytes of the fullest rank, with those outside of the arena on a device."""
         report = json.loads((self.work / "report.json").read_text())
         beside = report.get("beside_arena", {})
         return max(rank["arena_bytes"]["device"] for rank in report["per_rank"]) + beside.get("staging_bytes", 0) + beside.get("nccl_bytes_estimated", 0)
@@ -48,7 +48,7 @@ class Auto(Case):
         return int(found[1])
 
     def equals_one_rank(self, name, model, ranks, data, flags=()):
-        """The program `train` that was searched beside that of one rank, which is made once."""
+        """Compares the searched program `train` with that of one rank, which is made once."""
         one = "one-" + file_name(" ".join([model.name, *map(str, flags)]))
         if not (self.work / one).exists():
             (self.work / one).mkdir()

@@ -46,7 +46,7 @@ def data_flags(model):
 
 
 def import_flags(model):
-    """What a golden model is imported with beside its sizes."""
+    """Returns the flags with which a golden model is imported, apart from its sizes."""
     flags = GOLDEN / model / "import-flags"
     return flags.read_text().split() if flags.exists() else []
 
@@ -77,7 +77,7 @@ class Case:
         self.environment = {}
 
     def check(self, name, good, why="", found=""):
-        """One check; `why` says what was wrong, `found` what is shown beside one that passed."""
+        """Makes one check; `why` is printed if it fails, `found` if it passes."""
         if good:
             self.passed += 1
             print(f"ok    {name}" + (f": {found}" if found else ""), flush=True)

@@ -75,7 +75,7 @@ class Checkpoints(Case):
             self.check(f"{plan}: steps are skipped by norms of before a break", skipped and BREAKS[1] <= skipped[-1] and len(skipped) < STEPS // 2, skipped, f"{len(skipped)} of {STEPS}")
 
     def curves(self, lines):
-        """Without evaluations behind the last step of a run, which others have at other steps."""
+        """Removes evaluations after the last step of a run, since other runs end at other steps."""
         return [line for line in lines if "validation_loss" not in line or line["step"] % 7 == 0]
 
     def body(self):

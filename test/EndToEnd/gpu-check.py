@@ -254,7 +254,7 @@ def test_small_pack():
 
 
 def test_whole_pack():
-    """For minutes: the pack for a GPU fits beside the tree; one for the stand-in, killed after 60 s, and to its end."""
+    """Takes minutes: the pack for a GPU fits together with the tree; one for the stand-in is killed after 60 s, and then runs to its end."""
     size = lambda paths: sum(path.stat().st_size for path in paths if path.is_file())
     pack = size(real_pack("whole")[0].rglob("*"))
     tree = size(ROOT / name for name in case.needs("git", "-C", ROOT, "ls-files").out.splitlines())

@@ -4,7 +4,7 @@ concerned. Without entries it is all of them, and their gradients are not compar
 
 
 def by_head(heads, size):
-    """Of query_key_value.bias, where a head has its query, its key and its value one behind the other."""
+    """Returns the entries of query_key_value.bias, in which each head has its query, key and value in this order."""
     return [f"query_key_value.bias:{(3 * head + 1) * size}:{(3 * head + 2) * size}" for head in range(heads)]
 
 

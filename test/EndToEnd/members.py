@@ -80,7 +80,7 @@ class Fake:
         self.begin = struct.unpack("<qqq", self.until(BEGIN))
         if phase == "in the steps":
             return time.sleep(0.05)
-        if phase == "as donor": # there is somebody whom it is asked for
+        if phase == "as donor": # there is a member that asks for it
             self.before()
             time.sleep(1)
         arrive = HEAD.pack(ARRIVE, 0, 24 + 4 * self.elements) + struct.pack("<qqQ", self.begin[0], self.begin[1], struct.unpack("<qQ", state[:16])[1]) + state[16:16 + 4 * self.elements]
@@ -210,7 +210,7 @@ class Members(Case):
         self.check("rounds of a step: the losses of a mesh of two", worst < 1e-5, losses, f"{worst:.1e}")
 
     def dies(self, phase, name):
-        """One who joins dies; `name` says whether before or behind the others in order."""
+        """A joining member dies; `name` decides whether it precedes or follows the others in order."""
         log = f"{phase}, {name}.log"
         for replay in ([], ["--replay", log]) if LONG or phase == "behind arrival" else ([],):
             self.port = self.meet("--min-members", 2, *(replay or ["--log", log]))
@@ -248,7 +248,7 @@ class Members(Case):
         shapes = json.loads(header[8:8 + struct.unpack("<Q", header[:8])[0]])
         self.elements = sum((entry["data_offsets"][1] - entry["data_offsets"][0]) // 4 for name, entry in shapes.items() if name != "__metadata__")
         for phase in Fake.PHASES if LONG else ["in state", "behind arrival", "as donor", "with another sum"]:
-            for name in ("z", "c") if LONG and phase != "as donor" else ("c",): # it is the first one who is asked
+            for name in ("z", "c") if LONG and phase != "as donor" else ("c",): # the first one is asked
                 self.dies(phase, name)
         if LONG:
             self.as_a_mesh()

@@ -18,7 +18,7 @@ TRAIN = "--lr 1e-3 --weight-decay 0.1 --clip 1.0 --seed 1".split()
 
 class NextLoss(Case):
     def ours(self, model):
-        """Leaves model/save; the loss of the step behind it."""
+        """Writes model/save; returns the loss of the step after it."""
         self.needs("pc-import", GOLDEN / model, "-o", f"{model}.mlir", "--batch", make_golden.BATCH, "--seq", make_golden.SEQUENCE, *import_flags(model))
         self.needs("pc-compile", f"{model}.mlir", "--mesh", "dp=2,tp=2", "-o", "train")
         run = ["pc-run", "-n", 4, "./train", "--", *data_flags(model), *TRAIN]

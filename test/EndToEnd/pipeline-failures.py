@@ -50,8 +50,8 @@ def read(path):
 
 class Failures(Case):
     def leftovers(self):
-        """Processes of ours. Their sockets end with them, and so do the files that they share, which have no names, unless somebody puts
-        one into /dev/shm."""
+        """Returns processes of this test and files in /dev/shm. Sockets end with their processes, and so do shared files, which have
+        no names there."""
         ours = [pid for pid in os.listdir("/proc") if pid.isdigit() and read(f"/proc/{pid}/cmdline").startswith(f"{self.work}/train")]
         return ours + [name for name in os.listdir("/dev/shm") if "pcrt" in name.lower()]
 

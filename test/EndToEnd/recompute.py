@@ -64,7 +64,7 @@ def maker(region, result):
 
 
 def kept(lines):
-    """Of the values made before pc.seed and read behind it: op, name, dims, element type."""
+    """Returns op, name, dims and element type of the values that are made before pc.seed and read after it."""
     names = {match[1]: match[2] for line in lines if (match := re.match(r'(#loc\d*) = loc\("([^"]*)"', line))}
     start = next(i for i, line in enumerate(lines) if "pc.accumulate (" in line) + 1
     made, read, behind = [], set(), False

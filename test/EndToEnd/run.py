@@ -25,7 +25,7 @@ from commands import Commands
 from key_biases import KEY_BIASES
 
 TRAIN = "--lr 1e-3 --weight-decay 0.1 --clip 1.0 --seed 1".split()
-# One rounding to bf16 is 2^-9 = 0.2 % of a value; a logit is behind some ten of them, a gradient behind twice as many, and where
+# One rounding to bf16 is 2^-9 = 0.2 % of a value; a logit has passed some ten of them, a gradient twice as many, and where
 # addends cancel they count more. What PyTorch has computed in f32, then, to:
 TOLERANCE = {"f32": dict(loss=1e-5, losses=1e-5, logits=1e-5, gradients=1e-5, parameters=1e-4),
              "bf16": dict(loss=1e-2, losses=1e-2, logits=3e-2, gradients=6e-2)}
@@ -329,7 +329,7 @@ class Row(Case):
 
 
 def run_row(table, text, checks):
-    """A row behind "# check: program" is a program of this folder, or a tool, and its arguments; behind "commands" a section of a file of them."""
+    """A row after "# check: program" is a program of this folder, or a tool, and its arguments; after "commands" it is a section of a file of commands."""
     if checks == ["program"]:
         name, *arguments = text.split()
         sys.exit(subprocess.run([(HERE if (HERE / name).exists() else BIN) / name, *arguments]).returncode)

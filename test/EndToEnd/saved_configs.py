@@ -12,7 +12,7 @@ import sys
 from cases import GOLDEN, Case, data_flags, import_flags
 
 BATCH, SEQUENCE, STEPS, TOLERANCE = 4, 16, 2, 1e-5  # of make_golden.py
-# Numbers that two libraries write in two ways, of a key that nobody reads.
+# Numbers that two libraries write in two ways, of a key that is never read.
 SPELLED = '[1e6, 1E-05, -0.0, 7.0, 0.10, 123456789012345678901234567890, "\\u00e9\\n", "é", {"b": 1.0, "a": [2.50]}]'
 
 

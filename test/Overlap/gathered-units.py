@@ -8,7 +8,7 @@ allocated, to the last op that reads it. TENSOR is not counted.
 import re, sys
 
 text = open(sys.argv[1]).read().splitlines()
-end = next(i for i, line in enumerate(text) if line.startswith("      pc.yield"))  # of the microbatch: names begin anew behind it
+end = next(i for i, line in enumerate(text) if line.startswith("      pc.yield"))  # of the microbatch: names begin anew after it
 text = text[:end]
 unit, starts, buffers = {}, {}, {}  # of a parameter; per ticket: (line, operands); per value: [units, home, first, last]
 for at, line in enumerate(text):

@@ -238,7 +238,7 @@ edit(UPDATES, "name of an update", r'update "exp_avg"', 'update "exp_avg_sq"')
 
 
 def swapped(family, name, word):
-    """Two values of one type behind the word, one for the other."""
+    """Exchanges two values of one type that follow the word."""
     def sites(text, draw):
         lines = [i for i, line in enumerate(text.lines) if word in line]
         groups = collections.defaultdict(list)

@@ -70,7 +70,7 @@ def sent(report):
 
 
 slow = {"node_bandwidth": 2e6, "network_bandwidth": 1e6, "link_share": 0.5}
-# Nothing is under way beside work that takes no time.
+# Work that takes no time hides no move.
 two = sent(report("--mesh=dp=2"))
 near(seconds(slow, "--mesh=dp=2"), two / 1e6)
 near(seconds(slow | {"node_ranks": 2}, "--mesh=dp=2"), two / 1e6)
@@ -98,7 +98,7 @@ near(seconds(heads | {"multiprocessors": 6}, "--mesh=dp=1"), 2 * few)  # one til
 near(seconds(heads | {"product_tiles": [[1 << 20, 1 << 20, 0.5], [1 << 20, 1 << 20, 1]]}, "--mesh=dp=1"), few)
 print("products in tiles: whole waves, the best of the tiles")
 
-# Where moves cost what is beside them, a step takes longer, by at most the share of what they copy.
+# If moves slow down concurrent work, a step takes longer, by at most the share of the bytes that they copy.
 both = {"f32_flops": 1e9, "node_bandwidth": 1e9}
 alone, beside = (seconds(both | {"contend_share": share}, "--mesh=dp=2", "--bucket-bytes=1K") for share in (0, 0.5))
 assert alone < beside <= alone + 0.5 * two / 1e9, (alone, beside)

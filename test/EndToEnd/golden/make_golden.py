@@ -72,7 +72,7 @@ MODELS["llama-dropout"] = (transformers.LlamaConfig, DECODER | dict(
 MODELS["phi3"] = (transformers.Phi3Config, DECODER | dict(
     num_key_value_heads=2, pad_token_id=63, resid_pdrop=0.1, attention_dropout=0.1, embd_pdrop=0.5, original_max_position_embeddings=64,
     rope_parameters=dict(rope_type="default", rope_theta=30.0, partial_rotary_factor=1.0)))
-# No norms in front of blocks, but behind them, and of all heads of queries and keys together.
+# Norms follow blocks and do not precede them, and are of all heads of queries and keys together.
 MODELS["olmo2"] = (transformers.Olmo2Config, DECODER | dict(
     num_key_value_heads=2, pad_token_id=63, rope_parameters=dict(rope_type="default", rope_theta=30.0)))
 NEOX = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
@@ -86,7 +86,7 @@ MODELS["gemma"] = (transformers.GemmaConfig, GEMMA | dict(
 OPT = dict(vocab_size=96, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=24, dropout=0.1,
            attention_dropout=0.1, word_embed_proj_dim=32, pad_token_id=63, bos_token_id=None, eos_token_id=None)
 MODELS["opt"] = (transformers.OPTConfig, OPT)
-# Norms behind residual sums.
+# Norms follow residual sums.
 MODELS["opt-post"] = (transformers.OPTConfig, OPT | dict(do_layer_norm_before=False, dropout=0.0, attention_dropout=0.0))
 # Windows of a third of the sequence: in every second layer, in all, and with caps.
 MODELS["gpt_neo"] = (transformers.GPTNeoConfig, dict(
@@ -143,14 +143,14 @@ MODELS["deepseek_v3"] = (transformers.DeepseekV3Config, DEEPSEEK | dict(rope_par
 MODELS["deepseek_v3-plain"] = (transformers.DeepseekV3Config, DEEPSEEK | dict(
     num_hidden_layers=1, q_lora_rank=None, rope_interleave=False, n_group=1, topk_group=1, first_k_dense_replace=0, v_head_dim=10, attention_bias=True,
     norm_topk_prob=False))
-# Targets of which some do not count: more of them in the rows behind.
+# Some targets do not count: more of them in the later rows.
 MODELS["gpt2-targets"] = (transformers.GPT2Config, GPT2)
 # Documents in a sequence, which do not see each other: with a table of positions, whose first tokens are not predicted, and with windows.
 MODELS["gpt2-packed"] = (transformers.GPT2Config, GPT2)
 MODELS["opt-packed"] = (transformers.OPTConfig, OPT)
 MODELS["mistral-packed"] = (transformers.MistralConfig, DECODER | dict(
     sliding_window=5, num_key_value_heads=2, head_dim=8, rope_parameters=dict(rope_type="default", rope_theta=30.0)))
-MASK, END = 95, 7 # tokens: of a word to be predicted, and behind a document
+MASK, END = 95, 7 # tokens: of a word to be predicted, and after a document
 NOT_COUNTED = -100
 TARGETS = 12 # of a sequence, where there is an encoder
 WITH_SGD = {"gpt2"}
@@ -272,7 +272,7 @@ class Stream:
         return flags + ([] if self.end is None else [f"--documents={self.end}"])
 
     def documents(self, tokens, model):
-        """What makes attention and positions begin anew behind the end of a document: arguments of the model."""
+        """Returns the model's arguments that make attention and positions begin anew after the end of a document."""
         if self.end is None:
             return {}
         at, ends = torch.arange(SEQUENCE), tokens[:, :-1] == self.end

@@ -27,7 +27,7 @@ def step_of(directory):
     return json.loads(read(f"{directory}/trajectory.json"))["step"]
 
 
-# A user's own files, beside and in the directory, stay what they are.
+# A user's own files, in the directory and next to it, remain unchanged.
 succeeds("first save", "1-1-1", "--steps", 5, "--save", "five")
 copy("five", "home")
 write("home/tokenizer.json", "{}")
@@ -177,7 +177,7 @@ ranks = [by_itself(0, 29411, "--lr", "0.1"), by_itself(1, 29411, "--lr", "0.2")]
 ends = [finish(process) for process in ranks]
 good("torchrun's ranks", [code for code, _ in ends] == [2, 2] and "--lr: 0.1 on rank 0; 0.2 on rank 1" in ends[0][1], ends)
 
-# Signals: all ranks save behind the same step, and the run goes on to the bits of one that was not interrupted.
+# Signals: all ranks save after the same step, and the run continues to the bits of an uninterrupted one.
 cases = [(number, to, transport) for number in ("TERM", "INT", "USR1") for to in ("launcher", "rank") for transport in ("shm", "tcp", "virtual")]
 for number, to, transport in cases if LONG else cases[::4]:
     name = f"{number} to {to}, {transport}"

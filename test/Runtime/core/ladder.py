@@ -15,7 +15,7 @@ draw = random.Random(int(os.environ.get("PC_SEED", "7")))
 
 
 def ladder(meshes, ranks, *more):
-    """The first program on so many ranks, with the others behind it."""
+    """Returns the command of the first program on so many ranks, followed by the others."""
     launcher = list(more) + [word for mesh in meshes[1:] for word in ("--or", program(mesh))]
     line = command(meshes[0], *FLAGS, "--checkpoint", "DIR", "--every", 100, "--keep", 100, launcher=launcher)
     line[line.index("-n") + 1] = str(ranks)
@@ -32,7 +32,7 @@ def losses(path):
 
 
 def taken(name, restarts, transport):
-    """Kills ranks, each time behind another checkpoint, until the last program runs."""
+    """Kills ranks, each time after another checkpoint, until the last program runs."""
     subprocess.run(["rm", "-rf", "DIR", "end", "end.jsonl"])
     process = subprocess.Popen(ladder(MESHES, 4, "--restarts", str(restarts)), stdout=open("ladder.out", "w"), stderr=open("ladder.err", "w"),
                                env={**os.environ, "PCRT_TRANSPORT": transport})

@@ -112,7 +112,7 @@ for call, number in calls_since('trajectory.json", O_WRONLY')[:None if LONG else
     code, said = save()
     good(f"{name}: the next run", code == 0 and contents("DIR") == NEW, f"{code}: {said}")
 
-# A run that is killed while it cleans up behind a killed one: the next one cleans up behind both.
+# A run is killed while it cleans up after a killed one: the next one cleans up after both.
 def interrupted():
     prepare()
     save("-e", "inject=renameat2:signal=KILL:when=1")

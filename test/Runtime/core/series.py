@@ -95,7 +95,7 @@ code, said = finish(process)
 good("without --restarts it ends", code == 7 and "restarting the run" not in said, f"exit {code}: {said}")
 refused("a failure that would come again", 9, ["cannot read"], "2-1-1", "--data", "nowhere.bin", launcher=["--restarts", "3"])
 
-# Signals save; the next start goes on.
+# A signal makes the run save; the next start continues.
 os.mkdir("DIR")
 shutil.rmtree("DIR")
 for name, number in [("SIGTERM", 15), ("SIGUSR1", 10), ("SIGINT", 2)]:

@@ -17,7 +17,7 @@ OTHERS = ["README.md", "additional_chat_templates/notes.txt", "additional_chat_t
 
 
 def files(directory):
-    """Those in a directory beside a checkpoint's own."""
+    """Returns the files of a directory that are not a checkpoint's own."""
     own = ["config.json", "model.safetensors", "training_state.safetensors", "trajectory.json"]
     names = [os.path.relpath(os.path.join(folder, name), directory) for folder, _, names in os.walk(directory) for name in names]
     return {name: read(f"{directory}/{name}") for name in names if name not in own}
