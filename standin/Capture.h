@@ -64,6 +64,7 @@ void resetStreams();
 
 } // namespace pc::standin
 
+/// A stream. `captureHeads` are the heads while it is being captured.
 struct CUstream_st {
   uint64_t id, queue;
   int device, priority;
@@ -72,6 +73,7 @@ struct CUstream_st {
   std::vector<pc::standin::ItemRef> captureHeads;
 };
 
+/// An event: the items that its last record waits for.
 struct CUevent_st {
   bool timing;
   bool recorded = false;
@@ -80,11 +82,13 @@ struct CUevent_st {
   double when = 0;                               ///< The time of the record, in seconds.
 };
 
+/// A captured graph.
 struct CUgraph_st {
   std::vector<pc::standin::ItemRef> nodes;
   pc::standin::UserObjects objects;
 };
 
+/// A graph that can be launched.
 struct CUgraphExec_st {
   uint64_t id;
   std::vector<pc::standin::ItemRef> nodes;

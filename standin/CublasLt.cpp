@@ -16,6 +16,7 @@ using namespace pc::standin;
 
 namespace {
 
+/// What a cublasLtMatmulDesc_t points to.
 struct Desc {
   int pointerMode = 0, transA = 0, transB = 0, epilogue = CUBLASLT_EPILOGUE_DEFAULT, smTarget = 0;
   void *bias = nullptr, *aux = nullptr;
@@ -23,6 +24,7 @@ struct Desc {
   int auxType = -1, biasType = -1;
 };
 
+/// What a cublasLtMatrixLayout_t points to: a matrix in column-major order, or a batch of them.
 struct Layout {
   int type;
   int64_t rows, columns, leading;
@@ -44,6 +46,7 @@ struct Layout {
   }
 };
 
+/// What a cublasLtMatmulPreference_t points to.
 struct Preference {
   uint64_t workspace = 0;
 };

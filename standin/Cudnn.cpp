@@ -9,6 +9,7 @@
 
 using namespace pc::standin;
 
+/// What a cudnnHandle_t points to.
 struct cudnnContext {
   CUstream stream = nullptr;
 };

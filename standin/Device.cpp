@@ -13,6 +13,7 @@
 
 using namespace pc::standin;
 
+/// The context of a device.
 struct CUctx_st {
   int device;
 };

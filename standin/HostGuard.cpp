@@ -23,12 +23,14 @@ struct Pages {
   bool contains(uintptr_t at) const { return begin <= at && at < end; }
 };
 
+/// The memory [begin, end) of an unfinished item, and the pages that are guarded for it.
 struct Guard {
   ItemRef item;
   uintptr_t begin, end;
   Pages pages;
 };
 
+/// All guards, and the signal handler that they replace.
 struct Guards {
   std::vector<Guard> all;
   std::vector<Pages> opened; ///< Guarded pages that are accessible for the moment.

@@ -18,6 +18,7 @@ using namespace pc::standin;
 
 namespace {
 
+/// The length and the name of a range of addresses.
 struct Range {
   int64_t bytes;
   std::string name;
@@ -32,11 +33,13 @@ struct Physical {
   bool fresh = true; ///< Zeros: it was never accessible.
 };
 
+/// Reserved addresses to which physical memory is mapped.
 struct Mapping {
   int64_t bytes;
   unsigned long long handle;
 };
 
+/// All memory that the process has from the stand-in.
 struct MemoryState {
   Ranges device, pinned, reserved, named, polled;
   std::map<uintptr_t, Mapping> mapped;

@@ -16,11 +16,13 @@
 
 using namespace pc::standin;
 
+/// A loaded module. It owns its functions.
 struct CUmod_st {
   KernelImage image;
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };
 
+/// A kernel of a module.
 struct CUfunc_st {
   const pcrt_host_module *module;
   const pcrt_host_kernel *kernel;

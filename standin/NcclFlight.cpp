@@ -240,6 +240,7 @@ Devices &devices() {
   return *devices;
 }
 
+/// The calls of one group on one communicator while they are in flight.
 struct NcclFlight final : Flight {
   CommRef comm;
   std::vector<Call> calls;

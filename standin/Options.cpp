@@ -80,11 +80,13 @@ std::recursive_mutex &pc::standin::driverMutex() {
 }
 
 namespace {
+/// The reports so far, and the error that every later call returns.
 struct Reports {
   std::vector<std::string> texts;
   CUresult sticky = CUDA_SUCCESS;
   std::string stickyText;
 };
+/// The code and the reason of a refused call.
 struct Refusal {
   CUresult code = CUDA_SUCCESS;
   std::string why;

@@ -22,6 +22,7 @@ struct Fault {
   int64_t index = 0;
 };
 
+/// The settings of the stand-in, from PC_STANDIN_* in the environment.
 struct Options {
   uint64_t seed = 0;      ///< 0: work runs in the order of submission.
   bool checkOrder = true; ///< Happens-before between streams.

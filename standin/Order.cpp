@@ -33,6 +33,7 @@ struct Segment {
   std::vector<Tag> readers; ///< Since the write, the latest ones.
 };
 
+/// The last accesses to all memory, and the names of the items that made them.
 struct History {
   std::map<uintptr_t, Segment> segments;
   std::vector<uint32_t> lengths; ///< Of the chains.

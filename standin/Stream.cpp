@@ -12,6 +12,7 @@
 using namespace pc::standin;
 
 namespace {
+/// All streams and events, and the captures in progress.
 struct StreamState {
   std::set<CUstream> streams;
   std::set<CUevent> events;

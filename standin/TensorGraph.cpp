@@ -129,6 +129,7 @@ struct Values {
   float *head(int64_t h) { return data.data() + h * rows * columns; }
 };
 
+/// One execution of a graph for one element of the batch.
 struct Run {
   const TensorGraph &graph;
   const TensorGraph::Binding &binding;

@@ -34,7 +34,6 @@ struct Operation {
   int64_t x, b, t, y; ///< Ids of tensors; b and t are -1 if absent. Matmul: y = x b.
 };
 /// A graph of operations in the order of their execution.
-
 struct TensorGraph {
   std::map<int64_t, Tensor> tensors;
   std::vector<Operation> operations;

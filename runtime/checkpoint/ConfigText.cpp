@@ -28,6 +28,7 @@ public:
   }
 
 private:
+  /// A replacement of the bytes [begin, end) of the text.
   struct Edit {
     size_t begin, end;
     std::string with;

@@ -53,7 +53,6 @@ struct NonFiniteEnd {
 };
 
 /// The contents of trajectory.json.
-
 struct Trajectory {
   int64_t step = 0;    ///< Updates that were made.
   int64_t samples = 0; ///< Sequences read so far, which is the number of the first one of the next batch.

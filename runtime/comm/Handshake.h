@@ -37,14 +37,12 @@ struct Greeting {
 };
 
 /// The host's decision about a caller that knows the secret.
-
 enum class Verdict : uint8_t {
   Welcome,
   Taken, ///< Another process is this rank.
 };
 
 /// The host's last message.
-
 struct Answer {
   Verdict verdict;
   Bytes32 proof;

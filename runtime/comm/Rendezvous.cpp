@@ -17,6 +17,7 @@ using namespace pcrt;
 
 namespace {
 
+/// A rank's first message at the run's socket.
 struct Hello {
   uint64_t magic;
   int32_t rank, size;

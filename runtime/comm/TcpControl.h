@@ -99,6 +99,7 @@ public:
 private:
   static constexpr uint32_t kMagic = 0x70637443;
   static constexpr int32_t kNoGather = -2; ///< Kind of `current` outside of gathers.
+  /// The beginning of every message on a control connection.
   struct Header {
     uint32_t magic, kind;
     int32_t from, group; ///< `group`: of a gather; or the rank that asks; or the rank to which a letter goes.

@@ -74,6 +74,7 @@ static dnnl_status_t multiply(const Sgemm &product, const char *a, const char *b
                     reinterpret_cast<float *>(c), product.cStride);
 }
 
+/// A thread's share of a product, and the way in which the thread computes it.
 struct Gemms::Part {
   Share share;
   enum class How { PlainLoop, Sgemm, Primitive } how = How::PlainLoop;
@@ -82,12 +83,14 @@ struct Gemms::Part {
   std::optional<Matmul> primitive;
 };
 
+/// A product of the program with its shares.
 struct Gemms::Plan {
   pcrt_gemm_desc desc;
   std::vector<std::unique_ptr<Part>> parts; ///< Part t belongs to thread t; null where it has nothing to do.
   int grouped = -1;                         ///< Its number among the grouped products, if it is one.
 };
 
+/// The state of oneDNN of one thread, which alone uses it.
 struct Gemms::ThreadState {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};

@@ -85,6 +85,7 @@ struct GroupedProducts::Part {
   }
 };
 
+/// A product of the program with the parts of its threads.
 struct GroupedProducts::Plan {
   pcrt_gemm_desc desc;
   std::vector<Part> parts; ///< by thread; in f32 none

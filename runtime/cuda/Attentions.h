@@ -37,6 +37,7 @@ public:
   int64_t workspaceBytes() const;
 
 private:
+  /// A distinct attention of the program with its cuDNN plan.
   struct Shape {
     pcrt_attention_desc desc;
     bool deterministic;

@@ -14,10 +14,12 @@ using MatmulDesc = struct MatmulDescObject *;
 using MatrixLayout = struct MatrixLayoutObject *;
 using MatmulPreference = struct MatmulPreferenceObject *;
 
+/// The layout of cublasLtMatmulAlgo_t.
 struct MatmulAlgorithm {
   uint64_t data[8];
 };
 
+/// The layout of cublasLtMatmulHeuristicResult_t.
 struct MatmulHeuristic {
   MatmulAlgorithm algorithm;
   size_t workspaceBytes;
@@ -79,6 +81,7 @@ enum : int { ReductionComputeType = 2 };
   X(BlasStatus, cublasLtMatmulAlgoCheck, BlasHandle handle, MatmulDesc desc, MatrixLayout a, MatrixLayout b, MatrixLayout c, MatrixLayout d, const MatmulAlgorithm *algorithm, MatmulHeuristic *result)
 // clang-format on
 
+/// The functions of cuBLASLt that the runtime calls, as loaded at run time.
 struct CublasLt {
   PCRT_CUBLASLT_SYMBOLS(PCRT_SYMBOL_MEMBER)
   std::vector<Symbol> symbols() { return {PCRT_CUBLASLT_SYMBOLS(PCRT_SYMBOL_REQUIRED)}; }

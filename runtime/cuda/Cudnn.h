@@ -120,6 +120,7 @@ namespace dnn {
 enum Value : int { PCRT_CUDNN_VALUES(PCRT_CUDNN_VALUE) };
 } // namespace dnn
 
+/// The functions of cuDNN that the runtime calls, as loaded at run time.
 struct Cudnn {
   PCRT_CUDNN_SYMBOLS(PCRT_SYMBOL_MEMBER)
   std::vector<Symbol> symbols() { return {PCRT_CUDNN_SYMBOLS(PCRT_SYMBOL_REQUIRED)}; }

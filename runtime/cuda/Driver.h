@@ -54,10 +54,12 @@ enum : int { AllocationPinned = 1, LocationDevice = 1, HandlePosixFile = 1, Acce
 enum : int { GranularityRecommended = 1 };
 enum : int { MemoryHost = 1, MemoryDevice = 2 };
 
+/// The layout of CUmemLocation.
 struct Location {
   int type, id;
 };
 
+/// The layout of CUmemAllocationProp.
 struct AllocationProperties {
   int type, handleTypes;
   Location location;
@@ -67,6 +69,7 @@ struct AllocationProperties {
   unsigned char reserved[4];
 };
 
+/// The layout of CUmemAccessDesc.
 struct AccessDescription {
   Location location;
   int flags;
@@ -158,6 +161,7 @@ struct Copy2D {
   X(Result, cuGraphDebugDotPrint, Graph graph, const char *path, unsigned flags)
 // clang-format on
 
+/// The functions of the CUDA driver that the runtime calls, as loaded at run time. Optional ones may be null.
 struct Driver {
   PCRT_DRIVER_SYMBOLS(PCRT_SYMBOL_MEMBER)
   PCRT_DRIVER_OPTIONAL_SYMBOLS(PCRT_SYMBOL_MEMBER)

@@ -41,6 +41,7 @@ public:
 
 private:
   static constexpr int64_t pieceBytes = 8 << 20;
+  /// Pinned memory of pieceBytes, and the event after its last copy.
   struct Piece {
     char *memory;
     Event done;

@@ -29,6 +29,7 @@ enum : int { NcclSum = 0, NcclMax = 2 };
 enum : int { NcclSplitNoColor = -1 };
 enum : int { NcclWindowSymmetric = 1 };
 
+/// The layout of ncclUniqueId.
 struct NcclUniqueId {
   char bytes[128];
 };
@@ -77,6 +78,7 @@ struct NcclConfig {
   X(NcclResult, ncclCommWindowDeregister, NcclComm comm, NcclWindow window)
 // clang-format on
 
+/// The functions of NCCL that the runtime calls, as loaded at run time. Optional ones may be null.
 struct Nccl {
   PCRT_NCCL_SYMBOLS(PCRT_SYMBOL_MEMBER)
   PCRT_NCCL_OPTIONAL_SYMBOLS(PCRT_SYMBOL_MEMBER)

@@ -30,6 +30,7 @@ ColumnMajor pcrt::cuda::columnMajor(int64_t rows, int64_t columns, int64_t rowSt
   return {};
 }
 
+/// A product as cuBLASLt sees it, and the chosen way to compute it.
 struct Products::Plan {
   pcrt_gemm_desc desc;
   std::string key;

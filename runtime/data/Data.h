@@ -24,7 +24,6 @@ struct TokenFormat {
 /// The value of a target that does not count, as a signed number of the file's width (torch's ignore_index).
 constexpr int32_t noTarget = -100;
 /// An open file of tokens. Any number of threads may read it.
-
 class TokenFile {
 public:
   /// Opens "FILE" (llm.c's .bin, .npy, otherwise raw uint16), "u32:FILE" (raw uint32) or "text:FILE" (bytes). Throws

@@ -60,6 +60,7 @@ public:
   /// them. `programOf` gives the tables of a rank. All ranks call it; rank 0 writes.
   void writeTrace(const std::string &path, Comm &comm, const std::function<const pcrt_program &(int)> &programOf) const;
 
+  /// The sum of the calls of one kind.
   struct Kind {
     std::string name; ///< A kernel's kind, "gemm", "move" (also starts and waits), "attention" or "message".
     int64_t calls = 0, nanoseconds = 0;
@@ -71,6 +72,7 @@ public:
   }
 
 private:
+  /// A call with its begin and end, for the trace.
   struct Event {
     int32_t call, index; ///< call < 0: no event.
     int64_t start, end;

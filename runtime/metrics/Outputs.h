@@ -47,6 +47,7 @@ public:
   std::optional<double> gradNorm() const { return norm; }
 
 private:
+  /// A file of tensors in progress. A failure is kept in `problem` until all ranks learn of it.
   struct Dump {
     std::unique_ptr<SafetensorsWriter> writer;
     std::string path;

@@ -23,6 +23,7 @@ struct Copy {
   TensorSum bits;
 };
 
+/// The blocks of state that a rank holds, and their names.
 struct Copies {
   std::vector<std::string> names;
   std::vector<Copy> all;

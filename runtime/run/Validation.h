@@ -50,6 +50,7 @@ private:
 /// The evaluations of a run. Every rank has one and calls its methods in the same order.
 class Validation {
 public:
+  /// The result of one evaluation.
   struct Figures {
     double loss = 0; ///< The mean of all targets that count.
     int64_t samples = 0;

@@ -50,6 +50,7 @@ template <class T> T *reserve(size_t count) {
   return static_cast<T *>(p);
 }
 
+/// Memory whose accesses are checked, with its shadow.
 struct Region {
   const uint8_t *begin;
   size_t bytes;
@@ -88,6 +89,7 @@ struct Region {
 
 } // namespace
 
+/// The regions, and the times that order the accesses of the launch in progress.
 struct AccessChecker::State {
   std::vector<std::unique_ptr<Region>> regions;
   Region *last = nullptr;                         ///< where the last access was
