@@ -16,7 +16,7 @@ using namespace pc::standin;
 
 namespace {
 
-/// What a cublasLtMatmulDesc_t points to.
+/// The contents of a cublasLtMatmulDesc_t.
 struct Desc {
   int pointerMode = 0, transA = 0, transB = 0, epilogue = CUBLASLT_EPILOGUE_DEFAULT, smTarget = 0;
   void *bias = nullptr, *aux = nullptr;
@@ -24,7 +24,7 @@ struct Desc {
   int auxType = -1, biasType = -1;
 };
 
-/// What a cublasLtMatrixLayout_t points to: a matrix in column-major order, or a batch of them.
+/// The contents of a cublasLtMatrixLayout_t: a matrix in column-major order, or a batch of them.
 struct Layout {
   int type;
   int64_t rows, columns, leading;
@@ -46,7 +46,7 @@ struct Layout {
   }
 };
 
-/// What a cublasLtMatmulPreference_t points to.
+/// The contents of a cublasLtMatmulPreference_t.
 struct Preference {
   uint64_t workspace = 0;
 };

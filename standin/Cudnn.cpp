@@ -9,7 +9,7 @@
 
 using namespace pc::standin;
 
-/// What a cudnnHandle_t points to.
+/// The contents of a cudnnHandle_t.
 struct cudnnContext {
   CUstream stream = nullptr;
 };

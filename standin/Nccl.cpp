@@ -15,7 +15,7 @@
 
 using namespace pc::standin;
 
-/// What an ncclComm_t points to. It shares the communicator with the calls in progress.
+/// The contents of an ncclComm_t. It shares the communicator with the calls in progress.
 struct ncclComm {
   CommRef comm;
 };

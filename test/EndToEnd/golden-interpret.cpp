@@ -35,6 +35,7 @@ pc::Tensor boxOf(const FileTensor &whole, pc::SourceAttr source, ArrayRef<int64_
   return part;
 }
 
+/// A golden model: its weights, data and expected results, and the state after the last step.
 struct Golden {
   std::map<std::string, FileTensor> weights, want;
   std::string tokens, targets; ///< raw uint16; without targets they are the next tokens

@@ -86,6 +86,7 @@ Tensor draw(Value value) {
   return tensor;
 }
 
+/// Checks one pointwise op on random operands: its meaning, kernel, linearity and gradient.
 class PointwiseCheck {
 public:
   explicit PointwiseCheck(Operation *op) : op(op), name(op->getName().stripDialect()) {

@@ -20,6 +20,7 @@ using namespace pc;
 
 namespace {
 
+/// Changes a planned program in every small way, and counts the mutants that a verifier refuses, and the wrong ones.
 class Mutator {
 public:
   explicit Mutator(ModuleOp original) : original(original) {}

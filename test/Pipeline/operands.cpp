@@ -30,6 +30,7 @@ namespace {
 /// How a mutant ended, as its process says.
 enum Outcome : int { Compiled, Refused, Illegal, Silent, Internal, Wrong };
 
+/// Makes mutants of a placed program, compiles each in a child process, and counts the outcomes.
 class Mutants {
 public:
   Mutants(ModuleOp original, const CompileOptions &options, bool same)

@@ -22,6 +22,7 @@ struct Event {
   bool isTask() const { return rank % 2 == 0; }
 };
 
+/// Makes the program of a schedule with one stream per flow, with `slots` slots per channel.
 class Placer {
 public:
   Placer(const Problem &problem, const Order &order, int slots)

@@ -21,6 +21,7 @@ using namespace pc;
 
 namespace {
 
+/// The elapsed seconds since its construction.
 struct Seconds {
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   double operator()() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }

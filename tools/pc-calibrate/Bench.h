@@ -25,6 +25,7 @@ public:
   Measurements run(double seconds, double noise);
 
 private:
+  /// A call to measure, and the samples so far.
   struct Case {
     Measurement *result;
     std::function<void()> call;

@@ -45,6 +45,7 @@ exit codes: 2 usage, 6 resource (no room for the file, no device, or a machine t
 )";
 
 namespace {
+/// The flags of the command line.
 struct Options {
   std::string output;
   int ranks = 0;

@@ -25,6 +25,7 @@ void threeThreads(void *, int64_t items, ParallelFor::Body body, void *arg) {
   b.join();
 }
 
+/// Moves between buffers of the host, over the transport of the run.
 class HostMover final : public Mover {
 public:
   HostMover(Comm &comm, char *arena) : comm(comm), arena(arena) {}
@@ -56,6 +57,7 @@ int deviceOrdinal() {
   return chosen ? atoi(chosen) : readPlace(&place, &error) ? place.localRank : 0;
 }
 
+/// Moves between buffers of a CUDA device.
 class DeviceMover final : public Mover {
 public:
   DeviceMover(Comm &control, int64_t bytes)

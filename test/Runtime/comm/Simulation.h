@@ -55,6 +55,7 @@ template <typename F> Bits combine(const pcrt_move_desc &desc, int64_t n, F adde
   return narrow(desc.dtype, result);
 }
 
+/// The sizes of a move's buffers on this rank, and the elements of the result.
 struct Expected {
   int64_t inCount, outCount;
   std::vector<Bits> out;

@@ -17,6 +17,7 @@ using namespace pcrt;
 
 namespace {
 
+/// One random sequence of sends, receives and moves, which is the same on all ranks.
 struct Line {
   struct Channel {
     int from, to, id, slots;

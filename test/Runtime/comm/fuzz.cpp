@@ -39,6 +39,7 @@ struct Header {
   int64_t bytes;
 };
 
+/// Sends handshakes and messages with changed bytes to the listeners.
 class Fuzzer {
 public:
   Fuzzer(uint32_t seed, int meetingPort) : draw(seed), meetingPort(meetingPort) {}

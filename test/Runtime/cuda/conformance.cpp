@@ -114,6 +114,7 @@ double difference(const std::vector<float> &got, const std::vector<float> &wante
 
 //===----------------------------------------------------------------------===//
 
+/// A product to check; each row is one name in the output.
 struct ProductRow {
   const char *name;
   int64_t batch, m, n, k;
@@ -234,6 +235,7 @@ void checkProducts(Bench &bench) {
 
 //===----------------------------------------------------------------------===//
 
+/// An attention to check; each row is one name in the output.
 struct AttentionRow {
   const char *name;
   int64_t batch, heads, keyHeads, sequence, headDim;

@@ -86,6 +86,7 @@ ncclComm_t split(ncclComm_t parent, int color, int key, ncclConfig_t *config) {
   return made;
 }
 
+/// A rank with a communicator and two streams on its device.
 struct Rank {
   int rank, size;
   ncclComm_t comm = nullptr;

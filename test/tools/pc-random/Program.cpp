@@ -30,6 +30,7 @@ struct Line {
   std::vector<size_t> reads;
 };
 
+/// Writes the lines of a random model; each method adds one op and returns its result.
 class Writer {
 public:
   explicit Writer(Dice &dice) : dice(dice) {}

@@ -53,6 +53,7 @@ const Use column{Heads | Width | Products, {tensorAlone}, " regather=false"};
 const Use lastOfThree{Batch | Heads | Width | Products, {tensorAlone}, " regather=false"};
 } // namespace uses
 
+/// An axis of the mesh and its use.
 struct Axis {
   std::string name;
   int64_t size;
