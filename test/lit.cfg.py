@@ -11,6 +11,7 @@ config.excludes = ["Inputs", "golden"]
 config.test_source_root = os.path.dirname(__file__)
 config.environment["PATH"] = os.pathsep.join([config.pc_bin_dir, config.llvm_tools_dir, config.environment["PATH"]])
 config.substitutions.append(("%examples", os.path.join(config.pc_source_dir, "examples")))
+config.substitutions.append(("%same-step", os.path.join(config.test_source_root, "tools", "same-step")))
 config.substitutions.append(("%each", os.path.join(config.test_source_root, "tools", "each")))
 config.substitutions.append(("%scripts", os.path.join(config.pc_source_dir, "scripts")))
 config.substitutions.append(("%{build}", os.path.dirname(config.pc_bin_dir)))

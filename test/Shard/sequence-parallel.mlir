@@ -1,9 +1,7 @@
 // RUN: pc-opt %S/Inputs/gpt2.mlir --pc-differentiate=microbatches=2 -o %t.step
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-sequence-parallel --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none -o %t.placed
 // RUN: FileCheck %s < %t.placed
-// RUN: pc-opt %t.placed --pc-erase-placements | diff %t.step -
-// RUN: pc-opt %t.placed --pc-localize --pc-verify-local > %t.local
-// RUN: pc-equal %t.step %t.local
+// RUN: %same-step %t.step %t.placed
 // RUN: grep -oE "pc.(all_reduce|all_gather|reduce_scatter|all_to_all).*" %t.placed | sed -E "s/%%[^ ]+ //; s/ : .*-> tensor/ tensor/" | sort | uniq -c | FileCheck %s --check-prefix=COUNT --match-full-lines
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-sequence-parallel=regather=true --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none -o %t.regather
 // RUN: pc-opt %t.regather --pc-erase-placements | diff %t.step -

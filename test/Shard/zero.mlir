@@ -4,8 +4,7 @@
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed --pc-interpret=print=none | tee %t.3 | FileCheck %s --check-prefix=THREE
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 reshard-after-forward=false" --pc-verify-placed --pc-interpret=print=none | tee %t.4 | FileCheck %s --check-prefix=KEEP
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=rep=2,dp=2 --pc-data-parallel=axis=rep --pc-zero=stage=3 --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none | tee %t.5 | FileCheck %s --check-prefix=HYBRID
-// RUN: %each 1 2 3 4 5 : 'pc-opt %t.{} --pc-erase-placements | diff %t.step -'
-// RUN: %each 1 2 3 4 5 : 'pc-opt %t.{} --pc-localize --pc-verify-local > %t.local && pc-equal %t.step %t.local'
+// RUN: %same-step %t.step %t.1 %t.2 %t.3 %t.4 %t.5
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero=stage=4 2>&1 | FileCheck %s --check-prefix=STAGE
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=3 --pc-zero=stage=1 2>&1 | FileCheck %s --check-prefix=DIVIDE
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=5 --pc-zero=stage=3 2>&1 | FileCheck %s --check-prefix=NONE
@@ -81,11 +80,8 @@
 // RUN: pc-opt %S/Inputs/mlp.mlir --pc-differentiate -o %t.single
 // RUN: pc-opt %t.single --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte" --pc-verify-placed --pc-interpret=print=none | tee %t.9 | FileCheck %s --check-prefix=SINGLE
 // RUN: pc-opt %t.bf16 --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte" --pc-verify-placed --pc-interpret=print=none | tee %t.10 | FileCheck %s --check-prefix=BF16ONCE
-// RUN: for i in 8 10; do pc-opt %t.$i --pc-erase-placements > %t.erased && pc-opt %t.$i --pc-localize --pc-verify-local > %t.local && \
-// RUN:   pc-equal %t.erased %t.local || exit 1; done
-// RUN: pc-opt %t.8 --pc-erase-placements | diff %t.step -
-// RUN: pc-opt %t.9 --pc-erase-placements | diff %t.single -
-// RUN: pc-opt %t.9 --pc-localize --pc-verify-local > %t.local && pc-equal %t.single %t.local
+// RUN: %same-step %t.step %t.8 && %same-step %t.single %t.9
+// RUN: pc-opt %t.10 --pc-erase-placements > %t.erased && pc-opt %t.10 --pc-localize --pc-verify-local > %t.local && pc-equal %t.erased %t.local
 // ONCE: %[[WTE:.*]] = pc.parameter "wte"
 // ONCE: %[[UP:.*]] = pc.parameter "up"
 // ONCE: %[[DOWN:.*]] = pc.parameter "down"
