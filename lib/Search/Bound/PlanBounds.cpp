@@ -65,24 +65,24 @@ void PlanBounds::learn(const PlanCore &core, const CorePrice &price) {
 }
 
 double PlanBounds::longerAlone(const std::string &without, const std::string &with) const {
-  auto a = roots.find(without), b = roots.find(with);
-  return a == roots.end() || b == roots.end() ? 0 : std::max(b->second.seconds - a->second.seconds, 0.0);
+  auto a = oneRankCosts.find(without), b = oneRankCosts.find(with);
+  return a == oneRankCosts.end() || b == oneRankCosts.end() ? 0 : std::max(b->second.seconds - a->second.seconds, 0.0);
 }
 
 double PlanBounds::recomputedShare(const PlanNumbers &plan) const {
   if (plan.alone == plan.kept)
     return 0;
-  auto kept = roots.find(plan.kept), again = roots.find(plan.alone);
-  if (kept == roots.end() || again == roots.end() || again->second.seconds <= 0)
+  auto kept = oneRankCosts.find(plan.kept), again = oneRankCosts.find(plan.alone);
+  if (kept == oneRankCosts.end() || again == oneRankCosts.end() || again->second.seconds <= 0)
     return margins::mostRecomputed;
   return std::clamp(margins::recomputed * (1 - kept->second.seconds / again->second.seconds), 0.0,
                     margins::mostRecomputed);
 }
 
-PlanBounds::Known PlanBounds::known(const PlanCore &core) const {
+CoreBound PlanBounds::known(const PlanCore &core) const {
   SmallVector<Split, 2> ways = waysOf(core);
   std::string alone = PlanNumbers(core.plan, context).alone;
-  Known most;
+  CoreBound most;
   double forward = 0;
   for (const Split &other : splits)
     if (other.price.seconds > 0 && llvm::any_of(ways, [&](const Split &way) { return way.isFurtherThan(other); })) {
@@ -99,29 +99,29 @@ PlanBounds::Known PlanBounds::known(const PlanCore &core) const {
   return most;
 }
 
-double PlanBounds::ofSet(const Known &known) const {
+double PlanBounds::ofSet(const CoreBound &known) const {
   return machine.wholeStep((known.seconds + known.optimizerSeconds) / static_cast<double>(ranks), ranks);
 }
 
-double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double enough) const {
+double PlanBounds::ofSet(const CoreBound &known, const PlanNumbers &plan, double enough) const {
   // What every rank does alone besides, as recomputation, takes all of them as long as one.
   double longer = longerAlone(known.alone, plan.alone);
   // Without stages a rank has this part of a microbatch; with them a rank of each stage has it together.
   double part = static_cast<double>(plan.shape.stages) / static_cast<double>(ranks * plan.microbatches);
   double all = part * (known.seconds + longer);
   double layer = part * (known.layerSeconds + longer / static_cast<double>(layers));
-  Sent sent = sentOf(plan);
+  DataTraffic traffic = trafficOf(plan);
   double besides = (plan.hasStages ? known.optimizerSeconds : known.restSeconds) / static_cast<double>(ranks);
-  double sending = machine.wholeStep(sent.seconds, ranks);
+  double sending = machine.wholeStep(traffic.seconds, ranks);
   if (sending >= enough)
     return sending;
   // Forward passes are as long with recomputation as without.
   double forwardShare = std::max(known.forwardSeconds / (known.seconds + longer), margins::leastForward);
   MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), part * known.aheadSeconds, forwardShare};
-  return std::max(ofPipeline(work, besides, sent, plan, enough), sending);
+  return std::max(ofPipeline(work, besides, traffic, plan, enough), sending);
 }
 
-PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
+PlanBounds::DataTraffic PlanBounds::trafficOf(const PlanNumbers &plan) const {
   if (plan.data < 2)
     return {};
   auto mesh = MeshAttr::get(context, plan.names, plan.sizes);
@@ -144,7 +144,7 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
   double seconds = gather.latency + gather.sumOfByte * sums + gather.ofByte * gathered;
   double lost = machine.contendShare * copySeconds(sums + gathered, seconds, machine);
   // What is sent alone has its own hops.
-  PlanNumbers::Sent once = plan.sentOnce(layerParameterBytes);
+  PlanNumbers::DataBytes once = plan.dataBytesOnce(layerParameterBytes);
   double layerSums = gather.sumOfByte * once.sums, layerGather = gather.ofByte * once.gather;
   double hops = sentAlone(plan, plan.halfGradients ? 2 : 4) * (plan.zero == 0 ? gather.sumLatency : gather.latency);
   double gatherHops = 0;
@@ -166,10 +166,10 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
   double updaters = core.hasData ? 1 : plan.sharders;
   double rest = plan.hasStages ? core.optimizerSeconds : core.restSeconds;
   double optimizer = rest / static_cast<double>(plan.shape.stages) / updaters;
-  Sent sent = core.hasData ? Sent() : sentOf(plan);
+  DataTraffic traffic = core.hasData ? DataTraffic() : trafficOf(plan);
   MicrobatchSeconds work{core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
                          core.aheadSeconds, core.forwardShare, /*sends=*/core.hasData};
-  return ofPipeline(work, optimizer, sent, plan, std::numeric_limits<double>::infinity());
+  return ofPipeline(work, optimizer, traffic, plan, std::numeric_limits<double>::infinity());
 }
 
 /// Lower bound from a microbatch's seconds for a layer and for the rest, which the last chunk has but for what is ahead
@@ -180,12 +180,12 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
 /// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the
 /// last one's backward pass: what they take longer is a wait. With them, the first chunk's first microbatch ends when
 /// its parameters are there, and on each stage some chunk's sums begin with its last task.
-double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent,
+double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const DataTraffic &traffic,
                               const PlanNumbers &plan, double enough) const {
   const PlanShape &shape = plan.shape;
   auto microbatches = static_cast<double>(shape.microbatches);
   auto step = [&](double work, double waits) {
-    double hidden = std::max(sent.lost - machine.contendShare * waits, 0.0);
+    double hidden = std::max(traffic.lost - machine.contendShare * waits, 0.0);
     return machine.wholeStep(work + waits + optimizer + hidden, ranks);
   };
   auto all = static_cast<double>(layers);
@@ -197,8 +197,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
     return step(margins::coreWithData * microbatches * std::max(one / static_cast<double>(shape.stages), longest), 0);
   }
   if (!plan.hasStages) {
-    double sums = std::max(sent.layerSums * all - one * (1 - seconds.forwardShare), 0.0);
-    double gathers = shape.microbatches > 1 ? sent.layerGather * all : 0; // else beside the forward pass
+    double sums = std::max(traffic.layerSums * all - one * (1 - seconds.forwardShare), 0.0);
+    double gathers = shape.microbatches > 1 ? traffic.layerGather * all : 0; // else beside the forward pass
     return step(one * microbatches, gathers + sums);
   }
   // A table that two chunks have gets its gradient in two sums, which takes less than to add it up first.
@@ -206,8 +206,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   double rest = seconds.rest - seconds.ahead;
   // Chunks need not be equal.
   double ofChunk = std::max(std::floor(all / static_cast<double>(shape.stages * shape.chunks)) - 1, 1.0);
-  double waits = ofChunk * std::max(sent.layerGather - seconds.layer, 0.0) +
-                 std::max(ofChunk * (sent.layerSums - seconds.layer) - seconds.rest, 0.0);
+  double waits = ofChunk * std::max(traffic.layerGather - seconds.layer, 0.0) +
+                 std::max(ofChunk * (traffic.layerSums - seconds.layer) - seconds.rest, 0.0);
   if (!hasOneChain)
     ofChunk = waits = 0;
   double forwardShare = std::max(margins::forwardOfStage * seconds.forwardShare, margins::leastForward);
@@ -285,7 +285,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
       sum += seconds(kind, chunk, n);
     return sum;
   };
-  Sent sent = sentOf(plan);
+  DataTraffic traffic = trafficOf(plan);
   auto bytesOf = [&](const SmallVector<int64_t> &sizes, const pipeline::Order &order) {
     double most = 0;
     // What is there in a task alone does not grow with layers where it is gathered or cut on the way.
@@ -311,13 +311,13 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
       problem.backward[chunk] = seconds(Kind::B, chunk, sizes[chunk]);
       problem.weight[chunk] = seconds(Kind::W, chunk, sizes[chunk]);
       if (problem.stageOf[chunk] == problem.stageOf[0])
-        gathered += sent.layerGather * static_cast<double>(sizes[chunk]);
+        gathered += traffic.layerGather * static_cast<double>(sizes[chunk]);
     }
     std::string error;
     std::optional<pipeline::Order> order = schedule->order(problem, error);
     problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds) * problem.stageOf.size(), 0);
     problem.longerFirst[problem.ofKind(Kind::F, 0)] =
-        calls ? gathered : std::max(sent.layerGather * static_cast<double>(sizes[0]) - problem.forward[0], 0.0);
+        calls ? gathered : std::max(traffic.layerGather * static_cast<double>(sizes[0]) - problem.forward[0], 0.0);
     std::optional<pipeline::Timeline> times = order ? pipeline::simulate(problem, *order) : std::nullopt;
     if (!times)
       return TaskBound();
@@ -330,7 +330,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
         if (problem.stageOf[chunk] == stage) {
           pipeline::Task task{schedule->split ? Kind::W : Kind::B, chunk, problem.microbatches - 1};
           sums.push_back({calls ? times->end[problem.id(task)] : times->start[problem.id(task)],
-                          sent.layerSums * static_cast<double>(sizes[chunk])});
+                          traffic.layerSums * static_cast<double>(sizes[chunk])});
         }
       llvm::sort(sums);
       double end = 0;
@@ -355,9 +355,9 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   return {std::max(atLeast.seconds, machine.wholeStep(least.seconds + optimizer, ranks)), least.bytes};
 }
 
-double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) const {
+double PlanBounds::guessSeconds(const CoreBound &root, const PlanNumbers &plan) const {
   double seconds = ofSet(root, plan, std::numeric_limits<double>::infinity());
-  Sent sent = sentOf(plan);
+  DataTraffic traffic = trafficOf(plan);
   auto stages = static_cast<double>(plan.shape.stages), microbatches = static_cast<double>(plan.microbatches);
   // Ranks that share a layer send its result back and forth, two times in each pass.
   double moves = 0;
@@ -379,11 +379,11 @@ double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) cons
     waits = (plan.shape.chunks > 1 ? margins::waitOfChunks : margins::waitOfStages) * microbatch * (stages - 1);
   // Sums of gradients begin in the last backward pass; without stages the bound has what they take longer.
   if (plan.hasStages)
-    waits += std::max(sent.seconds - margins::hiddenSums * microbatch, 0.0);
+    waits += std::max(traffic.seconds - margins::hiddenSums * microbatch, 0.0);
   return seconds + machine.wholeStep(moves + waits, ranks);
 }
 
-PlanCore PlanBounds::rootOf(const PlanCore &core) {
+PlanCore PlanBounds::onOneRank(const PlanCore &core) {
   PlanCore root = core;
   root.plan.mesh.clear();
   llvm::erase_if(root.plan.tactics, [](const Tactic &tactic) {
@@ -393,11 +393,11 @@ PlanCore PlanBounds::rootOf(const PlanCore &core) {
   return root;
 }
 
-void PlanBounds::learnRoot(const PlanCore &core, const CorePrice &price) {
+void PlanBounds::learnOneRank(const PlanCore &core, const CorePrice &price) {
   auto sequences = static_cast<double>(core.batch), all = static_cast<double>(layers);
   if (price.isLegal)
-    roots[PlanNumbers(core.plan, context).alone] = {price.seconds, price.activationBytes / sequences,
-                                                    price.layerActivationBytes * all / sequences};
+    oneRankCosts[PlanNumbers(core.plan, context).alone] = {price.seconds, price.activationBytes / sequences,
+                                                           price.layerActivationBytes * all / sequences};
 }
 
 /// The most microbatches that a stage holds between their forward and backward passes, where all chunks take equally
@@ -420,9 +420,9 @@ double PlanBounds::heldBy(const PlanNumbers &plan) const {
 }
 
 double PlanBounds::leastBytes(const PlanNumbers &plan) const {
-  auto it = roots.find(plan.alone);
+  auto it = oneRankCosts.find(plan.alone);
   double sequences = static_cast<double>(batch) / static_cast<double>(plan.microbatches) / plan.data;
-  double bytes = it == roots.end() ? 0 : plan.hasStages ? it->second.layersBytes : it->second.bytes;
+  double bytes = it == oneRankCosts.end() ? 0 : plan.hasStages ? it->second.layersBytes : it->second.bytes;
   return leastBytes(plan, bytes * sequences / plan.layerRanks);
 }
 

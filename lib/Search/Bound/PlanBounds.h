@@ -1,4 +1,8 @@
 //===- PlanBounds.h - What plans cannot stay below --------------------------------------------===//
+// Input: the work of a step, prices of cores, of tasks and of layers on one rank, as they become known. Result: seconds
+// and bytes that no plan should stay below, on the machine model. They are no proofs: Margins.h has their margins, and
+// compose.test compares them with whole compiles. Invariant: bounds depend on nothing but the prices that were learned.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_BOUND_PLANBOUNDS_H
 #define PC_LIB_SEARCH_BOUND_PLANBOUNDS_H
 
@@ -7,6 +11,17 @@
 #include <set>
 
 namespace pc {
+
+/// Lower bounds for all plans of a core, with any number of microbatches.
+struct CoreBound {
+  double seconds = 0;          ///< of all ranks together, and all microbatches; infinite if none is legal
+  double layerSeconds = 0;     ///< of these, those of one layer
+  double aheadSeconds = 0;     ///< and those ahead of all layers
+  double forwardSeconds = 0;   ///< of these, those of forward passes
+  double restSeconds = 0;      ///< of all ranks together, besides
+  double optimizerSeconds = 0; ///< of these, those that stages have, too
+  std::string alone;           ///< what every rank of the core does alone, as `PlanNumbers` has it
+};
 
 /// Lower bounds of the seconds and bytes of plans, from their flags and from cores that were priced.
 ///
@@ -25,25 +40,15 @@ public:
         layerParameters(few ? few->layerParameters() : llvm::SmallVector<double>()), batch(batch), ranks(ranks),
         machine(machine) {}
 
-  /// What is known of all plans of a core of any number of microbatches.
-  struct Known {
-    double seconds = 0;          ///< of all ranks together, and all microbatches; infinite if none is legal
-    double layerSeconds = 0;     ///< of these, those of one layer
-    double aheadSeconds = 0;     ///< and those ahead of all layers
-    double forwardSeconds = 0;   ///< of these, those of forward passes
-    double restSeconds = 0;      ///< of all ranks together, besides
-    double optimizerSeconds = 0; ///< of these, those that stages have, too
-    std::string alone;           ///< what every rank of the core does alone, as `PlanNumbers` has it
-  };
-  /// What is known of a core without data ranks, whose ranks all work on `core.batch` sequences at once.
-  Known known(const PlanCore &core) const;
+  /// Returns the bound of a core without data ranks, all of whose ranks work on `core.batch` sequences at once.
+  CoreBound known(const PlanCore &core) const;
 
   /// Lower bound from the flags of the plan alone.
   double ofShape(const PlanNumbers &plan) const { return leastSeconds(work, plan.shape, machine); }
   /// Lower bound for all plans of a core of any batch: seconds of a step if no rank ever waited for other stages.
-  double ofSet(const Known &known) const;
+  double ofSet(const CoreBound &known) const;
   /// Lower bound for a plan of that core. If a simpler bound reaches `enough`, returns that one.
-  double ofSet(const Known &known, const PlanNumbers &plan, double enough) const;
+  double ofSet(const CoreBound &known, const PlanNumbers &plan, double enough) const;
   /// Lower bound for a plan whose core was priced.
   double ofCore(const CorePrice &core, const PlanNumbers &plan) const;
   /// Lower bounds for a plan whose tasks were priced, too: their order is simulated.
@@ -52,29 +57,29 @@ public:
   };
   /// Threads may ask at once, for plans that `prepare` has seen.
   TaskBound ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
-  void prepare(const PlanNumbers &plan) const { sentOf(plan); }
+  void prepare(const PlanNumbers &plan) const { trafficOf(plan); }
   /// Whether tasks of a plan's whole program are functions for sure.
   bool callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
-  /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass. Of
-  /// those that stages hold that is what layers keep: the head's backward pass follows its forward pass.
+  /// Lower bound for the bytes of a rank: parameters, gradients and states, and what microbatches keep for their
+  /// backward pass. In a stage only layers keep something: the head's backward pass follows its forward pass.
   double leastBytes(const PlanNumbers &plan, const CorePrice &core) const;
-  /// Least bytes of a rank, from what unsplit layers keep (`learnRoot`).
+  /// Least bytes of a rank, from what unsplit layers keep (`learnOneRank`).
   double leastBytes(const PlanNumbers &plan) const;
-  /// What is known of layers on one rank, of the tactics that every rank follows alone.
-  void learnRoot(const PlanCore &core, const CorePrice &price);
-  /// That core, of a plan's: without axes.
-  static PlanCore rootOf(const PlanCore &core);
+  /// Records what layers take on one rank, for the tactics that every rank follows alone.
+  void learnOneRank(const PlanCore &core, const CorePrice &price);
+  /// Returns the core on one rank: without axes.
+  static PlanCore onOneRank(const PlanCore &core);
 
-  /// No bound: about what a plan takes, in closed form.
-  double guessSeconds(const Known &root, const PlanNumbers &plan) const;
+  /// Guesses what a plan takes, in closed form. This is no bound.
+  double guessSeconds(const CoreBound &root, const PlanNumbers &plan) const;
 
   /// Whether a core of all sequences has been priced itself.
   bool knows(const PlanCore &core) const { return priced.count(core.key()); }
   /// Records the price of a core without data ranks.
   void learn(const PlanCore &core, const CorePrice &price);
-  /// All that is known of another machine: for guesses.
+  /// Takes over what was learned on another machine, for guesses.
   void learnFrom(const PlanBounds &other) {
-    roots = other.roots;
+    oneRankCosts = other.oneRankCosts;
     splits = other.splits;
     priced = other.priced;
   }
@@ -83,18 +88,18 @@ private:
   /// The traffic between data ranks in a step: its seconds, one move after another; the seconds that other work loses
   /// if all of it is hidden; and among the seconds, the sums of a layer's gradients, if none are sent before the last
   /// microbatch, and a gather of its parameters, if they are gathered once.
-  struct Sent {
+  struct DataTraffic {
     double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
   struct MicrobatchSeconds {
     double layer, rest, ahead, forwardShare; ///< ahead: of the rest, what the last chunk does not have
     bool sends = false;                      ///< they are also of what data ranks send for each microbatch
   };
-  /// Parameters of a layer that are too large to be sent together with others, where an element takes `width` bytes.
+  /// Counts the parameters of a layer that are too large for a bucket if an element takes `width` bytes.
   double sentAlone(const PlanNumbers &plan, double width) const;
-  double ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent, const PlanNumbers &plan,
-                    double enough) const;
-  Sent sentOf(const PlanNumbers &plan) const;
+  double ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const DataTraffic &traffic,
+                    const PlanNumbers &plan, double enough) const;
+  DataTraffic trafficOf(const PlanNumbers &plan) const;
   double longestStage(double layer, double rest, const PlanShape &shape) const;
 
   double heldBy(const PlanNumbers &plan) const;
@@ -108,9 +113,9 @@ private:
     std::map<std::string, int64_t> axes;
     std::map<std::string, llvm::SmallVector<std::string>> tactics; ///< and their axes
     int64_t sequences = 0, microbatches = 1; ///< of a microbatch, and how many of them, of the core
-    Known price;
-    /// Whether `other` splits the same axes no further, and more tactics are over axes that it has not: over one that
-    /// it has they may make a split cheaper.
+    CoreBound price;
+    /// Whether `other` splits the same axes no further, and this split's other tactics are over axes that `other` has
+    /// not: over an axis that it has they may make a split cheaper.
     bool isFurtherThan(const Split &other) const;
   };
   static Split splitOf(const PlanCore &core);
@@ -132,12 +137,12 @@ private:
   llvm::SmallVector<double> layerParameters; ///< bytes of each
   int64_t batch, ranks;
   const MachineModel &machine;
-  /// What layers cost on one rank; `roots` has one for each text of tactics.
-  struct Root {
+  /// What layers cost on one rank; `oneRankCosts` has one for each text of tactics.
+  struct OneRankCost {
     double seconds = 0;                ///< of all sequences
     double bytes = 0, layersBytes = 0; ///< that a sequence keeps; and of these, those of all layers
   };
-  std::map<std::string, Root> roots;
+  std::map<std::string, OneRankCost> oneRankCosts;
   std::vector<Split> splits;
   std::set<std::string> priced;
   /// Over the data axes of a mesh: seconds of a gather without bytes, and of a byte; of a byte that is summed; and of a

@@ -30,7 +30,7 @@ static std::vector<PlanNode> guessesOn(OpenPlans &search, ArrayRef<OtherMachine>
   for (const PlanSet &set : tree.sets())
     for (const AxisSizes &inner : problem.space.innerSizes(set)) {
       std::optional<PlanCore> core = tree.coreOf(set, inner);
-      PlanBounds::Known known = core ? search.bounds.known(*core) : PlanBounds::Known();
+      CoreBound known = core ? search.bounds.known(*core) : CoreBound();
       tree.forGuesses(set, inner, core, [&](PlanGuess guess, const PlanNumbers &plan) {
         if (guess.isLarge || guess.seconds > most)
           return;

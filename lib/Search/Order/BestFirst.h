@@ -1,4 +1,8 @@
 //===- BestFirst.h - Opens sets of plans in the order of their bounds --------------------------===//
+// Input: root nodes, an incumbent and who opens nodes. Result: all priced plans, the best first, and the least bound
+// that is left. Invariants: rounds and their order do not depend on threads; every plan is in a node that is left, or
+// priced.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_ORDER_BESTFIRST_H
 #define PC_LIB_SEARCH_ORDER_BESTFIRST_H
 

@@ -1,4 +1,7 @@
 //===- Finalists.h - The best composed plans, compiled whole -----------------------------------===//
+// Input: plans with composed prices. Result: the best of them with the prices of their whole programs. Invariant: the
+// plan that comes first was compiled whole and fits, unless `areEstimates` says that the search was ended before.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_ORDER_FINALISTS_H
 #define PC_LIB_SEARCH_ORDER_FINALISTS_H
 

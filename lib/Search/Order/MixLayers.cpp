@@ -21,7 +21,7 @@ struct Chain {
 };
 } // namespace
 
-/// Seconds of the best mixture of two of the chain that just fits.
+/// Returns the seconds of the fastest mixture of two plans of the chain that just fits.
 static double mixedSeconds(const Chain &chain, int64_t limit) {
   double best = never;
   for (const std::optional<PlanTrial> &large : chain.trials)
@@ -33,7 +33,7 @@ static double mixedSeconds(const Chain &chain, int64_t limit) {
   return best;
 }
 
-/// Those of which a mixture may fit and be faster than `best`, the most promising ones first.
+/// Returns the chains of which a mixture may fit and be faster than `best`, the most promising ones first.
 static std::vector<Chain> chainsOf(const SearchResult &result, double best, int64_t limit) {
   std::map<std::string, Chain> chains;
   for (const std::vector<FoundPlan> *some : {&result.tooLarge, &result.fitting})

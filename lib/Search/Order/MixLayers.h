@@ -11,12 +11,12 @@ namespace pc {
 
 /// A plan's node, with a mode of recomputation for all layers.
 using AskedMode = std::pair<const PlanNode *, llvm::StringRef>;
-/// What each plan takes that is asked for; nothing of those that are refused.
+/// Prices the plans that are asked for; nothing for plans that are refused.
 using PriceModes = llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)>;
 
-/// Adds the mixtures that are faster than all that fits to what fits. `mix`: with as little recomputed as fits,
-/// compiled whole; nothing if that does not go. `all`: of all plans, and not only until those that promise most are
-/// worth nothing.
+/// Adds mixtures to the plans that fit, if they are faster. `mix`: compiles a plan whole with as little recomputed as
+/// fits; nothing if that is refused. `all`: looks at all chains, and not only until the most promising ones gain
+/// nothing.
 void addMixes(SearchResult &result, int64_t limit, bool all, PriceModes price,
               llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix);
 

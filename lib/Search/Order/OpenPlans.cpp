@@ -168,7 +168,7 @@ OpenedNode OpenPlans::openNow(const PlanNode &node) {
 /// Opens a set: returns its plans with their bounds, or the set again with a better bound.
 OpenedNode OpenPlans::openSet(const PlanNode &node) {
   SetNode &set = tree.setOf(node.id);
-  PlanBounds::Known known;
+  CoreBound known;
   if (set.core) {
     known = bounds.known(*set.core);
     double bound = bounds.ofSet(known);

@@ -1,4 +1,7 @@
 //===- PlanJobs.h - What a search compiles, by several threads -----------------------------------===//
+// Input: jobs, each of one or two programs. Result: their prices. Each worker has a context and a model of its own.
+// Invariant: prices do not depend on the number of threads, or on which of them does a job.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_ORDER_PLANJOBS_H
 #define PC_LIB_SEARCH_ORDER_PLANJOBS_H
 
@@ -9,7 +12,7 @@
 
 namespace pc {
 
-/// A program, or two, that a thread compiles.
+/// One or two programs that a thread compiles.
 struct PlanJob {
   std::string key;
   PlanCore core;
@@ -28,7 +31,7 @@ struct PlanJob {
 
 class PlanWorker;
 
-/// Threads with a copy of the model each.
+/// Runs jobs on threads, each with its own copy of the model.
 class PlanWorkers {
 public:
   /// Jobs are done while `goesOn`, which all threads ask, says so.
@@ -36,21 +39,21 @@ public:
               std::function<bool()> goesOn);
   ~PlanWorkers();
 
-  /// Does all jobs. Plans are compiled whole, or composed where the prices of their cores are given.
+  /// Does all jobs. Plans are composed if the prices of cores are given, and else compiled whole.
   void run(llvm::MutableArrayRef<PlanJob *> jobs, const std::map<std::string, CorePrice> *cores);
   /// Calls `use` with each number below `count`, in all threads.
   void each(size_t count, llvm::function_ref<void(size_t)> use) {
     forEach(count, [&](size_t i, PlanWorker &) { use(i); });
   }
-  /// Only of models whose layers are alike.
+  /// The composer of the calling thread. The model's layers must be alike.
   Composer &composer();
-  /// By a compile of the whole model, while `goesOn` says so; nothing if it ended or the plan is refused.
+  /// Compiles the whole model while `goesOn` says so; nothing if that ended or the plan is refused.
   std::optional<ProgramPrice> priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal);
   /// Like priceWhole, but recomputes as little as `bytes` of a rank allow; the plan then says which layers do.
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal);
-  /// Where there are several threads: begins a whole compile beside all else, of a plan that is likely to be asked for.
-  /// One of another plan is given up.
+  /// If there are several threads: begins to compile a plan whole beside all else, because it will probably be asked
+  /// for. Gives up such a compile of another plan.
   void beginWhole(const Plan &plan);
   /// Gives up a whole compile that was begun.
   void giveUp() {
@@ -60,8 +63,8 @@ public:
 
   /// A plan, and whether the tasks of its whole program are functions.
   using AskedPlan = std::pair<const Plan *, bool>;
-  /// Seconds of a step by each plan on each machine, put together from few layers where `composes`; empty where a plan
-  /// is refused, or the search is to end.
+  /// Seconds of a step by each plan on each machine, composed from few layers if `composes`; empty if a plan is
+  /// refused, or if the search is to end.
   std::vector<std::vector<double>> secondsOn(llvm::ArrayRef<MachineModel> machines, llvm::ArrayRef<AskedPlan> plans,
                                              bool composes);
 

@@ -51,7 +51,7 @@ pcrt_status PlanSearch::begin(llvm::function_ref<bool()> goesOn) {
 
 SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn) {
   if (problem.composes())
-    prices->learnRoots();
+    prices->learnOneRank();
   SearchResult result =
       searchPlans(problem.boundsByCores() ? tree->setRoots() : tree->planRoots(), *incumbent, goesOn, *this);
   if (problem.composes()) {

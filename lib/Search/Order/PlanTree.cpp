@@ -137,7 +137,7 @@ std::vector<PlanNode> PlanTree::planRoots() {
 
 void PlanTree::forGuesses(const PlanSet &set, ArrayRef<int64_t> inner, const std::optional<PlanCore> &core,
                           llvm::function_ref<void(const PlanGuess &, const PlanNumbers &)> use) {
-  PlanBounds::Known known = core ? bounds.known(*core) : PlanBounds::Known();
+  CoreBound known = core ? bounds.known(*core) : CoreBound();
   if (!core || std::isinf(known.seconds))
     return;
   auto place = static_cast<size_t>(&set - allSets.data());

@@ -22,17 +22,17 @@ PriceBook::PriceBook(const SearchProblem &problem, PlanTree &tree, PlanBounds &b
   workers.emplace(text, threadsOf(problem), problem.options, problem.machine, goesOn);
 }
 
-void PriceBook::learnRoots() {
+void PriceBook::learnOneRank() {
   std::map<std::string, PlanCore> alone;
   for (const PlanSet &set : tree.sets())
     for (const PlanFamily &family : set.families) {
-      PlanCore core = PlanBounds::rootOf(PlanCore::of(family.plan, problem.batch, true));
+      PlanCore core = PlanBounds::onOneRank(PlanCore::of(family.plan, problem.batch, true));
       core.batch = problem.batch;
       alone.try_emplace(core.key(), core);
     }
   for (const auto &[key, core] : alone) {
     CorePrice price = workers->composer().priceCore(core, tree.refusal);
-    bounds.learnRoot(core, price);
+    bounds.learnOneRank(core, price);
     bounds.learn(core, price);
   }
 }

@@ -20,7 +20,7 @@ public:
   /// By the key of the tasks' core and the way of their gradients; `tasksKey` of OpenPlans.
   const TaskPrice *tasksOf(const std::string &key) const { return find(tasks, key); }
   /// Prices the layers on one rank, for each choice of what all ranks do alone: no plan costs less.
-  void learnRoots();
+  void learnOneRank();
   /// Does jobs, by key, and records what they say of cores and tasks.
   void run(std::map<std::string, PlanJob> &jobs);
 

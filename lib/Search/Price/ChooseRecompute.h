@@ -1,4 +1,7 @@
 //===- ChooseRecompute.h - The cheapest recomputation that fits a memory limit -------------===//
+// Input: a plan with --recompute=auto, a program and a limit of memory. Result: the mode of each layer that takes the
+// fewest seconds and fits. Invariant: what fits is compiled up to its arenas, and never an estimate.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_CHOOSERECOMPUTE_H
 #define PC_LIB_SEARCH_PRICE_CHOOSERECOMPUTE_H
 

@@ -14,8 +14,8 @@ using namespace pc;
 // Programs of few layers
 //===---------------------------------------------------------------------------===//
 
-/// y at x, of a line through two points; of one point, if they are the same.
-static double along(double x, int64_t a, double ya, int64_t b, double yb) {
+/// Linear interpolation through (a, ya) and (b, yb), evaluated at x. Returns ya if a == b.
+static double interpolate(double x, int64_t a, double ya, int64_t b, double yb) {
   return a == b ? ya : ya + (x - static_cast<double>(a)) * (yb - ya) / static_cast<double>(b - a);
 }
 
@@ -85,16 +85,16 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   auto rest = [&](const ProgramPrice &price) {
     return price.programSeconds - static_cast<double>(core.plan.microbatches) * price.microbatchSeconds;
   };
-  result.seconds = along(all, fewerOfCore, a->microbatchSeconds, moreOfCore, b->microbatchSeconds);
+  result.seconds = interpolate(all, fewerOfCore, a->microbatchSeconds, moreOfCore, b->microbatchSeconds);
   result.layerSeconds = (b->microbatchSeconds - a->microbatchSeconds) / (moreOfCore - fewerOfCore);
-  result.aheadSeconds = std::clamp(along(0, fewerOfCore, a->aheadSeconds, moreOfCore, b->aheadSeconds), 0.0,
+  result.aheadSeconds = std::clamp(interpolate(0, fewerOfCore, a->aheadSeconds, moreOfCore, b->aheadSeconds), 0.0,
                                    std::max(result.seconds - all * result.layerSeconds, 0.0));
-  result.restSeconds = std::max(along(all, fewerOfCore, rest(*a), moreOfCore, rest(*b)), 0.0);
-  result.optimizerSeconds = std::clamp(along(all, fewerOfCore, a->optimizerSeconds, moreOfCore, b->optimizerSeconds),
-                                       0.0, result.restSeconds);
+  result.restSeconds = std::max(interpolate(all, fewerOfCore, rest(*a), moreOfCore, rest(*b)), 0.0);
+  result.optimizerSeconds = std::clamp(
+      interpolate(all, fewerOfCore, a->optimizerSeconds, moreOfCore, b->optimizerSeconds), 0.0, result.restSeconds);
   auto forward = [](const ProgramPrice &price) { return price.forwardShare * price.microbatchSeconds; };
-  result.forwardShare = along(all, fewerOfCore, forward(*a), moreOfCore, forward(*b)) / result.seconds;
-  result.activationBytes = along(all, fewerOfCore, a->activationBytes, moreOfCore, b->activationBytes);
+  result.forwardShare = interpolate(all, fewerOfCore, forward(*a), moreOfCore, forward(*b)) / result.seconds;
+  result.activationBytes = interpolate(all, fewerOfCore, a->activationBytes, moreOfCore, b->activationBytes);
   result.layerActivationBytes = (b->activationBytes - a->activationBytes) / (moreOfCore - fewerOfCore);
   return result;
 }
@@ -121,7 +121,7 @@ void Composer::composeWithoutStages(ComposedPlan &composed, std::string &refusal
   if (!a || !b)
     return;
   auto whole = [&, &a = a, &b = b](auto of) {
-    return along(static_cast<double>(few.layers()), fewer, of(*a), more, of(*b));
+    return interpolate(static_cast<double>(few.layers()), fewer, of(*a), more, of(*b));
   };
   PlanTrial &trial = composed.trial;
   trial.isLegal = true;
@@ -144,7 +144,7 @@ using pipeline::Problem;
 /// Maps a stage of the full pipeline to the stage of the small pipeline that stands for it.
 int stageLike(int stage, int stages, int fewStages) { return stage == 0 ? 0 : stage == stages - 1 ? fewStages - 1 : 1; }
 
-/// The layers of a chunk of a stage, in the mean.
+/// Returns the mean number of layers of the chunks of a stage.
 double layersOf(int stage, const Problem &problem, ArrayRef<int64_t> layers) {
   double sum = 0, chunks = 0;
   for (auto [of, count] : llvm::zip_equal(problem.stageOf, layers))
@@ -155,12 +155,12 @@ double layersOf(int stage, const Problem &problem, ArrayRef<int64_t> layers) {
   return sum / chunks;
 }
 
-/// Seconds and bytes of a pipeline's chunks by their layers, from two small ones.
-class Roles {
+/// Says what a pipeline's chunks take with any number of layers, from two small pipelines.
+class ChunkCosts {
 public:
   /// Pipelines of `a` and `b` layers in each chunk; chunks lie on stages as in `small`.
-  Roles(const NamedSchedule &schedule, Problem small, int64_t a, const ProgramPrice &ofA, int64_t b,
-        const ProgramPrice &ofB)
+  ChunkCosts(const NamedSchedule &schedule, Problem small, int64_t a, const ProgramPrice &ofA, int64_t b,
+             const ProgramPrice &ofB)
       : schedule(schedule), small(std::move(small)), a(a), b(b), ofA(ofA), ofB(ofB) {}
 
   /// Maps a chunk of the full pipeline to the chunk of the small one that stands for it: on the stage that stands for
@@ -180,14 +180,14 @@ public:
   double seconds(TaskKind kind, int role, double layers) const {
     return std::max(of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.middle; }), 0.0);
   }
-  /// By which the first and the last microbatch's task takes longer, or less.
+  /// Extra seconds of the task of the first, and of the last microbatch; may be negative.
   double longerFirst(TaskKind kind, int role, double layers) const {
     return of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.first - task.middle; });
   }
   double longerLast(TaskKind kind, int role, double layers) const {
     return of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.last - task.middle; });
   }
-  /// All that a chunk does for one microbatch.
+  /// Seconds of all tasks of a chunk for one microbatch.
   double work(int role, double layers) const {
     double sum = 0;
     for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight})
@@ -198,18 +198,18 @@ public:
   void fill(Problem &problem, ArrayRef<int64_t> layers) const;
   /// Adds by how much the tasks of the first and last microbatch take longer.
   void fillEnds(Problem &problem, ArrayRef<int64_t> layers) const;
-  /// How many ops the program of a stage has whose chunks have `layers` layers each.
+  /// Ops of a stage's program if its chunks have `layers` layers each.
   double ops(int stage, double layers, double microbatches) const {
     auto all = [&](const ProgramPrice &price) {
       return price.taskOps[stage] * microbatches / small.microbatches + price.otherOps[stage];
     };
-    return along(layers, a, all(ofA), b, all(ofB));
+    return interpolate(layers, a, all(ofA), b, all(ofB));
   }
   /// Seconds of a step: of its tasks, and of what follows them on each stage: sums of gradients, the optimizer. `rest`:
   /// what small steps take besides; nothing while that is being found.
   std::optional<double> stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
                                     ArrayRef<int64_t> layers, std::optional<double> rest = {}) const;
-  /// Seconds of a step outside its tasks: by these the steps of the small pipelines are longer.
+  /// Seconds of a step outside its tasks: the steps of the small pipelines are this much longer than their tasks.
   std::optional<double> rest(double layers) const;
 
 private:
@@ -219,7 +219,7 @@ private:
       auto it = price.taskSeconds.find({kind, role});
       return it == price.taskSeconds.end() ? 0 : part(it->second);
     };
-    return along(layers, a, ofProgram(ofA), b, ofProgram(ofB));
+    return interpolate(layers, a, ofProgram(ofA), b, ofProgram(ofB));
   }
 
   const NamedSchedule &schedule;
@@ -228,7 +228,7 @@ private:
   const ProgramPrice &ofA, &ofB;
 };
 
-void Roles::fill(Problem &problem, ArrayRef<int64_t> layers) const {
+void ChunkCosts::fill(Problem &problem, ArrayRef<int64_t> layers) const {
   int chunks = problem.chunks();
   auto of = [&](TaskKind kind) {
     std::vector<double> all;
@@ -244,7 +244,7 @@ void Roles::fill(Problem &problem, ArrayRef<int64_t> layers) const {
   problem.hopBack.assign(chunks - 1, ofA.hopBackSeconds);
 }
 
-void Roles::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
+void ChunkCosts::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
   int chunks = problem.chunks();
   problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds) * problem.stageOf.size(), 0);
   problem.longerLast = problem.longerFirst;
@@ -258,8 +258,8 @@ void Roles::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
     }
 }
 
-std::optional<double> Roles::stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
-                                         ArrayRef<int64_t> layers, std::optional<double> rest) const {
+std::optional<double> ChunkCosts::stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
+                                              ArrayRef<int64_t> layers, std::optional<double> rest) const {
   std::optional<pipeline::Timeline> times = order ? pipeline::simulate(problem, *order) : std::nullopt;
   if (!times)
     return std::nullopt;
@@ -271,10 +271,11 @@ std::optional<double> Roles::stepSeconds(const Problem &problem, const std::opti
   double last = 0;
   for (int stage = 0; stage < problem.stages; ++stage) {
     int like = stageLike(stage, problem.stages, small.stages);
-    double tail = along(layersOf(stage, problem, layers), a, ofA.tailSeconds[like], b, ofB.tailSeconds[like]);
+    double tail = interpolate(layersOf(stage, problem, layers), a, ofA.tailSeconds[like], b, ofB.tailSeconds[like]);
     double end = ends[stage] + std::max(tail, 0.0) + rest.value_or(0);
     // Moves that hid while a small stage waited for others may be what the whole pipeline waits for.
-    double hidden = along(layersOf(stage, problem, layers), a, ofA.movesBesideIdle[like], b, ofB.movesBesideIdle[like]);
+    double hidden =
+        interpolate(layersOf(stage, problem, layers), a, ofA.movesBesideIdle[like], b, ofB.movesBesideIdle[like]);
     if (rest && hidden > *rest)
       end += hidden - *rest;
     last = std::max(last, end);
@@ -282,7 +283,7 @@ std::optional<double> Roles::stepSeconds(const Problem &problem, const std::opti
   return last;
 }
 
-std::optional<double> Roles::restOf(int64_t layers, const ProgramPrice &price) const {
+std::optional<double> ChunkCosts::restOf(int64_t layers, const ProgramPrice &price) const {
   Problem problem = small;
   SmallVector<int64_t> all(small.chunks(), layers);
   fill(problem, all);
@@ -293,11 +294,11 @@ std::optional<double> Roles::restOf(int64_t layers, const ProgramPrice &price) c
   return seconds ? std::optional(price.programSeconds - *seconds) : std::nullopt;
 }
 
-std::optional<double> Roles::rest(double layers) const {
+std::optional<double> ChunkCosts::rest(double layers) const {
   std::optional<double> atA = restOf(a, ofA), atB = restOf(b, ofB);
   if (!atA || !atB)
     return std::nullopt;
-  return along(layers, a, *atA, b, *atB);
+  return interpolate(layers, a, *atA, b, *atB);
 }
 
 std::string listed(ArrayRef<int64_t> numbers) {
@@ -307,7 +308,7 @@ std::string listed(ArrayRef<int64_t> numbers) {
   return text;
 }
 
-/// A pipeline without times.
+/// Makes a pipeline without times.
 Problem shapeOf(const NamedSchedule &schedule, int stages, int chunksPerStage, int64_t microbatches, bool train) {
   Problem problem;
   problem.stages = stages;
@@ -436,20 +437,20 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
   result.compositions = programs;
   if (!b)
     return result;
-  Roles roles(*schedule, problem, fewInChunk, *a, moreInTasks, *b);
+  ChunkCosts costs(*schedule, problem, fewInChunk, *a, moreInTasks, *b);
   result.isLegal = true;
   result.bytes.emplace(problem, fewInChunk, a->memory, moreInTasks, b->memory);
   result.hopSeconds = a->hopSeconds;
   result.hopBackSeconds = a->hopBackSeconds;
   for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
     auto layer = [&](int chunk) {
-      return std::max(roles.seconds(kind, chunk, moreInTasks) - roles.seconds(kind, chunk, fewInChunk), 0.0) /
+      return std::max(costs.seconds(kind, chunk, moreInTasks) - costs.seconds(kind, chunk, fewInChunk), 0.0) /
              (moreInTasks - fewInChunk);
     };
     TaskPrice::Seconds &seconds = result.seconds[static_cast<size_t>(kind)];
     seconds.layer = std::min(layer(0), layer(1));
-    seconds.first = std::max(roles.seconds(kind, 0, fewInChunk) - fewInChunk * seconds.layer, 0.0);
-    seconds.last = std::max(roles.seconds(kind, 1, fewInChunk) - fewInChunk * seconds.layer, 0.0);
+    seconds.first = std::max(costs.seconds(kind, 0, fewInChunk) - fewInChunk * seconds.layer, 0.0);
+    seconds.last = std::max(costs.seconds(kind, 1, fewInChunk) - fewInChunk * seconds.layer, 0.0);
   }
   auto slope = [&](double few, double more) { return (more - few) / (moreInTasks - fewInChunk); };
   result.taskOps = slope(a->taskOps[0], b->taskOps[0]) / problem.microbatches;
@@ -499,7 +500,7 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
   // Tasks of large programs stay functions, with which moves end: the small ones have to do as the large one will.
   double ops = 0, mean = static_cast<double>(few.layers()) / chunks;
   for (int stage = 0; stage < stages; ++stage)
-    ops += Roles(*schedule, small, fewInChunk, *a, most, *b)
+    ops += ChunkCosts(*schedule, small, fewInChunk, *a, most, *b)
                .ops(stageLike(stage, stages, fewStages), mean, static_cast<double>(whole.microbatches));
   if (!b->callsTasks && ops > static_cast<double>(inlineOps)) {
     std::tie(a, b) = price(sizeOf(fewInChunk, 0), sizeOf(most, 0), refusal);
@@ -509,23 +510,23 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
   }
   if (!a || !b)
     return;
-  Roles roles(*schedule, small, fewInChunk, *a, most, *b);
+  ChunkCosts costs(*schedule, small, fewInChunk, *a, most, *b);
   std::string error;
-  std::optional<double> rest = roles.rest(mean), seconds;
+  std::optional<double> rest = costs.rest(mean), seconds;
   std::optional<pipeline::Order> order;
   SmallVector<int64_t> layers;
   PlanNumbers numbers(plan, context);
-  double gather = numbers.data > 1 ? numbers.sentOnce(few.layerParameterBytes()).gather *
+  double gather = numbers.data > 1 ? numbers.dataBytesOnce(few.layerParameterBytes()).gather *
                                          gatherSeconds(numbers, numbers.dataAxes(), machine).second
                                    : 0;
   auto tryLayers = [&](const SmallVector<int64_t> &dealt) {
     Problem one = whole;
-    roles.fill(one, dealt);
+    costs.fill(one, dealt);
     std::optional<pipeline::Order> orderOfOne = schedule->order(one, error);
-    roles.fillEnds(one, dealt);
+    costs.fillEnds(one, dealt);
     if (orderOfOne && gather > 0)
       waitForParameters(one, *orderOfOne, dealt, gather, b->callsTasks);
-    std::optional<double> secondsOfOne = roles.stepSeconds(one, orderOfOne, dealt, rest);
+    std::optional<double> secondsOfOne = costs.stepSeconds(one, orderOfOne, dealt, rest);
     if (!secondsOfOne || (seconds && *secondsOfOne >= *seconds))
       return;
     layers = dealt;
@@ -536,15 +537,15 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
     tryLayers(given);
   } else {
     for (const auto &dealt : dealings(few.layers(), whole.stageOf, [&](int chunk, int64_t n) {
-           return roles.work(roles.role(whole, chunk), static_cast<double>(n));
+           return costs.work(costs.role(whole, chunk), static_cast<double>(n));
          }))
       tryLayers(dealt);
     for (Tactic &other : plan.tactics)
       if (other == tactic)
         other = asked.withStages(listed(layers));
   }
-  roles.fill(whole, layers);
-  roles.fillEnds(whole, layers);
+  costs.fill(whole, layers);
+  costs.fillEnds(whole, layers);
   if (!rest || !seconds)
     return;
   int64_t ranks = 1;
@@ -560,6 +561,6 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
   for (int stage = 0; stage < stages; ++stage)
     fullest = std::max(fullest, bytes.arena(
                                     whole, (*order)[stage], stageLike(stage, stages, fewStages),
-                                    [&](int chunk) { return roles.role(whole, chunk); }, layers));
+                                    [&](int chunk) { return costs.role(whole, chunk); }, layers));
   trial.bytes = static_cast<int64_t>(fullest) + b->besideArena;
 }

@@ -18,19 +18,19 @@ namespace pc {
 /// Lower bounds for every plan with this core, for all layers of the model, before stages and data ranks share them.
 struct CorePrice {
   bool isLegal = false;
-  bool hasData = false;    ///< it sums gradients, or gathers parameters, for each microbatch
-  double seconds = 0;      ///< of a microbatch
-  double layerSeconds = 0; ///< of these, of one layer
-  double aheadSeconds = 0; ///< of these, ahead of the layers and behind them on the way back, as of a table of words
-  double restSeconds = 0;  ///< of a step besides its microbatches: sums that nothing hides, and the optimizer
-  double optimizerSeconds = 0;     ///< of these, those without moves, which stages may hide
-  double forwardShare = 0;         ///< of a microbatch's seconds, those of its forward pass
-  double activationBytes = 0;      ///< of a microbatch that waits for its backward pass
+  bool hasData = false;        ///< it sums gradients, or gathers parameters, for each microbatch
+  double seconds = 0;          ///< of a microbatch
+  double layerSeconds = 0;     ///< of these, of one layer
+  double aheadSeconds = 0;     ///< of these, before the layers and after them on the way back, e.g. of a table of words
+  double restSeconds = 0;      ///< of a step besides its microbatches: sums that nothing hides, and the optimizer
+  double optimizerSeconds = 0; ///< of these, those without moves, which stages may hide
+  double forwardShare = 0;     ///< of a microbatch's seconds, those of its forward pass
+  double activationBytes = 0;  ///< of a microbatch that waits for its backward pass
   double layerActivationBytes = 0; ///< of these, those of one layer
   int compositions = 0;
 };
 
-/// What the tasks of a pipeline take: of a chunk for a microbatch.
+/// What a chunk's tasks take for one microbatch, by its layers.
 struct TaskPrice {
   bool isLegal = false;
   struct Seconds {
@@ -70,7 +70,7 @@ public:
   using Pricer = std::function<std::optional<ProgramPrice>(const SmallProgram &)>;
   /// Once it says no, programs are refused without a compile.
   void setGoesOn(std::function<bool()> newGoesOn) { goesOn = std::move(newGoesOn); }
-  /// In place of compiles.
+  /// Sets who prices programs instead of the composer.
   void setPricer(Pricer newPricer) { pricer = std::move(newPricer); }
   /// Does both: `half` with the composer of a thread that has nothing else to do, or with this one after `here`.
   using Sharer = std::function<void(llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here)>;
@@ -88,7 +88,7 @@ public:
 private:
   using BothPrices = std::pair<std::optional<ProgramPrice>, std::optional<ProgramPrice>>;
   std::optional<ProgramPrice> price(const SmallProgram &program, std::string &refusal);
-  /// Nothing of `b` where `a` is refused.
+  /// Prices two programs; `b` has no price if `a` is refused.
   BothPrices price(const SmallProgram &a, const SmallProgram &b, std::string &refusal);
   void composeWithoutStages(ComposedPlan &composed, std::string &refusal);
   void composePipeline(ComposedPlan &composed, bool callsTasks, std::string &refusal);
@@ -111,11 +111,11 @@ private:
 llvm::SmallVector<int64_t> dealOut(int64_t layers, llvm::ArrayRef<int> stageOf, bool toLate,
                                    llvm::function_ref<double(int, int64_t)> seconds);
 
-/// The ways to deal layers out that are tried: for the longest stage, and for the longest chunk.
+/// Returns the ways to deal layers out that are tried: for the longest stage, and for the longest chunk.
 llvm::SmallVector<llvm::SmallVector<int64_t>, 4> dealings(int64_t layers, llvm::ArrayRef<int> stageOf,
                                                           llvm::function_ref<double(int, int64_t)> seconds);
 
-/// The layers of chunks as the option `stages` of a pipeline says; empty: by cost.
+/// Reads the layers of chunks from the option `stages` of a pipeline; empty: layers are dealt out by cost.
 llvm::SmallVector<int64_t> givenLayers(llvm::StringRef stages, int64_t layers, int chunks);
 
 } // namespace pc

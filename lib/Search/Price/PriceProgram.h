@@ -1,4 +1,7 @@
 //===- PriceProgram.h - What a program costs by a plan, by compiling it ----------------------===//
+// Input: a program, a plan and a machine. Result: figures of the planned program, from the simulation of the report.
+// Invariant: a price is what the report of the same compile says; a refused plan has no price.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_PRICEPROGRAM_H
 #define PC_LIB_SEARCH_PRICE_PRICEPROGRAM_H
 

@@ -17,13 +17,13 @@ namespace pc {
 
 class StageBytes {
 public:
-  /// By stage of the small pipeline, its programs with `a` and with `b` layers in each chunk.
+  /// `ofA`, `ofB`: for each stage of the small pipeline, its program with `a` and with `b` layers in each chunk.
   StageBytes(const pipeline::Problem &small, int64_t a, llvm::ArrayRef<TaskMemory> ofA, int64_t b,
              llvm::ArrayRef<TaskMemory> ofB);
 
-  /// No less than a stage's tasks keep at once, by what a layer of the small pipeline's first chunk adds to them and to
-  /// what comes between. `withOwn`: and in each task; `gradientShare`: of sums of gradients, what lies on a rank;
-  /// `untilLast`: until the last microbatch comes back.
+  /// A lower bound for what a stage's tasks keep at once, from what a layer of the small pipeline's first chunk adds.
+  /// `withOwn`: counts what a task alone has; `gradientShare`: the share of summed gradients that lies on a rank;
+  /// `untilLast`: counts only until the last microbatch comes back.
   double ofLayers(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks,
                   llvm::ArrayRef<int64_t> layers, bool withOwn, double gradientShare, bool untilLast) const;
 
@@ -69,8 +69,8 @@ private:
     bool ownChunks = false;                             ///< values end in their own chunk
     bool untilLast = false; ///< until the first backward pass of the last microbatch has ended
   };
-  /// What is alive at once at most along the tasks of a stage. `stretchOf`: of a task, null: nothing; `bytes`: with the
-  /// layers of a chunk.
+  /// Walks along the tasks of a stage and returns the most bytes that are alive at once. `stretchOf`: what a task
+  /// takes, null: nothing; `bytes`: scales bytes to the layers of a chunk.
   double most(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, const Walk &walk,
               llvm::function_ref<const Stretch *(const pipeline::Task &)> stretchOf,
               llvm::function_ref<double(const Bytes &, int)> bytes) const;

@@ -1,4 +1,6 @@
 //===- BlamePins.h - Which flag keeps plans from fitting ---------------------------------------===//
+// Input: the flags of a search in which no plan fits, and a search to ask. Result: the flags without which one fits.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_REPORT_BLAMEPINS_H
 #define PC_LIB_SEARCH_REPORT_BLAMEPINS_H
 

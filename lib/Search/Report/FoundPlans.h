@@ -1,4 +1,6 @@
 //===- FoundPlans.h - What a search has found, in words -------------------------------------===//
+// Input: the result of a search and its counts. Result: lines for people and members of a report; nothing is computed.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_REPORT_FOUNDPLANS_H
 #define PC_LIB_SEARCH_REPORT_FOUNDPLANS_H
 

@@ -1,4 +1,7 @@
 //===- OtherMachines.h - A plan on machines with one figure changed ------------------------===//
+// Input: a machine, and plans. Result: machines with one figure halved or doubled, and seconds of the plans there.
+// Invariant: a plan's program is the same on all of them, so it is compiled once.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_REPORT_OTHERMACHINES_H
 #define PC_LIB_SEARCH_REPORT_OTHERMACHINES_H
 

@@ -1,4 +1,7 @@
 //===- WhatLimits.h - What limits a plan that was chosen, and what would change the choice ----===//
+// Input: plans that were priced, here and on other machines. Result: what limits the chosen plan, and which plan
+// another machine or limit of memory would choose. Invariant: only plans that were priced are named.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_REPORT_WHATLIMITS_H
 #define PC_LIB_SEARCH_REPORT_WHATLIMITS_H
 

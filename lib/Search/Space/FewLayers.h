@@ -1,4 +1,7 @@
 //===- FewLayers.h - A model with fewer of its layers --------------------------------------===//
+// Input: a model program. Result: the same model with any number of its layers and any number of sequences. Invariant:
+// layers are alike but for their weights, so that seconds and bytes of a step are affine in their number.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_SPACE_FEWLAYERS_H
 #define PC_LIB_SEARCH_SPACE_FEWLAYERS_H
 

@@ -1,4 +1,7 @@
 //===- PlanCore.h - What many plans have in common ------------------------------------------===//
+// Input: a plan. Result: its core, a smaller plan that many plans have. Invariant: no plan with this core has less to
+// do for a microbatch than the core has.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_SPACE_PLANCORE_H
 #define PC_LIB_SEARCH_SPACE_PLANCORE_H
 

@@ -85,14 +85,14 @@ SmallVector<StringAttr, 2> PlanNumbers::axesOf(uint32_t bits) const {
   return found;
 }
 
-PlanNumbers::Sent PlanNumbers::sentOnce(double parameterBytes) const {
+PlanNumbers::DataBytes PlanNumbers::dataBytesOnce(double parameterBytes) const {
   double elements = parameterBytes / 4 / split * (data - 1) / data;
-  Sent sent;
+  DataBytes bytes;
   if (zero < 2) // DDP sends them twice, round a ring
-    sent.sums = elements * (halfGradients ? 2 : 4) * (zero == 0 ? 2 : 1);
+    bytes.sums = elements * (halfGradients ? 2 : 4) * (zero == 0 ? 2 : 1);
   if (zero == 1 || zero == 2)
-    sent.gather = elements * (halfParameters ? 2 : 4);
-  return sent;
+    bytes.gather = elements * (halfParameters ? 2 : 4);
+  return bytes;
 }
 
 std::pair<double, double> pc::gatherSeconds(const PlanNumbers &plan, ArrayRef<StringAttr> axes,

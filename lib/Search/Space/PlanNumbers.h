@@ -1,4 +1,7 @@
 //===- PlanNumbers.h - A plan as the numbers that bounds are made of ------------------------===//
+// Input: one plan of a family, then sizes of axes and microbatches. Result: the numbers that bounds read, without text.
+// Invariant: after `resize` they are those that a PlanNumbers of the resized plan has.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
 #define PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
 
@@ -17,7 +20,7 @@ public:
 
   // Equal for all plans of the family.
   int zero = 0;                                       ///< the stage of ZeRO; 0: none
-  bool halfGradients = false, halfParameters = false; ///< gradients and parameters are sent in bf16
+  bool halfGradients = false, halfParameters = false; ///< gradients and parameters are bytes in bf16
   bool hasStages = false;
   const pipeline::NamedSchedule *schedule = nullptr;
   std::string layers; ///< of stages, as they were given
@@ -39,12 +42,12 @@ public:
   bool hasData() const { return dataBits; }
   uint32_t dataBits = 0, summingBits = 0; ///< bit sets of axes: of data ranks; and of ranks that sum gradients
 
-  /// Bytes that a data rank sends for the parameters: for the sums of their gradients, if none are sent before the last
-  /// microbatch, and for a gather, if they are gathered once per step.
-  struct Sent {
+  /// Bytes that a data rank sends for the parameters: for the sums of their gradients, if none are bytes before the
+  /// last microbatch, and for a gather, if they are gathered once per step.
+  struct DataBytes {
     double sums = 0, gather = 0;
   };
-  Sent sentOnce(double parameterBytes) const;
+  DataBytes dataBytesOnce(double parameterBytes) const;
 
 private:
   llvm::SmallVector<mlir::StringAttr, 2> axesOf(uint32_t bits) const;
