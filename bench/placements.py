@@ -115,7 +115,7 @@ def search(directory, layers, batch, options):
         "--pc-mixed-precision=compute=bf16", "--pc-set-mesh=mesh=tp=8", "-o", path)
     start = time.time()
     done = run(f"{tools}/pc-opt", path, f"--pc-propagate=axis=tp cost=seconds machine=h100 tell {options}")
-    said = re.search(r"remark: pc-propagate: ([\d.]+) ms a step, ([\d.]+) MB .*gap ([\d.]+) %, largest "
+    said = re.search(r"remark: pc-propagate: ([\d.]+) ms per step, ([\d.]+) MB .*gap ([\d.]+) %, largest "
                      r"table (\d+)(?:; (.*))?", done.stderr)
     return time.time() - start, said.groups(), done.stdout
 

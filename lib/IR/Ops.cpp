@@ -354,7 +354,7 @@ static LogicalResult verifyPacked(Operation *op, Value x, Value q, ValueRange ta
   for (Value table : tables)
     if (auto type = cast<RankedTensorType>(table.getType());
         type.getRank() == 2 && 2 * type.getDimSize(1) > packed.getDimSize(4))
-      return op->emitOpError() << "has tables that are wider than half a head (C2)";
+      return op->emitOpError() << "has tables wider than half a head (C2)";
   return success();
 }
 LogicalResult EinsumOp::verify() {
@@ -426,7 +426,7 @@ template <typename Op> static LogicalResult verifyScores(Op op) {
     return attention->emitOpError() << "has a bias of " << dimOf(bias, 2)
                                     << " entries per head, which does not fit (C5)";
   if (op.getStarts() && !op.getCausal())
-    return attention->emitOpError() << "has starts but is not causal (C3)";
+    return attention->emitOpError() << "has document starts but is not causal (C3)";
   if ((window || op.getBias() || op.hasSinks() || op.getStarts()) && (op.getSees() || zigzagRanks(attention)))
     return attention->emitOpError()
            << "has only a part of the queries, so it cannot have a window, a bias, sinks or document starts (C6)";

@@ -29,7 +29,7 @@ func.func @model(%x: tensor<4x8xf32>) {
 // The sum is right, but the gradient of the padding would be 1.
 func.func @model(%x: tensor<4x8xf32>) {
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
-  // expected-error @below {{pc-pad-vocabulary: 'pc.einsum' op would count the padding}}
+  // expected-error @below {{pc-pad-vocabulary: 'pc.einsum' op would include the padding}}
   %sum = pc.einsum "v e -> e" %w : (tensor<11x8xf32>) -> tensor<8xf32>
   return
 }
@@ -39,7 +39,7 @@ func.func @model(%x: tensor<4x8xf32>) {
 func.func @model(%x: tensor<4x8xf32>) {
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
   %logits = pc.einsum "b e, v e -> b v" %x, %w : (tensor<4x8xf32>, tensor<11x8xf32>) -> tensor<4x11xf32>
-  // expected-error @below {{pc-pad-vocabulary: 'pc.softmax' op would count the padding}}
+  // expected-error @below {{pc-pad-vocabulary: 'pc.softmax' op would include the padding}}
   %p = pc.softmax %logits : (tensor<4x11xf32>) -> tensor<4x11xf32>
   return
 }

@@ -1,12 +1,12 @@
 // RUN: pc-opt %s --pc-plan-memory -verify-diagnostics -split-input-file
 
-// expected-error @below {{expected one function, the step, got 0}}
+// expected-error @below {{expected exactly one function, the step, got 0}}
 module {
 }
 
 // -----
 
-// expected-error @below {{has arguments, which have no home}}
+// expected-error @below {{has arguments, which memory planning does not support}}
 func.func @arguments(%x: tensor<4xf32>) {
   return
 }

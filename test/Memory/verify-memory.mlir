@@ -1,6 +1,6 @@
 // RUN: pc-opt %s --pc-verify-memory -verify-diagnostics -split-input-file
 
-// expected-error @below {{one function of one block and one pc.arena (A1)}}
+// expected-error @below {{one function of one block, and one pc.arena (A1)}}
 module {
   func.func @no_arena() {
     return
@@ -20,7 +20,7 @@ func.func @no_home() {
 
 pc.arena 64
 func.func @outside() {
-  // expected-error @below {{outside of the arena of 64 bytes}}
+  // expected-error @below {{outside the arena of 64 bytes}}
   %c = pc.constant 1.0 : tensor<f32, #pc.home<64>>
   return
 }

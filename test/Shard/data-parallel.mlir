@@ -22,7 +22,7 @@
 // RUN: not pc-opt %t.scheduled --pc-erase-placements 2>&1 | FileCheck %s --check-prefix=SCHEDULED
 // RUN: not pc-opt %t.scheduled --pc-mixed-precision 2>&1 | FileCheck %s --check-prefix=FUSED
 
-// DIVIDE: error: pc-data-parallel: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes for the dim: 3 and 6
+// DIVIDE: error: pc-data-parallel: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
 // MODE: error: pc-data-parallel: mode 'x' is unknown; expected ddp or naive
 // AXIS: error: pc-data-parallel: axis 'x' is not in the mesh, whose axes are 'dp'
 // USED: error: pc-data-parallel: axis 'dp' is used by an earlier tactic

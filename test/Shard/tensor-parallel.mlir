@@ -6,7 +6,7 @@
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=tp=16 --pc-tensor-parallel 2>&1 | FileCheck %s --check-prefix=DIVIDE
 
 // FORM: error: pc-tensor-parallel: form '2d' needs 2 axes, got 'tp'
-// DIVIDE: error: pc-tensor-parallel: 'up': dim "ffn" of size 24 in 'tensor<6x24xf32>' does not divide by tp=16; nearest legal sizes for the dim: 16 and 32
+// DIVIDE: error: pc-tensor-parallel: 'up': dim "ffn" of size 24 in 'tensor<6x24xf32>' does not divide by tp=16; nearest legal sizes of the dim: 16 and 32
 
 // Weights are split by name.
 // CHECK-DAG: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[tp, _]>>

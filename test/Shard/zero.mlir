@@ -10,7 +10,7 @@
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=5 --pc-zero=stage=3 2>&1 | FileCheck %s --check-prefix=NONE
 
 // STAGE: error: pc-zero: stage 4 is unknown; expected 1, 2 or 3
-// DIVIDE: error: pc-zero: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes for the dim: 3 and 6
+// DIVIDE: error: pc-zero: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
 // NONE: error: pc-zero: no parameter has a dim whose part on a rank is divisible by dp=5
 
 // Stage 1: the longest dim of each state is split; gradients add up whole over the microbatches, are scattered once, and the new parameters

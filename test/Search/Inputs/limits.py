@@ -15,7 +15,7 @@ def search(limit):
                f"--report={work}/r.json"]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     if done.returncode == 6:
-        return int(re.search(r"least that would do is (\d+) bytes", done.stderr)[1])
+        return int(re.search(r"smallest plan needs (\d+) bytes", done.stderr)[1])
     assert done.returncode == 0, done.stderr
     arenas = [rank["arena_bytes"]["device"] for rank in json.load(open(work + "/r.json"))["per_rank"]]
     assert max(arenas) <= limit, (arenas, limit)
