@@ -23,7 +23,7 @@ from cases import GOLDEN, HERE, STAND_IN, Case, ranks_of
 
 TIMES, CUDA = int(sys.argv[1]), "cuda" in sys.argv
 EARLY = "ended before it was harmed: "
-TASK = r"in [a-z]+ of microbatch [0-9]+, chunk [0-9]+ \(stage [0-9]+\)\)|in the optimizer's part \(stage [0-9]+\)\)|waiting for rank"
+TASK = r"in [a-z]+ of microbatch [0-9]+, chunk [0-9]+ \(stage [0-9]+\)\)|in the optimizer \(stage [0-9]+\)\)|waiting for rank"
 # On a device messages say where a run was.
 MESSAGE = (r"(sending|receiving) message [0-9]+ of '[a-z ]+ of chunk [0-9]+ from stage [0-9]+ to stage [0-9]+'|.* of group|before the first move of step [0-9]+"
            if CUDA else "$^")
@@ -100,7 +100,7 @@ class Failures(Case):
         harming.start()
         code, took, said = launcher.wait(), time.monotonic() - start, read(err)
         harming.join()
-        kind = re.search("(forward|recompute|backward|weight)(?= of microbatch)|the optimizer's part|between|before", said)
+        kind = re.search("(forward|recompute|backward|weight)(?= of microbatch)|the optimizer|between|before", said)
         self.seen[kind[0] if kind else "elsewhere"] += 1
         lost = rf"no answer within {self.deadline} s from rank "
         # Of the step that runs and the next one the data have been read.
@@ -111,7 +111,7 @@ class Failures(Case):
                        f"does not name rank {victim} and its task")]
         elif how == "FAIL":
             wanted = [(code == 9, f"exit code {code}, not 9"), (took < 10 + 3 * slowest, f"took {took:.1f} s, steps up to {slowest} s"),
-                      ("became shorter while it was read" in said, "does not say why")]
+                      ("was truncated while it was being read" in said, "does not say why")]
         else:
             wanted = [(code == 8, f"exit code {code}, not 8"), (took < self.deadline + 12, f"took {took:.1f} s"),
                       (re.search(lost + "[0-9]+ .* in (receive of|send of|'[a-z_]+ |the first move)", said), "does not name the op that waits"),

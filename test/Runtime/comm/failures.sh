@@ -112,10 +112,10 @@ expect 'stopped' 8 3000 'rank 0: no answer within 1 s from rank 1' "$pc_run" -n 
 expect 'never joins' 8 3000 'no answer within 1 s from rank 1 \(never started\) in barrier' \
   "$pc_run" -n 2 --timeout 1 "$victim" never-join
 expect 'slow is not dead' 0 4000 '' "$pc_run" -n 3 "$victim" slow
-expect 'arenas too large' 6 1500 'rank 0: the arenas of the ranks on this machine need 614400.00 GiB, it has' "$pc_run" -n 2 "$victim" huge
+expect 'arenas too large' 6 1500 'rank 0: the arenas of the ranks on this machine need 614400.00 GiB, but only' "$pc_run" -n 2 "$victim" huge
 expect 'arena too large' 6 1500 'error: the arenas .* need 307200.00 GiB' "$pc_run" "$victim" huge
 # What is installed is not what is available: this program runs, and so does the kernel.
-expect 'all memory of the machine' 6 1500 'error: the arenas .* need [0-9.]+ GiB, it has [0-9.]+ GiB available of its [0-9.]+ GiB; end other programs' \
+expect 'all memory of the machine' 6 1500 'error: the arenas .* need [0-9.]+ GiB, but only [0-9.]+ GiB are available of its [0-9.]+ GiB; end other programs' \
   "$victim" all-memory
 expect 'lone rank fails' 4 1000 'pc-run: error: rank 0 ended with exit code 4' "$pc_run" "$victim" exit-code-only
 expect 'ends of children ignored' 0 1000 '' env --ignore-signal=CHLD "$pc_run" -n 2 "$victim" none
@@ -144,7 +144,7 @@ expect 'virtual: different order of groups' 1 1500 "deadlock: rank 0 waits for r
   "$pc_run" --virtual -n 2 "$victim" cross
 expect 'virtual: timeout' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce gradient' .*group \(dp: ranks 0, 1\);PCRT_TIMEOUT_SECONDS" \
   "$pc_run" --virtual -n 2 --timeout 1 "$victim" sleep-4
-expect 'virtual: arenas too large' 6 1500 'the arenas of the ranks on this machine need 614400.00 GiB, it has' \
+expect 'virtual: arenas too large' 6 1500 'the arenas of the ranks on this machine need 614400.00 GiB, but only' \
   "$pc_run" --virtual -n 2 "$victim" huge
 expect 'virtual under another launcher' 2 1500 'PCRT_TRANSPORT=virtual runs all ranks in one process, but torchrun started 2' \
   env PCRT_TRANSPORT=virtual RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=1 "$victim"
@@ -371,7 +371,7 @@ if ip netns add "$one" 2>/dev/null && ip netns add "$two" 2>/dev/null &&
   secrets=(same other other)
   machines none 'another secret' '8 8 8'
   says 'warning: rank 0: the connection from .*10.213.7.2 that claims to be rank [12] .* its PCRT_SECRET is different'
-  says 'error: rank 2: rank 0 did not start within 3 s at 10.213.7.1 .it hangs up on this process; is PCRT_SECRET the same there'
+  says 'error: rank 2: rank 0 did not start within 3 s at 10.213.7.1 .it closed the connection; is PCRT_SECRET the same on both sides'
 else
   echo "$name: not permitted here, not tested"
 fi

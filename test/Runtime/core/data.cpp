@@ -316,7 +316,7 @@ static void testFewerTargets(const std::string &folder) {
     expect(fits, "samples with fewer targets than tokens");
   }
   std::string why = failureOf([&] { TokenData(options, 10, true, 5); });
-  expect(why.find("few has 16 targets, but its tokens in " + folder +
+  expect(why.find("few has 16 targets, but the number of its tokens in " + folder +
                   "/many are 40, and a sample of 10 has 5 targets") != std::string::npos,
          why);
 }

@@ -79,7 +79,7 @@ def refuses(name, meshes, ranks, *words):
 
 refuses("another kind of program", ["2-1-1", "1-1-1EVAL"], 2, "another training", 'its mode is "eval", not "train"')
 refuses("another model", ["2-1-1", "1-1-1OTHER"], 2, "another training", "config.json")
-refuses("as many ranks", ["2-1-1", "1-2-1"], 2, "needs 2 ranks, no fewer")
+refuses("as many ranks", ["2-1-1", "1-2-1"], 2, "needs 2 ranks, but it must need fewer")
 refuses("too few ranks for all", ["2-2-2", "2-1-1"], 1, "every program needs more than 1 ranks")
 code, said = finish(start([PC_RUN, "-n", "2", "--or", "/bin/true", program("2-1-1"), "--", "--data", "tokens.bin"]))
 good("no program", code == 2 and "'/bin/true' does not answer --info=json" in said, said)

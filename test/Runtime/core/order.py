@@ -110,8 +110,8 @@ for mesh in ["2-1-1", "1-2-1", "1-1-2", "2-2-2"]:
 succeeds("files as one", "1-1-1", "--steps", 3, "--data", "b1.bin,b2.bin", "--save", "one")
 refused("other weights", 2, ["weight 0.7", "weight 0.6"], "1-1-1", "--steps", 30, *SHUFFLED, "--data", "a.bin*0.6,b?.bin*0.4", "--load", "half")
 refused("another order", 2, ["shuffle: on there, off here"], "1-1-1", "--steps", 30, *SHUFFLED[1:], "--load", "half")
-refused("no such file", 9, ["no file fits"], "1-1-1", "--data", "c*.bin,a.bin")
-refused("one weight of two", 2, ["all files need a weight"], "1-1-1", "--data", "a.bin*2,b1.bin")
+refused("no such file", 9, ["no file matches"], "1-1-1", "--data", "c*.bin,a.bin")
+refused("one weight of two", 2, ["either all files or none must have a weight"], "1-1-1", "--data", "a.bin*2,b1.bin")
 refused("no weight at all", 2, ["above 0"], "1-1-1", "--data", "a.bin*0,b1.bin*1")
 refused("next to nothing", 2, ["thousandth"], "1-1-1", "--data", "a.bin*1e9,b1.bin*1")
 refused("too small", 9, ["fewer than"], "1-1-1", "--data", "a.bin,tiny.bin") if not write("tiny.bin", b"\1\0\2\0") else None

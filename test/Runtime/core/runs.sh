@@ -165,7 +165,7 @@ for mesh in $one $four; do
   expect 9 'nosuch' "$mesh no checkpoint" program $mesh --load nosuch
   mkdir -p half
   cp $mesh/model.safetensors half
-  expect 9 'half is no checkpoint.*--init' "$mesh weights are no checkpoint" program $mesh --load half
+  expect 9 'half is not a checkpoint.*--init' "$mesh weights are no checkpoint" program $mesh --load half
   mkdir -p wrong
   for edit in 's/lm_head.weight/lm_head.weighs/;/lm_head.weight.*missing' 's/"shape":\[16,32\]/"shape":[32,16]/;/lm_head.weight.*shape \[32, 16\]' \
     's/"dtype":"F32","shape":\[16,32\]/"dtype":"I32","shape":[16,32]/;/lm_head.weight.*I32'; do

@@ -72,6 +72,6 @@ write("source/tokenizer.json", b"version https://git-lfs.github.com/spec/v1\noid
 refused("a pointer of Git LFS", 9, ["source/tokenizer.json", "git lfs pull"], "1-1-1", "--init", "source", "--save", "no")
 os.remove("source/tokenizer.json")
 os.symlink("../blobs/gone", "source/tokenizer.json")
-refused("a link to nothing", 9, ["source/tokenizer.json", "'../blobs/gone', which is not there"], "1-1-1", "--init", "source", "--save", "no")
+refused("a link to nothing", 9, ["source/tokenizer.json", "'../blobs/gone', which does not exist"], "1-1-1", "--init", "source", "--save", "no")
 succeeds("which a run without --save does not mind", "1-1-1", "--init", "source", "--steps", 1)
 end()

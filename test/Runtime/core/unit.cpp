@@ -383,7 +383,7 @@ static void testSafetensors(const std::string &folder) {
   index("{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"3.safetensors\"}}");
   refusedModel("3.safetensors");
   index("{\"weight_map\": {\"a\": \"../1.safetensors\"}}");
-  refusedModel("no file of this directory");
+  refusedModel("not in any file of this directory");
   index("{\"weight_map\": 5}");
   refusedModel("weight_map");
   index("{");

@@ -13,13 +13,13 @@
 using namespace pcrt;
 using namespace pcrt::cuda;
 
-/// Loads a library's table; false where it is not on this machine.
+/// Loads a library's table; false where it is not found on this machine.
 template <typename Table> static bool loads(Table &table, std::string (*describe)(int64_t)) {
   Opened opened;
   try {
     load(table, &opened);
   } catch (const Failure &failure) {
-    bool missing = failure.message.find("not on this machine") != std::string::npos;
+    bool missing = failure.message.find("not found on this machine") != std::string::npos;
     expect(missing, failure.message);
     printf("%s\n", failure.message.substr(0, 80).c_str());
     return false;

@@ -129,7 +129,7 @@ found "beside python3" /py/lib/python3.11/site-packages/nvidia/cu13/lib PATH=/no
 
 # Faults of the device.
 for launch in 2 9; do # of the first step, which is made call by call, and of a graph
-  check 1 'CUDA_ERROR_ILLEGAL_ADDRESS.*the same run with PCRT_CUDA_BLOCKING=1 waits after every call' "a fault" $fake FAKE_FAIL=$launch -- "${run[@]}"
+  check 1 'CUDA_ERROR_ILLEGAL_ADDRESS.*run again with PCRT_CUDA_BLOCKING=1' "a fault" $fake FAKE_FAIL=$launch -- "${run[@]}"
 done
 check 1 "kernel 'cross_entropy' failed: CUDA_ERROR_ILLEGAL_ADDRESS" "a fault, found where it is" $fake FAKE_FAIL=2 PCRT_CUDA_BLOCKING=1 -- "${run[@]}"
 check 1 "rank 0: .*kernel '.*' failed: CUDA_ERROR_ILLEGAL_ADDRESS|rank 1: .*kernel '.*' failed: CUDA_ERROR_ILLEGAL_ADDRESS" "a fault of a rank" $fake FAKE_FAIL=2 \
