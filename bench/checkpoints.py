@@ -46,7 +46,7 @@ def run(work, way, options):
     with open(work / "lines") as lines:
         times = [time.monotonic() for _ in lines]
     if process.wait() or len(times) != steps:
-        raise SystemExit(f"the run {way} ended with {process.returncode} behind {len(times)} steps")
+        raise SystemExit(f"the run {way} ended with {process.returncode} after {len(times)} steps")
     return {"way": way, "steps": [b - a for a, b in zip(times, times[1:])], "end": time.monotonic() - times[-1],
             "bytes": sum(path.stat().st_size for path in (work / "end").glob("*.safetensors")) if way == "sync" else 0}
 
@@ -98,7 +98,7 @@ while len(runs) < options.rounds * len(WAYS):
     runs.append(one)
     with open(log, "a") as file:
         file.write(json.dumps(one) + "\n")
-    print(f"{one['way']:8} {statistics.median(one['steps']):7.3f} s a step, {one['end']:6.2f} s behind the last one" + (f", disk {one['disk']:.2f} s" if "disk" in one else ""), flush=True)
+    print(f"{one['way']:8} {statistics.median(one['steps']):7.3f} s a step, {one['end']:6.2f} s after the last one" + (f", disk {one['disk']:.2f} s" if "disk" in one else ""), flush=True)
 found = figures(runs[:options.rounds * len(WAYS)])
 result = ROOT / "bench/results" / f"{options.name}.json"
 result.write_text(json_runs.text({**about, **found, "runs": runs}))

@@ -114,7 +114,7 @@ def main():
             speeds[plan] = once(f"tokens a second over {options.mbit} Mbit/s, {plan}", lambda plan=plan: speed(plan, options.slow_steps if plan == "ddp" else options.inner))
     else:
         print(f"tokens per second were not measured: ip netns, tc (tbf) and mpirun are needed, and root", file=sys.stderr)
-    losses = {plan: once(f"loss behind {options.steps} steps, {plan}", lambda plan=plan: trained(plan)) for plan in PLANS}
+    losses = {plan: once(f"loss after {options.steps} steps, {plan}", lambda plan=plan: trained(plan)) for plan in PLANS}
     (ROOT / "bench/results" / f"{options.name}.json").write_text(json_runs.text({**about, "tokens_per_second": speeds, "validation_losses": losses}))
     for plan in ("f32", "int8"):
         faster = f"{speeds[plan] / speeds['ddp']:.1f} times the tokens per second of data parallelism, " if speeds else ""

@@ -12,7 +12,7 @@ _pc_words() {
 _pc() {
   local line=${COMP_LINE:0:COMP_POINT} command=$1 kind='^[^=]*=?$' word
   local current=${line##*[[:space:]]}
-  # Behind its program, pc-run's flags are the program's.
+  # After its program, pc-run's flags are the program's.
   if [[ ${command##*/} == pc-run ]]; then
     for word in ${line% *}; do
       if [[ -f $word && -x $word && $word != "$1" ]] && grep -qa pc_program "$word"; then

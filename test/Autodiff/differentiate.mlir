@@ -14,7 +14,7 @@ pc.program "toy" batch 4 sequence 8 vocabulary 11 config "{}"
 // CHECK: pc.reduce_max "x0 x1 v -> x0 x1"
 // CHECK: pc.sum_exp
 // CHECK: pc.pick
-// The backward pass stands behind the seed; the tied table gets the sum of its two gradients.
+// The backward pass stands after the seed; the tied table gets the sum of its two gradients.
 // CHECK: pc.seed
 // CHECK: pc.cross_entropy_grad
 // CHECK: pc.einsum "b s v, b s e -> v e"

@@ -1,6 +1,6 @@
 // RUN: pc-opt %s --pc-fuse --split-input-file | FileCheck %s
 
-// A residual, the norm behind it and its bias become one kernel; what later ops read leaves it, the rest has no home.
+// A residual, the norm after it and its bias become one kernel; what later ops read leaves it, the rest has no home.
 // CHECK-LABEL: func.func @norm
 // CHECK: %[[P:.*]] = pc.einsum "b s f, f e -> b s e"
 // CHECK: %[[F:.*]]:4 = pc.fusion

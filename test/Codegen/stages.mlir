@@ -1,7 +1,7 @@
 // RUN: pc-opt %s --split-input-file --verify-diagnostics --pc-generate-kernels | FileCheck %s
 
 // Two stages: each has its step and its tables, kernels and groups are shared, and the first program leads to the second. A
-// microbatch lies in its stack (16 bytes behind it for the second one). A flow is named by the task whose result it carries, on
+// microbatch lies in its stack (16 bytes after it for the second one). A flow is named by the task whose result it carries, on
 // both ends.
 
 // CHECK: llvm.func @pc_step(%[[CTX:.*]]: !llvm.ptr, %[[ARENA:.*]]: !llvm.ptr) -> i32

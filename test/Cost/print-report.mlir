@@ -56,7 +56,7 @@ pc.mesh <dp = 2, tp = 2>
 // CHECK-NEXT: "payload_bytes": 256,
 // CHECK-NEXT: "phase": "backward",
 // CHECK-NEXT: "wire_bytes": 64
-// Behind the seed: 2 x 8 x 4 = 64 bytes, half of them sent.
+// After the seed: 2 x 8 x 4 = 64 bytes, half of them sent.
 // CHECK:      "axis": "tp",
 // CHECK-NEXT: "count": 2,
 // CHECK-NEXT: "move": "reduce_scatter",

@@ -1,7 +1,7 @@
 // RUN: pc-opt %s --pc-plan-memory --pc-print-report | FileCheck %s
 
 // What the phases of a step are: gathers in front of the microbatches (of parameters that are kept) are part of the forward pass, like
-// those before the seed; moves behind the microbatches belong to the optimizer. Rows come by move and phase.
+// those before the seed; moves after the microbatches belong to the optimizer. Rows come by move and phase.
 pc.mesh <dp = 2>
 
 // CHECK: "traffic": [

@@ -70,7 +70,7 @@ class Fake:
         if phase == "in hello":
             return self.socket.sendall(self.hello[:50])
         self.socket.sendall(self.hello)
-        if phase == "behind hello":
+        if phase == "after hello":
             return None
         if phase == "in state":
             while HEAD.unpack(self.take(HEAD.size))[0] != STATE:
@@ -90,20 +90,20 @@ class Fake:
         if phase == "in arrival":
             return self.socket.sendall(arrive[:len(arrive) // 2])
         self.socket.sendall(arrive)
-        if phase == "behind arrival":
+        if phase == "after arrival":
             return None
         if phase == "in the mean":
             while HEAD.unpack(self.take(HEAD.size))[0] != MEAN:
                 pass
             return self.take(100)
         self.until(MEAN)
-        if phase == "behind the mean":
+        if phase == "after the mean":
             return None
         self.until(ASK)
         self.socket.sendall(HEAD.pack(STATE, 0, 16 + 8 * self.elements) + state[:100])
         return None
 
-    PHASES = ["in hello", "behind hello", "in state", "in the steps", "in arrival", "behind arrival", "in the mean", "behind the mean", "as donor", "with another sum"]
+    PHASES = ["in hello", "after hello", "in state", "in the steps", "in arrival", "after arrival", "in the mean", "after the mean", "as donor", "with another sum"]
 
     def die(self):
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -212,7 +212,7 @@ class Members(Case):
     def dies(self, phase, name):
         """A joining member dies; `name` decides whether it precedes or follows the others in order."""
         log = f"{phase}, {name}.log"
-        for replay in ([], ["--replay", log]) if LONG or phase == "behind arrival" else ([],):
+        for replay in ([], ["--replay", log]) if LONG or phase == "after arrival" else ([],):
             self.port = self.meet("--min-members", 2, *(replay or ["--log", log]))
             for stays in "mn":
                 (self.work / f"{stays}.jsonl").unlink(missing_ok=True)
@@ -223,7 +223,7 @@ class Members(Case):
             fake = Fake(self.port, name, self.trajectory["program"], self.elements, EVERY, lambda: processes.append(self.member("q", 30 * EVERY)))
             try:
                 wasIn = replay and any(name in line["members"] for line in self.rounds(log))
-                fake.live("behind the mean" if wasIn and phase == "behind arrival" else phase) # it may die before anybody has seen it arrive
+                fake.live("after the mean" if wasIn and phase == "after arrival" else phase) # it may die before anybody has seen it arrive
             except ConnectionError:
                 pass
             fake.die()
@@ -247,7 +247,7 @@ class Members(Case):
         header = self.model_of("a")
         shapes = json.loads(header[8:8 + struct.unpack("<Q", header[:8])[0]])
         self.elements = sum((entry["data_offsets"][1] - entry["data_offsets"][0]) // 4 for name, entry in shapes.items() if name != "__metadata__")
-        for phase in Fake.PHASES if LONG else ["in state", "behind arrival", "as donor", "with another sum"]:
+        for phase in Fake.PHASES if LONG else ["in state", "after arrival", "as donor", "with another sum"]:
             for name in ("z", "c") if LONG and phase != "as donor" else ("c",): # the first one is asked
                 self.dies(phase, name)
         if LONG:

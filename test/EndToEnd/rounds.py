@@ -99,9 +99,9 @@ class Rounds(Case):
                 wanted = outer_step(shared, before[f"outer_momentum.{name}"], replicas, sent)
                 if (after[name], after[f"outer_momentum.{name}"]) != wanted:
                     wrong.append(name)
-            self.check(f"the end of the round behind step {end}, bit by bit", not wrong, wrong, f"{len(model)} tensors")
+            self.check(f"the end of the round after step {end}, bit by bit", not wrong, wrong, f"{len(model)} tensors")
             self.check(f"replicas differ before step {end}", before[f"parameter@0.{name}"] != before[f"parameter@1.{name}"])
-            self.check(f"between rounds, behind step {end}, all have what they share", not any(key.startswith("parameter@") for key in after))
+            self.check(f"between rounds, after step {end}, all have what they share", not any(key.startswith("parameter@") for key in after))
 
     def inner(self):
         """A replica makes the steps of a program of one rank on its rows. Every sample begins with token 0, so that the last target of a row is no question."""
@@ -195,7 +195,7 @@ class Rounds(Case):
             if line["step"] in (EVERY, 2 * EVERY) and "validation_loss" in line:
                 said = self.needs("./eval", "--data", "tokens.bin", *FLAGS[2:4], *split, "--init", f"with.all/step-{line['step']:08d}", "--steps", 2).out
                 other = float(said.split()[-1])
-                self.check(f"evaluated behind step {line['step']}", abs(line["validation_loss"] - other) < 2e-5 * other, f"{line}, but {other}", f"{other:.6f}")
+                self.check(f"evaluated after step {line['step']}", abs(line["validation_loss"] - other) < 2e-5 * other, f"{line}, but {other}", f"{other:.6f}")
 
     def dropped(self):
         """What a replica drops depends on its rows, not on its plan."""

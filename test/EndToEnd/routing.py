@@ -95,7 +95,7 @@ class Routing(Case):
         refused("a number below zero", where + "-1, and", **changed(place, -1))
         refused("an expert twice", where + rf"{own[place - 1]} is listed twice", **changed(place, own[place - 1]))
         refused("too few steps", "it has 3 steps from step 0, but the run needs steps 0 to 3", numbers=own[: 3 * of_step], shape=[3, *shape[1:]])
-        refused("steps behind", "from step 1 on", first_step="1")
+        refused("steps after", "from step 1 on", first_step="1")
         refused("a step that is none", "its first_step is 'one'", first_step="one")
         refused("other experts", "it is for experts 8, but this program has 4", experts="8")
         refused("other layers", "it is for layers 1,3, but this program has 0,1", layers="1,3")

@@ -57,7 +57,7 @@ class Validation(Case):
             bound = 5e-3 if "bf16" in plan else 2e-5
             for step, loss in found[1:]:
                 other = self.evaluated("eval-bf16" if "bf16" in plan else "eval-f32", f"DIR/step-{step:08d}")
-                self.check(f"{plan}: loss behind step {step}", abs(loss - other) < bound * other, f"{loss}, but {other} by --mode=eval", f"{loss:.6f}, {other:.6f}")
+                self.check(f"{plan}: loss after step {step}", abs(loss - other) < bound * other, f"{loss}, but {other} by --mode=eval", f"{loss:.6f}, {other:.6f}")
             if plan == wanted[0] or wanted is PLANS:
                 for first, last in ((0, 5), (5, 8)):
                     self.needs(*run, *every, "--steps", last, *(["--load", "part"] if first else []), "--save", "part", "--metrics", "part.jsonl")

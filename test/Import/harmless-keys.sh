@@ -5,7 +5,7 @@ set -eu
 keys=$1 config=$2 work=$3
 rm -rf "$work"
 
-# imports NAME ADDED: CONFIG.json with lines of keys behind its first line, a brace; prints the program but for what quotes the config.
+# imports NAME ADDED: CONFIG.json with lines of keys after its first line, a brace; prints the program but for what quotes the config.
 imports() {
   mkdir -p "$work/$1"
   { echo '{'; echo "$2"; tail -n +2 "$config"; } >"$work/$1/config.json"

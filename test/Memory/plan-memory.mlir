@@ -26,7 +26,7 @@ func.func @update_in_place() {
 
 // -----
 
-// Something reads the old value after the new one is made: the new one has a home of its own, and the update moves behind the reader.
+// Something reads the old value after the new one is made: the new one has a home of its own, and the update moves after the reader.
 // CHECK-LABEL: func.func @update_copies
 func.func @update_copies() {
   // CHECK: %[[W:.*]] = pc.parameter "w" {{.*}} : tensor<32xf32, #pc.home<0>>
@@ -181,7 +181,7 @@ func.func @broadcast() {
 
 // -----
 
-// A microbatch is a view: element 1 lies 16 bytes behind the stack of two, and has no bytes of its own: the stack (32, 64 with
+// A microbatch is a view: element 1 lies 16 bytes after the stack of two, and has no bytes of its own: the stack (32, 64 with
 // alignment) and what is computed from both (16 each, 64 with alignment; both are needed by the sum, which lies over the first).
 // CHECK: pc.arena 192
 // CHECK-LABEL: func.func @microbatch

@@ -56,7 +56,7 @@ static void check(const std::vector<MoveItem> &items, const ScheduleLimits &limi
   for (const MoveBucket &bucket : buckets) {
     const MoveItem &first = items[bucket.items[0]];
     int64_t bytes = 0;
-    require(bucket.start < bucket.wait, "a wait comes behind its start");
+    require(bucket.start < bucket.wait, "a wait comes after its start");
     for (unsigned i : bucket.items) {
       const MoveItem &item = items[i];
       ++seen[i];

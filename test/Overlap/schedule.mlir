@@ -219,7 +219,7 @@ func.func @two_axes() {
 
 // -----
 
-// Several microbatches: one move of the sum, behind it. While the second bucket is under way, the first is used.
+// Several microbatches: one move of the sum, after it. While the second bucket is under way, the first is used.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @microbatches
 func.func @microbatches() {
@@ -280,7 +280,7 @@ func.func @gathers(%x: tensor<4xf32>) {
 
 // -----
 
-// %r is taken to be done in front of %d, as %g was once to start behind it: so it starts there, though nothing could run meanwhile, and
+// %r is taken to be done in front of %d, as %g was once to start after it: so it starts there, though nothing could run meanwhile, and
 // what takes its result is right to start with %t.
 pc.mesh <row = 2, dp = 2>
 // CHECK-LABEL: func.func @done_before_its_place

@@ -32,7 +32,7 @@ public:
   void check() {
     for (size_t i = own.operands.size(); i < rule.operands.size(); ++i)
       if (bool isPerQuery = isa<AttentionOp, AttentionGradOp>(op); !rule.operands[i].empty() && !isPerQuery)
-        fail(op, "an operand behind those of the proof's rule has dims");
+        fail(op, "an operand after those of the proof's rule has dims");
     if (rule.operands.size() < own.operands.size() || rule.results.size() != own.results.size())
       return fail(op, "the rules have other numbers of operands or results");
     for (auto [a, b] : llvm::zip(own.operands, rule.operands))

@@ -31,7 +31,7 @@
 // CHECK-NEXT: pc.einsum {{.*}} %[[X]]
 
 // 4L + 2 = 10 gathers and as many scatters of [batch, sequence, embed], L = 2: the bytes of plain tensor parallelism's 10 all_reduces. What is
-// new are the 10 gradients of norms (5 gammas, 5 betas) and of the 4 biases behind row-parallel linears.
+// new are the 10 gradients of norms (5 gammas, 5 betas) and of the 4 biases after row-parallel linears.
 // COUNT: {{ *}}10 pc.all_gather dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, _, _]>>
 // COUNT-NEXT: {{ *}}1 pc.all_reduce max on ["tp"] tensor<4x8xf32, #pc.place<[_, _]>>
 // COUNT-NEXT: {{ *}}[[N:[0-9]+]] pc.all_reduce sum on ["tp"] tensor<16xf32, #pc.place<[_]>>

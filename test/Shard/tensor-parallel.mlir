@@ -16,7 +16,7 @@
 // Vocabulary-parallel embedding: every rank has the rows of its block, their sum is the whole.
 // CHECK: %[[E:.*]] = pc.embedding {{.*}} -> tensor<4x8x6xf32, #pc.place<[_, _, _] sum(tp)>>
 // CHECK-NEXT: %[[X:.*]] = pc.all_reduce sum %[[E]] on ["tp"]
-// Column-parallel, then row-parallel: one all_reduce behind the pair.
+// Column-parallel, then row-parallel: one all_reduce after the pair.
 // CHECK-NEXT: %[[H:.*]] = pc.einsum "b s e, e f -> b s f" %[[X]], {{.*}} -> tensor<4x8x24xf32, #pc.place<[_, _, tp]>>
 // CHECK-NEXT: %[[A:.*]] = pc.activation silu %[[H]]
 // CHECK-NEXT: %[[P:.*]] = pc.einsum "b s f, f e -> b s e" %[[A]], {{.*}} -> tensor<4x8x6xf32, #pc.place<[_, _, _] sum(tp)>>

@@ -40,7 +40,7 @@ __attribute__((no_sanitize("function"))) int64_t JitKernel::run(const std::vecto
       status = s;
   for (int64_t i = 0; i < guard; ++i)
     if (scratch[bytes + i] != char(0xff))
-      fail("a kernel wrote behind its scratch");
+      fail("a kernel wrote past its scratch");
   free(scratch);
   return status;
 }

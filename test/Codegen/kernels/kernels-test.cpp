@@ -136,7 +136,7 @@ void check(const std::string &op, const std::vector<Tensor *> &operands, const s
         double e = error(*results[r], want[r]);
         std::string name = "result " + std::to_string(r);
         report(what, e <= tolerance, name + " is off by " + std::to_string(e * 1e6) + "e-6");
-        report(what, results[r]->data.back() == 42, name + " is written behind its end");
+        report(what, results[r]->data.back() == 42, name + " is written past its end");
         if (range == 0)
           first.push_back(results[r]->data);
         else

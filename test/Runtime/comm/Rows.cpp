@@ -87,7 +87,7 @@ static void check(Problem &problem, const Group &group, char *arena, int64_t beh
   }
   for (int64_t i = 0; i < 8; ++i)
     if (getBits(d.dtype, out, outRows * d.inner + i) != unwritten)
-      wrong("wrote behind its result");
+      wrong("wrote past its result");
 }
 
 int64_t checkRowMoves(const Group &group, char *arena) {

@@ -85,7 +85,7 @@ static void compare(const pcrt_move_desc &desc, const Group &group, const Expect
   }
   for (int64_t i = 0; i < Layout::guard; ++i)
     if (layout.outAt + layout.outBytes + i >= layout.inBytes && out[layout.outBytes + i] != 0x55)
-      wrong("wrote behind its result");
+      wrong("wrote past its result");
   for (int64_t i = 0; i < expected.inCount && layout.outAt > 0; ++i)
     if (getBits(desc.dtype, image, i) != element(desc.dtype, comm->rank(), i, salt))
       wrong("changed its source");

@@ -130,7 +130,7 @@ for transport in shm tcp; do
     $(declare -f shrink torchrun); programs=$programs endless=(${endless[*]}); shrink 0 torchrun"
 done
 
-# Weights that shrink while they are loaded, tokens behind which the disk fails: at a read of every rank's own.
+# Weights that shrink while they are loaded, tokens after which the disk fails: at a read of every rank's own.
 failing() { # FILE READS COMMAND...
   local file=$1 reads=$2
   shift 2

@@ -329,7 +329,7 @@ static pcrt_status step(pcrt_context *ctx, char *arena) {
   return PCRT_OK;
 }
 
-/* Offsets in the arena as text, for the description: wpe and head behind wte, and the same for the two states. */
+/* Offsets in the arena as text, for the description: wpe and head after wte, and the same for the two states. */
 #if TP == 1
 #define O1 "2048"
 #define O2 "2560"

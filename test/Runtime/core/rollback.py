@@ -71,8 +71,8 @@ changed = read(f"{at(back)}/trajectory.json")
 good("where it goes on from", json.loads(changed)["skipped"] == [[8 * back, end_of["ended"]["samples"]]] and steps() == [back], steps())
 for renamed in range(len(newer)):
     from_before(changed, renamed)
-    succeeds(f"killed behind {renamed} of its renames", "2-1-1", *calm(back + 9))
-    good(f"killed behind {renamed} of its renames: the same bits", tensors(at(back + 9)) == whole)
+    succeeds(f"killed after {renamed} of its renames", "2-1-1", *calm(back + 9))
+    good(f"killed after {renamed} of its renames: the same bits", tensors(at(back + 9)) == whole)
 
 # Without the flag, or where nothing is far enough back.
 from_before(None, 0)

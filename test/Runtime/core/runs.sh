@@ -120,7 +120,7 @@ target=${prefix%-program}
 good "--info=json" bash -c "'$programs/$prefix-2-2-2' --info=json | python3 info.py ${target/core/cpu} '${version#pc-run }' $abi"
 expect 2 "--info takes json or nothing, not 'xml'" "--info=xml" "$programs/$prefix-1-1-1" --info=xml
 
-# unread NAME COMMAND...: nobody reads what it prints behind the first line. It ends, with the code of SIGPIPE and without a word.
+# unread NAME COMMAND...: nobody reads what it prints after the first line. It ends, with the code of SIGPIPE and without a word.
 unread() {
   local name=$1 status
   shift
