@@ -1,0 +1,198 @@
+"""Ops on tensors: einsums, pointwise ops, contractions, sums. What knows its dims by place is in rows.py, what takes parts in slices.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .axes import Axis, flat, leaves, new_axis, product, unify
+from .errors import NeedsReshape, Refused
+from .values import Letter, Letters, Tensor, Value
+
+LINEAR_OR_POINTWISE = ("add", "sub", "scale", "activation", "recip", "sqrt", "exp", "log")
+
+
+def letters_for(axes: Sequence[Axis]) -> list[Letter]:
+    return [object() for _ in axes]
+
+
+def unit_axis() -> Axis:
+    return new_axis(1)
+
+
+class Builder:
+    """Makes values. `layer` and `place` are those of the node that is being read."""
+
+    def __init__(self) -> None:
+        self.layer, self.place, self._made = "model", 0, 0
+        self.notes: list[str] = []
+        self.whole: set[str] = set()  # parameters that are not taken apart
+
+    def make(self, op: str, operands: Sequence[Value], axes: Sequence[Axis], **attrs: Any) -> Value:
+        self._made += 1
+        return Value(op, operands, axes, (self.place, self._made), attrs.pop("layer", self.layer), **attrs)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    # --- einsums ---
+
+    def einsum(self, terms: Sequence[tuple[Tensor, Letters]], result: Sequence[Sequence[Letter]]) -> Tensor:
+        """`result` has letters by torch dim. Along those that no operand's value has, it is broadcast."""
+        maps: list[Letters] = []
+        classes: dict[Letter, Axis] = {}
+        held: set[Letter] = set()
+        for tensor, letters in terms:
+            maps.append({axis: letters[axis] for axis in tensor.held()})
+            assert len(maps[-1]) == len(tensor.value.axes), "a value has axes that its tensor lacks"
+            held.update(maps[-1].values())
+            classes.update({letter: axis for axis, letter in letters.items()})
+        dims = [[classes[letter].like() for letter in group] for group in result]
+        named = {axis: letter for axes, group in zip(dims, result) for axis, letter in zip(axes, group) if letter in held}
+        return Tensor(self.make("einsum", [t.value for t, _ in terms], list(named), maps=maps, letters=named), dims)
+
+    def in_order(self, value: Value, order: Sequence[Axis]) -> Value:
+        """The value with its axes in this order, broadcast along those that it lacks."""
+        order = leaves(order)
+        if value.axes == order:
+            return value
+        letters: Letters = dict(zip(order, letters_for(order)))
+        axes = [axis.like() for axis in order]
+        assert all(axis in letters for axis in value.axes), "an axis would be lost"
+        maps = [{axis: letters[axis] for axis in value.axes}]
+        return self.make("einsum", [value], axes, maps=maps, letters={new: letters[old] for new, old in zip(axes, order)})
+
+    def renamed(self, tensor: Tensor, order: Sequence[Axis], value: Value) -> Tensor:
+        """The tensor whose value is `value`, made from one with axes in this order."""
+        new = dict(zip(order, value.axes))
+        return Tensor(value, [[new.get(axis) or axis.like() for axis in leaves(dim)] for dim in tensor.dims])
+
+    # --- pointwise ---
+
+    def constant(self, number: float) -> Tensor:
+        return Tensor(self.make("constant", [], [], number=float(number)), [])
+
+    def scale(self, x: Tensor, factor: float) -> Tensor:
+        return x if factor == 1 else self.pointwise("scale", x, factor=float(factor))
+
+    def add_number(self, x: Tensor, number: float) -> Tensor:
+        return x if number == 0 else self.pointwise("add", x, self.constant(number))
+
+    def pointwise(self, op: str, a: Tensor, b: Tensor | None = None, **attrs: Any) -> Tensor:
+        """All operands get the order of that which holds more axes."""
+        if b is None:
+            value = self.make(op, [a.value], [axis.like() for axis in a.value.axes], **attrs)
+            return self.renamed(a, a.value.axes, value)
+        pairs = self.broadcast(a.dims, b.dims)
+        dims = [[axis.like() for axis in x or y] for x, y in pairs]
+        of_a = {axis: old for (x, _), new in zip(pairs, dims) for axis, old in zip(new, x)}
+        of_b = {axis: old for (_, y), new in zip(pairs, dims) for axis, old in zip(new, y)}
+        orders = [[new[axis] for axis in t.value.axes] for t, new in ((a, invert(of_a)), (b, invert(of_b)))]
+        order = orders[0] if len(orders[0]) >= len(orders[1]) else orders[1]
+        held = set(orders[0]) | set(orders[1])
+        if held != set(order):
+            order = [axis for axis in flat(dims) if axis in held]
+        operands = [self.in_order(t.value, [old.get(axis) or axis.like() for axis in order]) for t, old in ((a, of_a), (b, of_b))]
+        axes = [axis.like() for axis in order]
+        return self.renamed(Tensor(a.value, dims), order, self.make(op, operands, axes, **attrs))
+
+    def activation(self, kind: str, x: Tensor) -> Tensor:
+        return self.pointwise("activation", x, kind=kind)
+
+    def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
+        if high is None:  # max(x, low) = -min(-x, -low)
+            return self.scale(self.clamp(self.scale(x, -1), None, -low), -1) if low is not None else x
+        return self.pointwise("clamp", x, low=low, high=high)
+
+    def recip(self, x: Tensor) -> Tensor:
+        return self.pointwise("recip", x)
+
+    def broadcast(self, a: list[list[Axis]], b: list[list[Axis]]) -> list[tuple[list[Axis], list[Axis]]]:
+        """Dims of both, aligned as PyTorch does, after their classes are joined."""
+        n = max(len(a), len(b))
+        none: list[list[Axis]] = [[]]
+        rows = list(zip(none * (n - len(a)) + a, none * (n - len(b)) + b))
+        for x, y in rows:
+            if leaves(x) and leaves(y):
+                unify(x, y)
+        return [(leaves(x), leaves(y)) for x, y in rows]
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        of_a: Letters = {}
+        of_b: Letters = {}
+        result = []
+        for x, y in self.broadcast(a.dims, b.dims):
+            result.append(letters_for(x or y))
+            of_a.update(zip(x, result[-1]))
+            of_b.update(zip(y, result[-1]))
+        return self.einsum([(a, of_a), (b, of_b)], result)
+
+    def count(self, size: int, first: int = 0) -> Tensor:
+        """first, first + 1, ... as floats."""
+        ids = self.make("iota", [], [new_axis(size)], dtype="i32", first=first)
+        value = self.make("cast", [ids], [ids.axes[0].like()])
+        return Tensor(value, [value.axes])
+
+    # --- contractions and sums ---
+
+    def matmul(self, a: Tensor, b: Tensor) -> Tensor:
+        """The last dim of a with the one before the last of b; with a matrix b all other dims are a's."""
+        if len(a.dims) < 2 or len(b.dims) < 2:
+            raise Refused("a product with a vector has no rule", "Use einsum, or unsqueeze the vector to a matrix.")
+        unify(a.dims[-1], b.dims[-2])
+        of_a: Letters = {}
+        of_b: Letters = {}
+        result = []
+        for x, y in self.broadcast(a.dims[:-2], b.dims[:-2]):
+            result.append(letters_for(x or y))
+            of_a.update(zip(x, result[-1]))
+            of_b.update(zip(y, result[-1]))
+        for letters, dim in ((of_a, a.dim(-2)), (of_b, b.dim(-1))):
+            result.append(letters_for(dim))
+            letters.update(zip(dim, result[-1]))
+        summed = letters_for(a.dim(-1))
+        of_a.update(zip(a.dim(-1), summed))
+        of_b.update(zip(b.dim(-2), summed))
+        self.check_summed(a.dim(-1), a, b.dim(-2), b)
+        return self.einsum([(a, of_a), (b, of_b)], result)
+
+    def check_summed(self, x: Sequence[Axis], a: Tensor, y: Sequence[Axis], b: Tensor) -> None:
+        held = set(a.value.axes) | set(b.value.axes)
+        if any(i not in held and j not in held for i, j in zip(x, y)):
+            raise Refused("a product of two tensors that are both broadcast along the dim that it sums over")
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        if len(x.dims) == 1:
+            raise Refused("a linear layer of a vector has no rule", "Give it a batch dim.")
+        y = self.matmul(x, Tensor(weight.value, [weight.dims[1], weight.dims[0]]))
+        return y if bias is None else self.pointwise("add", y, bias)
+
+    def sum(self, x: Tensor, dims: Sequence[int], keep: bool = False) -> Tensor:
+        dims = [dim % len(x.dims) for dim in dims]
+        letters: Letters = dict(zip(x.axes, letters_for(x.axes)))
+        kept = [[] if i in dims else [letters[axis] for axis in x.dim(i)] for i in range(len(x.dims)) if keep or i not in dims]
+        own = set(x.value.axes)
+        times = product(axis for i in dims for axis in x.dim(i) if axis not in own)
+        return self.scale(self.einsum([(x, letters)], kept), times)
+
+    def mean(self, x: Tensor, dims: Sequence[int], keep: bool = False) -> Tensor:
+        return self.scale(self.sum(x, dims, keep), 1.0 / product(axis for i in dims for axis in x.dim(i)))
+
+    # --- dims that must be whole ---
+
+    def single(self, axes: Sequence[Axis], what: str) -> Axis:
+        axes = leaves(axes)
+        if len(axes) != 1:
+            raise NeedsReshape(f"{what} a dim that views cut into {[axis.size for axis in axes]}", axes)
+        return axes[0]
+
+    def ends_with(self, x: Tensor, dim: int, what: str) -> tuple[list[Axis], Value]:
+        """The axes and the value of x with the one axis of `dim` last."""
+        last = self.single(x.dim(dim), what)
+        order = [axis for axis in x.value.axes if axis is not last] + [last]
+        return order, self.in_order(x.value, order)
+
+
+def invert(of: dict[Axis, Axis]) -> dict[Axis, Axis]:
+    return {old: new for new, old in of.items()}

@@ -1,0 +1,31 @@
+"""Weights of a checkpoint, back into the module."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load(directory: str | Path, module: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
+    """A dict for `module.load_state_dict`: the tensors of a checkpoint of pc, or of an exported model, with tied names filled in.
+
+    With the module, what a checkpoint does not hold (its buffers, and parameters that the loss does not need) is the module's own.
+    """
+    from safetensors.torch import load_file
+
+    directory = Path(directory)
+    if (latest := directory / "latest").exists():  # a directory of checkpoints
+        directory = directory / latest.read_text().strip()
+    config = json.loads((directory / "config.json").read_text())
+    tensors: dict[str, torch.Tensor] = {}
+    for file in sorted(directory.glob("model*.safetensors")):
+        tensors |= {name: tensor for name, tensor in load_file(file).items() if not name.startswith("pc_torch.")}
+    for alias, own in config.get("tied", {}).items():
+        tensors[alias] = tensors[own]
+    if module is not None:
+        tensors = {**module.state_dict(), **tensors}
+    return tensors

@@ -1,0 +1,248 @@
+"""Parts of dims: slices, which become boxes of parameters where they can, else columns; concatenation, padding; a reshape as an op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .axes import Axis, DimClass, leaves, new_axis, product, sizes, unify
+from .builder import LINEAR_OR_POINTWISE, Builder, letters_for, unit_axis
+from .errors import NeedsReshape, Refused
+from .values import Letters, Tensor, Value, letter_of
+
+Part = tuple[Value, dict[Axis, Axis]]  # a value of a part of another one, and its axes by those of that one
+DEPTH = 6  # through so many ops a slice goes into parameters; beyond, too much would be computed twice
+
+
+def slice_dim(b: Builder, x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """Entries [start, start + length) of a dim."""
+    axes = x.dim(dim)
+    if start == 0 and length == product(axes):
+        return x
+    if not set(axes) & set(x.value.axes):
+        return x.with_dim(dim, [new_axis(length)] if length > 1 else [])
+    inner = product(axes[1:])
+    if start % inner or length % inner:
+        raise NeedsReshape(f"a slice from {start} to {start + length} of a dim that views cut into {sizes(axes)}", axes)
+    axis, start, length = axes[0], start // inner, length // inner
+    if axis not in set(x.value.axes):
+        part = [new_axis(length)] if length > 1 else []
+        return x.with_dim(dim, part + axes[1:])
+    to = DimClass(length) if length > 1 else None
+    value, new = push(b, x.value, axis, start, to, length, {}, DEPTH) or columns(b, x, axis, start, to)
+    return Tensor(value, [[new.get(a) or a for a in leaves(d) if a is not axis or to] for d in x.dims])
+
+
+def columns(b: Builder, x: Tensor, axis: Axis, start: int, to: DimClass | None) -> Part:
+    """pc.columns works on the last dim. Without a class for the part, which has one entry, the dim goes."""
+    held = [a for a in x.value.axes if a is not axis]
+    axes = [a.like() for a in held]
+    last = Axis(to) if to else unit_axis()
+    value = b.make("columns", [b.in_order(x.value, [*held, axis])], [*axes, last], start=start)
+    if to:
+        return value, dict(zip([*held, axis], [*axes, last]))
+    return drop_unit(b, value, axes, held)
+
+
+def drop_unit(b: Builder, value: Value, kept: Sequence[Axis], names: Sequence[Axis]) -> Part:
+    letters: Letters = dict(zip(value.axes, letters_for(value.axes)))
+    axes = [axis.like() for axis in kept]
+    result = b.make("einsum", [value], axes, maps=[letters], letters={new: letters[old] for new, old in zip(axes, kept)})
+    return result, dict(zip(names, axes))
+
+
+def push(
+    b: Builder, value: Value, axis: Axis, start: int, to: DimClass | None, length: int, memo: dict[tuple[Value, Axis], Part | None], depth: int
+) -> Part | None:
+    """A part of a value along an axis, computed from parts of what it is made of down to parameters; None where that is not possible."""
+    if (value, axis) in memo:
+        return memo[value, axis]
+    memo[value, axis] = found = _push(b, value, axis, start, to, length, memo, depth) if depth else None
+    return found
+
+
+def _push(
+    b: Builder, value: Value, axis: Axis, start: int, to: DimClass | None, length: int, memo: dict[tuple[Value, Axis], Part | None], depth: int
+) -> Part | None:
+    if value.op == "parameter":
+        if value.attrs["name"] in b.whole:
+            return None
+        cuts = value.attrs.setdefault("cuts", {})
+        if (axis, start, length) not in cuts:
+            cuts[axis, start, length] = cut_parameter(b, value, axis, start, length, to), to
+        part, known = cuts[axis, start, length]
+        if part and to and known:
+            unify([Axis(known)], [Axis(to)])
+        return part
+    new = {a: Axis(to) if a is axis and to else a.like() for a in value.axes if a is not axis or to}
+    if value.op in LINEAR_OR_POINTWISE:
+        at = value.axes.index(axis)
+        parts = [push(b, o, o.axes[at], start, to, length, memo, depth - 1) for o in value.operands]
+        if not all(parts):
+            return None
+        result = b.make(value.op, [part[0] for part in parts if part], list(new.values()), layer=value.layer, **value.attrs)
+        return result, new
+    if value.op != "einsum":
+        return None
+    letter, operands, maps = value.letter(axis), [], []
+    for operand, letters in zip(value.operands, value.maps):
+        hit = [a for a in operand.axes if letter_of(letters, a) == letter]
+        part = push(b, operand, hit[0], start, to, length, memo, depth - 1) if len(hit) == 1 else None
+        if hit and not part:
+            return None
+        operands.append(part[0] if part else operand)
+        maps.append({n: letter_of(letters, old) for old, n in part[1].items()} if part else letters)
+    named = {n: value.letter(old) for old, n in new.items()}
+    return b.make("einsum", operands, list(new.values()), layer=value.layer, maps=maps, letters=named), new
+
+
+def cut_parameter(b: Builder, value: Value, axis: Axis, start: int, length: int, to: DimClass | None) -> Part | None:
+    """A parameter's part: for each dim of a view of the tensor [its size, start, length, axes of the parameter]."""
+    boxes: list[list] = []
+    new: dict[Axis, Axis] = {}
+    for full, first, size, group in value.attrs["boxes"]:
+        group = leaves(group)
+        at = group.index(axis) if axis in group else None
+        if at:  # what is outside of the axis becomes a dim of the view
+            inner = product(group[at:])
+            if first % inner or full % inner:
+                return None
+            boxes.append([full // inner, first // inner, size // inner, [a.like() for a in group[:at]]])
+            new.update(zip(group[:at], boxes[-1][3]))
+            full, first, group, at = inner, 0, group[at:], 0
+        if at is None:
+            boxes.append([full, first, size, [a.like() for a in group]])
+            new.update(zip(group, boxes[-1][3]))
+        else:
+            inner = product(group[1:])
+            rest = [a.like() for a in group[1:]]
+            own = [Axis(to)] if to else []
+            boxes.append([full, first + start * inner, length * inner, own + rest])
+            new.update(zip(group if to else group[1:], own + rest))
+    axes = [axis for box in boxes for axis in box[3]]
+    attrs = {k: v for k, v in value.attrs.items() if k not in ("cuts", "boxes", "part")}
+    return b.make("parameter", [], axes, layer=value.layer, boxes=boxes, part=True, **attrs), new
+
+
+def concatenate(b: Builder, parts: Sequence[Tensor], dim: int) -> Tensor:
+    """The sum of all parts, each laid among zeros."""
+    lengths = [part.shape[dim] for part in parts]
+    whole = DimClass(sum(lengths))
+    for part in parts[1:]:
+        for i, (one, other) in enumerate(zip(parts[0].dims, part.dims)):
+            if i != dim and leaves(one) and leaves(other):
+                unify(one, other)
+    result: Tensor | None = None
+    start = 0
+    for part, length in zip(parts, lengths):
+        if part.value.op != "constant" or part.value.attrs["number"]:
+            axis = b.single(part.dim(dim), "concatenation along") if part.dim(dim) else unit_axis()
+            held = [a for i in range(len(part.dims)) if i != dim for a in part.dim(i)]
+            axes = [a.like() for a in held] + [Axis(whole)]
+            value = b.make("columns", [b.in_order(part.value, [*held, axis])], axes, start=-start)
+            rest = iter(axes)
+            laid = Tensor(value, [[axes[-1]] if i == dim else [next(rest) for _ in part.dim(i)] for i in range(len(part.dims))])
+            result = laid if result is None else b.pointwise("add", result, laid)
+        start += length
+    if result is None:  # zeros alone
+        return parts[0].with_dim(dim, [Axis(whole)])
+    return result
+
+
+def window(b: Builder, x: Tensor, dim: int, start: int, length: int, to: DimClass | None = None) -> Tensor:
+    """Entries start + i of a dim for i below length, 0 where there are none."""
+    if start == 0 and length == x.shape[dim]:
+        return x
+    axis = b.single(x.dim(dim), "entries along")
+    if axis not in set(x.value.axes):  # as many copies as the dim has entries
+        order = [*x.value.axes, axis]
+        x = b.renamed(x, order, b.in_order(x.value, order))
+        axis = x.dim(dim)[0]
+    value, new = columns(b, x, axis, start, to or DimClass(length))
+    return Tensor(value, [[new.get(a) or a for a in leaves(d)] for d in x.dims])
+
+
+def replace(b: Builder, x: Tensor, part: Tensor, dim: int, start: int) -> Tensor:
+    """x with entries [start, start + length of part) of a dim replaced."""
+    end, size = start + part.shape[dim], x.shape[dim]
+    if x.value.op == "constant" and x.value.attrs["number"] == 0 and size > 1:
+        return window(b, spread(b, part, dim), dim, -start, size, x.dim(dim)[0].dim)
+    pieces = [slice_dim(b, x, dim, 0, start)] if start else []
+    pieces.append(part)
+    pieces += [slice_dim(b, x, dim, end, size - end)] if end < size else []
+    return concatenate(b, pieces, dim) if len(pieces) > 1 else part
+
+
+def spread(b: Builder, x: Tensor, dim: int) -> Tensor:
+    """x with an axis, of size 1, for a dim that has none."""
+    if x.dim(dim):
+        return x
+    order = [*x.value.axes, axis := unit_axis()]
+    return b.renamed(x.with_dim(dim, [axis]), order, b.in_order(x.value, order))
+
+
+def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
+    """A view as an op: dims that it joins or cuts get axes of their own."""
+    old, i = [x.dim(k) for k in range(len(x.dims))], 0
+    result: list[list[Axis]] = []
+    j = 0
+    while j < len(shape):
+        if shape[j] == 1:
+            result.append([])
+            j += 1
+            continue
+        while product(old[i]) == 1:
+            i += 1
+        first_old, first_new = i, j
+        n, m, i, j = product(old[i]), shape[j], i + 1, j + 1
+        while n != m:
+            if n < m:
+                n, i = n * product(old[i]), i + 1
+            else:
+                m, j = m * shape[j], j + 1
+        group = [axis for dim in old[first_old:i] for axis in dim]
+        new = [new_axis(size) for size in shape[first_new:j] if size > 1]
+        if sizes(new) == sizes(group):
+            new = group
+        else:
+            x, renamed, new = same_index(b, x, group, new)
+            old = [[renamed.get(axis, axis) for axis in dim] for dim in old]
+            result = [[renamed.get(axis, axis) for axis in dim] for dim in result]
+        rest = iter(new)
+        result += [[next(rest)] if size > 1 else [] for size in shape[first_new:j]]
+    return Tensor(x.value, result)
+
+
+def same_index(b: Builder, x: Tensor, group: list[Axis], new: list[Axis]) -> tuple[Tensor, dict[Axis, Axis], list[Axis]]:
+    """x with the axes `new` for `group`: a product with ones where both have the same index, as the dialect has no reshape."""
+    if not set(group) <= set(x.value.axes):
+        raise Refused("a reshape of what is broadcast")
+    ones = flat_index(b, group, new)
+    kept: Letters = {axis: object() for axis in x.value.axes if axis not in group}
+    by_group = dict(zip(group, letters_for(group)))
+    named = dict(zip(new, letters_for(new)))
+    renamed = {axis: axis.like() for axis in kept}
+    axes: list[Axis] = []
+    for axis in x.value.axes:
+        axes += [renamed[axis]] if axis in renamed else new if axis is group[0] else []
+    letters = {renamed[axis]: letter for axis, letter in kept.items()} | named
+    maps = [kept | by_group, dict(zip(ones.axes, [*by_group.values(), *named.values()]))]
+    value = b.make("einsum", [x.value, ones.value], axes, maps=maps, letters=letters)
+    return Tensor(value, x.dims), renamed, new
+
+
+def flat_index(b: Builder, group: Sequence[Axis], new: Sequence[Axis]) -> Tensor:
+    """1 where the row-major index along `group` is that along `new`, else 0; its dims are both, one axis each."""
+    total: Tensor | None = None
+    every = [*group, *new]
+    for i, axis in enumerate(every):
+        inner = product(every[i + 1 : len(group)] if i < len(group) else every[i + 1 :])
+        count = b.scale(b.count(axis.size), inner if i < len(group) else -inner)
+        count = Tensor(count.value, [count.dims[0] if j == i else [] for j in range(len(every))])
+        total = count if total is None else b.pointwise("add", total, count)
+    assert total is not None
+    zero = b.clamp(absolute(b, total), None, 1.0)
+    return b.add_number(b.scale(zero, -1), 1.0)
+
+
+def absolute(b: Builder, x: Tensor) -> Tensor:
+    return b.pointwise("add", b.activation("relu", x), b.activation("relu", b.scale(x, -1)))

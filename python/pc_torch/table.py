@@ -1,0 +1,23 @@
+"""The table of ATen ops, by name: what is not in it is refused. Rows are in ops_views.py, ops_math.py and ops_layers.py.
+
+A rule gets the walk, the node and the op's arguments, where tensors are `Tensor`s or constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Rule = Callable[..., Any]
+RULES: dict[str, Rule] = {}
+
+
+def row(names: str, how: str, rule: Rule) -> Rule:
+    """Ops of ATen, separated by blanks; how they are computed, as docs/own-models.md says it; their rule."""
+    RULES.update({f"aten.{name}": rule for name in names.split()})
+    return rule
+
+
+def op(names: str, how: str) -> Callable[[Rule], Rule]:
+    """A row for the function below it."""
+    return lambda rule: row(names, how, rule)
