@@ -22,6 +22,7 @@ class DimClass:
         self.size, self.roles = size, set(roles)
         self.parts: list[DimClass] = []
         self.cause: Any = None
+        self.wholes: list[DimClass] = []  # what it is a part of
         self._same: DimClass | None = None
 
     def find(self) -> DimClass:
@@ -34,11 +35,14 @@ class DimClass:
         assert not self.parts and self.size % major == 0
         self.cause = DimClass.reading
         self.parts = [DimClass(major), DimClass(self.size // major)]
+        for part in self.parts:
+            part.wholes = [self]
 
     def join(self, other: DimClass) -> None:
         if self is not other:
             self._same = other
             other.roles |= self.roles
+            other.wholes += self.wholes
 
 
 class Axis:
@@ -69,11 +73,13 @@ class Axis:
 
     def causes(self) -> Iterator[Any]:
         """The nodes that cut what the axis is a part of, the innermost first."""
-        at: Axis | None = self
-        while at is not None:
-            if (cause := at._dim.find().cause) is not None:
-                yield cause
-            at = at.parent
+        waiting, seen = [self.dim], set[DimClass]()
+        for dim in waiting:
+            if dim not in seen:
+                seen.add(dim)
+                if dim.cause is not None:
+                    yield dim.cause
+                waiting += dim.find().wholes
 
 
 def new_axis(size: int, *roles: str) -> Axis:

@@ -158,7 +158,7 @@ def export(module: torch.nn.Module, inputs: Inputs, name: str = "model", dropout
     tokens = next((key for key, kind in walk.kinds.items() if kind == "tokens"), None)
     vocabulary = walk.logits.axes[-1].size if walk.logits else 1
     sequence = inputs[tokens].shape[1] if tokens else 1
-    config = {"model_type": name, "vocab_size": vocabulary, "exported_by": "pc_torch", "tied": walk.tied}
+    config = {"exported_by": "pc_torch", "module": name, "vocab_size": vocabulary, "tied": walk.tied}
     head = (
         f"pc.program {quoted(name)} batch {batch} sequence {sequence} vocabulary {vocabulary} config {quoted(json.dumps(config))} weights {DIRECTORY}"
     )

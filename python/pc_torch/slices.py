@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .axes import Axis, DimClass, leaves, new_axis, product, sizes, unify
 from .builder import LINEAR_OR_POINTWISE, Builder, letters_for, unit_axis
-from .errors import NeedsReshape, Refused
+from .errors import NeedsReshape
 from .values import Letters, Tensor, Value, letter_of
 
 Part = tuple[Value, dict[Axis, Axis]]  # a value of a part of another one, and its axes by those of that one
@@ -182,6 +182,9 @@ def spread(b: Builder, x: Tensor, dim: int) -> Tensor:
 
 def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
     """A view as an op: dims that it joins or cuts get axes of their own."""
+    if missing := [axis for axis in x.axes if axis not in set(x.value.axes)]:
+        order = [*x.value.axes, *missing]
+        x = b.renamed(x, order, b.in_order(x.value, order))
     old, i = [x.dim(k) for k in range(len(x.dims))], 0
     result: list[list[Axis]] = []
     j = 0
@@ -214,8 +217,6 @@ def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
 
 def same_index(b: Builder, x: Tensor, group: list[Axis], new: list[Axis]) -> tuple[Tensor, dict[Axis, Axis], list[Axis]]:
     """x with the axes `new` for `group`: a product with ones where both have the same index, as the dialect has no reshape."""
-    if not set(group) <= set(x.value.axes):
-        raise Refused("a reshape of what is broadcast")
     ones = flat_index(b, group, new)
     kept: Letters = {axis: object() for axis in x.value.axes if axis not in group}
     by_group = dict(zip(group, letters_for(group)))

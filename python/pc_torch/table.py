@@ -10,10 +10,12 @@ from typing import Any
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
+ROWS: list[tuple[str, str]] = []  # names and how, for the page
 
 
 def row(names: str, how: str, rule: Rule) -> Rule:
     """Ops of ATen, separated by blanks; how they are computed, as docs/own-models.md says it; their rule."""
+    ROWS.append((names, how))
     RULES.update({f"aten.{name}": rule for name in names.split()})
     return rule
 

@@ -258,7 +258,11 @@ class Walk(Builder):
         rule = RULES.get(name_of(node))
         if rule is None:
             raise Refused(f"{node.target} has no rule", advice_for(node), node)
-        return rule(self, node, *map(self.of, node.args), **{key: self.of(value) for key, value in node.kwargs.items()})
+        try:
+            return rule(self, node, *map(self.of, node.args), **{key: self.of(value) for key, value in node.kwargs.items()})
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            advice = "Its rule takes other kinds of operands: see the row in docs/own-models.md."
+            raise Refused(f"operands that its rule does not take ({type(error).__name__}: {error})", advice) from error
 
     def view(self, node: Node, x: Tensor, shape: Sequence[int]) -> Tensor:
         """A view: an op where it must be one, else other groups of the same axes."""
