@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 static std::string answerOf(const std::string &program) {
   int ends[2];
   if (pipe(ends) != 0)
-    fail(PCRT_RESOURCE, withErrno("cannot open a pipe to run X));
+    fail(PCRT_RESOURCE, withErrno("cannot open a pipe to run '" + program + " --info=json'"));
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
