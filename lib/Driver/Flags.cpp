@@ -129,7 +129,7 @@ void CompileFlags::strategy(const TacticFlag &row, const Twine &description, Arr
   }
 }
 
-/// "1d (default), 2d over axes row,col": what a flag form:axis takes.
+/// "Tensor parallelism: 1d (default), 2d over axes row,col": what a flag form:axis takes.
 static std::string formsOf(const TacticInfo &row) {
   const Tactic byDefault(row.pass);
   std::string text;
@@ -138,7 +138,10 @@ static std::string formsOf(const TacticInfo &row) {
     text += form.axes.empty() ? "" : " over axes " + form.axes;
     text += form.name == byDefault.option(row.formOption) ? " (default)" : "";
   }
-  return text + "; append :AXIS to use another axis than " + byDefault.axis().str();
+  std::string name = row.flags.front().name + "ism: "; // of tensor-parallel
+  name.front() = llvm::toUpper(name.front());
+  std::replace(name.begin(), name.end(), '-', ' ');
+  return name + text + "; append :AXIS to use another axis than " + byDefault.axis().str();
 }
 
 /// All strategy flags, in the order of the tactics.
@@ -164,14 +167,14 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(planFile, "plan", "Read the plan from this file instead of from the strategy flags");
   phase = Phase::Step;
   flag<std::string>("auto",
-                    "Search the fastest plan; a value such as tp,zero limits the search to these axes and flags",
+                    "Search for the fastest plan; a value such as tp,zero limits the search to these axes and flags",
                     cl::ValueOptional)
       .setCallback([this](const std::string &value) {
         fields.search.isOn = true;
         fields.search.free = value;
         order.push_back("auto");
       });
-  field(fields.search.ranks, "ranks", "Number of ranks for --auto");
+  field(fields.search.ranks, "ranks", "Number of ranks for --auto, where 0 means the ranks of --mesh");
   field(fields.search.compositions, "search-compositions", "Maximum number of programs that --auto compiles");
   field(fields.search.threads, "search-threads",
         "Threads of --auto, where 0 means one per core; the result does not depend on them");

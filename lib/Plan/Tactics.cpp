@@ -364,8 +364,8 @@ static std::deque<TacticInfo> &table() {
       {.pass = ExpertParallelTactic::pass.str(),
        .phase = Phase::Placed,
        .flags = {{"expert-parallel",
-                  "Split the experts of an MoE model over this axis (default ep), which other layers may use for "
-                  "another tactic",
+                  "Split the experts of an MoE model over this axis (default ep), which another tactic may use "
+                  "outside the experts",
                   TacticFlag::OptionalText,
                   "",
                   {"tp", "cp"}}},
