@@ -6,6 +6,7 @@
 #include "pc/Autodiff/Passes.h"
 
 #include "BatchSums.h"
+#include "CheckInputs.h"
 #include "Gradients.h"
 #include "LayerOrder.h"
 #include "pc/IR/MoveRows.h"
@@ -60,17 +61,13 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
   LogicalResult shrinkBatch(func::FuncOp model) {
     if (microbatches < 1)
       return model.emitError() << "microbatches must be positive, got " << int64_t(microbatches);
-    InputOp tokens;
-    model.walk([&](InputOp input) {
-      if (input.getKind() == InputKind::Tokens)
-        tokens = input;
-    });
-    if (!tokens)
-      return model.emitError() << "a model needs an input of kind tokens";
-    int64_t batch = cast<RankedTensorType>(tokens.getValue().getType()).getDimSize(0);
+    FailureOr<int64_t> found = checkInputs(model);
+    if (failed(found) || failed(checkFrozen(model)))
+      return failure();
+    int64_t batch = *found;
     if (batch % microbatches)
-      return tokens.emitError() << "a batch of " << batch << " does not divide into " << int64_t(microbatches)
-                                << " microbatches; the nearest numbers that do are " << nearestDivisors(batch);
+      return model.emitError() << "a batch of " << batch << " does not divide into " << int64_t(microbatches)
+                               << " microbatches; the nearest numbers that do are " << nearestDivisors(batch);
     if (microbatches > 1) {
       DimClasses classes(model);
       std::set<unsigned> sequences = batchClasses(model, classes);
@@ -155,7 +152,7 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
       llvm::append_range(dims, input.getDims());
       stacks.push_back(InputOp::create(builder, op.getLoc(), RankedTensorType::get(shape, type.getElementType()),
                                        input.getKind(), builder.getArrayAttr(dims), nullptr, nullptr,
-                                       input.getKeyAttr()));
+                                       input.getKeyAttr(), input.getNameAttr(), input.getBelowAttr()));
       inputs.push_back(input);
     } else if (isa<RopeTableOp, ConstantOp, IotaOp>(op)) {
       builder.clone(op, mapping);
@@ -225,6 +222,7 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
   if (optimizer == "none")
     return success();
 
+  llvm::erase_if(parameters, [](ParameterOp parameter) { return parameter.getFrozen(); });
   SmallVector<Value> wanted;
   for (ParameterOp parameter : parameters)
     wanted.push_back(parameter.getValue());
@@ -258,6 +256,8 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
       return parameter.emitOpError() << "'" << parameter.getName() << "' does not reach the loss";
     yields.push_back(gradient);
   }
+  if (parameters.empty())
+    return model.emitError() << "the model has no parameter to train: each is frozen, or only choices read it";
   return success();
 }
 
@@ -273,9 +273,9 @@ void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> pa
     Value square = EinsumOp::create(builder, loc, scalar, x + ", " + x + " ->", ValueRange{gradient, gradient});
     squares = squares ? AddOp::create(builder, loc, scalar, squares, square).getResult() : square;
   }
-  Value hyper =
-      InputOp::create(builder, location("hyper"), RankedTensorType::get({PCRT_HYPER_COUNT}, builder.getF32Type()),
-                      InputKind::Hyper, builder.getStrArrayAttr({"hyper"}), nullptr, nullptr, nullptr);
+  Value hyper = InputOp::create(builder, location("hyper"),
+                                RankedTensorType::get({PCRT_HYPER_COUNT}, builder.getF32Type()), InputKind::Hyper,
+                                builder.getStrArrayAttr({"hyper"}), nullptr, nullptr, nullptr, nullptr, nullptr);
   Value norm = SqrtOp::create(builder, location("grad_norm"), scalar, squares);
   OutputOp::create(builder, location("grad_norm"), OutputKind::GradNorm, "grad_norm", norm, nullptr, nullptr, nullptr);
   // The norm is of the gradients of all parameters, so no update can come before it.

@@ -25,6 +25,9 @@ public:
     auto factored = dyn_cast<FactorOpInterface>(op);
     if (isa<ParameterOp>(op))
       zero.insert(op->getResult(0));
+    if (auto input = dyn_cast<InputOp>(op)) // files have no padding
+      return llvm::none_of(llvm::seq<int64_t>(0, cast<RankedTensorType>(input.getValue().getType()).getRank()),
+                           [&](int64_t dim) { return padded.contains(classes.classOf(input.getValue(), dim)); });
     if (!factored || isa<CrossEntropyOp>(op)) // whose logits are masked
       return true;
     FactorRule rule = factored.getFactorRule();

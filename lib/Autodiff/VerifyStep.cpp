@@ -115,8 +115,12 @@ private:
     if (seed && failed(checkBoxes(getOperation()))) // (T6)
       return failure();
     for (auto &[key, leaf] : leaves)
-      if (seed && !leaf.updates && !isOfChoices(leaf.value))
+      if (auto parameter = leaf.value.getDefiningOp<ParameterOp>(); parameter && parameter.getFrozen()) {
+        if (leaf.updates)
+          return parameter.emitOpError() << "'" << parameter.getName() << "' is frozen and is updated (T5)";
+      } else if (seed && !leaf.updates && !isOfChoices(leaf.value)) {
         return leaf.value.getDefiningOp()->emitOpError() << "'" << key.first.getValue() << "' is never updated (T5)";
+      }
     return success();
   }
 

@@ -55,6 +55,8 @@ public:
     MoveKind kind = rounds->codes ? MoveKind::AllGather : MoveKind::AllReduce;
     TrafficRow &row = traffic[{rounds->axis.str(), moveName(kind), "round"}];
     program.walk([&](ParameterOp parameter) {
+      if (parameter.getFrozen())
+        return;
       int64_t bytes = byteSize(parameter.getValue().getType());
       ++row.count;
       if (rounds->codes) { // a byte for each element, by fours, and a scale for each 256

@@ -109,13 +109,15 @@ static LogicalResult readTarget(ModuleOp module, Origin &origin) {
 
 /// Why a run could not take an output, or "": it knows the parameter of a gradient by its name, and the others by what
 /// they are.
-static std::string whyNoOutput(OutputOp output, const llvm::StringMap<ParameterOp> &parameters) {
+static std::string whyNoOutput(OutputOp output, const llvm::StringMap<ParameterOp> &parameters, bool hasTokens) {
   auto type = cast<RankedTensorType>(output.getValue().getType());
   switch (output.getKind()) {
   case OutputKind::Loss:
   case OutputKind::GradNorm:
     return type.getRank() || !type.getElementType().isF32() ? "must be a scalar of type f32" : "";
   case OutputKind::Logits:
+    if (!hasTokens)
+      return type.getRank() ? "" : "must have the batch as its first dim";
     return type.getRank() != 3 ? "must have three dims: sequences, tokens and vocabulary" : "";
   case OutputKind::Gradient: {
     ParameterOp parameter = parameters.lookup(output.getName());
@@ -133,8 +135,10 @@ static std::string whyNoOutput(OutputOp output, const llvm::StringMap<ParameterO
 static LogicalResult checkShown(ModuleOp module) {
   llvm::StringMap<ParameterOp> parameters;
   module.walk([&](ParameterOp parameter) { parameters[parameter.getName()] = parameter; });
+  bool hasTokens = true;
+  module.walk([&](InputOp input) { hasTokens &= input.getKind() != InputKind::Data; });
   WalkResult walked = module.walk([&](OutputOp output) -> WalkResult {
-    std::string why = whyNoOutput(output, parameters);
+    std::string why = whyNoOutput(output, parameters, hasTokens);
     return why.empty() ? WalkResult::advance()
                        : output.emitError() << "pc.output: an output of kind " << stringifyOutputKind(output.getKind())
                                             << " " << why << ", got " << output.getValue().getType();

@@ -313,6 +313,22 @@ LogicalResult InputOp::verify() {
   if (hasKey != getKey().has_value() || (hasKey && static_cast<int64_t>(*getKey()) < 0))
     return emitOpError() << (hasKey ? "needs a key of at least 0 (C1)"
                                     : "must not have a key for an input of this kind (C1)");
+  bool isData = getKind() == InputKind::Data;
+  auto isGood = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '-' || c == '.'; };
+  if (isData != getName().has_value() || (isData && (getName()->empty() || !llvm::all_of(*getName(), isGood))))
+    return emitOpError() << (isData ? "needs a name of letters, digits, '_', '-' and '.' (C2)"
+                                    : "must not have a name for an input of this kind (C2)");
+  Type element = cast<RankedTensorType>(getValue().getType()).getElementType();
+  if (isData && !element.isF32() && !element.isInteger(32))
+    return emitOpError() << "'" << *getName() << "' holds " << element << ", not f32 or i32 (C3)";
+  if ((isData && element.isInteger(32)) != getBelow().has_value() ||
+      (getBelow() && static_cast<int64_t>(*getBelow()) < 1))
+    return emitOpError() << (isData && !getBelow()
+                                 ? "holds indices; 'below n', at least 1, says how many there are (C3)"
+                                 : "has a 'below' that is no bound of indices (C3)");
+  auto dims = getDims().getAsValueRange<StringAttr>();
+  if (isData && !llvm::is_contained(llvm::ArrayRef(llvm::to_vector(dims)).take_front(2), "batch"))
+    return emitOpError() << "'" << *getName() << "' has no first dim named \"batch\" (C4)";
   return success();
 }
 

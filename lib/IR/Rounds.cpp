@@ -43,8 +43,10 @@ static constexpr int64_t alignment = 64;
 /// Elements of the largest parameter.
 static int64_t mostElements(ModuleOp program) {
   int64_t most = 0;
-  program.walk(
-      [&](ParameterOp op) { most = std::max(most, cast<RankedTensorType>(op.getValue().getType()).getNumElements()); });
+  program.walk([&](ParameterOp op) {
+    if (!op.getFrozen())
+      most = std::max(most, cast<RankedTensorType>(op.getValue().getType()).getNumElements());
+  });
   return most;
 }
 
@@ -88,9 +90,10 @@ func::FuncOp pc::buildRound(ModuleOp program) {
     if (!isLeaf(&op))
       continue;
     auto state = dyn_cast<StateOp>(op);
-    if (isa<ParameterOp>(op) || (state && isOfRounds(state)))
-      if (auto parameter = dyn_cast<ParameterOp>(b.clone(op)))
-        parameters.push_back(parameter);
+    auto parameter = dyn_cast<ParameterOp>(op);
+    if ((parameter && !parameter.getFrozen()) || (state && isOfRounds(state)))
+      if (auto own = dyn_cast<ParameterOp>(b.clone(op)))
+        parameters.push_back(own);
   }
   // The first of the two buffers holds d, the second what follows from it.
   int64_t scratch = leavesEnd(program);

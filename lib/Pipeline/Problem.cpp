@@ -128,7 +128,7 @@ Problem::Inputs Problem::inputs(const Task &task) const {
     break;
   case Kind::B:
     needed.add({{has(Kind::R, c) ? Kind::R : Kind::F, c, i}, 0});
-    if (c + 1 < chunks())
+    if (c + 1 < chunks() && (noGradientFrom.empty() || !noGradientFrom[c]))
       needed.add({{Kind::B, c + 1, i}, delay(hopBack.empty() ? hop : hopBack, c)});
     break;
   }

@@ -43,6 +43,7 @@ public:
       if (failed(readStage(stage)))
         return failure();
     }
+    findGradients();
     for (auto &instructions : all.program.stages)
       for (Instruction &instruction : instructions)
         if (instruction.type == Instruction::Collective)
@@ -236,6 +237,20 @@ private:
     if (!exists)
       return receive.emitOpError() << "is in " << text(*task) << ", which receives nothing (P3)";
     return addPart(stage, receive, {false, {from, stage, message.kind, message.chunk, flow}, message});
+  }
+
+  /// Where all that a chunk reads or has is frozen, the next one has no gradient for it: no message is sent or
+  /// received.
+  void findGradients() {
+    Problem &p = all.problem;
+    p.noGradientFrom.assign(p.chunks(), true);
+    for (const auto *ends : {&sends, &receives})
+      for (auto &[flow, list] : *ends)
+        if (flow.kind == Kind::B && flow.chunk > 0)
+          p.noGradientFrom[flow.chunk - 1] = false;
+    for (int c = 0; c + 1 < p.chunks(); ++c)
+      if (p.stageOf[c] == p.stageOf[c + 1])
+        p.noGradientFrom[c] = false;
   }
 
   /// Messages agree in type and in the room that their flow has.

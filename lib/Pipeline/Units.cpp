@@ -210,7 +210,8 @@ private:
       states[state.getParameter().str()] += localBytes(state.getValue(), mesh);
     for (Operation *op = &accumulate->getBlock()->front(); op != accumulate; op = op->getNextNode()) {
       if (auto parameter = dyn_cast<ParameterOp>(op))
-        bytes[parameter.getValue()] = 2 * localBytes(parameter.getValue(), mesh) + states[parameter.getName().str()];
+        bytes[parameter.getValue()] = (parameter.getFrozen() ? 1 : 2) * localBytes(parameter.getValue(), mesh) +
+                                      states[parameter.getName().str()];
       else if (op->getNumOperands() == 1 && op->getNumResults() == 1 && bytes.count(op->getOperand(0)))
         bytes[op->getResult(0)] = bytes[op->getOperand(0)] + localBytes(op->getResult(0), mesh);
     }

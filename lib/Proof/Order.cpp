@@ -57,6 +57,8 @@ private:
            llvm::zip(accumulate.getBody().front().getTerminator()->getOperands(), accumulate.getResults()))
         joinAll(addend, sum, 0);
     } else if (auto input = dyn_cast<InputOp>(op)) {
+      if (input.getKind() == InputKind::Data)
+        return refuse(op, "is read from files in their own order");
       if (isByToken(input) && rankOf(input.getValue()))
         tokens.push_back({input.getValue().getAsOpaquePointer(), rankOf(input.getValue()) - 1});
     } else if (op->getNumResults() && !isa<ParameterOp, StateOp, ConstantOp, RopeTableOp, SeedOp>(op)) {

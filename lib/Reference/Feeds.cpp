@@ -178,6 +178,11 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
           });
           return reorderSequence(op, weights, shape.size() - 1, /*back=*/false);
         }
+        if (op.getKind() == InputKind::Data) {
+          auto bound = static_cast<double>(op.getBelow().value_or(0));
+          return draw(*op.getName(), shape, nullptr,
+                      [&](uint64_t bits) { return bound > 0 ? std::floor(uniform(bits) * bound) : normal(bits); });
+        }
         if (!vocabulary)
           return op.emitOpError() << "has unknown bounds: the interpreter needs pc.program or a parameter with a dim "
                                      "named \"vocab\"";

@@ -22,7 +22,7 @@ ArrayAttr pc::leafDims(Operation *leaf) {
 std::string pc::describe(Operation *op) {
   auto quoted = [](const llvm::Twine &name) { return ("'" + name + "'").str(); };
   if (auto input = dyn_cast<InputOp>(op))
-    return quoted(stringifyInputKind(input.getKind()));
+    return quoted(input.getName().value_or(stringifyInputKind(input.getKind())));
   if (auto state = dyn_cast<StateOp>(op))
     return quoted(state.getName() + " of " + state.getParameter());
   if (auto parameter = dyn_cast<ParameterOp>(op))

@@ -77,11 +77,12 @@ double PlacementProblem::hiddenShare(const PlacementNode &node) const {
   return node.kind == NodeKind::Compute && node.section == Section::Backward ? std::max(0.0, hidden) : 0;
 }
 
-/// Bytes of a rank that a leaf takes: a parameter has a gradient, too.
+/// Bytes of a rank that a leaf takes: a parameter that is trained has a gradient, too.
 double PlacementProblem::leafBytes(const PlacementNode &node, AxisState state) const {
   if (!isa<ParameterOp, StateOp>(node.op))
     return 0;
-  return (isa<ParameterOp>(node.op) ? 2 : 1) * elementBytes(node.results[0], state);
+  auto parameter = dyn_cast<ParameterOp>(node.op);
+  return (parameter && !parameter.getFrozen() ? 2 : 1) * elementBytes(node.results[0], state);
 }
 
 /// Seconds of a node itself: leaves by their bytes, sums of gradients as far as they are exposed.

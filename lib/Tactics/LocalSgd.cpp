@@ -45,7 +45,7 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
       trains |= isa<UpdateOp>(op);
       if (worksOver(op, replicas))
         over = op;
-      if (auto parameter = dyn_cast<ParameterOp>(op))
+      if (auto parameter = dyn_cast<ParameterOp>(op); parameter && !parameter.getFrozen())
         parameters.push_back(parameter);
     });
     if (over)

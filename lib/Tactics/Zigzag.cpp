@@ -45,6 +45,8 @@ private:
   }
 
   LogicalResult addSequence(InputOp input, int64_t length) {
+    if (input.getKind() == InputKind::Data)
+      return refuseOrder(input, "'" + *input.getName() + "' is read from files in their own order");
     auto type = cast<RankedTensorType>(input.getValue().getType());
     if (!type.getRank() || type.getShape().back() != length)
       return refuseOrder(input,

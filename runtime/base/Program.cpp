@@ -100,6 +100,7 @@ public:
     checkTensor(parameter, true);
     parameter.valid = json.contains("valid") ? json["valid"].get<Dims>() : parameter.shape;
     checkValid(parameter, parameter.valid);
+    parameter.frozen = json.value("frozen", false);
     const Json &init = json.at("init");
     parameter.initKind = init.at("kind");
     parameter.std = init.value("std", 0.0);
@@ -180,6 +181,12 @@ public:
       input.key = json.value("key", int64_t(0));
       if (input.shape != shape || input.dtype != (isReal ? PCRT_F32 : PCRT_I32))
         wrong("input " + input.kind + (isReal ? " is not f32 " : " is not i32 ") + describe(shape));
+    } else if (input.kind == "data") {
+      input.below = json.value("below", int64_t(0));
+      Dims front = {program.microbatches, program.batch / program.microbatches};
+      if (input.shape.size() < 2 || !std::equal(front.begin(), front.end(), input.shape.begin()) ||
+          input.dtype == PCRT_BF16 || (input.dtype == PCRT_I32) != (input.below > 0))
+        wrong("input " + input.name + " " + describe(input.shape));
     } else if (input.kind == "random") {
       input.key = json.at("key");
       if (input.shape != Dims{program.microbatches, PCRT_RANDOM_COUNT} || input.dtype != PCRT_I32 || input.key < 0)
@@ -223,12 +230,13 @@ public:
         wrong("output " + output.kind + " is not a scalar of type f32");
     } else if (output.kind == "logits" || output.kind == PCRT_ROUTING) {
       // The description may give the whole batch or one microbatch; here it is the batch.
-      if (output.shape.size() == 3 && program.microbatches > 1 &&
-          output.shape[0] * program.microbatches == program.batch)
+      if (!output.shape.empty() && program.microbatches > 1 && output.shape[0] * program.microbatches == program.batch)
         output.shape[0] = output.valid[0] = program.batch;
-      if (output.shape.size() != 3 || output.shape[0] != program.batch || output.dtype == PCRT_I32)
+      bool isRouting = output.kind == PCRT_ROUTING;
+      if (output.shape.empty() || (isRouting && output.shape.size() != 3) || output.shape[0] != program.batch ||
+          output.dtype == PCRT_I32)
         wrong("output " + output.kind + " " + describe(output.shape));
-      if (output.kind == PCRT_ROUTING) {
+      if (isRouting) {
         output.layer = json.at("layer"), output.chosen = json.at("chosen");
         if (output.shape[1] != program.sequence || !output.layout[2].empty() || output.dtype != PCRT_F32 ||
             output.chosen < 1 || output.chosen > output.shape[2])
@@ -254,7 +262,7 @@ void addReplicas(Program &program) {
   };
   program.batch *= rounds.replicas;
   for (Input &input : program.inputs)
-    if (input.isByToken())
+    if (input.isByRow())
       split(input, 1);
   for (Output &output : program.outputs)
     if (output.kind == "logits" || output.kind == PCRT_ROUTING) {
@@ -262,11 +270,12 @@ void addReplicas(Program &program) {
       output.valid[0] *= rounds.replicas;
     }
   for (Parameter &parameter : program.parameters)
-    parameter.varies = true;
+    parameter.varies = !parameter.frozen;
   for (State &state : program.states)
     state.varies = state.name != PCRT_SHARED && state.name != PCRT_OUTER_MOMENTUM;
   for (const Parameter &parameter : program.parameters)
-    if (!program.stateOf(parameter, PCRT_SHARED) || !program.stateOf(parameter, PCRT_OUTER_MOMENTUM))
+    if (parameter.varies &&
+        (!program.stateOf(parameter, PCRT_SHARED) || !program.stateOf(parameter, PCRT_OUTER_MOMENTUM)))
       wrong(parameter.name + " has no state for local-SGD rounds");
 }
 

@@ -54,6 +54,7 @@ struct Part {
 /// A parameter: a box of a Hugging Face tensor, or several boxes one after the other along a dim.
 struct Parameter : Tensor {
   Dims valid;
+  bool frozen = false;  ///< Steps and rounds never change it.
   std::string initKind; ///< PCRT_INIT_NORMAL or PCRT_INIT_CONSTANT.
   double std = 0, value = 0;
   int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: a row, or none.
@@ -67,12 +68,16 @@ struct State : Tensor {
 
 /// A tensor that the runtime fills before every step.
 struct Input : Tensor {
-  std::string kind; ///< "tokens", "targets", "loss_weights", "shifted", "starts", "positions", "hyper" or "random".
-  int64_t key = 0;  ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
-                    ///< documents; of "shifted": the token in front of the targets.
+  std::string kind;  ///< "tokens", "targets", "loss_weights", "shifted", "starts", "positions", "data", "hyper" or
+                     ///< "random".
+  int64_t below = 0; ///< Of "data" that are indices: more than the largest one.
+  int64_t key = 0;   ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
+                     ///< documents; of "shifted": the token in front of the targets.
 
   /// Whether there is one number for each target, and not for each token.
   bool isByTarget() const { return kind == "targets" || kind == "loss_weights" || kind == "shifted"; }
+  /// Whether a part belongs to each row of the batch: [microbatch, row, ...].
+  bool isByRow() const { return kind == "data" || isByToken(); }
   /// One element for each token, or target, of the batch: [microbatch, row, position].
   bool isByToken() const {
     return kind == "tokens" || kind == "targets" || kind == "loss_weights" || kind == "starts" || kind == "positions" ||

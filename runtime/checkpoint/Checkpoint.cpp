@@ -57,7 +57,7 @@ static std::vector<Saved> savedTensors(const Program &program, int64_t step, int
   std::vector<Saved> saved;
   const Program::Rounds &rounds = program.rounds;
   for (const Parameter &parameter : program.parameters)
-    if (!rounds.any())
+    if (!rounds.any() || parameter.frozen)
       saved.push_back({&parameter, &parameter, true, ""});
     else if (!rounds.endsBehind(step))
       for (int64_t replica = 0; replica < replicas; ++replica)

@@ -4,6 +4,8 @@
 //===----------------------------------------------------------------------===//
 #include "data/Data.h"
 #include "base/Failure.h"
+#include "base/Npy.h"
+#include "data/Arrays.h"
 #include "data/FileKind.h"
 
 #include <algorithm>
@@ -23,57 +25,18 @@ static constexpr struct {
   int bytes;
 } binFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 
-static constexpr char npyMagic[] = "\x93NUMPY";
-
 namespace {
-
-/// The value that belongs to a key of the dictionary in a .npy header, as Python writes it; a string without its
-/// quotes.
-std::string npyField(const std::string &header, const std::string &key) {
-  size_t at = header.find("'" + key + "'");
-  if (at == std::string::npos)
-    return "";
-  at = header.find_first_not_of(" :", at + key.size() + 2);
-  if (at == std::string::npos)
-    return "";
-  char first = header[at];
-  if (first == '\'' || first == '(')
-    return header.substr(at + 1, header.find(first == '(' ? ')' : '\'', at + 1) - at - 1);
-  return header.substr(at, header.find_first_of(",}", at) - at);
-}
 
 /// The array of a .npy file: one dim of integers.
 TokenFormat openNpy(const InputFile &file, int64_t *count) {
   auto refuse = [&](const std::string &why) { fail(PCRT_BAD_DATA, file.path() + ": " + why); };
-  unsigned char start[12] = {};
-  file.read(0, std::min<int64_t>(sizeof start, file.size()), start);
-  int64_t version = start[6], prefix = version == 1 ? 10 : 12, length = start[8] | start[9] << 8;
-  if (version < 1 || version > 3)
-    refuse("version " + std::to_string(version) + " of the .npy format is not supported, only 1 to 3");
-  if (version > 1)
-    length |= int64_t(start[10]) << 16 | int64_t(start[11]) << 24;
-  if (length > file.size() - prefix)
-    refuse("the .npy header is longer than the file (" + std::to_string(file.size()) + " bytes)");
-  std::string header = file.read(prefix, length);
-  std::string dtype = npyField(header, "descr"), shape = npyField(header, "shape");
-  if (dtype.size() == 3 && dtype[0] == '>' && dtype[2] != '1')
-    refuse("the array is big-endian ('" + dtype + "'); save it after .astype('<" + dtype.substr(1) + "')");
-  if (dtype.size() != 3 || !strchr("<|>", dtype[0]) || !strchr("iu", dtype[1]) || !strchr("1248", dtype[2]))
-    refuse("the array does not contain integers, but '" + dtype + "'; save it after .astype('<u4')");
-  if (npyField(header, "fortran_order") != "False")
-    refuse("the array is in Fortran order; save it after .ravel()");
-  char *end = nullptr;
-  errno = 0;
-  *count = strtoll(shape.c_str(), &end, 10);
-  if (shape.empty() || end == shape.c_str() || errno || *count < 0 ||
-      std::string(end).find_first_not_of(", ") != std::string::npos)
-    refuse("the array has shape (" + shape + ") instead of one dim; save it after .ravel()");
-  TokenFormat format{prefix + length, dtype[2] - '0', dtype[1] == 'i'};
-  int64_t data = file.size() - format.start;
-  if (*count != data / format.bytes || data % format.bytes)
-    refuse("the header says " + std::to_string(*count) + " tokens of " + std::to_string(format.bytes) +
-           " bytes, but the file has " + std::to_string(data) + " bytes of them");
-  return format;
+  NpyArray array = readNpy(file, "tokens");
+  if (!strchr("iu", array.dtype[1]))
+    refuse("the array does not contain integers, but '" + array.dtype + "'; save it after .astype('<u4')");
+  if (array.dims.size() != 1)
+    refuse("the array has shape (" + array.shape + ") instead of one dim; save it after .ravel()");
+  *count = array.dims[0];
+  return {array.start, array.bytes(), array.dtype[1] == 'i'};
 }
 
 /// Raw numbers have no header that says how wide they are, or that they are tokens: a file that looks like wider
@@ -165,7 +128,7 @@ TokenFile::TokenFile(const std::string &spec) : name(spec) {
     format = {0, 1, false};
     tokens = file.size();
   } else if (wide) {
-    if (bin != std::end(binFormats) || memcmp(header, npyMagic, sizeof npyMagic - 1) == 0)
+    if (bin != std::end(binFormats) || isNpy(file))
       fail(PCRT_BAD_DATA, path() + ": the header already gives the width of the numbers; leave out u32:");
     format = openRaw(file, 4);
     tokens = file.size() / 4;
@@ -178,7 +141,7 @@ TokenFile::TokenFile(const std::string &spec) : name(spec) {
     if (tokens < 0 || file.size() < format.start + tokens * format.bytes)
       fail(PCRT_BAD_DATA, path() + ": the header says " + std::to_string(tokens) + " tokens, but the file has " +
                               std::to_string(file.size()) + " bytes");
-  } else if (memcmp(header, npyMagic, sizeof npyMagic - 1) == 0) {
+  } else if (isNpy(file)) {
     format = openNpy(file, &tokens);
   } else {
     format = openRaw(file, 2);
@@ -218,21 +181,27 @@ void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *o
   }
 }
 
-/// The files that an item of a flag names: one file, or all that match a pattern, in the order of their names.
-static std::vector<std::string> expand(const std::string &item, const char *flag = "--data") {
+std::vector<std::string> pcrt::filesOf(const std::string &pattern, const std::string &flag) {
   std::error_code error;
-  size_t start = item.compare(0, 4, "u32:") == 0 ? 4 : item.compare(0, 5, "text:") == 0 ? 5 : 0;
-  std::string path = item.substr(start);
-  if (path.find_first_of("*?[") == std::string::npos || std::filesystem::exists(path, error))
-    return {item};
+  if (pattern.find_first_of("*?[") == std::string::npos || std::filesystem::exists(pattern, error))
+    return {pattern};
   glob_t found = {};
-  int result = glob(path.c_str(), 0, nullptr, &found);
+  int result = glob(pattern.c_str(), 0, nullptr, &found);
   std::vector<std::string> files;
   for (size_t i = 0; result == 0 && i < found.gl_pathc; ++i)
-    files.push_back(item.substr(0, start) + found.gl_pathv[i]);
+    files.emplace_back(found.gl_pathv[i]);
   globfree(&found);
   if (files.empty())
-    fail(PCRT_BAD_DATA, std::string(flag) + " " + item + ": no file matches the pattern");
+    fail(PCRT_BAD_DATA, flag + " " + pattern + ": no file matches the pattern");
+  return files;
+}
+
+/// The files that an item of a flag names, each with the prefix of its format.
+static std::vector<std::string> expand(const std::string &item, const char *flag = "--data") {
+  size_t start = item.compare(0, 4, "u32:") == 0 ? 4 : item.compare(0, 5, "text:") == 0 ? 5 : 0;
+  std::vector<std::string> files = filesOf(item.substr(start), flag);
+  for (std::string &file : files)
+    file.insert(0, item, 0, start);
   return files;
 }
 
@@ -387,6 +356,25 @@ std::string TokenData::describe(int64_t firstSample, int64_t count) const {
   return text;
 }
 
+std::vector<SampleData::File> TokenData::filesRead() const {
+  std::vector<File> files;
+  for (size_t i = 0; i < all.size(); ++i)
+    files.push_back({"--data", all[i].spec(), all[i].path(), all[i].count(), weightOf[i]});
+  for (const TokenFile &file : targetsOf)
+    files.push_back({"--targets", "targets " + file.spec(), file.path(), file.count()});
+  return files;
+}
+
+std::unique_ptr<Loader> TokenData::loader(const Program &program, int rank, MeanOver meanOver) const {
+  return std::make_unique<BatchLoader>(program, *this, rank, meanOver);
+}
+
+std::unique_ptr<SampleData> pcrt::openSamples(const Options &options, const Program &program, bool training) {
+  if (hasInput(program, "data"))
+    return std::make_unique<Arrays>(options, program, training);
+  return std::make_unique<TokenData>(options, program.sequence, training, program.targetSequence);
+}
+
 bool pcrt::hasInput(const Program &program, const std::string &kind) {
   return std::any_of(program.stages.begin(), program.stages.end(), [&](const Program *stage) {
     return std::any_of(stage->inputs.begin(), stage->inputs.end(),
@@ -397,7 +385,8 @@ bool pcrt::hasInput(const Program &program, const std::string &kind) {
 BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank, MeanOver meanOver)
     : program(program), data(data), tokens(size_t(program.batch * program.sequence + 1)),
       targets(size_t(program.batch * program.targetSequence)), isWeighted(hasInput(program, "loss_weights")),
-      meanOver(meanOver), targetsCounted(size_t(program.rounds.replicas)) {
+      meanOver(meanOver) {
+  targetsCounted.resize(size_t(program.rounds.replicas));
   for (const auto *files : {&data.files(), &data.targets()})
     for (const TokenFile &file : *files)
       file.checkVocabulary(program.vocabulary);

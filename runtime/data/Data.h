@@ -8,9 +8,8 @@
 #define PCRT_DATA_DATA_H
 
 #include "base/InputFile.h"
-#include "base/Program.h"
-#include "data/Options.h"
 #include "data/SampleOrder.h"
+#include "data/Samples.h"
 
 namespace pcrt {
 
@@ -21,8 +20,6 @@ struct TokenFormat {
   bool isSigned = false;
 };
 
-/// The value of a target that does not count, as a signed number of the file's width (torch's ignore_index).
-constexpr int32_t noTarget = -100;
 /// An open file of tokens. Any number of threads may read it.
 class TokenFile {
 public:
@@ -53,7 +50,7 @@ private:
 /// The files of --data, and how samples are read from them: FILE or PATTERN, separated by commas, either all or none
 /// followed by *WEIGHT. Without weights all files are one source. --targets names a file for each of them, with as many
 /// numbers, or with the number of targets that belongs to its samples. Any number of threads may read.
-class TokenData {
+class TokenData : public SampleData {
 public:
   /// Opens the files. With `training` it reads the windows that --validation does not hold out, otherwise only those
   /// that it does. `targetSequence` is the number of targets of a sample if they come from a file of their own; 0: as
@@ -67,12 +64,13 @@ public:
   /// The weight of each file; 0: one of several without weights.
   const std::vector<double> &weights() const { return weightOf; }
 
-  /// The number of whole samples before they repeat.
-  int64_t windows() const;
+  std::vector<File> filesRead() const override;
+  int64_t windows() const override;
+  std::string what() const override { return "samples of " + std::to_string(sequence) + " tokens"; }
+  std::unique_ptr<Loader> loader(const Program &program, int rank, MeanOver meanOver) const override;
 
-  /// The places of the targets of samples [first, first + count), for messages: "t.npy at positions 32 to 47, u.npy at
-  /// positions 0 to 31". If there are many, it names a few.
-  std::string describe(int64_t first, int64_t count) const;
+  /// "t.npy at positions 32 to 47, u.npy at positions 0 to 31". If there are many, it names a few.
+  std::string describe(int64_t first, int64_t count) const override;
 
   /// Reads a sample's tokens and targets; a target that does not count is `noTarget`. `tokens` has room for one more.
   /// Throws like TokenFile::read.
@@ -96,42 +94,17 @@ private:
   std::optional<SampleOrder> order; ///< Empty: one file is read in order.
 };
 
-/// The row of a step's batch that is row `index` of microbatch `microbatch`. The rows of a replica are contiguous in
-/// the batch.
-inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) {
-  int64_t ofReplica = program.batch / program.rounds.replicas, rows = ofReplica / program.microbatches;
-  return index / rows * ofReplica + microbatch * rows + index % rows;
-}
-
-/// Consecutive samples.
-struct Samples {
-  int64_t first = 0, count = 0;
-};
-
-/// The targets over which the loss of a batch is the mean.
-enum class MeanOver {
-  Replica, ///< For each replica of local SGD, its own targets; steps use this.
-  Batch    ///< All targets of the batch that count.
-};
-
-/// Whether a stage of the program has an input of this kind.
-bool hasInput(const Program &program, const std::string &kind);
-
 /// Fills the inputs by token of one rank for a step: tokens, targets, their weights, positions. It borrows program and
 /// data. One thread uses it. fill() allocates nothing unless it fails.
-class BatchLoader {
+class BatchLoader : public Loader {
 public:
   /// Throws like TokenFile::checkVocabulary.
   BatchLoader(const Program &program, const TokenData &data, int rank, MeanOver meanOver);
 
-  /// Checks the batch of these samples (all of it, so that every rank finds the same error) and writes this rank's part
-  /// to `inputs`, one address for each input of the program. If there are fewer samples than rows, they are repeated:
-  /// with weights of targets only the first turn counts; without, their number must divide that of the rows. Throws
-  /// like TokenData::read, and PCRT_BAD_DATA if a target does not count in a program that counts all.
-  void fill(Samples samples, char *const *inputs);
-
-  /// The number of targets of that batch that count, by replica of local SGD; repeated samples do not count.
-  const std::vector<int64_t> &counted() const { return targetsCounted; }
+  /// Checks the whole batch, so that every rank finds the same error. If there are fewer samples than rows, they are
+  /// repeated: with weights of targets only the first turn counts; without, their number must divide that of the rows.
+  /// Throws like TokenData::read, and PCRT_BAD_DATA if a target does not count in a program that counts all.
+  void fill(Samples samples, char *const *inputs) override;
 
 private:
   void countTargets(Samples samples);
@@ -144,7 +117,6 @@ private:
       targets;             ///< Of all rows of the batch, with one more token each; a rank needs a part of them.
   bool isWeighted = false; ///< The program has weights of targets.
   MeanOver meanOver;
-  std::vector<int64_t> targetsCounted;
   /// For each token, the position at which its document begins. Empty if no input needs it.
   std::vector<int32_t> starts;
   int64_t endOfDocument = 0; ///< The last token of a document.

@@ -21,7 +21,8 @@ const char *const pcrt::helpText =
 Data
   --data FILE           tokens: llm.c's .bin, a NumPy array of integers (.npy) or raw little-endian uint16; u32:FILE is raw
                         uint32, and text:FILE uses the bytes of any file as tokens. Separate several files or patterns by
-                        commas, with an optional weight: a.bin*0.7,'b/*.bin'*0.3
+                        commas, with an optional weight: a.bin*0.7,'b/*.bin'*0.3. For a program with inputs by name: NAME=FILE for each, .npy or
+                        safetensors with the rows of samples, or safetensors with a tensor for each input
   --targets FILE        what to predict at each token, if it is not the next token: one number per token, -100 (in 16 bits
                         65436) for none; one file for each file of --data
   --routing FILE        the experts of each token, as written by --dump-routing: a safetensors file with a tensor "routing"

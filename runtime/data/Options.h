@@ -33,7 +33,7 @@ struct Options {
   enum class Info { No, Text, Json };
   bool help = false, version = false, eval = false, checkKernels = false;
   Info info = Info::No;
-  std::string data, targets; ///< The arguments of TokenData.
+  std::string data, targets; ///< The arguments of openSamples.
   bool shuffle = false;
   HeldOut validation;
   int64_t evalEvery = 0;              ///< Steps between two evaluations on the samples of `validation`; 0: none.

@@ -11,15 +11,14 @@
 
 using namespace pcrt;
 
-StepInputs::StepInputs(const Program &program, const Options &options, const TokenData &tokens, int rank)
-    : program(program), options(options), tokens(tokens), rank(rank),
-      loader(program, tokens, rank, program.training ? MeanOver::Replica : MeanOver::Batch),
+StepInputs::StepInputs(const Program &program, const Options &options, const SampleData &samples, int rank)
+    : program(program), options(options), data(samples), rank(rank),
+      loader(data.loader(program, rank, program.training ? MeanOver::Replica : MeanOver::Batch)),
       inputs(program.inputs.size()) {
-  if (program.training && rank == 0 && tokens.windows() < program.batch)
+  if (program.training && rank == 0 && data.windows() < program.batch)
     fprintf(stderr,
-            "pc: remark: --data %s has only %lld training samples of %lld tokens, but a batch needs %lld; samples "
-            "repeat within a step\n",
-            options.data.c_str(), (long long)tokens.windows(), (long long)program.sequence, (long long)program.batch);
+            "pc: remark: --data %s has only %lld training %s, but a batch needs %lld; samples repeat within a step\n",
+            options.data.c_str(), (long long)data.windows(), data.what().c_str(), (long long)program.batch);
 }
 
 /// Whether a limit of the gradient's norm decides if a step updates anything.
@@ -33,10 +32,10 @@ static bool skipsSteps(const Program &program) {
 void StepInputs::fill(Device &device, int64_t step, Samples samples) {
   for (size_t i = 0; i < inputs.size(); ++i)
     inputs[i] = device.input(step, int(i));
-  loader.fill(samples, inputs.data());
+  loader->fill(samples, inputs.data());
   if (program.training && !skipsSteps(program) && std::count(counted().begin(), counted().end(), 0))
     fail(PCRT_BAD_DATA, "step " + std::to_string(step) + ": there is no target to predict in " +
-                            tokens.describe(samples.first, samples.count) +
+                            data.describe(samples.first, samples.count) +
                             ", and this program cannot skip steps because it computes no gradient norm");
   writeRandom(step);
 }
@@ -46,7 +45,7 @@ void StepInputs::warnOfNoTargets(int64_t step, Samples samples) const {
   int64_t rows = program.batch / replicas;
   auto warn = [&](int64_t first, int64_t rows, const std::string &who) {
     fprintf(stderr, "pc: warning: step %lld: there is no target to predict (all are %d) in %s; %s skipped\n",
-            (long long)step, noTarget, tokens.describe(first, rows).c_str(), who.c_str());
+            (long long)step, noTarget, data.describe(first, rows).c_str(), who.c_str());
   };
   if (none == replicas)
     return warn(samples.first, samples.count, "the step is");

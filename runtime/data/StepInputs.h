@@ -5,7 +5,7 @@
 #ifndef PCRT_DATA_STEPINPUTS_H
 #define PCRT_DATA_STEPINPUTS_H
 
-#include "data/Data.h"
+#include "data/Samples.h"
 #include "device/Context.h"
 
 namespace pcrt {
@@ -14,16 +14,16 @@ namespace pcrt {
 class StepInputs {
 public:
   /// `options` has the weight decay. Warns on rank 0 if there are fewer samples than a batch has. Throws like
-  /// BatchLoader.
-  StepInputs(const Program &program, const Options &options, const TokenData &tokens, int rank);
+  /// SampleData::loader.
+  StepInputs(const Program &program, const Options &options, const SampleData &samples, int rank);
 
   /// Writes everything except the hyperparameters of step `step`, whose batch is `samples`, to the device's inputs. It
-  /// may be called while the step before runs. Throws like BatchLoader::fill, and PCRT_BAD_DATA if no target counts in
+  /// may be called while the step before runs. Throws like Loader::fill, and PCRT_BAD_DATA if no target counts in
   /// a program that cannot skip steps.
   void fill(Device &device, int64_t step, Samples samples);
 
   /// The number of targets of that step that count, by replica of local SGD; a replica that has none skips the step.
-  const std::vector<int64_t> &counted() const { return loader.counted(); }
+  const std::vector<int64_t> &counted() const { return loader->counted(); }
 
   /// Warns, for that step or its replicas, about samples without targets that count: they update nothing.
   void warnOfNoTargets(int64_t step, Samples samples) const;
@@ -38,9 +38,9 @@ private:
 
   const Program &program;
   const Options &options;
-  const TokenData &tokens;
+  const SampleData &data;
   int rank;
-  BatchLoader loader;
+  std::unique_ptr<Loader> loader;
   std::vector<char *> inputs; ///< By input of the program.
 };
 

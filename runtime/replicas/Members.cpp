@@ -159,9 +159,12 @@ void Members::handle(const MeetHead &head) {
     lost("sent a message of unknown kind " + std::to_string(uint32_t(head.kind)));
 }
 
-/// Calls f(block, bytes) for this rank's block of each parameter, or of its state named `state`.
-template <typename F> void Members::forEachBlock(const char *state, F &&f) const {
+/// Calls f(block, bytes) for this rank's block of each parameter that is trained, of its state named `state`, or of each
+/// parameter that is `frozen`.
+template <typename F> void Members::forEachBlock(const char *state, F &&f, bool frozen) const {
   for (const Parameter &parameter : program.parameters) {
+    if (parameter.frozen != frozen)
+      continue;
     const Tensor &tensor = state ? static_cast<const Tensor &>(*program.stateOf(parameter, state)) : parameter;
     int64_t bytes = blockOf(program.mesh, tensor.shape, tensor.layout, comm.rank()).elements() * 4;
     HostBlock block(device, tensor.offset, bytes, HostBlock::Read);
@@ -169,9 +172,9 @@ template <typename F> void Members::forEachBlock(const char *state, F &&f) const
   }
 }
 
-std::string Members::blocksOf(const char *state) const {
+std::string Members::blocksOf(const char *state, bool frozen) const {
   std::string result;
-  forEachBlock(state, [&](HostBlock &block, int64_t bytes) { result.append(block.data(), size_t(bytes)); });
+  forEachBlock(state, [&](HostBlock &block, int64_t bytes) { result.append(block.data(), size_t(bytes)); }, frozen);
   return result;
 }
 
@@ -188,7 +191,10 @@ static uint64_t sumOf(const std::string &bytes) {
   return uint64_t(sum.high) << 32 | sum.low;
 }
 
-uint64_t Members::sharedSum() const { return sumOf(blocksOf(PCRT_SHARED) + blocksOf(PCRT_OUTER_MOMENTUM)); }
+/// Frozen parameters are not sent, but have to be the same.
+uint64_t Members::sharedSum() const {
+  return sumOf(blocksOf(PCRT_SHARED) + blocksOf(PCRT_OUTER_MOMENTUM) + blocksOf(nullptr, /*frozen=*/true));
+}
 
 void Members::giveState() {
   std::string blocks = blocksOf(PCRT_SHARED) + blocksOf(PCRT_OUTER_MOMENTUM);

@@ -49,8 +49,8 @@ private:
   void giveState();
   void takeState(const MeetHead &head);
   Share waitForBegin();
-  template <typename F> void forEachBlock(const char *state, F &&f) const;
-  std::string blocksOf(const char *state) const;
+  template <typename F> void forEachBlock(const char *state, F &&f, bool frozen = false) const;
+  std::string blocksOf(const char *state, bool frozen = false) const;
   void setBlocks(const char *state, const char *from);
   uint64_t sharedSum() const;
   [[noreturn]] void lost(const std::string &why) const;

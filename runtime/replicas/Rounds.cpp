@@ -20,12 +20,14 @@ static void copy(const Program &program, Device &device, int rank, const Tensor 
 
 void pcrt::shareParameters(const Program &program, Device &device, int rank) {
   for (const Parameter &parameter : program.parameters)
-    copy(program, device, rank, parameter, *program.stateOf(parameter, PCRT_SHARED));
+    if (!parameter.frozen)
+      copy(program, device, rank, parameter, *program.stateOf(parameter, PCRT_SHARED));
 }
 
 void pcrt::takeShared(const Program &program, Device &device, int rank) {
   for (const Parameter &parameter : program.parameters)
-    copy(program, device, rank, *program.stateOf(parameter, PCRT_SHARED), parameter);
+    if (!parameter.frozen)
+      copy(program, device, rank, *program.stateOf(parameter, PCRT_SHARED), parameter);
 }
 
 std::string pcrt::describeRounds(const Program &program) {

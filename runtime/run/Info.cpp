@@ -70,6 +70,11 @@ Json pcrt::describeAsJson(const Program &program) {
                 {"certificate", certificate()}};
   if (!bf16.empty())
     facts["bf16"] = bf16;
+  for (const Program *stage : program.stages)
+    for (const Input &input : stage->inputs)
+      if (input.kind == "data")
+        facts["inputs"][input.name] = {{"dtype", input.dtype == PCRT_I32 ? "i32" : "f32"},
+                                       {"row", Dims(input.shape.begin() + 2, input.shape.end())}};
   return facts;
 }
 
@@ -81,16 +86,20 @@ std::string pcrt::describeProgram(const Program &program) {
   Json facts = describeAsJson(program);
   auto number = [&](const char *key) { return facts[key].dump(); };
   auto text = [&](const char *key) { return facts[key].get<std::string>(); };
-  std::string bf16;
+  std::string bf16, inputs;
+  const Json named = facts.value("inputs", Json::object());
+  for (const auto &[name, input] : named.items())
+    inputs += line("input", name + ": rows of " + input["row"].dump() + ", " + input["dtype"].get<std::string>());
   const Json ways = facts.value("bf16", Json::object());
   for (const auto &[what, way] : ways.items())
     bf16 += line("bf16", what + " " + way.get<std::string>());
   return line("model", text("model")) + line("mode", text("mode")) + line("mesh", describeMesh(program.mesh)) +
          (program.plan().empty() ? "" : line("plan", program.plan())) +
-         line("batch", number("batch") + " sequences of " + number("sequence") + " tokens, " + number("microbatches") +
-                           " microbatch" + (program.microbatches > 1 ? "es" : "")) +
-         line("vocabulary", number("vocabulary")) + line("parameters", number("parameters")) +
-         line("optimizer", text("optimizer")) +
+         line("batch", number("batch") +
+                           (inputs.empty() ? " sequences of " + number("sequence") + " tokens, " : " samples, ") +
+                           number("microbatches") + " microbatch" + (program.microbatches > 1 ? "es" : "")) +
+         (inputs.empty() ? line("vocabulary", number("vocabulary")) : inputs) +
+         line("parameters", number("parameters")) + line("optimizer", text("optimizer")) +
          line("arena", (program.stages.size() > 1 ? "at most " : "") + number("arena_bytes") + " bytes per rank") +
          line("target", program.abi.target == PCRT_CPU
                             ? "cpu"

@@ -10,14 +10,12 @@
 
 using namespace pcrt;
 
-void pcrt::checkOutputs(const Options &options, const TokenData &data, const std::string &weights) {
+void pcrt::checkOutputs(const Options &options, const SampleData &data, const std::string &weights) {
   std::vector<NamedPath> inputs = filesOfModel("the weights", weights), outputs = outputsOf(options);
   inputs.push_back({"the program", "/proc/self/exe"});
   inputs.push_back({"--routing", options.routing});
-  for (const TokenFile &file : data.files())
-    inputs.push_back({"--data", file.path()});
-  for (const TokenFile &file : data.targets())
-    inputs.push_back({"--targets", file.path()});
+  for (const SampleData::File &file : data.filesRead())
+    inputs.push_back({file.flag, file.path});
   std::string why = clashOfOutputs(inputs, outputs);
   if (why.empty() && !options.save.empty()) {
     for (const char *name : checkpointFiles)

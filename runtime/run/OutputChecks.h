@@ -5,13 +5,13 @@
 #define PCRT_RUN_OUTPUTCHECKS_H
 
 #include "checkpoint/Trajectory.h"
-#include "data/Data.h"
+#include "data/Samples.h"
 
 namespace pcrt {
 
 /// Throws PCRT_USAGE if an output of the run is a file that it reads, or two outputs are one file. `weights` is the
 /// file or directory from which the parameters are read; empty: there is none.
-void checkOutputs(const Options &options, const TokenData &data, const std::string &weights);
+void checkOutputs(const Options &options, const SampleData &data, const std::string &weights);
 
 /// Throws PCRT_USAGE if --save, without --overwrite, names a checkpoint that this run may not replace. A run that
 /// continues `before` may replace any checkpoint of the same data whose step is not later, `before` included, and any

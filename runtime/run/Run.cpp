@@ -109,7 +109,7 @@ public:
     if (metrics)
       metrics->finish();
     if (evaluation && evaluation->samples()) {
-      double mean = loss.mean(*tokens, evaluation->samples());
+      double mean = loss.mean(*samples, evaluation->samples());
       if (comm.rank() == 0)
         printf("mean loss of %lld targets of %lld samples: %.6f\n", (long long)loss.targets(),
                (long long)evaluation->samples(), mean);
@@ -161,18 +161,14 @@ private:
   /// Opens the files that the run reads.
   void openData() {
     onAllRanks(comm, [&] {
-      tokens.emplace(options, program.sequence, program.training, program.targetSequence);
-      inputs.emplace(program, options, *tokens, comm.rank());
+      samples = openSamples(options, program, program.training);
+      inputs.emplace(program, options, *samples, comm.rank());
       if (!program.training)
-        options.steps = evaluation.emplace(program, *tokens, options.stepsGiven).count();
+        options.steps = evaluation.emplace(program, *samples, options.stepsGiven).count();
       if (options.evalEvery)
         validation.emplace(options, program, comm.rank());
-      for (size_t i = 0; i < tokens->files().size(); ++i) {
-        const TokenFile &file = tokens->files()[i];
-        data.push_back({file.spec(), file.count(), FileIdentity::of(file.path()), tokens->weights()[i]});
-      }
-      for (const TokenFile &file : tokens->targets())
-        data.push_back({"targets " + file.spec(), file.count(), FileIdentity::of(file.path())});
+      for (const SampleData::File &file : samples->filesRead())
+        data.push_back({file.spec, file.count, FileIdentity::of(file.path), file.weight});
       if (!options.routing.empty())
         data.push_back({"routing " + options.routing, 0, FileIdentity::of(options.routing)});
       if (!loadFrom.empty()) {
@@ -290,7 +286,7 @@ private:
   void openFiles() {
     Comm::Busy busy(comm);
     onAllRanks(comm, [&] {
-      checkOutputs(options, *tokens, before ? loadFrom : weights);
+      checkOutputs(options, *samples, before ? loadFrom : weights);
       if (comm.rank() == 0 && !fromMemory) // else the same run has checked it
         checkReplaces(options, before ? &*before : nullptr);
       if (comm.rank() == 0 && (!options.save.empty() || series))
@@ -548,7 +544,7 @@ private:
   const Program &program;
   Options options; ///< The given ones, with defaults that depend on the run.
   Comm &comm;
-  std::optional<TokenData> tokens;
+  std::unique_ptr<SampleData> samples;
   std::optional<StepInputs> inputs;
   std::optional<Validation> validation;        ///< --eval-every
   std::optional<EvaluationBatches> evaluation; ///< Set if the program does not train.

@@ -9,10 +9,10 @@
 
 using namespace pcrt;
 
-EvaluationBatches::EvaluationBatches(const Program &program, const TokenData &tokens, std::optional<int64_t> most)
-    : batch(program.batch), all(tokens.windows()) {
-  if (all == 0)
-    fail(PCRT_BAD_DATA, tokens.files()[0].path() + ": its " + std::to_string(tokens.files()[0].count()) +
+EvaluationBatches::EvaluationBatches(const Program &program, const SampleData &data, std::optional<int64_t> most)
+    : batch(program.batch), all(data.windows()) {
+  if (SampleData::File first = data.filesRead()[0]; all == 0)
+    fail(PCRT_BAD_DATA, first.path + ": its " + std::to_string(first.count) +
                             " tokens are fewer than a sample of " + std::to_string(program.sequence) +
                             " tokens and its last target, so there is nothing to evaluate");
   if (most && *most < all / batch + 1)
@@ -28,17 +28,16 @@ EvaluationBatches::EvaluationBatches(const Program &program, const TokenData &to
   }
 }
 
-double LossOfTargets::mean(const TokenData &tokens, int64_t samples) const {
+double LossOfTargets::mean(const SampleData &data, int64_t samples) const {
   if (count == 0)
     fail(PCRT_BAD_DATA, "there is no target to predict (all are " + std::to_string(noTarget) + ") in " +
-                            tokens.describe(0, samples) + ", so these samples have no loss");
+                            data.describe(0, samples) + ", so these samples have no loss");
   return sum / double(count);
 }
 
 Validation::Validation(const Options &options, const Program &program, int rank)
-    : every(options.evalEvery), last(options.steps),
-      tokens(options, program.sequence, /*training=*/false, program.targetSequence),
-      batches(program, tokens, options.evalBatches), loader(program, tokens, rank, MeanOver::Batch),
+    : every(options.evalEvery), last(options.steps), data(openSamples(options, program, /*training=*/false)),
+      batches(program, *data, options.evalBatches), loader(data->loader(program, rank, MeanOver::Batch)),
       inputs(program.inputs.size()) {}
 
 std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, Outputs &outputs, int64_t steps,
@@ -52,18 +51,18 @@ std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, O
     for (; done < batches.count() && !stop.hasSignal(); ++done) {
       for (size_t i = 0; i < inputs.size(); ++i)
         inputs[i] = context.device->input(steps, int(i));
-      loader.fill(batches.at(done), inputs.data());
+      loader->fill(batches.at(done), inputs.data());
       outputs.beginStep(std::nullopt);
       context.require(context.device->evaluate(context));
-      outputs.endStep(loader.counted());
-      loss.add(outputs.loss(), loader.counted()[0]);
+      outputs.endStep(loader->counted());
+      loss.add(outputs.loss(), loader->counted()[0]);
     }
     context.profile.pause(false);
     context.moveCounts = moves;
     context.flowCounts = messages;
     if (done < batches.count())
       return std::nullopt;
-    return Figures{loss.mean(tokens, batches.samples()), batches.samples(), double(nanoseconds() - start) * 1e-9};
+    return Figures{loss.mean(*data, batches.samples()), batches.samples(), double(nanoseconds() - start) * 1e-9};
   } catch (const Failure &failure) {
     if (failure.status != PCRT_BAD_DATA)
       throw;

@@ -7,18 +7,18 @@
 #ifndef PCRT_RUN_VALIDATION_H
 #define PCRT_RUN_VALIDATION_H
 
-#include "data/Data.h"
+#include "data/Samples.h"
 #include "metrics/Outputs.h"
 #include "run/Stop.h"
 
 namespace pcrt {
 
-/// The batches of an evaluation, which have each sample once. BatchLoader::fill fills up the last one. A program
+/// The batches of an evaluation, which have each sample once. Loader::fill fills up the last one. A program
 /// without weights of targets takes the remaining samples in several batches, whose numbers of samples divide the rows.
 class EvaluationBatches {
 public:
-  /// Makes batches of the samples of `tokens`, at most `most` batches.
-  EvaluationBatches(const Program &program, const TokenData &tokens, std::optional<int64_t> most);
+  /// Makes batches of the samples of `data`, at most `most` batches.
+  EvaluationBatches(const Program &program, const SampleData &data, std::optional<int64_t> most);
 
   int64_t count() const { return full + int64_t(rest.size()); }
   int64_t samples() const { return all; }
@@ -39,8 +39,8 @@ public:
   }
   int64_t targets() const { return count; }
   /// The mean. Throws PCRT_BAD_DATA if there is no target, naming the places of the first `samples` samples of
-  /// `tokens`.
-  double mean(const TokenData &tokens, int64_t samples) const;
+  /// `data`.
+  double mean(const SampleData &data, int64_t samples) const;
 
 private:
   double sum = 0;
@@ -57,7 +57,7 @@ public:
     double seconds = 0;
   };
 
-  /// Opens the files. Throws like TokenData.
+  /// Opens the files. Throws like openSamples.
   Validation(const Options &options, const Program &program, int rank);
 
   /// Whether there is an evaluation after `steps` steps.
@@ -65,14 +65,14 @@ public:
 
   /// Computes that loss, over all samples held out or the first --eval-batches batches of them. Returns nothing if a
   /// signal ends the run. All ranks call it between two steps; the inputs of the next step must be written anew. Throws
-  /// like BatchLoader::fill and LossOfTargets::mean, and says that it is an evaluation.
+  /// like Loader::fill and LossOfTargets::mean, and says that it is an evaluation.
   std::optional<Figures> evaluate(pcrt_context &context, Outputs &outputs, int64_t steps, StopCheck &stop);
 
 private:
   int64_t every, last;
-  TokenData tokens;
+  std::unique_ptr<SampleData> data;
   EvaluationBatches batches;
-  BatchLoader loader;
+  std::unique_ptr<Loader> loader;
   std::vector<char *> inputs; ///< By input of the program.
 };
 

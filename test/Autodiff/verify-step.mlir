@@ -153,3 +153,18 @@ func.func @step() {
   pc.output loss "loss" %a : tensor<f32>
   return
 }
+
+// -----
+
+func.func @step() {
+  // expected-error @below {{'w' is frozen and is updated (T5)}}
+  %w = pc.parameter "w" frozen dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
+  %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xi32>
+  %loss = pc.accumulate (%m = %x : tensor<2x4xi32> -> tensor<4xi32>) {
+    %l = pc.einsum "a, a ->" %w, %w : (tensor<8xf32>, tensor<8xf32>) -> tensor<f32>
+    pc.yield %l : tensor<f32>
+  } : tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  pc.update "w" %w : tensor<8xf32>
+  return
+}

@@ -979,3 +979,59 @@ func.func @passes_entries(%x: tensor<2x4x3xf32>) {
   pc.call @of_rows(%x) : (tensor<2x4x3xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @nameless() {
+  // expected-error@+1 {{needs a name of letters, digits, '_', '-' and '.' (C2)}}
+  %x = pc.input data dims ["batch"] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @bad_name() {
+  // expected-error@+1 {{needs a name of letters, digits, '_', '-' and '.' (C2)}}
+  %x = pc.input data "a=b" dims ["batch"] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @name_of_tokens() {
+  // expected-error@+1 {{must not have a name for an input of this kind (C2)}}
+  %x = pc.input tokens "x" dims ["batch", "sequence"] : tensor<4x8xi32>
+  return
+}
+
+// -----
+
+func.func @half_data() {
+  // expected-error@+1 {{'x' holds 'bf16', not f32 or i32 (C3)}}
+  %x = pc.input data "x" dims ["batch"] : tensor<4xbf16>
+  return
+}
+
+// -----
+
+func.func @indices_without_bound() {
+  // expected-error@+1 {{holds indices; 'below n', at least 1, says how many there are (C3)}}
+  %x = pc.input data "x" dims ["batch"] : tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @bound_of_numbers() {
+  // expected-error@+1 {{has a 'below' that is no bound of indices (C3)}}
+  %x = pc.input data "x" below 3 dims ["batch"] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @without_batch() {
+  // expected-error@+1 {{'x' has no first dim named "batch" (C4)}}
+  %x = pc.input data "x" dims ["rows"] : tensor<4xf32>
+  return
+}

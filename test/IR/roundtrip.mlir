@@ -11,9 +11,12 @@ func.func @leaves() {
     valid [15, 6] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
   %p = pc.parameter "p" dims ["vocab", "embed"] init <normal, 2.0e-02, zero_row = 14> source <"p", shape = [15, 6], start = [0, 0], size = [15, 6]>
     valid [15, 6] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
+  %frozen = pc.parameter "frozen" frozen dims ["embed"] init <fill, 1.0> source <"frozen", shape = [6], start = [0], size = [6]> : tensor<6xf32>
   %m = pc.state "exp_avg" of "w" dims ["vocab", "embed"] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
   %t = pc.input tokens dims ["microbatch", "batch", "sequence"] global [2, 2, 8] layout <[_, dp, _]> : tensor<2x1x8xi32>
   %words = pc.input random key 3 dims ["microbatch", "random"] global [2, 5] layout <[_, _]> : tensor<2x5xi32>
+  %image = pc.input data "image" dims ["batch", "channels", "pixels"] : tensor<4x3x8xf32>
+  %label = pc.input data "label" below 10 dims ["microbatch", "batch"] global [2, 2] layout <[_, dp]> : tensor<2x1xi32>
   %c = pc.rope_table cos inv_freq [1.0, 0.5] scale 1.0 : tensor<8x2xf32>
   %s = pc.rope_table sin inv_freq [1.0, 0.5] scale 1.0 : tensor<8x2xf32>
   %k = pc.constant 5.0e-01 : tensor<f32>

@@ -113,7 +113,7 @@ private:
 
   /// Rule: parameters, gradients and states must fit into memory.
   void addMemoryRule() {
-    double bytes = 2 * advice.work.parameterBytes + advice.work.stateBytes;
+    double bytes = 2 * advice.work.parameterBytes + advice.work.frozenBytes + advice.work.stateBytes;
     Rule rule{"Parameters, gradients and optimizer states must fit into memory, in addition to activations",
               formatted("%.0f bytes per parameter, %.3g GB in total", bytes / advice.parameters, bytes / 1e9),
               "",
@@ -156,7 +156,7 @@ private:
   /// "pp=35,dp=8,tp=8": the fewest ranks that can hold the model share it, those of a node first; empty if there are
   /// too few ranks.
   std::string meshByRule(int64_t ranks) const {
-    double bytes = 2 * advice.work.parameterBytes + advice.work.stateBytes;
+    double bytes = 2 * advice.work.parameterBytes + advice.work.frozenBytes + advice.work.stateBytes;
     auto fits = [&](int64_t tensor, int64_t stages) {
       return 2 * bytes <= static_cast<double>(tensor * stages) * static_cast<double>(limit);
     };

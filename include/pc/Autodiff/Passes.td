@@ -107,6 +107,8 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
 
     If the ops are not in the order of their layers, they are put in this order as far as data flow allows it.
 
+    A parameter that is `frozen` has no gradient, state or update, and values that depend on no other parameters have no gradient.
+
     `optimizer=none` makes the evaluation step, which has only the forward pass and the loss.
   }];
   let options = [
@@ -209,8 +211,8 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     * (T2) the program is for one device: it has no mesh, no type has a placement or a home, and nothing is sent;
     * (T3) there is one `pc.accumulate`; in a step that trains it holds the only `pc.seed`;
     * (T4) one output is the loss, and `pc.cross_entropy` is expanded;
-    * (T5) an update has a leaf of its type; in a step that trains every parameter and state has one update, unless everything that depends on
-      it is a choice;
+    * (T5) an update has a leaf of its type; in a step that trains every parameter and state has one update, unless it is frozen or
+      everything that depends on it is a choice;
     * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because a checkpoint is
       written from these.
 

@@ -49,7 +49,7 @@ def PC_InputKind : I32EnumAttr<"InputKind", "what the runtime puts into an input
     I32EnumAttrCase<"Tokens", 0, "tokens">, I32EnumAttrCase<"Targets", 1, "targets">,
     I32EnumAttrCase<"Hyper", 2, "hyper">, I32EnumAttrCase<"Random", 3, "random">,
     I32EnumAttrCase<"LossWeights", 4, "loss_weights">, I32EnumAttrCase<"Starts", 5, "starts">,
-    I32EnumAttrCase<"Positions", 6, "positions">, I32EnumAttrCase<"Shifted", 7, "shifted">]> {
+    I32EnumAttrCase<"Positions", 6, "positions">, I32EnumAttrCase<"Shifted", 7, "shifted">, I32EnumAttrCase<"Data", 8, "data">]> {
   let cppNamespace = "::pc";
 }
 

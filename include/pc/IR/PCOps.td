@@ -140,6 +140,8 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
     `along d parts [...]` in the place of `source`: parameters that one product reads (`pc-pack-products`), one after the other along dim d.
     Files, initial elements and the interpreter know the parts (`partsOf`), all others the packed parameter alone.
 
+    `frozen`: training reads the parameter and never changes it: it has no gradient and no state. Checkpoints contain it like any other.
+
     Constraints: (C1) as many names as dims; (C2) `valid` has the rank of the tensor and is nowhere larger; (C3) the box of
     `source`, or of each part, has as many elements as `valid` or the part; (C4) a zero row of `init` is an index of the first dim of
     `valid`; (C5) there is a source, or there are parts whose sizes add up to dim `along` of `valid`.
@@ -148,11 +150,11 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
   }];
   let arguments = (ins StrAttr:$name, StrArrayAttr:$dims, PC_InitAttr:$init, OptionalAttr<PC_SourceAttr>:$source,
                        OptionalAttr<I64Attr>:$along, OptionalAttr<PC_PartArrayAttr>:$parts, OptionalAttr<DenseI64ArrayAttr>:$valid, OptionalAttr<DenseI64ArrayAttr>:$global,
-                       OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key);
+                       OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key, UnitAttr:$frozen);
   let results = (outs AnyRankedTensor:$value);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    $name `dims` $dims `init` $init (`source` $source^)? (`along` $along^ `parts` $parts)? (`key` $key^)? (`valid` $valid^)? (`global` $global^ `layout` $layout)?
+    $name (`frozen` $frozen^)? `dims` $dims `init` $init (`source` $source^)? (`along` $along^ `parts` $parts)? (`key` $key^)? (`valid` $valid^)? (`global` $global^ `layout` $layout)?
     attr-dict `:` type($value)
   }];
 }
@@ -185,13 +187,19 @@ def PC_InputOp : PC_Leaf<"input"> {
 
     `shifted key 2` is i32, by target: the target in front of it, or token 2 where that does not count or there is none. It is what a decoder reads.
 
-    Constraint (C1): random inputs, starts, positions and shifted targets, and no others, have a key, at least 0.
+    `data "image"` is an input that a run reads from files by its name (`--data image=FILE`): f32, or i32 for numbers from 0 to `below` - 1. Its
+    first dim is the batch. A program with data inputs has no tokens and no targets.
+
+    Constraints: (C1) random inputs, starts, positions and shifted targets, and no others, have a key, at least 0; (C2) data, and no others, have
+    a name, of letters, digits, `_`, `-` and `.`; (C3) data are f32 without `below`, or i32 with `below`, at least 1; (C4) the first dim of data
+    is named "batch", after that of microbatches. Example: `%x = pc.input data "label" below 10 dims ["batch"] : tensor<8xi32>`
   }];
   let arguments = (ins PC_InputKind:$kind, StrArrayAttr:$dims,
-                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key);
+                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key,
+                       OptionalAttr<StrAttr>:$name, OptionalAttr<I64Attr>:$below);
   let results = (outs AnyRankedTensor:$value);
   let hasVerifier = 1;
-  let assemblyFormat = "$kind (`key` $key^)? `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)";
+  let assemblyFormat = "$kind ($name^)? (`below` $below^)? (`key` $key^)? `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)";
 }
 
 def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<FactorOpInterface>]> {

@@ -50,6 +50,7 @@ struct Problem {
   std::vector<double> releasedByBackward; ///< with `split`: memory that the end of B gives back; W gives back the rest
   std::vector<double> limit;              ///< per stage; empty: none
   double optimizer = 0;                   ///< seconds after a stage's last task
+  std::vector<bool> noGradientFrom;       ///< by chunk: the next one sends it no gradient; empty: each does
   /// Seconds by which tasks of the first and of the last microbatch are longer, by kind and chunk (`ofKind`): they wait
   /// for parameters that are gathered once a step, or for sums of gradients. Empty: none.
   std::vector<double> longerFirst, longerLast;

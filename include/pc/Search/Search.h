@@ -16,7 +16,8 @@ namespace pc {
 /// What a step of one device has to do, of which no plan can make less.
 struct StepWork {
   double flops = 0;          ///< of matrix products of one microbatch, times microbatches
-  double parameterBytes = 0; ///< of all parameters, that are rewritten each step
+  double parameterBytes = 0; ///< of all parameters that are rewritten each step: not frozen ones
+  double frozenBytes = 0;    ///< of the others
   double stateBytes = 0;     ///< of the optimizer's states
   bool bf16 = false;         ///< whether some products are of bf16
 

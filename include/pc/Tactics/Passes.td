@@ -366,7 +366,7 @@ def LocalSgd : Pass<"pc-local-sgd", "mlir::ModuleOp"> {
     A tactic on a scheduled program, before its memory is planned. The coordinates on `axis` are replicas: each trains its own parameters on its
     own rows, and the batch of the program is that of one replica. Nothing in the step may work over the axis or be split over it. Every
     `every`-th step ends a round: the replicas' parameters are averaged, and SGD with Nesterov momentum moves the shared parameters by how far
-    the average went (`pc/IR/Rounds.h`; the runtime calls it). The pass adds the states "shared" and "outer_momentum" to each parameter, and
+    the average went (`pc/IR/Rounds.h`; the runtime calls it). The pass adds the states "shared" and "outer_momentum" to each parameter that is trained, and
     describes the rounds in an attribute of the module (`pc.rounds`).
 
     ```mlir

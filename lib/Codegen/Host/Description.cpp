@@ -63,6 +63,8 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
   json::Object object = describe(op, op.getValue(), true);
   object["name"] = op.getName();
   object["valid"] = numbers(validShape(op));
+  if (op.getFrozen())
+    object["frozen"] = true;
   bool normal = op.getInit().getKind() == InitKind::Normal;
   double value = op.getInit().getValue().getValueAsDouble();
   json::Object init{{"kind", normal ? PCRT_INIT_NORMAL : PCRT_INIT_CONSTANT},
@@ -126,7 +128,9 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
       states.push_back(std::move(entry));
     } else if (auto input = dyn_cast<InputOp>(op)) {
       json::Object entry = describe(input, input.getValue(), true);
-      entry["name"] = stringifyInputKind(input.getKind());
+      entry["name"] = input.getName().value_or(stringifyInputKind(input.getKind()));
+      if (input.getBelow())
+        entry["below"] = *input.getBelow();
       entry["kind"] = stringifyInputKind(input.getKind());
       if (input.getKey())
         entry["key"] = *input.getKey();
@@ -158,6 +162,10 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
       object["config"] = program.getConfig();
       object["config_means"] = parsed(program.getMeans().value_or("[]"));
     }
+  });
+  // A stage need not train anything itself.
+  auto all = module->getParentOfType<ModuleOp>();
+  (all ? all : module).walk([&](Operation *op) {
     adamw |= isa<AdamWOp>(op);
     sgd |= isa<SGDOp>(op);
   });

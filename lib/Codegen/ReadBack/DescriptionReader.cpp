@@ -25,9 +25,12 @@ public:
     ProgramOp about;
     bool adamw = false, sgd = false;
     int64_t microbatches = 1, arena = 0;
-    planned.walk([&](Operation *op) {
+    auto all = planned->getParentOfType<ModuleOp>();
+    (all ? all : planned).walk([&](Operation *op) {
       adamw |= isa<AdamWOp>(op);
       sgd |= isa<SGDOp>(op);
+    });
+    planned.walk([&](Operation *op) {
       if (auto one = dyn_cast<ProgramOp>(op))
         about = one;
       if (auto one = dyn_cast<AccumulateOp>(op))
@@ -143,6 +146,7 @@ private:
       return entry && refuse(op, "has no init");
     if (!tensor(op, op.getValue(), *entry, true) || !is(*entry, "name", op.getName()) ||
         !is(*entry, "valid", list(validShape(op))) ||
+        !is(*entry, "frozen", op.getFrozen() ? json::Value(true) : json::Value(nullptr)) ||
         !is(*init, "kind", isNormal ? PCRT_INIT_NORMAL : PCRT_INIT_CONSTANT) ||
         !is(*init, "std", isNormal ? number : 0.0) || !is(*init, "value", isNormal ? 0.0 : number) ||
         !is(*init, "zero_row", zeros == -1 ? json::Value(nullptr) : json::Value(zeros)))
@@ -192,8 +196,10 @@ private:
         const json::Object *entry = entryFor(op, "inputs");
         StringRef kind = stringifyInputKind(leaf.getKind());
         ok =
-            entry && tensor(leaf, leaf.getValue(), *entry, true) && is(*entry, "name", kind) &&
+            entry && tensor(leaf, leaf.getValue(), *entry, true) && is(*entry, "name", leaf.getName().value_or(kind)) &&
             is(*entry, "kind", kind) &&
+            is(*entry, "below",
+               leaf.getBelow() ? json::Value(static_cast<int64_t>(*leaf.getBelow())) : json::Value(nullptr)) &&
             is(*entry, "key", leaf.getKey() ? json::Value(static_cast<int64_t>(*leaf.getKey())) : json::Value(nullptr));
       } else if (auto leaf = dyn_cast<RopeTableOp>(op)) {
         ok = table(leaf);

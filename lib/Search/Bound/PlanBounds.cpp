@@ -431,18 +431,20 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, const CorePrice &core) co
                     plan.hasStages ? core.layerActivationBytes * static_cast<double>(layers) : core.activationBytes);
 }
 
-double PlanBounds::storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const {
+/// Bytes of parameters on a rank that splits no products, where all are `bytes`.
+static double keptBytes(const PlanNumbers &plan, double bytes) {
   // With ZeRO-1 and 2 only the parameters that products read are whole.
-  double parameters = parameterBytes;
   if (plan.zero >= 3)
-    parameters /= plan.sharders;
-  else if (plan.zero >= 1 && plan.halfParameters)
-    parameters = parameters / 2 + parameters / plan.sharders;
+    return bytes / plan.sharders;
+  return plan.zero >= 1 && plan.halfParameters ? bytes / 2 + bytes / plan.sharders : bytes;
+}
+
+double PlanBounds::storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const {
   double states = parameterBytes * work.stateBytes / work.parameterBytes / (plan.zero >= 1 ? plan.sharders : 1);
   // They are added up over microbatches.
   bool areSummed = withGradients && plan.microbatches > 1;
   double gradients = areSummed ? parameterBytes / (plan.zero >= 2 ? plan.sharders : 1) : 0;
-  return (parameters + states + gradients) / plan.split;
+  return (keptBytes(plan, parameterBytes) + states + gradients) / plan.split;
 }
 
 double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) const {
@@ -455,5 +457,6 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) c
     held =
         std::max(1.0, held * std::floor(static_cast<double>(layers) / stages) * stages / static_cast<double>(layers));
   double margin = plan.hasStages && plan.zero >= 2 ? margins::bytesWithData : margins::bytes;
-  return margin * (storedBytes(plan, work.parameterBytes / stages, true) + activationBytes * held / stages);
+  double frozen = keptBytes(plan, work.frozenBytes / stages) / plan.split;
+  return margin * (storedBytes(plan, work.parameterBytes / stages, true) + frozen + activationBytes * held / stages);
 }

@@ -15,7 +15,8 @@ StepWork StepWork::of(ModuleOp step) {
   StepWork work;
   step.walk([&](Operation *op) {
     if (auto parameter = dyn_cast<ParameterOp>(op))
-      work.parameterBytes += static_cast<double>(byteSize(parameter.getValue().getType()));
+      (parameter.getFrozen() ? work.frozenBytes : work.parameterBytes) +=
+          static_cast<double>(byteSize(parameter.getValue().getType()));
     if (auto state = dyn_cast<StateOp>(op))
       work.stateBytes += static_cast<double>(byteSize(state.getValue().getType()));
     double flops = isa<FusionOp>(op) ? 0 : flopsOf(op);

@@ -93,9 +93,14 @@ std::vector<LayerChain> findChains(ModuleOp model) {
 }
 
 /// What an op says of what it computes, which is the same in all layers: not which of them it is, nor where its random
-/// words come from.
+/// words come from; of a parameter, whether it is trained.
 DictionaryAttr computes(Operation *op) {
   NamedAttrList attributes(op->getAttrDictionary());
+  if (auto parameter = dyn_cast<ParameterOp>(op)) {
+    attributes.clear();
+    if (parameter.getFrozen())
+      attributes.set(parameter.getFrozenAttrName(), parameter.getFrozenAttr());
+  }
   if (isa<TopKOp>(op))
     attributes.erase("layer");
   if (isa<InputOp>(op))
@@ -107,7 +112,7 @@ DictionaryAttr computes(Operation *op) {
 bool areAlike(const Layer &a, const Layer &b) {
   return llvm::equal(a.ops, b.ops, [](Operation *x, Operation *y) {
     return x->getName() == y->getName() && llvm::equal(x->getOperandTypes(), y->getOperandTypes()) &&
-           llvm::equal(x->getResultTypes(), y->getResultTypes()) && (isa<ParameterOp>(x) || computes(x) == computes(y));
+           llvm::equal(x->getResultTypes(), y->getResultTypes()) && computes(x) == computes(y);
   });
 }
 
@@ -151,7 +156,7 @@ SmallVector<double> FewLayers::layerParameters() const {
   for (auto [chain, layers] : llvm::zip_equal(findChains(model), ofChain))
     for (const Layer &layer : ArrayRef(chain.layers).take_front(layers))
       for (Operation *op : layer.ops)
-        if (auto parameter = dyn_cast<ParameterOp>(op))
+        if (auto parameter = dyn_cast<ParameterOp>(op); parameter && !parameter.getFrozen())
           bytes.push_back(static_cast<double>(byteSize(parameter.getValue().getType())));
   return bytes;
 }

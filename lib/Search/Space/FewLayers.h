@@ -26,7 +26,7 @@ public:
   int64_t layersOfChains() const;
   /// Bytes of the value that a layer passes to the next one.
   double layerBytes() const;
-  /// Bytes of each parameter of a layer, and of all of them together.
+  /// Bytes of each parameter of a layer that is trained, and of all of them together.
   llvm::SmallVector<double> layerParameters() const;
   double layerParameterBytes() const;
   /// Builds the model with `layers` of its layers, at least one, and a batch of `batch` sequences.

@@ -4,6 +4,7 @@
 //===----------------------------------------------------------------------===//
 #include "data/Data.h"
 #include "Files.h"
+#include "base/Npy.h"
 #include "base/Safetensors.h"
 #include "cpu/Pool.h"
 
@@ -189,12 +190,12 @@ static void testTokens(const std::string &folder) {
   refused(npy("<i8", "2,", numbers<int64_t>({int64_t(1) << 32, 0})), "token 4294967296 at position 0");
   refused(npy("<u8", "2,", numbers<uint64_t>({5, -1})), "token 18446744073709551615 (-1 if signed)");
   refused(npy(">u4", "2,", numbers<uint32_t>({5, 6})), "big-endian ('>u4'); save it after .astype('<u4')");
-  refused(npy("<f4", "2,", numbers<uint32_t>({5, 6})), "no integers but '<f4'");
-  refused(npy("|b1", "2,", "\x01\x01"), "no integers but '|b1'");
+  refused(npy("<f4", "2,", numbers<uint32_t>({5, 6})), "not contain integers, but '<f4'");
+  refused(npy("|b1", "2,", "\x01\x01"), "not contain integers, but '|b1'");
   refused(npy("<u2", "2,", shorts({5, 6}), 1, "True"), "Fortran");
-  refused(npy("<u2", "1, 2", shorts({5, 6})), "shape (1, 2), not one dim");
-  refused(npy("<u2", "", shorts({5})), "shape (), not one dim");
-  refused(npy("<u2", "99999999999999999999,", shorts({5, 6})), "not one dim");
+  refused(npy("<u2", "1, 2", shorts({5, 6})), "shape (1, 2) instead of one dim");
+  refused(npy("<u2", "", shorts({5})), "shape () instead of one dim");
+  refused(npy("<u2", "99999999999999999999,", shorts({5, 6})), "not one of at most 8 dims");
   refused(npy("<u2", "3,", shorts({5, 6})), "3 tokens of 2 bytes, but the file has 4 bytes");
   refused(npy("<u2", "1,", shorts({5, 6})), "1 tokens of 2 bytes, but the file has 4 bytes");
   refused(npy("<u2", "2,", shorts({5, 6}), 4), "version 4");
@@ -321,6 +322,49 @@ static void testFewerTargets(const std::string &folder) {
          why);
 }
 
+/// Headers of arrays of any shape.
+static void testArrays(const std::string &folder) {
+  std::string path = folder + "/array.npy", floats(4 * 12, '\0');
+  auto read = [&](const std::string &bytes) {
+    writeFile(path, bytes);
+    return readNpy(InputFile(path), "elements");
+  };
+  auto refused = [&](const std::string &bytes, const std::string &words) {
+    std::string why = failureOf([&] { read(bytes); });
+    expect(why.find(words) != std::string::npos, "'" + why + "', not '" + words + "'");
+  };
+  for (int version : {1, 2, 3}) {
+    NpyArray array = read(npy("<f4", "2, 3, 2", floats, version));
+    expect(array.dims == Dims{2, 3, 2} && array.dtype == "<f4" && array.start % 2 == 0, "an array of three dims");
+  }
+  expect(read(npy("<f4", "", floats.substr(0, 4))).dims.empty(), "an array of no dims");
+  expect(read(npy("<f4", "0, 3", "")).dims == Dims{0, 3}, "an array of no rows");
+  refused(npy("<f4", "-2, -6", floats), "has the shape (-2, -6), which is not one of at most 8 dims");
+  refused(npy("<f4", "3; 4", floats), "has the shape (3; 4)");
+  refused(npy("<f4", "1, 1, 1, 1, 1, 1, 1, 1, 12", floats), "not one of at most 8 dims");
+  refused(npy("<f4", "4294967296, 4294967296, 3", floats), "the header says (4294967296, 4294967296, 3) elements");
+  refused(npy("<f4", "4611686018427387904, 4", floats), "elements of 4 bytes, but the file has 48 bytes");
+  refused(npy("<f4", "3, 4", floats, 1, "True"), "Fortran order");
+  refused(npy("<f4", "3, 4", floats, 1, "None"), "Fortran order");
+  refused(npy("<c8", "3, 2", floats), "elements of '<c8'");
+  refused(npy("<U4", "3,", floats), "elements of '<U4'");
+  refused(npy(">f4", "3, 4", floats), "big-endian");
+  refused(npy("<f4", "3, 4", floats.substr(1)), "12 elements of 4 bytes, but the file has 47 bytes");
+  refused(npy("<f4", "3, 4", floats).substr(0, 9), "longer than the file");
+  std::string huge = npy("<f4", "3, 4", floats, 2);
+  huge[10] = 0x40; // 4 MiB and more of a header
+  refused(huge, "longer than the file");
+  refused(huge + std::string(5 << 20, ' '), "is longer than 1048576");
+  // Any bytes after the magic: refused or read, never a crash.
+  std::string good = npy("<f4", "2, 3, 2", floats);
+  for (int round = 0; round < 2000; ++round) {
+    std::string bytes = good;
+    for (int change = pick(1, 3); change > 0; --change)
+      bytes[size_t(pick(6, int(bytes.size()) - 1))] = "0123456789{}(),:'<>|iuf\0\xff"[pick(0, 24)];
+    failureOf([&] { read(bytes); });
+  }
+}
+
 static void testPrintable() {
   auto becomes = [](const std::string &text, const std::string &shown) {
     expect(printable(text) == shown, "'" + printable(text) + "', not '" + shown + "'");
@@ -348,6 +392,7 @@ int main(int argc, char **argv) {
   testFewerTargets(argv[1]);
   testPieces(argv[1]);
   testInputFiles(argv[1]);
+  testArrays(argv[1]);
   testPrintable();
   return finishChecks();
 }

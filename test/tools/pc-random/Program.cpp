@@ -38,6 +38,8 @@ public:
   Dice &dice;
   std::map<std::string, int64_t> sizes; ///< of dims
   std::string place = "model";          ///< the name of what is written: "h.1.mix"
+  int frozen = 0;                       ///< percent of parameters that are not trained
+  bool trains = false;                  ///< a parameter is
   std::vector<Line> lines;
 
   std::string type(const Dims &dims, llvm::StringRef element = "f32") const {
@@ -76,7 +78,9 @@ public:
     for (const std::string &dim : dims)
       shape += (shape.empty() ? "" : ", ") + std::to_string(sizes.at(dim));
     std::string zeros = llvm::join(std::vector<std::string>(dims.size(), "0"), ", ");
-    return leaf("parameter \"" + full + "\" dims " + quoted(dims) + " init " + init.str() + " source <\"" + full +
+    bool isFrozen = frozen && dice.chance(frozen);
+    trains |= !isFrozen;
+    return leaf("parameter \"" + full + "\"" + (isFrozen ? " frozen" : "") + " dims " + quoted(dims) + " init " + init.str() + " source <\"" + full +
                     "\", shape = [" + shape + "], start = [" + zeros + "], size = [" + shape + "]> : ",
                 dims);
   }
@@ -423,6 +427,7 @@ RandomProgram::RandomProgram(uint64_t seed) {
   Blocks blocks(w);
   Value tokens = w.leaf("input tokens dims [\"batch\", \"sequence\"] : ", {"batch", "sequence"}, "i32");
   w.place = "table";
+  w.frozen = dice.chance(30) ? 60 : 0;
   Value table = w.parameter("weight", {"vocab", "embed"});
   Value x = w.op("embedding @", {table, tokens}, {"batch", "sequence", "embed"});
   for (int64_t layer = 0; layer < layers; ++layer)
@@ -431,8 +436,11 @@ RandomProgram::RandomProgram(uint64_t seed) {
       x = blocks.draw(x);
     }
   w.place = "head";
-  Value logits = w.einsum({x, dice.chance(30) ? table : w.parameter("weight", {"vocab", "embed"})},
-                          {"batch", "sequence", "vocab"});
+  bool isTied = dice.chance(30) && w.trains;
+  if (!w.trains)
+    w.frozen = 0;
+  Value logits =
+      w.einsum({x, isTied ? table : w.parameter("weight", {"vocab", "embed"})}, {"batch", "sequence", "vocab"});
   if (dice.chance(60))
     w.output("logits", logits);
   Value loss = drawLoss(w, blocks, logits, x);

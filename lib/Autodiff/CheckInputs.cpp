@@ -1,0 +1,84 @@
+//===- CheckInputs.cpp - What a model may say of its inputs and frozen leaves ---------------===//
+#include "CheckInputs.h"
+
+#include "pc/IR/Parts.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// How many indices the dim has that `index` is looked up in by `user`, without padding; nothing if it is another use.
+static std::optional<int64_t> boundOf(Value index, Operation *user) {
+  auto type = [](Value value) { return cast<RankedTensorType>(value.getType()); };
+  if (auto embedding = dyn_cast<EmbeddingOp>(user); embedding && embedding.getIds() == index) {
+    auto table = embedding.getTable().getDefiningOp<ParameterOp>();
+    return table ? validShape(table)[0] : type(embedding.getTable()).getDimSize(0);
+  }
+  if (auto entropy = dyn_cast<CrossEntropyOp>(user); entropy && entropy.getTargets() == index) {
+    auto mask = entropy.getLogits().getDefiningOp<MaskPaddingOp>();
+    return mask ? static_cast<int64_t>(mask.getValid()) : type(entropy.getLogits()).getShape().back();
+  }
+  return std::nullopt;
+}
+
+static LogicalResult checkBounds(InputOp input) {
+  if (!input.getBelow())
+    return success();
+  for (Operation *user : input->getUsers())
+    if (std::optional<int64_t> bound = boundOf(input.getValue(), user);
+        bound && *bound < static_cast<int64_t>(*input.getBelow()))
+      return user->emitError() << "'" << user->getName() << "' op looks up '" << *input.getName() << "' among "
+                               << *bound << " entries, but the input says below " << *input.getBelow();
+  return success();
+}
+
+FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
+  std::optional<int64_t> batch;
+  if (auto module = model->getParentOfType<ModuleOp>())
+    for (ProgramOp program : module.getOps<ProgramOp>())
+      batch = program.getBatch();
+  InputOp tokens, data;
+  llvm::StringMap<InputOp> named;
+  for (InputOp input : model.getOps<InputOp>()) {
+    if (input.getKind() == InputKind::Random)
+      continue;
+    auto type = cast<RankedTensorType>(input.getValue().getType());
+    if (input.getKind() != InputKind::Data) {
+      if (input.getKind() == InputKind::Tokens || !tokens)
+        tokens = input;
+      continue;
+    }
+    data = input;
+    if (!named.try_emplace(*input.getName(), input).second)
+      return input.emitError() << "a second input has the name '" << *input.getName() << "'";
+    if (type.getDimSize(0) != batch.value_or(type.getDimSize(0)))
+      return input.emitError() << "'" << *input.getName() << "' has a batch of " << type.getDimSize(0)
+                               << ", the program one of " << *batch;
+    batch = type.getDimSize(0);
+    if (failed(checkBounds(input)))
+      return failure();
+  }
+  if (tokens && data)
+    return tokens.emitError() << "a program with an input by name ('" << *data.getName() << "') has no input of "
+                              << stringifyInputKind(tokens.getKind()) << "; give it a name, too: pc.input data";
+  if (data)
+    return *batch;
+  if (!tokens || tokens.getKind() != InputKind::Tokens)
+    return model.emitError() << "a model needs an input of tokens, or inputs by name";
+  return cast<RankedTensorType>(tokens.getValue().getType()).getDimSize(0);
+}
+
+LogicalResult pc::checkFrozen(func::FuncOp model) {
+  llvm::DenseSet<Operation *> needed;
+  for (Operation &op : llvm::reverse(model.getBody().front())) {
+    if (!needed.contains(&op) && !isa<OutputOp>(op)) {
+      if (auto parameter = dyn_cast<ParameterOp>(op); parameter && parameter.getFrozen())
+        return parameter.emitOpError() << "'" << parameter.getName()
+                                       << "' is frozen, and no output depends on it; leave it out";
+      continue;
+    }
+    for (Value operand : op.getOperands())
+      if (Operation *source = operand.getDefiningOp())
+        needed.insert(source);
+  }
+  return success();
+}

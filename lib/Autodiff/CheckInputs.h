@@ -1,0 +1,18 @@
+//===- CheckInputs.h - What a model may say of its inputs and frozen leaves -----------------===//
+#ifndef PC_LIB_AUTODIFF_CHECKINPUTS_H
+#define PC_LIB_AUTODIFF_CHECKINPUTS_H
+
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// Returns the batch of the inputs of `model`. Fails with a located error where there is none, where inputs by name
+/// stand beside tokens, share a name or have another batch than the program, or where an index may be out of bounds.
+llvm::FailureOr<int64_t> checkInputs(mlir::func::FuncOp model);
+
+/// Fails with a located error at a frozen parameter that no output depends on: a stage would not keep it.
+llvm::LogicalResult checkFrozen(mlir::func::FuncOp model);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,88 @@
+//===- Samples.h - what a run reads, whatever it is ------------------------===//
+#ifndef PCRT_DATA_SAMPLES_H
+#define PCRT_DATA_SAMPLES_H
+
+#include "base/Program.h"
+#include "data/Options.h"
+
+#include <memory>
+
+namespace pcrt {
+
+/// What a target that does not count is in files of targets, as a signed number of the file's width.
+constexpr int32_t noTarget = -100;
+
+/// The row of a step's batch that is row `index` of microbatch `microbatch`. Replicas' rows lie one after the other,
+/// whatever their microbatches.
+inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) {
+  int64_t ofReplica = program.batch / program.rounds.replicas, rows = ofReplica / program.microbatches;
+  return index / rows * ofReplica + microbatch * rows + index % rows;
+}
+
+/// Consecutive samples.
+struct Samples {
+  int64_t first = 0, count = 0;
+};
+
+/// What the loss of a batch is the mean of.
+enum class MeanOver {
+  Replica, ///< The targets of each replica of local SGD by themselves, as a step wants it.
+  Batch    ///< All targets of the batch that count.
+};
+
+/// Whether a stage of the program has an input of this kind.
+bool hasInput(const Program &program, const std::string &kind);
+
+/// Fills the inputs of one rank that come from files. Allocates nothing unless it fails.
+class Loader {
+public:
+  virtual ~Loader() = default;
+
+  /// Writes this rank's part of the batch that these samples make to `inputs`, one address for each input of the
+  /// program. Where they are fewer than its rows they fill it in turns. Throws PCRT_BAD_DATA naming a file.
+  virtual void fill(Samples samples, char *const *inputs) = 0;
+
+  /// How many targets of that batch the loss is the mean of, by replica of local SGD; repeated samples do not count.
+  const std::vector<int64_t> &counted() const { return targetsCounted; }
+
+protected:
+  std::vector<int64_t> targetsCounted;
+};
+
+/// The samples that a run reads, in their order.
+class SampleData {
+public:
+  /// A file that is read.
+  struct File {
+    std::string flag, spec, path; ///< "--data", as the flag or its pattern names it, and without what says its format.
+    int64_t count = 0;            ///< Its tokens, or rows.
+    double weight = 1;            ///< 0: one of several files without weights.
+  };
+
+  virtual ~SampleData() = default;
+  virtual std::vector<File> filesRead() const = 0;
+
+  /// How many whole samples there are of what is read, until they come again.
+  virtual int64_t windows() const = 0;
+
+  /// What they are, for messages: "samples of 16 tokens".
+  virtual std::string what() const = 0;
+
+  /// Where samples [first, first + count) have their targets, for messages.
+  virtual std::string describe(int64_t first, int64_t count) const = 0;
+
+  /// Throws PCRT_BAD_DATA if the files do not fit the program.
+  virtual std::unique_ptr<Loader> loader(const Program &program, int rank, MeanOver meanOver) const = 0;
+};
+
+/// Opens all that --data and --targets name: tokens, or what the program's inputs have the names of. `training`: not
+/// those samples that --validation holds out; else only those. Throws PCRT_BAD_DATA naming a file, or PCRT_USAGE.
+std::unique_ptr<SampleData> openSamples(const Options &options, const Program &program, bool training);
+
+/// All that a pattern fits, in the order of their names, or the file that is not one. Throws PCRT_BAD_DATA if none
+/// does.
+std::vector<std::string> filesOf(const std::string &pattern, const std::string &flag);
+
+} // namespace pcrt
+
+#endif // PCRT_DATA_SAMPLES_H
