@@ -193,7 +193,8 @@ private:
       walk.optimizer = marker.getKind() == TaskKind::Optimizer;
       walk.task.reset();
       if (!walk.optimizer) // kinds do not matter here
-        walk.task = Task{Kind::F, static_cast<int>(*marker.getChunk()), static_cast<int>(*marker.getMicrobatch())};
+        walk.task =
+            Task{TaskKind::Forward, static_cast<int>(*marker.getChunk()), static_cast<int>(*marker.getMicrobatch())};
       return success();
     }
     auto state = [&](Value value) -> State & { return walk.states[value]; };
@@ -275,7 +276,7 @@ private:
       effect = {task.chunk, SmallVector<State>(numInputs), {}};
       Walk inside;
       inside.stage = walk.stage;
-      inside.task = Task{Kind::F, task.chunk, 0};
+      inside.task = Task{TaskKind::Forward, task.chunk, 0};
       for (auto [i, standIn] : llvm::enumerate(effect.operands)) {
         standIn.is = classOf(*operands[i]);
         standIn.parameters = operands[i]->parameters;

@@ -25,13 +25,12 @@ std::optional<Problem> problemOf(const Shape &shape, int microbatches, ProblemFo
 
 /// "W12.3" -> a task.
 bool parseTask(StringRef word, Task &task) {
-  static constexpr StringLiteral kinds = "FRBW";
-  size_t kind = word.empty() ? StringRef::npos : kinds.find(word[0]);
+  const auto *kind = find_if(taskKinds, [&](pc::TaskKind one) { return word.starts_with(letterOf(one)); });
   auto [chunk, microbatch] = word.drop_front(word.empty() ? 0 : 1).split('.');
-  if (kind == StringRef::npos || chunk.getAsInteger(10, task.chunk) || microbatch.getAsInteger(10, task.microbatch) ||
+  if (kind == taskKinds.end() || chunk.getAsInteger(10, task.chunk) || microbatch.getAsInteger(10, task.microbatch) ||
       task.chunk < 0 || task.microbatch < 0)
     return false;
-  task.kind = static_cast<Kind>(kind);
+  task.kind = *kind;
   return true;
 }
 
@@ -83,7 +82,7 @@ std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, P
       }
       shape.stageOf.resize(std::max<size_t>(shape.stageOf.size(), task.chunk + 1), 0);
       shape.stageOf[task.chunk] = static_cast<int>(stage);
-      shape.split |= task.kind == Kind::W;
+      shape.split |= task.kind == TaskKind::Weight;
     }
   std::optional<Problem> problem = problemOf(shape, microbatches, problemFor, error);
   if (!problem)

@@ -33,7 +33,7 @@ public:
     if (rule.fixed)
       for (int d = 0; d < p.stages; ++d)
         std::copy_if((*rule.fixed)[d].begin(), (*rule.fixed)[d].end(), std::back_inserter(stages[d].fixed),
-                     [](const Task &task) { return task.kind != Kind::W; });
+                     [](const Task &task) { return task.kind != TaskKind::Weight; });
   }
 
   /// One task at a time, on the stage whose choice can start first. Nothing if no stage can begin a task.
@@ -67,14 +67,14 @@ private:
     double clock = 0, used = 0, floor = 0;
     std::vector<int> chunks;
     std::map<int, Live> live; ///< by microbatch
-    Kind last = Kind::B;
+    TaskKind last = TaskKind::Backward;
     std::vector<Task> fixed;
     size_t atFixed = 0;
     bool known = false;
     std::optional<Choice> choice;
   };
 
-  int &counter(Kind kind, int chunk) { return next[static_cast<int>(kind)][chunk]; }
+  int &counter(TaskKind kind, int chunk) { return next[static_cast<int>(kind)][chunk]; }
 
   /// When the inputs of a task are there, if they will be.
   std::optional<double> ready(const Task &task) const {
@@ -90,10 +90,10 @@ private:
 
   /// Whether stage `d` may begin `task` now: within the rule's cap, and with memory to finish all that it has begun.
   bool fits(int d, const Task &task) const {
-    if (task.kind != Kind::F && task.kind != Kind::R)
+    if (task.kind != TaskKind::Forward && task.kind != TaskKind::Recompute)
       return true;
     const Stage &stage = stages[d];
-    if (!rule.inFlight.empty() && task.kind == Kind::F && !stage.live.count(task.microbatch) &&
+    if (!rule.inFlight.empty() && task.kind == TaskKind::Forward && !stage.live.count(task.microbatch) &&
         static_cast<int>(stage.live.size()) >= rule.inFlight[d])
       return false;
     if (p.limit.empty())
@@ -120,7 +120,7 @@ private:
       return stage.atFixed < stage.fixed.size() ? std::vector<Task>{stage.fixed[stage.atFixed]} : std::vector<Task>{};
     std::vector<Task> tasks;
     for (int c : stage.chunks)
-      for (Kind kind : {Kind::F, Kind::R, Kind::B})
+      for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward})
         if (p.has(kind, c) && counter(kind, c) < p.microbatches)
           tasks.push_back({kind, c, counter(kind, c)});
     return tasks;
@@ -140,10 +140,10 @@ private:
         blocked = true;
         continue;
       }
-      bool forward = task.kind == Kind::F;
+      bool forward = task.kind == TaskKind::Forward;
       bool later = rule.prefer == ListRule::Backward  ? forward
                    : rule.prefer == ListRule::Forward ? !forward
-                                                      : forward == (stage.last == Kind::F);
+                                                      : forward == (stage.last == TaskKind::Forward);
       int chunk = rule.deepestFirst ? -task.chunk : task.chunk;
       Key key{std::max(*when, stage.clock), later + (jitter.empty() ? 0 : jitter[p.id(task)]),
               forward ? chunk : task.microbatch, forward ? task.microbatch : task.chunk};
@@ -154,12 +154,14 @@ private:
       // The oldest weight gradient that waits, of the deepest chunk.
       int chunk = -1;
       for (int c : stage.chunks)
-        if (counter(Kind::W, c) < counter(Kind::B, c) && (chunk < 0 || counter(Kind::W, c) <= counter(Kind::W, chunk)))
+        if (counter(TaskKind::Weight, c) < counter(TaskKind::Backward, c) &&
+            (chunk < 0 || counter(TaskKind::Weight, c) <= counter(TaskKind::Weight, chunk)))
           chunk = c;
       // Weight gradients fill gaps, and free memory where a forward task is blocked for lack of it.
-      if (chunk >= 0 && (blocked || !best ||
-                         std::get<0>(best->first) - stage.clock >= rule.gap * p.seconds({Kind::W, chunk, 0}) - slack))
-        return Choice{stage.clock, {Kind::W, chunk, counter(Kind::W, chunk)}};
+      if (chunk >= 0 &&
+          (blocked || !best ||
+           std::get<0>(best->first) - stage.clock >= rule.gap * p.seconds({TaskKind::Weight, chunk, 0}) - slack))
+        return Choice{stage.clock, {TaskKind::Weight, chunk, counter(TaskKind::Weight, chunk)}};
     }
     return best ? std::optional(Choice{std::get<0>(best->first), best->second}) : std::nullopt;
   }
@@ -171,8 +173,8 @@ private:
     stage.clock = end[p.id(task)] = start + p.seconds(task);
     order[d].push_back(task);
     counter(task.kind, task.chunk) = task.microbatch + 1;
-    stage.atFixed += task.kind != Kind::W;
-    if (task.kind == Kind::F || task.kind == Kind::B)
+    stage.atFixed += task.kind != TaskKind::Weight;
+    if (task.kind == TaskKind::Forward || task.kind == TaskKind::Backward)
       stage.last = task.kind;
     double taken = p.takes(task), freed = p.frees(task);
     stage.used += taken - freed;
@@ -183,9 +185,9 @@ private:
       stage.live.erase(task.microbatch);
     stage.known = false;
     // Only the neighbours of the chunk may have got an input.
-    if (task.kind == Kind::F && task.chunk + 1 < p.chunks())
+    if (task.kind == TaskKind::Forward && task.chunk + 1 < p.chunks())
       stages[p.stageOf[task.chunk + 1]].known = false;
-    if (task.kind == Kind::B && task.chunk > 0)
+    if (task.kind == TaskKind::Backward && task.chunk > 0)
       stages[p.stageOf[task.chunk - 1]].known = false;
   }
 

@@ -29,17 +29,17 @@ std::vector<int> chunksOf(const Problem &p, int stage) {
 Tasks withRecompute(const Problem &p, const Tasks &tasks) {
   Tasks out;
   for (const Task &task : tasks) {
-    if (task.kind == Kind::B && p.has(Kind::R, task.chunk))
-      out.push_back({Kind::R, task.chunk, task.microbatch});
+    if (task.kind == TaskKind::Backward && p.has(TaskKind::Recompute, task.chunk))
+      out.push_back({TaskKind::Recompute, task.chunk, task.microbatch});
     out.push_back(task);
   }
   return out;
 }
 
 void backward(const Problem &p, Tasks &out, int chunk, int microbatch) {
-  out.push_back({Kind::B, chunk, microbatch});
+  out.push_back({TaskKind::Backward, chunk, microbatch});
   if (p.split)
-    out.push_back({Kind::W, chunk, microbatch});
+    out.push_back({TaskKind::Weight, chunk, microbatch});
 }
 
 /// `warm` forwards, then one forward and one backward in turn; after a backward one weight gradient while more than
@@ -50,19 +50,19 @@ Tasks merge(const Problem &p, const std::vector<Item> &forwards, const std::vect
   size_t f = 0, w = 0;
   auto forward = [&] {
     if (f < forwards.size()) {
-      out.push_back({Kind::F, forwards[f].first, forwards[f].second});
+      out.push_back({TaskKind::Forward, forwards[f].first, forwards[f].second});
       ++f;
     }
   };
   auto weight = [&] {
-    out.push_back({Kind::W, backwards[w].first, backwards[w].second});
+    out.push_back({TaskKind::Weight, backwards[w].first, backwards[w].second});
     ++w;
   };
   for (int i = 0; i < warm; ++i)
     forward();
   for (size_t b = 0; b < backwards.size(); ++b) {
     forward();
-    out.push_back({Kind::B, backwards[b].first, backwards[b].second});
+    out.push_back({TaskKind::Backward, backwards[b].first, backwards[b].second});
     if (p.split && b + 1 - w > static_cast<size_t>(lag))
       weight();
   }
@@ -85,7 +85,7 @@ Tasks naive(const Problem &p, int d) {
   std::vector<int> chunks = chunksOf(p, d);
   for (int i = 0; i < p.microbatches; ++i) {
     for (int c : chunks)
-      out.push_back({Kind::F, c, i});
+      out.push_back({TaskKind::Forward, c, i});
     for (auto c = chunks.rbegin(); c != chunks.rend(); ++c)
       backward(p, out, *c, i);
   }
@@ -98,7 +98,7 @@ Tasks gpipe(const Problem &p, int d) {
   std::vector<int> chunks = chunksOf(p, d);
   for (int c : chunks)
     for (int i = 0; i < p.microbatches; ++i)
-      out.push_back({Kind::F, c, i});
+      out.push_back({TaskKind::Forward, c, i});
   for (auto c = chunks.rbegin(); c != chunks.rend(); ++c)
     for (int i = 0; i < p.microbatches; ++i)
       backward(p, out, *c, i);
@@ -127,46 +127,46 @@ Tasks zeroBubbleV(const Problem &p, int d) {
   int n = std::max(p.microbatches, 2 * p.stages - 1), chunk[2] = {d, 2 * p.stages - 1 - d};
   std::array<std::array<int, 2>, numKinds> count = {};
   Tasks out;
-  auto put = [&](Kind kind, int side) {
+  auto put = [&](TaskKind kind, int side) {
     int i = count[static_cast<int>(kind)][side]++;
     if (i < p.microbatches)
       out.push_back({kind, chunk[side], i});
   };
   auto all = [&](int side) {
-    put(Kind::F, side);
-    put(Kind::B, side);
-    put(Kind::W, side);
+    put(TaskKind::Forward, side);
+    put(TaskKind::Backward, side);
+    put(TaskKind::Weight, side);
   };
-  auto &forwards = count[static_cast<int>(Kind::F)], &weights = count[static_cast<int>(Kind::W)];
+  auto &forwards = count[static_cast<int>(TaskKind::Forward)], &weights = count[static_cast<int>(TaskKind::Weight)];
   // Warm-up: forwards go down the V, come up again, and the backwards of the upper half follow.
   for (int i = 0; i < 2 * (p.stages - d) - 1; ++i)
-    put(Kind::F, 0);
+    put(TaskKind::Forward, 0);
   for (int i = 0; i < d; ++i) {
-    put(Kind::F, 1);
-    put(Kind::F, 0);
+    put(TaskKind::Forward, 1);
+    put(TaskKind::Forward, 0);
   }
   for (int i = 0; i < p.stages - d; ++i)
     all(1);
   // Steady state: one task of each kind on both sides.
   while (forwards[1] < n) {
     if (forwards[0] < n)
-      put(Kind::F, 0);
-    put(Kind::B, 0);
-    put(Kind::W, 0);
+      put(TaskKind::Forward, 0);
+    put(TaskKind::Backward, 0);
+    put(TaskKind::Weight, 0);
     all(1);
   }
   for (int i = 0; i < d; ++i) {
-    put(Kind::B, 0);
-    put(Kind::B, 1);
+    put(TaskKind::Backward, 0);
+    put(TaskKind::Backward, 1);
   }
   for (int i = 0; i < p.stages - d; ++i) {
-    put(Kind::B, 0);
-    put(Kind::W, 0);
+    put(TaskKind::Backward, 0);
+    put(TaskKind::Weight, 0);
   }
   // What weight gradients are left fill the end.
   for (int side : {1, 0})
     while (weights[side] < n)
-      put(Kind::W, side);
+      put(TaskKind::Weight, side);
   return out;
 }
 

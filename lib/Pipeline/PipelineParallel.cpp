@@ -86,7 +86,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     if (accumulate.getBody().getOps<SeedOp>().empty()) { // evaluation: what remains of the order
       problem.training = false;
       for (auto &tasks : chosen->order)
-        std::erase_if(tasks, [](const Task &task) { return task.kind != Kind::F; });
+        std::erase_if(tasks, [](const Task &task) { return task.kind != TaskKind::Forward; });
     }
     // The order is checked as a program of messages before any code is written from it.
     Program program = placeInline(problem, chosen->order);

@@ -36,8 +36,8 @@ public:
 json::Object Reporter::describe(int64_t number) const {
   const StageTimeline &stage = timeline[number];
   json::Object seconds{{"move", stage.moves}, {"message", stage.messages}, {"idle", stage.idle}};
-  for (size_t kind = 0; kind < stage.work.size(); ++kind)
-    seconds[stringifyTaskKind(static_cast<TaskKind>(kind))] = stage.work[kind];
+  for (auto [kind, work] : llvm::enumerate(stage.work))
+    seconds[stringifyTaskKind(*symbolizeTaskKind(kind))] = work;
   std::map<int64_t, bool> own; // chunks, and whether weights have tasks of their own
   for (const StageSpan &span : stage.spans)
     if (span.isTask())
@@ -74,8 +74,13 @@ json::Value Reporter::theory(StringRef schedule) const {
     for (const StageSpan &span : stage.spans)
       if (span.isTask())
         mean[static_cast<int>(span.kind)] += (span.end - span.start) / p / m;
-  auto of = [&](Kind kind) { return mean[static_cast<int>(kind)]; };
-  UniformStages stages{p, m, static_cast<double>(chunks) / p, of(Kind::F), of(Kind::R) + of(Kind::B), of(Kind::W)};
+  auto of = [&](TaskKind kind) { return mean[static_cast<int>(kind)]; };
+  UniformStages stages{p,
+                       m,
+                       static_cast<double>(chunks) / p,
+                       of(TaskKind::Forward),
+                       of(TaskKind::Recompute) + of(TaskKind::Backward),
+                       of(TaskKind::Weight)};
   const ClosedForm *form = named->closedForm(stages);
   if (!form)
     return nullptr;

@@ -7,9 +7,9 @@
 using namespace pc::pipeline;
 
 std::optional<Task> pc::pipeline::consumer(const Problem &problem, const Task &task) {
-  if (task.kind != Kind::F && task.kind != Kind::B)
+  if (task.kind != TaskKind::Forward && task.kind != TaskKind::Backward)
     return std::nullopt;
-  int chunk = task.chunk + (task.kind == Kind::F ? 1 : -1);
+  int chunk = task.chunk + (task.kind == TaskKind::Forward ? 1 : -1);
   if (chunk < 0 || chunk >= problem.chunks() || problem.stageOf[chunk] == problem.stageOf[task.chunk])
     return std::nullopt;
   return Task{task.kind, chunk, task.microbatch};

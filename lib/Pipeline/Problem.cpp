@@ -14,8 +14,10 @@ static double at(const std::vector<double> &values, int chunk, double otherwise 
   return values.empty() ? otherwise : values[chunk];
 }
 
+char pc::pipeline::letterOf(TaskKind kind) { return "FRBW"[static_cast<int>(kind)]; }
+
 std::string pc::pipeline::text(const Task &task) {
-  return "FRBW"[static_cast<int>(task.kind)] + std::to_string(task.chunk) + "." + std::to_string(task.microbatch);
+  return letterOf(task.kind) + std::to_string(task.chunk) + "." + std::to_string(task.microbatch);
 }
 
 std::vector<int> pc::pipeline::roundRobin(int stages, int chunksPerStage) {
@@ -50,10 +52,10 @@ Problem pc::pipeline::uniform(int microbatches, std::vector<int> stageOf, double
   return p;
 }
 
-bool Problem::has(Kind kind, int chunk) const {
+bool Problem::has(TaskKind kind, int chunk) const {
   if (!training)
-    return kind == Kind::F;
-  return kind == Kind::R ? at(recompute, chunk) > 0 : kind != Kind::W || split;
+    return kind == TaskKind::Forward;
+  return kind == TaskKind::Recompute ? at(recompute, chunk) > 0 : kind != TaskKind::Weight || split;
 }
 
 double Problem::seconds(const Task &task) const {
@@ -63,35 +65,35 @@ double Problem::seconds(const Task &task) const {
   if (task.microbatch == microbatches - 1)
     longer += at(longerLast, ofKind(task.kind, task.chunk));
   switch (task.kind) {
-  case Kind::F:
+  case TaskKind::Forward:
     return longer + forward[task.chunk];
-  case Kind::R:
+  case TaskKind::Recompute:
     return longer + at(recompute, task.chunk);
-  case Kind::B:
+  case TaskKind::Backward:
     return longer + backward[task.chunk] + (split ? 0 : at(weight, task.chunk));
-  case Kind::W:
+  case TaskKind::Weight:
     return longer + at(weight, task.chunk);
   }
   return 0;
 }
 
 double Problem::takes(const Task &task) const {
-  if (task.kind == Kind::F)
+  if (task.kind == TaskKind::Forward)
     return at(held, task.chunk, 1);
-  return task.kind == Kind::R ? at(heldByRecompute, task.chunk) : 0;
+  return task.kind == TaskKind::Recompute ? at(heldByRecompute, task.chunk) : 0;
 }
 
 /// What a microbatch holds of a chunk between its backward tasks.
 static double heldOf(const Problem &p, int chunk) {
-  return at(p.held, chunk, 1) + (p.has(Kind::R, chunk) ? at(p.heldByRecompute, chunk) : 0);
+  return at(p.held, chunk, 1) + (p.has(TaskKind::Recompute, chunk) ? at(p.heldByRecompute, chunk) : 0);
 }
 
 /// B gives back all that its microbatch holds of the chunk, or a part, and W the rest.
 double Problem::frees(const Task &task) const {
-  if (task.kind == Kind::F || task.kind == Kind::R)
+  if (task.kind == TaskKind::Forward || task.kind == TaskKind::Recompute)
     return 0;
   double early = split ? at(releasedByBackward, task.chunk) : heldOf(*this, task.chunk);
-  return task.kind == Kind::B ? early : heldOf(*this, task.chunk) - early;
+  return task.kind == TaskKind::Backward ? early : heldOf(*this, task.chunk) - early;
 }
 
 double Problem::floor(int of) const {
@@ -116,20 +118,20 @@ Problem::Inputs Problem::inputs(const Task &task) const {
   };
   auto [kind, c, i] = task;
   switch (kind) {
-  case Kind::F:
+  case TaskKind::Forward:
     if (c)
-      needed.add({{Kind::F, c - 1, i}, delay(hop, c - 1)});
+      needed.add({{TaskKind::Forward, c - 1, i}, delay(hop, c - 1)});
     break;
-  case Kind::R:
-    needed.add({{Kind::F, c, i}, 0});
+  case TaskKind::Recompute:
+    needed.add({{TaskKind::Forward, c, i}, 0});
     break;
-  case Kind::W:
-    needed.add({{Kind::B, c, i}, 0});
+  case TaskKind::Weight:
+    needed.add({{TaskKind::Backward, c, i}, 0});
     break;
-  case Kind::B:
-    needed.add({{has(Kind::R, c) ? Kind::R : Kind::F, c, i}, 0});
+  case TaskKind::Backward:
+    needed.add({{has(TaskKind::Recompute, c) ? TaskKind::Recompute : TaskKind::Forward, c, i}, 0});
     if (c + 1 < chunks() && (noGradientFrom.empty() || !noGradientFrom[c]))
-      needed.add({{Kind::B, c + 1, i}, delay(hopBack.empty() ? hop : hopBack, c)});
+      needed.add({{TaskKind::Backward, c + 1, i}, delay(hopBack.empty() ? hop : hopBack, c)});
     break;
   }
   return needed;
@@ -138,7 +140,7 @@ Problem::Inputs Problem::inputs(const Task &task) const {
 std::vector<Task> Problem::all() const {
   std::vector<Task> tasks;
   for (int c = 0; c < chunks(); ++c)
-    for (Kind kind : {Kind::F, Kind::R, Kind::B, Kind::W})
+    for (TaskKind kind : taskKinds)
       for (int i = 0; i < microbatches && has(kind, c); ++i)
         tasks.push_back({kind, c, i});
   return tasks;

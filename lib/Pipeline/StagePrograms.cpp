@@ -3,7 +3,6 @@
 // receive is about.
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
-#include "TaskKinds.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/AnyOp.h"
 #include "pc/IR/Calls.h"
@@ -110,7 +109,7 @@ private:
   void flush(int stage) {
     if (!pending)
       return;
-    if (std::optional<Kind> kind = kindOf(pending.getKind()))
+    if (task)
       add(stage, pending, Instruction::compute(*task));
     pending = {};
   }
@@ -127,8 +126,9 @@ private:
         pending = marker;
         task.reset();
         optimizer = marker.getKind() == TaskKind::Optimizer;
-        if (std::optional<Kind> kind = kindOf(marker.getKind()))
-          task = Task{*kind, static_cast<int>(*marker.getChunk()), static_cast<int>(*marker.getMicrobatch())};
+        if (!optimizer)
+          task =
+              Task{marker.getKind(), static_cast<int>(*marker.getChunk()), static_cast<int>(*marker.getMicrobatch())};
         continue;
       }
       if (isa<ReceiveOp, SendOp>(op)) {
@@ -196,7 +196,8 @@ private:
   Part exchanged(bool send, int source, int destination, int flow) {
     int chunk = static_cast<int>(llvm::find(all.problem.stageOf, source) - all.problem.stageOf.begin());
     chunk = std::min(chunk, all.problem.chunks() - 1);
-    return {send, {source, destination, Kind::F, chunk, flow}, {Kind::F, chunk, 0}, /*input=*/false};
+    return {
+        send, {source, destination, TaskKind::Forward, chunk, flow}, {TaskKind::Forward, chunk, 0}, /*input=*/false};
   }
 
   template <typename Op> LogicalResult addPart(int stage, Op op, Part part) {
@@ -231,9 +232,9 @@ private:
     if (!pending)
       return receive.emitOpError() << "must come before the sends of its task (P3)";
     Task message = *task;
-    message.chunk += task->kind == Kind::F ? -1 : 1;
-    bool exists =
-        (task->kind == Kind::F || task->kind == Kind::B) && message.chunk >= 0 && message.chunk < all.problem.chunks();
+    message.chunk += task->kind == TaskKind::Forward ? -1 : 1;
+    bool exists = (task->kind == TaskKind::Forward || task->kind == TaskKind::Backward) && message.chunk >= 0 &&
+                  message.chunk < all.problem.chunks();
     if (!exists)
       return receive.emitOpError() << "is in " << text(*task) << ", which receives nothing (P3)";
     return addPart(stage, receive, {false, {from, stage, message.kind, message.chunk, flow}, message});

@@ -4,7 +4,6 @@
 // copied.
 //===-----------------------------------------------------------------------------===//
 #include "StageWriter.h"
-#include "TaskKinds.h"
 #include "pc/IR/Calls.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -73,7 +72,7 @@ Value StageWriter::receive(Location loc, Type type, int from, int flow, int mess
 void StageWriter::sendAll(const Task &message, int to) {
   for (auto [i, value] : llvm::enumerate(step.tasks.handedOn(message.kind, message.chunk)))
     send(value.getLoc(), read(value, message.microbatch), to,
-         step.flows.of(number, to, "FRBW"[static_cast<int>(message.kind)], message.chunk, i), message.microbatch);
+         step.flows.of(number, to, letterOf(message.kind), message.chunk, i), message.microbatch);
 }
 
 /// One receive for each value that the task hands on.
@@ -81,7 +80,7 @@ void StageWriter::receiveAll(const Task &message, int microbatch, int from) {
   for (auto [i, value] : llvm::enumerate(step.tasks.handedOn(message.kind, message.chunk)))
     values[microbatch][value] =
         receive(value.getLoc(), value.getType(), from,
-                step.flows.of(from, number, "FRBW"[static_cast<int>(message.kind)], message.chunk, i), microbatch);
+                step.flows.of(from, number, letterOf(message.kind), message.chunk, i), microbatch);
 }
 
 /// Gradients and the loss are added up by the tasks. Each chunk has its own sums, so that the order of additions is
@@ -115,7 +114,7 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
     if (instruction.type != Instruction::Compute)
       continue;
     const Task &task = instruction.task;
-    TaskOp::create(builder, step.accumulate.getLoc(), taskKind(task.kind), builder.getI64IntegerAttr(task.chunk),
+    TaskOp::create(builder, step.accumulate.getLoc(), task.kind, builder.getI64IntegerAttr(task.chunk),
                    builder.getI64IntegerAttr(task.microbatch));
     for (const Part *part : received) // what a task reads arrives in it
       receiveAll(part->message, task.microbatch, part->flow.source);

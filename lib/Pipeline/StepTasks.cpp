@@ -15,12 +15,12 @@ using namespace pc::pipeline;
 /// Whether the op costs more than reading its operands: a matrix product or attention.
 static bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
-ArrayRef<Operation *> StepTasks::ops(Kind kind, int chunk) const {
+ArrayRef<Operation *> StepTasks::ops(TaskKind kind, int chunk) const {
   auto it = tasks.find({kind, chunk});
   return it == tasks.end() ? ArrayRef<Operation *>() : it->second;
 }
 
-ArrayRef<Value> StepTasks::handedOn(Kind kind, int chunk) const {
+ArrayRef<Value> StepTasks::handedOn(TaskKind kind, int chunk) const {
   auto it = handed.find({kind, chunk});
   return it == handed.end() ? ArrayRef<Value>() : it->second;
 }
@@ -92,7 +92,7 @@ bool StepTasks::collectAddends(Value value, SmallVector<Operation *, 2> through,
     addends.truncate(before);
     inside.truncate(insideBefore);
   }
-  addends.push_back({value, through, Kind::F, op ? chunk.lookup(op) : 0});
+  addends.push_back({value, through, TaskKind::Forward, op ? chunk.lookup(op) : 0});
   return false;
 }
 
@@ -119,7 +119,7 @@ void StepTasks::findKinds() {
                     });
     if (gradient)
       dependsOnSeed.insert(&op);
-    kind[&op] = !behindSeed ? Kind::F : gradient ? Kind::B : Kind::R;
+    kind[&op] = !behindSeed ? TaskKind::Forward : gradient ? TaskKind::Backward : TaskKind::Recompute;
   }
   if (!split)
     return;
@@ -131,10 +131,10 @@ void StepTasks::findKinds() {
     if (isLast)
       last.insert(&op);
     bool onlyWeights = llvm::all_of(op.getUsers(), [&](Operation *user) {
-      return isSummed(user) || (kind.lookup(user) == Kind::W && chunk.lookup(user) == chunk.lookup(&op));
+      return isSummed(user) || (kind.lookup(user) == TaskKind::Weight && chunk.lookup(user) == chunk.lookup(&op));
     });
     if (onlyWeights && (isLast || !isExpensive(&op)))
-      kind[&op] = Kind::W;
+      kind[&op] = TaskKind::Weight;
   }
 }
 
@@ -151,7 +151,9 @@ LogicalResult StepTasks::findHandedOn() {
         if (it == kind.end() || chunk[user] == at)
           continue;
         bool up = chunk[user] > at;
-        if (up ? kind[&op] != Kind::F : it->second == Kind::F || it->second == Kind::R || kind[&op] == Kind::W) {
+        if (up ? kind[&op] != TaskKind::Forward
+               : it->second == TaskKind::Forward || it->second == TaskKind::Recompute ||
+                     kind[&op] == TaskKind::Weight) {
           InFlightDiagnostic error = user->emitOpError()
                                      << "of chunk " << chunk[user] << " needs a value of chunk " << at
                                      << " that is not computed before it, so the model cannot be cut into chunks here";
@@ -162,9 +164,9 @@ LogicalResult StepTasks::findHandedOn() {
         highest = std::max(highest, chunk[user]);
       }
       for (int c = at; c < highest; ++c)
-        handed[{Kind::F, c}].push_back(value);
+        handed[{TaskKind::Forward, c}].push_back(value);
       for (int c = at; c > lowest; --c)
-        handed[{Kind::B, c}].push_back(value);
+        handed[{TaskKind::Backward, c}].push_back(value);
     }
   }
   return success();
@@ -195,7 +197,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
   Problem p;
   p.split = split;
   NodeSpread spread = NodeSpread::ofGroups(mesh, axis, machine); // which stages send to each other is not known yet
-  auto seconds = [&](Kind kind, int c) {
+  auto seconds = [&](TaskKind kind, int c) {
     double sum = 0;
     for (Operation *op : ops(kind, c)) {
       sum += secondsOnRank(op, mesh, machine);
@@ -206,29 +208,29 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
     return sum;
   };
   for (int c = 0; c < numChunks; ++c) {
-    p.forward.push_back(seconds(Kind::F, c));
+    p.forward.push_back(seconds(TaskKind::Forward, c));
     // A chunk with an R task has a positive time for it, which tells it from a chunk without one.
-    p.recompute.push_back(ops(Kind::R, c).empty() ? 0 : std::max(seconds(Kind::R, c), 1e-9));
-    p.backward.push_back(seconds(Kind::B, c));
-    p.weight.push_back(seconds(Kind::W, c));
+    p.recompute.push_back(ops(TaskKind::Recompute, c).empty() ? 0 : std::max(seconds(TaskKind::Recompute, c), 1e-9));
+    p.backward.push_back(seconds(TaskKind::Backward, c));
+    p.weight.push_back(seconds(TaskKind::Weight, c));
     double handed = 0;
-    for (Value value : handedOn(Kind::F, c))
+    for (Value value : handedOn(TaskKind::Forward, c))
       handed += localBytes(value, mesh);
     p.hop.push_back(messageSeconds(handed, spread, machine));
     // What F and R make, or F receives, and later tasks of the chunk read.
     double held = 0, heldByR = 0, released = 0;
     llvm::SetVector<Value> made;
     if (c)
-      made.insert(handedOn(Kind::F, c - 1).begin(), handedOn(Kind::F, c - 1).end());
-    for (Kind k : {Kind::F, Kind::R})
+      made.insert(handedOn(TaskKind::Forward, c - 1).begin(), handedOn(TaskKind::Forward, c - 1).end());
+    for (TaskKind k : {TaskKind::Forward, TaskKind::Recompute})
       for (Operation *op : ops(k, c))
         made.insert(op->result_begin(), op->result_end());
     for (Value value : made) {
-      bool later = false, weight = false, byR = kind.lookup(value.getDefiningOp()) == Kind::R;
+      bool later = false, weight = false, byR = kind.lookup(value.getDefiningOp()) == TaskKind::Recompute;
       for (Operation *user : readersOf(value))
-        if (auto it = kind.find(user); it != kind.end() && chunk.lookup(user) == c && it->second != Kind::F) {
-          later |= !byR || it->second != Kind::R;
-          weight |= it->second == Kind::W;
+        if (auto it = kind.find(user); it != kind.end() && chunk.lookup(user) == c && it->second != TaskKind::Forward) {
+          later |= !byR || it->second != TaskKind::Recompute;
+          weight |= it->second == TaskKind::Weight;
         }
       if (!later)
         continue;
@@ -240,12 +242,12 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
     if (split) {
       llvm::SetVector<Value> gradients;
       if (c + 1 < numChunks)
-        gradients.insert(handedOn(Kind::B, c + 1).begin(), handedOn(Kind::B, c + 1).end());
-      for (Operation *op : ops(Kind::B, c))
+        gradients.insert(handedOn(TaskKind::Backward, c + 1).begin(), handedOn(TaskKind::Backward, c + 1).end());
+      for (Operation *op : ops(TaskKind::Backward, c))
         gradients.insert(op->result_begin(), op->result_end());
       for (Value value : gradients)
         if (llvm::any_of(value.getUsers(), [&](Operation *user) {
-              return kind.lookup(user) == Kind::W && chunk.lookup(user) == c && kind.count(user);
+              return kind.lookup(user) == TaskKind::Weight && chunk.lookup(user) == c && kind.count(user);
             }))
           held += localBytes(value, mesh);
     }
@@ -258,7 +260,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
 
 double StepTasks::workspace(int of, MeshAttr mesh) const {
   double most = 0;
-  for (Kind k : {Kind::F, Kind::R, Kind::B, Kind::W}) {
+  for (TaskKind k : taskKinds) {
     llvm::DenseMap<Operation *, double> frees; // by the last reader, in the task
     double now = 0;
     for (Operation *op : ops(k, of)) {

@@ -49,9 +49,9 @@ public:
 
   int chunks() const { return numChunks; }
   /// Ops of a task, in program order. Where none of them is expensive there is no task R.
-  llvm::ArrayRef<mlir::Operation *> ops(Kind kind, int chunk) const;
+  llvm::ArrayRef<mlir::Operation *> ops(TaskKind kind, int chunk) const;
   /// Values that F of the chunk hands to the next chunk, or B to the one before, in program order.
-  llvm::ArrayRef<mlir::Value> handedOn(Kind kind, int chunk) const;
+  llvm::ArrayRef<mlir::Value> handedOn(TaskKind kind, int chunk) const;
   /// Whether `op` only depends on parameters and costs little, or gathers what comes round a ring: every task that
   /// reads it makes it for itself.
   bool isMadeAgain(mlir::Operation *op) const { return madeAgain.contains(op); }
@@ -60,7 +60,7 @@ public:
   struct Addend {
     mlir::Value value;
     llvm::SmallVector<mlir::Operation *, 2> through;
-    Kind kind;
+    TaskKind kind;
     int chunk;
   };
   llvm::ArrayRef<Addend> addends(unsigned yielded) const { return sums[yielded]; }
@@ -90,10 +90,10 @@ private:
   bool split;
   int numChunks = 0;
   llvm::DenseMap<mlir::Operation *, int> chunk;
-  llvm::DenseMap<mlir::Operation *, Kind> kind;
+  llvm::DenseMap<mlir::Operation *, TaskKind> kind;
   llvm::DenseSet<mlir::Operation *> madeAgain, sumOps, dependsOnSeed;
-  std::map<std::pair<Kind, int>, llvm::SmallVector<mlir::Operation *>> tasks;
-  std::map<std::pair<Kind, int>, llvm::SmallVector<mlir::Value>> handed;
+  std::map<std::pair<TaskKind, int>, llvm::SmallVector<mlir::Operation *>> tasks;
+  std::map<std::pair<TaskKind, int>, llvm::SmallVector<mlir::Value>> handed;
   std::vector<llvm::SmallVector<Addend>> sums;
 };
 

@@ -23,7 +23,7 @@ TaskWriter::TaskWriter(ModuleOp module, AccumulateOp accumulate, const StepTasks
 
 /// Finds the live ops, backwards from values that are summed, seen outside, or read by later tasks of the chunk or by
 /// other chunks.
-const TaskWriter::Live &TaskWriter::live(Kind kind, int chunk) {
+const TaskWriter::Live &TaskWriter::live(TaskKind kind, int chunk) {
   auto [it, isNew] = lives.try_emplace({kind, chunk});
   Live &result = it->second;
   if (!isNew)
@@ -31,7 +31,7 @@ const TaskWriter::Live &TaskWriter::live(Kind kind, int chunk) {
   Values needed;
   needed.insert(tasks.handedOn(kind, chunk).begin(), tasks.handedOn(kind, chunk).end());
   // What later tasks of the chunk read must be kept, so it is live here.
-  for (Kind later : {Kind::R, Kind::B, Kind::W})
+  for (TaskKind later : {TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight})
     if (later > kind)
       needed.insert(live(later, chunk).reads.begin(), live(later, chunk).reads.end());
   llvm::DenseSet<Operation *> own(tasks.ops(kind, chunk).begin(), tasks.ops(kind, chunk).end());
@@ -66,14 +66,13 @@ const TaskWriter::Live &TaskWriter::live(Kind kind, int chunk) {
   return result;
 }
 
-const WrittenTask &TaskWriter::get(Kind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum) {
+const WrittenTask &TaskWriter::get(TaskKind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum) {
   std::vector<bool> sums;
   for (unsigned yielded : yieldedBy[{kind, chunk}])
     sums.push_back(hasSum(yielded));
   auto [it, isNew] = written.try_emplace({kind, chunk, sums});
   if (isNew) {
-    static constexpr StringRef kinds[] = {"forward", "recompute", "backward", "weight"};
-    std::string name = kinds[static_cast<int>(kind)].str() + std::to_string(chunk);
+    std::string name = stringifyTaskKind(kind).str() + std::to_string(chunk);
     if (llvm::is_contained(sums, false)) // a chunk has one such task, for its first microbatch
       name += "_first";
     for (std::string base = name; module.lookupSymbol(name);)
@@ -85,7 +84,7 @@ const WrittenTask &TaskWriter::get(Kind kind, int chunk, llvm::function_ref<bool
 
 /// A private function of the live ops of a task. Its arguments are what they read from elsewhere, its results what
 /// others read, and sums so far plus the task's addends.
-WrittenTask TaskWriter::write(Kind kind, int chunk, StringRef name, llvm::function_ref<bool(unsigned)> hasSum) {
+WrittenTask TaskWriter::write(TaskKind kind, int chunk, StringRef name, llvm::function_ref<bool(unsigned)> hasSum) {
   const Live &part = live(kind, chunk);
   WrittenTask task;
   if (part.ops.empty())

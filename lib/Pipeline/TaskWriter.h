@@ -34,7 +34,7 @@ public:
   TaskWriter(mlir::ModuleOp module, AccumulateOp accumulate, const StepTasks &tasks);
 
   /// `hasSum`: whether earlier microbatches of the chunk have made a sum for a yielded value.
-  const WrittenTask &get(Kind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum);
+  const WrittenTask &get(TaskKind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum);
 
 private:
   using Values = llvm::SmallSetVector<mlir::Value, 16>;
@@ -44,17 +44,17 @@ private:
     Values reads;                             ///< what other tasks of the chunk or other chunks make
     Values made;                              ///< what later tasks of the chunk or other chunks read
   };
-  const Live &live(Kind kind, int chunk);
-  WrittenTask write(Kind kind, int chunk, llvm::StringRef name, llvm::function_ref<bool(unsigned)> hasSum);
+  const Live &live(TaskKind kind, int chunk);
+  WrittenTask write(TaskKind kind, int chunk, llvm::StringRef name, llvm::function_ref<bool(unsigned)> hasSum);
 
   mlir::ModuleOp module;
   AccumulateOp accumulate;
   const StepTasks &tasks;
   /// By the op that makes it.
   std::multimap<mlir::Operation *, std::pair<unsigned, const StepTasks::Addend *>> addends;
-  std::map<std::pair<Kind, int>, llvm::SmallVector<unsigned>> yieldedBy; ///< what a task has addends of, ascending
-  std::map<std::pair<Kind, int>, Live> lives;
-  std::map<std::tuple<Kind, int, std::vector<bool>>, WrittenTask> written;
+  std::map<std::pair<TaskKind, int>, llvm::SmallVector<unsigned>> yieldedBy; ///< what a task has addends of, ascending
+  std::map<std::pair<TaskKind, int>, Live> lives;
+  std::map<std::tuple<TaskKind, int, std::vector<bool>>, WrittenTask> written;
 };
 
 } // namespace pc::pipeline

@@ -167,7 +167,8 @@ bool pc::pipeline::mutate(Problem &p, const Order &order, const Program &program
           std::erase_if(x.parts, [i](const Part &part) { return part.message.microbatch == i; });
     out.kinds = {"missing"};
   } else if (name == "W before B" || name == "B before F") {
-    Kind late = name[0] == 'W' ? Kind::W : Kind::B, early = name[0] == 'W' ? Kind::B : Kind::F;
+    TaskKind late = name[0] == 'W' ? TaskKind::Weight : TaskKind::Backward,
+             early = name[0] == 'W' ? TaskKind::Backward : TaskKind::Forward;
     std::vector<Place> places = where([&](const Instruction &x) { return isCompute(x) && x.task.kind == late; });
     if (places.empty())
       return false;

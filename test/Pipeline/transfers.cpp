@@ -110,7 +110,7 @@ private:
   }
 
   static std::string stream(const char *direction, int peer, const Task &message) {
-    return direction + std::to_string(peer) + "FRBW"[static_cast<int>(message.kind)] + std::to_string(message.chunk);
+    return direction + std::to_string(peer) + letterOf(message.kind) + std::to_string(message.chunk);
   }
 
   const Problem &p;

@@ -16,7 +16,7 @@ namespace pc::pipeline {
 /// order at both ends. If a task passes several values, each has a flow of its own.
 struct Flow {
   int source = 0, destination = 0;
-  Kind kind = Kind::F;
+  TaskKind kind = TaskKind::Forward;
   int chunk = 0, number = 0;
   friend auto operator<=>(const Flow &, const Flow &) = default;
 };

@@ -1,12 +1,12 @@
 //===- Schedule.h - Pipeline schedules as values ------------------------------------------===//
 // A problem (stages, chunks of the model, microbatches, times, memory), orders that solve it, and what an order costs.
-// Free of IR. A *stage* is a whole group of ranks at one place of the pipeline axis; a *chunk* a contiguous piece of
+// Free of ops. A *stage* is a whole group of ranks at one place of the pipeline axis; a *chunk* a contiguous piece of
 // the model.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PIPELINE_SCHEDULE_H
 #define PC_PIPELINE_SCHEDULE_H
 
-#include "pcrt/pcrt.h"
+#include "pc/IR/Enums.h"
 
 #include <array>
 #include <cstdint>
@@ -17,13 +17,18 @@
 
 namespace pc::pipeline {
 
-/// Forward; recomputation of what the forward pass did not keep; gradient of the input; gradient of the weights.
-enum class Kind : uint8_t { F = PCRT_FORWARD, R = PCRT_RECOMPUTE, B = PCRT_BACKWARD, W = PCRT_WEIGHT };
-constexpr int numKinds = PCRT_OPTIMIZER; // what follows all tasks comes after them
+using pc::TaskKind;
+
+/// Kinds of tasks: forward; recomputation of what the forward pass did not keep; gradient of the input; gradient of the
+/// weights. The optimizer is no task: it follows all of them.
+inline constexpr std::array taskKinds = {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight};
+constexpr int numKinds = taskKinds.size();
+/// 'F', 'R', 'B' or 'W'.
+char letterOf(TaskKind kind);
 
 /// One kind of work of one chunk for one microbatch.
 struct Task {
-  Kind kind = Kind::F;
+  TaskKind kind = TaskKind::Forward;
   int chunk = 0, microbatch = 0;
   friend bool operator==(const Task &, const Task &) = default;
 };
@@ -58,7 +63,7 @@ struct Problem {
   /// The number of chunks of all stages.
   int chunks() const { return static_cast<int>(stageOf.size()); }
   /// Whether the chunk has tasks of this kind: R if something is recomputed, W if the backward pass is split.
-  bool has(Kind kind, int chunk) const;
+  bool has(TaskKind kind, int chunk) const;
   /// Seconds of a task, with what the first and the last microbatch wait for.
   double seconds(const Task &task) const;
   /// Memory that a task takes at its start and gives back at its end.
@@ -92,7 +97,7 @@ struct Problem {
     return (static_cast<int>(task.kind) * chunks() + task.chunk) * microbatches + task.microbatch;
   }
   /// A number for every kind and chunk.
-  int ofKind(Kind kind, int chunk) const { return static_cast<int>(kind) * chunks() + chunk; }
+  int ofKind(TaskKind kind, int chunk) const { return static_cast<int>(kind) * chunks() + chunk; }
   /// One more than the largest id; there may be fewer tasks, where chunks lack kinds.
   int tasks() const { return numKinds * chunks() * microbatches; }
   /// All tasks there are.

@@ -273,15 +273,14 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   problem.split = schedule->split;
   problem.hop.assign(chunks - 1, tasks.hopSeconds);
   problem.hopBack.assign(chunks - 1, tasks.hopBackSeconds);
-  auto seconds = [&](pipeline::Kind kind, int chunk, int64_t n) {
+  auto seconds = [&](TaskKind kind, int chunk, int64_t n) {
     const TaskPrice::Seconds &one = tasks.seconds[static_cast<size_t>(kind)];
     return share *
            (static_cast<double>(n) * one.layer + (chunk == 0 ? one.first : 0) + (chunk == chunks - 1 ? one.last : 0));
   };
-  using pipeline::Kind;
   auto work = [&](int chunk, int64_t n) {
     double sum = 0;
-    for (Kind kind : {Kind::F, Kind::R, Kind::B, Kind::W})
+    for (TaskKind kind : pipeline::taskKinds)
       sum += seconds(kind, chunk, n);
     return sum;
   };
@@ -306,17 +305,17 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   auto ofLayers = [&](const SmallVector<int64_t> &sizes) {
     double gathered = 0;
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      problem.forward[chunk] = seconds(Kind::F, chunk, sizes[chunk]);
-      problem.recompute[chunk] = seconds(Kind::R, chunk, sizes[chunk]);
-      problem.backward[chunk] = seconds(Kind::B, chunk, sizes[chunk]);
-      problem.weight[chunk] = seconds(Kind::W, chunk, sizes[chunk]);
+      problem.forward[chunk] = seconds(TaskKind::Forward, chunk, sizes[chunk]);
+      problem.recompute[chunk] = seconds(TaskKind::Recompute, chunk, sizes[chunk]);
+      problem.backward[chunk] = seconds(TaskKind::Backward, chunk, sizes[chunk]);
+      problem.weight[chunk] = seconds(TaskKind::Weight, chunk, sizes[chunk]);
       if (problem.stageOf[chunk] == problem.stageOf[0])
         gathered += traffic.layerGather * static_cast<double>(sizes[chunk]);
     }
     std::string error;
     std::optional<pipeline::Order> order = schedule->order(problem, error);
     problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds) * problem.stageOf.size(), 0);
-    problem.longerFirst[problem.ofKind(Kind::F, 0)] =
+    problem.longerFirst[problem.ofKind(TaskKind::Forward, 0)] =
         calls ? gathered : std::max(traffic.layerGather * static_cast<double>(sizes[0]) - problem.forward[0], 0.0);
     std::optional<pipeline::Timeline> times = order ? pipeline::simulate(problem, *order) : std::nullopt;
     if (!times)
@@ -328,7 +327,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
       SmallVector<std::pair<double, double>> sums;
       for (int chunk = 0; chunk < chunks; ++chunk)
         if (problem.stageOf[chunk] == stage) {
-          pipeline::Task task{schedule->split ? Kind::W : Kind::B, chunk, problem.microbatches - 1};
+          pipeline::Task task{schedule->split ? TaskKind::Weight : TaskKind::Backward, chunk, problem.microbatches - 1};
           sums.push_back({calls ? times->end[problem.id(task)] : times->start[problem.id(task)],
                           traffic.layerSums * static_cast<double>(sizes[chunk])});
         }

@@ -190,7 +190,7 @@ public:
   /// Seconds of all tasks of a chunk for one microbatch.
   double work(int role, double layers) const {
     double sum = 0;
-    for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight})
+    for (TaskKind kind : pipeline::taskKinds)
       sum += seconds(kind, role, layers);
     return sum;
   }
@@ -249,8 +249,8 @@ void ChunkCosts::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
   problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds) * problem.stageOf.size(), 0);
   problem.longerLast = problem.longerFirst;
   for (int chunk = 0; chunk < chunks; ++chunk)
-    for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
-      auto task = static_cast<size_t>(problem.ofKind(static_cast<pipeline::Kind>(kind), chunk));
+    for (TaskKind kind : pipeline::taskKinds) {
+      auto task = static_cast<size_t>(problem.ofKind(kind, chunk));
       auto count = static_cast<double>(layers[chunk]);
       double least = -seconds(kind, role(problem, chunk), count);
       problem.longerFirst[task] = std::max(longerFirst(kind, role(problem, chunk), count), least);
@@ -333,7 +333,7 @@ void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<
       gathered[stage] += gather * static_cast<double>(count);
   double end = 0;
   for (int chunk = 0; chunk < problem.chunks(); ++chunk) {
-    pipeline::Task task{pipeline::Kind::F, chunk, 0};
+    pipeline::Task task{TaskKind::Forward, chunk, 0};
     double start = std::max(times->start[problem.id(task)], chunk ? end + problem.hop[chunk - 1] : 0);
     double &parameters = gathered[problem.stageOf[chunk]];
     if (!callsTasks)
@@ -442,7 +442,7 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
   result.bytes.emplace(problem, fewInChunk, a->memory, moreInTasks, b->memory);
   result.hopSeconds = a->hopSeconds;
   result.hopBackSeconds = a->hopBackSeconds;
-  for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
+  for (TaskKind kind : pipeline::taskKinds) {
     auto layer = [&](int chunk) {
       return std::max(costs.seconds(kind, chunk, moreInTasks) - costs.seconds(kind, chunk, fewInChunk), 0.0) /
              (moreInTasks - fewInChunk);

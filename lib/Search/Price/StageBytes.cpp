@@ -34,7 +34,7 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
                        : i == last ? &stage.behind
                        : microbatch == Middle && one.microbatch != middle
                            ? nullptr
-                           : &stage.tasks[{static_cast<int64_t>(one.kind), one.chunk, microbatch}];
+                           : &stage.tasks[{one.kind, one.chunk, microbatch}];
     stretches.push_back(stretch);
     if (stretch)
       stretch->own[program] = static_cast<double>(one.own);
@@ -61,7 +61,7 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
       if (end.how == End::Later)
         end.tasks = to - from;
       else
-        std::tie(end.kind, end.chunk) = std::pair(static_cast<int64_t>(giver.kind), placeOf(small, giver.chunk));
+        std::tie(end.kind, end.chunk) = std::pair(giver.kind, placeOf(small, giver.chunk));
     }
     stretches[from]->kept[end][program] += static_cast<double>(bytes);
   }
@@ -88,7 +88,7 @@ double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, co
         to = std::min(last, at + static_cast<int>(end.tasks));
       } else if (end.how != End::Optimizer) {
         int of = end.how == End::Last ? whole.microbatches - 1 : microbatch;
-        to = place[whole.id({static_cast<pipeline::Kind>(end.kind), walk.ownChunks ? chunk : chunks[end.chunk], of})];
+        to = place[whole.id({end.kind, walk.ownChunks ? chunk : chunks[end.chunk], of})];
       }
       if (to <= at + 1)
         continue;
@@ -106,7 +106,7 @@ double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, co
   int until = last;
   if (walk.untilLast) {
     auto isEnd = [&](const Task &task) {
-      return task.kind == pipeline::Kind::B && task.microbatch == whole.microbatches - 1;
+      return task.kind == TaskKind::Backward && task.microbatch == whole.microbatches - 1;
     };
     until = static_cast<int>(llvm::find_if(tasks, isEnd) - tasks.begin()) + 1;
   }
@@ -126,8 +126,7 @@ double StageBytes::arena(const Problem &whole, const std::vector<Task> &tasks, i
       ++count;
     }
   auto stretchOf = [&](const Task &task) {
-    auto it = stage.tasks.find(
-        {static_cast<int64_t>(task.kind), chunkLike(task.chunk), which(task.microbatch, whole.microbatches)});
+    auto it = stage.tasks.find({task.kind, chunkLike(task.chunk), which(task.microbatch, whole.microbatches)});
     return it == stage.tasks.end() ? nullptr : &it->second;
   };
   auto bytes = [&](const Bytes &bytes, int chunk) {
@@ -144,11 +143,11 @@ double StageBytes::ofLayers(const Problem &whole, const std::vector<Task> &tasks
     auto [kind, chunk, microbatch] = key;
     if (chunk != 0 || microbatch == LastOne)
       continue;
-    Stretch &one = stretches[microbatch == Middle][kind] = stretch;
+    Stretch &one = stretches[microbatch == Middle][static_cast<size_t>(kind)] = stretch;
     if (!withOwn)
       one.own = {};
     // What a backward task keeps for other microbatches, or for the optimizer, are sums of gradients.
-    bool isBackward = kind >= static_cast<int64_t>(pipeline::Kind::B);
+    bool isBackward = kind >= TaskKind::Backward;
     for (auto &[end, kept] : one.kept)
       if (end.how == End::Optimizer || (isBackward && end.how != End::Own))
         kept = {kept[0] * gradientShare, kept[1] * gradientShare};

@@ -41,7 +41,8 @@ private:
       Last,      ///< and of the last one
       Later      ///< `tasks` tasks later
     } how = Optimizer;
-    int64_t kind = 0, chunk = 0, tasks = 0; ///< `chunk`: of those of the stage
+    TaskKind kind = TaskKind::Forward;
+    int64_t chunk = 0, tasks = 0; ///< `chunk`: of those of the stage
     friend bool operator<(const End &a, const End &b) {
       return std::tie(a.how, a.kind, a.chunk, a.tasks) < std::tie(b.how, b.kind, b.chunk, b.tasks);
     }
@@ -54,8 +55,8 @@ private:
   };
   enum Microbatch : uint8_t { First, Middle, LastOne };
   struct Stage {
-    std::map<std::tuple<int64_t, int64_t, Microbatch>, Stretch> tasks; ///< by kind and chunk of the small pipeline
-    Stretch before, behind;                                            ///< of all tasks
+    std::map<std::tuple<TaskKind, int64_t, Microbatch>, Stretch> tasks; ///< by kind and chunk of the small pipeline
+    Stretch before, behind;                                             ///< of all tasks
     double gaps = 0;
   };
   static Microbatch which(int64_t microbatch, int64_t microbatches) {
