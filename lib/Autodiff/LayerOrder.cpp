@@ -45,7 +45,7 @@ struct Layers {
 SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
   size_t count = layers.number.size();
   SmallVector<llvm::SetVector<size_t>> reads(count);
-  llvm::DenseMap<Operation *, llvm::SetVector<size_t>> behind; // what is in no layer: the layers that it reads
+  llvm::DenseMap<Operation *, llvm::SetVector<size_t>> after; // what is in no layer: the layers that it reads
   for (Operation &op : model) {
     llvm::SetVector<size_t> from;
     for (Value operand : op.getOperands())
@@ -53,12 +53,12 @@ SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
         if (auto it = layers.of.find(source); it != layers.of.end())
           from.insert(it->second);
         else
-          from.insert_range(behind[source]);
+          from.insert_range(after[source]);
       }
     if (auto it = layers.of.find(&op); it != layers.of.end())
       reads[it->second].insert_range(from);
     else
-      behind[&op] = std::move(from);
+      after[&op] = std::move(from);
   }
   SmallVector<size_t> places(count, count);
   for (size_t next = 0; next < count; ++next) {

@@ -12,7 +12,7 @@ namespace pc {
 
 class Certificate {
 public:
-  /// Adds a program as it is behind a phase. `how`: "proved", "given" (later ones are proved to compute what it
+  /// Adds a program as it is after a phase. `how`: "proved", "given" (later ones are proved to compute what it
   /// computes), or "unproved".
   void add(Phase phase, mlir::ModuleOp program, llvm::StringRef how);
   /// The tables have been compared with the planned program.

@@ -336,7 +336,7 @@ pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options,
   std::optional<Plan> plan = given("plan") ? planFromFile(context, planFile, status)
                              : origin.phase == Phase::Model
                                  ? planFromFlags(strategyFlags, error, status)
-                                 : planBehind(origin.phase, origin.plan, origin.hasPlan, strategyFlags, error, status);
+                                 : planAfter(origin.phase, origin.plan, origin.hasPlan, strategyFlags, error, status);
   options = fields;
   if (plan)
     options.plan = std::move(*plan);

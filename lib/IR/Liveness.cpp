@@ -17,7 +17,7 @@ bool pc::isLeaf(Operation *op) {
   return isa<ParameterOp, StateOp, InputOp, RopeTableOp, ConstantOp, BlockOffsetOp>(op);
 }
 
-Operation *pc::addedBehind(OpOperand &use) {
+Operation *pc::addedAfter(OpOperand &use) {
   Operation *user = use.getOwner(), *source = use.get().getDefiningOp();
   auto accumulate = isa<YieldOp>(user) ? dyn_cast_or_null<AccumulateOp>(user->getParentOp()) : AccumulateOp();
   bool made = accumulate && source && source->getBlock() == user->getBlock() && !isLeaf(source);
@@ -38,7 +38,7 @@ void Liveness::number(Block &block) {
 }
 
 int64_t Liveness::position(OpOperand &use) const {
-  if (Operation *source = addedBehind(use))
+  if (Operation *source = addedAfter(use))
     return position(source);
   Operation *user = use.getOwner();
   Operation *last = isa<AccumulateOp>(user) ? user : nullptr;

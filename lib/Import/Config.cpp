@@ -271,9 +271,9 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
       reader.fail() << "'" << family.sameAsEmbed << "' = " << width << " is not supported; it must equal '"
                     << keys.embed << "' = " << config.embed;
   config.parallel = !family.parallel.empty() && reader.flag(family.parallel, true);
-  config.normBehindSum = family.normsBehind;
+  config.normAfterSum = family.normsAfterSums;
   if (!family.normFirst.empty())
-    config.normBehindSum = !reader.flag(family.normFirst, true);
+    config.normAfterSum = !reader.flag(family.normFirst, true);
   double width = family.scoreDim.empty() ? double(config.headDim) : reader.positive(family.scoreDim, 256);
   config.scale = family.unscaled ? 1.0 : 1.0 / std::sqrt(width);
   if (family.scoreCap)

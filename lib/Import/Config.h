@@ -32,8 +32,8 @@ struct ModelConfig {
   double normEps = 1e-5, initStd = 0.02;
   const Family *family = nullptr; ///< what its layers are made of
   bool tied = false, qkvBias = false, outBias = false, mlpBias = false;
-  bool parallel = false;      ///< attention and MLP read the same input
-  bool normBehindSum = false; ///< norms are after residual sums, not before blocks; none after all layers
+  bool parallel = false;     ///< attention and MLP read the same input
+  bool normAfterSum = false; ///< norms are after residual sums, not before blocks; none after all layers
   /// Probabilities of dropout in 65536ths (`#pc.drop`), 0 for none: after the embedding, on the weights of attention,
   /// and before each residual sum.
   int64_t embedDrop = 0, attentionDrop = 0, residualDrop = 0;

@@ -65,8 +65,8 @@ constexpr LayerForm phi3Form() {
 constexpr LayerForm olmo2Form() {
   LayerForm form = with(llamaForm, LayerForm::OfAll);
   form.beforeAttention = form.beforeMlp = "";
-  form.behindAttention = "post_attention_layernorm";
-  form.behindMlp = "post_feedforward_layernorm";
+  form.afterAttention = "post_attention_layernorm";
+  form.afterMlp = "post_feedforward_layernorm";
   return form;
 }
 
@@ -80,9 +80,9 @@ constexpr LayerForm gemmaForm() {
 /// Norms before both blocks and after them.
 constexpr LayerForm gemma2Form() {
   LayerForm form = gemmaForm();
-  form.behindAttention = "post_attention_layernorm";
+  form.afterAttention = "post_attention_layernorm";
   form.beforeMlp = "pre_feedforward_layernorm";
-  form.behindMlp = "post_feedforward_layernorm";
+  form.afterMlp = "post_feedforward_layernorm";
   return form;
 }
 
@@ -525,7 +525,7 @@ constexpr Family table[] = {
      .biasOfQKV = true,
      .biasOfOutput = true,
      .biasOfMlp = true,
-     .normsBehind = true,
+     .normsAfterSums = true,
      .ropes = NoRope,
      .onlyWord = {"position_embedding_type", "absolute"},
      .onlyFlags = bertOnly,

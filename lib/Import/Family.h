@@ -36,8 +36,8 @@ struct LayerForm {
   llvm::StringRef headTransform = "", headBias = "";
   NormKind norm = NormKind::RMS;
   /// Norms before attention and before the MLP, and after them, before the residual sum.
-  llvm::StringRef beforeAttention = "input_layernorm", behindAttention = "", beforeMlp = "post_attention_layernorm",
-                  behindMlp = "";
+  llvm::StringRef beforeAttention = "input_layernorm", afterAttention = "", beforeMlp = "post_attention_layernorm",
+                  afterMlp = "";
   llvm::StringRef attention = "self_attn", q = "q_proj", k = "k_proj", v = "v_proj", qkv = "", out = "o_proj";
   /// Attention to the result of an encoder, and the norm before it.
   llvm::StringRef cross = "", beforeCross = "";
@@ -137,7 +137,7 @@ struct Family {
   llvm::StringRef mlpBias = "";   ///< of the MLP, and pretraining_tp beside it
   llvm::StringRef parallel = "";  ///< attention and MLP read the same input; true where absent
   llvm::StringRef normFirst = ""; ///< norms are before blocks, or after residual sums
-  bool normsBehind = false;       ///< norms are behind residual sums, always
+  bool normsAfterSums = false;    ///< norms are after residual sums, always
   llvm::StringRef scoreDim = "";  ///< scores are divided by its root, and not by that of head_dim
   bool unscaled = false;          ///< scores are not divided
   /// attn_logit_softcapping and final_logit_softcapping; 0: none; no such key: none.

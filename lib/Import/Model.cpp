@@ -102,7 +102,7 @@ Value ModelBuilder::stack(Value table, Value tokens, int64_t layers) {
   relative = Value();
   for (layer = 0; layer < layers; ++layer)
     x = layerOf(x);
-  if (config.normBehindSum)
+  if (config.normAfterSum)
     return x;
   at(name + "final_norm");
   return dropout(norm(x, form->finalNorm, "embed"), config.finalDrop);

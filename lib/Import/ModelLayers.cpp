@@ -142,21 +142,21 @@ Value ModelBuilder::clampedExperts(Value y, const Routing &routing) {
 
 Value ModelBuilder::layerOf(Value x) {
   // `before` normalizes what a block reads, unless norms are after the residual sums (BERT).
-  bool first = !config.normBehindSum;
+  bool first = !config.normAfterSum;
   auto before = [&](Value value, StringRef name) { return first ? layerNorm(value, name) : value; };
-  auto behind = [&](Value value, StringRef name) { return first ? value : layerNorm(value, name); };
+  auto after = [&](Value value, StringRef name) { return first ? value : layerNorm(value, name); };
   Value y = before(x, form->beforeAttention),
-        z = layerNorm(form->latent ? latentAttention(y) : attentionBlock(form->attention, y, y), form->behindAttention);
+        z = layerNorm(form->latent ? latentAttention(y) : attentionBlock(form->attention, y, y), form->afterAttention);
   z = dropout(z, config.residualDrop);
   // GPT-NeoX: attention and MLP both read the layer's input, and one sum adds all three.
   if (config.parallel) {
     Value m = dropout(mlpBlock(layerNorm(x, form->beforeMlp)), config.residualDrop);
     return add(add(m, z), x);
   }
-  x = behind(add(x, z), form->beforeAttention);
+  x = after(add(x, z), form->beforeAttention);
   if (encoded)
     x = add(x, dropout(attentionBlock(form->cross, layerNorm(x, form->beforeCross), encoded), config.residualDrop));
   y = before(x, form->beforeMlp);
-  z = layerNorm(config.experts && config.hasExperts[layer] ? expertsBlock(y) : mlpBlock(y), form->behindMlp);
-  return behind(add(x, dropout(z, config.residualDrop)), form->beforeMlp);
+  z = layerNorm(config.experts && config.hasExperts[layer] ? expertsBlock(y) : mlpBlock(y), form->afterMlp);
+  return after(add(x, dropout(z, config.residualDrop)), form->beforeMlp);
 }

@@ -294,7 +294,7 @@ private:
   void read(Operation *op, SmallVectorImpl<Value> *later) {
     for (OpOperand &use : op->getOpOperands()) {
       Value operand = use.get();
-      if (isPart(operand) || addedBehind(use))
+      if (isPart(operand) || addedAfter(use))
         continue;
       if (operand.getParentBlock() == op->getBlock())
         --pending[operand];
@@ -306,7 +306,7 @@ private:
   /// Counts the uses of `op`'s results by sums over microbatches as done.
   void readAdded(Operation *op) {
     for (OpOperand &use : op->getUses())
-      if (addedBehind(use))
+      if (addedAfter(use))
         --pending[use.get()];
   }
 

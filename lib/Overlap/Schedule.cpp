@@ -285,11 +285,11 @@ private:
       moves.push_back(ops[items[i].place]);
     OpBuilder builder(block.getParentOp()->getContext());
     // Starts at one position stand in the order of their buckets, so that what is needed first starts first.
-    Operation *&behind = lastStart[bucket.start];
-    if (!behind && bucket.start >= 0)
-      behind = ops[bucket.start];
-    if (behind)
-      builder.setInsertionPointAfter(behind);
+    Operation *&previous = lastStart[bucket.start];
+    if (!previous && bucket.start >= 0)
+      previous = ops[bucket.start];
+    if (previous)
+      builder.setInsertionPointAfter(previous);
     else
       builder.setInsertionPointToStart(&block);
 
@@ -311,7 +311,7 @@ private:
       results.push_back(clone->getResult(0));
     }
     YieldOp::create(inner, start.getLoc(), results);
-    behind = start;
+    previous = start;
 
     builder.setInsertionPoint(ops[bucket.wait]);
     auto wait = WaitOp::create(builder, start.getLoc(), ValueRange(results).getTypes(), start.getTicket());

@@ -178,7 +178,7 @@ private:
   /// Adds results of `op` that the body yields to the sums over microbatches, right after `op`.
   LogicalResult add(Operation *op) {
     for (OpOperand &use : op->getUses())
-      if (addedBehind(use)) {
+      if (addedAfter(use)) {
         Value sum = use.getOwner()->getParentOp()->getResult(use.getOperandNumber());
         if (failed(access(op, use.get(), false, 0, computed)) || failed(access(op, sum, true, 0, computed)))
           return failure();
@@ -190,7 +190,7 @@ private:
   LogicalResult compute(Operation *op) {
     computed.advance(0);
     for (OpOperand &use : op->getOpOperands())
-      if (!addedBehind(use) && failed(access(op, use.get(), false, 0, computed)))
+      if (!addedAfter(use) && failed(access(op, use.get(), false, 0, computed)))
         return failure();
     for (Value result : op->getResults())
       if (failed(access(op, result, true, 0, computed)))
@@ -269,7 +269,7 @@ private:
       if (failed(run(inner)))
         return failure();
       for (OpOperand &use : inner.getTerminator()->getOpOperands())
-        if (!addedBehind(use) &&
+        if (!addedAfter(use) &&
             failed(access(accumulate, accumulate.getResult(use.getOperandNumber()), true, 0, computed)))
           return failure();
     }

@@ -227,7 +227,7 @@ private:
         return op->emitOpError() << "sums over stages inside a task, which is not allowed (P6)";
       state(op->getResult(0)) = resultOf(move, op->getResult(0));
     } else {
-      return walk.optimizer ? visitBehind(walk, op) : visitInTask(walk, op);
+      return walk.optimizer ? visitAfter(walk, op) : visitInTask(walk, op);
     }
     return success();
   }
@@ -383,7 +383,7 @@ private:
 
   /// After the tasks: what is linear in a sum keeps it, squares make norms of it, and every other reader is checked at
   /// the end.
-  LogicalResult visitBehind(Walk &walk, Operation *op) {
+  LogicalResult visitAfter(Walk &walk, Operation *op) {
     SmallVector<State> operands;
     int tracked = 0;
     SmallVector<int64_t, 1> parameters;

@@ -247,7 +247,7 @@ private:
     p.noGradientFrom.assign(p.chunks(), true);
     for (const auto *ends : {&sends, &receives})
       for (auto &[flow, list] : *ends)
-        if (flow.kind == Kind::B && flow.chunk > 0)
+        if (flow.kind == TaskKind::Backward && flow.chunk > 0)
           p.noGradientFrom[flow.chunk - 1] = false;
     for (int c = 0; c + 1 < p.chunks(); ++c)
       if (p.stageOf[c] == p.stageOf[c + 1])

@@ -108,10 +108,10 @@ void StepTasks::splitSums() {
 /// F before the seed; after it B for what depends on the seed, and R for copies. If weight gradients are apart, W is
 /// what leads to sums only.
 void StepTasks::findKinds() {
-  bool behindSeed = false;
+  bool afterSeed = false;
   llvm::DenseSet<Operation *> last; // what only moves and casts follow before it is yielded
   for (Operation &op : body().without_terminator()) {
-    behindSeed |= isa<SeedOp>(op);
+    afterSeed |= isa<SeedOp>(op);
     if (madeAgain.contains(&op) || sumOps.contains(&op))
       continue;
     bool gradient = isa<SeedOp>(op) || llvm::any_of(op.getOperands(), [&](Value value) {
@@ -119,7 +119,7 @@ void StepTasks::findKinds() {
                     });
     if (gradient)
       dependsOnSeed.insert(&op);
-    kind[&op] = !behindSeed ? TaskKind::Forward : gradient ? TaskKind::Backward : TaskKind::Recompute;
+    kind[&op] = !afterSeed ? TaskKind::Forward : gradient ? TaskKind::Backward : TaskKind::Recompute;
   }
   if (!split)
     return;

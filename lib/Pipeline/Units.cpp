@@ -182,11 +182,11 @@ private:
       if (unitNumber(op))
         end = op;
     int now = first;
-    bool behind = !end;
+    bool isPastEnd = !end;
     for (Operation *op : ops) {
       std::optional<int> unit = unitNumber(op);
-      now = unit ? onward(now, *unit) : behind ? last : now;
-      behind |= op == end;
+      now = unit ? onward(now, *unit) : isPastEnd ? last : now;
+      isPastEnd |= op == end;
       Operation *source = isUnaryLinear(op) ? op->getOperand(0).getDefiningOp() : nullptr;
       auto it = source ? units.unit.find(source) : units.unit.end();
       units.unit[op] = it != units.unit.end() ? it->second : now;

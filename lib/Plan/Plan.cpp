@@ -197,8 +197,8 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   return plan;
 }
 
-std::optional<Plan> pc::planBehind(Phase done, const Plan &known, bool whole, const StrategyFlags &flags,
-                                   std::string &error, pcrt_status &status) {
+std::optional<Plan> pc::planAfter(Phase done, const Plan &known, bool whole, const StrategyFlags &flags,
+                                  std::string &error, pcrt_status &status) {
   auto refuse = [&](pcrt_status why, const Twine &message) {
     status = why;
     error = message.str();

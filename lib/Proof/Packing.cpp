@@ -14,7 +14,7 @@ using namespace pc;
 using namespace pc::proof;
 
 /// Alignment, of a CPU's or a device's arena, may leave a gap.
-static bool isBehind(int64_t end, int64_t begin) {
+static bool lagsBehind(int64_t end, int64_t begin) {
   auto isAligned = [&](uint64_t bytes) { return begin == static_cast<int64_t>(llvm::alignTo(end, bytes)); };
   return isAligned(1) || isAligned(64) || isAligned(256);
 }
@@ -48,8 +48,8 @@ int Packing::fit(Operation *op) {
         return !(other == *own) && isNext(other);
       });
     };
-    bool begins = own->begin == 0 || another([&](Range other) { return isBehind(other.end, own->begin); });
-    bool ends = own->end == layout.bytes || another([&](Range other) { return isBehind(own->end, other.begin); });
+    bool begins = own->begin == 0 || another([&](Range other) { return lagsBehind(other.end, own->begin); });
+    bool ends = own->end == layout.bytes || another([&](Range other) { return lagsBehind(own->end, other.begin); });
     fit = std::min(fit, 2 * begins + ends);
   }
   return fit;

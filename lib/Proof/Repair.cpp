@@ -12,7 +12,7 @@ using namespace pc;
 using namespace pc::proof;
 
 /// The moves that a failure is made of, nearest first.
-static SmallVector<Operation *> movesBehind(const Failure &failure, const Trace &trace, size_t most) {
+static SmallVector<Operation *> movesTo(const Failure &failure, const Trace &trace, size_t most) {
   llvm::SmallSetVector<Operation *, 32> moves;
   SmallVector<int> todo(failure.from);
   llvm::DenseSet<int> seen;
@@ -58,7 +58,7 @@ static SmallVector<Operation *> othersLike(ModuleOp module, Operation *op) {
 
 std::optional<Repair> pc::proof::repair(ModuleOp module, const Failure &failure, const Trace &trace,
                                         llvm::function_ref<bool()> isProved) {
-  SmallVector<Operation *> moves = movesBehind(failure, trace, /*most=*/24);
+  SmallVector<Operation *> moves = movesTo(failure, trace, /*most=*/24);
   if (llvm::none_of(moves, isStep))
     return std::nullopt;
   constexpr int64_t mostOps = 1 << 19; // in all walks

@@ -74,7 +74,7 @@ bool Walk::runOp(Stage &stage, Operation *op) {
   auto accumulate = dyn_cast_or_null<AccumulateOp>(op->getParentOp());
   if (!accumulate || accumulate.getMicrobatches() == 1)
     return true;
-  return llvm::all_of(op->getUses(), [&](OpOperand &use) { return !addedBehind(use) || addToSum(stage, use); });
+  return llvm::all_of(op->getUses(), [&](OpOperand &use) { return !addedAfter(use) || addToSum(stage, use); });
 }
 
 static bool isBf16(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isBF16(); }
@@ -291,7 +291,7 @@ bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
     if (!runBlock(stage, body))
       return false;
     for (OpOperand &use : body.getTerminator()->getOpOperands())
-      if (!addedBehind(use) && !addToSum(stage, use))
+      if (!addedAfter(use) && !addToSum(stage, use))
         return false;
     // All microbatches are alike; bytes may hold something else than for the first only for the second.
     auto isAlike = [&](const State &state) { return state.microbatch != State::ofSeveral; };

@@ -122,7 +122,7 @@ LogicalResult Machine::runOp(Operation *op) {
       return failure();
   // A product may accumulate into a sum over microbatches right away, as its kernel does.
   for (OpOperand &use : op->getUses())
-    if (addedBehind(use) && failed(addToSum(use)))
+    if (addedAfter(use) && failed(addToSum(use)))
       return failure();
   return success();
 }
@@ -272,7 +272,7 @@ LogicalResult Machine::runAccumulate(AccumulateOp accumulate) {
     if (failed(runBlock(body)))
       return failure();
     for (OpOperand &use : body.getTerminator()->getOpOperands())
-      if (!addedBehind(use) && failed(addToSum(use)))
+      if (!addedAfter(use) && failed(addToSum(use)))
         return failure();
   }
   return success();

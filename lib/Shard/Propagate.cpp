@@ -49,7 +49,7 @@ private:
   Value move(const PlacementValue &v, unsigned value, Value from, AxisState source, AxisState target,
              Operation *before);
   Spot join(Spot a, Spot b) const;
-  static Operation *behind(Value value);
+  static Operation *after(Value value);
   static bool isInBody(Operation *op) { return isa<AccumulateOp>(op->getParentOp()); }
   static bool isInBody(Value value) { return isa<AccumulateOp>(value.getParentBlock()->getParentOp()); }
 
@@ -83,7 +83,7 @@ Rewriter::Spot Rewriter::join(Spot a, Spot b) const {
 }
 
 /// The first op that `value` may be read at.
-Operation *Rewriter::behind(Value value) {
+Operation *Rewriter::after(Value value) {
   if (Operation *producer = value.getDefiningOp())
     return producer->getNextNode();
   return &cast<BlockArgument>(value).getOwner()->front();
@@ -103,11 +103,11 @@ void Rewriter::place(unsigned value) {
 
   RankedTensorType own = typeIn(v, produced);
   std::map<AxisState, Value> versions;
-  versions[rest] = rest == produced ? v.value : move(v, value, v.value, produced, rest, behind(v.value));
+  versions[rest] = rest == produced ? v.value : move(v, value, v.value, produced, rest, after(v.value));
   for (auto [state, parent] : tree.parents) {
     Operation *at = spots[state].op;
     if (parent.isPartial() && isInBody(versions[parent]) && isInBody(at))
-      at = behind(versions[parent]);
+      at = after(versions[parent]);
     versions[state] = move(v, value, versions[parent], parent, state, at);
   }
   for (auto [id, operand] : v.readers) {

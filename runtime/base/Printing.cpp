@@ -56,7 +56,7 @@ public:
   }
 
   bool failed() const { return hasFailed; }
-  bool isBehind() {
+  bool lagsBehind() {
     std::lock_guard<std::mutex> lock(mutex);
     return count > sizeof ring / 4;
   }
@@ -167,4 +167,4 @@ bool pcrt::finishPrinting() {
   return !printers[0] || !printers[0]->failed();
 }
 
-bool pcrt::printingIsBehind() { return printers[1] && printers[1]->isBehind(); }
+bool pcrt::printingLagsBehind() { return printers[1] && printers[1]->lagsBehind(); }

@@ -19,7 +19,7 @@ bool finishPrinting();
 
 /// Whether much text waits to be written to standard error. A process that relays the output of others stops reading
 /// from them meanwhile.
-bool printingIsBehind();
+bool printingLagsBehind();
 
 } // namespace pcrt
 

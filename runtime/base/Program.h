@@ -143,7 +143,7 @@ struct Program {
 
     bool any() const { return axis >= 0; }
     /// Whether a round ends after `steps` steps.
-    bool endsBehind(int64_t steps) const { return any() && steps % every == 0; }
+    bool endsAfter(int64_t steps) const { return any() && steps % every == 0; }
   } rounds;
 
   int64_t replicaOf(int rank) const { return rounds.any() ? mesh.coordinate(rank, rounds.axis) : 0; }

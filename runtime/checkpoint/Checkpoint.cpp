@@ -59,7 +59,7 @@ static std::vector<Saved> savedTensors(const Program &program, int64_t step, int
   for (const Parameter &parameter : program.parameters)
     if (!rounds.any() || parameter.frozen)
       saved.push_back({&parameter, &parameter, true, ""});
-    else if (!rounds.endsBehind(step))
+    else if (!rounds.endsAfter(step))
       for (int64_t replica = 0; replica < replicas; ++replica)
         saved.push_back({&parameter, &parameter, false, ofReplica("parameter", replica), replica});
   for (const State &state : program.states) {
@@ -531,7 +531,7 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
                           Device &device, Pool &pool, Comm &comm) {
   TensorSums model = modelSums(program), states;
   int64_t replicas = std::max<int64_t>(trajectory.replicas, 1), readers = program.rounds.replicas;
-  bool between = !program.rounds.any() || program.rounds.endsBehind(trajectory.step);
+  bool between = !program.rounds.any() || program.rounds.endsAfter(trajectory.step);
   for (const Program *stage : program.stages)
     for (const Saved &saved : savedTensors(*stage, trajectory.step, std::min(replicas, readers)))
       for (const Part &part : saved.parameter->parts)

@@ -36,18 +36,18 @@ private:
 
   size_t skipSpace(size_t at) const { return text.find_first_not_of(" \t\r\n", at); }
 
-  /// The position after the string (behindString) or value of any kind (behindValue) that begins at `at`.
-  size_t behindString(size_t at) const {
+  /// The position after the string (afterString) or value of any kind (afterValue) that begins at `at`.
+  size_t afterString(size_t at) const {
     while (text[++at] != '"')
       if (text[at] == '\\')
         ++at;
     return at + 1;
   }
-  size_t behindValue(size_t at) const {
+  size_t afterValue(size_t at) const {
     int depth = 0;
     do {
       if (text[at] == '"') {
-        at = behindString(at);
+        at = afterString(at);
         continue;
       }
       bool opens = text[at] == '{' || text[at] == '[', closes = text[at] == '}' || text[at] == ']';
@@ -61,10 +61,10 @@ private:
   bool visit(size_t at) {
     bool found = false;
     for (at = skipSpace(at + 1); text[at] != '}';) {
-      size_t end = behindString(at);
+      size_t end = afterString(at);
       std::string key = Json::parse(text.begin() + at, text.begin() + end);
       at = skipSpace(skipSpace(end) + 1); // after the colon
-      end = behindValue(at);
+      end = afterValue(at);
       if (key == "dtype" || key == "torch_dtype")
         edits.push_back({at, end, value});
       else if (key == "text_config" && text[at] == '{')

@@ -68,7 +68,7 @@ CpuDevice::~CpuDevice() {
 
 void CpuDevice::prepare(pcrt_context &context) {
   Comm &comm = context.comm;
-  int64_t bytes = program.abi.arena_bytes + context.behindArena;
+  int64_t bytes = program.abi.arena_bytes + context.afterArena;
   requireOk(comm, comm.allocateArena(bytes, &arena));
   for (pcrt_move_desc &move : context.moves)
     if (routedOf(move)) {

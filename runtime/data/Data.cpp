@@ -234,7 +234,7 @@ static std::vector<std::string> split(const std::string &text) {
 TokenData::TokenData(const Options &options, int64_t sequence, bool training, int64_t targetSequence)
     : sequence(sequence), targetSequence(targetSequence ? targetSequence : sequence) {
   std::vector<std::string> items = split(options.data);
-  int64_t behind = options.targets.empty(); // the target of a window's last token
+  int64_t extra = options.targets.empty(); // the target of a window's last token
   std::vector<SampleOrder::Source> sources;
   size_t weighted = 0;
   double total = 0;
@@ -248,7 +248,7 @@ TokenData::TokenData(const Options &options, int64_t sequence, bool training, in
     }
     for (const std::string &file : expand(item)) {
       weightOf.push_back(weight);
-      sources.back().windows.push_back((all.emplace_back(file).count() - behind) / sequence);
+      sources.back().windows.push_back((all.emplace_back(file).count() - extra) / sequence);
     }
   }
   openTargets(options);
@@ -265,8 +265,8 @@ TokenData::TokenData(const Options &options, int64_t sequence, bool training, in
       if (sources[s].windows[i] == 0)
         fail(PCRT_BAD_DATA, all[size_t(first[s]) + i].path() + ": its " +
                                 std::to_string(all[size_t(first[s]) + i].count()) + " tokens are fewer than the " +
-                                std::to_string(sequence + behind) +
-                                (behind ? " of a sample and its last target" : " of a sample"));
+                                std::to_string(sequence + extra) +
+                                (extra ? " of a sample and its last target" : " of a sample"));
   }
   HeldOut heldOut = options.validation;
   bool readsHeldOut = heldOut.every && !training;

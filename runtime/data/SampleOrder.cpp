@@ -61,10 +61,10 @@ SampleOrder::SampleOrder(std::vector<Source> all, bool shuffle, uint64_t seed, H
   }
   // Each turn goes to the source with the largest deficit.
   for (int64_t turn = 0; turn < period; ++turn) {
-    auto behind = [&](size_t s) { return sources[s].weight / total * double(turn + 1) - double(perPeriod[s]); };
+    auto after = [&](size_t s) { return sources[s].weight / total * double(turn + 1) - double(perPeriod[s]); };
     size_t next = 0;
     for (size_t s = 1; s < sources.size(); ++s)
-      if (behind(s) > behind(next))
+      if (after(s) > after(next))
         next = s;
     turns.push_back(int(next));
     before.push_back(perPeriod[next]++);

@@ -179,7 +179,7 @@ int Run::run() {
     return PCRT_RESOURCE;
   watch();
   for (LineRelay &relay : relays) {
-    if (printingIsBehind())
+    if (printingLagsBehind())
       finishPrinting();
     relay.finish();
   }
@@ -276,7 +276,7 @@ void Run::becomeRank(int rank, pid_t launcher) {
 void Run::watch() {
   while (running > 0) {
     std::vector<pollfd> entries{{signals, POLLIN, 0}};
-    bool forwards = !printingIsBehind();
+    bool forwards = !printingLagsBehind();
     for (LineRelay &relay : relays)
       if (forwards && relay.readEnd() >= 0)
         entries.push_back({relay.readEnd(), POLLIN, 0});

@@ -278,8 +278,8 @@ private:
     evaluated = true;
   }
 
-  bool roundEndsBehind(int64_t steps) {
-    return members ? steps - sampleStep >= share.steps || members->isAwaited() : program.rounds.endsBehind(steps);
+  bool roundEndsAfter(int64_t steps) {
+    return members ? steps - sampleStep >= share.steps || members->isAwaited() : program.rounds.endsAfter(steps);
   }
 
   /// Opens every output, and the device.
@@ -318,7 +318,7 @@ private:
 
   void fillArena() {
     context->keepsArena = fromMemory;
-    context->behindArena = memory->copyBytes();
+    context->afterArena = memory->copyBytes();
     if (!fromMemory)
       memory->forget();
     device->prepare(*context);
@@ -438,7 +438,7 @@ private:
       series->complete();
     }
     bool skipped = checkNumbers(step);
-    bool roundEnds = roundEndsBehind(step + 1);
+    bool roundEnds = roundEndsAfter(step + 1);
     if (roundEnds) {
       if (members)
         members->meet(step + 1 - sampleStep);

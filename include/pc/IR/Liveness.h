@@ -21,7 +21,7 @@ bool isLeaf(mlir::Operation *op);
 /// A value that the body of an accumulation over several microbatches computes and yields is added to its sum right
 /// after the op that computes it. Returns that op if `use` is the yield's use of such a value, else null: other
 /// yielded values are added at the end of the body.
-mlir::Operation *addedBehind(mlir::OpOperand &use);
+mlir::Operation *addedAfter(mlir::OpOperand &use);
 
 /// A live range: the positions from the definition to the last use, both included.
 struct Lifetime {
@@ -31,7 +31,7 @@ struct Lifetime {
 /// Live ranges of all values that need a home: results of ops in a function and in the bodies of its accumulations.
 /// * Leaves are live through the whole step.
 /// * The body of an accumulation repeats, so values from outside that it uses, and its operands, are live to its end.
-/// * The use of a value by a sum over microbatches (addedBehind) is at the op that computes the value.
+/// * The use of a value by a sum over microbatches (addedAfter) is at the op that computes the value.
 /// * Results of an accumulation are live from its first op on; with one microbatch, from its end on.
 /// * Results of a wait are live from its start on, because moves may write them from then; inputs of a start to its
 /// wait.

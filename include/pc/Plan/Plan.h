@@ -68,8 +68,8 @@ std::optional<Plan> planFromFlags(const StrategyFlags &flags, std::string &error
 /// Like planFromFlags, for a program of phase `done`, on which `known` has been carried out up to there. Flags replace
 /// the later phases that they are about; the others are as in `known` if it is `whole`, else what the axes of the mesh
 /// imply.
-std::optional<Plan> planBehind(Phase done, const Plan &known, bool whole, const StrategyFlags &flags,
-                               std::string &error, pcrt_status &status);
+std::optional<Plan> planAfter(Phase done, const Plan &known, bool whole, const StrategyFlags &flags, std::string &error,
+                              pcrt_status &status);
 
 /// The plan in `file`, or null after an error was emitted; `status` says whether the file holds no plan
 /// (PCRT_BAD_INPUT) or one whose tactics do not go together (PCRT_INFEASIBLE).

@@ -202,10 +202,10 @@ RowForm pc::rowForm(Operation *op) {
   mapping.map(operands, entry->getArguments());
   form.op = builder.clone(*op, mapping);
   // Specs are of the types that the op has.
-  SmallVector<EinsumOp> before, behind;
+  SmallVector<EinsumOp> before, after;
   op->walk([&](EinsumOp einsum) { before.push_back(einsum); });
-  form.op->walk([&](EinsumOp einsum) { behind.push_back(einsum); });
-  for (auto [old, einsum] : llvm::zip_equal(before, behind))
+  form.op->walk([&](EinsumOp einsum) { after.push_back(einsum); });
+  for (auto [old, einsum] : llvm::zip_equal(before, after))
     if (hasRows(old))
       einsum.setSpec(specOfRows(old));
   form.op->walk([&](Operation *inner) {

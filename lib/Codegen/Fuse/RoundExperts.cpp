@@ -41,21 +41,21 @@ private:
 
   /// A pass is what depends on as many rounds of rows before it: the ops that one loop over rounds repeats.
   void findPasses() {
-    llvm::DenseMap<Value, int64_t> behind; // how many passes a value depends on
+    llvm::DenseMap<Value, int64_t> after; // how many passes a value depends on
     int64_t task = 0;
     std::map<std::pair<int64_t, int64_t>, int64_t> numbers;
     for (Operation &op : block) {
       task += isa<TaskOp, SeedOp>(op);
       int64_t pass = 0;
       for (Value operand : op.getOperands())
-        pass = std::max(pass, behind.lookup(operand));
+        pass = std::max(pass, after.lookup(operand));
       if (makesRows(&op) || readsRows(&op)) {
         auto number = numbers.try_emplace({task, pass}, numbers.size()).first->second;
         passes[number].push_back(&op);
         pass += !makesRows(&op);
       }
       for (Value result : op.getResults())
-        behind[result] = pass;
+        after[result] = pass;
     }
   }
 

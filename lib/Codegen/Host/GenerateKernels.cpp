@@ -224,7 +224,7 @@ LogicalResult Generator::emitAccumulate(AccumulateOp op) {
     Address from = addressOf(use.get());
     bool done =
         op.getMicrobatches() == 1 && !from.stride && from.offset == homeOf(op.getResult(use.getOperandNumber()));
-    if (!done && !addedBehind(use))
+    if (!done && !addedAfter(use))
       addToSum(use);
   }
   written.push_back({yield, begin, ends()});
@@ -352,7 +352,7 @@ LogicalResult Generator::emitBlock(Block &block) {
     if (failed(emitOp(&*op)) || (keeps && failed(emitWithoutDropping(&*op))))
       return failure();
     for (OpOperand &use : op->getUses())
-      if (addedBehind(use) && !summedByProduct(use.get()))
+      if (addedAfter(use) && !summedByProduct(use.get()))
         addToSum(use);
     if (!isa<MoveOpInterface, StartOp, AccumulateOp, CallOp, SendOp, ReceiveOp>(*op))
       written.push_back({&*op, begin, ends()});

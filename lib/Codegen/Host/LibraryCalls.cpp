@@ -235,9 +235,9 @@ Block::iterator Generator::emitTogether(Block::iterator first) {
     host.launch(launches.back().kernel, {{0, 0}});
   }
   SmallVector<Operation *> ops;
-  for (auto op = first; op != together->behind; ++op)
+  for (auto op = first; op != together->after; ++op)
     if (!isIdle(&*op) && !isa<OutputOp>(*op))
       ops.push_back(&*op);
   (void)addCase(together->launches[0].first, together->launches[0].second, ops, launches, {});
-  return together->behind;
+  return together->after;
 }

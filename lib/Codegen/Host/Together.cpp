@@ -41,7 +41,7 @@ template <typename OpT>
 static std::optional<Together> findOptimizer(Block::iterator first, KernelSet &kernels, IsIdle isIdle) {
   auto leader = cast<OpT>(*first);
   kernels::TensorList tensors;
-  Block::iterator behind = first;
+  Block::iterator after = first;
   for (auto it = first, end = first->getBlock()->end(); it != end; ++it) {
     auto op = dyn_cast<OpT>(*it);
     SmallVector<int64_t> roles = op ? inPlace(op) : SmallVector<int64_t>();
@@ -49,7 +49,7 @@ static std::optional<Together> findOptimizer(Block::iterator first, KernelSet &k
     if (!roles.empty() && op.getCoefficient() == leader.getCoefficient() && op.getHyper() == leader.getHyper() &&
         llvm::all_of(op->getOperands(), isF32)) {
       tensors.add(elementsOf(op.getParameter()), roles);
-      behind = std::next(it);
+      after = std::next(it);
     } else if (!isIdle(&*it)) {
       break;
     }
@@ -60,7 +60,7 @@ static std::optional<Together> findOptimizer(Block::iterator first, KernelSet &k
   KernelSet::Info info = kernels.add(name + "_all", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
     emit(leader, e, buffers[0], tensors);
   });
-  return Together{behind, {}, {{name + " of all parameters", info}}};
+  return Together{after, {}, {{name + " of all parameters", info}}};
 }
 
 /// Casts of weights from f32 to bf16.
@@ -70,7 +70,7 @@ static std::optional<Together> findRounding(Block::iterator first, KernelSet &ke
   auto clashes = [](ArrayRef<std::pair<int64_t, int64_t>> ranges, std::pair<int64_t, int64_t> range) {
     return llvm::any_of(ranges, [&](auto r) { return range.first < r.second && r.first < range.second; });
   };
-  Block::iterator behind = first;
+  Block::iterator after = first;
   for (auto it = first, end = first->getBlock()->end(); it != end; ++it) {
     auto op = dyn_cast<CastOp>(*it);
     if (!op || hasRows(op)) {
@@ -87,14 +87,14 @@ static std::optional<Together> findRounding(Block::iterator first, KernelSet &ke
     read.push_back(rangeOf(from));
     written.push_back(rangeOf(to));
     tensors.add(elementsOf(from), {homeOf(from), homeOf(to)});
-    behind = std::next(it);
+    after = std::next(it);
   }
   if (tensors.elements.size() < 2)
     return std::nullopt;
   KernelSet::Info info = kernels.add("round_all", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
     kernels::emitRounding(e, buffers[0], tensors);
   });
-  return Together{behind, {}, {{"cast of the weights", info}}};
+  return Together{after, {}, {{"cast of the weights", info}}};
 }
 
 /// The scalar sum of squares that `op` computes, alone or with the op after it; null if it computes none. Sets `end`
@@ -128,7 +128,7 @@ static std::optional<Together> findSquares(Block::iterator first, KernelSet &ker
   kernels::TensorList tensors;
   SmallVector<std::pair<int64_t, int64_t>> read; // homes of what is read
   SmallVector<Operation *> shown;
-  Block::iterator behind = first;
+  Block::iterator after = first;
   for (auto it = first, blockEnd = first->getBlock()->end(); it != blockEnd; ++it) {
     if (isa<OutputOp>(*it)) {
       shown.push_back(&*it);
@@ -153,19 +153,19 @@ static std::optional<Together> findSquares(Block::iterator first, KernelSet &ker
       break;
     tensors.add(elementsOf(x), {homeOf(x), home});
     it = Block::iterator(end);
-    behind = std::next(it);
+    after = std::next(it);
   }
   if (tensors.elements.size() < 2 || tensors.numBlocks() * 4 > partialBytes)
     return std::nullopt;
   // Outputs among the ops are shown before the kernel; those after it are not part of it.
-  llvm::erase_if(shown, [&](Operation *output) { return !output->isBeforeInBlock(&*std::prev(behind)); });
+  llvm::erase_if(shown, [&](Operation *output) { return !output->isBeforeInBlock(&*std::prev(after)); });
   KernelSet::Info parts = kernels.add("squares", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
     kernels::emitSquares(e, buffers[0], tensors, partials);
   });
   KernelSet::Info totals = kernels.add("square_sums", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
     kernels::emitSquareTotals(e, buffers[0], tensors, partials);
   });
-  return Together{behind, shown, {{"squares of the gradients", parts}, {"sums of the squares", totals}}};
+  return Together{after, shown, {{"squares of the gradients", parts}, {"sums of the squares", totals}}};
 }
 
 std::optional<Together> pc::findTogether(Block::iterator first, KernelSet &kernels, int64_t partials,

@@ -12,7 +12,7 @@ namespace pc {
 
 /// Ops that stand one after another and that a few kernels do for all tensors at once.
 struct Together {
-  mlir::Block::iterator behind;               ///< The op after them.
+  mlir::Block::iterator after;                ///< The op after them.
   llvm::SmallVector<mlir::Operation *> shown; ///< Outputs that stand among them; observed before the kernels run.
   llvm::SmallVector<std::pair<std::string, KernelSet::Info>>
       launches; ///< Names and kernels, whose only argument is the arena.

@@ -69,7 +69,7 @@ private:
 };
 
 /// The address `arena` + `offset` bytes, of f32.
-Ptr behind(SimtEmitter &e, Value arena, Num offset) {
+Ptr after(SimtEmitter &e, Value arena, Num offset) {
   Ptr bytes{&e, arena, e.b.getI8Type()};
   return {&e, (bytes + offset).base, e.b.getF32Type()};
 }
@@ -93,8 +93,8 @@ void pc::kernels::emitAdamW(SimtEmitter &e, Value arena, const TensorList &tenso
     Num first = (block - table.firstBlock(tensor)) * blockElements;
     SmallVector<Ptr> roles;
     for (int64_t role = 0; role < 4; ++role)
-      roles.push_back(behind(e, arena, table.offset(tensor, role)));
-    AdamW adam(e, behind(e, arena, e.integer(coefficient)), behind(e, arena, e.integer(hyper)));
+      roles.push_back(after(e, arena, table.offset(tensor, role)));
+    AdamW adam(e, after(e, arena, e.integer(coefficient)), after(e, arena, e.integer(hyper)));
     elementsOf(e, first, table.elements(tensor), [&](Num i, int64_t w) {
       AdamW::State next =
           adam.step({roles[0].load(i, w), roles[2].load(i, w), roles[3].load(i, w)}, roles[1].load(i, w));
@@ -110,8 +110,8 @@ void pc::kernels::emitSGD(SimtEmitter &e, Value arena, const TensorList &tensors
     TensorTable table(e, e.function, tensors);
     Num tensor = table.find(block);
     Num first = (block - table.firstBlock(tensor)) * blockElements;
-    Ptr parameter = behind(e, arena, table.offset(tensor, 0)), gradient = behind(e, arena, table.offset(tensor, 1));
-    SGD sgd(e, behind(e, arena, e.integer(coefficient)), behind(e, arena, e.integer(hyper)));
+    Ptr parameter = after(e, arena, table.offset(tensor, 0)), gradient = after(e, arena, table.offset(tensor, 1));
+    SGD sgd(e, after(e, arena, e.integer(coefficient)), after(e, arena, e.integer(hyper)));
     elementsOf(e, first, table.elements(tensor),
                [&](Num i, int64_t w) { parameter.store(sgd.step(parameter.load(i, w), gradient.load(i, w)), i); });
   });
@@ -124,8 +124,8 @@ void pc::kernels::emitRounding(SimtEmitter &e, Value arena, const TensorList &te
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
     TensorTable table(e, e.function, tensors);
     Num tensor = table.find(block);
-    Ptr from = behind(e, arena, table.offset(tensor, 0));
-    Ptr to{&e, behind(e, arena, table.offset(tensor, 1)).base, e.b.getBF16Type()};
+    Ptr from = after(e, arena, table.offset(tensor, 0));
+    Ptr to{&e, after(e, arena, table.offset(tensor, 1)).base, e.b.getBF16Type()};
     Num first = (block - table.firstBlock(tensor)) * blockElements, count = table.elements(tensor);
     Num lane = e.rank % e.integer(warp);
     e.loop(first + e.rank / e.integer(warp) * tile, e.min(first + blockElements, count), threads / warp * tile,
@@ -146,7 +146,7 @@ void pc::kernels::emitSquares(SimtEmitter &e, Value arena, const TensorList &ten
     TensorTable table(e, e.function, tensors);
     Num tensor = table.find(block), count = table.elements(tensor);
     Num first = (block - table.firstBlock(tensor)) * blockElements, end = e.min(first + blockElements, count);
-    Ptr x = behind(e, arena, table.offset(tensor, 0));
+    Ptr x = after(e, arena, table.offset(tensor, 0));
     // In the last vector, elements after the end count as zeros.
     Num total =
         e.loop(first + e.rank * width, end, threads * width, {e.real(0)}, [&](Num i, const Emitter::Carried &sum) {
@@ -165,7 +165,7 @@ void pc::kernels::emitSquares(SimtEmitter &e, Value arena, const TensorList &ten
                                                })};
         })[0];
     Num sum = e.across({false}, {total})[0];
-    e.once([&] { behind(e, arena, e.integer(partials)).store(sum, block); });
+    e.once([&] { after(e, arena, e.integer(partials)).store(sum, block); });
   });
 }
 
@@ -174,10 +174,10 @@ void pc::kernels::emitSquareTotals(SimtEmitter &e, Value arena, const TensorList
     TensorTable table(e, e.function, tensors);
     Num first = table.firstBlock(tensor);
     Num blocks = (table.elements(tensor) + (blockElements - 1)) / e.integer(blockElements);
-    Ptr from = behind(e, arena, e.integer(partials)) + first;
+    Ptr from = after(e, arena, e.integer(partials)) + first;
     Num mine = e.loop(e.rank, blocks, threads, {e.real(0)},
                       [&](Num i, const Emitter::Carried &sum) { return Emitter::Carried{sum[0] + from.load(i)}; })[0];
     Num sum = e.across({false}, {mine})[0];
-    e.once([&] { behind(e, arena, table.offset(tensor, 1)).store(sum, e.integer(0)); });
+    e.once([&] { after(e, arena, table.offset(tensor, 1)).store(sum, e.integer(0)); });
   });
 }

@@ -32,8 +32,8 @@ LogicalResult pc::kernels::emit(TopGroupsOp op, Kernel &kernel) {
     auto ahead = e.loop(zero, e.integer(groups), 1, {e.real(0)}, [&](Num i, const Emitter::Carried &sofar) {
       Num other = sumOf(row + i);
       Num ifBefore = e.select(other < mine, e.real(0), e.real(1)),
-          ifBehind = e.select(mine < other, e.real(1), e.real(0));
-      return Emitter::Carried{sofar[0] + e.select(row + i < item, ifBefore, ifBehind)};
+          ifAfter = e.select(mine < other, e.real(1), e.real(0));
+      return Emitter::Carried{sofar[0] + e.select(row + i < item, ifBefore, ifAfter)};
     });
     Num isKept = e.select(ahead[0] < e.real(keep), e.real(1), e.real(0));
     Ptr result = kernel.results[0] + item * size;

@@ -24,9 +24,8 @@ LogicalResult pc::kernels::emit(TopKOp op, Kernel &kernel) {
       Emitter::Carried ahead =
           e.loop(e.integer(0), e.integer(columns), 1, {each(0)}, [&](Num j, const Emitter::Carried &sofar) {
             Num other = x.load(j), isBefore = indices(e, j, 0) < places;
-            Num ifBefore = e.select(other < mine, each(0), each(1)),
-                ifBehind = e.select(mine < other, each(1), each(0));
-            return Emitter::Carried{sofar[0] + e.select(isBefore, ifBefore, ifBehind)};
+            Num ifBefore = e.select(other < mine, each(0), each(1)), ifAfter = e.select(mine < other, each(1), each(0));
+            return Emitter::Carried{sofar[0] + e.select(isBefore, ifBefore, ifAfter)};
           });
       chosen.store(e.select(ahead[0] < e.real(k), each(1), each(0)), i);
     });

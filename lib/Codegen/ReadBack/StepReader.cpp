@@ -111,7 +111,7 @@ bool StepReader::readBlock(Block &block) {
 
 /// Both sides of a choice, each with a call that is made there alone; the block after them.
 Block *StepReader::choose(LLVM::CondBrOp branch) {
-  Block *behind = nullptr;
+  Block *after = nullptr;
   for (auto [side, side_when] : {std::pair(branch.getTrueDest(), First), std::pair(branch.getFalseDest(), Later)}) {
     when = side_when;
     Block *block = side;
@@ -120,9 +120,9 @@ Block *StepReader::choose(LLVM::CondBrOp branch) {
         return nullptr;
       auto jump = dyn_cast<LLVM::BrOp>(block->getTerminator());
       if (jump && !unchecked && jump.getDestOperands().empty()) {
-        if (behind && behind != jump.getDest())
+        if (after && after != jump.getDest())
           return nullptr;
-        behind = jump.getDest();
+        after = jump.getDest();
         break;
       }
       block = isa<LLVM::CondBrOp>(block->getTerminator()) && unchecked ? follow(block->getTerminator()) : nullptr;
@@ -131,7 +131,7 @@ Block *StepReader::choose(LLVM::CondBrOp branch) {
       return nullptr;
   }
   when = Always;
-  return behind;
+  return after;
 }
 
 /// The block where a step goes on: after a status was checked, into the loop, round it, or out of it.

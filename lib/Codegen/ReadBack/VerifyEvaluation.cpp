@@ -70,7 +70,7 @@ void TableCheck::evaluateBlock(Block &block) {
       current = loop;
       evaluateBlock(loop.getBody().front());
       for (OpOperand &use : loop.getBody().front().getTerminator()->getOpOperands())
-        if (!addedBehind(use) && takes(summedBy.lookup(&use)))
+        if (!addedAfter(use) && takes(summedBy.lookup(&use)))
           evaluatedSums.insert(&use);
       current = {};
     } else if (drops(&op) ? takesWithoutDropping(&op) : takes(madeBy.lookup(&op))) {
@@ -79,7 +79,7 @@ void TableCheck::evaluateBlock(Block &block) {
       takeMoves(start);
     }
     for (OpOperand &use : op.getUses())
-      if (addedBehind(use) && takes(summedBy.lookup(&use)))
+      if (addedAfter(use) && takes(summedBy.lookup(&use)))
         evaluatedSums.insert(&use);
   }
 }
@@ -125,8 +125,8 @@ bool TableCheck::checkEvaluation() {
   });
   auto isFree = [&](Value value) {
     int64_t begin = homeOrNone(value), end = begin + byteSize(value.getType());
-    auto behind = leaves.lower_bound(end);
-    return behind == leaves.begin() || std::prev(behind)->second <= begin;
+    auto after = leaves.lower_bound(end);
+    return after == leaves.begin() || std::prev(after)->second <= begin;
   };
   return !step.walk([&](Operation *op) {
                 auto output = dyn_cast<OutputOp>(op);

@@ -86,7 +86,7 @@ bool TableCheck::readTables() {
     arena = static_cast<int64_t>(op.getBytes());
   StringAttr stages = stageAxisOf(planned);
   int64_t count = stages ? mesh.size(stages) : 0;
-  std::string behind =
+  std::string after =
       stages && stageOf(planned) + 1 < count ? "pc_program_stage" + std::to_string(stageOf(planned) + 1) : "";
   struct {
     StringRef what;
@@ -103,7 +103,7 @@ bool TableCheck::readTables() {
   for (auto &[what, found, wanted] : facts)
     if (found != wanted)
       return fail(what + " in @pc_program" + suffix + " is " + Twine(found) + ", not " + Twine(wanted));
-  if (TableReader::nameOf(program.step) != "pc_step" + suffix || TableReader::nameOf(program.next_stage) != behind)
+  if (TableReader::nameOf(program.step) != "pc_step" + suffix || TableReader::nameOf(program.next_stage) != after)
     return fail("@pc_program" + suffix + " has the step of another program");
   return true;
 }
@@ -273,7 +273,7 @@ bool TableCheck::runBlock(Block &block) {
       return false;
     madeBy[&op] = {begin, next};
     for (OpOperand &use : op.getUses())
-      if (addedBehind(use) && !addToSum(&op, use))
+      if (addedAfter(use) && !addToSum(&op, use))
         return false;
   }
   return true;
@@ -330,7 +330,7 @@ bool TableCheck::runAccumulate(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   bool ok = runBlock(body);
   for (OpOperand &use : body.getTerminator()->getOpOperands())
-    ok = ok && (addedBehind(use) || addToSum(accumulate, use));
+    ok = ok && (addedAfter(use) || addToSum(accumulate, use));
   current = {};
   return ok;
 }

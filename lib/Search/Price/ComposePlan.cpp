@@ -167,12 +167,12 @@ public:
   /// its stage, after as many other chunks.
   int role(const Problem &problem, int chunk) const {
     int stage = problem.stageOf[chunk], like = stageLike(stage, problem.stages, small.stages);
-    auto behind = std::count(problem.stageOf.begin(), problem.stageOf.begin() + chunk, stage);
+    auto after = std::count(problem.stageOf.begin(), problem.stageOf.begin() + chunk, stage);
     int found = 0;
     for (int other = 0; other < small.chunks(); ++other)
       if (small.stageOf[other] == like) {
         found = other;
-        if (behind-- == 0)
+        if (after-- == 0)
           break;
       }
     return found;

@@ -31,7 +31,7 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
     const TaskMemory::Stretch &one = memory.stretches[i];
     Microbatch microbatch = which(one.microbatch, microbatches);
     Stretch *stretch = i == 0      ? &stage.before
-                       : i == last ? &stage.behind
+                       : i == last ? &stage.after
                        : microbatch == Middle && one.microbatch != middle
                            ? nullptr
                            : &stage.tasks[{one.kind, one.chunk, microbatch}];
@@ -98,8 +98,8 @@ double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, co
   };
   if (walk.before)
     take(0, *walk.before, all, 0);
-  if (walk.behind)
-    take(last, *walk.behind, all, 0);
+  if (walk.after)
+    take(last, *walk.after, all, 0);
   for (auto [i, task] : llvm::enumerate(tasks))
     if (const Stretch *stretch = stretchOf(task))
       take(static_cast<int>(i) + 1, *stretch, task.chunk, task.microbatch);
@@ -133,7 +133,7 @@ double StageBytes::arena(const Problem &whole, const std::vector<Task> &tasks, i
     double n = chunk < 0 ? mean / count : static_cast<double>(layers[chunk]);
     return bytes[0] + (n - static_cast<double>(a)) * ofLayer(bytes);
   };
-  return most(whole, tasks, {.before = &stage.before, .behind = &stage.behind}, stretchOf, bytes) + stage.gaps;
+  return most(whole, tasks, {.before = &stage.before, .after = &stage.after}, stretchOf, bytes) + stage.gaps;
 }
 
 double StageBytes::ofLayers(const Problem &whole, const std::vector<Task> &tasks, ArrayRef<int64_t> layers,

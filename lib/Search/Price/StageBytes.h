@@ -56,7 +56,7 @@ private:
   enum Microbatch : uint8_t { First, Middle, LastOne };
   struct Stage {
     std::map<std::tuple<TaskKind, int64_t, Microbatch>, Stretch> tasks; ///< by kind and chunk of the small pipeline
-    Stretch before, behind;                                             ///< of all tasks
+    Stretch before, after;                                              ///< of all tasks
     double gaps = 0;
   };
   static Microbatch which(int64_t microbatch, int64_t microbatches) {
@@ -66,8 +66,8 @@ private:
   double ofLayer(const Bytes &bytes) const { return (bytes[1] - bytes[0]) / static_cast<double>(b - a); }
 
   struct Walk {
-    const Stretch *before = nullptr, *behind = nullptr; ///< of all tasks; null: nothing
-    bool ownChunks = false;                             ///< values end in their own chunk
+    const Stretch *before = nullptr, *after = nullptr; ///< of all tasks; null: nothing
+    bool ownChunks = false;                            ///< values end in their own chunk
     bool untilLast = false; ///< until the first backward pass of the last microbatch has ended
   };
   /// Walks along the tasks of a stage and returns the most bytes that are alive at once. `stretchOf`: what a task
