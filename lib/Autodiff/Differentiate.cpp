@@ -97,25 +97,41 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
   Location location(StringRef name) { return NameLoc::get(StringAttr::get(&getContext(), name)); }
 };
 
-/// The values of one expanded cross-entropy that its gradient reads.
+/// The values of one expanded cross-entropy, or logsumexp, that its gradient reads.
 struct Loss {
-  Value logits, max, sumExp, targets, result;
+  Value logits, max, sumExp, targets, result; ///< A logsumexp has no targets.
 };
 
 /// log(sum(exp(logits - max))) + max - logits[target]; the gradient reads the maximum and the sum again.
-Loss expandLoss(OpBuilder &builder, CrossEntropyOp op, const IRMapping &mapping) {
-  Location loc = op.getLoc();
+Loss expandLoss(OpBuilder &builder, Operation *op, const IRMapping &mapping) {
+  Location loc = op->getLoc();
   Loss loss;
-  loss.logits = mapping.lookup(op.getLogits());
-  loss.targets = mapping.lookup(op.getTargets());
-  auto type = op.getResult().getType();
-  std::string rows = dimLetters(op.getResult());
+  loss.logits = mapping.lookup(op->getOperand(0));
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  std::string rows = dimLetters(op->getResult(0));
   loss.max = ReduceMaxOp::create(builder, loc, type, rows + " v -> " + rows, loss.logits);
   loss.sumExp = SumExpOp::create(builder, loc, type, loss.logits, loss.max);
-  Value picked = PickOp::create(builder, loc, type, loss.logits, loss.targets, Value());
-  Value log = AddOp::create(builder, loc, type, LogOp::create(builder, loc, type, loss.sumExp), loss.max);
-  loss.result = SubOp::create(builder, loc, type, log, picked);
+  Value picked;
+  if (isa<CrossEntropyOp>(op)) {
+    loss.targets = mapping.lookup(op->getOperand(1));
+    picked = PickOp::create(builder, loc, type, loss.logits, loss.targets, Value());
+  }
+  loss.result = AddOp::create(builder, loc, type, LogOp::create(builder, loc, type, loss.sumExp), loss.max);
+  if (picked)
+    loss.result = SubOp::create(builder, loc, type, loss.result, picked);
   return loss;
+}
+
+/// The gradient of the logits from `dy`, that of the result. That of a logsumexp is exp(logits - result).
+Value lossGradient(OpBuilder &builder, Location loc, const Loss &loss, Value dy) {
+  auto type = cast<RankedTensorType>(loss.logits.getType());
+  if (loss.targets)
+    return CrossEntropyGradOp::create(builder, loc, type, loss.logits, loss.max, loss.sumExp, loss.targets, dy,
+                                      Value());
+  std::string rows = dimLetters(loss.result), all = rows + " v";
+  Value results = EinsumOp::create(builder, loc, type, rows + " -> " + all, ValueRange{loss.result});
+  Value share = ExpOp::create(builder, loc, type, SubOp::create(builder, loc, type, loss.logits, results));
+  return EinsumOp::create(builder, loc, type, all + ", " + rows + " -> " + all, ValueRange{share, dy});
 }
 
 /// All values that depend on a parameter: gradients flow through them. A choice has none.
@@ -207,9 +223,9 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
       }
       continue;
     }
-    if (auto entropy = dyn_cast<CrossEntropyOp>(op)) {
-      losses.push_back(expandLoss(body, entropy, mapping));
-      mapping.map(entropy.getResult(), losses.back().result);
+    if (isa<CrossEntropyOp, LogSumExpOp>(op)) {
+      losses.push_back(expandLoss(body, &op, mapping));
+      mapping.map(op.getResult(0), losses.back().result);
       continue;
     }
     body.clone(op, mapping);
@@ -241,9 +257,8 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
   }
   for (Operation *op : llvm::reverse(tape)) {
     if (Loss *l = lossOf.lookup(op)) {
-      if (Value dnll = gradients.of(l->result))
-        gradients.add(l->logits, CrossEntropyGradOp::create(body, op->getLoc(), l->logits.getType(), l->logits, l->max,
-                                                            l->sumExp, l->targets, dnll, Value()));
+      if (Value dy = gradients.of(l->result))
+        gradients.add(l->logits, lossGradient(body, op->getLoc(), *l, dy));
     } else if (!inside.contains(op) && failed(gradients.differentiate(op))) {
       return failure();
     }

@@ -177,6 +177,29 @@ LogicalResult Gradients::differentiate(Operation *op) {
         add(root.getX(), ScaleOp::create(builder, loc, d.getType(), d, llvm::APFloat(0.5)));
         return success();
       })
+      .Case([&](SinOp sine) {
+        add(sine.getX(), product(loc, dy, CosOp::create(builder, loc, dy.getType(), sine.getX())));
+        return success();
+      })
+      .Case([&](CosOp cosine) {
+        Value d = product(loc, dy, SinOp::create(builder, loc, dy.getType(), cosine.getX()));
+        add(cosine.getX(), ScaleOp::create(builder, loc, d.getType(), d, llvm::APFloat(-1.0)));
+        return success();
+      })
+      .Case([&](SelectOp select) { // dy goes where the value came from
+        auto type = cast<RankedTensorType>(dy.getType());
+        Value zero =
+            ConstantOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), llvm::APFloat(0.0));
+        Value zeros = EinsumOp::create(builder, loc, type, "-> " + dimLetters(dy), ValueRange{zero});
+        auto chosen = [&](Value a, Value b) {
+          return SelectOp::create(builder, loc, type, select.getKind(), select.getX(), select.getY(), a, b);
+        };
+        if (isLive(select.getA()))
+          add(select.getA(), chosen(dy, zeros));
+        if (isLive(select.getB()))
+          add(select.getB(), chosen(zeros, dy));
+        return success();
+      })
       .Case([&](ActivationOp activation) {
         add(activation.getX(),
             ActivationGradOp::create(builder, loc, dy.getType(), activation.getKind(), dy, activation.getX()));

@@ -151,12 +151,12 @@ private:
   }
 
   /// The result has the wider type of the operands; broadcast operands do not count.
-  void pointwise(Operation *op) {
+  void pointwise(Operation *op, ValueRange operands) {
     SmallVector<Value> values;
-    for (Value operand : op->getOperands())
+    for (Value operand : operands)
       if (!isBroadcast(operand))
         values.push_back(operand);
-    set(op->getResult(0), promote(values.empty() ? ValueRange(op->getOperands()) : ValueRange(values)));
+    set(op->getResult(0), promote(values.empty() ? operands : ValueRange(values)));
   }
 
   /// What an op makes: bf16 where it reads or feeds matrix products, else as its operands are.
@@ -199,10 +199,11 @@ private:
         })
         .Case([&](CrossEntropyGradOp x) { sameAs(x.getResult(), x.getLogits()); })
         .Case([&](MoveOpInterface) { sameAs(op->getResult(0), op->getOperand(0)); })
-        .Case<CastOp, LogOp, ExpOp, RecipOp, SqrtOp>([](auto) {}) // of norms and of the loss
+        .Case<CastOp, LogOp, ExpOp, RecipOp, SqrtOp, SinOp, CosOp>([](auto) {})  // of norms, the loss and angles
+        .Case([&](SelectOp) { pointwise(op, op->getOperands().drop_front(2)); }) // x and y only choose
         .Default([&](Operation *) {
           if (op->hasTrait<Pointwise>())
-            pointwise(op);
+            pointwise(op, op->getOperands());
         });
     // All others keep f32: leaves, statistics, the loss, gradients of tables.
   }

@@ -28,7 +28,7 @@ public:
     if (auto input = dyn_cast<InputOp>(op)) // files have no padding
       return llvm::none_of(llvm::seq<int64_t>(0, cast<RankedTensorType>(input.getValue().getType()).getRank()),
                            [&](int64_t dim) { return padded.contains(classes.classOf(input.getValue(), dim)); });
-    if (!factored || isa<CrossEntropyOp>(op)) // whose logits are masked
+    if (!factored || isa<CrossEntropyOp, LogSumExpOp>(op)) // whose logits are masked
       return true;
     FactorRule rule = factored.getFactorRule();
     SmallVector<bool> isPadded(rule.factors.size()), isKept(rule.factors.size());
@@ -132,19 +132,25 @@ struct PadVocabulary : pc::impl::PadVocabularyBase<PadVocabulary> {
             output.setValid(type.getShape());
     });
     // The size before the resize tells which losses read logits that were padded.
-    int64_t valid = 0;
-    getOperation().walk(
-        [&](CrossEntropyOp loss) { valid = cast<RankedTensorType>(loss.getLogits().getType()).getShape().back(); });
+    auto sizeOf = [](Operation *loss) {
+      return cast<RankedTensorType>(loss->getOperand(0).getType()).getShape().back();
+    };
+    SmallVector<std::pair<Operation *, int64_t>> losses;
+    getOperation().walk([&](Operation *op) {
+      if (isa<CrossEntropyOp, LogSumExpOp>(op))
+        losses.emplace_back(op, sizeOf(op));
+    });
     for (auto [id, size] : padded)
       classes.resize(id, size);
-    getOperation().walk([&](CrossEntropyOp loss) {
-      if (cast<RankedTensorType>(loss.getLogits().getType()).getShape().back() == valid)
-        return;
+    for (auto [loss, valid] : losses) {
+      if (sizeOf(loss) == valid)
+        continue;
       OpBuilder builder(loss);
-      loss.getLogitsMutable().assign(MaskPaddingOp::create(builder, loss.getLoc(), loss.getLogits().getType(),
-                                                           loss.getLogits(), builder.getI64IntegerAttr(valid),
-                                                           builder.getF64FloatAttr(-1e30), Value()));
-    });
+      Value logits = loss->getOperand(0);
+      loss->setOperand(0, MaskPaddingOp::create(builder, loss->getLoc(), logits.getType(), logits,
+                                                builder.getI64IntegerAttr(valid), builder.getF64FloatAttr(-1e30),
+                                                Value()));
+    }
   }
 };
 } // namespace

@@ -69,8 +69,8 @@ private:
           seed = one;
           return success();
         })
-        .Case([&](CrossEntropyOp entropy) -> LogicalResult {
-          return entropy.emitOpError() << "belongs in model programs only; pc-differentiate expands it (T4)";
+        .Case<CrossEntropyOp, LogSumExpOp>([&](auto loss) -> LogicalResult {
+          return loss.emitOpError() << "belongs in model programs only; pc-differentiate expands it (T4)";
         })
         .Case([&](OutputOp output) {
           losses += output.getKind() == OutputKind::Loss;

@@ -219,6 +219,10 @@ FactorRule CrossEntropyOp::getFactorRule() {
   std::string r = letters("r", rankOf(getTargets()));
   return make(*this, r + "v, " + r + "-> " + r).keepWhole({"v"});
 }
+FactorRule LogSumExpOp::getFactorRule() {
+  std::string r = letters("r", rankOf(getResult()));
+  return make(*this, r + "v -> " + r).keepWhole({"v"});
+}
 FactorRule SumExpOp::getFactorRule() {
   std::string r = letters("r", rankOf(getMax()));
   return make(*this, r + "v, " + r + "-> " + r);

@@ -81,8 +81,8 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
         .Case([&](BlockOffsetOp offset) { return verifyAxes(offset, axisList(offset.getAxes())); })
         .Case([&](MoveOpInterface move) { return verifyAxes(move, move.getMoveAxes()); })
         .Case([&](UpdateOp update) { return verifyUpdate(update); })
-        .Case([&](CrossEntropyOp entropy) -> LogicalResult {
-          return entropy.emitOpError() << "belongs in model programs only; pc-differentiate expands it (L5)";
+        .Case<CrossEntropyOp, LogSumExpOp>([&](auto loss) -> LogicalResult {
+          return loss.emitOpError() << "belongs in model programs only; pc-differentiate expands it (L5)";
         })
         .Default(success());
   }

@@ -70,6 +70,7 @@ static const OpRow *rowOf(Operation *op) {
       {"cast", "x* -> x*", "", {0}, sum, ""},
       {"activation_grad", "x*, x* -> x*", "", {0}, sum, ""},
       {"clamp_grad", "x*, x* -> x*", "", {0}, sum, ""},
+      {"select", "x*, x*, x*, x* -> x*", "", {2, 3}, sum, ""},
       {"iota", " -> s", "", {}, none, "s"},
       {"softmax", "r* c -> r* c", "c", {}, none, ""},
       {"top_k", "r* c -> r* c", "c", {}, none, ""},

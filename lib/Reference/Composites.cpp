@@ -389,19 +389,27 @@ Tensors pc::columns(Inputs in, const Shape &shape, int64_t from) {
   return {y};
 }
 
-Tensors pc::crossEntropy(Inputs in) {
-  const Tensor &logits = *in[0], &targets = *in[1];
-  int64_t v = logits.shape.back();
-  Tensor nll(targets.shape);
-  for (int64_t r = 0; r < nll.size(); ++r) {
+Tensors pc::logSumExp(Inputs in) {
+  const Tensor &x = *in[0];
+  int64_t v = x.shape.back();
+  Tensor result(Shape(ArrayRef<int64_t>(x.shape).drop_back()));
+  for (int64_t r = 0; r < result.size(); ++r) {
     double largest = -INFINITY, sum = 0;
     for (int64_t i = 0; i < v; ++i)
-      largest = std::max(largest, logits[r * v + i]);
+      largest = std::max(largest, x[r * v + i]);
     for (int64_t i = 0; i < v; ++i)
-      sum += std::exp(logits[r * v + i] - largest);
-    nll[r] = std::log(sum) + largest - logits[r * v + static_cast<int64_t>(targets[r])];
+      sum += std::exp(x[r * v + i] - largest);
+    result[r] = std::log(sum) + largest;
   }
-  return {nll};
+  return {result};
+}
+
+Tensors pc::crossEntropy(Inputs in) {
+  const Tensor &logits = *in[0], &targets = *in[1];
+  Tensors nll = logSumExp(in);
+  for (int64_t r = 0; r < targets.size(); ++r)
+    nll[0][r] -= logits[r * logits.shape.back() + static_cast<int64_t>(targets[r])];
+  return nll;
 }
 
 Tensors pc::embedding(Inputs in, int64_t offset) {

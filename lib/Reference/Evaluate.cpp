@@ -178,6 +178,17 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](ExpOp) { return pointwise(*in[0], [&](int64_t i) { return std::exp((*in[0])[i]); }); })
       .Case([&](RecipOp) { return pointwise(*in[0], [&](int64_t i) { return 1 / (*in[0])[i]; }); })
       .Case([&](SqrtOp) { return pointwise(*in[0], [&](int64_t i) { return std::sqrt((*in[0])[i]); }); })
+      .Case([&](SinOp) { return pointwise(*in[0], [&](int64_t i) { return std::sin((*in[0])[i]); }); })
+      .Case([&](CosOp) { return pointwise(*in[0], [&](int64_t i) { return std::cos((*in[0])[i]); }); })
+      .Case([&](SelectOp select) {
+        return pointwise(*in[2], [&](int64_t i) {
+          double x = (*in[0])[i], y = (*in[1])[i];
+          bool first = select.getKind() == ComparisonKind::Less        ? x < y
+                       : select.getKind() == ComparisonKind::LessEqual ? x <= y
+                                                                       : x == y;
+          return (*in[first ? 2 : 3])[i];
+        });
+      })
       .Case([&](ActivationOp a) {
         return pointwise(*in[0], [&](int64_t i) { return activation(a.getKind(), (*in[0])[i]); });
       })
@@ -261,6 +272,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
                                          << " is outside the vocabulary of the logits";
         return crossEntropy(in);
       })
+      .Case([&](LogSumExpOp) { return logSumExp(in); })
       .Case([&](SumExpOp) {
         const Tensor &logits = *in[0], &largest = *in[1];
         int64_t v = logits.shape.back();

@@ -68,6 +68,7 @@ Tensors roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit);
 /// x (rows..., c) -> `shape`, (rows..., d): entry j of a row is entry j + from, or 0.
 Tensors columns(Inputs in, const Shape &shape, int64_t from);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).
+Tensors logSumExp(Inputs in);
 Tensors crossEntropy(Inputs in);
 /// table (v, e), ids (ids...) -> (ids..., e); `offset` is the id of row 0.
 Tensors embedding(Inputs in, int64_t offset);

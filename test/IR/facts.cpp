@@ -53,6 +53,7 @@ const llvm::StringSet<> special = {"iota",
                                    "sum_exp",
                                    "pick",
                                    "cross_entropy",
+                                   "logsumexp",
                                    "merge_attention",
                                    "mask_padding",
                                    "resize",
@@ -68,7 +69,7 @@ const llvm::StringSet<> structural = {"mesh",     "program",   "plan",         "
 /// Pointwise ops of the backward pass, which nothing differentiates.
 const llvm::StringSet<> backwardOnly = {"activation_grad", "clamp_grad"};
 /// Pointwise ops whose result does not change where an operand does a little, in some places.
-const llvm::StringSet<> flatInPlaces = {"clamp", "clamp_grad"};
+const llvm::StringSet<> flatInPlaces = {"clamp", "clamp_grad", "select"};
 
 int failures = 0;
 void fail(StringRef op, const llvm::Twine &why) {

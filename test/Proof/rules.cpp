@@ -86,14 +86,14 @@ int main(int argc, char **argv) {
   MLIRContext context(registry);
   // A leaf, a table made by the proof's own rules of offsets, an op of model programs, and one of local programs, whose
   // rows are of a rank's block.
-  std::set<StringRef> met = {"rope_table", "key_counts", "cross_entropy", "round_of_rows"};
+  std::set<StringRef> met = {"rope_table", "key_counts", "cross_entropy", "logsumexp", "round_of_rows"};
   for (int i = 1; i < argc; ++i) {
     llvm::SourceMgr sources;
     OwningOpRef<ModuleOp> module = parseProgram(argv[i], sources, &context);
     if (!module)
       return 1;
     module->walk([&](FactorOpInterface op) {
-      if (isa<RopeTableOp, KeyCountsOp, CrossEntropyOp, RoundOfRowsOp>(op.getOperation()))
+      if (isa<RopeTableOp, KeyCountsOp, CrossEntropyOp, LogSumExpOp, RoundOfRowsOp>(op.getOperation()))
         return;
       met.insert(op->getName().stripDialect());
       std::optional<proof::Rule> own = proof::ruleOf(op);

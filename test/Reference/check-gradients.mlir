@@ -477,6 +477,42 @@ func.func @model() {
 
 // -----
 
+// A z-loss: the square of the logarithm of a sum of exponentials.
+// CHECK: gradient w: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 1.0>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %logits = pc.einsum "b s e, v e -> b s v" %x, %w : (tensor<2x3x4xf32>, tensor<5x4xf32>) -> tensor<2x3x5xf32>
+  %z = pc.logsumexp %logits : (tensor<2x3x5xf32>) -> tensor<2x3xf32>
+  %loss = pc.einsum "b s, b s ->" %z, %z : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// Sine, cosine, and the larger of two numbers.
+// CHECK: gradient w: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 1.0>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %sine = pc.sin %x : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %cosine = pc.cos %x : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %larger = pc.select less %sine, %cosine, %cosine, %sine
+    : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %larger, %x : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
 // What only a choice reads has no gradient, and is no error.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient router: 

@@ -66,6 +66,12 @@ def PC_ActivationKind : I32EnumAttr<"ActivationKind", "pointwise nonlinearity", 
   let cppNamespace = "::pc";
 }
 
+def PC_ComparisonKind : I32EnumAttr<"ComparisonKind", "comparison of two numbers", [
+    I32EnumAttrCase<"Less", 0, "less">, I32EnumAttrCase<"LessEqual", 1, "less_equal">,
+    I32EnumAttrCase<"Equal", 2, "equal">]> {
+  let cppNamespace = "::pc";
+}
+
 def PC_TableKind : I32EnumAttr<"TableKind", "which rotary table", [
     I32EnumAttrCase<"Cos", 0, "cos">, I32EnumAttrCase<"Sin", 1, "sin">]> {
   let cppNamespace = "::pc";

@@ -351,6 +351,17 @@ def PC_LogOp : PC_Unary<"log"> { let summary = "Natural logarithm"; }
 def PC_ExpOp : PC_Unary<"exp"> { let summary = "Exponential"; }
 def PC_RecipOp : PC_Unary<"recip"> { let summary = "1 / x"; }
 def PC_SqrtOp : PC_Unary<"sqrt"> { let summary = "Square root"; }
+def PC_SinOp : PC_Unary<"sin"> { let summary = "Sine of x in radians"; }
+def PC_CosOp : PC_Unary<"cos"> { let summary = "Cosine of x in radians"; }
+def PC_SelectOp : PC_Pointwise<"select", "2, 3"> {
+  let summary = "a where x and y compare as `kind` says, else b; linear in a and b together";
+  let description = [{
+    `pc.select less %x, %y, %a, %b` is a where x < y, else b; `less_equal` and `equal` compare alike. A comparison with NaN
+    is false. x and y only choose: they have no gradient. Maximum, absolute value, masks and conditions are made of this op.
+  }];
+  let arguments = (ins PC_ComparisonKind:$kind, AnyRankedTensor:$x, AnyRankedTensor:$y, AnyRankedTensor:$a, AnyRankedTensor:$b);
+  let assemblyFormat = "$kind $x `,` $y `,` $a `,` $b attr-dict `:` functional-type(operands, $result)";
+}
 def PC_ActivationOp : PC_Pointwise<"activation"> {
   let summary = "Pointwise nonlinearity: `pc.activation gelu_tanh %x`";
   let arguments = (ins PC_ActivationKind:$kind, AnyRankedTensor:$x);
@@ -548,6 +559,16 @@ def PC_CrossEntropyOp : PC_Compute<"cross_entropy"> {
   let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$targets);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$logits `,` $targets attr-dict `:` functional-type(operands, $result)";
+}
+def PC_LogSumExpOp : PC_Compute<"logsumexp"> {
+  let summary = "log of the sum over the last dim of exp(x), of a model: `r0 r1 .. v -> r0 r1 ..`";
+  let description = [{
+    `pc-differentiate` writes it as a maximum, `pc.sum_exp` and a logarithm, so that the last dim may be split. A z-loss is
+    the square of its result. Example: `%z = pc.logsumexp %logits : (tensor<2x3x5xf32>) -> tensor<2x3xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
 }
 def PC_SumExpOp : PC_Compute<"sum_exp", [Rowwise]> {
   let summary = "sum over the last dim of exp(logits - max): `b s v, b s -> b s`, v summed";

@@ -124,10 +124,14 @@ Value pc::kernels::emitBinary(Num x, Num y, char op) {
   llvm_unreachable("unknown operator");
 }
 
-Num pc::kernels::emitLess(Num x, Num y) {
+Num pc::kernels::compare(arith::CmpFPredicate how, Num x, Num y) {
   match(x, y);
+  return x.e->wrap(arith::CmpFOp::create(x.e->b, x.e->loc, how, x.v, y.v));
+}
+Num pc::kernels::emitLess(Num x, Num y) {
   if (x.isFloat())
-    return x.e->wrap(arith::CmpFOp::create(x.e->b, x.e->loc, arith::CmpFPredicate::OLT, x.v, y.v));
+    return compare(arith::CmpFPredicate::OLT, x, y);
+  match(x, y);
   return x.e->wrap(arith::CmpIOp::create(x.e->b, x.e->loc, arith::CmpIPredicate::slt, x.v, y.v));
 }
 
@@ -165,6 +169,8 @@ Num Emitter::min(Num x, Num y) { return select(x < y, x, y); }
 Num Emitter::max(Num x, Num y) { return select(y < x, x, y); }
 Num Emitter::sqrt(Num x) { return wrap(math::SqrtOp::create(b, loc, x.v)); }
 Num Emitter::log(Num x) { return wrap(math::LogOp::create(b, loc, x.v)); }
+Num Emitter::sin(Num x) { return wrap(math::SinOp::create(b, loc, x.v)); }
+Num Emitter::cos(Num x) { return wrap(math::CosOp::create(b, loc, x.v)); }
 
 Num Emitter::exp(Num x) {
   // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6. Adding 1.5 * 2^23 rounds to an integer that

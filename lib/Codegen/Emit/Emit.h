@@ -87,6 +87,8 @@ public:
   Num isNan(Num x);
   Num sqrt(Num x);
   Num log(Num x);
+  Num sin(Num x);
+  Num cos(Num x);
   /// e^x for x <= 88, relative error below 2e-7; at most 1.2e-38 for x <= -87.33; NaN stays NaN.
   virtual Num exp(Num x);
   /// Sum and maximum of the elements of a vector; the maximum of a power of two of them.
@@ -141,6 +143,7 @@ mlir::Value roundToBf16(Num x);
 
 /// What the operators of Num emit: `op` is one of + - * /, and a scalar fits every vector.
 mlir::Value emitBinary(Num a, Num b, char op);
+Num compare(mlir::arith::CmpFPredicate how, Num x, Num y);
 Num emitLess(Num a, Num b);
 
 /// A constant of the element type of `like`.

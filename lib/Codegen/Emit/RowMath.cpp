@@ -134,6 +134,19 @@ template <typename Op> static Num clamped(Emitter &e, Op op, Num x, Num inside) 
   return e.select(x < e.real(from), end(from), value);
 }
 
+/// The comparison of `kind`, false where one of the numbers is NaN.
+static arith::CmpFPredicate predicateOf(ComparisonKind kind) {
+  switch (kind) {
+  case ComparisonKind::Less:
+    return arith::CmpFPredicate::OLT;
+  case ComparisonKind::LessEqual:
+    return arith::CmpFPredicate::OLE;
+  case ComparisonKind::Equal:
+    return arith::CmpFPredicate::OEQ;
+  }
+  llvm_unreachable("unknown comparison");
+}
+
 PointwiseMath pc::kernels::pointwiseMath(Operation *op) {
   return llvm::TypeSwitch<Operation *, PointwiseMath>(op)
       .Case([](AddOp) { return [](Emitter &, ArrayRef<Num> x) { return x[0] + x[1]; }; })
@@ -149,6 +162,13 @@ PointwiseMath pc::kernels::pointwiseMath(Operation *op) {
       .Case([](ExpOp) { return [](Emitter &e, ArrayRef<Num> x) { return expAny(e, x[0]); }; })
       .Case([](RecipOp) { return [](Emitter &, ArrayRef<Num> x) { return 1.0 / x[0]; }; })
       .Case([](SqrtOp) { return [](Emitter &e, ArrayRef<Num> x) { return e.sqrt(x[0]); }; })
+      .Case([](SinOp) { return [](Emitter &e, ArrayRef<Num> x) { return e.sin(x[0]); }; })
+      .Case([](CosOp) { return [](Emitter &e, ArrayRef<Num> x) { return e.cos(x[0]); }; })
+      .Case([](SelectOp op) {
+        return [how = predicateOf(op.getKind())](Emitter &e, ArrayRef<Num> x) {
+          return e.select(compare(how, x[0], x[1]), x[2], x[3]);
+        };
+      })
       .Case([](ClampOp op) { return [op](Emitter &e, ArrayRef<Num> x) { return clamped(e, op, x[0], x[0]); }; })
       .Case([](ClampGradOp op) { return [op](Emitter &e, ArrayRef<Num> x) { return clamped(e, op, x[1], x[0]); }; })
       .Case([](ActivationOp op) {

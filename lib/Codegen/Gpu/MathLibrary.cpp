@@ -1,13 +1,16 @@
 //===- MathLibrary.cpp - math functions where CUDA's libdevice is missing ---------------------===//
 // The functions of libdevice that generated kernels call, under its names, as LLVM IR. The error is within 3 units in
 // the last place of f32, as test/Codegen/gpu/kernels-on-host.cpp measures, plus that of ex2.approx. The polynomials are
-// Chebyshev interpolations.
+// Chebyshev interpolations, those of sin and cos Cephes' (sinf.c).
 //===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
 
 llvm::StringRef pc::toolchain::mathLibrary() {
   return R"(
 declare float @llvm.fma.f32(float, float, float)
+declare double @llvm.fma.f64(double, double, double)
+declare double @llvm.rint.f64(double)
+declare double @llvm.floor.f64(double)
 declare float @llvm.fabs.f32(float)
 declare float @llvm.floor.f32(float)
 declare float @llvm.ceil.f32(float)
@@ -174,6 +177,51 @@ define float @__nv_erff(float %x) alwaysinline {
   %is.small = fcmp olt float %a, 1.000000e+00
   %result = select i1 %is.small, float %small, float %signed
   ret float %result
+}
+
+; x = n pi / 2 + r, |r| <= pi / 4, in f64: sin x is sin r, cos r, -sin r, -cos r for n = 0, 1, 2, 3 (mod 4). NaN from 2^50 on, where
+; n would not be exact.
+define float @pc_sine_of(float %x, double %quarters) alwaysinline {
+  %d = fpext float %x to double
+  %scaled = fmul double %d, 0x3FE45F306DC9C883
+  %n = call double @llvm.rint.f64(double %scaled)
+  %r0 = call double @llvm.fma.f64(double %n, double 0xBFF921FB54442D18, double %d)
+  %r.double = call double @llvm.fma.f64(double %n, double 0xBC91A62633145C07, double %r0)
+  %r = fptrunc double %r.double to float
+  %z = fmul float %r, %r
+  %s1 = call float @llvm.fma.f32(float 0xBF29943F20000000, float %z, float 0x3F811073C0000000)
+  %s0 = call float @llvm.fma.f32(float %s1, float %z, float 0xBFC5555460000000)
+  %z.s = fmul float %z, %s0
+  %sine = call float @llvm.fma.f32(float %z.s, float %r, float %r)
+  %c1 = call float @llvm.fma.f32(float 0x3EF99EB9C0000000, float %z, float 0xBF56C0C340000000)
+  %c0 = call float @llvm.fma.f32(float %c1, float %z, float 0x3FA55554A0000000)
+  %z.c = call float @llvm.fma.f32(float %c0, float %z, float -5.000000e-01)
+  %cosine = call float @llvm.fma.f32(float %z.c, float %z, float 1.000000e+00)
+  %turned = fadd double %n, %quarters
+  %quarter.turns = fmul double %turned, 2.500000e-01
+  %whole.turns = call double @llvm.floor.f64(double %quarter.turns)
+  %quarter = call double @llvm.fma.f64(double %whole.turns, double -4.000000e+00, double %turned)
+  %is.one = fcmp oeq double %quarter, 1.000000e+00
+  %is.three = fcmp oeq double %quarter, 3.000000e+00
+  %is.odd = or i1 %is.one, %is.three
+  %value = select i1 %is.odd, float %cosine, float %sine
+  %minus = fneg float %value
+  %is.negative = fcmp oge double %quarter, 2.000000e+00
+  %signed = select i1 %is.negative, float %minus, float %value
+  %a = call float @llvm.fabs.f32(float %x)
+  %is.known = fcmp olt float %a, 0x4310000000000000
+  %result = select i1 %is.known, float %signed, float 0x7FF8000000000000
+  ret float %result
+}
+
+define float @__nv_sinf(float %x) alwaysinline {
+  %y = call float @pc_sine_of(float %x, double 0.000000e+00)
+  ret float %y
+}
+
+define float @__nv_cosf(float %x) alwaysinline {
+  %y = call float @pc_sine_of(float %x, double 1.000000e+00)
+  ret float %y
 }
 )";
 }

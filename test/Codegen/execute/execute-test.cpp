@@ -169,7 +169,13 @@ void pointwise(MLIRContext &context, const std::vector<int64_t> &shape) {
   p.op("%clamped = pc.clamp %a from -0.5 to 0.75" + u);
   p.op("%above = pc.clamp %wide to 0.25" + u);
   p.op("%kept = pc.clamp_grad %a, %b from -0.5 to 0.75" + tt);
-  for (const char *value : {"%clamped", "%above", "%kept"})
+  p.op("%sine = pc.sin %wide" + u);
+  p.op("%cosine = pc.cos %wide" + u);
+  const std::string four = " : (" + t + ", " + t + ", " + t + ", " + t + ") -> " + t;
+  p.op("%less = pc.select less %a, %b, %c, " + y + four);
+  p.op("%at_most = pc.select less_equal " + x + ", " + x + ", " + y + ", %wide" + four);
+  p.op("%same = pc.select equal %a, %b, %c, " + y + four);
+  for (const char *value : {"%clamped", "%above", "%kept", "%sine", "%cosine", "%less", "%at_most", "%same"})
     p.output(value, shape);
   p.op(shape.empty() ? "%m = pc.copy %a" + u : "%m = pc.mask_padding %a valid 2 value -1.5" + u);
   for (const char *value : {"%a", "%b", "%c", "%d", "%e", "%f", "%g", "%h", "%i", "%m"})

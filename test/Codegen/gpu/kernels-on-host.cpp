@@ -219,10 +219,10 @@ std::vector<Case> intactCases() {
              return wrongAt(i, real(w[1][i]), sample(i ^ 31));
          return "";
        }});
-  cases.push_back({"functions", {16, 1, 1}, {256, 1, 1}, {reals(4096, spread), fresh(4 * 4096)}, [](const Words &w) {
-                     const char *names[] = {"exp", "log", "tanh", "erf"};
-                     double (*exact[])(double) = {std::exp, std::log, std::tanh, std::erf};
-                     for (size_t f = 0; f < 4; ++f) {
+  cases.push_back({"functions", {16, 1, 1}, {256, 1, 1}, {reals(4096, spread), fresh(6 * 4096)}, [](const Words &w) {
+                     const char *names[] = {"exp", "log", "tanh", "erf", "sin", "cos"};
+                     double (*exact[])(double) = {std::exp, std::log, std::tanh, std::erf, std::sin, std::cos};
+                     for (size_t f = 0; f < 6; ++f) {
                        double worst = 0;
                        for (size_t i = 0; i < 4096; ++i) {
                          float x = spread(i), got = real(w[1][4096 * f + i]), want = float(exact[f](x));

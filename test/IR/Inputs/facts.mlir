@@ -11,6 +11,9 @@ func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) {
   %6 = pc.exp %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %7 = pc.recip %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %8 = pc.sqrt %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %sine = pc.sin %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %cosine = pc.cos %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %chosen = pc.select less %x, %y, %y, %x : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %9 = pc.activation gelu %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %10 = pc.activation_grad gelu %x, %y : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %clamped = pc.clamp %x from 0.75 to 1.5 : (tensor<2x3xf32>) -> tensor<2x3xf32>

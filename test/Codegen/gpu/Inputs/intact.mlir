@@ -318,11 +318,13 @@ module {
     }
 
     // Rows of y: exp, log, tanh, erf of x.
-    gpu.func @functions(%x: memref<4096xf32>, %y: memref<4x4096xf32>) kernel attributes {nvvm.reqntid = array<i32: 256, 1, 1>} {
+    gpu.func @functions(%x: memref<4096xf32>, %y: memref<6x4096xf32>) kernel attributes {nvvm.reqntid = array<i32: 256, 1, 1>} {
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
       %c2 = arith.constant 2 : index
       %c3 = arith.constant 3 : index
+      %c4 = arith.constant 4 : index
+      %c5 = arith.constant 5 : index
       %c256 = arith.constant 256 : index
       %b = gpu.block_id x
       %t = gpu.thread_id x
@@ -330,13 +332,17 @@ module {
       %i = arith.addi %base, %t : index
       %v = memref.load %x[%i] : memref<4096xf32>
       %e = math.exp %v : f32
-      memref.store %e, %y[%c0, %i] : memref<4x4096xf32>
+      memref.store %e, %y[%c0, %i] : memref<6x4096xf32>
       %l = math.log %v : f32
-      memref.store %l, %y[%c1, %i] : memref<4x4096xf32>
+      memref.store %l, %y[%c1, %i] : memref<6x4096xf32>
       %h = math.tanh %v : f32
-      memref.store %h, %y[%c2, %i] : memref<4x4096xf32>
+      memref.store %h, %y[%c2, %i] : memref<6x4096xf32>
       %f = math.erf %v : f32
-      memref.store %f, %y[%c3, %i] : memref<4x4096xf32>
+      memref.store %f, %y[%c3, %i] : memref<6x4096xf32>
+      %sine = math.sin %v : f32
+      memref.store %sine, %y[%c4, %i] : memref<6x4096xf32>
+      %cosine = math.cos %v : f32
+      memref.store %cosine, %y[%c5, %i] : memref<6x4096xf32>
       gpu.return
     }
 
