@@ -73,6 +73,8 @@ double Problem::seconds(const Task &task) const {
     return longer + backward[task.chunk] + (split ? 0 : at(weight, task.chunk));
   case TaskKind::Weight:
     return longer + at(weight, task.chunk);
+  case TaskKind::Optimizer: // no task of a schedule
+    break;
   }
   return 0;
 }
@@ -132,6 +134,8 @@ Problem::Inputs Problem::inputs(const Task &task) const {
     needed.add({{has(TaskKind::Recompute, c) ? TaskKind::Recompute : TaskKind::Forward, c, i}, 0});
     if (c + 1 < chunks() && (noGradientFrom.empty() || !noGradientFrom[c]))
       needed.add({{TaskKind::Backward, c + 1, i}, delay(hopBack.empty() ? hop : hopBack, c)});
+    break;
+  case TaskKind::Optimizer: // no task of a schedule
     break;
   }
   return needed;
