@@ -21,7 +21,7 @@ endfunction()
 function(pc_room name)
   cmake_parse_arguments(ARG "KERNELS" "" "LINK;MLIR" ${ARGN})
   if(NOT ARG_UNPARSED_ARGUMENTS)
-    file(GLOB ARG_UNPARSED_ARGUMENTS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp */*.cpp)
+    file(GLOB ARG_UNPARSED_ARGUMENTS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp */*.cpp */*/*.cpp)
   endif()
   add_mlir_library(PC${name} ${ARG_UNPARSED_ARGUMENTS}
     DEPENDS PCIRIncGen ${PC_PASS_TARGETS}

@@ -4,9 +4,9 @@
 // sending. Formulas of collectives follow NCCL's rings and trees; docs/rationale/machines.md has the measurements.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Cost.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Liveness.h"
-#include "pc/IR/Workspace.h"
 #include "pcrt/messages.h"
 
 #include "mlir/IR/TypeUtilities.h"

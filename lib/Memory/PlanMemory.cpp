@@ -8,9 +8,9 @@
 #include "pc/Memory/Passes.h"
 
 #include "Buffers.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Rounds.h"
-#include "pc/IR/Workspace.h"
 #include "pc/Memory/ArenaPlanner.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

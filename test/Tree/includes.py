@@ -45,6 +45,11 @@ def included(top, file, name):
     return parts[1] if parts[0] == "pc" else None
 
 
+def folder_of(file, room):
+    """The folder of a room that a file belongs to, also in a folder of that."""
+    return os.path.dirname(os.path.relpath(file, room)).split(os.sep)[0]
+
+
 def problems(root):
     for top in ("runtime", "standin", "lib", "include/pc"):
         for folder, _, files in os.walk(os.path.join(root, top)):
@@ -59,12 +64,12 @@ def problems(root):
                 with open(os.path.join(folder, name), encoding="utf-8") as text:
                     names = re.findall(r'^\s*#\s*include\s+"([^"]+)"', text.read(), re.M)
                 order = FOLDERS.get(own) if top == "lib" else None
-                inside = os.path.dirname(os.path.relpath(file, own))
+                inside = folder_of(file, own)
                 for one in names if order else ():
                     target = os.path.normpath(os.path.join(os.path.dirname(file), one))
                     if not os.path.exists(os.path.join(root, top, target)):
                         continue
-                    if order.index(os.path.dirname(os.path.relpath(target, own))) > order.index(inside):
+                    if order.index(folder_of(target, own)) > order.index(inside):
                         yield f"{top}/{file}: {inside} may not include {one}"
                 for other in (included(os.path.join(root, top), file, name) for name in names):
                     if other not in (None, own) and other not in ALLOWED[own]:

@@ -9,7 +9,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "pc/IR/Workspace.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;

@@ -15,8 +15,8 @@
 
 #include "Gemm.h"
 #include "RowSpace.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/MoveRows.h"
-#include "pc/IR/Workspace.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"

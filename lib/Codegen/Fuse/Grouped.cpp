@@ -4,7 +4,7 @@
 // are one matrix.
 //===-----------------------------------------------------------------------------===//
 #include "Grouped.h"
-#include "pc/IR/Workspace.h"
+#include "pc/Cost/CudaWorkspace.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"

@@ -4,7 +4,7 @@
 // side.
 //===-----------------------------------------------------------------------------===//
 #include "LibraryAttention.h"
-#include "pc/IR/Workspace.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

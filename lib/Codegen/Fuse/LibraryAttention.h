@@ -1,5 +1,5 @@
 //===- LibraryAttention.h - Attention as the runtime asks cuDNN for it ----------------===//
-// `op` must be one that CudaLibraries::takes (IR/Workspace.h).
+// `op` must be one that CudaLibraries::takes (Cost/CudaWorkspace.h).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_LIBRARYATTENTION_H
 #define PC_LIB_CODEGEN_FUSE_LIBRARYATTENTION_H

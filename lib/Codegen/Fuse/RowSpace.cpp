@@ -4,8 +4,8 @@
 //===-----------------------------------------------------------------------------===//
 #include "RowSpace.h"
 #include "Grouped.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Contraction.h"
-#include "pc/IR/Workspace.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -7,8 +7,8 @@
 #include "Description.h"
 #include "pc/Codegen/CompiledKernels.h"
 #include "pc/Cost/Cost.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/AnyOp.h"
-#include "pc/IR/Workspace.h"
 
 using namespace mlir;
 using namespace pc;

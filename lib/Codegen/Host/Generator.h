@@ -11,10 +11,10 @@
 #include "Evaluation.h"
 #include "HostProgram.h"
 #include "KernelSet.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Stages.h"
-#include "pc/IR/Workspace.h"
 
 namespace pc {
 

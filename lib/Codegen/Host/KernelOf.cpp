@@ -7,8 +7,8 @@
 #include "../Fuse/RowSpace.h"
 #include "../Kernels/Kernels.h"
 #include "../Rows/RowProgram.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Contraction.h"
-#include "pc/IR/Workspace.h"
 
 using namespace mlir;
 using namespace pc;

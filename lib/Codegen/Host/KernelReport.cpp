@@ -5,7 +5,7 @@
 #include "../Fuse/Grouped.h"
 #include "Generator.h"
 #include "pc/Cost/Cost.h"
-#include "pc/IR/Workspace.h"
+#include "pc/Cost/CudaWorkspace.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"

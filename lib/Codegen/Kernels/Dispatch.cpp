@@ -2,10 +2,10 @@
 // The table of special kernels: how many parts one has, what workspace it needs, and which function writes it. An op
 // that is not here becomes a kernel of rows or of plain loops (Host/KernelOf.cpp).
 //===-----------------------------------------------------------------------------===//
-#include "Attention.h"
+#include "Attention/Attention.h"
 #include "Kernels.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Sharing.h"
-#include "pc/IR/Workspace.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

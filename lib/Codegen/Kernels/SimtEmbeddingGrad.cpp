@@ -6,7 +6,7 @@
 #include "../Emit/RowMath.h"
 #include "Embedding.h"
 #include "Kernels.h"
-#include "pc/IR/Workspace.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;

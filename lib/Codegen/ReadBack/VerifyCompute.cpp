@@ -6,10 +6,10 @@
 #include "../Emit/Kernel.h"
 #include "../Fuse/Grouped.h"
 #include "TableCheck.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
 #include "pc/IR/Sharing.h"
-#include "pc/IR/Workspace.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -7,7 +7,7 @@
 #include "../Emit/RowMath.h"
 #include "../Kernels/Dropping.h"
 #include "RowGraph.h"
-#include "pc/IR/Workspace.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pcrt/description.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>

@@ -6,7 +6,7 @@
 #include "../../Checks.h"
 #include "Fuse/LibraryAttention.h"
 #include "cuda/PlanWithoutDevice.h"
-#include "pc/IR/Workspace.h"
+#include "pc/Cost/CudaWorkspace.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"

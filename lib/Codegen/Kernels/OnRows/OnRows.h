@@ -2,12 +2,12 @@
 // Two kernels find the rows from the mask and write them to the workspace (RowTables). Products run in blocks of rows
 // of one expert each, as many as there can be; blocks without rows return at once.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_LIB_CODEGEN_KERNELS_ONROWS_H
-#define PC_LIB_CODEGEN_KERNELS_ONROWS_H
+#ifndef PC_LIB_CODEGEN_KERNELS_ONROWS_ONROWS_H
+#define PC_LIB_CODEGEN_KERNELS_ONROWS_ONROWS_H
 
-#include "../Fuse/Grouped.h"
-#include "Kernels.h"
-#include "pc/IR/Workspace.h"
+#include "../../Fuse/Grouped.h"
+#include "../Kernels.h"
+#include "pc/Cost/CudaWorkspace.h"
 
 namespace pc::kernels {
 

@@ -4,8 +4,8 @@
 // bf16, but sums the f32 values. The backward pass is in AttentionGrad.cpp.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
-#include "../Emit/RowMath.h"
-#include "Kernels.h"
+#include "../../Emit/RowMath.h"
+#include "../Kernels.h"
 
 using namespace mlir;
 using namespace pc;

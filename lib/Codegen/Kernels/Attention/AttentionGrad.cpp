@@ -6,8 +6,8 @@
 // dropped whose weights were. The gradient of addends is P * (dout v^T - D), summed over queries and keys of one
 // distance.
 //===-----------------------------------------------------------------------------===//
+#include "../Kernels.h"
 #include "Attention.h"
-#include "Kernels.h"
 
 using namespace mlir;
 using namespace pc;

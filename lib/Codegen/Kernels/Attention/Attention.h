@@ -3,12 +3,12 @@
 // sees, where its document begins, what is added to its scores. CPU kernels work on tiles of a few queries; GPU kernels
 // are by threads or on tensor cores.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_LIB_CODEGEN_KERNELS_ATTENTION_H
-#define PC_LIB_CODEGEN_KERNELS_ATTENTION_H
+#ifndef PC_LIB_CODEGEN_KERNELS_ATTENTION_ATTENTION_H
+#define PC_LIB_CODEGEN_KERNELS_ATTENTION_ATTENTION_H
 
-#include "../Emit/Kernel.h"
-#include "../Emit/Tiles.h"
-#include "Dropping.h"
+#include "../../Emit/Kernel.h"
+#include "../../Emit/Tiles.h"
+#include "../Dropping.h"
 #include "pc/IR/PC.h"
 
 namespace pc::kernels {

@@ -8,11 +8,11 @@
 // the same places of sums and of the left operand, and the right one stays in shared memory. There, tiles are columns
 // of 64 elements, whose rows of 128 bytes are swizzled.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_LIB_CODEGEN_KERNELS_MMAATTENTION_H
-#define PC_LIB_CODEGEN_KERNELS_MMAATTENTION_H
+#ifndef PC_LIB_CODEGEN_KERNELS_ATTENTION_MMAATTENTION_H
+#define PC_LIB_CODEGEN_KERNELS_ATTENTION_MMAATTENTION_H
 
+#include "../Kernels.h"
 #include "Attention.h"
-#include "Kernels.h"
 
 namespace pc::kernels {
 

@@ -5,8 +5,8 @@
 // rowsum(dout * o):
 //   dS = scale P * (dout v^T - D);  dq = dS k  (part 0);  dv = P^T dout;  dk = dS^T q  (part 1).
 //===-----------------------------------------------------------------------------===//
+#include "../Kernels.h"
 #include "Attention.h"
-#include "Kernels.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;

@@ -1,7 +1,7 @@
 //===- SplitQkv.cpp - Packed heads to q, k and v, and back ------------------------------===//
 // Queries and keys are rotated on the way, so that no head passes through memory twice.
 //===-----------------------------------------------------------------------------===//
-#include "Kernels.h"
+#include "../Kernels.h"
 #include <numeric>
 
 using namespace mlir;

@@ -2,8 +2,8 @@
 // What --check-kernels compares a device's kernels with; programs for CPUs call the runtime. Rows are counted from the
 // mask whenever they are needed.
 //===-----------------------------------------------------------------------------===//
-#include "../Fuse/Grouped.h"
-#include "Kernels.h"
+#include "../../Fuse/Grouped.h"
+#include "../Kernels.h"
 
 using namespace mlir;
 using namespace pc;

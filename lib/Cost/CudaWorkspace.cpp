@@ -3,7 +3,7 @@
 // them. Compiler and runtime must agree, so sizes follow from the ops and the flags alone. All calls share one
 // workspace at the end of the arena, as large as the largest of them needs.
 //===-----------------------------------------------------------------------------===//
-#include "pc/IR/Workspace.h"
+#include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Contraction.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"

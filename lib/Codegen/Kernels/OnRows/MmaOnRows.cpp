@@ -3,7 +3,7 @@
 // in two buffers: one is copied by cp.async while the other is multiplied by mma.sync. Lines are padded by 16 bytes, so
 // that the eight rows of a matrix that ldmatrix loads lie on different banks.
 //===-----------------------------------------------------------------------------===//
-#include "Mma.h"
+#include "../Mma.h"
 #include "OnRows.h"
 #include "llvm/Support/MathExtras.h"
 

@@ -3,8 +3,8 @@
 // rows, and products of experts need scratch memory. They run one after the other, so they share one region at the end
 // of the arena.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_IR_WORKSPACE_H
-#define PC_IR_WORKSPACE_H
+#ifndef PC_COST_CUDAWORKSPACE_H
+#define PC_COST_CUDAWORKSPACE_H
 
 #include "pc/IR/PC.h"
 

@@ -4,7 +4,7 @@
 // leave registers, because the accumulator layout of one product is that of the left operand of the next.
 //===-----------------------------------------------------------------------------===//
 #include "MmaAttention.h"
-#include "Mma.h"
+#include "../Mma.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/Support/MathExtras.h"
 
