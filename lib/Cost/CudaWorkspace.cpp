@@ -1,4 +1,4 @@
-//===- Workspace.cpp - Memory that library calls of a CUDA program need -------------------===//
+//===- CudaWorkspace.cpp - Memory that library calls of a CUDA program need -------------------===//
 // Job: the bytes that kernels and library calls of a CUDA program need beside their operands, and where tables lie in
 // them. Compiler and runtime must agree, so sizes follow from the ops and the flags alone. All calls share one
 // workspace at the end of the arena, as large as the largest of them needs.

@@ -1,4 +1,4 @@
-//===- Workspace.h - Memory that library calls of a CUDA program need ---------------------===//
+//===- CudaWorkspace.h - Memory that library calls of a CUDA program need ---------------------===//
 // Matrix products and attention of the CUDA libraries, our own gradients of attention and of embeddings, sums over
 // rows, and products of experts need scratch memory. They run one after the other, so they share one region at the end
 // of the arena.
