@@ -80,8 +80,9 @@ public:
     std::string zeros = llvm::join(std::vector<std::string>(dims.size(), "0"), ", ");
     bool isFrozen = frozen && dice.chance(frozen);
     trains |= !isFrozen;
-    return leaf("parameter \"" + full + "\"" + (isFrozen ? " frozen" : "") + " dims " + quoted(dims) + " init " + init.str() + " source <\"" + full +
-                    "\", shape = [" + shape + "], start = [" + zeros + "], size = [" + shape + "]> : ",
+    return leaf("parameter \"" + full + "\"" + (isFrozen ? " frozen" : "") + " dims " + quoted(dims) + " init " +
+                    init.str() + " source <\"" + full + "\", shape = [" + shape + "], start = [" + zeros +
+                    "], size = [" + shape + "]> : ",
                 dims);
   }
   /// The product of `operands`, summed over dims that `dims` lacks.
@@ -132,7 +133,8 @@ public:
         {"mixer", &Blocks::mixer},      {"softmax", &Blocks::softmax}, {"norm", &Blocks::norm},
         {"table", &Blocks::table},      {"count", &Blocks::counts},    {"batch", &Blocks::acrossBatch},
         {"attn", &Blocks::attention},   {"attn", &Blocks::attention},  {"slice", &Blocks::slices},
-        {"choice", &Blocks::choice},    {"unit", &Blocks::unitRows},
+        {"choice", &Blocks::choice},    {"unit", &Blocks::unitRows},   {"angle", &Blocks::angles},
+        {"larger", &Blocks::larger},    {"log", &Blocks::logSoftmax},
     };
     auto [name, block] = blocks[dice.between(0, std::size(blocks) - 1)];
     std::string before = w.place;
@@ -272,6 +274,25 @@ private:
     return linear(w.einsum({scores, chosen}, scores.dims), "ffn", "embed");
   }
   /// Each row over its length.
+  Value angles(const Value &x) {
+    Value h = w.scaled(linear(x, "embed", "ffn"), 20);
+    return linear(w.add(w.unary("sin", h), w.unary("cos", h)), "ffn", "embed");
+  }
+  /// The larger or smaller of two projections, or those whose position is early.
+  Value larger(const Value &x) {
+    Value a = linear(x, "embed", "ffn"), b = linear(x, "embed", "ffn");
+    std::string kind = std::string("select ") + dice.oneOf<const char *>({"less", "less_equal", "equal"}) + " @";
+    Value left = a, right = b;
+    if (dice.chance(40)) {
+      left = w.einsum({w.count("sequence")}, a.dims);
+      right = w.einsum({w.constant(double(dice.between(0, 3)))}, a.dims);
+    }
+    return linear(w.op(kind, {left, right, a, b}, a.dims), "ffn", "embed");
+  }
+  Value logSoftmax(const Value &x) {
+    Value h = linear(x, "embed", "ffn"), sums = w.op("logsumexp @", {h}, {"batch", "sequence"});
+    return linear(w.sub(h, w.einsum({sums}, h.dims)), "ffn", "embed");
+  }
   Value unitRows(const Value &x) {
     Value squares = w.einsum({x, x}, {"batch", "sequence"});
     Value some = w.add(squares, w.einsum({w.constant(0.5)}, squares.dims));
@@ -309,8 +330,13 @@ Value drawLoss(Writer &w, Blocks &, const Value &logits, const Value &x) {
     nll = w.scaled(w.einsum({logits, logits}, {"batch", "sequence"}), 0.5);
   }
   if (dice.chance(15)) { // how large logits are
-    Value some = w.unary("exp", w.unary("activation tanh", logits));
-    Value sum = w.unary("log", w.einsum({some}, {"batch", "sequence"}));
+    Value sum;
+    if (dice.chance(50)) { // a z-loss
+      sum = w.op("logsumexp @", {logits}, {"batch", "sequence"});
+    } else {
+      Value some = w.unary("exp", w.unary("activation tanh", logits));
+      sum = w.unary("log", w.einsum({some}, {"batch", "sequence"}));
+    }
     nll = w.add(nll, w.scaled(w.einsum({sum, sum}, sum.dims), 0.01));
   }
   Value loss;
