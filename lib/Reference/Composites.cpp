@@ -392,7 +392,7 @@ Tensors pc::columns(Inputs in, const Shape &shape, int64_t from) {
 Tensors pc::logSumExp(Inputs in) {
   const Tensor &x = *in[0];
   int64_t v = x.shape.back();
-  Tensor result(Shape(ArrayRef<int64_t>(x.shape).drop_back()));
+  Tensor result(Shape(llvm::ArrayRef<int64_t>(x.shape).drop_back()));
   for (int64_t r = 0; r < result.size(); ++r) {
     double largest = -INFINITY, sum = 0;
     for (int64_t i = 0; i < v; ++i)
