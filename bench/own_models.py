@@ -53,8 +53,7 @@ def random_steps(exported, inputs):
         return steps
     for _ in range(STEPS):
         steps.append({})
-        for name in exported.kinds:
-            example = inputs[name]
+        for name, example in inputs.items():
             if example.is_floating_point():
                 steps[-1][name] = torch.randn(example.shape, generator=generator)
             else:
@@ -116,7 +115,7 @@ def try_model(name, make, plans, binaries):
             print(f"{name}: refused: {' '.join(error.message().split())[:300]}", flush=True)
             return False
         steps = random_steps(exported, inputs)
-        data = write_data(folder, exported.kinds, steps)
+        data = write_data(folder, exported, steps)
         losses, gradients = train_torch(module, steps)
         words, good = [], True
         for plan in plans:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,6 +102,7 @@ class Builder:
         return self.pointwise("activation", x, kind=kind)
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
+        low, high = (None if bound is None or math.isinf(bound) else float(bound) for bound in (low, high))
         if high is None:  # max(x, low) = -min(-x, -low)
             return self.scale(self.clamp(self.scale(x, -1), None, -low), -1) if low is not None else x
         return self.pointwise("clamp", x, low=low, high=high)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .errors import Refused
-from .export import Inputs, build, export
+from .export import Exported, Inputs, build, export
 
 Row = tuple[float, str, list[int]]  # relative difference, name, shape
 
@@ -39,13 +39,14 @@ def gradient_differences(file: Path, want: Inputs) -> list[Row]:
     return rows
 
 
-def write_data(folder: Path, kinds: dict[str, str], steps: Sequence[Inputs]) -> list[str]:
+def write_data(folder: Path, exported: Exported, steps: Sequence[Inputs]) -> list[str]:
     """Files with the inputs of these steps, and the flags of a run that reads them."""
     flags, given = [], []
-    for name, kind in kinds.items():
+    for name, kind in exported.kinds.items():
         values = torch.cat([step[name] for step in steps])
         if kind == "data":
             given.append(f"{name}={folder / (name + '.npy')}")
+            values = values.view(len(values), *exported.rows[name])
             write_npy(folder / f"{name}.npy", values if values.is_floating_point() else values.int())
         else:  # a run reads one token more than samples have
             stream = torch.cat([values.flatten(), values.flatten()[:1]])
@@ -88,7 +89,7 @@ def check(what: str, directory: Path, tolerance: float, binaries: Path | None) -
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         run(binaries, "pc-compile", directory / "model.mlir", "-o", folder / "train")
-        flags = write_data(folder, exported.kinds, [step])
+        flags = write_data(folder, exported, [step])
         run(
             binaries,
             "pc-run",

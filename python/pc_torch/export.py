@@ -35,6 +35,7 @@ class Exported:
     config: dict[str, Any]
     tensors: Inputs
     kinds: dict[str, str]
+    rows: dict[str, list[int]]  # data: the shape in which a run reads a sample
     notes: list[str]
     dropout: bool
 
@@ -152,6 +153,10 @@ def export(module: torch.nn.Module, inputs: Inputs, name: str = "model", dropout
         walk.note(f"{printer.layers} layers found: pipelines need a list of blocks, or siblings of one class")
     for alias, own in walk.tied.items():
         walk.note(f"'{alias}' is tied to '{own}'")
+    rows = {value.attrs["name"]: printer.sizes(value)[1:] for value in printer.order if value.attrs.get("kind") == "data"}
+    for key, row in rows.items():
+        if row != list(inputs[key].shape[1:]):
+            walk.note(f"files of '{key}' have rows of shape {row}, as views cut it: reshape(-1, {', '.join(map(str, row))}) keeps the order")
     used = set(walk.kinds)
     for unused in [key for key in inputs if key not in used]:
         walk.note(f"input '{unused}' is not used")
@@ -164,4 +169,4 @@ def export(module: torch.nn.Module, inputs: Inputs, name: str = "model", dropout
     )
     used_names = {value.attrs["name"] for value in printer.order if value.op == "parameter"}
     tensors = {key: tensor for key, tensor in walk.tensors.items() if key in used_names}
-    return Exported(name, printer.module(head), config, tensors, walk.kinds, walk.notes, walk.dropped)
+    return Exported(name, printer.module(head), config, tensors, walk.kinds, rows, walk.notes, walk.dropped)

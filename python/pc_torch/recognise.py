@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
+from torch.nn.functional import gelu, silu
 
 from .rows import Mask, Rotation
 
@@ -276,3 +278,36 @@ def scores_of(constants: Constants, softmax: Node) -> tuple[Node, float, Mask] |
     scale = float((one / probe)[seen].median())
     linear = all(torch.allclose((value - k * scale * probe)[seen], torch.zeros(()), atol=1e-5) for value, k in ((one, 1), (two, 2)))
     return (node, scale, mask) if linear else None
+
+
+# --- activations ---
+
+POINTWISE = {"mul", "add", "sub", "div", "neg", "pow", "tanh", "erf", "sigmoid", "exp", "square", "reciprocal", "clone", "to"}
+ACTIVATIONS = {"gelu_tanh": partial(gelu, approximate="tanh"), "gelu": gelu, "silu": silu}
+
+
+def activation_of(constants: Constants, node: Node) -> tuple[Node, str] | None:
+    """(x, kind) where a product of functions of one value x is an activation of the dialect: written out, it would be many ops."""
+    if name_of(node) != "aten.mul.Tensor":
+        return None
+    shape, inner, ends, waiting = shape_of(node), set[Node](), set[Node](), [node]
+    while waiting:
+        at = waiting.pop()
+        if at in constants or at in inner:
+            continue
+        known = at.op == "call_function" and name_of(at).removeprefix("aten.").split(".")[0] in POINTWISE
+        if known and shape_of(at) == shape and len(inner) < 24:
+            inner.add(at)
+            waiting += at.all_input_nodes
+        else:
+            ends.add(at)
+    if not any(name_of(at) in ("aten.tanh.default", "aten.erf.default", "aten.sigmoid.default", "aten.exp.default") for at in inner):
+        return None
+    probe = torch.linspace(-6, 6, node.meta["val"].numel()).reshape(shape)
+    for x in sorted((inner | ends) - {node}, key=list(node.graph.nodes).index, reverse=True):
+        if shape_of(x) == shape and not any(reaches(node, end, x, inner | ends) for end in ends - {x}):
+            got = constants.run(node, {x: probe})
+            for kind, f in ACTIVATIONS.items():
+                if torch.allclose(got, f(probe), atol=2e-6, rtol=1e-5):
+                    return x, kind
+    return None

@@ -15,7 +15,7 @@ from .axes import Axis, DimClass, flat, leaves, new_axis, regroup
 from .builder import Builder, letters_for
 from .errors import NeedsReshape, Refused, source_line
 from .layers import Modules
-from .recognise import PRODUCTS, RELABEL, Constants, name_of, rotation_of, scores_of, shape_of
+from .recognise import PRODUCTS, RELABEL, Constants, activation_of, name_of, rotation_of, scores_of, shape_of
 from .rows import Mask, Rotation, attention, negative_log_likelihood, rotate
 from .slices import reshape
 from .table import RULES
@@ -93,6 +93,9 @@ class Walk(Builder):
                 self.patterns[node] = found
                 key = found.operands[1]
                 sites += [found.operands[0], key.args[0] if name_of(key) in ("aten.transpose.int", "aten.permute.default") else key]
+            elif found_activation := activation_of(self.constants, node):
+                x, kind = found_activation
+                self.patterns[node] = Pattern([x], lambda node, x, kind: self.activation(kind, x), dict(kind=kind))
             elif name_of(node) == "aten.gather.default" and (found := self.target_gather(node)):
                 self.patterns[node] = found
         for site in sites:
@@ -144,7 +147,7 @@ class Walk(Builder):
 
     def find_kinds(self) -> None:
         """Tokens and targets by what they go into; where there is anything else, all inputs are data, read by name."""
-        used = [node for node in self.graph.nodes if node.op == "placeholder" and node.name in self.inputs]
+        used = [node for node in self.graph.nodes if node.op == "placeholder" and node.name in self.inputs and node.users]
         found = {node.name: self.use_of(node) for node in used}
         usual = sorted(map(str, found.values())) == ["targets", "tokens"] and all(self.inputs[name].dim() == 2 for name in found)
         self.kinds = found if usual else {name: "data" for name in found}  # type: ignore[assignment]

@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 sys.dont_write_bytecode = True
-for name in ("torch", "torch.fx", "torch.fx.node", "torch.export"):
+for name in ("torch", "torch.fx", "torch.fx.node", "torch.export", "torch.nn", "torch.nn.functional"):
     sys.modules[name] = MagicMock()
 from pc_torch import ops_layers, ops_math, ops_views  # noqa: F401 - they fill the table
 from pc_torch.table import ROWS

@@ -1,5 +1,5 @@
 module {
-  pc.program "nanogpt" batch 8 sequence 16 vocabulary 96 config "{\22model_type\22: \22nanogpt\22, \22vocab_size\22: 96, \22exported_by\22: \22pc_torch\22, \22tied\22: {\22lm_head.weight\22: \22transformer.wte.weight\22}}" weights "@directory@"
+  pc.program "nanogpt" batch 8 sequence 16 vocabulary 96 config "{\22exported_by\22: \22pc_torch\22, \22module\22: \22nanogpt\22, \22vocab_size\22: 96, \22tied\22: {\22lm_head.weight\22: \22transformer.wte.weight\22}}" weights "@directory@"
   func.func @model() {
     %0 = pc.parameter "transformer.wte.weight" dims ["vocab", "embed"] init <normal, 2.0e-02> source <"transformer.wte.weight", shape = [96, 32], start = [0, 0], size = [96, 32]> : tensor<96x32xf32> loc("transformer.wte.weight")
     %1 = pc.input tokens dims ["batch", "sequence"] : tensor<8x16xi32> loc("model")

@@ -230,6 +230,7 @@ class Whisper(nn.Module):
         self.enc = nn.ModuleList([WBlock(False) for _ in range(L)])
         self.ln_post = nn.LayerNorm(E)
         self.tok, self.dec_pos = nn.Embedding(V, E), nn.Parameter(torch.randn(S, E) * 0.02)
+        nn.init.normal_(self.tok.weight, std=0.02)
         self.dec = nn.ModuleList([WBlock(True) for _ in range(L)])
         self.ln = nn.LayerNorm(E)
         self.register_buffer("mask", torch.full((S, S), float("-inf")).triu_(1), persistent=False)
