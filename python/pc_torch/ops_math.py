@@ -95,7 +95,7 @@ def hardsigmoid(m: Walk, x: Tensor) -> Tensor:
     return m.clamp(m.add_number(m.scale(x, 1 / 6), 0.5), 0.0, 1.0)
 
 
-for name in ("exp", "log", "sqrt"):
+for name in ("exp", "log", "sqrt", "cos", "sin"):
     row(f"{name}.default", f"pc.{name}", lambda m, n, x, name=name: m.pointwise(name, x))
 for name in ("silu", "relu", "tanh", "sigmoid"):
     row(f"{name}.default", "pc.activation", lambda m, n, x, name=name: m.activation(name, x))
