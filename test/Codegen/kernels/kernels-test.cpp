@@ -402,6 +402,10 @@ int main() {
   for (Sees sees : {Sees::causal, Sees::all}) {
     attention(2, 33, 33, 2, 3, 10, sees);
     attention(2, 5, 5, 2, 1, 64, sees);
+    attention(2, 17, 17, 2, 1, 8, sees); // fewer than a block of queries, and no whole tiles of keys
+    attention(1, 27, 20, 1, 2, 8, sees);
+    for (int64_t length = 1; getenv("PC_LONG") && length <= 70; ++length)
+      attention(1, length, length * 7 % 71, 1, 2, 1 + length % 20, sees);
     attention(1, 33, 50, 1, 2, 16, sees);
     attention(1, 50, 33, 1, 2, 17, sees);
   }

@@ -157,7 +157,8 @@ struct AttentionShape {
   int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
   /// Addends of one head with as many after them as a row of scores can be longer than the keys.
   int64_t paddedAddends(int64_t lanes) const { return roundUp(s + paddedT(lanes), lanes); }
-  int64_t paddedT(int64_t lanes) const { return roundUp(t, std::max(tileColumns(lanes), block(lanes))); }
+  /// Whole tiles, since rows are filled and multiplied by those; and whole blocks of queries.
+  int64_t paddedT(int64_t lanes) const { return roundUp(roundUp(t, block(lanes)), tileColumns(lanes)); }
   /// Row stride of matrices with t columns. It is no power of two, which would map all rows to a few sets of the cache.
   int64_t strideT(int64_t lanes) const { return paddedT(lanes) + 16; }
   int64_t paddedD(int64_t lanes) const { return roundUp(d, lanes); }
