@@ -159,8 +159,8 @@ void Members::handle(const MeetHead &head) {
     lost("sent a message of unknown kind " + std::to_string(uint32_t(head.kind)));
 }
 
-/// Calls f(block, bytes) for this rank's block of each parameter that is trained, of its state named `state`, or of each
-/// parameter that is `frozen`.
+/// Calls f(block, bytes) for this rank's block of each parameter that is trained, of its state named `state`, or of
+/// each parameter that is `frozen`.
 template <typename F> void Members::forEachBlock(const char *state, F &&f, bool frozen) const {
   for (const Parameter &parameter : program.parameters) {
     if (parameter.frozen != frozen)

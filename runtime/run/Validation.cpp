@@ -12,8 +12,8 @@ using namespace pcrt;
 EvaluationBatches::EvaluationBatches(const Program &program, const SampleData &data, std::optional<int64_t> most)
     : batch(program.batch), all(data.windows()) {
   if (SampleData::File first = data.filesRead()[0]; all == 0)
-    fail(PCRT_BAD_DATA, first.path + ": its " + std::to_string(first.count) +
-                            " tokens are fewer than a sample of " + std::to_string(program.sequence) +
+    fail(PCRT_BAD_DATA, first.path + ": its " + std::to_string(first.count) + " tokens are fewer than a sample of " +
+                            std::to_string(program.sequence) +
                             " tokens and its last target, so there is nothing to evaluate");
   if (most && *most < all / batch + 1)
     all = std::min(all, *most * batch);
