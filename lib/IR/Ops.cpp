@@ -325,7 +325,7 @@ LogicalResult InputOp::verify() {
       (getBelow() && static_cast<int64_t>(*getBelow()) < 1))
     return emitOpError() << (isData && !getBelow()
                                  ? "holds indices; 'below n', at least 1, says how many there are (C3)"
-                                 : "has a 'below' that is no bound of indices (C3)");
+                                 : "has a 'below' that is not a bound of indices (C3)");
   auto dims = getDims().getAsValueRange<StringAttr>();
   if (isData && !llvm::is_contained(llvm::ArrayRef(llvm::to_vector(dims)).take_front(2), "batch"))
     return emitOpError() << "'" << *getName() << "' has no first dim named \"batch\" (C4)";

@@ -175,14 +175,15 @@ private:
   }
 
   /// Units come one after another; ops before all layers are in `first`, ops after them in `last`, and an op without a
-  /// name of its own in the unit of the ops before it.
+  /// name of its own in the unit of the ops before it. Without an op of a layer all are in `first`: where the layers are
+  /// frozen, the backward pass is the head's.
   void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
     Operation *end = nullptr;
     for (Operation *op : ops)
       if (unitNumber(op))
         end = op;
     int now = first;
-    bool isPastEnd = !end;
+    bool isPastEnd = false;
     for (Operation *op : ops) {
       std::optional<int> unit = unitNumber(op);
       now = unit ? onward(now, *unit) : isPastEnd ? last : now;

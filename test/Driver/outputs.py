@@ -146,7 +146,7 @@ def replaced():
         os.chmod("target", 0o440)
         run("pc-opt", "m.mlir", "-o", "target", code=6)
     # What is no program does not run.
-    for text, words in (("", "empty"), ("exit 0\n", "no program")):
+    for text, words in (("", "empty"), ("exit 0\n", "it is not a program")):
         with open("none", "w", encoding="utf-8") as file:
             file.write(text)
         os.chmod("none", 0o755)

@@ -286,7 +286,7 @@ class Rounds(Case):
                              ["--outer-deltas=int8", "needs --local-sgd"]):
             self.holds(flags, "pc-compile", "model.mlir", "--mesh", "outer=2", flags, "-o", "bad", code=2, words=words)
         self.holds("deltas of other types", "pc-compile", "model.mlir", "--mesh", "outer=2", "--local-sgd=outer:4", "--outer-deltas=int4", "-o", "bad", code=2, words="f32 or int8")
-        self.holds("deltas of many replicas", "pc-compile", "model.mlir", "--mesh", "outer=8", "--local-sgd=outer:4", "--outer-deltas=int8", "-o", "bad", code=4, words="for up to 7")
+        self.holds("deltas of many replicas", "pc-compile", "model.mlir", "--mesh", "outer=8", "--local-sgd=outer:4", "--outer-deltas=int8", "-o", "bad", code=4, words="at most 7")
         self.holds("an axis of data parallelism, too", "pc-compile", "model.mlir", "--mesh", "dp=2", "--local-sgd=dp:4", "-o", "bad", code=4, words="train separately")
         self.holds("spikes", *self.train("rounds", "outer=2", "--skip-spikes", 3), code=2, words="have different norms and gradients")
 

@@ -92,15 +92,15 @@ class Routing(Case):
         place = of_step + of_step // LAYERS + SEQUENCE * PER_TOKEN + 3 * PER_TOKEN + 1
         where = r"bad: step 1, layer 1, sequence 1, token 3: expert "
         refused("no such expert", where + "4, but the layer has 4 experts", **changed(place, EXPERTS))
-        refused("a number below zero", where + "-1, and", **changed(place, -1))
+        refused("a number below zero", where + "-1, but the layer has 4 experts", **changed(place, -1))
         refused("an expert twice", where + rf"{own[place - 1]} is listed twice", **changed(place, own[place - 1]))
-        refused("too few steps", "it has 3 steps from step 0, but the run needs steps 0 to 3", numbers=own[: 3 * of_step], shape=[3, *shape[1:]])
-        refused("steps after", "from step 1 on", first_step="1")
+        refused("too few steps", "it has 3 steps, starting at step 0, but the run needs steps 0 to 3", numbers=own[: 3 * of_step], shape=[3, *shape[1:]])
+        refused("steps after", "it has 4 steps, starting at step 1, but the run needs steps 0 to 3", first_step="1")
         refused("a step that is none", "its first_step is 'one'", first_step="one")
         refused("other experts", "it is for experts 8, but this program has 4", experts="8")
         refused("other layers", "it is for layers 1,3, but this program has 0,1", layers="1,3")
         refused("another model", "it is for a model with checksum 12", model_sum="12")
-        for dim, words in ((1, "of 1 layers with experts"), (2, "of 2 sequences in a batch"), (3, "of 8 tokens in a sequence"), (4, "of 1 experts of a token")):
+        for dim, words in ((1, "for 1 layers with experts"), (2, "for 2 sequences in a batch"), (3, "for 8 tokens in a sequence"), (4, "for 1 experts of a token")):
             refused(words, f"it is {words}, but this program has", numbers=own[: len(own) // 2], shape=[size // 2 if i == dim else size for i, size in enumerate(shape)])
         refused("another rank", r"its tensor is \[512, 2\]", shape=[512, 2], numbers=own)
         refused("floats", "its tensor has type F32", dtype="F32")

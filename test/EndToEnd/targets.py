@@ -133,7 +133,7 @@ class Targets(Case):
                    words=r"step 0: there is no target to predict .* in none.npy at positions 0 to 15, none.npy at positions 0 to 15")
         self.holds("an evaluation", *run, *one, "--validation", "1/4", "--eval-every", 1, code=9,
                    words=r"evaluation after 0 steps: there is no target to predict \(all are -100\) in none.npy at positions \d+ to \d+, .* more samples, so these samples have no loss")
-        self.holds("more skipped steps than --skip-most", *run, *one, "--steps", 5, "--skip-most", 0, words="step 4: no target")
+        self.holds("more skipped steps than --skip-most", *run, *one, "--steps", 5, "--skip-most", 0, words="step 4: there is no target to predict")
         self.holds("few samples", *run, "--data", "text:train.few", words=r"--data text:train.few has only 2 training samples of 16 tokens, but a batch needs 4; samples repeat")
         self.needs("pc-compile", "model.mlir", "--mode=eval", "-o", "eval")
         self.holds("nothing to evaluate", "./eval", *one, code=9, words="there is no target to predict .* in none.npy at positions 0 to 799")

@@ -166,6 +166,11 @@ private:
     for (auto [operand, tensor] : llvm::zip_equal(op->getOperands(), inputs))
       values[operand] = tensor;
     for (auto at = std::next(dy.getDefiningOp()->getIterator()); at != builder.getInsertionPoint(); ++at) {
+      if (auto constant = dyn_cast<ConstantOp>(*at)) {
+        values[constant.getValue()] = Tensor(Shape());
+        values[constant.getValue()][0] = constant.getNumber().convertToDouble();
+        continue;
+      }
       Tensors in;
       for (Value operand : at->getOperands())
         in.push_back(values.lookup(operand));

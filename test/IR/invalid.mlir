@@ -1023,7 +1023,7 @@ func.func @indices_without_bound() {
 // -----
 
 func.func @bound_of_numbers() {
-  // expected-error@+1 {{has a 'below' that is no bound of indices (C3)}}
+  // expected-error@+1 {{has a 'below' that is not a bound of indices (C3)}}
   %x = pc.input data "x" below 3 dims ["batch"] : tensor<4xf32>
   return
 }

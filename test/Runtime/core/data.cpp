@@ -73,7 +73,7 @@ static void testTargets(const std::string &folder) {
           "target 65435 at position 1 is not in the vocabulary of 1000 and is not -100");
   refused(numbers<int32_t>({5, -1, 7}), 1000, "target 4294967295 (-1 if signed) at position 1", "u32:");
   refused(numbers<uint16_t>({5, 65436, 7}), 65437,
-          "of 16-bit targets 65436 is -100, but the vocabulary of 65437 has it, too");
+          "in 16-bit targets, 65436 stands for -100, but the vocabulary of 65437 also contains it");
   expect(read(numbers<uint16_t>({5, 65436, 7}), 65436) == wanted, "the largest vocabulary of 16-bit targets");
 }
 
@@ -275,21 +275,21 @@ static void testInputFiles(const std::string &folder) {
 
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);
-  says("not a file but a directory", failureOf([&] { InputFile file(path); }));
+  says("not a regular file but a directory", failureOf([&] { InputFile file(path); }));
   std::filesystem::remove(path);
   mkfifo(path.c_str(), 0600);
-  says("not a file but a pipe", failureOf([&] { InputFile file(path); }));
-  says("not a file but a pipe", failureOf([&] { Safetensors::open(path); }));
-  says("not a file but a pipe", failureOf([&] { TokenFile file("text:" + path); }));
+  says("not a regular file but a pipe", failureOf([&] { InputFile file(path); }));
+  says("not a regular file but a pipe", failureOf([&] { Safetensors::open(path); }));
+  says("not a regular file but a pipe", failureOf([&] { TokenFile file("text:" + path); }));
   std::filesystem::remove(path);
   std::filesystem::create_symlink("/dev/zero", path);
-  says("not a file but a device", failureOf([&] { InputFile file(path); }));
+  says("not a regular file but a device", failureOf([&] { InputFile file(path); }));
   std::filesystem::remove(path);
   int listener = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{AF_UNIX, {}};
   snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
   if (bind(listener, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0) // not in a deep folder
-    says("not a file but a socket", failureOf([&] { InputFile file(path); }));
+    says("not a regular file but a socket", failureOf([&] { InputFile file(path); }));
   close(listener);
 }
 

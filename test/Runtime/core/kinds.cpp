@@ -57,7 +57,7 @@ static void testFormats(const std::string &folder) {
            {"7z\xbc\xaf\x27\x1c"s, "7z"},
            {"Rar!\x1a\x07\x01\0"s, "rar"},
            {std::string(257, 'a') + "ustar\0"s, "tar"},
-           {"PK\x03\x04\x14\0"s, "zip archive, as .npz of NumPy and .pt of PyTorch are, not tokens; save"},
+           {"PK\x03\x04\x14\0"s, "zip archive, such as NumPy's .npz or PyTorch's .pt, not tokens; save"},
            {"PAR1\x15\x04"s, "Parquet"},
            {"ARROW1\0\0"s, "Arrow file"},
            {"\xff\xff\xff\xff\x80\0\0\0\x10\0\0\0"s, "Arrow stream"},
@@ -78,7 +78,7 @@ static void testFormats(const std::string &folder) {
             "ELF\x02\x01\x01\0"s,
             "ELF"},
            {"GGUF\x03\0\0\0"s, "GGUF"},
-           {"MMIDIDX\0\0\x01\0\0\0"s, "index of Megatron, not tokens; the tokens are in the .bin"},
+           {"MMIDIDX\0\0\x01\0\0\0"s, "index of Megatron, not tokens; use the .bin file next to it"},
            {"TNTIDX\0\0"s, "fairseq"},
            {bytesOf(20240326, 4) + bytesOf(3, 4), "model of llm.c"},
            {"\x80\x04\x95\x20\0\0\0\0\0\0\0]\x94("s, "pickle"},
@@ -117,7 +117,7 @@ static void testText(const std::string &folder) {
                  50),
           "text"); // Latin-1
   refused(repeat("A log with some other bytes.\n", 60) + std::string("\0\x01", 2) + repeat("And more.\n", 60), "text");
-  refused("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n", "pointer of Git LFS");
+  refused("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n", "Git LFS pointer");
   std::string wide = "\xff\xfe", big = "\xfe\xff";
   for (char c : repeat("Sixteen bits a character. ", 8))
     wide += {c, '\0'}, big += {'\0', c};

@@ -143,7 +143,7 @@ limited = ["bash", "-c", 'ulimit -f 4; trap "" XFSZ; exec "$@"', "limited"]
 code, said = finish(start(limited + [program("1-1-1"), *command("1-1-1", *SERIES)[5:]]))
 good("no room", code == 6 and "the run continues" in said and "too large" in said, f"exit {code}: {said}")
 good("the newest one is as it was", steps() == [400], steps())
-for flags, words in [(["--clip", "0"], "without the flag nothing is clipped"), (["--every", "5"], "--every needs --checkpoint"), (["--checkpoint", "DIR", "--every", "5x"], "minutes"),
+for flags, words in [(["--clip", "0"], "leave out the flag to turn clipping off"), (["--every", "5"], "--every needs --checkpoint"), (["--checkpoint", "DIR", "--every", "5x"], "minutes"),
                      (["--checkpoint", "DIR", "--every", "0"], "at least 1"), (["--checkpoint", "DIR", "--keep", "0"], "at least 1")]:
     refused(" ".join(flags), 2, [words], "1-1-1", *flags)
 end()
