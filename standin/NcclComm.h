@@ -90,8 +90,9 @@ struct PendingSplit {
   bool asked = false; ///< The state was asked for since; the first answer is always "in progress".
 };
 
-/// Calls of communicators with at most this many CTAs do not count among those that a device can run at the same time,
-/// if all of them fit on it and leave a multiprocessor to work that does not wait.
+/// Communicators with at most this many CTAs are small. Their calls do not count towards the calls that a device can
+/// run at the same time, as long as all small ones fit on it together and leave one multiprocessor for work that does
+/// not wait.
 constexpr int smallCtas = 8;
 /// One rank's communicator. The driver's lock guards it.
 struct Comm {

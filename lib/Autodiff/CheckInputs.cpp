@@ -59,7 +59,7 @@ FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
   }
   if (tokens && data)
     return tokens.emitError() << "a program with an input by name ('" << *data.getName() << "') has no input of "
-                              << stringifyInputKind(tokens.getKind()) << "; also give it a name: pc.input data";
+                              << stringifyInputKind(tokens.getKind()) << "; give it a name as well: pc.input data";
   if (data)
     return *batch;
   if (!tokens || tokens.getKind() != InputKind::Tokens)

@@ -239,7 +239,8 @@ LogicalResult PlaceAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
 LogicalResult RowsAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
                                        function_ref<InFlightDiagnostic()> emitError) const {
   if (getCount() < 1 || getDims() < 1 || getDims() > static_cast<int64_t>(shape.size()))
-    return emitError() << "needs the routed-token form, and a tensor of at least " << getDims() << " dims (C1)";
+    return emitError() << "the form for routed tokens needs a tensor of at least " << getDims()
+                       << " dims, and a count and dims of at least 1 (C1)";
   return success();
 }
 

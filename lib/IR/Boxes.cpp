@@ -76,14 +76,15 @@ static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes) {
   for (auto [i, box] : llvm::enumerate(boxes)) {
     covered += box.elements();
     if (box.source.getShape() != shape)
-      return box.error() << "'" << box.name << "' is a box of tensor '" << tensor
-                         << "', but that tensor has a different shape for '" << boxes.front().name
-                         << "'; both must agree, since a checkpoint has one tensor of this name";
+      return box.error() << "parameters '" << boxes.front().name << "' and '" << box.name
+                         << "' are parts of the Hugging Face tensor '" << tensor
+                         << "', but state different shapes for it; a checkpoint has one tensor of this name";
     for (const Box &other : boxes.take_front(i))
       if (overlap(box, other))
-        return box.error() << "'" << box.name << "' and '" << other.name << "' are boxes of tensor '" << tensor
-                           << "' that overlap, but a checkpoint stores each element once; use one parameter for these "
-                              "elements, with two readers";
+        return box.error() << "'" << box.name << "' and '" << other.name << "' are overlapping parts of tensor '"
+                           << tensor
+                           << "', but a checkpoint stores each element once; use one parameter for these elements, "
+                              "with two readers";
   }
   if (covered == all)
     return success();

@@ -21,9 +21,9 @@ LogicalResult AllToAllRowsOp::verify() {
   int64_t experts = mask.getRank() - 1, a = getFrom(), b = getTo();
   if (!from || !to || from.getDims() != mask.getRank() || to.getDims() != mask.getRank() ||
       (!element.isF32() && !element.isBF16()) || std::max(a, b) != experts || std::min(a, b) < 0 || a == b)
-    return emitOpError()
-           << "operand and result must be f32 or bf16 in the routed-token form of the mask, whose last dim must be "
-           << "the dim of experts and of the move (C1)";
+    return emitOpError() << "operand and result must be f32 or bf16 in the form for routed tokens, with the dims of "
+                            "the mask, whose last dim must be "
+                         << "the dim of experts and of the move (C1)";
   if (!mask.getElementType().isF32())
     return emitOpError() << "mask must be f32 (C2)";
   for (int64_t d = 0; d <= experts; ++d)

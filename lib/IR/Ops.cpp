@@ -171,8 +171,8 @@ LogicalResult StartOp::verify() {
     auto move = dyn_cast<MoveOpInterface>(op);
     if (!move || !hasTraffic(move.getMoveKind()) || op.getOperand(0) != body.getArgument(i) ||
         yield.getOperand(i) != op.getResult(0))
-      return emitOpError() << "op " << i << " of the body must be a move with traffic of argument " << i
-                           << ", yielded as value " << i << " (C2)";
+      return emitOpError() << "op " << i << " of the body must move argument " << i
+                           << " with traffic, and its result must be yielded as value " << i << " (C2)";
     first = first ? first : move;
     if (move.getMoveAxes() != first.getMoveAxes())
       return emitOpError() << "contains moves over different axes (C2)";

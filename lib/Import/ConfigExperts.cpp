@@ -29,8 +29,8 @@ static void readGroups(ConfigReader &reader, const ExpertKeys &keys, ModelConfig
     return;
   int64_t each = config.experts / config.groups;
   if (config.experts % config.groups || each < 2)
-    reader.fail() << "'" << keys.groups << "' = " << config.groups
-                  << " does not divide into groups of at least two the " << config.experts << " experts";
+    reader.fail() << "'" << keys.groups << "' = " << config.groups << " does not divide the " << config.experts
+                  << " experts into equal groups of at least two";
   else if (config.keptGroups > config.groups)
     reader.fail() << "'" << keys.keptGroups << "' = " << config.keptGroups << " is more than '" << keys.groups
                   << "' = " << config.groups;

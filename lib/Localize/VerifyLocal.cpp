@@ -33,7 +33,7 @@ template <typename Op> LogicalResult verifyLayout(Op op, Value value, MeshAttr m
     if (!n)
       return op.emitOpError() << "'layout' uses an axis that is not in the mesh (L3)";
     if (type.getDimSize(d) * n != (*global)[d])
-      return op.emitOpError() << "dim " << d << " has " << (*global)[d] << " in " << n
+      return op.emitOpError() << "dim " << d << " has global size " << (*global)[d] << " and is split into " << n
                               << " blocks, which does not give a local size of " << type.getDimSize(d) << " (L2)";
   }
   return success();

@@ -329,8 +329,8 @@ std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<cons
   auto indexOf = [](std::vector<PartialSum> &list, const PartialSum &like) {
     return llvm::find_if(list, [&](const PartialSum &part) { return part.isSameSum(like); });
   };
-  // The own block of a reduction over several axes is an addend by them one by one; the blocks of its steps by all
-  // together.
+  // In a reduction over several axes in steps, this rank's own block is partial over each axis by itself; the blocks of
+  // the steps are partial over all axes together. Rewrite the former as the latter.
   for (size_t i = 0; parts.size() == 2 && i < 2; ++i)
     for (const PartialSum &together : std::vector<PartialSum>(parts[1 - i])) {
       if (indexOf(parts[i], together) != parts[i].end() || together.in.front().terms.empty())

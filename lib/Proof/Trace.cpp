@@ -219,7 +219,7 @@ private:
           "expected operand " + std::to_string(operand) + " to be the result of the " + text(right.op) + "";
       return blame;
     }
-    // No op makes it: then the op that makes the operand should.
+    // If no op makes the wanted value, the op that makes this operand should have made it: blame that op.
     if (isa<AccumulateOp, MicrobatchOp>(read.op) && isa<AccumulateOp, MicrobatchOp>(right.op) &&
         read.from.size() == 1 && right.from.size() == 1 && read.from[0] >= 0 && right.from[0] >= 0)
       return replaced(read, 0, step.made[right.from[0]], blame);

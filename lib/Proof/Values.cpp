@@ -70,7 +70,7 @@ Key Values::keyOf(const Product &product) const {
   return key;
 }
 
-/// Whether every element of the result is one of the operand.
+/// Whether every element of the result is an element of the operand.
 static bool bringsElements(const Product &product) {
   return product.in.size() == 1 &&
          llvm::all_of(product.in[0], [&](int letter) { return llvm::is_contained(product.out, letter); });

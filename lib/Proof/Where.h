@@ -45,7 +45,7 @@ struct Index {
 };
 using Indices = std::vector<Index>;
 AxisSet axesOf(llvm::ArrayRef<Index> indices);
-/// Whether they differ in their constants alone.
+/// Whether the indices differ only in their constants.
 bool areOneFamily(llvm::ArrayRef<Index> indices);
 
 /// The group that a move is over, and whose block a slice, an insert or a permute means: that of coordinate i - shift,
@@ -55,7 +55,8 @@ struct Group {
   int64_t n = 1, shift = 0;
   std::vector<int64_t> sizes; ///< of the axes
 
-  /// The block as one index, and as a list, in which a mere coordinate is one index an axis.
+  /// The block as one index, and as a list. If the block is just the coordinate (shift 0, no partner), the list has one
+  /// index for each axis.
   Index index() const;
   Indices indices() const;
   /// The coordinate of each axis.

@@ -129,8 +129,8 @@ LogicalResult GraphReader::add(NodeKind kind, Section section, Operation *op, un
   return success();
 }
 
-/// The body as often as there are microbatches; each argument and each sum is a node of its own, which moves can
-/// surround.
+/// Reads the body, and counts it once for each microbatch. Each argument and each sum is a node of its own, so that
+/// moves can be placed before and after it.
 LogicalResult GraphReader::readAccumulate(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   int64_t times = accumulate.getMicrobatches();
@@ -215,7 +215,7 @@ void GraphReader::nameDims(func::FuncOp function) {
 
 LogicalResult GraphReader::read(func::FuncOp function) {
   if (function.getNumArguments() || !function.getBody().hasOneBlock())
-    return function.emitError() << "a program must have one block without arguments to be placed";
+    return function.emitError() << "only a program of one block without arguments can be placed";
   size_t most = 0; // nodes are large
   function.walk(
       [&](Operation *op) { most += 1 + (isa<AccumulateOp>(op) ? op->getNumOperands() + op->getNumResults() : 0); });

@@ -83,7 +83,8 @@ void PlacementProblem::readTerms() {
   }
 }
 
-/// The rows of every node, in the program's order, since what a reader may do depends on what can be made.
+/// Finds the choices of every node, in program order, since those of a reader depend on the states in which its
+/// operands can be produced.
 LogicalResult PlacementProblem::chooseRows() {
   rows.resize(graph.nodes.size());
   mayBePartial.resize(graph.values.size());

@@ -77,8 +77,8 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
       Operation *op = v.value.getDefiningOp();
       if (!v.isActivation("embed") || isa_and_nonnull<CopyOp>(op))
         return std::nullopt;
-      // Norms that are made again, and gradients of norms, would take as many bytes whole, and spare the sums of
-      // their weights' gradients: the search would leave whole all that lies between them, too.
+      // If recomputed norms and gradients of norms stayed whole, their moves would send as many bytes, and the sums of
+      // their weights' gradients would not be needed. The search would then also leave everything between them whole.
       bool isNorm = isa_and_nonnull<LayerNormOp, RMSNormOp, LayerNormGradOp, RMSNormGradOp>(op);
       if (v.section != Section::Forward && !(v.section == Section::Backward && isNorm))
         return std::nullopt;

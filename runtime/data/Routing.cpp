@@ -163,8 +163,8 @@ std::string Routing::layerList() const {
 
 int64_t Routing::choicesOfStep() const { return int64_t(numbers.size()) * program.batch * program.sequence * chosen; }
 
-/// The number of steps before the first one that the file has already; sets the step at which it begins. The file of
-/// another run is replaced.
+/// Returns how many of the steps before `firstStep` the file already has, and sets `targetFirst`, the first step in the
+/// file. The file of another run is replaced.
 int64_t Routing::stepsBefore() {
   std::string text(size_t(headerBytes()), '\0');
   struct stat file;

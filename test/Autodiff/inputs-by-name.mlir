@@ -8,7 +8,7 @@
 // CHECK: pc.input data "label" below 10 dims ["microbatch", "batch"] : tensor<2x2xi32>
 // NUMBERS: gradient w: {{.*}} elements
 // Files have no padding.
-// PADDED: error: pc-pad-vocabulary: 'pc.input' op would include the padding
+// PADDED: error: pc-pad-vocabulary: 'pc.input' op would count the padding
 
 pc.program "toy" batch 4 sequence 1 vocabulary 10 config "{}"
 func.func @model() {
@@ -27,7 +27,7 @@ func.func @model() {
 
 pc.program "toy" batch 4 sequence 1 vocabulary 10 config "{}"
 func.func @model() {
-  // expected-error @below {{a program with an input by name ('x') has no input of tokens; also give it a name: pc.input data}}
+  // expected-error @below {{a program with an input by name ('x') has no input of tokens; give it a name as well: pc.input data}}
   %t = pc.input tokens dims ["batch", "sequence"] : tensor<4x1xi32>
   %x = pc.input data "x" dims ["batch"] : tensor<4xf32>
   return

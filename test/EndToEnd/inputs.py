@@ -235,7 +235,7 @@ class Inputs(Case):
         case("an array without a name", 2, r"an array needs the name of its input in front: NAME=image.npy", "image.npy")
         case("a missing file", 9, r"none.npy", "image=none.npy")
         case("a pattern that fits none", 9, r"--data none-\*.npy: no file matches the pattern", "image=none-*.npy")
-        self.holds("--targets", *run, *DATA, "--targets", "label.npy", code=2, words="--targets works only with tokens")
+        self.holds("--targets", *run, *DATA, "--targets", "label.npy", code=2, words="--targets needs a program that reads tokens")
         (self.work / "few.safetensors").write_bytes(safetensors({"image": ([1, S, C], [0.0] * (S * C))}))
         self.holds("safetensors without an input", *run, "--data", "few.safetensors", code=9, words="few.safetensors: has no tensor 'label'; there is 'image'")
         self.holds("few samples", *run, "--data", "shard-1.safetensors", "--steps", 1, words="") if N - 30 >= B else None

@@ -297,7 +297,7 @@ func.func @startArgument(%x: tensor<4xf32>) {
 
 pc.mesh <dp = 2>
 func.func @startComputes(%x: tensor<4xf32>) {
-  // expected-error@+1 {{op 0 of the body must be a move with traffic of argument 0, yielded as value 0 (C2)}}
+  // expected-error@+1 {{op 0 of the body must move argument 0 with traffic, and its result must be yielded as value 0 (C2)}}
   %t = pc.start (%a = %x : tensor<4xf32> -> tensor<4xf32>) {
     %0 = pc.exp %a : (tensor<4xf32>) -> tensor<4xf32>
     pc.yield %0 : tensor<4xf32>
@@ -779,7 +779,7 @@ func.func @routes_by_a_diagonal(%x: tensor<2x8xf32>, %m: tensor<8x8xf32>) {
 
 // -----
 
-// expected-error@+1 {{needs the routed-token form, and a tensor of at least 3 dims (C1)}}
+// expected-error@+1 {{the form for routed tokens needs a tensor of at least 3 dims, and a count and dims of at least 1 (C1)}}
 func.func @rows_of_too_many_dims(%x: tensor<2x8xf32, #pc.rows<4 of 3>>) {
   return
 }
@@ -946,7 +946,7 @@ pc.program "toy" batch 2 sequence 8 vocabulary 16 masked targets 4 config "{}" z
 
 pc.mesh <ep = 2>
 func.func @dense(%x: tensor<2x4x3xf32>, %chosen: tensor<4x4xf32>) {
-  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must be f32 or bf16 in the routed-token form of the mask, whose last dim must be the dim of experts and of the move (C1)}}
+  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must be f32 or bf16 in the form for routed tokens, with the dims of the mask, whose last dim must be the dim of experts and of the move (C1)}}
   %y = pc.all_to_all_rows %x routed 2 of %chosen from 0 to 1 on ["ep"] : (tensor<2x4x3xf32>, tensor<4x4xf32>) -> tensor<4x2x3xf32>
   return
 }

@@ -20,7 +20,7 @@ func.func @nowhere() {
 
 pc.mesh <tp = 2>
 func.func @wrong_block() {
-  // expected-error @below {{dim 0 has 8 in 2 blocks, which does not give a local size of 2 (L2)}}
+  // expected-error @below {{dim 0 has global size 8 and is split into 2 blocks, which does not give a local size of 2 (L2)}}
   %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> global [8] layout <[tp]> : tensor<2xf32>
   return
 }
@@ -29,7 +29,7 @@ func.func @wrong_block() {
 
 pc.mesh <tp = 2>
 func.func @choice_of_another_block(%x: tensor<2x4x6xf32>) {
-  // expected-error @below {{dim 0 has 8 in 2 blocks, which does not give a local size of 2 (L2)}}
+  // expected-error @below {{dim 0 has global size 8 and is split into 2 blocks, which does not give a local size of 2 (L2)}}
   %m = pc.top_k %x k 2 layer 1 global [8, 4, 6] layout <[tp, _, _]> : (tensor<2x4x6xf32>) -> tensor<2x4x6xf32>
   return
 }

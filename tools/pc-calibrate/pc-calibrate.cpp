@@ -120,7 +120,7 @@ static void writeMachine(const std::string &path, const Json &machine) {
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
 }
 
-/// Rank 0 prints the results and writes the machine.
+/// Rank 0 prints the results and writes the machine file.
 static void report(const Options &options, const Place &place, const Measurements &results) {
   for (const Measurement &one : allOf(results)) {
     printf("%-44s %10.3g s  +-%5.1f %%", one.name.c_str(), one.seconds, one.spread * 50);

@@ -1,6 +1,7 @@
 //===- Machine.h - What a rank can do per second ------------------------------------------===//
-// Peaks are the makers' published figures, shares what measurements reach of them; docs/rationale/machines.md has the
-// sources. Times made of them are predictions: they order plans, they don't tell seconds to the percent.
+// Peaks are the makers' published figures; shares are the parts of them that measurements reach.
+// docs/rationale/machines.md lists the sources. Times computed from them are predictions: good enough to order plans,
+// but not exact to a percent.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_MACHINE_H
 #define PC_COST_MACHINE_H

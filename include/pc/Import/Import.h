@@ -18,7 +18,8 @@ struct ImportOptions {
   int64_t batch = 0;                            ///< global batch, in sequences
   int64_t sequence = 0;                         ///< tokens per sequence
   std::optional<double> dropout = std::nullopt; ///< replaces all probabilities of dropout in config.json
-  /// A token that ends documents, of which a sequence has several: none sees another one, and positions begin anew.
+  /// The token that ends a document. A sequence then holds several documents: attention does not cross their ends, and
+  /// positions restart in each. Unset: a sequence is one document.
   std::optional<int64_t> documents = std::nullopt;
   /// Mixture of experts: how many tokens of a sequence an expert takes, the first ones that choose it; unset: all.
   std::optional<int64_t> expertCapacity = std::nullopt;

@@ -201,8 +201,8 @@ struct AutoOrder {
 };
 std::optional<AutoOrder> autoOrder(const Problem &problem, Goal goal, std::string &error);
 
-/// Microbatch groups of interleaving: as many as m div p, sizes as equal as can be, none below min(m, p). Smaller
-/// groups deadlock.
+/// Microbatch groups of interleaving, for m microbatches and p stages: m div p groups, but at least one, of sizes as
+/// equal as possible. None is below min(m, p), since smaller groups deadlock.
 std::vector<int> interleavingGroups(int stages, int microbatches);
 
 } // namespace pc::pipeline

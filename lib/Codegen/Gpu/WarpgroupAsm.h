@@ -21,11 +21,11 @@ struct WarpgroupInstruction {
   llvm::SmallVector<unsigned> ab; ///< Product: A's registers or its descriptor, then B's
 };
 
-/// The instructions of a text that has nothing but fence.proxy.async, wgmma of bf16 into f32, and predicates that are
-/// constants; nothing for other texts.
+/// Parses a text of fence.proxy.async, wgmma of bf16 into f32, and constant predicates. Returns nothing for any other
+/// text.
 std::optional<llvm::SmallVector<WarpgroupInstruction>> parseWarpgroupAsm(llvm::StringRef text);
 
-/// Whether the module has wgmma, which there is on sm_90a alone.
+/// Whether the module uses wgmma, which only sm_90a has.
 bool usesWarpgroups(const llvm::Module &module);
 
 } // namespace pc::toolchain

@@ -1,7 +1,8 @@
-//===- VerifyTables.cpp - What an executable holds, beside the program that it was made of ---===//
-// The step's calls of the runtime, the tables that they are indices of, and the description are read back and compared
-// with the planned program, op by op, in order: every call belongs to an op, every op has its calls, and each says what
-// the op says. What kernels compute is outside: a kernel is known by the ops that it was written for.
+//===- VerifyTables.cpp - Compares an executable with the planned program ---===//
+// Reads back the step's calls to the runtime, the table rows that their arguments index, and the description, and
+// compares them with the planned program, op by op, in order: every call belongs to an op, every op has its calls, and
+// both have the same attributes. It does not check what kernels compute; a kernel is identified by the ops that it was
+// written for.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYTABLES
 #include "pc/Codegen/Passes.h"

@@ -1,7 +1,7 @@
 //===- Margins.h - By how much bounds and composed prices are trusted ---------------------------===//
 // Bounds hold on the machine model and are no proofs: each of these shares was chosen so that no plan of its test has a
 // bound above what its whole program takes. "compose" is test/Search/compose.test, "many" compose-many.test with the
-// file of plans in it, "spaces" test/EndToEnd/spaces.py, "search" means the sizes in bench/results/searches.md alone.
+// file of plans in it, "spaces" test/EndToEnd/spaces.py, "search" means only the sizes in bench/results/searches.md.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_BOUND_MARGINS_H
 #define PC_LIB_SEARCH_BOUND_MARGINS_H
@@ -12,12 +12,14 @@ namespace pc::margins {
 
 // Bounds on seconds: a share of what cores and tasks take.
 
-/// A forward pass is at least this share of a stage's work: it is recomputed, and attention is all there is (many:
-/// found).
+/// A forward pass is at least this share of a stage's work. The least share is that of attention alone, with
+/// recomputation (many: found).
 constexpr double leastForward = 0.2;
-/// Recomputation is at most this share: it repeats the forward pass, and a backward pass takes no less (many: found).
+/// Recomputation is at most this share: it repeats the forward pass, and the backward pass takes at least as long
+/// (many: found).
 constexpr double mostRecomputed = 1.0 / 3;
-/// On several ranks recomputation repeats moves, too, and takes this much more than on one rank (many: found).
+/// On several ranks recomputation also repeats moves: its share of the work is at most this many times its share on one
+/// rank (many: found).
 constexpr double recomputed = 1.5;
 /// Parameters that no axis divides are sent as a whole, or not at all (many: waits).
 constexpr double sentParameters = 0.9;
@@ -31,7 +33,7 @@ constexpr double forwardOfStage = 0.95;
 constexpr double otherCore = 0.98;
 /// Tasks that are functions take as long in the whole pipeline as in one of two stages (many: waits).
 constexpr double calledTasks = 0.995;
-/// Moves of each microbatch hide otherwise in tasks of many layers than in those of one and two (many: plans).
+/// In tasks of many layers, moves of each microbatch hide differently from those in tasks of one and two (many: plans).
 constexpr double calledTasksWithData = 0.97;
 /// Moves go on past the end of a task that is written out (many: waits).
 constexpr double writtenTasks = 0.95;

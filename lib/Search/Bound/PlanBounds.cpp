@@ -191,8 +191,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   auto all = static_cast<double>(layers);
   double one = seconds.layer * all + seconds.rest;
   if (seconds.sends) {
-    // Moves may hide better with many layers than with few, which fill fewer buckets; while stages wait; and beside the
-    // next tasks. The first chunk has some of the rest: tables of words.
+    // Moves may hide better in three cases: with many layers (few layers fill fewer buckets), while stages wait, and
+    // during the next tasks. The first chunk may have a part of `seconds.rest`: the embedding tables.
     double longest = plan.hasStages && hasOneChain ? longestStage(seconds.layer, 0, shape) : 0;
     return step(margins::coreWithData * microbatches * std::max(one / static_cast<double>(shape.stages), longest), 0);
   }
@@ -372,11 +372,13 @@ double PlanBounds::guessSeconds(const CoreBound &root, const PlanNumbers &plan) 
     moves = 4 * one * static_cast<double>(layers) * (microbatches / stages + 1);
   }
   double microbatch = root.seconds / static_cast<double>(ranks) / microbatches;
-  // Stages wait longer than the bound says where gradients of weights are apart; less so where they have more chunks.
+  // If gradients of weights are tasks of their own, stages wait longer than the bound says, but less so with several
+  // chunks.
   double waits = 0;
   if (plan.hasStages && plan.shape.splitsWeightGradients)
     waits = (plan.shape.chunks > 1 ? margins::waitOfChunks : margins::waitOfStages) * microbatch * (stages - 1);
-  // Sums of gradients begin in the last backward pass; without stages the bound has what they take longer.
+  // Sums of gradients begin in the last backward pass. With stages, add the time by which they outlast it; without
+  // stages, the bound contains it.
   if (plan.hasStages)
     waits += std::max(traffic.seconds - margins::hiddenSums * microbatch, 0.0);
   return seconds + machine.wholeStep(moves + waits, ranks);

@@ -68,7 +68,7 @@ private:
   std::optional<PriceBook> prices;
   std::optional<Incumbent> incumbent;
   std::optional<OpenPlans> opener;
-  int64_t confirmations = 0; ///< plans that were to be compiled whole, or had been
+  int64_t confirmations = 0; ///< plans for which a whole compile was asked, also if there was one already
   int64_t compiled = 0;      ///< plans that were compiled whole
   double gap = 0;
   bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole

@@ -173,7 +173,7 @@ static auto quietly(std::string &refusal) {
   };
 }
 
-/// What a step takes on a machine, and of a pipeline its tasks.
+/// Predicts the seconds of a step on a machine and, for a pipeline, of its tasks.
 static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, const MachineModel &machine,
                                          ProgramPrice &price, StepListener listener = {}) {
   FailureOr<Prediction> whole = predict(planned, machine, listener);
