@@ -330,7 +330,7 @@ PC_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *at, size_t bytes, size_t ali
   void *base = mmap(nullptr, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
     return outOfMemory(__func__, bytes);
-  uintptr_t begin = (address(base) + align - 1) / align * align; // what is left over stays reserved
+  uintptr_t begin = (address(base) + align - 1) / align * align; // the rest stays reserved
   memory().reserved[begin] = {static_cast<int64_t>(bytes),
                               "device reservation " + std::to_string(memory().numAllocations++)};
   *at = begin;

@@ -228,8 +228,8 @@ static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
 }
 
 /// Waits until the calls of these communicators have ended, and all graphs are destroyed that hold some, and frees the
-/// communicators (commDestroySync; of several in a group each has a thread). Calls end by themselves after an abort,
-/// but those of other communicators before them on a stream do not.
+/// communicators (commDestroySync; in a group, each one has a thread). Calls end by themselves after an abort, but
+/// those of other communicators before them on a stream do not.
 static ncclResult_t reclaim(Lock &lock, const std::vector<ncclComm_t> &ending) {
   auto holds = [](const CommRef &comm) {
     return comm->persistentRefs > 0 || (comm->queued > 0 && stickyError() == CUDA_SUCCESS);

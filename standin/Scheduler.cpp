@@ -25,7 +25,7 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// All items that are not done. The random order depends on the seed and on the submissions alone.
+/// All items that are not done. The random order depends only on the seed and the submissions.
 struct Scheduler {
   uint64_t seed = options().seed;
   uint64_t drawn = 0, steps = 0, submitted = 0;

@@ -48,7 +48,7 @@ struct Work {
   bool inOrder = false; ///< It begins after all earlier work of this kind on its device, also in a graph.
   Engine engine = Engine::Compute;
 
-  /// Whether CUDA runs it as a kernel, which alone has a priority: neither a copy, a memset, nor a host function.
+  /// Whether CUDA runs it as a kernel. Only kernels have a priority: copies, memsets and host functions have none.
   bool isKernel() const { return (run || start) && !fills && engine == Engine::Compute; }
 };
 

@@ -40,12 +40,12 @@ struct Layers {
   llvm::DenseMap<Operation *, size_t> of; ///< ops of layers
 };
 
-/// The place of each layer among all: after those that it reads, directly or through what is in no layer. Empty if two
+/// The place of each layer among all: after the layers that it reads, directly or through ops of no layer. Empty if two
 /// layers read each other.
 SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
   size_t count = layers.number.size();
   SmallVector<llvm::SetVector<size_t>> reads(count);
-  llvm::DenseMap<Operation *, llvm::SetVector<size_t>> after; // what is in no layer: the layers that it reads
+  llvm::DenseMap<Operation *, llvm::SetVector<size_t>> after; // ops of no layer: the layers that each reads
   for (Operation &op : model) {
     llvm::SetVector<size_t> from;
     for (Value operand : op.getOperands())

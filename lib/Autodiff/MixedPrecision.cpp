@@ -1,6 +1,6 @@
 //===- MixedPrecision.cpp - Which values of a step are bf16 ----------------------------===//
 // One walk over the body of the accumulation, in program order: `visit` sets the element types of every op's operands
-// and results. Ops compute in f32 whatever their types, so only what is stored changes.
+// and results. Ops compute in f32 for all types, so only stored values change.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_MIXEDPRECISION
 #include "pc/Autodiff/Passes.h"
@@ -124,7 +124,7 @@ private:
     return llvm::all_of(values, [&](Value v) { return elementOf(v).isBF16(); }) ? Type(bf16) : Type(f32);
   }
 
-  /// Matrix products are of bf16 but for the router's, where a small error can choose another expert.
+  /// Matrix products have bf16 operands, except for the router's, in which a small error can choose another expert.
   void einsum(EinsumOp op) {
     // What goes to the products of experts, and what those have made.
     if (isDispatch(op))

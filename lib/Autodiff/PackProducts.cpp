@@ -176,7 +176,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
       erase(part);
   }
 
-  /// Whether both are rotated by the same tables, and nothing else reads what is rotated.
+  /// Whether both are rotated by the same tables, and nothing else reads the values before rotation.
   static bool isAlike(RopeOp q, RopeOp k) {
     return q.isPlain() && k.isPlain() && q.getCos() == k.getCos() && q.getSin() == k.getSin() && !q.getInverse() &&
            !k.getInverse() && q.getX().hasOneUse() && k.getX().hasOneUse();

@@ -21,7 +21,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The number of points of the op's iteration space, but for some factors.
+/// The number of points of the op's iteration space, without some factors.
 static double points(const FactorRule &rule, ArrayRef<int> except = {}) {
   double product = 1;
   for (auto [i, factor] : llvm::enumerate(rule.factors))
@@ -179,7 +179,7 @@ NodeSpread NodeSpread::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const 
   bool isInNode = true;
   for (StringAttr axis : axes) {
     int64_t stride = strides[mesh.index(axis)], size = mesh.size(axis);
-    if (stride % nodeRanks == 0) { // on nodes of their own, each of them alike
+    if (stride % nodeRanks == 0) { // each group is on its own nodes, in the same way
       isInNode &= size == 1;
       continue;
     }
@@ -210,8 +210,8 @@ double pc::messageSeconds(double bytes, const NodeSpread &spread, const MachineM
   return machine.moveSeconds + link.latency + bytes / bandwidth;
 }
 
-/// Seconds that the hops of a ring of n ranks take, of which `here` lie on a node. An all_reduce goes round twice, or
-/// up and down a tree of nodes.
+/// Seconds of the hops of a ring of n ranks, with `here` of them on a node. An all_reduce goes round twice, or up and
+/// down a tree of nodes.
 static double ringLatency(MoveKind kind, int64_t n, int64_t here, const MachineModel &machine) {
   int64_t nodes = llvm::divideCeil(n, here), rounds = kind == MoveKind::AllReduce ? 2 : 1;
   auto seconds = [&](int64_t inNode, double between, double hop) {
@@ -226,7 +226,7 @@ static double ringLatency(MoveKind kind, int64_t n, int64_t here, const MachineM
 
 namespace {
 
-/// What a move takes whatever its size, and what its bytes take.
+/// Seconds of a move: those of any size, and those of its bytes.
 struct MoveTime {
   double latency, sending;
   double seconds() const { return latency + sending; }

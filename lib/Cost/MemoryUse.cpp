@@ -92,7 +92,7 @@ bool isWeight(Value value) {
          (isa_and_nonnull<CastOp, AllGatherOp, ResizeOp>(op) && isWeight(op->getOperand(0)));
 }
 
-/// Whether a microbatch reads what it gathers of a weight in both passes, as it does what is gathered once for all
+/// Whether a microbatch reads its gathered weight in both passes, as it does a weight that is gathered once for all
 /// microbatches.
 bool staysForBackward(Value value) {
   Operation *op = value.getDefiningOp();

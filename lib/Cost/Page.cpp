@@ -211,7 +211,7 @@ json::Object Page::peak() {
       continue;
     total += buffer.bytes;
     Operation *op = buffer.value.getDefiningOp();
-    // Buffers of the same kind and name, but for the layer, are one line of the table.
+    // Buffers of the same kind and name, except for the layer, are one line of the table.
     std::string name;
     if (auto state = dyn_cast<StateOp>(op))
       name = state.getName().str() + " of " + withoutLayer(state.getParameter());

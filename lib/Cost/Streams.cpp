@@ -22,8 +22,7 @@ struct Stretch {
 };
 using Stretches = std::vector<Stretch>;
 
-/// Input: what a StepListener hears. Result: rows of stretches, of which neighbours that are too short to see are
-/// joined.
+/// Input: what a StepListener hears. Result: rows of stretches; neighbours that are too short to see are joined.
 class Streams {
 public:
   explicit Streams(const MachineModel &machine) : machine(machine) {}
@@ -67,7 +66,7 @@ void Streams::send(MoveOpInterface move, StepPhase phase, double start, double e
       {phase, start, end, end - start, 1, name.empty() || name == kind ? kind : kind + " of " + name});
 }
 
-/// Neighbours of which one is shorter than the eye can see become one stretch.
+/// Joins neighbours if one of them is too short to see.
 json::Array Streams::texts(const Stretches &stretches, double shortest) {
   auto isShort = [&](const Stretch &s) { return s.busy < shortest * static_cast<double>(s.count); };
   Stretches seen;

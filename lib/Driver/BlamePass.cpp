@@ -34,7 +34,7 @@ std::string pc::passThatBroke(const Proof &proof, Phase phase, CompileOptions op
   options.timing = nullptr;
   ScopedDiagnosticHandler silence(context, [](Diagnostic &) { return success(); });
   bool inThreads = context->isMultithreadingEnabled();
-  context->disableMultithreading(); // a pass is not to change what is proved after another one
+  context->disableMultithreading(); // a pass must not change a program that is proved after another pass
   llvm::scope_exit restore([&] { context->enableMultithreading(inThreads); });
 
   std::optional<Phase> from = phaseOf(*program);

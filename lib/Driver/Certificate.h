@@ -1,5 +1,5 @@
 //===- Certificate.h - What an executable says of the programs that it was made of ----------===//
-// docs/what-is-proved.md says what stands in it; pc-check-certificate reads it without this code.
+// docs/what-is-proved.md describes its contents; pc-check-certificate reads it without this code.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_DRIVER_CERTIFICATE_H
 #define PC_LIB_DRIVER_CERTIFICATE_H

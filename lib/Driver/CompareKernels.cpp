@@ -85,7 +85,7 @@ struct Bound {
     });
   }
   /// Errors of a sum's roundings grow like the root of its length; a value that is rounded to bf16 where another is
-  /// just below may be off by a unit of its last place, and what is made of it by a few.
+  /// just below may be off by a unit of its last place, and values computed from it by a few.
   double difference() const {
     return std::ldexp(128, -24) * std::sqrt(static_cast<double>(length)) + (hasBf16 ? std::ldexp(5, -8) : 0);
   }

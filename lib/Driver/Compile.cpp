@@ -87,7 +87,7 @@ static pcrt_status compareKernels(ModuleOp module, ArrayRef<WrittenKernel> kerne
   return PCRT_OK;
 }
 
-/// Object and executable; nothing is left behind but the executable.
+/// Writes the object and the executable; only the executable remains.
 static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &options, ArrayRef<WrittenKernel> kernels,
                                    Certificate &certificate) {
   std::string error;
@@ -313,7 +313,7 @@ static pcrt_status takeGiven(ModuleOp module, Phase phase, const CompileOptions 
     writeOrigin(module, signature);
   if (phase != Phase::Step)
     return PCRT_OK;
-  PassManager manager(module.getContext()); // it may have been edited: what it computes now is what is meant
+  PassManager manager(module.getContext()); // it may have been edited on purpose, so its present meaning counts
   manager.addPass(createSignStep(signature));
   return succeeded(manager.run(module)) ? PCRT_OK : PCRT_INTERNAL;
 }

@@ -1,5 +1,5 @@
 //===- Origin.cpp - Of which phase a program is, and what was meant to become of it --------===//
-// The phase of a program follows from its ops alone. Its plan and target come from the attributes that earlier phases
+// The phase of a program follows only from its ops. Its plan and target come from the attributes that earlier phases
 // wrote into it (writeOrigin); ranks and stages of the plan must agree with the ops. Without a plan attribute the plan
 // is what the ops show.
 //===-----------------------------------------------------------------------------===//

@@ -20,7 +20,7 @@ namespace {
 
 class PhaseBuilder {
 public:
-  /// `verifiers`: those of the phase alone.
+  /// `verifiers`: only those of the phase.
   PhaseBuilder(OpPassManager &program, const CompileOptions &options, PhaseFailures &failures, bool verifiers = false)
       : program(program), options(options), plan(options.plan), failures(failures), verifiers(verifiers) {}
 
@@ -104,7 +104,7 @@ public:
     }
 
     case Phase::Planned: {
-      // Rounds of local SGD take nothing but memory of the step.
+      // Rounds of local SGD use only memory of the step.
       addTactics(Phase::Planned);
       PlanMemoryOptions arena = options.arena;
       arena.target = options.kernels.target;
@@ -211,7 +211,7 @@ std::string pc::buildPhase(OpPassManager &passes, Phase phase, const CompileOpti
   return builder.error;
 }
 
-/// Builds and runs the passes of a phase, or its verifiers alone.
+/// Builds and runs the passes of a phase, or only its verifiers.
 static pcrt_status run(ModuleOp module, Phase phase, const CompileOptions &options, bool verifiers) {
   TimingScope timing = options.timing ? options.timing->nest(nameOf(phase)) : TimingScope();
   PassManager manager = PassManager::on<ModuleOp>(module.getContext());

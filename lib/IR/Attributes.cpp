@@ -170,7 +170,7 @@ Attribute PlaceAttr::parse(AsmParser &parser, Type) {
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), dims, kind, partial, root);
 }
 
-/// As `<[dp, _, (tp, cp)] sum(pp)>`: axes by dim, then what is partial, then what the root alone has.
+/// As `<[dp, _, (tp, cp)] sum(pp)>`: axes by dim, then partial axes, then rooted axes.
 void PlaceAttr::print(AsmPrinter &printer) const {
   auto axis = [&](StringAttr name) { printer.printKeywordOrString(name.getValue()); };
   printer << "<[";

@@ -1,7 +1,7 @@
 //===- Boxes.cpp - Whether parameters make up the tensors of a checkpoint --------------------===//
 // Input: a module whose parameters name boxes of checkpoint tensors. The check fails unless the boxes of each tensor
 // agree on its shape, do not overlap, and cover all of its elements; then a checkpoint can be written from the
-// parameters alone.
+// only the parameters.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Boxes.h"
 #include "pc/IR/Parts.h"

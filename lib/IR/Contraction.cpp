@@ -1,6 +1,6 @@
 //===- Contraction.cpp - An einsum as a product of matrices -------------------------------===//
 // Input: the factor rule of an einsum. Result: its factors, sorted into the roles of a batched matrix product (batch,
-// m, n, k, and those in one operand alone) in the order in which they occur in the result, then in the operands.
+// m, n, k, and those in only one operand) in the order in which they occur in the result, then in the operands.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Contraction.h"
 

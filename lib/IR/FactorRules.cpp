@@ -192,7 +192,7 @@ FactorRule AttentionGradOp::getFactorRule() {
                     {5});
 }
 /// `spec` with two tables after the operands if there are any. The dim of the parts and the query heads among them
-/// stay whole; so does what is rotated.
+/// stay whole; rotated dims do as well.
 static FactorRule packedRule(Operation *op, StringRef from, ValueRange tables, StringRef to) {
   FactorRule rule = make(op, from + (tables.size() == 2 ? ", s c, s c -> " : " -> ") + to).keepWhole({"j", "g"});
   return tables.empty() ? rule : rule.keepWhole({"d", "c"});

@@ -254,7 +254,7 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     config.residualDrop = readDropout(reader, keys.residualDrop, family.residualDrop, options.dropout);
   if (!keys.embedDrop.empty())
     config.embedDrop = readDropout(reader, keys.embedDrop, family.embedDrop, options.dropout);
-  // Keys that change nothing here are read, so that nobody is warned of them; of others, one value alone is supported.
+  // Keys that change nothing here are read, so that no warning names them; other keys have only one supported value.
   for (const char *key : family.ignored)
     reader.raw(key);
   for (auto [key, needed] : family.onlyFlags)
@@ -312,7 +312,7 @@ void readTies(ConfigReader &reader, ModelConfig &config) {
     reader.isTied(copy, original);
 }
 
-/// Refuses options of transformers that are not supported for any family, or but for those with `experts`.
+/// Refuses options of transformers that no family supports, or only those with `experts`.
 void refuseOthers(ConfigReader &reader, bool experts) {
   reader.onlyFlag("is_causal", true);
   reader.onlyFlag("torchscript", false, KeyRole::Aside); // unties a tied head

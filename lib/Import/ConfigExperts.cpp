@@ -20,7 +20,7 @@ static int64_t readFirst(ConfigReader &reader, StringRef key) {
   return std::max<int64_t>(first, 0);
 }
 
-/// Experts in groups, of which the best are kept.
+/// Reads how experts are grouped, and how many of the best groups are kept.
 static void readGroups(ConfigReader &reader, const ExpertKeys &keys, ModelConfig &config) {
   constexpr int64_t usualGroups = 8, usualKept = 4;
   config.groups = reader.size(keys.groups, usualGroups);

@@ -147,7 +147,7 @@ void ConfigReader::onlyFlag(ConfigKey key, bool allowed, KeyRole role) {
     fail() << name(key) << " = " << (allowed ? "false" : "true") << " is not supported";
 }
 
-/// An object of which a key was read is searched further; of any other object only its own name is listed.
+/// If a key of an object was read, its other keys are listed; otherwise only the name of the object.
 std::vector<std::string> ConfigReader::unused() const {
   std::vector<std::string> result;
   std::function<void(const json::Object &, const std::string &)> visit = [&](const json::Object &of,

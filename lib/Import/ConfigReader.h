@@ -71,7 +71,7 @@ public:
   std::string name(const ConfigKey &key) const;
   static std::string show(const llvm::json::Value &value);
 
-  /// The keys that were not read, sorted: of the config, and of objects in it of which some key was read.
+  /// The keys that were not read, sorted: those of the config, and of objects in it if some of their keys were read.
   std::vector<std::string> unused() const;
 
 private:

@@ -23,7 +23,7 @@ struct Rope {
   bool wholePairs = true;                ///< yarn: its bounds are rounded
 };
 
-/// The rotated part of a head: `all` elements of which a pair turns by each frequency.
+/// The rotated part of a head: `all` elements; each frequency turns one pair of them.
 struct Pairs {
   int64_t all;
   float theta;

@@ -200,7 +200,7 @@ constexpr LayerForm t5Form(bool isEncoder, bool isGated) {
   return form;
 }
 
-// Windows of which all layers have one, or none.
+// Windows that all layers have, or none.
 constexpr std::pair<const char *, bool> qwen3MoeOnly[] = {{"use_sliding_window", false}};
 constexpr const char *qwen3MoeIgnored[] = {"sliding_window", "max_window_layers"};
 constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original_max_position_embeddings"};

@@ -62,7 +62,7 @@ struct LayerForm {
   bool stdByWidth = false;
   bool smallOutputs = false; ///< weights before residual sums start smaller by the root of twice the layers
   bool causal =
-      true; ///< a token sees those before it alone, and predicts the next one; else all, to predict masked ones
+      true; ///< a token sees only those before it, and predicts the next one; else all, to predict masked ones
   bool alibi = false;        ///< scores are lower the further away a key is, by a slope of each head
   bool scaledTokens = false; ///< embeddings of tokens are multiplied by the root of their width
 };
@@ -130,7 +130,7 @@ struct Family {
   // Keys of single families.
   ExpertKeys experts = {};
   bool biasOfQKV = false;                       ///< queries, keys and values have biases, always
-  bool biasOfOutput = false, biasOfMlp = false; ///< and what is after them, always
+  bool biasOfOutput = false, biasOfMlp = false; ///< and biases after them, always
   llvm::StringRef attentionBias = "";           ///< of all projections of attention
   bool attentionBiasAbsent = false;
   llvm::StringRef allBias = "";   ///< of all matrices

@@ -45,7 +45,7 @@ private:
   }
   mlir::RankedTensorType type(Dims dims) { return mlir::RankedTensorType::get(sizes(dims), f32); }
 
-  /// One number a token; of documents, by the token that ends them.
+  /// One number per token; for documents, computed from the token that ends them.
   mlir::Value input(InputKind kind, mlir::Type element);
   /// What the next dropout of the model draws by.
   mlir::Value random() {
@@ -148,7 +148,7 @@ private:
 
   enum Part { Query, Key, Values };
 
-  /// The deviation that a weight starts with, of which `inputs` numbers make one result.
+  /// The standard deviation of the initial values of a weight with `inputs` inputs.
   double deviation(int64_t inputs) const {
     return form->stdByWidth ? config.initStd / std::sqrt(double(inputs)) : config.initStd;
   }

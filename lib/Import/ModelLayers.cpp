@@ -124,7 +124,7 @@ Value ModelBuilder::clampedExperts(Value y, const Routing &routing) {
   auto number = [&](double value) { return builder.getF64FloatAttr(value); };
   Value gate = into(0, ":gate", 0);
   gate = ClampOp::create(builder, loc, gate.getType(), gate, FloatAttr(), number(config.gateLimit));
-  // 1 is added after a clamp, or to the bias before it: so what there is of it is by expert, not by token.
+  // 1 is added after a clamp, or to the bias before it: so it is stored by expert, not by token.
   Value up = into(1, ":up", 1);
   in(form->experts);
   up = ClampOp::create(builder, loc, up.getType(), up, number(1 - config.gateLimit), number(1 + config.gateLimit));

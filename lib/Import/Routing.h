@@ -16,7 +16,7 @@ struct Routing {
   mlir::Value scores;  ///< all of them add up to 1
   mlir::Value chosen;  ///< 1 for those that it takes a part of, else 0
   mlir::Value weights; ///< of those, else 0
-  mlir::Value taken;   ///< what is `chosen` and the expert has room for
+  mlir::Value taken;   ///< the choices for which the expert has room
 };
 
 /// The einsum `spec` of `inputs` and, after them, of what is `chosen`, of which there are `k` a token: only these
@@ -25,7 +25,7 @@ mlir::Value routedEinsum(mlir::OpBuilder &builder, mlir::Location loc, mlir::Typ
                          mlir::ValueRange inputs, mlir::Value chosen, int64_t k);
 
 /// Experts take the first `capacity` tokens of each sequence that have chosen them; 0: all. Others have no part of
-/// them: what is left of a token's weights stays as it is.
+/// them: the remaining weights of a token stay as they are.
 void limit(mlir::OpBuilder &builder, mlir::Location loc, int64_t capacity, Routing &routing);
 
 /// In layer `layer`, the `k` experts of each token whose `logits` are largest. Their weights are their scores, or,

@@ -291,7 +291,7 @@ ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
       return;
     isTried = true;
     llvm::sort(order, [&](unsigned a, unsigned b) { return std::tuple(key(a), a) < std::tuple(key(b), b); });
-    // An attempt is given up as soon as it is no better than what there is.
+    // An attempt ends as soon as it is no better than the best one so far.
     int64_t most = best ? best->bytes - 1 : inTime.bytes;
     if (std::optional<ArenaPlan> plan = placeInOrder(buffers, order, most))
       best = std::move(plan);

@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// Moves gathers of stored tensors whose results the body alone reads to the front of the body: there they are waited
+/// Moves gathers of stored tensors whose results only the body reads to the front of the body: there they are waited
 /// for one by one.
 static void bringGathersIn(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();

@@ -10,9 +10,9 @@ namespace pc {
 
 /// With one microbatch, each result of `accumulate` is the value that the body yields. A move that is the only reader
 /// of a result goes into the body, where it can start as soon as that value is computed, and so does a gather in front
-/// of it that the body alone reads: moves of one communicator are under way in front of the body or in it, not across.
-/// With several microbatches nothing changes, because one move of the sum has less traffic than one of each addend, and
-/// one gather than one for each of them.
+/// of it that only the body reads: moves of one communicator are in flight before the body or in it, but not across its
+/// start. With several microbatches nothing changes, because one move of the sum has less traffic than one of each
+/// addend, and one gather than one for each of them.
 void bringMovesIn(AccumulateOp accumulate);
 
 } // namespace pc

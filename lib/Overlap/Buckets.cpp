@@ -1,7 +1,7 @@
 //===- Buckets.cpp - When moves start and which start together ------------------------===//
 // Implements Problem.h: moves that may wait fill buckets by group and kind, gathers of units start `depth` units ahead,
 // the others start when they are ready. A last pass makes the waits of each group follow the order of the starts. The
-// input alone decides the result.
+// input determines the result.
 //===-----------------------------------------------------------------------------===//
 #include "Problem.h"
 

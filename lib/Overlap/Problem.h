@@ -19,7 +19,7 @@ struct MoveItem {
   int64_t kind = 0;     ///< only moves of equal group and kind share a bucket
   int64_t bytes = 0;    ///< payload
   int64_t ready = -1;   ///< the op after which it may start
-  int64_t place = 0;    ///< where it stands in the block
+  int64_t place = 0;    ///< its position in the block
   int64_t needed = 0;   ///< the op before which it must be done
   int64_t last = 0;     ///< the last op that reads its result
   bool mayWait = false; ///< may wait for others to fill a bucket

@@ -256,7 +256,7 @@ private:
       slices;                                             ///< axes, with; dim, t
   llvm::DenseMap<std::pair<ArrayAttr, Value>, bool> same; ///< isSameOver
   SmallVector<Value> pending;                             ///< blocked values of this task
-  llvm::SetVector<Operation *> broadcasts;                ///< of which block-sized clones were made
+  llvm::SetVector<Operation *> broadcasts;                ///< that were cloned at the size of a block
 };
 
 } // namespace

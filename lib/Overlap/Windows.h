@@ -18,7 +18,7 @@ llvm::LogicalResult windowAttention(mlir::func::FuncOp function, MeshAttr mesh);
 /// A gather or reduce_scatter over a windowed axis that stays one, although a matrix product reads or makes its value.
 struct StayingMove {
   MoveOpInterface move;
-  mlir::Operation *product; ///< the op because of which it stays
+  mlir::Operation *product; ///< the op that prevents a window
   llvm::StringRef why;      ///< what `product` does; the end of a sentence that begins with its name
 };
 
@@ -28,7 +28,7 @@ struct StayingMove {
 void windowProducts(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes,
                     llvm::SmallVectorImpl<mlir::ArrayAttr> &windowed, llvm::function_ref<void(StayingMove)> stays);
 
-/// Whether a sum over `axes` is computed of an addend that one rank along them alone has: the gradient of a residual
+/// Whether a sum over `axes` is computed from an addend that only one rank along them has: the gradient of a residual
 /// after whose sum a norm is, that of keys that all ranks have, that of the loss of an uneven load of experts. Such
 /// sums do not travel, since nothing would tell which rank's addends are in them.
 bool hasLoneAddend(mlir::Value sum, mlir::ArrayAttr axes);

@@ -1,6 +1,6 @@
 //===- AutoOrder.cpp - The best order found ------------------------------------------------===//
-// A portfolio: named orders, their weight gradients placed anew, list schedules over rules and caps, and the best of
-// these again with noise. Deterministic.
+// Tries a portfolio: named orders, the same with weight gradients moved, list schedules over rules and caps, and the
+// best of these again with noise. Deterministic.
 //===-----------------------------------------------------------------------------===//
 #include "ListSchedule.h"
 

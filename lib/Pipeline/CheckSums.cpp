@@ -381,8 +381,7 @@ private:
     return success();
   }
 
-  /// After the tasks: what is linear in a sum keeps it, squares make norms of it, and every other reader is checked at
-  /// the end.
+  /// After the tasks: linear ops keep a sum, squares turn it into norms, and every other reader is checked at the end.
   LogicalResult visitAfter(Walk &walk, Operation *op) {
     SmallVector<State> operands;
     int tracked = 0;

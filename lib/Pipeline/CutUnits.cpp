@@ -201,7 +201,7 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, Array
     layers.push_back(number);
     sum += number;
   }
-  // A chunk without layers must be the embedding or the head alone.
+  // A chunk without layers must be only the embedding, or only the head.
   bool empty = any_of(ArrayRef(layers).drop_front().drop_back(layers.size() > 1), [](int n) { return n == 0; });
   if (static_cast<int>(layers.size()) == chunks && sum == units.layers() && !empty)
     return dealt(layers);

@@ -101,7 +101,8 @@ private:
     double taken = p.takes(task), room = p.limit[d] - stage.used - taken;
     if (room < -slack)
       return false;
-    // Oldest first: each live microbatch must be able to finish with what is free and what the older ones give back.
+    // Oldest first: each live microbatch must be able to finish with the free memory and the memory that older ones
+    // release.
     std::map<int, Live> live = stage.live;
     Live &own = live.try_emplace(task.microbatch, Live{0, stage.floor}).first->second;
     own.held += taken;

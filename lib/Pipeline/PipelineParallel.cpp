@@ -92,7 +92,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     Program program = placeInline(problem, chosen->order);
     int slots = slotsFor(problem, program);
     VerifyOptions options;
-    options.slots = 0; // what is received is copied
+    options.slots = 0; // received messages are copied
     options.buffered = slots;
     if (std::optional<Fault> fault = verify(problem, program, options))
       return fail("schedule '" + chosen->name + "': " + fault->kind + ": " + fault->text);

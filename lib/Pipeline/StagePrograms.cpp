@@ -144,7 +144,7 @@ private:
                  << "is outside the tasks, or its function contains an op that tasks may not contain (P2)";
         continue;
       }
-      // Leaves and what is made of them alone may stand anywhere.
+      // Leaves, and values computed only from leaves, may stand anywhere.
       if (!task && !optimizer && isa<UpdateOp, OutputOp, SeedOp>(op))
         return op.emitOpError() << "must come after the first pc.task (P2)";
       if (auto wait = dyn_cast<WaitOp>(op)) {
@@ -288,7 +288,7 @@ private:
 
 FailureOr<StagePrograms> StagePrograms::read(ModuleOp module) {
   StagePrograms all;
-  all.options.slots = 0; // what is received is copied
+  all.options.slots = 0; // received messages are copied
   all.options.buffered = 1 << 20;
   if (failed(StageReader(module, all).run()))
     return failure();

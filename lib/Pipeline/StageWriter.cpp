@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::pipeline;
 
-/// The module of a stage, empty but for what all programs have.
+/// The module of a stage, with only the attributes that all programs have.
 static ModuleOp newModule(StageWriter::Step &step, int stage) {
   OpBuilder builder = OpBuilder::atBlockEnd(step.module.getBody());
   ModuleOp module = ModuleOp::create(builder, step.function.getLoc(), "stage" + std::to_string(stage));

@@ -31,7 +31,7 @@ public:
     sortEdges();
   }
 
-  /// Takes events whose needs are done, as long as there are any (Kahn); what is left waits in a circle.
+  /// Removes events whose needs are done, as long as there are any (Kahn); the remaining events wait in a circle.
   StallResult run() {
     std::vector<int> ready;
     finished.assign(incoming.size(), false);

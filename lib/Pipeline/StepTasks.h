@@ -1,6 +1,6 @@
 //===- StepTasks.h - A training step as tasks of chunks ------------------------------------===//
-// Which op of the body of `pc.accumulate` belongs to which task, what passes from chunk to chunk, and what is added up
-// over microbatches. Reads the step and changes nothing.
+// Finds which op of the body of `pc.accumulate` belongs to which task, which values pass from chunk to chunk, and which
+// are added up over microbatches. Reads the step and changes nothing.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_STEPTASKS_H
 #define PC_LIB_PIPELINE_STEPTASKS_H
@@ -16,12 +16,12 @@ namespace pc::pipeline {
 
 /// The bytes of one rank's part.
 double localBytes(mlir::Value value, MeshAttr mesh);
-/// Seconds on a rank: of what ranks split, one rank's part; of a move, what it sends.
+/// Seconds on one rank: of its part of the work that ranks split, and of the bytes that it sends.
 double secondsOnRank(mlir::Operation *op, MeshAttr mesh, const MachineModel &machine);
 /// Moves, casts, copies and resizes.
 bool isUnaryLinear(mlir::Operation *op);
 /// Whether the op gathers keys or values for attention over the ranks of a ring: their blocks will come round
-/// (pc-window-moves), so what is gathered is never there as a whole.
+/// (pc-window-moves), so the gathered value never exists as a whole.
 bool comesRound(mlir::Operation *op);
 
 /// What is never cut: the halves of layers (attention, feed-forward, each with its norm), and what comes before and

@@ -122,7 +122,7 @@ WrittenTask TaskWriter::write(TaskKind kind, int chunk, StringRef name, llvm::fu
     }
     return static_cast<int>(known - results.begin());
   };
-  // Addends of one sum in this task: what there is of them, and how many are to come.
+  // Addends of one sum in this task: those so far, and how many are to come.
   llvm::MapVector<unsigned, Value> sums;
   llvm::DenseMap<unsigned, int> missing;
   for (Operation *op : part.ops)

@@ -57,7 +57,8 @@ StringRef partOf(StringRef name) {
   return name.take_front(layer.size() + 1 + rest.take_until([](char c) { return c == '.' || c == ':'; }).size());
 }
 
-/// Which unit an op belongs to, but for moves and casts, which are named for either side: they go with their operand.
+/// Which unit an op belongs to, except for moves and casts, which may be named after either side: they belong to the
+/// unit of their operand.
 class UnitFinder {
 public:
   UnitFinder(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine)
@@ -142,7 +143,7 @@ private:
     begin("head", static_cast<int>(layers.size()) + 1);
   }
 
-  /// A layer ends where the next one begins: what is of an earlier one cannot stand after it.
+  /// A layer ends where the next one begins: ops of an earlier layer cannot stand after it.
   LogicalResult checkOrder(ArrayRef<Operation *> forward) const {
     Operation *last = nullptr;
     for (Operation *op : forward) {
@@ -204,7 +205,7 @@ private:
         if (llvm::any_of(value.getUsers(),
                          [&](Operation *user) { return !isForward.contains(user) && !isa<YieldOp>(user); }))
           units.held[units.unit[op]] += localBytes(comesRound(op) ? op->getOperand(0) : value, mesh);
-    // A parameter, and what is made of it outside, belongs to the units that read it.
+    // A parameter, and values computed from it outside, belong to the units that read it.
     llvm::DenseMap<Value, double> bytes;
     std::map<std::string, double> states;
     for (auto state : accumulate->getBlock()->getOps<StateOp>())

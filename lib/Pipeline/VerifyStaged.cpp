@@ -1,5 +1,5 @@
 //===- VerifyStaged.cpp - Check the programs of all stages together ------------------------===//
-// Reads, has the schedule library check, and counts what is added up.
+// Reads the programs, has the schedule library check them, and counts the addends of sums.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYSTAGED
 #include "pc/Pipeline/Passes.h"

@@ -261,8 +261,8 @@ static std::string whyNoTactic(StringRef text) {
       .str();
 }
 
-/// Why tactics of a plan do not go together, or "". Passes report what they can check alone, such as an axis that is
-/// used already.
+/// Returns why tactics of a plan cannot be combined, or "". Passes report what one of them can check, such as an axis
+/// that is used already.
 static std::string conflictOf(const Plan &plan) {
   if (std::string axis = unusedAxis(plan); !axis.empty())
     return "no tactic uses the mesh axis '" + axis + "'";

@@ -15,9 +15,9 @@
 
 namespace pc::proof {
 
-/// A value: which one of the one-device program, and which part of it a rank has. Microbatches are computed alike, so
-/// `value` is the fingerprint for any microbatch, and `microbatch` says which one this is. A value made from several
-/// microbatches has its own fingerprint, in which each of theirs counts a random number of times.
+/// A value: which one of the one-device program, and which part of it a rank has. Microbatches are computed in the same
+/// way, so `value` is the fingerprint for any microbatch, and `microbatch` says which one this is. A value made from
+/// several microbatches has its own fingerprint, in which each of theirs counts a random number of times.
 struct State {
   static constexpr int ofAny = -1, ofSeveral = -2;
   Point value;

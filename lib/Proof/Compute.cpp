@@ -448,7 +448,7 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
     return std::nullopt;
   }
   auto compute = [&](Placed &placed) {
-    // Dims with one letter lie alike.
+    // Dims with the same letter have the same split.
     SmallVector<Dim> dims(rule->names.size());
     SmallVector<int64_t> sizes(rule->names.size(), -1);
     for (auto [i, letters] : llvm::enumerate(rule->operands)) {
@@ -495,7 +495,7 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
       if (rule->whole[f] && !dim.split.empty())
         return refuse("needs dim " + rule->names[f] + " on every rank, but it is split over " + text(dim.split));
 
-    // Sums that are not complete may meet what is linear.
+    // Linear ops may read sums that are not complete.
     SmallVector<unsigned> partial;
     AxisSet root = 0;
     for (size_t i = 0; i < rule->operands.size(); ++i) {

@@ -1,7 +1,7 @@
 //===- Fingerprint.cpp - Values of the one-device program as points -------------------------===//
 // Arithmetic modulo the prime 2^61 - 1, on points of two coordinates, and keys that draw such points.
-// Fingerprint.h bounds the chance that two different values get equal points. Keys are drawn anew for every proof,
-// unless a module carries the fingerprint that it must have.
+// Fingerprint.h bounds the chance that two different values get equal points. Keys are new in every proof, unless a
+// module carries the fingerprint that it must have.
 //===-----------------------------------------------------------------------------===//
 #include "Fingerprint.h"
 

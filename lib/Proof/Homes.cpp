@@ -67,7 +67,7 @@ bool Walk::isIn(Stage &stage, Operation *op, Value value, const State &state, st
                value, stage.bytes.writerOf(*range));
 }
 
-/// Writes `state` into the bytes of the arena. Refuses what is not inside of it.
+/// Writes `state` into the bytes of the arena. Refuses bytes outside of it.
 bool Walk::put(Stage &stage, Operation *op, const State &state, std::optional<Range> range) {
   if (!range)
     return true;

@@ -1,7 +1,7 @@
 //===- Repair.cpp - The move of a window that is wrong ----------------------------------------===//
-// The values of a window's steps are new in its phase, so two that do not fit each other look alike, wrong or right.
-// There each move near the failure gets in turn the attributes of others like it: the one with which the program is
-// proved is to blame.
+// The values of a window's steps are new in its phase, so if two of them contradict each other, the right one looks
+// like the wrong one. There each move near the failure gets in turn the attributes of others like it: the one with
+// which the program is proved is to blame.
 //===-----------------------------------------------------------------------------===//
 #include "Trace.h"
 

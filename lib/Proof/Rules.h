@@ -19,7 +19,7 @@ struct Rule {
   llvm::SmallVector<std::string, 8> names; ///< of letters
   llvm::SmallVector<Letters, 4> operands, results;
   llvm::SmallVector<bool, 8> whole;      ///< by letter: no axis may split it
-  llvm::SmallVector<unsigned, 2> linear; ///< the op is linear in these operands: together, or (einsum) in each alone
+  llvm::SmallVector<unsigned, 2> linear; ///< linear in these operands: together, or (einsum) in each one separately
   Combine combine = Combine::None;       ///< how letters that a result lacks are combined; None: they may not be split
   int indexed = -1;                      ///< the letter whose global index matters; -1: none does
 

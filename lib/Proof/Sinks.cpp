@@ -94,7 +94,8 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(
       [&](auto leaf) { block = blockOf(leaf, value); });
   auto &[layout, global] = block;
-  // What a leaf says of itself, except what a rank alone decides, must be the same in every stage and in the reference.
+  // The attributes of a leaf, except those that each rank decides, must be the same in every stage and in the
+  // reference.
   LeafName name = nameOfLeaf(op);
   Facts::Leaf says;
   llvm::append_range(says.shape, shapeOf(value, global));

@@ -146,7 +146,7 @@ bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorI
   return true;
 }
 
-/// A send without a receive or a receive without a send: one of a flow that has one side alone, one whose number is
+/// A send without a receive or a receive without a send: one in a flow that has only one side, or one whose number is
 /// there twice, or one that would be in order with the number that is missing. And one of the other kind, if there is
 /// one.
 std::pair<Operation *, Operation *> Walk::oddMessage() {
@@ -203,7 +203,7 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
   return {most.op, other == odd.end() ? nullptr : other->op};
 }
 
-/// A move over the axis of stages that is no sum over it alone; else one made of another such move.
+/// A move over the axis of stages that is not just a sum over it; else a move of the result of such a move.
 Operation *Walk::oddMove() {
   Operation *odd = nullptr;
   for (auto &stage : stages)

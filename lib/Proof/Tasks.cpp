@@ -1,7 +1,7 @@
 //===- Tasks.cpp - Calls of the functions of a pipeline's tasks ------------------------------===//
-// A function is called once a microbatch, of values that are alike, and adds what it makes of them to sums. So two
-// calls tell what all others make: results that do not depend on sums are the same, and of the others the same is
-// added. That it is the same for two sums whose fingerprints are random shows that it does not depend on them.
+// A function is called once per microbatch, with corresponding values, and adds its results to sums. So two calls tell
+// what all others make: results that do not depend on sums are the same, and of the others the same is added. That it
+// is the same for two sums whose fingerprints are random shows that it does not depend on them.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
@@ -74,7 +74,7 @@ bool Walk::runCalled(Stage &stage, CallOp call, const TaskFunction &called) {
   return true;
 }
 
-/// The call as one of others that may be alike, into `task`; false if it must be run.
+/// Records the call in `task` with others that may be equal; false if it must be run.
 bool Walk::readTask(CallOp call) {
   task.microbatch = State::ofAny;
   task.in.clear();
@@ -147,7 +147,7 @@ void Walk::learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std
   for (Value result : call.getResults())
     task.out.push_back(stateOf(result));
   for (auto [state, range] : llvm::zip(task.in, ranges.list))
-    // Arguments of which the call overwrote the bytes are gone after every like call.
+    // If the call overwrote the bytes of arguments, these are lost after every equal call.
     task.isLost.push_back(!holds(stage, range, state));
   auto isAny = [&](const State &state) {
     return state.microbatch == State::ofAny || state.microbatch == task.microbatch;

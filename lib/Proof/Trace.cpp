@@ -72,8 +72,8 @@ public:
   }
 
 private:
-  /// The last wrong value of which all operands are right; if no value is wrong, the last wrong place of which all
-  /// operands lie right.
+  /// The last wrong value whose operands are all right; if no value is wrong, the last wrong place whose operands lie
+  /// right.
   Blame ofValues(const Failure &failure) const {
     int root = lastRoot(failure.from, [&](int made) { return isStrange(made); });
     if (root >= 0 || !before || failure.fault == FaultKind::Scale)
@@ -339,7 +339,7 @@ private:
                         [](auto part) { return std::get<0>(part) == 0 && std::get<1>(part) > 0; });
   }
 
-  /// Whether nothing but the norm of the gradient is made of it.
+  /// Whether only the norm of the gradient is computed from it.
   static bool isNorm(Operation *op, int depth = 0) {
     return depth < 4096 && !op->use_empty() &&
            llvm::all_of(
@@ -396,7 +396,7 @@ private:
         continue;
       const Made &read = trace.made[from];
       if (isa<CopyOp>(read.op))
-        // A copy that stands in for another op is the usual form of an op that was left out.
+        // A copy instead of another op usually means that the op was left out.
         if (Blame copy = copied(read, op); copy.step || first.contains(wrong.state.value))
           return copy;
       if (read.state.microbatch < 0)

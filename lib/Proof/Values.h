@@ -77,7 +77,7 @@ public:
   }
 
 private:
-  /// A value that is a product. An einsum of that value alone is known as a product of the same factors.
+  /// A value that is a product. An einsum of only that value counts as a product of the same factors.
   struct Made {
     const Product *product;
     size_t operands; ///< the first of them in `factors`

@@ -151,7 +151,7 @@ static int64_t maskOf(Operation *op) {
   return einsum && einsum.getMask() ? static_cast<int64_t>(einsum.getNumOperands()) - 1 : -1;
 }
 
-/// Runs any op that a rank computes alone or with others of its stage.
+/// Runs any op that a rank computes by itself or with other ranks of its stage.
 bool Walk::compute(Stage &stage, Operation *op) {
   if (stage.arena >= 0 && isLeaf(op) && !stage.inKernel)
     return true; // there from the start
@@ -269,7 +269,8 @@ bool Walk::microbatch(Stage &stage, MicrobatchOp view) {
   return read(stage, view, view.getElement(), *state);
 }
 
-/// Walks the body once a microbatch; when all are seen to be alike, the values of the rest are added up without a walk.
+/// Walks the body once per microbatch. Once all are known to be equal, the values of the rest are added up without a
+/// walk.
 bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   int64_t count = accumulate.getMicrobatches();
@@ -293,7 +294,7 @@ bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
     for (OpOperand &use : body.getTerminator()->getOpOperands())
       if (!addedAfter(use) && !addToSum(stage, use))
         return false;
-    // All microbatches are alike; bytes may hold something else than for the first only for the second.
+    // All microbatches are equal. Only in the second can bytes hold something other than in the first.
     auto isAlike = [&](const State &state) { return state.microbatch != State::ofSeveral; };
     ArrayRef<Shown> outputsNow = ArrayRef(shown).drop_front(outputs);
     if (trace || count == 1 || m < (stage.arena >= 0) ||
@@ -338,7 +339,7 @@ bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
       (state.where->combine != Combine::None && state.where->combine != Combine::Sum))
     return refuse(accumulate, "accumulates a value that is not a sum: " + state.where->text(axis.names()));
   bool isFirst = !sum.where, isOnly = accumulate.getMicrobatches() == 1;
-  // Addends of a sum must lie alike, or the sum would mix parts of different elements.
+  // Addends of a sum must have the same placement, or the sum would mix parts of different elements.
   if (!isFirst && sum.where != state.where)
     return refuse(accumulate, "adds microbatches with different placements: " + sum.where->text(axis.names()) +
                                   " and " + state.where->text(axis.names()));

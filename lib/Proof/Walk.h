@@ -56,7 +56,7 @@ struct Facts {
 
 /// What all phases share.
 struct Shared {
-  /// With a secret that is drawn anew, no program can be written to have the points of another.
+  /// With a new secret, no program can be written to have the points of another.
   explicit Shared(Key secret = Key::drawn()) : values(secret) {}
   Values values;
   std::set<Where> places;
@@ -135,13 +135,13 @@ private:
     llvm::SmallVector<int> same; ///< by range: the first one that is the same
     bool overlap = false;        ///< of others
   };
-  /// A function, and what is known of its calls.
+  /// A function, and its calls so far.
   struct Called {
     const TaskFunction *function = nullptr;
     bool calls = false;                        ///< others
     llvm::SmallVector<bool> reads;             ///< by argument
     llvm::SmallVector<int64_t> bytes;          ///< of arguments and results
-    std::deque<Task> tasks;                    ///< of which none is like another
+    std::deque<Task> tasks;                    ///< no two of them are equal
     std::unordered_map<size_t, Ranges> ranges; ///< by their hash
   };
 

@@ -20,11 +20,11 @@ namespace pc::proof {
 using Axes = std::vector<uint8_t>;
 /// A set of axes: bit a is axis a.
 using AxisSet = uint32_t;
-/// In the place of an axis: that on which rounds of rows are counted. A mesh has axes before it alone.
+/// Used instead of an axis to count rounds of rows. All axes of a mesh have smaller numbers.
 constexpr uint8_t roundAxis = 31;
 AxisSet setOf(llvm::ArrayRef<uint8_t> axes);
 
-/// constant + the sum of factor * coordinate on axes, mod n; or, with n 0, one addend of which no more is known than on
+/// constant + the sum of factor * coordinate on axes, mod n; or, with n 0, one addend about which it is only known on
 /// which axes it depends (zeros on all coordinates but one).
 struct Index {
   /// factor times the mixed-radix number of the coordinates on `axes`.
@@ -79,7 +79,7 @@ struct Dim {
 /// What a value that is not complete is an operand of: a sum, a maximum, attention to a set of keys.
 enum class Combine { None, Sum, Max, Attention };
 
-/// A sum over axes, of which the addends `in` are in.
+/// A sum over axes that contains the addends `in`.
 struct PartialSum {
   AxisSet axes = 0;
   bool inner = false; ///< inside of each addend of another sum over these axes
@@ -110,7 +110,7 @@ struct Where {
   std::vector<Dim> dims;
   Combine combine = Combine::None;
   std::vector<PartialSum> parts; ///< ascending
-  AxisSet root = 0;              ///< axes whose coordinate 0 alone has the value
+  AxisSet root = 0;              ///< axes on which only coordinate 0 has the value
   Note note;
 
   Where() = default;
@@ -119,7 +119,7 @@ struct Where {
   /// All axes on whose coordinates it depends which part a rank holds.
   AxisSet axes() const;
   bool agrees(llvm::ArrayRef<Dim> others) const;
-  /// Drops sums of which all addends are in.
+  /// Drops sums that contain all addends.
   void dropComplete();
   /// "[dp, _, ?] sum(tp)", for messages.
   std::string text(llvm::ArrayRef<std::string> names) const;

@@ -149,7 +149,7 @@ Mask pc::maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext
   DropAttr drop = op.getDropAttr();
   if (!drop)
     return [](llvm::ArrayRef<int64_t>) { return 1; };
-  // The random bits of an element depend on its global index alone, so that all placements drop the same elements.
+  // The random bits of an element depend only on its global index, so that all placements drop the same elements.
   // Philox gives eight 16-bit numbers per counter.
   uint32_t words[PCRT_RANDOM_COUNT];
   for (int i = 0; i < PCRT_RANDOM_COUNT; ++i)

@@ -5,7 +5,7 @@
 //     its readers' rows need. Trees depend on numbers read before, not on the IR, so rewriting does not change them.
 //  3. Values are rewritten once each, in program order. After one, its type has the produced state, each node of its
 //     tree is one move, and each reader reads the version that its row needs. Other values are as they were.
-//  4. A version stands in front of its first reader or the first move of it, so it dominates them.
+//  4. A version stands before its first reader or the first move of it, so it dominates them.
 //  5. After: every op has a legal row. Only types and moves were added, so erasure gives the step program back.
 // In the body of pc.accumulate a reduction stands right after its operand. Other moves stand in front of their first
 // reader, and inside the body only if all readers are: gathers for the body are freed in it, sums are reduced once.

@@ -18,7 +18,8 @@ using namespace pc;
 
 static constexpr int wholly = 1024; ///< parts of `MoveTerms::exposed`
 
-/// Whether the moves of `value` sum a gradient: what `pc.accumulate` yields but for the loss, and what that becomes.
+/// Whether the moves of `value` sum a gradient: values that `pc.accumulate` yields, except the loss, and values
+/// computed from them.
 bool PlacementProblem::isSumOfGradients(unsigned value) const {
   const PlacementValue &v = graph.values[value];
   if (cast<RankedTensorType>(v.value.getType()).getRank() == 0)

@@ -1,7 +1,8 @@
 //===- Solver.cpp - Dead-end elimination and variable elimination -----------------------===//
 // What holds, and why the result is exact:
 //  1. Every step keeps the minimum of `base` + the sum of `tables` over the choices that are `alive`.
-//  2. Dead end: choice d of a variable goes if another one c is never dearer, which is so if the least difference d - c
+//  2. Dead end: choice d of a variable goes if another choice c never costs more, that is, if the least difference d -
+//  c
 //     of each table, added up, is more than 0 (or is 0 and c has the lower number). c must be legal wherever d is.
 //     So does a choice that some table has no legal entry of.
 //  3. Elimination of v: one table over its neighbours replaces its tables. It has the price of v's best choice for each
@@ -60,7 +61,7 @@ private:
     std::vector<unsigned> best;
   };
 
-  /// What shows of a choice of a variable, mostly, that it is not always dearer than another one.
+  /// Samples that usually show that a choice of a variable does not always cost more than another one.
   struct Sample {
     Price first, last;    ///< sums of the first and of the last entries of its tables
     uint64_t illegal = 0; ///< entries of its tables that are illegal, by their numbers modulo 64
@@ -163,7 +164,7 @@ bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_
   return !isNot(total);
 }
 
-/// Whether some choice but those that are `gone` is at least as good as `dear` for all neighbours.
+/// Whether some choice that is not `gone` is at least as good as `dear` for all neighbours.
 bool Solver::isDead(unsigned v, int dear, ArrayRef<Sample> samples, ArrayRef<size_t> steps, ArrayRef<bool> gone) const {
   if (samples[dear].isNever)
     return true;

@@ -51,7 +51,7 @@ LogicalResult pc::splitExperts(ModuleOp module, Seeds &seeds, StringRef tokens) 
   seeds.only.try_emplace(Section::Optimizer, ofExperts);
   for (auto &[section, names] : seeds.only)
     names.insert(experts);
-  // What a router makes is small, and chooses among all experts; what is combined may be split along tokens.
+  // Values of a router are small, and cover all experts; combined results may be split along tokens.
   seeds.binds = [others = seeds.binds](const PlacementValue &v) {
     return others(v) && (v.find(experts) < 0 || v.find(width) >= 0) && !isCombine(v.value.getDefiningOp<EinsumOp>());
   };
@@ -68,7 +68,7 @@ LogicalResult pc::splitExperts(ModuleOp module, Seeds &seeds, StringRef tokens) 
   if (tokens.empty())
     return success();
   seeds.order.setExperts(seeds.axis);
-  // Tokens lie outside of what is dispatched and combined; between both the experts do.
+  // Values are split by tokens outside of dispatch and combine, and by experts between them.
   seeds.pin = [tokens = tokens.str(), others = seeds.pin](const PlacementValue &v) -> std::optional<AxisState> {
     auto isCombined = [](Operation *user) { return isCombine(dyn_cast<EinsumOp>(user)); };
     bool isOutside = isDispatch(v.value.getDefiningOp<EinsumOp>()) || llvm::any_of(v.value.getUsers(), isCombined);

@@ -1,7 +1,7 @@
 //===- FreePlacement.cpp - Seeds that leave all to the search -------------------------------===//
 // No name of a dim says what a strategy would do with it: which dims an axis splits, where parameters, states and
-// inputs lie and what is sent follows from seconds alone. Megatron's placement, sequence parallelism and a split
-// vocabulary come out of it where they are the best.
+// inputs lie, and what is sent, follows only from predicted seconds. Megatron's placement, sequence parallelism and a
+// split vocabulary come out of it where they are the best.
 //===-----------------------------------------------------------------------------===//
 #include "Tactics.h"
 #include "llvm/ADT/StringExtras.h"
@@ -25,7 +25,7 @@ static SmallVector<std::string> dimNames(ModuleOp module) {
         inputs.push_back(name.str());
   });
   SmallVector<std::tuple<int64_t, int64_t, std::string>>
-      others; // elements of parameters; of as many the later one first
+      others; // elements of parameters; if they have equally many, the later one first
   module.walk([&](ParameterOp parameter) {
     int64_t elements = cast<RankedTensorType>(parameter.getValue().getType()).getNumElements();
     for (StringRef name : parameter.getDims().getAsValueRange<StringAttr>()) {

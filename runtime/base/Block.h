@@ -1,6 +1,6 @@
 //===- Block.h - Which part of a tensor a rank holds ----------------------===//
 // A block is the part of a tensor that one rank holds; a box is the part of a file's tensor that holds the value.
-// Blocks follow from mesh, shape and layout alone, so that any rank can compute those of all others. forEachRun and
+// Blocks follow only from mesh, shape and layout, so that any rank can compute those of all others. forEachRun and
 // forEachPiece list the stretches that are contiguous in both, in elements.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_BLOCK_H

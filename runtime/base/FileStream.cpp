@@ -74,7 +74,7 @@ bool FileStream::write(int64_t offset, const void *elements, int32_t dtype, int6
   return true;
 }
 
-/// Writes what is gathered up to `end`, and keeps the rest.
+/// Writes the buffered bytes up to `end`, and keeps the rest.
 bool FileStream::writeUpTo(int64_t end) {
   int64_t first = (begin + page - 1) / page * page, last = end / page * page;
   bool good = true;

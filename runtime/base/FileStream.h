@@ -23,7 +23,7 @@ public:
   /// one) as those from number `first` on. False, with errno: these or earlier ones could not be written.
   bool write(int64_t offset, const void *elements, int32_t dtype, int64_t count, TensorSum *sum = nullptr,
              int64_t first = 0);
-  /// Writes what is still gathered. False, with errno: it could not be written.
+  /// Writes the bytes that are still buffered. Returns false, with errno, if that failed.
   bool flush();
 
 private:

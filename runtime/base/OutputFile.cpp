@@ -72,7 +72,7 @@ static Identity identify(const std::string &given, int standard) {
     return {found.st_dev, found.st_ino, "", S_ISREG(found.st_mode) || S_ISDIR(found.st_mode)};
   path = followLinks(path);
   if (standard == STDIN_FILENO || path == "-")
-    return {}; // what is to be read and does not exist cannot be lost
+    return {}; // an input that does not exist cannot be lost
   if (stat(directoryOf(path).c_str(), &found) != 0)
     return {0, 0, path, true};
   return {found.st_dev, found.st_ino, nameOf(path), true};

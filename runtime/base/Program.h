@@ -25,7 +25,7 @@ struct Tensor {
   int32_t dtype = PCRT_F32;
   Dims shape;
   Layout layout;         ///< Per dim, the mesh axes that split it, major to minor.
-  std::vector<int> root; ///< Mesh axes on which coordinate 0 alone holds the value.
+  std::vector<int> root; ///< Mesh axes on which only coordinate 0 holds the value.
   int64_t offset = 0;    ///< In the arena; unused for outputs.
   bool varies = false;   ///< Each replica of local SGD has its own.
 
@@ -134,7 +134,7 @@ struct Program {
   std::vector<std::pair<std::string, std::string>> ties; ///< Copies that weights may have of tensors, and those.
 
   /// Local SGD: the coordinates on mesh axis `axis` (-1: there is none) are replicas with parameters and states of
-  /// their own; every so many steps the end of a round brings them together (pcrt_program::round).
+  /// their own; after a fixed number of steps, the end of a round averages them (pcrt_program::round).
   struct Rounds {
     int axis = -1;
     int64_t replicas = 1, every = 1;

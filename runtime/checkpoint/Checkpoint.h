@@ -72,8 +72,8 @@ void loadCheckpoint(const std::string &directory, const Trajectory &trajectory, 
 /// The directory of `path`, which is a directory or file of weights; empty if `path` is.
 std::string directoryOfWeights(const std::string &path);
 
-/// Reads the parameters alone from a file or directory of safetensors. If the directory has a trajectory.json, it
-/// checks their sums; if it has a config.json, it checks the model. All ranks call it. Throws PCRT_BAD_DATA.
+/// Reads only the parameters from a file or directory of safetensors. If the directory has a trajectory.json, it checks
+/// their sums; if it has a config.json, it checks the model. All ranks call it. Throws PCRT_BAD_DATA.
 void loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm);
 
 } // namespace pcrt

@@ -17,7 +17,7 @@ namespace pcrt {
 std::string checkpointAt(const std::string &directory, Comm &comm);
 
 /// Decides when a run saves, writes checkpoints (also while a step runs), keeps the newest ones and removes older ones.
-/// Every rank has one, and all call its methods in the same order; rank 0 alone renames and removes. A checkpoint that
+/// Every rank has one, and all call its methods in the same order; only rank 0 renames and removes. A checkpoint that
 /// cannot be written is a warning; the second in a row ends the run.
 class CheckpointSeries {
 public:

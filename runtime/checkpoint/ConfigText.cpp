@@ -1,5 +1,5 @@
 //===- ConfigText.cpp - The text of config.json ---------------------------===//
-// Finds the values of the keys in the text itself and replaces those characters alone. The text is parsed once as JSON
+// Finds the values of the keys in the text itself and replaces only those characters. The text is parsed once as JSON
 // before, so that the walk needs no checks.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/ConfigText.h"

@@ -45,7 +45,7 @@ std::string pcrt::plainPath(std::string path) {
   return target.empty() ? path : target.string();
 }
 
-/// Describes what is at `path` itself, without following a link; false: there is nothing.
+/// Describes the entry at `path` itself, without following a link; false if there is none.
 static bool look(const std::string &path, struct stat *found) { return lstat(path.c_str(), found) == 0; }
 
 static bool exists(const std::string &path) {

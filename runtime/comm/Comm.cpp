@@ -31,7 +31,7 @@ pcrt_status Comm::checkArenas(int64_t bytes, std::string *problem) {
   return status;
 }
 
-/// The message about what is wrong with a move, or an empty string.
+/// Returns the error in a move, or an empty string.
 static std::string problemOf(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) {
   std::string problem = checkMove(desc, group, in, out);
   if (problem.empty() && group.size() > 1 && (group.id < 0 || group.id >= kWorldGroup))

@@ -14,7 +14,7 @@ namespace pcrt {
 /// that reads its arena from a disk is far too slow.
 struct FreeMemory {
   double available = 0;
-  double total = 0; ///< The whole of which `available` is left: the machine's memory, or the limit.
+  double total = 0; ///< All memory, including what is in use: the machine's, or the limit.
   int isLimited =
       0; ///< A limit of the process's control group, a container's or a job's, leaves less than the machine.
 };

@@ -48,7 +48,7 @@ void localMove(const pcrt_move_desc &desc, const Group &group, const void *in, v
 void reduceElements(int32_t dtype, int32_t reduction, const char *const *ins, int numIns, char *const *outs,
                     int numOuts, int64_t lo, int64_t hi, int64_t shift = 0);
 
-/// The part [lo, hi) of all_reduce's elements that member `me` of `n` adds: whole cache lines but for the last.
+/// The part [lo, hi) of all_reduce's elements that member `me` of `n` adds: whole cache lines except for the last.
 void allReducePart(int64_t elements, int n, int me, int64_t *lo, int64_t *hi);
 
 /// Elements [lo, hi) of member `me`'s result, read from the inputs of all members.

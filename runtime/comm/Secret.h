@@ -1,6 +1,6 @@
 //===- Secret.h - The shared secret of a run or a meeting -----------------===//
 // The secret comes from PCRT_SECRET or PCRT_SECRET_FILE; pc-run draws one for the ranks that it starts. Both ends of a
-// connection prove by HMAC-SHA256 that they know it (Handshake.h). Programs link OpenSSL's SHA-256 alone, statically:
+// connection prove by HMAC-SHA256 that they know it (Handshake.h). Programs link only OpenSSL's SHA-256, statically:
 // its EVP functions would add 3.8 MB to each and read a configuration file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SECRET_H

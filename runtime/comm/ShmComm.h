@@ -132,7 +132,7 @@ private:
   ParallelFor workers;                              ///< Of the last move.
   std::vector<const char *> ins;                    ///< Sources and results of the current move, per member.
   std::vector<char *> outs;
-  Group numbered; ///< The group in waitOf's result, of which only the number is known.
+  Group numbered; ///< The group in waitOf's result; only its number is known.
   std::unique_ptr<ShmWatcher> watcher;
 };
 

@@ -127,7 +127,7 @@ pcrt_status ShmComm::announceNext(Queue &queue, bool mayCopy) {
       if (before >= kMaxAnnounced && !reached(group, {before + 1 - kMaxAnnounced, true}))
         return PCRT_OK; // the ring is full
       Copies copies = copiesOf(desc, group, in, out);
-      // A rank has one scratch memory: a move that needs it is under way alone, and only while this rank waits.
+      // A rank has one scratch memory: only one move that needs it is in flight, and only while this rank waits.
       if (copies.any() && !(mayCopy && mine.done.load(std::memory_order_relaxed) == before))
         return PCRT_OK;
       char *scratch = copies.any() ? ownScratch(std::max(copies.inBytes, copies.outBytes) + 1) : nullptr;

@@ -170,7 +170,7 @@ bool TcpControl::readFrom(Channel &channel, int rank) {
         continue;
       }
     }
-    // Memory grows with what has come, not by a length alone.
+    // Memory grows with the bytes that have arrived, not with a length that was announced.
     want = std::min(want, std::max(2 * have, step));
     channel.in.resize(want);
     ssize_t count = recv(channel.peer.socket, channel.in.data() + have, want - have, MSG_DONTWAIT);

@@ -90,7 +90,7 @@ struct Gemms::Plan {
   int grouped = -1;                         ///< Its number among the grouped products, if it is one.
 };
 
-/// The state of oneDNN of one thread, which alone uses it.
+/// The oneDNN state of one thread; only this thread uses it.
 struct Gemms::ThreadState {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};

@@ -15,7 +15,7 @@
 
 namespace pcrt {
 
-/// Checks a descriptor; returns null, or what is wrong with it.
+/// Checks a descriptor; returns null, or the error.
 const char *checkGemm(const pcrt_gemm_desc &desc);
 
 /// All products of a program. The constructor allocates everything; running a product allocates nothing from the heap.

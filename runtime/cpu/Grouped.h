@@ -14,7 +14,7 @@
 
 namespace pcrt {
 
-/// Checks a grouped descriptor; returns null, or what is wrong with it.
+/// Checks a grouped descriptor; returns null, or the error.
 const char *checkGrouped(const pcrt_gemm_desc &desc);
 
 /// All grouped products of a program. Each run finds its rows from its mask, which costs little next to the product. In
@@ -36,7 +36,7 @@ public:
   /// Runs a product and waits. Returns null, or what went wrong.
   const char *run(int index, const void *a, const void *b, void *c, const float *mask);
 
-  /// Calls the library once for a product of this shape on zeros, of which there are `size` bytes.
+  /// Calls the library once for a product of this shape on `size` bytes of zeros.
   void warmUp(int index, void *zeros, int64_t size);
 
   /// Memory for rows that are gathered and for results that are added up, in bytes.

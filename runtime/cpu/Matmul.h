@@ -13,8 +13,8 @@
 
 namespace pcrt {
 
-/// Tells oneDNN's OpenMP library that the calling thread works alone; a primitive keeps the number of threads of its
-/// creation. Programs are not linked with that library, which oneDNN loads.
+/// Tells oneDNN's OpenMP library that the calling thread works by itself; a primitive keeps the number of threads of
+/// its creation. Programs are not linked with that library, which oneDNN loads.
 void workAlone();
 
 /// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one. After the first, calls allocate

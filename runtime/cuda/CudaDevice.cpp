@@ -1,6 +1,6 @@
 //===- CudaDevice.cpp - Steps on a CUDA device ----------------------------===//
 // Start-up, steps, and the functions of pcrt.h. A group's moves run on a stream of their own between two events:
-// `ready` on the compute stream before them, `arrived` after. A traced step is enqueued anew, with timers around its
+// `ready` on the compute stream before them, `arrived` after. A traced step is enqueued again, with timers around its
 // calls.
 //===----------------------------------------------------------------------===//
 #include "cuda/CudaDevice.h"

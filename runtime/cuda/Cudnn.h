@@ -1,5 +1,5 @@
 //===- Cudnn.h - The functions of cuDNN's backend API ---------------------===//
-// The runtime uses cuDNN for attention alone; its backend API consists of functions on descriptors with attributes.
+// The runtime uses cuDNN only for attention; its backend API consists of functions on descriptors with attributes.
 // test/Runtime/cuda/Headers.cpp compares the values with NVIDIA's header.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_CUDNN_H

@@ -49,7 +49,7 @@ public:
   /// Whether each group's moves may run on a stream of its own. If not, all of them are enqueued on the compute stream.
   virtual bool hasStreams() const { return true; }
 
-  /// Whether enqueue() may be called while its stream is captured. If not, every step is enqueued anew.
+  /// Whether enqueue() may be called while its stream is captured. If not, every step is enqueued again.
   virtual bool canCapture() const { return true; }
 
   /// Called once, before the first step, by all ranks: the arena's address and size, for registration.

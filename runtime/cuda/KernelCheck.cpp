@@ -38,7 +38,7 @@ struct Buffer {
   std::string dtype;
   int64_t below; ///< i32
   bool positive;
-  int64_t chosen, of; ///< a mask of experts: of each `of` numbers side by side so many are 1, the others 0
+  int64_t chosen, of; ///< a mask of experts: of every `of` neighbouring numbers, `chosen` are 1 and the others 0
 };
 
 std::vector<Buffer> buffers(const Json &list) {
@@ -116,7 +116,7 @@ private:
   }
 
   /// Fills a buffer with random numbers in [-1, 1) or [0.1, 0.9), ids below a limit, or a mask of experts. The numbers
-  /// depend on the buffer's offset alone.
+  /// depend only on the buffer's offset.
   void fill(const Buffer &buffer) {
     char *at = host + buffer.offset;
     pool.ranges(buffer.elements, [&](int, int64_t lo, int64_t hi) {
@@ -227,7 +227,7 @@ private:
     session.synchronize();
     runOnHost(one.at("host"));
     bool half = false;
-    std::map<int64_t, int64_t> read, written; // by offset: what is read and written in place counts twice
+    std::map<int64_t, int64_t> read, written; // by offset; a buffer that is updated in place is in both
     for (const Buffer &buffer : inputs)
       read[buffer.offset] = std::max(read[buffer.offset], buffer.bytes()), half |= buffer.dtype == "bf16";
     for (const Buffer &buffer : outputs)

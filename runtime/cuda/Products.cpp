@@ -51,8 +51,8 @@ static int alignmentOf(const void *at) {
   return int(std::min<uintptr_t>(256, address ? address & -address : 256));
 }
 
-/// canBeApart: whether a kernel of the program can compute the epilogue after the product. alone: the product without
-/// that epilogue, and its operands.
+/// canBeApart: whether a kernel of the program can compute the epilogue after the product. alone: the plain product
+/// without that epilogue, and its operands.
 static bool canBeApart(const pcrt_gemm_desc &desc) {
   return desc.epilogue >= PCRT_EPILOGUE_GELU_BIAS && desc.rest >= 0;
 }

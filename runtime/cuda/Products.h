@@ -76,7 +76,7 @@ private:
   /// How a product is computed; the same on all ranks.
   struct Choice {
     MatmulAlgorithm algorithm{};
-    uint64_t apart = 0; ///< 1: the product alone, followed by a kernel for its epilogue.
+    uint64_t apart = 0; ///< 1: the plain product, followed by a kernel for its epilogue.
   };
 
   Plan *planOf(const ProductCall &call);
@@ -104,7 +104,7 @@ private:
   int left = 0, leftAlways = 0;
   std::vector<std::unique_ptr<Plan>> plans;
   std::vector<std::vector<Plan *>>
-      plansOf; ///< By index in the program's table: by alignments, and what is left to moves.
+      plansOf; ///< By index in the program's table: by alignments, and by the multiprocessors that are left to moves.
   std::vector<Event> timers;
   int numTimed = 0;
 };

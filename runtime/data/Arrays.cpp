@@ -168,7 +168,8 @@ void Arrays::open(const std::string &spec, const std::string &path, const std::s
 
 Arrays::Arrays(const Options &options, const Program &program, bool training) {
   if (!options.targets.empty())
-    fail(PCRT_USAGE, "--targets needs a program that reads tokens; this program's inputs have names, which --data gives files");
+    fail(PCRT_USAGE,
+         "--targets needs a program that reads tokens; this program's inputs have names, which --data gives files");
   forEachData(program, [&](const Input &input) { all.try_emplace(input.name, input); });
   std::string names, name;
   for (auto &[own, array] : all)

@@ -159,7 +159,7 @@ bool isSpace(uint8_t byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'
 bool isControl(uint8_t byte) { return (byte < 0x20 && !isSpace(byte) && byte != 0x1b) || byte == 0x7f; }
 
 /// Whether there are several different bytes both at even and at odd places. In files of few different tokens, all odd
-/// bytes (the upper ones) are alike, and that does not make them text.
+/// bytes (the upper ones) are equal, and that does not make the file text.
 bool hasVariety(const std::string &head) {
   constexpr size_t fewest = 4;
   for (size_t first : {0, 1}) {
@@ -174,7 +174,7 @@ bool hasVariety(const std::string &head) {
 
 /// Whether the bytes are UTF-8 without control characters. One in five random tokens of 16 bits is, and 16 must be.
 bool isUtf8(const std::string &head) {
-  constexpr size_t fewest = 32, longest = 4; // of a character, which what is looked at may cut
+  constexpr size_t fewest = 32, longest = 4; // of a character, which the end of the sample of the file may cut
   if (head.size() < fewest || !hasVariety(head))
     return false;
   for (size_t at = 0; at < head.size();) {

@@ -112,7 +112,7 @@ static uint64_t parseCount(const std::string &flag, const std::string &text, uin
 enum class Concerns {
   Numbers, ///< The numbers that training computes.
   Ranks,   ///< What all ranks do together; for a path, whether it is given.
-  Rank     ///< This rank alone.
+  Rank     ///< Only this rank.
 };
 
 /// Calls f(flag, place of its value, what it concerns) for every flag.

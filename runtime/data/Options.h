@@ -65,7 +65,7 @@ struct Options {
   std::optional<int64_t> skipMost;   ///< See mostSkipped.
   std::optional<double> weightDecay; ///< Default: 1e-2 for AdamW, 0 for SGD.
 
-  /// The learning rate of step `step`, counted from 0. It depends on the flags and the step alone, so a run that
+  /// The learning rate of step `step`, counted from 0. It depends only on the flags and the step, so a run that
   /// continues a checkpoint continues the curve.
   double rateAt(int64_t step) const;
   /// The largest number of steps in a row that may be skipped.

@@ -1,6 +1,6 @@
 //===- SampleOrder.h - The order in which a run reads its data ------------===//
 // Sample g, a row of a batch, is a window of T + 1 tokens; windows of a file lie T tokens apart. The window is a
-// function of g alone: there is no state, it is the same under every plan, and a run that continues a checkpoint only
+// function of only g: there is no state, it is the same under every plan, and a run that continues a checkpoint only
 // needs the number of samples read.
 //   g -> source and its number k there     turns of a period, by weight
 //     -> epoch k / n, i = k % n            n is the number of the source's windows

@@ -62,7 +62,7 @@ public:
   virtual ~SampleData() = default;
   virtual std::vector<File> filesRead() const = 0;
 
-  /// How many whole samples there are of what is read, until they come again.
+  /// The number of whole samples in the data, before they repeat.
   virtual int64_t windows() const = 0;
 
   /// What they are, for messages: "samples of 16 tokens".

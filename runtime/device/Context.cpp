@@ -23,7 +23,7 @@ static std::vector<Group> makeGroups(const Program &program, int rank) {
     }
     if (!good)
       pcrt::fail(PCRT_INTERNAL, "group " + std::to_string(index) + " of the program is malformed");
-    // Members: equal to this rank but for the coordinates on the group's axes, the first axis major.
+    // Members differ from this rank only in the coordinates on the group's axes; the first axis is major.
     int64_t base = rank;
     for (int i = 0; i < from.num_axes; ++i)
       base -= mesh.coordinate(rank, from.axes[i]) * mesh.stride(from.axes[i]);

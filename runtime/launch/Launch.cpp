@@ -146,7 +146,7 @@ private:
   std::vector<int> cores = coresOfProcess();
   ControlBlock *control = nullptr;
   int sharedFile, signals = -1;
-  /// Process ids alone are not unique where containers share a network.
+  /// Process ids by themselves are not unique if containers share a network.
   std::string runName = std::to_string(getpid()) + "/" + std::to_string(int64_t(monotonicSeconds() * 1e9));
   int running = 0;
   int interruptedBy = 0; ///< Signal that ended the run from outside.
@@ -268,7 +268,7 @@ void Run::becomeRank(int rank, pid_t launcher) {
   for (const std::string &argument : options.command)
     arguments.push_back(const_cast<char *>(argument.c_str()));
   arguments.push_back(nullptr);
-  execv(fileOf(arguments[0]).c_str(), arguments.data()); // and not execvp, which hands what is no program to a shell
+  execv(fileOf(arguments[0]).c_str(), arguments.data()); // not execvp, which passes other files to a shell
   dprintf(STDERR_FILENO, "pc-run: error: cannot run '%s': %s\n", arguments[0], strerror(errno));
   _exit(PCRT_USAGE);
 }
@@ -445,7 +445,7 @@ static int runWithRestarts(const LaunchOptions &options, bool *lost) {
       *lost = may && code != PCRT_NON_FINITE;
       return code;
     }
-    memory = code == PCRT_NON_FINITE ? -1 : run.takeMemory(); // what is there is from after where it goes back to
+    memory = code == PCRT_NON_FINITE ? -1 : run.takeMemory(); // memory has a later step
     fprintf(stderr, "pc-run: restarting the run (%d of %d)\n", again, options.restarts);
   }
 }

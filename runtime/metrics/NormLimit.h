@@ -1,7 +1,7 @@
 //===- NormLimit.h - The limit of the gradient norm -----------------------===//
 // A step whose gradient norm is not finite, or far above earlier norms, updates nothing. The step itself decides that,
-// by a limit that the runtime gives it. The limit depends on earlier norms alone, so all ranks, and a run that
-// continues a checkpoint, decide alike.
+// by a limit that the runtime gives it. The limit depends only on earlier norms, so all ranks, and a run that continues
+// a checkpoint, make the same decision.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_NORMLIMIT_H
 #define PCRT_METRICS_NORMLIMIT_H

@@ -15,8 +15,8 @@ void checkOutputs(const Options &options, const SampleData &data, const std::str
 
 /// Throws PCRT_USAGE if --save, without --overwrite, names a checkpoint that this run may not replace. A run that
 /// continues `before` may replace any checkpoint of the same data whose step is not later, `before` included, and any
-/// checkpoint that was saved because numbers were not finite, whatever its data. A run that begins anew (`before` is
-/// null) may replace none.
+/// checkpoint that was saved because numbers were not finite, whatever its data. A run that starts from the beginning
+/// (`before` is null) may replace none.
 void checkReplaces(const Options &options, const Trajectory *before);
 
 } // namespace pcrt

@@ -463,7 +463,7 @@ private:
   }
 
   /// Returns whether the step was skipped. The run ends if too many steps in a row were, or if the loss is not finite
-  /// although the step was not skipped. Loss and norm are the same on all ranks, so all decide alike.
+  /// although the step was not skipped. Loss and norm are the same on all ranks, so all make the same decision.
   bool checkNumbers(int64_t step) {
     if (!hasTargets()) {
       figures.skipped += program.training;

@@ -64,8 +64,8 @@ public:
   bool isTurn(int64_t steps) const { return steps % every == 0 || steps == last; }
 
   /// Computes that loss, over all samples held out or the first --eval-batches batches of them. Returns nothing if a
-  /// signal ends the run. All ranks call it between two steps; the inputs of the next step must be written anew. Throws
-  /// like Loader::fill and LossOfTargets::mean, and says that it is an evaluation.
+  /// signal ends the run. All ranks call it between two steps; the inputs of the next step must be written again.
+  /// Throws like Loader::fill and LossOfTargets::mean, and says that it is an evaluation.
   std::optional<Figures> evaluate(pcrt_context &context, Outputs &outputs, int64_t steps, StopCheck &stop);
 
 private:

@@ -69,7 +69,7 @@ struct Region {
     munmap(touched, bytes / lineBytes + 1);
   }
   ByteState stateOf(size_t i) const { return states[i] == ByteState::Unallocated ? base : states[i]; }
-  /// Sets states; a region whose bytes are all alike only has `base`, without memory for each byte.
+  /// Sets states; a region whose bytes all have the same state only has `base`, without memory for each byte.
   void setStates(size_t first, size_t end, ByteState value) {
     size_t all = (bytes + 1) / 2;
     if (first == 0 && end == all) {

@@ -30,7 +30,7 @@ public:
                       {768, 1024, 3072, TransposedA}, {512, 4096, 2048, Plain},       {512, 2048, 4096, TransposedB},
                       {4096, 512, 2048, TransposedA}, {256, 768, 16000, TransposedB}, {256, 16000, 768, Plain},
                       {16000, 256, 768, TransposedA}};
-    if (isShort) // the large ones take longer alone
+    if (isShort) // the large ones are long enough by themselves
       sizes.products = {sizes.products[0], sizes.products[1], {768, 256, 768, TransposedA}};
     sizes.bf16Products = sizes.products;
     sizes.adding = int(sizes.products.size()) - 1;

@@ -187,7 +187,7 @@ private:
     guesses.insert(guesses.end(), {"product_tiles", "shared_bandwidth"});
   }
 
-  /// The rate and the ramp, from the first two products, which differ in the summed dim alone.
+  /// The rate and the ramp, from the first two products, which differ only in the summed dim.
   static Waves wavesOf(const std::vector<Measurement> &products, const std::vector<Shape> &shapes) {
     const Measurement &little = products[0], &much = products[1];
     double k = double(shapes[0].summed), more = double(shapes[1].summed) - k;

@@ -1,6 +1,6 @@
 //===- Measure.h - Measurements of the ranks of this machine --------------===//
-// Every rank does the same at the same time, like the ranks of a run, because a core that works alone is faster than
-// one of many. All measurements take turns, so that a short disturbance affects each of them a little.
+// Every rank does the same at the same time, like the ranks of a run, because a single busy core is faster than one of
+// many. All measurements take turns, so that a short disturbance affects each of them a little.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_MEASURE_H
 #define PC_CALIBRATE_MEASURE_H

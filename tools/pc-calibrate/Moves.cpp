@@ -37,7 +37,7 @@ Bench::Bench(Target &target, Comm &comm, int nodeRanks) : target(target), comm(c
   all.name = "all", node.name = "node", pair.name = "pair", across.name = "across";
   int id = 0;
   for (Group *group : {&all, &node, &pair, &across}) {
-    if (group->ranks.empty()) // a communicator of this rank alone
+    if (group->ranks.empty()) // a communicator of only this rank
       group->ranks = {me};
     group->id = id++;
     tables.groups.push_back(*group);

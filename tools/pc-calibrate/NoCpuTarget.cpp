@@ -1,5 +1,5 @@
 //===- NoCpuTarget.cpp - No calls on a CPU --------------------------------===//
-// Replaces CpuTarget.cpp in builds for devices alone, which then need no oneDNN.
+// Replaces CpuTarget.cpp in builds only for devices, which then need no oneDNN.
 //===----------------------------------------------------------------------===//
 #include "Target.h"
 #include "base/Failure.h"

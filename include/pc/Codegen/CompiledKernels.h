@@ -43,7 +43,7 @@ struct KernelSample {
 KernelSample sampleOf(mlir::Operation *op, unsigned operand);
 
 /// Owns a JIT with one loaded object file. Input of each run: a kernel and the bytes of its operands; result: the bytes
-/// of its results, or what is wrong. Runs do not affect each other, since each has a process of its own.
+/// of its results, or the error. Runs do not affect each other, since each has a process of its own.
 class CompiledKernels {
 public:
   ~CompiledKernels();

@@ -41,10 +41,10 @@ struct Traffic {
 Traffic trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot = true);
 
 /// Ranks of one group, or two that send each other something, on the nodes of a machine. Ranks fill nodes in the order
-/// of their numbers; of all groups alike, the one that is worst off.
+/// of their numbers; for all groups, the slowest one.
 struct NodeSpread {
   bool inNode = true; ///< all of them on one node
-  int64_t fewest = 1; ///< of them on one node: so many network adapters carry what goes from node to node
+  int64_t fewest = 1; ///< of them on one node: as many network adapters carry the traffic between nodes
 
   /// The groups over `axes`.
   static NodeSpread ofGroups(MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes, const MachineModel &machine);
@@ -56,7 +56,7 @@ struct NodeSpread {
 /// Seconds of a message of `bytes`: by its link or, between devices, as fast as its blocks are (pcrt/messages.h).
 double messageSeconds(double bytes, const NodeSpread &spread, const MachineModel &machine);
 
-/// Seconds of a move of which a rank sends `wire` bytes, in groups of n ranks over `axes`.
+/// Seconds of a move in groups of n ranks over `axes`, if a rank sends `wire` bytes.
 double moveSeconds(MoveKind kind, double wire, MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes,
                    const MachineModel &machine);
 
@@ -73,8 +73,8 @@ struct ProductWork {
 /// The result's tiles in whole waves over the multiprocessors, cut along k where that is faster.
 double productSeconds(const ProductWork &work, const MachineModel &machine);
 
-/// Attention, or its gradient: operations over the whole rectangle of scores, of which kernels skip the masked half of
-/// a causal one.
+/// Attention, or its gradient: operations over the whole rectangle of scores; kernels skip the masked half of a causal
+/// one.
 struct AttentionWork {
   double flops;
   int64_t keys, headDim; ///< of a head: its keys, the elements of one

@@ -11,8 +11,8 @@
 
 namespace pc {
 
-/// What a stage does in a stretch of time: it works, or does nothing but wait for its own moves or for a message that
-/// is under way.
+/// What a stage does in a stretch of time: it works, or only waits for its own moves or for a message that is under
+/// way.
 struct StageSpan {
   enum Type { Work, Move, Message } type = Work;
   TaskKind kind = TaskKind::Optimizer; ///< of work
@@ -45,9 +45,10 @@ using StepTimeline = std::vector<StageTimeline>;
 /// How long a step takes, by the machine model: a prediction, not a measurement.
 struct Prediction {
   double stepSeconds = 0;
-  double programSeconds = 0; ///< of these, by the clock of the ranks; the rest: nodes out of step, what is no program
-  /// By stage; of a program without stages it is empty. There can be a million spans, so they become text when they are
-  /// written.
+  double programSeconds = 0; ///< of these, the seconds of the program; the rest is for nodes that are out of step, and
+                             ///< work outside of the program
+  /// One entry per stage; empty for a program without stages. There can be a million spans, so they become text when
+  /// they are written.
   StepTimeline timeline;
 };
 

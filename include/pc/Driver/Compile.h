@@ -27,8 +27,8 @@ namespace pc {
 
 struct MachineModel;
 
-/// What checks a compile: nothing but ops' own verifiers; the verifier at the end of each phase; or, besides, the proof
-/// that the program of each phase computes what the one-device program computes.
+/// What checks a compile: only the verifiers of ops; also the verifier at the end of each phase; or also the proof that
+/// the program of each phase computes what the one-device program computes.
 enum class Verify { None, Phase, Full };
 
 /// What is compiled, and how. Options of passes have the passes' own structs, and so their defaults (Passes.td).
@@ -40,7 +40,7 @@ struct CompileOptions {
   int64_t padVocabulary = 0;        ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
   int64_t expertsLimit = 0;         ///< rows of experts that are there at once; 0: all
   DifferentiateOptions step;        ///< its microbatches are the plan's
-  std::string machine = PipelineParallelOptions().machine; ///< its name or file; of all predicted times
+  std::string machine = PipelineParallelOptions().machine; ///< its name or file, for all predicted times
   int64_t memoryLimit = 0;                                 ///< bytes of a rank's arena; 0: no limit
   int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< ops of tasks that are written out, at most
   FuseOptions fuse;
@@ -81,10 +81,10 @@ std::string buildPhase(mlir::OpPassManager &passes, Phase phase, const CompileOp
 void registerPhasePipelines();
 
 /// Runs the passes of `phase` on a module of the phase before it. On failure the error has been emitted and the status
-/// says of which kind it is.
+/// names its kind.
 pcrt_status runPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
-/// Runs the verifiers alone that end `phase`, on a module of it.
+/// Runs only the verifiers that end `phase`, on a module of this phase.
 pcrt_status verifyPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
 /// Takes a program of phase `from` to `options.to` and writes what was asked for.

@@ -1,5 +1,5 @@
 //===- Origin.h - Of which phase a program is, and what was meant to become of it ----------===//
-// pc-compile goes on from a program of any phase. What it must know of the compile that made the program stands in
+// pc-compile continues from a program of any phase. What it must know about the compile that made the program is in
 // attributes of the module (pc-sign-step); where they are missing, what its ops show is enough, and flags may say the
 // rest.
 //===-----------------------------------------------------------------------------===//

@@ -9,7 +9,7 @@
 namespace pc {
 
 /// Whether the parameters of a program for one device have each element of the tensors that they are stored in, and
-/// each once: a checkpoint is written from them alone. Fails after an error at a parameter that names the tensor.
+/// each once: a checkpoint is written only from them. Fails after an error at a parameter that names the tensor.
 llvm::LogicalResult checkBoxes(mlir::ModuleOp module);
 
 } // namespace pc

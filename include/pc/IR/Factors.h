@@ -14,7 +14,7 @@
 namespace pc {
 
 /// The placement of a value on one mesh axis: split along a dim, whole (replicated), partial (unreduced), or rooted (on
-/// coordinate 0 alone).
+/// only coordinate 0).
 struct AxisState {
   int8_t code = -1;
   static constexpr AxisState whole() { return {-1}; }

@@ -114,8 +114,7 @@ Problem uniform(int microbatches, std::vector<int> stageOf, double forward, doub
 /// When every task runs; by Problem::id.
 struct Timeline {
   std::vector<double> start, end;
-  std::vector<Task>
-      sequence; ///< all tasks, none before what it needs (times alone don't say that of tasks that take none)
+  std::vector<Task> sequence; ///< all tasks, none before its needs (times do not show that for tasks that take no time)
 };
 /// Every task starts when its stage is free and its inputs have come. Nothing if the order stalls (inputs that come in
 /// a circle).
@@ -134,7 +133,7 @@ struct Measure {
   double idleOverIdeal() const { return (cost - ideal) / ideal; }
 };
 std::optional<Measure> measure(const Problem &problem, const Order &order);
-/// The most memory of every stage; it depends on the order alone.
+/// The most memory of every stage; it depends only on the order.
 std::vector<double> peaks(const Problem &problem, const Order &order);
 bool fits(const Problem &problem, const Order &order);
 
@@ -191,7 +190,7 @@ const NamedSchedule *findSchedule(std::string_view name);
 /// What may be given as a schedule, in words: "naive, gpipe, ..., auto, or a file of tasks".
 std::string scheduleNames();
 
-/// The best order found by span or cost: all named ones that fit, their weight gradients placed anew, and list
+/// The best order found by span or cost: all named ones that fit, the same with weight gradients moved, and list
 /// schedules under the memory limit. Never worse than a named one that fits; the same for the same problem. Nothing,
 /// with the reason, if one microbatch is too much.
 enum class Goal { Span, Cost };

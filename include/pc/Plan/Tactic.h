@@ -39,7 +39,7 @@ public:
   /// The mesh axis over which it works, or several with commas between.
   llvm::StringRef axis() const { return option("axis"); }
   llvm::SmallVector<llvm::StringRef> axes() const { return list("axis"); }
-  /// Whether it splits experts over its axis, alone or besides something else.
+  /// Whether it splits experts over its axis, possibly together with something else.
   bool splitsExperts() const;
   /// Predicts times as on `machine`, if it predicts any and does not say itself what for.
   Tactic onMachine(llvm::StringRef machine) const;

@@ -48,7 +48,7 @@ Tensor *find(Results &results, llvm::StringRef name);
 llvm::LogicalResult canInterpret(mlir::ModuleOp module);
 
 /// Runs `@step`, else `@model`, else the only function of `module` on as many ranks as its mesh has (no mesh: one), on
-/// feeds that depend on names and the seed alone (Feeds.h).
+/// feeds that depend only on names and the seed (Feeds.h).
 ///
 /// Every rank holds its own tensors, and moves exchange them. In a placed program every value is also assembled from
 /// the ranks and compared with that of one device. Fails after an error at the first op whose values differ, about

@@ -13,7 +13,7 @@
 
 namespace pc {
 
-/// What a step of one device has to do, of which no plan can make less.
+/// The work of a step on one device. No plan can do less.
 struct StepWork {
   double flops = 0;          ///< of matrix products of one microbatch, times microbatches
   double parameterBytes = 0; ///< of all parameters that are rewritten each step: not frozen ones
@@ -24,7 +24,7 @@ struct StepWork {
   static StepWork of(mlir::ModuleOp step);
 };
 
-/// What a plan's flags alone say of its time.
+/// What follows about a plan's time only from its flags.
 struct PlanShape {
   int64_t ranks = 1, stages = 1, chunks = 1, microbatches = 1;
   bool splitsWeightGradients = false; ///< they fill what a pipeline waits
@@ -61,14 +61,14 @@ inline double costOf(const PlanTrial &trial, Objective objective) {
 struct PlanNode {
   size_t id = 0;                    ///< given by the caller
   std::string text;                 ///< a plan as it is shown; the last to decide between equals
-  std::string form;                 ///< equal for plans that differ in numbers alone
+  std::string form;                 ///< equal for plans that differ only in numbers
   double bound = 0;                 ///< no plan of the node costs less
   std::array<int64_t, 3> turn = {}; ///< among equal bounds, nodes are opened in lexical order of their turns
   /// Above 0: a plan that is opened before all others, lower numbers first; numbers above 4 only until a plan fits. The
   /// same plan is also in one of the other nodes.
   int probe = 0;
-  /// Plans with the same chain differ in recomputation alone. A higher level takes longer and less memory: it is tried
-  /// if no lower level of the chain fits.
+  /// Plans with the same chain differ only in recomputation. A higher level takes longer and needs less memory: it is
+  /// tried if no lower level of the chain fits.
   std::string chain;
   int level = 0; ///< of recomputation: 0 none, 1 selective, 2 full
 };

@@ -33,7 +33,7 @@ struct FoundPlacement {
 };
 
 /// A tactic fills one for its axis and calls propagate(). Every field has a default that asks for nothing: all values
-/// whole. The functions are called during propagation only, and must depend on their arguments alone.
+/// whole. The functions are called during propagation only, and must depend only on their arguments.
 struct Seeds {
   Seeds(mlir::StringRef tactic, mlir::StringAttr axis, AxisOrder order)
       : tactic(tactic.str()), axis(axis), order(std::move(order)) {}
@@ -65,7 +65,7 @@ struct Seeds {
   };
   /// For the message that no placement is legal: what would work instead. May be empty.
   std::string instead;
-  /// Whether values may be rooted: exist on coordinate 0 of the axis alone.
+  /// Whether values may be rooted: exist only on coordinate 0 of the axis.
   bool rooted = false;
   /// Prices in seconds; none: in bytes on the wire.
   std::optional<TimePrices> times;
@@ -106,7 +106,7 @@ mlir::LogicalResult propagate(mlir::ModuleOp module, const Seeds &seeds, FoundPl
 /// Leaves all to the search: dims called `names` may be split wherever that costs less, leaves lie in any way.
 void setFree(Seeds &seeds, const llvm::StringSet<> &names);
 
-/// Propagates with all dims that leaves name free, but for those that a search of this size cannot decide: first those
+/// Propagates with all dims that leaves name free, except those that a search of this size cannot decide: first those
 /// of inputs stay whole, the batch before all, then those that fewest elements of parameters have.
 mlir::LogicalResult propagateFree(mlir::ModuleOp module, Seeds seeds, FoundPlacement &found);
 

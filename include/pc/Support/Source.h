@@ -22,7 +22,7 @@ std::unique_ptr<llvm::MemoryBuffer> readFile(llvm::StringRef path, std::string &
 /// ("loc(...)") also get their line in the file, unless it is read in chunks.
 std::unique_ptr<llvm::MemoryBuffer> readSource(llvm::StringRef path, llvm::StringRef splitMarker = "");
 
-/// Takes the lines of files from locations in `op` that say a name; what is printed then says names alone.
+/// Takes the lines of files from locations in `op` that say a name; printed locations then contain only names.
 void dropLines(mlir::Operation *op);
 
 /// The text with spaces for the locations that ops say, so that they are where they stand.

@@ -174,7 +174,7 @@ Num Emitter::cos(Num x) { return wrap(math::CosOp::create(b, loc, x.v)); }
 
 Num Emitter::exp(Num x) {
   // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6. Adding 1.5 * 2^23 rounds to an integer that
-  // then stands in the low bits; the subtraction after it must not be reassociated away.
+  // is then in the low bits; the subtraction after it must not be reassociated away.
   auto exact = [&](auto op, Num a, Num c) {
     match(a, c);
     return wrap(decltype(op)::create(b, loc, a.v, c.v));
@@ -184,7 +184,7 @@ Num Emitter::exp(Num x) {
   x = max(real(-87.33), x);
   Num shifted = fma(x, real(1.44269504088896341), real(magic));
   Num n = exact(arith::SubFOp(), shifted, real(magic));
-  // ln 2 in two parts, of which the first has few bits, so that n times it is exact.
+  // ln 2 in two parts. The first has few bits, so that its product with n is exact.
   Num r = fma(n, real(-0.693359375), x);
   r = fma(n, real(2.12194440054690583e-4), r);
   static const double coefficients[] = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,

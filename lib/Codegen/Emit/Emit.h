@@ -118,7 +118,7 @@ public:
   using Store = llvm::function_ref<void(Num, int64_t, llvm::ArrayRef<Num>)>;
   virtual void vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store);
   /// Reduces over [0, n): body(first index, width) yields one vector per entry of `isMax`, whose elements are summed,
-  /// or of which the maximum is taken; what it yields after them goes to `store`. Returns scalars.
+  /// or whose maximum is computed; what it yields after them goes to `store`. Returns scalars.
   virtual Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body,
                              Store store = nullptr);
   /// Sums over [0, n) of the `count` vectors that body(first index, width) yields; scalars.

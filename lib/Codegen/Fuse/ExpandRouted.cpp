@@ -39,7 +39,7 @@ private:
     };
     SmallVector<Value> inputs(op.getInputs().drop_back());
     if (inputs.size() == 1 && operands[0] == result && hasMask(result))
-      return; // a product by the mask alone
+      return; // a product only with the mask
     OpBuilder builder(op);
     auto product = [&]() -> Value {
       std::string spec = llvm::join(llvm::map_range(operands, [&](auto &dims) { return textOf(rule, dims); }), ", ");

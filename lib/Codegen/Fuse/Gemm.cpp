@@ -123,7 +123,7 @@ std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
   return BiasedGemm{product, broadcast};
 }
 
-/// A product that a library can add to what is there, if nothing else reads the product.
+/// Finds a product that a library can add to its result, if nothing else reads the product.
 std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
   Value base = sum.getA(), last = sum.getB();
   auto productOf = [](Value value) {

@@ -13,7 +13,7 @@ namespace pc {
 /// What is computed in rounds: values of one mask in one block.
 struct RowsInRounds {
   llvm::function_ref<bool(mlir::Value)> areRows; ///< values of this mask that are stored by rows
-  /// Whether values are the same one, moved alike.
+  /// Whether both are the same value after equal moves.
   llvm::function_ref<bool(mlir::Value, mlir::Value)> isSame;
   int64_t limit, rounds;              ///< rows of a round; rounds, at least 2
   llvm::function_ref<bool()> isFirst; ///< whether no stage has told of an error before

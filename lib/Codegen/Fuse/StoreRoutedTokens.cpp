@@ -71,8 +71,8 @@ public:
       }
   }
 
-  /// Divides what would have more than `limit` rows into rounds; what there is then has to be found anew. False after
-  /// an error.
+  /// Divides groups that would have more than `limit` rows into rounds; the groups then have to be found again. False
+  /// after an error.
   bool divide(int64_t limit, llvm::function_ref<bool()> isFirst) {
     llvm::MapVector<Value, uint64_t> choices;
     for (auto &[value, choice] : stored)
@@ -267,7 +267,7 @@ private:
     return mask;
   }
 
-  /// Replaces the all_to_all of all entries by one that sends the rows alone.
+  /// Replaces the all_to_all of all entries by one that sends only the rows.
   void exchangeRows(AllToAllOp move) {
     const Choice from = stored.find(move.getX())->second;
     auto out = static_cast<int64_t>(move.getFrom());
@@ -460,7 +460,7 @@ private:
   SmallVector<Block *> blocks;
   const bool cuda;
   TaskFunctions functions;
-  bool isRewriting = false;                           ///< what is in other blocks may be gone
+  bool isRewriting = false;                           ///< ops in other blocks may be erased
   llvm::DenseMap<Block *, SmallVector<CallOp>> calls; ///< of functions, by body
   llvm::DenseMap<Value, Value> origins;
   SmallVector<Value> masks;

@@ -49,7 +49,7 @@ static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::too
   };
   if (missing().empty())
     return success();
-  // Without CUDA's library our own stands in, which has the functions that emitters call.
+  // Without CUDA's library we use our own, which has the functions that emitters call.
   bool own = toolkit.libdevice.empty();
   llvm::SMDiagnostic diagnostic;
   std::unique_ptr<llvm::Module> library =

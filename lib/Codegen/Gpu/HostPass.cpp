@@ -354,8 +354,8 @@ struct Rewriter {
     instruction->eraseFromParent();
   }
 
-  /// "op.modifier $0, $1, ...;" without side effects becomes pc_ptx_op_modifier(...); but for products by warpgroups,
-  /// other text is refused.
+  /// "op.modifier $0, $1, ...;" without side effects becomes pc_ptx_op_modifier(...); except for products by
+  /// warpgroups, other text is refused.
   void inlineAssembly(CallInst *instruction) {
     auto *assembly = cast<InlineAsm>(instruction->getCalledOperand());
     StringRef text = StringRef(assembly->getAsmString()).trim();

@@ -55,7 +55,7 @@ struct GpuImage {
 
 /// Compiles a module whose kernels (gpu.func, kernel) take pointers, scalars or static memrefs; the module is not
 /// changed. Cubins in the order of `archs`, then PTX of the lowest architecture's base (it runs there and on all newer
-/// devices; with wgmma of sm_90a, where alone it runs), then the host image. Without ptxas there are no cubins, and a
+/// devices; with wgmma only sm_90a, on which it runs), then the host image. Without ptxas there are no cubins, and a
 /// remark says so. Errors: an unknown architecture, libdevice needed and not found, an op that does not lower, ptxas's
 /// own.
 llvm::FailureOr<llvm::SmallVector<GpuImage>> compileGpuModule(mlir::gpu::GPUModuleOp module,

@@ -65,8 +65,8 @@ KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   return sample;
 }
 
-/// Flops of products that are kernels: attention, of which causal attention computes half of the scores, and those on
-/// rows; 0 for other ops.
+/// Flops of products that are kernels: attention (half of the scores if it is causal), and products on rows; 0 for
+/// other ops.
 static double flopsOfProducts(Operation *op) {
   if (isOnRows(op))
     return flopsOf(op);

@@ -19,7 +19,7 @@ Evaluation::Evaluation(ArrayRef<ModuleOp> programs) {
     });
   while (!open.empty()) {
     Operation *op = open.pop_back_val();
-    if (!isa<StartOp, WaitOp>(op)) // of which single moves are needed
+    if (!isa<StartOp, WaitOp>(op)) // only single moves of these are needed
       llvm::for_each(op->getOperands(), [&](Value value) { addValue(value); });
     if (auto loop = dyn_cast<AccumulateOp>(op->getParentOp()))
       add(loop);
@@ -38,7 +38,7 @@ void Evaluation::add(Operation *op) {
     open.push_back(op);
 }
 
-/// The ops that make `value`; of a sum over microbatches, those that make its addends.
+/// The ops that compute `value`; for a sum over microbatches, the ops that compute its addends.
 void Evaluation::addValue(Value value) {
   auto result = dyn_cast<OpResult>(value);
   if (!result) // of a loop's body, which is there for an op in it

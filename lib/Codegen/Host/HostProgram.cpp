@@ -135,7 +135,7 @@ void HostProgram::beginLoop(int64_t microbatches) {
   b.setInsertionPointToStart(loopHead);
 }
 
-/// Closes the loop; from here on, there is no microbatch.
+/// Closes the loop; after it, there is no microbatch.
 void HostProgram::endLoop() {
   times = 1;
   if (loopCount == 1)

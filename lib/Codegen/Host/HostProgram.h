@@ -95,7 +95,7 @@ private:
   mlir::Value context, arena, arguments, microbatch;
   mlir::Block *exit = nullptr, *loopHead = nullptr;
   int64_t loopCount = 1;
-  int64_t times = 1; ///< that what is written now runs in a step
+  int64_t times = 1; ///< how often the code that is written now runs in a step
   Calls numCalls;
 };
 

@@ -235,7 +235,7 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
     kernel.forItems(1, 1, /*reduces=*/false, [&](Num i) { kernel.results[0].store(kernel.e.real(1), i); });
     return success();
   }
-  // On a CPU a sum over rows alone is done by blocks of columns (emitColumnReduction).
+  // On a CPU a kernel that only sums over rows works by blocks of columns (emitColumnReduction).
   const bool sumsColumns = !columnSumsOf(op).empty();
   if (rowSpace(op) && (kernel.simt || !sumsColumns))
     return emitRowKernel(op, kernel);

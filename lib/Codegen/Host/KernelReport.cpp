@@ -193,7 +193,7 @@ LogicalResult Generator::count(StepCounts &counts) {
     op = one.op;
     double seconds = 0; // of all executions that one call, or the step, has
     auto addRange = [&](ArrayRef<int64_t> launches, size_t begin, size_t end, auto &&addOne) -> LogicalResult {
-      for (size_t i = begin; i < std::min(end, launches.size()); ++i) { // no call names what is after them
+      for (size_t i = begin; i < std::min(end, launches.size()); ++i) { // no call names the launches after them
         if (!launches[i])
           continue;
         FailureOr<double> each = addOne(i, launches[i] * called);

@@ -1,6 +1,6 @@
 //===- KernelSet.cpp - The kernels of a program ---------------------------------------------===//
-// Two ops share a kernel if they are equal but for homes, names and locations (kernelKey). A CPU kernel that multiplies
-// pairs of bf16 gets a second form that multiplies in f32 (pcrt_kernel::fn_f32).
+// Two ops share a kernel if they are equal except for homes, names and locations (kernelKey). A CPU kernel that
+// multiplies pairs of bf16 gets a second form that multiplies in f32 (pcrt_kernel::fn_f32).
 //===-----------------------------------------------------------------------------===//
 #include "KernelSet.h"
 #include "../Emit/Kernel.h"

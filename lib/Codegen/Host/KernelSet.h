@@ -21,7 +21,7 @@ struct KernelTarget {
   bool warpgroups = false;   ///< CUDA: all devices are of sm_90a, which multiplies by warpgroups (wgmma)
 };
 
-/// Whether programs for these architectures (empty: the default ones) run on sm_90a alone.
+/// Whether programs for these architectures (empty: the default ones) run only on sm_90a.
 bool haveWarpgroups(llvm::ArrayRef<std::string> archs);
 
 /// Writes one function per distinct kernel: equal ops of different layers share one. CPU kernels are llvm.funcs of the

@@ -12,8 +12,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// Adds a test case for the kernels of `ops`, of which `info` is the first, if that has none yet. Without `results`,
-/// the ops' results lie at their homes.
+/// Adds a test case for the kernels of `ops`, if `info`, the first of them, has none yet. Without `results`, the ops'
+/// results lie at their homes.
 LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, ArrayRef<Operation *> ops,
                                  ArrayRef<CheckCases::Launch> launches, ArrayRef<Address> results) {
   if (!all.cases || !all.cases->isNew(info.function))

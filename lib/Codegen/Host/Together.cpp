@@ -126,7 +126,7 @@ static Value squareSum(EinsumOp op, Operation *&end) {
 static std::optional<Together> findSquares(Block::iterator first, KernelSet &kernels, int64_t partials,
                                            int64_t partialBytes, IsIdle isIdle) {
   kernels::TensorList tensors;
-  SmallVector<std::pair<int64_t, int64_t>> read; // homes of what is read
+  SmallVector<std::pair<int64_t, int64_t>> read; // homes of the values that are read
   SmallVector<Operation *> shown;
   Block::iterator after = first;
   for (auto it = first, blockEnd = first->getBlock()->end(); it != blockEnd; ++it) {

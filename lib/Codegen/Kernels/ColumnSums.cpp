@@ -1,6 +1,6 @@
 //===- ColumnSums.cpp - Sums over the rows of a matrix, on a GPU ----------------------===//
 // Sums over rows have few results and many terms, so the threads of a block share the rows. The order of addition
-// depends on the shape alone.
+// depends only on the shape.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 #include "llvm/Support/MathExtras.h"

@@ -1,5 +1,5 @@
 //===- TopGroups.cpp - Which groups of a row have its largest entries -------------------===//
-// An item makes the numbers of all groups of its row, of which there are few, and compares its own with them.
+// An item computes the numbers of all groups of its row, since there are few, and compares its own with them.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 
@@ -28,7 +28,7 @@ LogicalResult pc::kernels::emit(TopGroupsOp op, Kernel &kernel) {
       return two[0] + two[1];
     };
     Num mine = sumOf(item);
-    // A group is kept if fewer than `keep` are ahead of it; of equal ones, the earlier is ahead.
+    // A group is kept if fewer than `keep` are ahead of it; among equal ones, the earlier is ahead.
     auto ahead = e.loop(zero, e.integer(groups), 1, {e.real(0)}, [&](Num i, const Emitter::Carried &sofar) {
       Num other = sumOf(row + i);
       Num ifBefore = e.select(other < mine, e.real(0), e.real(1)),

@@ -142,7 +142,7 @@ public:
     return llvm::all_of(buffers, [](const SharedBuffer &buffer) { return bool(buffer); }) && *scratch && *said;
   }
 
-  /// In a child, of which nothing else remains.
+  /// Runs in a child process, which only leaves this result.
   void run(unsigned seconds) {
     // The parent must see these signals, and not the compiler's crash handler in the child.
     for (int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGVTALRM})

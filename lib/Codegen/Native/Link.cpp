@@ -49,7 +49,8 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
       return module.emitError() << "cannot make a temporary file: " << code.message();
     llvm::sys::RemoveFileOnSignal(log);
     SmallVector<StringRef> arguments{*driver, object, "-o", output};
-    // On a CPU, matrix products are oneDNN's; a CUDA program needs nothing but the C++ library where it runs.
+    // On a CPU, matrix products are oneDNN's; a CUDA program needs only the C++ library on the machine on which it
+    // runs.
     if (cuda)
       arguments.append({"-Wl,--whole-archive", noOneDnn, "-Wl,--no-whole-archive", runtime});
     else

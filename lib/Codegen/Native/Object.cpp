@@ -89,7 +89,7 @@ LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, Stri
     return module.emitError() << "LLVM has no code generator for this machine: " << error;
   llvmModule->setTargetTriple(machine->getTargetTriple());
   llvmModule->setDataLayout(machine->createDataLayout());
-  // The runtime reads the tables as structs of C, so both must lay them out alike.
+  // The runtime reads the tables as structs of C, so both must use the same layout.
   const llvm::GlobalVariable *program = llvmModule->getGlobalVariable("pc_program");
   if (program && llvmModule->getDataLayout().getTypeAllocSize(program->getValueType()) != sizeof(pcrt_program))
     return module.emitError() << "internal error: on the target machine, the program's tables have a different layout "

@@ -51,7 +51,7 @@ bool StepReader::isFirst(Value condition) {
          numberOf(compare.getRhs()) == 0;
 }
 
-/// Takes a call with its numbers and addresses, of which one may differ in the first microbatch.
+/// Reads a call with its numbers and addresses; one of them may differ in the first microbatch.
 bool StepReader::readCall(LLVM::CallOp op) {
   // A call before the last one's status was checked would run after a failure.
   if (!op.getCallee() || unchecked || op.getNumOperands() == 0 || op.getOperand(0) != function.getArgument(0))
@@ -109,7 +109,7 @@ bool StepReader::readBlock(Block &block) {
   return true;
 }
 
-/// Both sides of a choice, each with a call that is made there alone; the block after them.
+/// Reads both sides of a branch, each with its own call, and the block after them.
 Block *StepReader::choose(LLVM::CondBrOp branch) {
   Block *after = nullptr;
   for (auto [side, side_when] : {std::pair(branch.getTrueDest(), First), std::pair(branch.getFalseDest(), Later)}) {

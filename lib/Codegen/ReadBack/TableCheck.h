@@ -19,7 +19,7 @@
 
 namespace pc {
 
-/// Which ops a kernel was written for, by its name; of all programs.
+/// The ops that each kernel was written for, by its name, in all programs.
 struct KernelNames {
   WrittenKernels *written = nullptr;        ///< where each kernel is noted with its first op
   std::map<std::string, std::string> opsOf; ///< by function

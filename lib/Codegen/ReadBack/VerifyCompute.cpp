@@ -476,7 +476,7 @@ bool TableCheck::together(Operation *op) {
   auto isShared = [&](size_t at) {
     return at < calls.size() && calls[at].callee == "pcrt_launch" && calls[at].list == SmallVector<At>{At{0, 0}};
   };
-  size_t at = next; // sums of squares stand after what is shown among them
+  size_t at = next; // sums of squares stand after the outputs among them
   while (isa<EinsumOp>(op) && at < calls.size() && calls[at].callee == "pcrt_observe")
     ++at;
   StringRef kernels = llvm::TypeSwitch<Operation *, StringRef>(op)

@@ -33,7 +33,7 @@ struct Node {
   std::function<Num(llvm::ArrayRef<Num>, const Position &)> eval;
   Reduction reduction = Reduction::None;
   int segment =
-      0; ///< the column loop that computes it (Full and reductions), or in front of which it is computed (Row)
+      0; ///< the column loop that computes it (Full and reductions), or the loop before which it is computed (Row)
   llvm::SmallVector<Ptr> stores; ///< results of the kernel that this node is the value of
   int sum = -1;                  ///< number of the sum over rows; -1: none
   int scratch = -1;              ///< number of the scratch row that keeps it for later segments; -1: none

@@ -37,7 +37,7 @@ constexpr double calledTasks = 0.995;
 constexpr double calledTasksWithData = 0.97;
 /// Moves go on past the end of a task that is written out (many: waits).
 constexpr double writtenTasks = 0.95;
-/// Tasks are functions for sure if their layers alone have this many times the ops that are inlined (many: waits).
+/// Tasks are functions for sure if only their layers have this many times the ops that are inlined (many: waits).
 constexpr double callsTasks = 1.1;
 
 // Bounds on bytes.

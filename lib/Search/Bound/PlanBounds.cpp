@@ -104,7 +104,7 @@ double PlanBounds::ofSet(const CoreBound &known) const {
 }
 
 double PlanBounds::ofSet(const CoreBound &known, const PlanNumbers &plan, double enough) const {
-  // What every rank does alone besides, as recomputation, takes all of them as long as one.
+  // Other work that every rank does by itself, such as recomputation, takes all ranks as long as one.
   double longer = longerAlone(known.alone, plan.alone);
   // Without stages a rank has this part of a microbatch; with them a rank of each stage has it together.
   double part = static_cast<double>(plan.shape.stages) / static_cast<double>(ranks * plan.microbatches);
@@ -143,7 +143,7 @@ PlanBounds::DataTraffic PlanBounds::trafficOf(const PlanNumbers &plan) const {
   double gathered = elements * share * (plan.halfParameters ? 2 : 4) * (plan.zero == 3 ? 2 * microbatches : 1);
   double seconds = gather.latency + gather.sumOfByte * sums + gather.ofByte * gathered;
   double lost = machine.contendShare * copySeconds(sums + gathered, seconds, machine);
-  // What is sent alone has its own hops.
+  // A parameter that is sent by itself has its own hops.
   PlanNumbers::DataBytes once = plan.dataBytesOnce(layerParameterBytes);
   double layerSums = gather.sumOfByte * once.sums, layerGather = gather.ofByte * once.gather;
   double hops = sentAlone(plan, plan.halfGradients ? 2 : 4) * (plan.zero == 0 ? gather.sumLatency : gather.latency);
@@ -262,7 +262,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   const pipeline::NamedSchedule *schedule = plan.schedule;
   auto stages = static_cast<int>(plan.shape.stages), chunks = static_cast<int>(plan.shape.stages * plan.shape.chunks);
   bool calls = callsTasks(tasks, plan);
-  // What is sent for each microbatch hides behind others of tasks that are written out.
+  // Moves of each microbatch hide in other tasks, if tasks are written out.
   if (!schedule || chunks > layers || (!calls && core.hasData))
     return atLeast;
   double share = !calls ? margins::writtenTasks : core.hasData ? margins::calledTasksWithData : margins::calledTasks;

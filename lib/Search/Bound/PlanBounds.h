@@ -1,7 +1,7 @@
 //===- PlanBounds.h - What plans cannot stay below --------------------------------------------===//
 // Input: the work of a step, prices of cores, of tasks and of layers on one rank, as they become known. Result: seconds
 // and bytes that no plan should stay below, on the machine model. They are no proofs: Margins.h has their margins, and
-// compose.test compares them with whole compiles. Invariant: bounds depend on nothing but the prices that were learned.
+// compose.test compares them with whole compiles. Invariant: bounds depend only on the prices that were learned.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_BOUND_PLANBOUNDS_H
 #define PC_LIB_SEARCH_BOUND_PLANBOUNDS_H
@@ -20,7 +20,7 @@ struct CoreBound {
   double forwardSeconds = 0;   ///< of these, those of forward passes
   double restSeconds = 0;      ///< of all ranks together, besides
   double optimizerSeconds = 0; ///< of these, those that stages have, too
-  std::string alone;           ///< what every rank of the core does alone, as `PlanNumbers` has it
+  std::string alone;           ///< what every rank of the core does by itself, as in `PlanNumbers`
 };
 
 /// Lower bounds of the seconds and bytes of plans, from their flags and from cores that were priced.
@@ -30,7 +30,7 @@ struct CoreBound {
 /// sequences in parts.
 class PlanBounds {
 public:
-  /// `few`: null, if the model's layers are not alike.
+  /// `few`: null if the model's layers differ.
   PlanBounds(mlir::MLIRContext *context, const StepWork &work, const FewLayers *few, int64_t batch, int64_t ranks,
              const CompileOptions &options, const MachineModel &machine)
       : context(context), inlineOps(static_cast<double>(options.inlineOps)),
@@ -43,7 +43,7 @@ public:
   /// Returns the bound of a core without data ranks, all of whose ranks work on `core.batch` sequences at once.
   CoreBound known(const PlanCore &core) const;
 
-  /// Lower bound from the flags of the plan alone.
+  /// Lower bound that needs only the flags of the plan.
   double ofShape(const PlanNumbers &plan) const { return leastSeconds(work, plan.shape, machine); }
   /// Lower bound for all plans of a core of any batch: seconds of a step if no rank ever waited for other stages.
   double ofSet(const CoreBound &known) const;
@@ -65,7 +65,7 @@ public:
   double leastBytes(const PlanNumbers &plan, const CorePrice &core) const;
   /// Least bytes of a rank, from what unsplit layers keep (`learnOneRank`).
   double leastBytes(const PlanNumbers &plan) const;
-  /// Records what layers take on one rank, for the tactics that every rank follows alone.
+  /// Records what layers take on one rank, for the tactics that every rank follows by itself.
   void learnOneRank(const PlanCore &core, const CorePrice &price);
   /// Returns the core on one rank: without axes.
   static PlanCore onOneRank(const PlanCore &core);

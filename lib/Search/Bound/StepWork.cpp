@@ -43,7 +43,7 @@ double pc::leastSeconds(const StepWork &work, const PlanShape &shape, const Mach
 }
 
 double pc::leastPipelineSeconds(double seconds, const PlanShape &shape, double waitShare) {
-  // With m microbatches and the work t of stages on one of them, of which the share f comes before the next stage's,
+  // With m microbatches and the work t of stages on one of them, and a share f of it before the next stage's work,
   // stage s ends after f (t_1 + ... + t_(s-1)) + m t_s. The longest of these is shortest where all are equal: with
   // t_(s+1) = t_s (m-f) / m.
   auto rounds = static_cast<double>(shape.microbatches * shape.chunks), stages = static_cast<double>(shape.stages);

@@ -85,7 +85,7 @@ public:
   const PlanNode &front() const { return heap.front(); }
   /// Removes nodes from the front that need not be opened; whether one is left that has to be.
   bool isLeft();
-  /// A plan of this chain fits, so that the dearer ones need not be opened.
+  /// A plan of this chain fits, so the slower ones need not be opened.
   void settle(const std::string &chain) { settled.insert(chain); }
   /// Takes back what `settle` removed.
   void unsettle();
@@ -97,8 +97,8 @@ private:
 
   std::vector<PlanNode> heap;
   const Incumbent &incumbent;
-  std::set<std::string> settled;   ///< chains of which a plan fits
-  std::vector<PlanNode> ofSettled; ///< nodes of these, which are dearer
+  std::set<std::string> settled;   ///< chains in which a plan fits
+  std::vector<PlanNode> ofSettled; ///< slower nodes of these chains
 };
 } // namespace
 

@@ -13,7 +13,7 @@ static constexpr std::array<llvm::StringRef, 3> modes = {"none", "selective", "f
 static constexpr double never = std::numeric_limits<double>::infinity();
 
 namespace {
-/// Plans that differ in recomputation alone.
+/// Plans that differ only in recomputation.
 struct Chain {
   PlanNode node;                                  ///< one of them
   std::array<std::optional<PlanTrial>, 3> trials; ///< by level
@@ -33,7 +33,7 @@ static double mixedSeconds(const Chain &chain, int64_t limit) {
   return best;
 }
 
-/// Returns the chains of which a mixture may fit and be faster than `best`, the most promising ones first.
+/// Returns the chains in which a mixture may fit and be faster than `best`, the most promising chains first.
 static std::vector<Chain> chainsOf(const SearchResult &result, double best, int64_t limit) {
   std::map<std::string, Chain> chains;
   for (const std::vector<FoundPlan> *some : {&result.tooLarge, &result.fitting})
@@ -79,7 +79,7 @@ void pc::addMixes(SearchResult &result, int64_t limit, bool all, PriceModes pric
   chains.resize(std::min(chains.size(), mostChains));
   llvm::erase_if(chains, [&](const Chain &chain) { return chain.trials[0] && chain.trials[0]->bytes <= limit; });
   std::vector<std::pair<double, const PlanNode *>> mixes;
-  // A few at a time, and where prices are dear until none of them is worth it: those after promise less.
+  // A few at a time; if prices are expensive, until none of them is worth it, since later ones promise less.
   bool goesOn = true;
   for (llvm::MutableArrayRef<Chain> left(chains); goesOn && !left.empty();) {
     llvm::MutableArrayRef<Chain> some = left.take_front(atOnce);

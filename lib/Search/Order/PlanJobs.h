@@ -45,7 +45,7 @@ public:
   void each(size_t count, llvm::function_ref<void(size_t)> use) {
     forEach(count, [&](size_t i, PlanWorker &) { use(i); });
   }
-  /// The composer of the calling thread. The model's layers must be alike.
+  /// The composer of the calling thread. The model's layers must be equal.
   Composer &composer();
   /// Compiles the whole model while `goesOn` says so; nothing if that ended or the plan is refused.
   std::optional<ProgramPrice> priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal);

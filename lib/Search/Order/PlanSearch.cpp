@@ -81,7 +81,7 @@ bool PlanSearch::confirm(FoundPlan &plan) {
     noteSoFar(leastLeft);
     return true;
   }
-  leastLeft = 0; // dearer plans of its chain are left again
+  leastLeft = 0; // slower plans of its chain have to be considered again
   return false;
 }
 

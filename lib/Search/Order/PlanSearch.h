@@ -19,8 +19,8 @@ struct PlanAnswer {
 
 /// Runs one search from its flags to its answer.
 ///
-/// Input: a model, flags, a machine and an objective. Result: a plan with what is said of it, or an error. The parts do
-/// the work: PlanTree has the nodes, PriceBook the prices, OpenPlans opens nodes, and Incumbent says when to stop.
+/// Input: a model, flags, a machine and an objective. Result: a plan with its report, or an error. The parts do the
+/// work: PlanTree has the nodes, PriceBook the prices, OpenPlans opens nodes, and Incumbent says when to stop.
 /// Invariant: an answer that is not an estimate was compiled whole, and fits.
 class PlanSearch : NodeOpener {
 public:
@@ -40,7 +40,7 @@ private:
   void endRound(const PlanNode &first) override;
   bool confirm(FoundPlan &plan) override;
 
-  /// Reads what is asked, and makes the parts. Errors are emitted.
+  /// Reads the request, and creates the parts. Emits errors.
   pcrt_status begin(llvm::function_ref<bool()> goesOn);
   /// Searches while `goesOn` says so; then compiles plans whole.
   SearchResult searchAll(llvm::function_ref<bool()> goesOn);
@@ -73,9 +73,9 @@ private:
   double gap = 0;
   bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
   std::optional<WhatLimits> limits;
-  double leastLeft = 0; ///< seconds below which no plan stays that is not known
+  double leastLeft = 0; ///< no plan that is left takes fewer seconds
   mutable std::mutex mutex;
-  std::optional<PlanAnswer> known; ///< by now; of `mutex`
+  std::optional<PlanAnswer> known; ///< the answer so far; guarded by `mutex`
 };
 
 } // namespace pc

@@ -42,7 +42,7 @@ std::optional<PlanCore> PlanTree::coreOf(const PlanSet &set, ArrayRef<int64_t> i
 }
 
 PlanNode PlanTree::add(PlanEntry entry, const PlanNumbers &numbers, double bound) {
-  Plan plan = familyOf(entry).plan; // but for what other tactics make of sizes
+  Plan plan = familyOf(entry).plan; // except for sizes that other tactics derive
   for (auto [axis, size] : llvm::zip_equal(plan.mesh, entry.sizes))
     axis.second = size;
   plan.microbatches = entry.microbatches;

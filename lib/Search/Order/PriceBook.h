@@ -7,7 +7,7 @@
 
 namespace pc {
 
-/// Keeps the prices of cores, tasks and plans, and has workers compile what is missing.
+/// Keeps the prices of cores, tasks and plans, and has workers compile the missing ones.
 ///
 /// Input: jobs, and plans to price. Result: prices by the key of a core or of tasks, and by the node of a plan; cores
 /// that bound others are also told to the bounds. Invariant: a price that is known is never asked for again.
@@ -19,7 +19,7 @@ public:
   const CorePrice *core(const PlanCore &core) const { return find(cores, core.key()); }
   /// By the key of the tasks' core and the way of their gradients; `tasksKey` of OpenPlans.
   const TaskPrice *tasksOf(const std::string &key) const { return find(tasks, key); }
-  /// Prices the layers on one rank, for each choice of what all ranks do alone: no plan costs less.
+  /// Prices the layers on one rank, for each choice of the work that all ranks do by themselves: no plan costs less.
   void learnOneRank();
   /// Does jobs, by key, and records what they say of cores and tasks.
   void run(std::map<std::string, PlanJob> &jobs);

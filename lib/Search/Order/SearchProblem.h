@@ -48,7 +48,7 @@ struct SearchProblem {
   bool hasSequences;
   PlanSpace space;
   StepWork work;
-  std::optional<FewLayers> few; ///< nothing, if layers are not alike
+  std::optional<FewLayers> few; ///< nothing if layers differ
   Pricing pricing = Pricing::Whole;
   int64_t mostChunks = 1; ///< that a pipeline may have, in all stages together
 };

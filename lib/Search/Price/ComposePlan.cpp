@@ -63,7 +63,7 @@ Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &
 }
 
 /// The numbers of layers that all others are extended from: neighbours of a layer, and their buckets, are as in the
-/// model. Cores, of which no time is said but that of layers, need no more than one with neighbours on both sides.
+/// model. For cores only the time of layers is needed, so one layer with neighbours on both sides is enough.
 static constexpr int64_t fewer = 3, more = 5, fewerOfCore = 2, moreOfCore = 3;
 
 CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {

@@ -1,5 +1,5 @@
 //===- ComposePlan.h - What a plan costs, put together from programs of few layers -----------===//
-// The layers of a model are alike, and so a step is affine in their number, in seconds and in bytes; a pipeline is
+// The layers of a model are equal, so the seconds and the bytes of a step are affine in their number; a pipeline is
 // simulated from the tasks of its first, a middle and its last chunk. docs/rationale/search.md says how right that is.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_COMPOSEPLAN_H

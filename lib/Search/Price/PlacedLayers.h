@@ -1,7 +1,8 @@
 //===- PlacedLayers.h - Few layers, placed once for all batches ------------------------------===//
 // Most of a small compile goes into its placement, which is mostly the same for all numbers of sequences that the axes
 // divide. But what is sent, sequences or a gradient, may depend on which is smaller. So a program is placed for few and
-// for many sequences, and where both are placed alike, those between get the same placement. (Not so for grids.)
+// for many sequences, and if both are placed in the same way, numbers in between get the same placement. (Not so for
+// grids.)
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_PLACEDLAYERS_H
 #define PC_LIB_SEARCH_PRICE_PLACEDLAYERS_H

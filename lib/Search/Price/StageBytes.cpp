@@ -74,7 +74,7 @@ double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, co
   for (int chunk = 0; chunk < whole.chunks(); ++chunk)
     if (whole.stageOf[chunk] == whole.stageOf[tasks.front().chunk])
       chunks.push_back(chunk);
-  std::vector<int> place(whole.tasks()); // of each task among those of the stage; what is before them is 0
+  std::vector<int> place(whole.tasks()); // of each task among the tasks of the stage; 0 is before all of them
   for (auto [i, task] : llvm::enumerate(tasks))
     place[whole.id(task)] = static_cast<int>(i) + 1;
   auto last = static_cast<int>(tasks.size()) + 1;

@@ -1,7 +1,7 @@
 //===- StageBytes.h - Bytes of a pipeline's stages, by those of a small one ------------------===//
-// Which values lie in an arena at once follows from the order of tasks alone. What a task takes, and which later one
-// gives it back, is read from the planned programs of a small pipeline, of its first, a middle and the last
-// microbatch; the order of a stage is then walked through with these.
+// Which values lie in an arena at once follows only from the order of tasks. What a task takes, and which later one
+// gives it back, is read from the planned programs of a small pipeline, of its first, a middle and the last microbatch;
+// the order of a stage is then walked through with these.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_STAGEBYTES_H
 #define PC_LIB_SEARCH_PRICE_STAGEBYTES_H
@@ -22,8 +22,8 @@ public:
              llvm::ArrayRef<TaskMemory> ofB);
 
   /// A lower bound for what a stage's tasks keep at once, from what a layer of the small pipeline's first chunk adds.
-  /// `withOwn`: counts what a task alone has; `gradientShare`: the share of summed gradients that lies on a rank;
-  /// `untilLast`: counts only until the last microbatch comes back.
+  /// `withOwn`: also counts values that only one task has; `gradientShare`: the share of summed gradients that lies on
+  /// a rank; `untilLast`: counts only until the last microbatch comes back.
   double ofLayers(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks,
                   llvm::ArrayRef<int64_t> layers, bool withOwn, double gradientShare, bool untilLast) const;
 

@@ -11,7 +11,7 @@
 
 namespace pc {
 
-/// A machine of which one figure is another one's times `times`.
+/// A machine that differs from another one in one figure, by the factor `times`.
 struct OtherMachine {
   llvm::StringRef figure; ///< "products", "node", "network" or "memory"
   llvm::StringRef words;  ///< "links within a node"

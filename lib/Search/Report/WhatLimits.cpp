@@ -48,7 +48,7 @@ std::vector<const FoundPlan *> pc::worthPricing(llvm::ArrayRef<FoundPlan> fittin
     llvm::sort(plans, [](const auto &a, const auto &b) {
       return std::tie(a.first, a.second->node.text) < std::tie(b.first, b.second->node.text);
     });
-    std::set<StringRef> forms; // plans that differ in numbers alone change little from each other
+    std::set<StringRef> forms; // plans that differ only in numbers are much the same
     for (const auto &[seconds, plan] : plans) {
       if (forms.size() == ofEach)
         break;

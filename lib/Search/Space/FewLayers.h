@@ -1,6 +1,6 @@
 //===- FewLayers.h - A model with fewer of its layers --------------------------------------===//
 // Input: a model program. Result: the same model with any number of its layers and any number of sequences. Invariant:
-// layers are alike but for their weights, so that seconds and bytes of a step are affine in their number.
+// layers are equal except for their weights, so that seconds and bytes of a step are affine in their number.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_SPACE_FEWLAYERS_H
 #define PC_LIB_SEARCH_SPACE_FEWLAYERS_H
@@ -12,9 +12,9 @@
 
 namespace pc {
 
-/// A model program whose layers are alike but for their weights: each takes one value of the layer before it and hands
-/// one on. Names say which ops are a layer's (Layers.h). A model may have several chains of layers, as an encoder and a
-/// decoder: then a layer is one of each, or several, so that all chains have the same number of them.
+/// A model program whose layers are equal except for their weights: each takes one value of the layer before it and
+/// hands one on. Names say which ops are a layer's (Layers.h). A model may have several chains of layers, as an encoder
+/// and a decoder: then a layer is one of each, or several, so that all chains have the same number of them.
 class FewLayers {
 public:
   /// Nothing where the layers are not so, or some are not like the others of their chain.

@@ -10,7 +10,7 @@
 namespace pc {
 
 /// What the plans of a set have in common: the ranks that share a layer, and what they have of a microbatch. Axes that
-/// share out sequences or layers alone are left out, with their tactics: data parallelism, stages, ZeRO-1.
+/// divide only sequences or layers are left out, with their tactics: data parallelism, stages, ZeRO-1.
 struct PlanCore {
   Plan plan;
   int64_t batch = 0; ///< sequences of all its ranks; 0: the plan's ranks do not divide the model's

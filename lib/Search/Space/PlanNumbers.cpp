@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The text of the tactics that work over no axis, but for the pass `without`.
+/// The text of the tactics that work over no axis, except the pass `without`.
 static std::string aloneOf(const Plan &plan, StringRef without = "") {
   std::string text;
   for (const Tactic &tactic : plan.tactics)

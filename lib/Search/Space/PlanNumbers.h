@@ -24,7 +24,7 @@ public:
   bool hasStages = false;
   const pipeline::NamedSchedule *schedule = nullptr;
   std::string layers; ///< of stages, as they were given
-  std::string alone;  ///< tactics that every rank follows alone, as text
+  std::string alone;  ///< tactics that every rank follows by itself, as text
   std::string kept;   ///< the same without recomputation
   // Different from plan to plan of the family.
   int64_t microbatches = 1;

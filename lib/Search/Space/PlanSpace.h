@@ -14,7 +14,7 @@ namespace pc {
 
 using AxisSizes = llvm::SmallVector<int64_t, 6>;
 
-/// Plans that differ in numbers alone: in sizes of axes, and in microbatches.
+/// Plans that differ only in numbers: in sizes of axes, and in microbatches.
 struct PlanFamily {
   StrategyFlags flags;                                     ///< but --mesh and --microbatches
   llvm::SmallVector<std::pair<std::string, int64_t>> axes; ///< outermost first; 0: any size above 1

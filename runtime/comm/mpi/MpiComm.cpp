@@ -36,7 +36,7 @@ static void endMpi() {
 
 namespace {
 
-/// A wait of the main thread, of which it tells the other ranks if it takes longer than 0.1 s.
+/// A wait of the main thread. If it takes longer than 0.1 s, the other ranks are told.
 class Waiting {
 public:
   Waiting(TcpControl *plane, double timeout) : plane(plane), patience(timeout) {}

@@ -13,8 +13,8 @@
 
 namespace pc::kernels {
 
-/// o: [batch, s, heads, groups, d], q alike; k, v: [batch, t, heads, d]. All sizes in elements. Of packed attention q,
-/// k and v are parts of [batch, s, heads, groups + 2, d], and so are their gradients.
+/// o and q: [batch, s, heads, groups, d]; k, v: [batch, t, heads, d]. All sizes in elements. Of packed attention q, k
+/// and v are parts of [batch, s, heads, groups + 2, d], and so are their gradients.
 struct AttentionShape {
   int64_t batch, s, t, heads, groups, d;
   int64_t perHead, perKey; ///< from one key/value head to the next in a row of q, and of k and v
@@ -87,7 +87,7 @@ struct AttentionShape {
   int64_t addends() const { return s + t - 1; }
   Num addendsAt(Num row) const { return (s - 1) - row; }
 
-  /// Whether scores are `scale` times products, and each query sees all keys up to some, of which none is dropped.
+  /// Whether scores are `scale` times products, and each query sees all keys up to some key, and no key is dropped.
   bool isPlain() const { return !changesScores() && !limits() && !drops; }
 
   /// Whether a query does not see all keys before it.

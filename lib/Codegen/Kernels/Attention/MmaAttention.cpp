@@ -1,5 +1,5 @@
 //===- MmaAttention.cpp - Attention on tensor cores ----------------------------------===//
-// A block has 64 queries, of which each warp has 16 in registers. Keys and values pass through shared memory tile by
+// A block has 64 queries; each warp has 16 of them in registers. Keys and values pass through shared memory tile by
 // tile; the next tile is copied during the work on this one. Softmax is online, in powers of two. Its weights never
 // leave registers, because the accumulator layout of one product is that of the left operand of the next.
 //===-----------------------------------------------------------------------------===//
@@ -187,7 +187,7 @@ void QueryBlock::begin(Num item) {
   }
 }
 
-/// A loop over tiles of keys, the next of which is copied while `meet` works on this one.
+/// A loop over tiles of keys. The next tile is copied while `meet` works on this one.
 QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
                                          llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet) {
   SimtEmitter &e = at.e;
