@@ -12,7 +12,7 @@
 
 namespace pc::standin {
 
-/// The objects that a graph, and the executable graphs made of it, hold until they are destroyed
+/// The objects that a graph, and the executable graphs made from it, hold until they are destroyed
 /// (cuGraphRetainUserObject).
 using UserObjects = std::vector<std::shared_ptr<void>>;
 

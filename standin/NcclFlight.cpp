@@ -252,7 +252,7 @@ struct NcclFlight final : Flight {
   uint64_t resets = numResets();
   bool left = false;
 
-  std::string source; ///< Of the calls: ranks that mean different things by the same call are told apart.
+  std::string source; ///< Of the calls: distinguishes ranks that mean different things by the same call.
 
   NcclFlight(CommRef comm, const std::vector<Call> &calls, std::string source)
       : comm(std::move(comm)), calls(calls), source(std::move(source)) {}

@@ -38,7 +38,7 @@ struct Scheduler {
   /// For each waiting thread, the number of steps after which it last found that its wait is not over.
   std::vector<const uint64_t *> waiters;
   uint64_t resets = 0;
-  /// The time since which a host has polled while nothing can run and it submits nothing; such a host waits, too.
+  /// The time since which a host has polled while nothing can run and it submits nothing; such a host also waits.
   double pollingSince = 0;
   int polls = 0;
   std::function<std::string(int)> deadlockProbe;

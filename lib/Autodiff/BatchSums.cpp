@@ -93,7 +93,7 @@ private:
     return std::nullopt;
   }
 
-  /// The degree of what `op` makes of its operands, and whether it is of choices.
+  /// The degree of the result of `op`, and whether it depends on choices.
   Part withDegree(Operation *op, Part part) const {
     SmallVector<Part> operands = llvm::map_to_vector(op->getOperands(), [&](Value value) { return of(value); });
     auto degreeOf = [](const Part &one) { return one.kind == Part::Same ? std::optional<int>(0) : one.degree; };

@@ -15,8 +15,9 @@ namespace pc {
 /// The classes of dims that are the batch: the first dims of the inputs that have a number for each token.
 std::set<unsigned> batchClasses(mlir::func::FuncOp model, DimClasses &classes);
 
-/// Whether each microbatch of `model` makes its part of what all of the batch makes; fails after an error at the op
-/// that is in the way. An output of kind loss that says `per_microbatch` may be any function of its microbatch.
+/// Whether the results of the microbatches of `model` are parts of the result of the whole batch; fails after an error
+/// at the op that is in the way. An output of kind loss that says `per_microbatch` may be any function of its
+/// microbatch.
 llvm::LogicalResult checkBatchSums(mlir::func::FuncOp model, DimClasses &classes, const std::set<unsigned> &batch,
                                    int64_t microbatches);
 

@@ -126,7 +126,7 @@ private:
 
   /// Matrix products have bf16 operands, except for the router's, in which a small error can choose another expert.
   void einsum(EinsumOp op) {
-    // What goes to the products of experts, and what those have made.
+    // Operands and results of the products of experts.
     if (isDispatch(op))
       narrow(op, 0);
     if (isDispatch(op) || isCombine(op))

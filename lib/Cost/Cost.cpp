@@ -1,7 +1,8 @@
 //===- Cost.cpp - Operations, bytes and traffic of one op -----------------------------------===//
-// All other estimates are made of these: FLOPs from factor rules, bytes from types, traffic from the facts of moves,
-// and seconds from a MachineModel. An op takes the longer of computing and reading; a move the longer of that and of
-// sending. Formulas of collectives follow NCCL's rings and trees; docs/rationale/machines.md has the measurements.
+// All other estimates are computed from these: FLOPs from factor rules, bytes from types, traffic from the facts of
+// moves, and seconds from a MachineModel. An op takes the longer of computing and reading; a move the longer of that
+// and of sending. Formulas of collectives follow NCCL's rings and trees; docs/rationale/machines.md has the
+// measurements.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/CudaWorkspace.h"
@@ -354,7 +355,7 @@ static double secondsOfAdding(EinsumOp op, const MachineModel &machine) {
   return static_cast<double>(op.getResult().getType().getNumElements()) * machine.accumulateSeconds;
 }
 
-/// The product of a fusion that `op` in it adds to what the fusion is given; null: it does not.
+/// The product of a fusion that `op` in it adds to an operand of the fusion; null if it does not.
 static EinsumOp addedProduct(Operation *op) {
   auto add = dyn_cast<AddOp>(op);
   if (!add || !isa<FusionOp>(op->getParentOp()))

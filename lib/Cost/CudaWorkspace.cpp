@@ -114,7 +114,7 @@ RowTables::RowTables(EinsumOp op) {
   experts = rule.factors[mask.back()].size;
   tokens = typeOf(op.getMask()).getNumElements() / experts;
   rows = mostRows(op);
-  // On tensor cores tiles of 128 rows need half of what is read from memory; there have to be as many of an expert.
+  // On tensor cores tiles of 128 rows read half as many bytes from memory; an expert must have that many rows.
   const bool half = typeOf(op.getInputs()[0]).getElementType().isBF16();
   tile = half && rows >= 128 * experts ? 128 : 64;
   tiles = rows / tile + experts;

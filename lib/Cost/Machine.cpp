@@ -16,7 +16,7 @@
 using namespace pc;
 namespace json = llvm::json;
 
-/// An eighth of an NVIDIA system of 8 GPUs: what the systems have in common.
+/// An eighth of an NVIDIA system of 8 GPUs, with the figures that all systems share.
 static MachineModel gpu(llvm::StringRef name, llvm::StringRef device) {
   MachineModel machine;
   machine.name = name;

@@ -191,7 +191,7 @@ MemoryProfile::MemoryProfile(Block &body) : lives(body) {
     }
   }
 
-  // Sweep over positions: what begins at each one, less what has ended before it.
+  // Sweep over positions: add the buffers that begin at each one, subtract those that have ended before it.
   std::map<int64_t, MemoryUse> change;
   for (const PlacedBuffer &buffer : placed) {
     change[buffer.life.first][static_cast<int>(buffer.kind)] += buffer.bytes;

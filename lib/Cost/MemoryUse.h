@@ -9,7 +9,7 @@
 
 namespace pc {
 
-/// What a buffer is for (Report.h says what each holds). A buffer that holds values of several kinds has the last of
+/// The purpose of a buffer (Report.h describes each one). A buffer that holds values of several kinds has the last of
 /// their kinds.
 enum class MemoryKind { Workspace, Activation, Communication, Gradient, Parameter, Optimizer };
 constexpr int numMemoryKinds = 6;

@@ -101,7 +101,7 @@ private:
     }
   }
 
-  /// Operations of the forward pass, apart for f32 and bf16.
+  /// Operations of the forward pass, separately for f32 and bf16.
   void addForward(Operation *op, int64_t times) {
     if (auto fusion = dyn_cast<FusionOp>(op))
       for (Operation &inner : fusion.getBody().front())
@@ -310,7 +310,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
                            {"traffic", std::move(traffic)}};
       if (json::Value rows = describeRows(program); rows.kind() != json::Value::Null)
         figures["rows"] = std::move(rows);
-      // Ranks of different stages may have equal figures, too.
+      // Ranks of different stages may also have equal figures.
       auto same = llvm::find_if(entries, [&](const auto &entry) { return entry.first == figures; });
       if (same == entries.end())
         entries.push_back({std::move(figures), SmallVector<int64_t>(members)});

@@ -27,7 +27,7 @@ struct Action {
 };
 
 /// By how much later than the later of two times, on average, both have come that are `apart` (how the distance between
-/// them is spread, as a standard deviation) because what comes before them takes now more, now less (Clark 1961).
+/// them is spread, as a standard deviation) because the work before them takes a varying time (Clark 1961).
 double lastOfTwo(double distance, double apart) {
   if (apart <= 0)
     return 0;

@@ -1,4 +1,4 @@
-//===- Certificate.cpp - What an executable says of the programs that it was made of --------===//
+//===- Certificate.cpp - The record of the programs that an executable was made from --------===//
 #include "Certificate.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

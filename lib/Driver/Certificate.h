@@ -1,4 +1,4 @@
-//===- Certificate.h - What an executable says of the programs that it was made of ----------===//
+//===- Certificate.h - The record of the programs that an executable was made from ----------===//
 // docs/what-is-proved.md describes its contents; pc-check-certificate reads it without this code.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_DRIVER_CERTIFICATE_H
@@ -20,7 +20,7 @@ public:
   /// Ends it, with the tables of a program of the phase kernels, into which it is written.
   void finish(mlir::ModuleOp kernels, llvm::StringRef plan, llvm::StringRef step);
 
-  /// Writes what has been added, with a hash of the program, into a program of the phase kernels: pc.certificate, with
+  /// Writes the entries so far, with a hash of the program, into a program of the phase kernels: pc.certificate, with
   /// which a compile can go on from it. Nothing where the tables have not been compared.
   void carry(mlir::ModuleOp kernels) const;
   /// What take() has found.

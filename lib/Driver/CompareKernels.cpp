@@ -116,7 +116,7 @@ static pcrt_status compare(const WrittenKernel &kernel, bool inF32, const Compil
     return PCRT_VERIFICATION;
   };
   std::vector<Bytes> results;
-  auto seconds = static_cast<unsigned>(2 + bound.steps / 1e7); // a hundred times what it takes
+  auto seconds = static_cast<unsigned>(2 + bound.steps / 1e7); // a hundred times the usual time
   if (std::string wrong = compiled.run(kernel, bytes, inF32, seconds, results); !wrong.empty())
     return refuse(wrong);
   bool isCopy = isa<UpdateOp>(op);

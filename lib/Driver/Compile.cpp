@@ -289,8 +289,8 @@ static pcrt_status proveGiven(ModuleOp module, const PhaseInfo &info, const Comp
   return PCRT_VERIFICATION;
 }
 
-/// Proves what a phase has made, or what was `given`; nothing is there to prove before a step, without stages at
-/// `staged`, and in kernels.
+/// Proves the program that a phase has written, or that was `given`; there is nothing to prove before a step, without
+/// stages at `staged`, and in kernels.
 static pcrt_status prove(ModuleOp module, const PhaseInfo &info, const CompileOptions &options, Proof &proof,
                          bool given) {
   bool isNew = info.phase != Phase::Staged || options.plan.pipeline();

@@ -34,7 +34,7 @@ public:
       return;
 
     case Phase::Step: {
-      // Before differentiation, which then makes one product for each gradient, too.
+      // Before differentiation, which then also makes one product for each gradient.
       if (options.packs() && plan.packsProducts())
         add(createPackProducts({.ranks = plan.vocabularyRanks()}), PCRT_INTERNAL);
       // Before differentiation, so that the padding has a gradient (zero) like everything else.
@@ -86,7 +86,7 @@ public:
       // Gathers that feed attention over a split sequence, or products as the plan says; while every op still stands
       // alone.
       if (!addTactics(Phase::Scheduled))
-        add(createWindowMoves(), PCRT_INFEASIBLE); // what a ring needs depends on where the plan put keys and values
+        add(createWindowMoves(), PCRT_INFEASIBLE); // the needs of a ring depend on where the plan put keys and values
       // What is fused needs no buffer, so fusion comes before memory planning.
       FuseOptions fuse = options.fuse;
       fuse.target = options.kernels.target;
@@ -112,7 +112,7 @@ public:
       arena.archs = options.kernels.archs;
       add(createPlanMemory(arena), PCRT_INTERNAL);
       add(createVerifyMemory(), PCRT_VERIFICATION);
-      // Again, since values now share bytes: starts and waits must keep their accesses apart.
+      // Again, since values now share bytes: starts and waits must order their accesses.
       return add(createVerifyScheduled(), PCRT_VERIFICATION);
     }
 
@@ -225,7 +225,7 @@ static pcrt_status run(ModuleOp module, Phase phase, const CompileOptions &optio
   }
   pcrt_status status = PCRT_OK;
   manager.addInstrumentation(std::make_unique<FirstFailure>(failures, status));
-  // A tool that has MLIR's flags of pass managers counts times, too.
+  // A tool with MLIR's pass manager flags also measures times.
   if (options.timing && failed(applyPassManagerCLOptions(manager)))
     return PCRT_USAGE;
   manager.enableTiming(timing);

@@ -1,4 +1,4 @@
-//===- Parts.cpp - The parameters that a packed parameter is made of -------------------------===//
+//===- Parts.cpp - The parameters in a packed parameter -------------------------===//
 // A parameter of experts packs one tensor per expert along a dim. Readers that care about checkpoints, keys of random
 // numbers or names see its parts; a parameter that is not packed has one part, itself.
 //===-----------------------------------------------------------------------------===//

@@ -1,4 +1,4 @@
-//===- Rounds.cpp - Local SGD: what a program says of it -----------------------------------===//
+//===- Rounds.cpp - Local SGD in the IR -----------------------------------===//
 // Reads and writes the module's attribute `pc.rounds`, and builds the function @round, by which replicas average:
 // Nesterov momentum on the mean difference between the shared parameters and those of the replicas (DiLoCo, A.
 // Douillard et al., 2023). The function works on one parameter at a time in two buffers after the leaves, which a step

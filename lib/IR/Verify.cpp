@@ -227,7 +227,7 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
   }
   if (ArrayRef(shape) != to.getShape())
     return move->emitOpError() << "result of " << from << " over " << n << " ranks cannot be " << to << " (M2)";
-  int64_t ranks = kind == MoveKind::Permute ? std::max<int64_t>(n, 2) : n; // one rank, too, has a next one
+  int64_t ranks = kind == MoveKind::Permute ? std::max<int64_t>(n, 2) : n; // a single rank also has a next one
   if (move.getMoveShift() < 0 || move.getMoveShift() >= ranks)
     return move->emitOpError() << "shift must be at least 0 and below the " << n << " ranks (M2)";
   if (SmallVector<StringAttr> with = move.getMoveWith(); !with.empty()) {

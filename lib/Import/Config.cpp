@@ -225,7 +225,7 @@ void readSizes(ConfigReader &reader, const Family &family, ModelConfig &config) 
     config.tokenTypes = reader.size(keys.tokenTypes, 2);
 }
 
-/// Reads what the family's description names, and refuses values that it does not allow.
+/// Reads the keys in the family's description, and refuses values that it does not allow.
 void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config, const ImportOptions &options) {
   const FamilyKeys &keys = family.keys;
   config.family = &family;
@@ -301,7 +301,7 @@ void checkDocuments(ConfigReader &reader, int64_t end, const ModelConfig &config
     reader.fail() << "--documents is not supported for '" << config.type << "', which has an encoder";
 }
 
-/// Finds `config.ties`; a run is told of them, too.
+/// Finds `config.ties`, which are also passed to a run.
 void readTies(ConfigReader &reader, ModelConfig &config) {
   const LayerForm &form = config.family->form;
   if (config.tied)
@@ -392,7 +392,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
                 << ", vocabulary " << config.vocab;
     return failure();
   }
-  // Keys that transformers leaves out, too, are named, so that nobody counts on them.
+  // Keys that transformers also ignores are named, so that users do not rely on them.
   for (const char *key : config.family->unused)
     if (const llvm::json::Value *value = reader.raw(key))
       emitWarning() << "'" << key << "' = " << ConfigReader::show(*value) << " is ignored, as in transformers for '"

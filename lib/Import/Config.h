@@ -30,7 +30,7 @@ struct ModelConfig {
   int64_t vocab = 0, embed = 0, layers = 0, heads = 0, kvHeads = 0, headDim = 0, ffn = 0, positions = 0, tokenTypes = 0;
   ActivationKind activation = ActivationKind::Silu;
   double normEps = 1e-5, initStd = 0.02;
-  const Family *family = nullptr; ///< what its layers are made of
+  const Family *family = nullptr; ///< the parts of its layers
   bool tied = false, qkvBias = false, outBias = false, mlpBias = false;
   bool parallel = false;     ///< attention and MLP read the same input
   bool normAfterSum = false; ///< norms are after residual sums, not before blocks; none after all layers

@@ -1,4 +1,4 @@
-//===- Family.h - What sets a family of models apart from the others --------------------===//
+//===- Family.h - The differences between families of models --------------------===//
 // A family is a row of a table (Families.cpp): the names of its keys and tensors, what absent keys mean, and what its
 // layers are made of. The reader of config.json and the model builder know rows, not families.
 //===-----------------------------------------------------------------------------===//
@@ -48,12 +48,12 @@ struct LayerForm {
   /// A layer without experts has the MLP.
   llvm::StringRef router = "", experts = "", expertGate = "gate_proj", expertUp = "up_proj", expertDown = "down_proj";
   /// Gate and up of experts whose weights are stacked in the file, inputs first, and have biases; the columns of gate
-  /// and up take turns. The router has a bias, too, and the factors of the product of gate and up are clamped.
+  /// and up take turns. The router also has a bias, and the factors of the product of gate and up are clamped.
   llvm::StringRef expertGateUp = "";
   /// An MLP beside the experts, which every token goes through, and what is added to scores, of experts' sigmoids, to
   /// choose by: a tensor that is not trained.
   llvm::StringRef sharedExperts = "", correction = "";
-  bool latent = false; ///< queries, and keys and values, are made of few numbers a token (MLA)
+  bool latent = false; ///< queries, and keys and values, are computed from few numbers per token (MLA)
   Projections projections = Projections::Apart;
   enum { NoNorm, OfHeads, OfAll } qkNorm = NoNorm; ///< RMS norms q_norm and k_norm, of each head or of all together
   bool inputsFirst = false;                        ///< weights are [inputs, outputs]

@@ -132,7 +132,7 @@ private:
   /// What is added to scores by distance, or nothing.
   mlir::Value addendsOfScores();
 
-  /// `addends` may be null. Of what an encoder has made all keys are seen.
+  /// `addends` may be null. All keys from an encoder are seen.
   mlir::Value attention(mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value addends, mlir::Value sinks,
                         bool causal);
 
@@ -170,7 +170,7 @@ private:
   /// Attention `block` of y to `source`: y itself, or the result of the encoder.
   mlir::Value attentionBlock(llvm::StringRef block, mlir::Value y, mlir::Value source);
 
-  /// Attention of y to itself, whose queries, and keys and values, are made of few numbers a token (MLA).
+  /// Attention of y to itself, with queries, and keys and values, that are computed from few numbers per token (MLA).
   mlir::Value latentAttention(mlir::Value y);
   /// The RMS norm `name` of such numbers.
   mlir::Value latentNorm(mlir::Value x, const llvm::Twine &name, llvm::StringRef dim);
@@ -189,7 +189,7 @@ private:
 
   /// Builds the block of experts with clamped gates and biases.
   mlir::Value clampedExperts(mlir::Value y, const Routing &routing);
-  /// The einsum of `inputs` for what tokens have chosen.
+  /// The einsum of `inputs` for the experts that tokens have chosen.
   mlir::Value routedBy(const Routing &routing, Dims dims, llvm::StringRef spec, mlir::ValueRange inputs);
 
   mlir::Value layerOf(mlir::Value x);
@@ -203,7 +203,7 @@ private:
   int64_t numParameters = 0;        ///< so far, each expert's by itself
   LoadBalance balance;              ///< of experts, if there is a loss of it
   mlir::Value starts;               ///< where they begin
-  mlir::Value encoded;              ///< what the encoder has made
+  mlir::Value encoded;              ///< the result of the encoder
   mlir::Value relative;             ///< what layers add to scores by distance
   mlir::Type f32;
   llvm::StringMap<int64_t> names;

@@ -50,7 +50,7 @@ Value ModelBuilder::latentAttention(Value y) {
   }
   q = rotated(q, config.plainDim);
 
-  // What keys and values are made of, and the part of keys that all heads share.
+  // The numbers from which keys and values are computed, and the part of keys that all heads share.
   std::string down = block + ".kv_a_proj_with_mqa";
   auto project = [&](StringRef suffix, StringRef dim, int64_t start) {
     in(down + suffix);
@@ -75,7 +75,7 @@ Value ModelBuilder::latentAttention(Value y) {
   Value k = columns(expand(":key", "plain_dim", 0), 0, KV);
   Value v = columns(expand(":value", "value_dim", config.plainDim), 0, KV);
   in(block);
-  // A key is what its head makes of the latent value, and then the rotated part, which all heads share.
+  // A key consists of its head's projection of the latent value and of the rotated part, which all heads share.
   shared = columns(shared, -config.plainDim, {"batch", "sequence", "head_dim"});
   k = add(k, einsum("b s d -> b s k d", {shared}, KV));
   Value o = attention(q, k, v, Value(), Value(), /*causal=*/true);

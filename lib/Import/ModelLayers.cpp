@@ -1,4 +1,4 @@
-//===- ModelLayers.cpp - MLPs, experts, and what a layer is made of ---------------------===//
+//===- ModelLayers.cpp - MLPs, experts, and the parts of a layer ---------------------===//
 // Builds MLPs (gated or not), mixtures of experts (one tensor per expert, or one for all with clamped gates), and the
 // order of norms, blocks and residual sums in a layer, which `LayerForm` and ModelConfig choose.
 //===-----------------------------------------------------------------------------===//

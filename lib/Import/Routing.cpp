@@ -60,7 +60,7 @@ Routing pc::routeByGroups(OpBuilder &builder, Location loc, int64_t layer, Value
     Value less = sum(kept, einsum(builder, loc, shape, "-> b s n", {number(-1)}));
     choice = sum(choice, scaled(less, 1e30));
   }
-  // The correction moves choices only: weights are made of the scores as they were.
+  // The correction moves choices only: weights are computed from the scores before it.
   routing.chosen = choose(builder, loc, layer, choice, how.k);
   routing.weights = einsum(builder, loc, shape, "b s n, b s n -> b s n", {routing.scores, routing.chosen});
   if (how.normalized) {

@@ -1,6 +1,6 @@
 //===- Problem.h - Moves that may be started ahead -----------------------------------===//
 // The problem: a block as a line of positions, and moves with some freedom on it. The answer: buckets of moves with one
-// start and one wait each (Buckets.cpp, free of IR). VerifyScheduled.cpp checks the program that is made of it, and
+// start and one wait each (Buckets.cpp, free of IR). VerifyScheduled.cpp checks the program that is built from it, and
 // includes neither.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_OVERLAP_PROBLEM_H

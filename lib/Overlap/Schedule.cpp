@@ -214,7 +214,7 @@ private:
       item.needed = std::min(item.needed, at);
       item.last = i ? std::max(item.last, at) : at;
     }
-    // A move that is read only by moves that are themselves needed at the end may wait, too: sums over several axes.
+    // A move may also wait if it is read only by moves that are needed at the end: sums over several axes.
     bool feedsMoves = llvm::all_of(op->getUsers(), [&](Operation *user) {
       return sends(user) && user->getBlock() == &block && isReadAtEnd(user);
     });

@@ -27,7 +27,7 @@ bool pc::hasLoneAddend(Value sum, ArrayAttr axes) {
     Operation *op = value.getDefiningOp();
     bool isAlike =
         isa_and_nonnull<AllGatherOp, AllReduceOp, ReduceScatterOp>(op) && isOver(cast<MoveOpInterface>(op), true);
-    if (op && !isAlike) // of what moves over all of `axes`, all ranks have the same, or a block
+    if (op && !isAlike) // if it moves over all of `axes`, all ranks have the same value, or a block
       list.insert(op);
   };
   add(sum);

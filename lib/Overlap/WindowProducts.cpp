@@ -203,9 +203,9 @@ private:
     return same[{axes, value}] = result;
   }
 
-  /// The sum of what `op` gives on each of its blocks. Ranks have their blocks in different orders, and the bits of a
-  /// sum of more than two depend on it: one that all are to have alike (the gradient of a replicated bias) is added up
-  /// by a move.
+  /// The sum of the results of `op` on each of its blocks. Ranks have their blocks in different orders, and the bits of
+  /// a sum of more than two depend on it: one that all are to have alike (the gradient of a replicated bias) is added
+  /// up by a move.
   Value sumOf(Operation *op) {
     Type type = op->getResult(0).getType(), partial = inF32(type);
     const Window &window = decisions.step(op)->window;

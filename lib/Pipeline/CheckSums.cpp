@@ -35,7 +35,7 @@ public:
     return 0;
   }
 
-  /// Keeps the list sorted and its runs apart: where `run` overlaps one of them, both are cut and counts added.
+  /// Keeps the list sorted and its runs disjoint: if `run` overlaps one of them, both are cut and their counts added.
   void add(Run run) {
     if (list.empty() || list.back().isBefore(run))
       return put(run);
@@ -82,11 +82,11 @@ private:
   SmallVector<Run, 1> list; ///< by chunk and microbatch
 };
 
-/// What a value is made of. Fixed and Local values are not counted; sums and norms say how often they hold each part.
+/// The addends in a value. Fixed and Local values are not counted; sums and norms say how often they hold each part.
 struct State {
   enum Class { Fixed, Local, Sum, Norm } is = Fixed;
   int chunk = 0, microbatch = 0;      ///< Local
-  SmallVector<int64_t, 1> parameters; ///< Fixed: keys of those it is made of, ascending
+  SmallVector<int64_t, 1> parameters; ///< Fixed: keys of the parameters that it is computed from, ascending
   Parts parts;                        ///< Sum
   Value root;                         ///< Sum: the value where it became what it is; moves and casts keep it
   llvm::DenseMap<Value, int> squares; ///< Norm: root of what was squared -> how often
@@ -506,7 +506,7 @@ private:
   std::map<Operation *, Effect> effects;           ///< of the call before, by function
   llvm::StringMap<int64_t> names;                  ///< of parameters: their keys
   std::map<int64_t, std::set<int>> readers;        ///< chunks that read a parameter
-  std::map<int64_t, SmallVector<Value>> gradients; ///< roots of what the optimizer takes for a parameter's gradient
+  std::map<int64_t, SmallVector<Value>> gradients; ///< roots of each parameter's gradient, as the optimizer reads it
   std::vector<Read> reads;
   std::map<StageFlow, std::deque<State>> flows;
   std::map<int, std::map<int, State>> meetings; ///< what each stage puts in

@@ -55,7 +55,7 @@ std::optional<Order> readOrder(StringRef text, std::string &error) {
   return order;
 }
 
-/// An order that the user wrote: the chunks of each stage, and whether weight gradients are apart, follow from its
+/// An order that the user wrote: the chunks of each stage, and whether weight gradients are separate, follow from its
 /// tasks.
 std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, ProblemFor problemFor,
                                  std::string &error) {
@@ -121,7 +121,7 @@ std::optional<Schedule> best(int stages, int microbatches, ProblemFor problemFor
                          *std::max_element(figures->memory.begin(), figures->memory.end())});
     }
   }
-  if (found.empty()) { // what needs least; whether that is too much is known when memory is planned
+  if (found.empty()) { // the order that needs least memory; memory planning finds whether that is too much
     std::optional<Schedule> naive = chooseSchedule("naive", stages, microbatches, problemFor, error);
     if (!naive && error.empty())
       error = refused;

@@ -20,7 +20,7 @@ static SmallVector<int> ofSizes(ArrayRef<int> sizes) {
   return chunkOf;
 }
 
-/// The chunk of every unit, from the chunk of every layer (of the embedding and the head, too).
+/// The chunk of every unit, from the chunk of every layer (including the embedding and the head).
 static SmallVector<int> ofLayers(const Units &units, ArrayRef<int> chunkOfLayer) {
   return map_to_vector(units.layer, [&](int layer) { return chunkOfLayer[layer]; });
 }

@@ -57,7 +57,7 @@ public:
   }
 
 private:
-  /// What a live microbatch holds on a stage, and what it still has to take there.
+  /// The memory that a live microbatch holds on a stage, and the memory that it still needs there.
   struct Live {
     double held = 0, needed = 0;
   };

@@ -46,7 +46,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     if (failed(found))
       return signalPassFailure();
     const Units &units = *found;
-    std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts; // by stages of chunks and whether weights are apart
+    std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts; // by stages of chunks, and whether W are tasks
     auto problemFor = [&](const Shape &shape, std::string &error) -> std::optional<Problem> {
       // Schedules of the same chunks and split share one cut: the graph is read once for them.
       int chunks = static_cast<int>(shape.stageOf.size());

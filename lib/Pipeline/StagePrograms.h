@@ -21,7 +21,8 @@ struct StagePrograms {
   VerifyOptions options;
   std::vector<std::vector<mlir::Operation *>> ops; ///< of every instruction
 
-  /// Reads the nested modules of `module`. Fails after an error at what cannot be read or does not agree in type.
+  /// Reads the nested modules of `module`. Fails after an error at an op that cannot be read or whose types do not
+  /// agree.
   static mlir::FailureOr<StagePrograms> read(mlir::ModuleOp module);
 
   int stages() const { return static_cast<int>(steps.size()); }

@@ -49,7 +49,7 @@ public:
   /// The clone of a value from outside of the accumulation, which is made if need be.
   mlir::Value outside(mlir::Value value);
 
-  /// One message, at the end of what has been written.
+  /// Writes one message, at the end of the program so far.
   mlir::Value receive(mlir::Location loc, mlir::Type type, int from, int flow, int message);
   void send(mlir::Location loc, mlir::Value value, int to, int flow, int message);
 

@@ -105,8 +105,8 @@ void StepTasks::splitSums() {
   }
 }
 
-/// F before the seed; after it B for what depends on the seed, and R for copies. If weight gradients are apart, W is
-/// what leads to sums only.
+/// F before the seed; after it B for what depends on the seed, and R for copies. If weight gradients are separate
+/// tasks, W is what leads to sums only.
 void StepTasks::findKinds() {
   bool afterSeed = false;
   llvm::DenseSet<Operation *> last; // what only moves and casts follow before it is yielded

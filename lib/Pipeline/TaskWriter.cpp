@@ -60,7 +60,7 @@ const TaskWriter::Live &TaskWriter::live(TaskKind kind, int chunk) {
         result.made.insert(value);
   }
   std::reverse(result.ops.begin(), result.ops.end());
-  for (Value value : tasks.handedOn(kind, chunk)) // may be of an earlier task: forward values are handed down, too
+  for (Value value : tasks.handedOn(kind, chunk)) // an earlier task may have made it: also of forward values
     if (!own.contains(value.getDefiningOp()))
       read(value);
   return result;

@@ -52,7 +52,7 @@ private:
   const StepTasks &tasks;
   /// By the op that makes it.
   std::multimap<mlir::Operation *, std::pair<unsigned, const StepTasks::Addend *>> addends;
-  std::map<std::pair<TaskKind, int>, llvm::SmallVector<unsigned>> yieldedBy; ///< what a task has addends of, ascending
+  std::map<std::pair<TaskKind, int>, llvm::SmallVector<unsigned>> yieldedBy; ///< sums that a task adds to, ascending
   std::map<std::pair<TaskKind, int>, Live> lives;
   std::map<std::tuple<TaskKind, int, std::vector<bool>>, WrittenTask> written;
 };

@@ -71,7 +71,8 @@ public:
         backward.push_back(&op);
       else
         forward.push_back(&op);
-    // Between the passes stand copies of forward ops (pc-recompute) and what parameters need; they belong to readers.
+    // Between the passes stand copies of forward ops (pc-recompute) and ops on parameters; they belong to their
+    // readers.
     llvm::DenseSet<Operation *> gradients;
     llvm::erase_if(backward, [&](Operation *op) {
       bool reached = isa<SeedOp>(op) || llvm::any_of(op->getOperands(), [&](Value value) {

@@ -130,7 +130,7 @@ static std::string expertsAxis(const StrategyFlags &flags, const Plan &plan) {
   return flags.given("expert-parallel") || plan.sizeOf(axis) ? axis : "";
 }
 
-/// In front of expert parallelism, where ranks send each other what tokens have chosen: on CPUs.
+/// Before expert parallelism, if ranks send each other the routed tokens: on CPUs.
 static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   std::string exchange = flags.text("expert-exchange", "auto"), axis = expertsAxis(flags, plan);
   if (exchange != "auto" && exchange != "gather" && exchange != "rows")
@@ -139,8 +139,7 @@ static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags
   if (flags.given("expert-exchange") && !ranks)
     return usage("--expert-exchange needs expert parallelism; add " +
                  (axis.empty() ? Tactic(ExpertParallelTactic::pass).axis() : StringRef(axis)) + "=N to --mesh");
-  if (exchange != "gather" &&
-      ranks > 1) // for as many as the mesh says then: --auto asks for one mesh, and tries others
+  if (exchange != "gather" && ranks > 1) // for the number in the mesh: --auto asks for one mesh, and tries others
     plan.tactics.push_back(exchange == "auto" ? Tactic(row.pass) : Tactic(row.pass).with("exchange", exchange));
   return {};
 }

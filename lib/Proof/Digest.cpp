@@ -104,7 +104,7 @@ std::string pc::digestOf(ModuleOp program) {
 }
 
 /// The digest of a program's text as it is printed, whatever attributes of ops were left to their defaults; without the
-/// place of weights, which may move, and what the module says of itself.
+/// path of weights, which may move, and the module's own attributes.
 static std::string digestOfText(ModuleOp module) {
   SmallVector<std::pair<ProgramOp, StringAttr>> places;
   module.walk([&](ProgramOp program) { places.emplace_back(program, program.getWeightsAttr()); });

@@ -30,10 +30,10 @@ struct LinearMap {
 Point operator*(const LinearMap &matrix, Point point);
 /// The inverse of an element of the field that is not 0.
 uint64_t inverse(uint64_t x);
-/// Element by element: what makes a product of the images of its operands.
+/// The product element by element, which turns the images of operands into that of their product.
 Point timesEach(Point a, Point b);
 
-/// A keyed hash of what has been added to it, and the random points and maps that belong to it.
+/// A keyed hash of the words that were added to it, and the random points and maps that belong to it.
 class Key {
 public:
   Key() = default;
@@ -48,7 +48,7 @@ public:
   LinearMap matrix() const { return {draw(2), draw(3), draw(4), draw(5)}; }
 
 private:
-  /// One of the random numbers that belong to what has been added.
+  /// One of the random numbers that belong to the words that were added.
   uint64_t draw(unsigned number) const;
 
   uint64_t a = 0, b = 0;

@@ -1,6 +1,6 @@
 //===- Homes.cpp - Values in the bytes of an arena --------------------------------------------===//
-// In planned programs a value is what its bytes hold: an op that reads anything else is refused. So nothing has to be
-// known of how long values live.
+// In planned programs an op must find its operand in the bytes of the operand's home; else it is refused. So nothing
+// has to be known of how long values live.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
@@ -81,8 +81,8 @@ bool Walk::put(Stage &stage, Operation *op, const State &state, std::optional<Ra
   return true;
 }
 
-/// Whether the results lie apart from each other, and over no operand that is still read while they are written.
-/// `known`: which of them may share, of all ops like this one.
+/// Whether the results do not overlap each other, or an operand that is still read while they are written. `known`:
+/// which of them may share, of all ops like this one.
 bool Walk::mayWrite(Stage &stage, Operation *op, Sharing &known) {
   if (stage.arena < 0 || stage.inKernel)
     return true;

@@ -61,8 +61,8 @@ bool Placer::permute(const Group &group, Where &y) {
   return true;
 }
 
-/// Puts one block of each rank into what has other blocks. The note of the result counts the blocks; with all of them
-/// it is a whole dim again.
+/// Puts one block of each rank into a value that has other blocks. The note of the result counts the blocks; with all
+/// of them it is a whole dim again.
 bool Placer::insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed) {
   Dim &dim = y.dims[insert.getDim()];
   if (dim.any || !dropSplit(dim, group.indices()))

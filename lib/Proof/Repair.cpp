@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// The moves that a failure is made of, nearest first.
+/// The moves that contribute to a failure, nearest first.
 static SmallVector<Operation *> movesTo(const Failure &failure, const Trace &trace, size_t most) {
   llvm::SmallSetVector<Operation *, 32> moves;
   SmallVector<int> todo(failure.from);

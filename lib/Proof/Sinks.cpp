@@ -31,7 +31,7 @@ std::string pc::proof::textOf(LeafName name) {
   return (of ? text + " of '" + cast<StringAttr>(of).getValue() + "'" : "'" + text + "'").str();
 }
 
-/// Parameters and states have names; an input, a table or a constant is what it says.
+/// Parameters and states have names; inputs, tables and constants are identified by their attributes.
 static LeafName nameOfLeaf(Operation *op) {
   if (auto parameter = dyn_cast<ParameterOp>(op))
     return {parameter.getNameAttr(), {}};
@@ -64,7 +64,7 @@ static ArrayRef<int64_t> shapeOf(Value value, DenseI64ArrayAttr global) {
   return global ? global.asArrayRef() : cast<RankedTensorType>(value.getType()).getShape();
 }
 
-/// Where a leaf or an output lies by what it says; null if it does not fit.
+/// The placement of a leaf or an output by its attributes; null if they do not fit.
 const Where *Walk::placeOf(Value value, PlaceAttr layout, DenseI64ArrayAttr global) {
   const Where *&known = placesOfLeaves[{withEncoding(value.getType(), placement(value)), layout, global}];
   if (known)
@@ -221,7 +221,7 @@ bool Walk::isShownWhereItLies(TopKOp choice, const Where &where) {
                             said->text(axis.names()));
 }
 
-/// Counts a value under the output's name; the reference must show it, too.
+/// Counts a value under the output's name; the reference must also show it.
 bool Walk::show(const Shown &one) {
   Point value = among(one.state);
   auto isIt = [&](const Facts::Output &known) { return known.value == value; };
@@ -241,7 +241,7 @@ bool Walk::show(const Shown &one) {
                 OutputOp(one.op).getKind() == OutputKind::Gradient ? FaultKind::Update : FaultKind::Data);
 }
 
-/// Shows what has been shown of one microbatch of another, too.
+/// Shows the outputs of one microbatch for another one as well.
 bool Walk::showAgain(ArrayRef<Shown> others, int microbatch) {
   return llvm::all_of(others, [&](Shown one) {
     if (one.state.microbatch != State::ofAny)

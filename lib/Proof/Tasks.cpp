@@ -142,7 +142,7 @@ bool Walk::Task::isLike(const Task &other) const {
   return isSum == other.isSum && sameRange == other.sameRange && llvm::all_of(llvm::seq(in.size()), isSameIn);
 }
 
-/// Notes what the call, which has run, has made, and what all calls like it make, where that can be told.
+/// Records the results of the call, which has run, and those of all calls like it, if they are known.
 void Walk::learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std::deque<Task> &known) {
   for (Value result : call.getResults())
     task.out.push_back(stateOf(result));

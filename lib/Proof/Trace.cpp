@@ -386,7 +386,7 @@ private:
     return blame;
   }
 
-  /// What to tell of an op that is to blame: what it should have been, or which of its operands is at fault.
+  /// The explanation for an op that is to blame: the op that was expected, or which of its operands is at fault.
   Blame explain(const Made &wrong) const {
     Operation *op = wrong.op;
     Blame blame{op, FaultKind::Value, "", std::nullopt};
@@ -427,7 +427,7 @@ private:
     } else if (like) {
       Operation *right = like->step->op;
       blame.step = right->getLoc();
-      bool lacks = wrong.from.size() < like->step->from.size(); // of what has more operands
+      bool lacks = wrong.from.size() < like->step->from.size(); // an op with more operands
       bool isLess = lacksPart(op, right);
       bool isRounding = !isLess && like->sameName && like->sameAttributes && like->sameOperands && !lacks;
       blame.fault = isRounding                                               ? FaultKind::Precision

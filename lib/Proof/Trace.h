@@ -24,7 +24,7 @@ struct Failure {
   FaultKind fault = FaultKind::Place;
   llvm::SmallVector<int> from;      ///< traced: the records of what the op reads
   std::optional<Point> wanted;      ///< of a sink: the value that it should have
-  mlir::Operation *other = nullptr; ///< what `op` does not fit, which may as well be wrong
+  mlir::Operation *other = nullptr; ///< the op that contradicts `op`; either may be wrong
 };
 
 /// All values of a walk, in order.
@@ -33,7 +33,7 @@ struct Trace {
   struct Made {
     mlir::Operation *op;
     State state;
-    llvm::SmallVector<int, 3> from;  ///< the records of what it is made of; -1: what nothing has made
+    llvm::SmallVector<int, 3> from;  ///< the records of its operands; -1: a value that no op has made
     mlir::Operation *call = nullptr; ///< in which it was made; null: in the step itself
   };
   /// Bytes that are read as one value and hold another one.

@@ -38,7 +38,7 @@ struct Recipe {
   double number = 0;
   Key key;                              ///< of the op and its attributes
   llvm::SmallVector<bool, 3> rounds;    ///< by result: rounded to bf16
-  bool unrounds = false;                ///< the result is what it would be of an operand that had not been rounded
+  bool unrounds = false;                ///< the result is the same as for an operand that had not been rounded
   const Product *product = nullptr;     ///< Einsum
   llvm::SmallVector<LinearMap, 3> maps; ///< Einsum: one an operand
   std::shared_ptr<const Recipe> mask;   ///< Einsum that is routed: the product of `masked` and the mask

@@ -99,7 +99,7 @@ static bool areAlike(Operation *a, Operation *b) {
 /// Where the results of `op` lie and what they are: as for an op like it, if one was there before, so that equal layers
 /// and the tasks of a pipeline cost little more than their fingerprints.
 const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
-  // For the broadcast of a rounded bias its readers count, too (Values.cpp).
+  // For the broadcast of a rounded bias its readers also count (Values.cpp).
   bool isShared =
       !isa<EinsumOp>(op) || op->getNumOperands() != 1 || !isBf16(op->getOperand(0)) || isBf16(op->getResult(0));
   size_t hash = llvm::hash_combine(op->getName(), op->getName().hashOpProperties(op->getPropertiesStorage()),

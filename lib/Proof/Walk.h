@@ -29,7 +29,7 @@ std::string textOf(LeafName name);
 
 /// What a program is to the runtime, and which values are in it.
 struct Facts {
-  /// What the program says of a leaf, apart from where this rank's block lies. Equal leaves read the same data.
+  /// The attributes of a leaf, without the place of this rank's block. Equal leaves read the same data.
   struct Leaf {
     llvm::SmallVector<mlir::Attribute> says; ///< all attributes but where this rank's block lies
     llvm::SmallVector<int64_t> shape;        ///< of the whole tensor
@@ -232,7 +232,7 @@ private:
              std::pair<mlir::Operation *, mlir::Operation *> writer, mlir::Operation *other = nullptr);
   std::pair<mlir::Operation *, mlir::Operation *> oddMessage();
   mlir::Operation *oddMove();
-  /// Remembers a value that `op` has made, of what it reads and, if traced, of what has other records.
+  /// Records a value that `op` has made, with its operands and, if traced, with other records.
   void set(mlir::Operation *op, mlir::Value result, State state, llvm::ArrayRef<int> from = {});
   void assign(mlir::Value value, const State &state) {
     auto [owner, number] = ownerOf(value);

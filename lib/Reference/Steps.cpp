@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// What a step begins with: what the one before has set, and drawn values.
+/// The values at the start of a step: those that the step before has set, and drawn ones.
 class Training {
 public:
   explicit Training(ModuleOp module) {
@@ -43,7 +43,7 @@ public:
   }
 
 private:
-  /// Puts what has been set into the boxes of a parameter's parts; padding stays as it is.
+  /// Writes the updated values into the boxes of a parameter's parts; padding stays as it is.
   void put(StringRef parameter, const std::string &prefix, Tensor &tensor) const {
     auto known = parts.find(parameter.str());
     if (known == parts.end())

@@ -1,6 +1,6 @@
 //===- AutoParallel.cpp - The searched plan as a pass ----------------------------------------===//
-// For pc-opt: what pc-compile --auto does up to a phase without tables. Flags are read, plans searched and phases built
-// by the same code.
+// Does in pc-opt the same as pc-compile --auto, up to a phase without tables. Flags are read, plans searched and phases
+// built by the same code.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_AUTOPARALLEL
 #include "pc/Search/Passes.h"

@@ -1,6 +1,6 @@
 //===- CompletePlan.cpp - A search that Ctrl-C ends at once ------------------------------------===//
 // A search runs on a thread of its own, with its own copy of the model. Ctrl-C asks it to end; if it is in the middle
-// of something that does not, it is left to itself, and what it had found is the answer.
+// of something that does not, it is left to itself, and its best plan so far is the answer.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Search/CompletePlan.h"
 #include "Order/PlanSearch.h"

@@ -103,7 +103,7 @@ private:
   std::vector<PriceTable> tables;
   std::vector<unsigned> chosen;
   std::vector<bool> gradient; ///< per value, where prices are seconds: its moves sum a gradient
-  int exposed = 1024;         ///< of 1024 parts of those moves' seconds, what the backward pass does not hide
+  int exposed = 1024;         ///< of 1024 parts of those moves' seconds, the parts that the backward pass does not hide
   FoundPlacement result;
 };
 

@@ -78,7 +78,7 @@ double PlacementProblem::hiddenShare(const PlacementNode &node) const {
   return node.kind == NodeKind::Compute && node.section == Section::Backward ? std::max(0.0, hidden) : 0;
 }
 
-/// Bytes of a rank that a leaf takes: a parameter that is trained has a gradient, too.
+/// Bytes of a leaf on a rank: a trained parameter also has a gradient.
 double PlacementProblem::leafBytes(const PlacementNode &node, AxisState state) const {
   if (!isa<ParameterOp, StateOp>(node.op))
     return 0;

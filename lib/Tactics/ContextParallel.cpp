@@ -66,7 +66,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       signalPassFailure();
   }
 
-  /// Each rank attends with as many heads, of those that other axes have left it.
+  /// Ranks have equally many of the heads that other axes have left.
   LogicalResult checkHeads(StringAttr name, int64_t size) {
     MeshAttr mesh = meshOf(getOperation());
     WalkResult walked = getOperation().walk([&](AttentionOp attention) -> WalkResult {

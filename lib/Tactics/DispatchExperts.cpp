@@ -20,13 +20,13 @@ using namespace pc;
 
 namespace {
 
-/// Takes the routed products of one block apart. `dispatched` shares the dispatch of a value and a mask among all
+/// Separates the routed products of one block. `dispatched` shares the dispatch of a value and a mask among all
 /// products that read it.
 class Dispatcher {
 public:
   Dispatcher(Block &block, uint64_t least) : block(block), least(least) {}
 
-  /// Whether there was a product to take apart.
+  /// Whether there was a product to separate.
   bool run() {
     bool any = false;
     for (EinsumOp op : llvm::to_vector(block.getOps<EinsumOp>()))
@@ -106,7 +106,7 @@ private:
     return true;
   }
 
-  /// In a sum of combines, and perhaps of other addends: what experts have made is added first, and combined once.
+  /// In a sum of combines, and perhaps of other addends: results of experts are added first, and combined once.
   void joinCombines(AddOp root) {
     SmallVector<Value> addends;
     SmallVector<Operation *> sums;
@@ -154,7 +154,7 @@ private:
   }
 
   Block &block;
-  uint64_t least; ///< products with as many experts a token stay as they are
+  uint64_t least; ///< products with at least this many experts per token stay as they are
   llvm::DenseMap<std::pair<Value, Value>, Value> dispatched;
 };
 

@@ -25,7 +25,7 @@ bool pc::hasExperts(ModuleOp module) {
       .wasInterrupted();
 }
 
-/// Whether there are experts, as many on each rank; else an error.
+/// Whether there are experts, equally many on each rank; else emits an error.
 static LogicalResult checkExperts(ModuleOp module, const Seeds &seeds) {
   if (!hasExperts(module))
     return module.emitError() << seeds.tactic << ": the model is not a mixture of experts";

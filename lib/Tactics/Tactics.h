@@ -17,8 +17,8 @@ mlir::LogicalResult placeData(mlir::ModuleOp module, mlir::StringRef tactic, mli
 /// the parameters and updates.
 mlir::LogicalResult placeNaiveData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
 
-/// The axis of `seeds` splits experts, too: their weights, which are never sent, and what they make. `tokens`: the dim
-/// that it splits outside of experts; none: it splits the weights of other products instead, and tokens are whole.
+/// Lets the axis of `seeds` also split experts: their weights, which are never sent, and their results. `tokens`: the
+/// dim that it splits outside of experts; none: it splits the weights of other products instead, and tokens are whole.
 /// Fails with errors where there are no experts, or ranks would have different numbers of them.
 mlir::LogicalResult splitExperts(mlir::ModuleOp module, Seeds &seeds, mlir::StringRef tokens);
 
@@ -30,7 +30,7 @@ struct LaterSplit {
 using LaterSplits = llvm::function_ref<LaterSplit(ParameterOp parameter, int64_t dim)>;
 
 /// ZeRO of `stage` 1 to 3 along `axis`. `keep`: globs joined by `|`, on names of parameters that stage 3 gathers once a
-/// step. `experts`: the axis splits experts, too, whose weights are then never gathered. Fails with errors where no
+/// step. `experts`: the axis also splits experts, whose weights are then never gathered. Fails with errors where no
 /// parameter can be split, or a glob matches none.
 mlir::LogicalResult placeZero(
     mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis, int64_t stage, bool reshardAfterForward,

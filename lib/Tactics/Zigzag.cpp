@@ -1,7 +1,7 @@
 //===- Zigzag.cpp - The sequence in an order that balances causal attention ------------------===//
 // Indices of the sequence are renamed everywhere at once: in all dims of the classes (DimClasses.h) that hold the
 // sequence of tokens and targets. That computes the same if no op of these dims depends on their order and no parameter
-// has one; what does is refused by name.
+// has one; an op that does is refused by name.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_ZIGZAG
 #include "pc/Tactics/Passes.h"

@@ -163,7 +163,7 @@ struct Program {
   /// The plan as the report prints it; empty without one.
   std::string plan() const;
   /// Which one `rank`, which runs this program, is of the ranks that hold its block of a tensor that belongs to a
-  /// parameter. None if an earlier stage has the tensor, too, or `rank` does not hold it.
+  /// parameter. None if an earlier stage also has the tensor, or `rank` does not hold it.
   std::optional<Holder> holderOf(const Tensor &tensor, const Parameter &parameter, int rank) const;
   /// Whether `rank` is the first of them.
   bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const {

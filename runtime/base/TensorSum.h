@@ -31,7 +31,7 @@ struct TensorSum {
   std::string text() const;
 };
 
-/// Sums by tensor name: over what this rank has written or read, or over all ranks.
+/// Sums by tensor name: over the elements that this rank has written or read, or over all ranks.
 using TensorSums = std::map<std::string, TensorSum>;
 
 /// The sum of `count` bytes: taken as elements of 4 bytes, padded with zeros, and followed by `count`.

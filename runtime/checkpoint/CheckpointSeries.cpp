@@ -159,7 +159,8 @@ void CheckpointSeries::setAside(const std::string &path) {
     fail(PCRT_RESOURCE, withErrno("cannot rename " + path + ", which is damaged"));
 }
 
-/// Finishes or removes what killed runs have left in DIR: unfinished saves (by their locks) and unfinished removals.
+/// Finishes or removes files that killed runs have left in DIR: unfinished saves (by their locks) and unfinished
+/// removals.
 void CheckpointSeries::recover() {
   unlink(temporary().c_str());
   std::set<std::string> homes, removed;

@@ -21,8 +21,8 @@ std::string checkpointAt(const std::string &directory, Comm &comm);
 /// cannot be written is a warning; the second in a row ends the run.
 class CheckpointSeries {
 public:
-  /// Locks DIR for this run, removes what a killed run has left, and throws PCRT_RESOURCE unless there is room for
-  /// `keep` checkpoints and one that is being written. All ranks make one.
+  /// Locks DIR for this run, removes files that a killed run has left, and throws PCRT_RESOURCE unless there is room
+  /// for `keep` checkpoints and one that is being written. All ranks make one.
   CheckpointSeries(const Options &options, const Program &program, Comm &comm);
 
   /// The newest checkpoint that all ranks find complete; empty: there is none yet. Incomplete ones are set aside, with

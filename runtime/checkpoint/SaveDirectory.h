@@ -36,9 +36,10 @@ void removeCheckpoint(const std::string &directory, const std::string &meanwhile
 /// directory.
 class SaveDirectory {
 public:
-  /// Locks `directory` and removes what a killed run has left. Throws PCRT_RESOURCE if nothing can be saved there: it
-  /// is in use, not a directory, the current directory, a mount point, or has a model that is not from a checkpoint.
-  /// The tokenizer's files become part of the checkpoint, unless DIR has files of these names that are not from one.
+  /// Locks `directory` and removes files that a killed run has left. Throws PCRT_RESOURCE if nothing can be saved
+  /// there: it is in use, not a directory, the current directory, a mount point, or has a model that is not from a
+  /// checkpoint. The tokenizer's files become part of the checkpoint, unless DIR has files of these names that are not
+  /// from one.
   explicit SaveDirectory(const std::string &directory, const TokenizerFiles &tokenizer = {});
 
   /// The tag of the lock, from which other ranks compute the name of the temporary directory.

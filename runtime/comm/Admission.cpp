@@ -1,6 +1,7 @@
 //===- Admission.cpp - Accepts callers that know the secret ---------------===//
-// A visitor is a small state machine: it greets, proves, confirms. serve() reads what has come with one epoll_wait,
-// then closes visitors that are too slow: in this order, because this process itself may have been suspended.
+// A visitor is a small state machine: it greets, proves, confirms. serve() reads the data that have arrived with one
+// epoll_wait, then closes visitors that are too slow: in this order, because this process itself may have been
+// suspended.
 //===----------------------------------------------------------------------===//
 #include "comm/Admission.h"
 #include "base/Failure.h"
@@ -102,7 +103,7 @@ void Admission::acceptSome() {
   }
 }
 
-/// Reads what has come of a message of `bytes` bytes; true: it is complete.
+/// Reads the bytes that have arrived of a message of `bytes` bytes; true if it is complete.
 bool Admission::receive(Visitor &visitor, void *to, size_t bytes) {
   ssize_t count = recv(visitor.socket.fd, static_cast<char *>(to) + visitor.got, bytes - visitor.got, 0);
   if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))

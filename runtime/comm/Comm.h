@@ -82,7 +82,7 @@ struct Ticket {
 /// Messages of one size in one direction between two ranks, in order. Flows are independent of each other and of moves.
 struct Flow {
   int peer = 0;       ///< The rank at the other end.
-  int id = 0;         ///< Tells the flows from one rank to another apart.
+  int id = 0;         ///< Distinguishes the flows from one rank to another.
   bool sends = false; ///< Whether this rank is the source.
   int64_t bytes = 0;  ///< Of a message.
   int slots = 1;      ///< Messages that can be under way.

@@ -33,7 +33,7 @@ enum class SharedBy { Ranks, Members };
 bool findSecret(SharedBy who, const std::string &host, std::string *secret, std::string *error);
 
 /// Sets PCRT_SECRET for child processes to a new random secret of one run, unless the user has set one. Returns false
-/// if there is no random source. It does not serve as the secret of a meeting, which other runs have to know, too.
+/// if there is no random source. It does not serve as the secret of a meeting, which other runs also have to know.
 bool handSecretToRanks();
 
 /// Whether only this machine reaches `host`: "localhost", or an address of the loopback interface.

@@ -90,7 +90,7 @@ Socket pcrt::connectTo(const std::string &host, int port, double deadline) {
 
 Socket pcrt::listenAt(const std::string &address, int port) {
   Addresses found = addressesOf(address, port, AI_PASSIVE);
-  // An IPv6 socket accepts IPv4, too, so it comes first.
+  // An IPv6 socket also accepts IPv4, so it comes first.
   for (int family : {AF_INET6, AF_INET})
     for (addrinfo *at = found.get(); at; at = at->ai_next) {
       if (at->ai_family != family)

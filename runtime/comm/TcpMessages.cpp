@@ -42,7 +42,7 @@ bool TcpControl::isSound(const Header &header, int sender) const {
   }
 }
 
-/// Whether the payload of a message with a sound header makes sense, too. Call it under the lock.
+/// Whether the payload of a message with a valid header is also valid. Call it under the lock.
 bool TcpControl::isSound(const Header &header, const Bytes &message) const {
   if (header.kind == Answer)
     return isText(readAt<Progress>(message, sizeof header).doing);

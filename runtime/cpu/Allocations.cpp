@@ -31,7 +31,7 @@ namespace {
 
 /// The memory of one thread: a stack of blocks that is empty again when the last block has been freed.
 struct alignas(64) Region {
-  std::atomic<int64_t> live{0}; ///< Blocks that have not been freed; other threads may free, too.
+  std::atomic<int64_t> live{0}; ///< Blocks that have not been freed; other threads may free them.
   int64_t used = 0;
   char *base = nullptr;
 };

@@ -179,7 +179,7 @@ pcrt_status CpuDevice::move(pcrt_context &context, int index, const void *in, vo
   bool asCodes = move.codes && !routedOf(move) && group.size() > 1;
   pcrt_status status = asCodes ? sumByCodes(context.comm, move, group, in, out, arena + move.codes, parallelFor())
                                : context.comm.move(move, group, in, out, parallelFor());
-  if (routedOf(move) && group.size() > 1 && status == PCRT_OK) // what the transport has just counted
+  if (routedOf(move) && group.size() > 1 && status == PCRT_OK) // the rows that the transport has just counted
     context.rowsSent[index] += rowCounts().sent(group.me);
   context.profile.book(Profile::Call::Move, index, start);
   return done(context, status);

@@ -24,7 +24,7 @@ Tile::Tile(const pcrt_gemm_desc &of, bool nativeBf16) : desc(of) {
     return;
   try {
     library = std::make_unique<Library>(desc, *operands, nativeBf16);
-  } catch (const dnnl::error &) { // of a CPU that lacks what it needs
+  } catch (const dnnl::error &) { // the CPU lacks the instructions
   }
 }
 

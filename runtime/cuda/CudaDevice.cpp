@@ -140,7 +140,7 @@ void CudaDevice::beginCalls(Mode wanted) {
   tasksBegun = 0;
 }
 
-/// Moves that no call waits for are part of the step, too.
+/// Moves that no call waits for are also part of the step.
 pcrt_status CudaDevice::waitForAll(pcrt_context &context, pcrt_status status) {
   for (size_t ticket = 0; status == PCRT_OK && ticket < outstanding.size(); ++ticket)
     if (outstanding[ticket])

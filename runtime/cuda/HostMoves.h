@@ -55,7 +55,7 @@ private:
   Comm &comm;
   char *in = nullptr, *out = nullptr;
   std::vector<std::unique_ptr<Call>> calls; ///< By move and group; graphs keep their addresses.
-  std::vector<Letter> letters;              ///< By flow; graphs keep their addresses, too.
+  std::vector<Letter> letters;              ///< By flow; graphs also keep their addresses.
   pcrt_status status = PCRT_OK;             ///< The first failure of a host function.
 };
 

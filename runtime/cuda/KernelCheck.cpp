@@ -263,7 +263,7 @@ private:
     ProductCall call{index, on(device, 0), on(device, 1), on(device, 2), on(device, 3), on(device, 4)};
     prepare(buffers(one.at("inputs")), {});
     products->prepare({call}, device + program.workspace_offset, [] {});
-    prepare(buffers(one.at("inputs")), {}); // what was tried may have written there
+    prepare(buffers(one.at("inputs")), {}); // the kernel that was run may have written there
     auto enqueue = [&] {
       if (BlasStatus status = products->run(call))
         fail(PCRT_INTERNAL, std::string(d.name) + ": cuBLASLt says " + products->describe(status));

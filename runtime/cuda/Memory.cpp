@@ -35,7 +35,8 @@ char *DeviceArena::allocate(int64_t wanted) {
                             gibibytes(double(unused)) + " of " + gibibytes(double(total)) + " are free" + why +
                             "; compile with more microbatches, a plan that splits more, or --precision=bf16");
   };
-  // Some containers forbid memory that other processes could open; NCCL then copies what it would have registered.
+  // Some containers forbid memory that other processes could open; NCCL then copies buffers that it would have
+  // registered.
   Result result = Success;
   for (int handleTypes : {int(HandlePosixFile), 0}) {
     properties.handleTypes = handleTypes;

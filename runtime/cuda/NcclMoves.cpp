@@ -267,7 +267,7 @@ void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
         NcclConfig config;
         config.commName = one.flow->name;
         config.maxCtas = pcrt_blocks_of_message(
-            one.flow->bytes); // a receive is posted long before its message: others need room, too
+            one.flow->bytes); // a receive is posted long before its message: others also need room
         int color = one.source < 0 ? NcclSplitNoColor : one.source;
         if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,
                                         std::string("connect the ends of '") + one.flow->name + "'"))
@@ -428,7 +428,7 @@ std::string NcclMoves::doing() const {
   return text;
 }
 
-/// Fills in the progress of the device. The control plane's thread calls it, too.
+/// Fills in the progress of the device. The control plane's thread also calls it.
 void NcclMoves::tellProgress(Progress &progress) {
   std::lock_guard<std::mutex> lock(connectingMutex);
   if (!connecting.empty()) {

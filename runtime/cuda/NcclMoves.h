@@ -46,7 +46,7 @@ private:
   std::condition_variable changed;
 };
 
-/// The transport by NCCL. The rank's thread calls it, except tellProgress, which the control plane's thread calls, too.
+/// The transport by NCCL. The rank's thread calls it, except tellProgress, which the control plane's thread also calls.
 /// The device notes its progress in pinned memory, from which errors name the move, the rank and the axis.
 class NcclMoves final : public DeviceComm {
 public:

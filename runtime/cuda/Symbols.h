@@ -1,5 +1,5 @@
 //===- Symbols.h - Tables of functions that are loaded at run time --------===//
-// A library's functions are one line each: result, exported name, parameters. Calls have the exported name, too:
+// A library's functions are one line each: result, exported name, parameters. Calls also use the exported name:
 // driver.cuStreamSynchronize(stream). The declarations are our own, for a runtime that builds the same everywhere;
 // test/Runtime/cuda compares them with NVIDIA's headers.
 //===----------------------------------------------------------------------===//

@@ -1,5 +1,5 @@
 //===- Routing.cpp - Choices of experts in files --------------------------===//
-// Neighbouring tokens of a block are neighbours in a file, too, except in zigzag order, so reads and writes are few.
+// Neighbouring tokens of a block are also neighbours in a file, except in zigzag order, so reads and writes are few.
 // The header has a fixed length and says how many steps are complete.
 //===----------------------------------------------------------------------===//
 #include "data/Routing.h"
@@ -246,7 +246,7 @@ void Routing::finish() {
 // Choices
 //===----------------------------------------------------------------------===//
 
-/// Calls f(token of the block, row of the batch, position, tokens) for tokens that are neighbours in a file, too.
+/// Calls f(token of the block, row of the batch, position, tokens) for tokens that are also neighbours in a file.
 template <typename F> void Routing::forEachRun(const Layer &layer, int64_t microbatch, F f) const {
   int64_t rows = layer.block.size[0], columns = layer.block.size[1];
   int64_t first = rowOf(program, microbatch, layer.block.start[0]), column = layer.block.start[1];

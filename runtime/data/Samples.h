@@ -54,7 +54,7 @@ class SampleData {
 public:
   /// A file that is read.
   struct File {
-    std::string flag, spec, path; ///< "--data", as the flag or its pattern names it, and without what says its format.
+    std::string flag, spec, path; ///< "--data", the name in the flag or pattern, and the same without its format.
     int64_t count = 0;            ///< Its tokens, or rows.
     double weight = 1;            ///< 0: one of several files without weights.
   };
@@ -75,8 +75,8 @@ public:
   virtual std::unique_ptr<Loader> loader(const Program &program, int rank, MeanOver meanOver) const = 0;
 };
 
-/// Opens all that --data and --targets name: tokens, or what the program's inputs have the names of. `training`: not
-/// those samples that --validation holds out; else only those. Throws PCRT_BAD_DATA naming a file, or PCRT_USAGE.
+/// Opens all that --data and --targets name: tokens, or files for the program's inputs by name. `training`: not those
+/// samples that --validation holds out; else only those. Throws PCRT_BAD_DATA naming a file, or PCRT_USAGE.
 std::unique_ptr<SampleData> openSamples(const Options &options, const Program &program, bool training);
 
 /// All that a pattern fits, in the order of their names, or the file that is not one. Throws PCRT_BAD_DATA if none

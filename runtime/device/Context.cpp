@@ -1,6 +1,6 @@
 //===- Context.cpp - The functions that a step calls ----------------------===//
-// Derives from the program's tables what this rank needs: its groups, its moves with their shifts, its flows. The
-// functions of pcrt.h at the end pass each call to the device.
+// Derives this rank's data from the program's tables: its groups, its moves with their shifts, its flows. The functions
+// of pcrt.h at the end pass each call to the device.
 //===----------------------------------------------------------------------===//
 #include "device/Context.h"
 #include "base/Failure.h"

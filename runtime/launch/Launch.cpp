@@ -422,7 +422,7 @@ int Run::exitCode() {
     return 0;
   const FailureRecord &failure = control->failure;
   int code = failure.status;
-  // "A peer is gone" is what the others see; the exit code of the one that left says why.
+  // The other ranks only see that a peer is gone; the exit code of the rank that left tells why.
   if (code == PCRT_PEER_LOST && firstBadExit)
     code = firstBadExit;
   std::string message = control->failed() ? failure.message : lastMessage;

@@ -97,7 +97,7 @@ private:
   bool begun = false, between = false, over = false;
   int64_t round = 0, cursor = 0; ///< `cursor` is the first sample that no member has been given.
   double beganAt = 0;
-  std::string donor; ///< The member that was asked for the state; `states` is what its ranks have sent.
+  std::string donor; ///< The member that was asked for the state; `states` holds the data that its ranks have sent.
   std::map<size_t, std::pair<MeetState, Elements>> states;
 };
 

@@ -76,8 +76,8 @@ static void expectSignals(const Place &place, bool goesBack) {
   unmapControl(control);
 }
 
-/// Fails because the environment is wrong. The rank in it may be wrong, too: without a launcher to report to, the
-/// error is reported as rank 0's.
+/// Fails because the environment is wrong. The rank in it may also be wrong: without a launcher to report to, the error
+/// is reported as rank 0's.
 [[noreturn]] static void failAnywhere(Place &place, const std::string &error) {
   if (place.sharedFile < 0)
     place = {};

@@ -46,7 +46,7 @@ private:
     uint32_t group = 0, last = 0;
     uint32_t started = 0; ///< products, counted
   };
-  /// A product that a warpgroup's first warp has started, and that the others must start, too.
+  /// A product that a warpgroup's first warp has started, and that the others must also start.
   struct Started {
     WarpgroupProduct product;
     uint64_t a, b;

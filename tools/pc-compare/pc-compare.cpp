@@ -366,7 +366,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
   }
   if (table)
     printTable(blocks, report, summary);
-  // The tcp transport allocates messages on the heap, and an MPI library allocates, too.
+  // The tcp transport allocates messages on the heap, and so does an MPI library.
   std::string transport = summary.value("transport", "");
   bool allocates = transport == "tcp" || transport == "mpi";
   if (!summary.contains("step_allocations") || (summary["step_allocations"] != 0 && !allocates))

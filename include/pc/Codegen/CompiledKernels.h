@@ -16,7 +16,7 @@ namespace pc {
 /// The kernels of an op, and the first op that runs them.
 struct WrittenKernel {
   mlir::OwningOpRef<mlir::Operation *>
-      op;                    ///< a copy; its operands are values of the program, or of what was made of it
+      op;                    ///< a copy; its operands are values of the program, or of programs made from it
   mlir::ModuleOp planned;    ///< that program
   std::string function;      ///< of the first of them, for messages
   std::string program;       ///< the symbol in whose table they are

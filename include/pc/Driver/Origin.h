@@ -20,7 +20,7 @@ inline constexpr llvm::StringLiteral planAttribute = "pc.plan", targetAttribute 
 std::optional<Phase> phaseOf(mlir::ModuleOp module);
 
 /// What a module says of the compile that made it. Fields that the module does not say have their defaults, and
-/// `has...` tells them apart.
+/// `has...` distinguishes them.
 struct Origin {
   Phase phase = Phase::Model;
   Plan plan;            ///< without tactics of later phases where the module has no pc.plan

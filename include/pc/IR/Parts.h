@@ -1,4 +1,4 @@
-//===- Parts.h - The parameters that a packed parameter is made of -----------------------===//
+//===- Parts.h - The parameters in a packed parameter -----------------------===//
 // A packed parameter holds several that were imported: q, k and v of one product, or the experts of a layer. Names,
 // keys of random numbers and checkpoint tensors stay those of the parts, so checkpoints do not depend on packing.
 //===-----------------------------------------------------------------------------===//

@@ -14,7 +14,7 @@
 
 namespace pc {
 
-/// A queue of messages from one stage to another; `number` tells those of two stages apart.
+/// A queue of messages from one stage to another; `number` distinguishes those of two stages.
 struct StageFlow {
   int64_t from = 0, to = 0, number = 0;
   /// The flow of an op of stage `self`.

@@ -28,7 +28,7 @@ struct Plan {
   int64_t sizeOf(llvm::StringRef axis) const;
   /// Ranks among which a tactic splits the vocabulary, and heads.
   int64_t vocabularyRanks() const;
-  /// Whether one product may make q, k and v: no tactic places them apart.
+  /// Whether one product may make q, k and v: no tactic places them separately.
   bool packsProducts() const;
   /// What a padded vocabulary is a multiple of: these ranks, and `wanted`; 0: for CUDA devices what their tensor cores
   /// need.

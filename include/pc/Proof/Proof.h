@@ -23,10 +23,10 @@ public:
   /// Reads the one-device program, of the phase `step`. Errors: an op whose meaning the proof does not know.
   llvm::LogicalResult begin(mlir::ModuleOp step);
 
-  /// Proves that `module` (phases placed to planned), made of that step and whose ops verify, computes the same. Emits
-  /// an error at the op where it does not, with notes: the phase, what is compared, and where the first value is made
-  /// that the program of the phase before, as it was proved last, does not have. `phase`: its name; `passThatBroke`
-  /// finds the pass of it that is wrong, "" where it cannot say. Both are for messages.
+  /// Proves that `module` (phases placed to planned), which was made from that step and whose ops verify, computes the
+  /// same. Emits an error at the op where it does not, with notes: the phase, what is compared, and where the first
+  /// value is made that the program of the phase before, as it was proved last, does not have. `phase`: its name;
+  /// `passThatBroke` finds the pass of it that is wrong, "" where it cannot say. Both are for messages.
   llvm::LogicalResult prove(mlir::ModuleOp module, llvm::StringRef phase,
                             llvm::function_ref<std::string()> passThatBroke = {});
 

@@ -36,7 +36,7 @@ public:
   }
 
   /// Makes `axis`, over which experts are split, a data axis that is minor to all others on dims of inputs: tokens are
-  /// gathered over it before the experts, and the other axes' blocks of them stay apart.
+  /// gathered over it before the experts, and the other axes' blocks of them stay separate.
   void setExperts(mlir::StringAttr axis) {
     setData(axis);
     experts.insert(axis.getValue().str());

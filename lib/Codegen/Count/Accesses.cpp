@@ -308,7 +308,7 @@ bool AccessCounter::visitLoop(scf::ForOp loop, State &state) {
   return true;
 }
 
-/// Both sides, where the condition depends on data; what they access then counts apart, by data.
+/// Counts both sides if the condition depends on data; their accesses then count separately, as dependent on data.
 bool AccessCounter::visitBranch(scf::IfOp branch, State &state) {
   Truth truth = decide(branch.getCondition(), state);
   auto run = [&](Block *block) {

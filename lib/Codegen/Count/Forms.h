@@ -32,7 +32,7 @@ Form operator-(const Form &x, const Form &y);
 /// `divisor`. Least: the smaller of `a` and `b`. Data: a value that depends on memory, found from `a` and `b`.
 struct Variable {
   enum Kind { Block, Thread, Counter, Quotient, Remainder, Least, Data } kind;
-  int64_t divisor = 0; ///< of digits and counters a number that tells them apart
+  int64_t divisor = 0; ///< for digits and counters, a number that identifies them
   Form a = {}, b = {};
   const void *source = nullptr; ///< Data: the kind of op, the memory or the value that it comes from
 

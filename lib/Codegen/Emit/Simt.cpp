@@ -333,7 +333,7 @@ void SimtEmitter::rowSums(int64_t rows, int64_t columns, int64_t count, int64_t 
       }
       return flat(totals);
     };
-    // All teams of a block make as many trips, because reductions wait for the whole block.
+    // All teams of a block make equally many iterations, because reductions wait for the whole block.
     Carried none(own.size() * count, zeros(width));
     grouped(trips == 1 ? trip(integer(0), none) : loop(integer(0), integer(trips), 1, none, trip));
     Num block = first / integer(lines);

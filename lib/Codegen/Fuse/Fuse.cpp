@@ -109,7 +109,7 @@ void roundBias(BiasedGemm &biased) {
   biased.broadcast->setOperand(0, CastOp::create(builder, bias.getLoc(), rounded, bias));
 }
 
-/// The gelu_tanh of `sum` if it has other readers, too; else null.
+/// The gelu_tanh of `sum` if the sum also has other readers; else null.
 ActivationOp geluBeside(AddOp sum) {
   for (Operation *user : sum->getUsers())
     if (auto gelu = dyn_cast<ActivationOp>(user);

@@ -40,7 +40,7 @@ std::optional<SummedGemm> asSummedGemm(AddOp sum);
 
 /// Further epilogues of cuBLASLt. Each function returns the op whose product `op` can be the epilogue of, or null.
 ///
-/// gelu_tanh of a product with bias; the sum is stored, too, because the backward pass reads it.
+/// gelu_tanh of a product with bias; the sum is also stored, because the backward pass reads it.
 AddOp biasedGeluOf(ActivationOp op);
 /// A product times the derivative of gelu_tanh.
 EinsumOp geluGradOf(ActivationGradOp op);

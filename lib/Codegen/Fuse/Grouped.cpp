@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// How a value lies beside the mask [tokens, experts], and what dims it has besides.
+/// How the dims of a value correspond to the mask [tokens, experts], and its other dims.
 struct Lie {
   int32_t how = -1; ///< pcrt_lies; -1: none of them
   ArrayRef<int> dims;
@@ -116,7 +116,7 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   if (in.size() != 2 || !llvm::all_of(in, hasDims))
     return std::nullopt;
   bool sumsTokens = out.how == PCRT_LIES_EXPERTS;
-  // a is what has m: of tokens; where tokens are summed, the operand without the last dim of the result.
+  // a is the operand with m: the one of tokens; if tokens are summed, the operand without the last dim of the result.
   if (sumsTokens) {
     if (out.rest.size() != 2 || !isOfToken(in[0]) || !isOfToken(in[1]) || out.dims.back() == mask.back())
       return std::nullopt;

@@ -39,7 +39,7 @@ private:
   bool readsRows(Operation *op) const { return llvm::any_of(op->getOperands(), rows.areRows); }
   bool makesRows(Operation *op) const { return llvm::any_of(op->getResults(), rows.areRows); }
 
-  /// A pass is what depends on as many rounds of rows before it: the ops that one loop over rounds repeats.
+  /// A pass is the ops that depend on equally many rounds of rows before them: one loop over rounds repeats them.
   void findPasses() {
     llvm::DenseMap<Value, int64_t> after; // how many passes a value depends on
     int64_t task = 0;
@@ -88,7 +88,7 @@ private:
     }
     SmallVector<Operation *> before = again.takeVector();
     llvm::sort(before, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-    // What a pass has of its own, as weights that were gathered again, it reads there, too.
+    // A pass also reads its own values there, such as weights that were gathered again.
     for (Operation *op : before)
       for (Value operand : op->getOperands())
         for (Operation *reader : ops)
@@ -137,7 +137,7 @@ private:
         first = einsum;
     Value mask = here(key, first.getMask());
     llvm::MapVector<Value, Value> sums;
-    // Each round has a mask of its own rows only; what it makes is added to the sums of the rounds before.
+    // Each round has a mask of its own rows only; its results are added to the sums of the rounds before.
     for (int64_t round = 0; round < rows.rounds; ++round) {
       auto attribute = [&](int64_t number) { return builder.getI64IntegerAttr(number); };
       Value part = RoundOfRowsOp::create(builder, first.getLoc(), mask.getType(), mask, attribute(round),
@@ -167,7 +167,7 @@ private:
     return true;
   }
 
-  /// Adds what a round has made of its rows; sums are f32, and rounded at the end.
+  /// Adds the results of a round; sums are f32, and rounded at the end.
   static void add(OpBuilder &builder, Value of, Value more, llvm::MapVector<Value, Value> &sums) {
     more.setType(cast<RankedTensorType>(of.getType()).clone(builder.getF32Type()));
     Value &sum = sums[of];

@@ -58,7 +58,7 @@ public:
         propose(*block);
     for (bool isStable = false; !isStable;) {
       isStable = true;
-      // The last ones first: what brings rows back to all entries makes no rows, but takes some.
+      // The last ones first: an op that brings rows back to all entries reads rows, but makes none.
       SmallVector<Value> values = llvm::to_vector(llvm::make_first_range(stored));
       for (Value value : llvm::reverse(values))
         if (!isMadeSo(value) || !llvm::all_of(value.getUsers(), [&](Operation *user) { return isReadSo(value, user); }))
@@ -102,7 +102,7 @@ public:
     return true;
   }
 
-  /// Writes it into types, and makes what rows need.
+  /// Writes the result into types, and adds the ops that rows need.
   void store() {
     for (auto &[value, choice] : stored)
       value.setType(withEncoding(value.getType(),
@@ -360,7 +360,7 @@ private:
       else
         propose(&op);
   }
-  /// In the function, too, at its first call.
+  /// Also in the function, at its first call.
   void proposeCall(CallOp call) {
     const TaskFunction &called = functions.of(call);
     auto take = [&](ValueRange from, ValueRange to) {
@@ -422,7 +422,7 @@ private:
     return !packs || (isOfTokens(op) ? kind == PCRT_GROUPED_UNPACK || from == to : from.isF32() && to.isF32());
   }
 
-  /// Whether what makes `value` can store it by rows.
+  /// Whether the op that makes `value` can store it by rows.
   bool isMadeSo(Value value) {
     const Choice choice = stored.find(value)->second;
     if (auto argument = dyn_cast<BlockArgument>(value))

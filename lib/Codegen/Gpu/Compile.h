@@ -52,8 +52,8 @@ llvm::LogicalResult assemble(mlir::Operation *op, llvm::StringRef ptxas, llvm::A
 /// Parses the figures in the output of ptxas -v.
 std::vector<GpuKernelUse> parsePtxasFigures(llvm::StringRef words);
 
-/// The shared object that the stand-in runs, made of the same IR; consumes `module`. `sources`: for each kernel the
-/// name of the op that it was made for, for reports.
+/// The shared object that the stand-in runs, from the same IR; consumes `module`. `sources`: for each kernel the name
+/// of the op that it was made for, for reports.
 llvm::FailureOr<GpuImage> emitHostImage(mlir::Operation *op, std::unique_ptr<llvm::Module> module,
                                         const llvm::StringMap<std::string> &sources);
 

@@ -53,7 +53,7 @@ KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask() == value && isOnRows(op)) {
     sample.of = typeOf(value).getShape().back();
     sample.chosen = std::min<int64_t>(static_cast<int64_t>(*einsum.getRouted()), sample.of);
-    // Where experts take no more: as many rows, of any tokens.
+    // If experts have a capacity: that many rows, of any tokens.
     const int64_t entries = typeOf(value).getNumElements(), rows = mostRows(einsum);
     if (rows < entries / sample.of * sample.chosen)
       sample.of = entries, sample.chosen = rows;

@@ -1,7 +1,7 @@
 //===- CheckCases.h - Tests of a CUDA program's kernels against the CPU's --------------===//
 // With pc-compile --check-kernels a program has a test case for every distinct kernel of the device: CPU kernels of the
 // same ops, and buffers to run both on. Its own --check-kernels then compares and times them on the device. Matrix
-// products have cases, too.
+// products also have cases.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_CHECKCASES_H
 #define PC_LIB_CODEGEN_HOST_CHECKCASES_H
@@ -14,7 +14,7 @@
 namespace pc {
 
 /// Collects the cases of one program as JSON for its description. State: the CPU kernels that were written for them,
-/// and the keys of what has a case already.
+/// and the keys of kernels that have a case already.
 class CheckCases {
 public:
   /// A kernel of the program's table, and the arena offsets of its buffers.

@@ -1,8 +1,8 @@
 //===- Evaluation.h - The part of a training step that its loss needs ---------------------===//
-// A program that trains evaluates, too: @pc_evaluate makes those calls of the step that the loss needs, in their order,
-// on the same buffers, with dropouts that drop nothing. It is right where the step is. Every value is still written
-// before it is read and where it is read, by the same calls, and what is left out wrote other values: it could only
-// have overwritten more. The same holds for messages between stages.
+// A program that trains can also evaluate: @pc_evaluate makes those calls of the step that the loss needs, in their
+// order, on the same buffers, with dropouts that drop nothing. It is right where the step is. Every value is still
+// written before it is read and where it is read, by the same calls, and what is left out wrote other values: it could
+// only have overwritten more. The same holds for messages between stages.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_EVALUATION_H
 #define PC_LIB_CODEGEN_HOST_EVALUATION_H
@@ -33,7 +33,7 @@ private:
   /// A message: from a stage, to a stage, flow, number.
   using MessageKey = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
-  /// The set grows from the loss backwards: an op, what makes a value, and the sends that its receives are of.
+  /// The set grows from the loss backwards: an op, the ops that make its operands, and the sends of its receives.
   void add(mlir::Operation *op);
   void addValue(mlir::Value value);
   void addTasks(mlir::ModuleOp program);

@@ -172,7 +172,7 @@ LogicalResult Generator::emitMove(MoveOpInterface op) {
   return success();
 }
 
-/// An evaluation needs some of the moves only; what it needs of a start in part, it makes at once.
+/// An evaluation needs only some of the moves. If it needs only a part of a start, it makes these moves at once.
 LogicalResult Generator::emitStart(StartOp op) {
   int64_t first = moveTable.size(), ticket = tickets.size();
   tickets[op.getTicket()] = ticket;
@@ -446,7 +446,7 @@ LogicalResult Generator::run() {
   return emitRound();
 }
 
-/// Writes what ends a round, if the program has rounds.
+/// Writes the function for the end of a round, if the program has rounds.
 LogicalResult Generator::emitRound() {
   OwningOpRef<func::FuncOp> round = buildRound(planned);
   if (!round)

@@ -58,14 +58,14 @@ public:
   llvm::LogicalResult run();
   /// Writes the tables; call it when all steps are written.
   void emitTables(llvm::json::Value report);
-  /// CUDA: adds what the step does with kernels and libraries.
+  /// CUDA: adds the step's kernels and library calls to the report.
   llvm::LogicalResult count(StepCounts &counts);
 
 private:
   using Address = HostProgram::Address;
 
   Address addressOf(mlir::Value value);
-  /// The ends of the tables, and what an op has added to them.
+  /// The ends of the tables, and the rows that an op has added.
   struct TableEnds {
     size_t kernels, products, attentions;
   };

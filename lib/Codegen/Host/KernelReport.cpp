@@ -46,7 +46,7 @@ struct pc::StepCounts {
 };
 
 /// Adds what a kernel of attention computes: at attention's rate, if shared memory gives tensor cores their operands as
-/// fast. Of kernels of the gradient each makes again what it needs of the scores, 3 and 4 products for 5.
+/// fast. Each kernel of the gradient computes its part of the scores again, so 5 products become 3 and 4.
 static void addProducts(Use &use, const TensorWork &products, Operation *op, const MachineModel &machine) {
   use.flops = static_cast<double>(products.flops);
   use.operandBytes = products.sharedBytes;
@@ -157,7 +157,7 @@ static std::string nameOf(const pcrt_gemm_desc &g) {
 
 LogicalResult Generator::count(StepCounts &counts) {
   int64_t stage = all.numStages ? stageOf(planned) : -1;
-  /// Adds launches of a kernel, and tells of a new one what it does; returns the seconds of one.
+  /// Adds launches of a kernel, and describes it if it is new; returns the seconds of one.
   auto add = [&](const std::string &kernel, const char *op, int64_t launches,
                  llvm::function_ref<FailureOr<Use>()> newUse) -> FailureOr<double> {
     auto [it, inserted] = counts.uses.try_emplace({stage, kernel});

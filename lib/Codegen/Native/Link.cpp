@@ -62,7 +62,7 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
       arguments.push_back("-fuse-ld=lld-22");
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-    arguments.push_back("-fsanitize=address,undefined"); // libpcrt.a was built so, too
+    arguments.push_back("-fsanitize=address,undefined"); // libpcrt.a was built in this way
 #endif
 #endif
     std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};

@@ -13,7 +13,7 @@
 namespace pc {
 
 /// Input: a step function. Result: its calls in order, with numbers and addresses resolved. State: where in the
-/// function the reader is, and what the current call has been given so far. One object reads once.
+/// function the reader is, and the arguments of the current call so far. One object reads once.
 class StepReader {
 public:
   /// Bytes of the arena: `stride` further in each microbatch. -1: null.

@@ -60,7 +60,7 @@ private:
   bool compute(mlir::Operation *op);
   bool launches(mlir::Operation *op, llvm::ArrayRef<At> buffers);
   bool isKernelOf(mlir::Operation *op, int64_t row, unsigned part);
-  /// Whether the kernels from `row` on do what `op` does after a product that does without it.
+  /// Whether the kernels from `row` on compute `op` after a product without this epilogue.
   bool isBeside(mlir::Operation *op, int64_t row, int32_t epilogue);
   bool product(mlir::Operation *op, const Call &call);
   bool grouped(EinsumOp op, const Call &call);
@@ -70,7 +70,7 @@ private:
   bool isShown(mlir::Operation *op, mlir::Value value);
   bool flow(mlir::Operation *op, const Call &call, int64_t stage, int64_t id, int64_t slots, bool sends,
             mlir::Value message);
-  /// Evaluations: whether the calls that a step makes for an op come next in it, too.
+  /// Evaluations: whether the calls that a step makes for an op also come next in the evaluation.
   bool takes(std::pair<size_t, size_t> range);
   bool takesWithoutDropping(mlir::Operation *op);
   void takeMoves(StartOp start);
@@ -82,7 +82,7 @@ private:
     op->emitOpError() << why << "; the executable does not match the planned program";
     return false;
   }
-  /// Whether a call, or a table, has what the program says; refuses if not.
+  /// Whether a call, or a table, has the values of the program; refuses if not.
   bool same(mlir::Operation *op, llvm::StringRef what, int64_t found, int64_t wanted) {
     return found == wanted ||
            refuse(op, "has " + what + " " + llvm::Twine(wanted) + ", but in the tables it is " + llvm::Twine(found));
@@ -122,7 +122,7 @@ private:
   bool inRound = false;         ///< the calls are those of what ends a round
   int64_t lastKernel = -1, lastProduct = -1, lastMove = -1, lastAttention = -1;
   llvm::SmallVector<mlir::Operation *> outputs; ///< by their numbers
-  llvm::DenseMap<mlir::Value, int64_t> tickets; ///< of what has started
+  llvm::DenseMap<mlir::Value, int64_t> tickets; ///< of starts that were read
   int64_t numTickets = 0;                       ///< in all runs of all functions
   llvm::DenseMap<int64_t, Call> shownEarly;     ///< outputs that were shown before their place, by index
   AccumulateOp current;

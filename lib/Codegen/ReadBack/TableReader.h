@@ -22,7 +22,7 @@ class TableReader {
 public:
   explicit TableReader(mlir::ModuleOp module);
 
-  /// The struct that a symbol is; none if there is no such one of as many fields.
+  /// The struct that a symbol is; none if there is no such struct with that many fields.
   template <typename T> std::optional<T> structOf(llvm::StringRef symbol) {
     mlir::Value value = initializer(symbol);
     T row{};

@@ -110,7 +110,7 @@ bool TableCheck::launches(Operation *op, ArrayRef<At> buffers) {
 }
 
 namespace {
-/// How far apart the elements of a, b and c are along a letter or a loop, and how many there are.
+/// The strides of a, b and c along a letter or a loop, and its size.
 struct Loop {
   int64_t size, a, b, c;
 };
@@ -265,7 +265,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   auto [bLies, bRest] = lieOf(letters[b], mask, rowsOf(values[b]) != nullptr);
   auto [cLies, cRest] = lieOf(c, mask, rowsOf(values.back()) != nullptr);
   const int64_t all = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
-  // A round has as many rows as it takes; the last one has those that are left.
+  // A round has its limit of rows; the last one has the rest.
   auto ofRound = [&](int64_t rows) {
     auto round = op.getMask().getDefiningOp<RoundOfRowsOp>();
     if (!round)
@@ -274,7 +274,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
     const int64_t left = std::max<int64_t>(rows - static_cast<int64_t>(round.getRound()) * limit, 1);
     return round.getRound() + 1 == round.getRounds() ? left : std::min(left, limit);
   };
-  // Or as many as experts take of each sequence, or part of one.
+  // Or the number that experts take of each sequence, or of a part of one.
   int64_t rows = ofRound(all);
   for (int64_t capacity : capacities)
     if (int64_t taken = tokens / sizes[mask.end()[-2]] * std::min(capacity, sizes[mask.end()[-2]]) * experts;
@@ -284,7 +284,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   for (Value value : values)
     if (RowsAttr of = rowsOf(value); of && !same(op, "rows", of.getCount(), rows))
       return false;
-  // How far apart elements of what lies by expert are along a letter.
+  // The stride along a letter of values that are stored by expert.
   auto strideOf = [&](ArrayRef<StringRef> of, StringRef letter) {
     int64_t stride = 1;
     for (StringRef inner : llvm::reverse(of)) {

@@ -1,5 +1,5 @@
 //===- VerifyEvaluation.cpp - The evaluation beside the step ----------------------------------===//
-// Its calls are read back, too. They must be calls of the step, in their order (where something is dropped: of a kernel
+// Its calls are also read back. They must be calls of the step, in their order (where something is dropped: of a kernel
 // that keeps it), and enough of them: all that the loss is made of, what the other stages send for it included. None
 // may write where a parameter or a state lies.
 //===-----------------------------------------------------------------------------===//

@@ -321,7 +321,7 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
     return op->emitOpError() << "mixes ops that split rows and columns differently";
   RowProgram program(kernel, space);
   ValueRange inputs = fusion ? ValueRange(fusion.getBody().getArguments()) : ValueRange(op->getOperands());
-  // Buffers first, since ops load what no other op of the kernel makes.
+  // Buffers first, since ops load values that no other op of the kernel makes.
   for (auto [value, buffer] : llvm::zip(inputs, kernel.operands))
     program.bind(value, buffer);
   kernel.kind = columnSumBytes(op) ? "reduction" : isa<CastOp>(op) ? "cast" : "elementwise";

@@ -15,7 +15,7 @@ PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
   for (const auto &[axis, size] : core.plan.mesh)
     split.axes[axis] = size;
   for (const Tactic &tactic : core.plan.tactics)
-    if (const TacticInfo *row = tactic.info(); row && row->fromFlags) // what comes with another one has its sizes
+    if (const TacticInfo *row = tactic.info(); row && row->fromFlags) // others have the sizes of these
       split.tactics[tactic.text()] = llvm::map_to_vector(tactic.axes(), [](StringRef axis) { return axis.str(); });
   split.microbatches = core.plan.microbatches;
   split.sequences = core.batch / split.microbatches;
@@ -174,7 +174,7 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
 
 /// Lower bound from a microbatch's seconds for a layer and for the rest, which the last chunk has but for what is ahead
 /// of all layers. Every stage does all its work, and waits until a first microbatch has come through the chunks before
-/// it. If gradients of weights are not tasks of their own, the last microbatch must go back through them, too. Layers
+/// it. If gradients of weights are not tasks of their own, the last microbatch must also go back through them. Layers
 /// are whole.
 ///
 /// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the
@@ -250,12 +250,13 @@ bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) con
   return ofLayer * static_cast<double>(layers) > margins::callsTasks * inlineOps; // head and messages come on top
 }
 
-/// An order is simulated with no more than the seconds that its tasks take: what comes out is no more than it takes.
+/// An order is simulated with lower bounds on the seconds of its tasks, so the result is a lower bound on its seconds.
 /// A stage ends when it has summed its gradients, and the first one begins when it has gathered its parameters. Where
 /// tasks are functions nothing is sent beside them; those that are written out may be shorter, as moves go on beside
 /// the next one.
 ///
-/// For the bytes, a stage stores what its layers have, and the order says what its tasks keep at once.
+/// For the bytes, a stage stores the bytes of its layers, and the order determines what its tasks keep at the same
+/// time.
 PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core,
                                           const PlanNumbers &plan) const {
   TaskBound atLeast{ofCore(core, plan), 0};

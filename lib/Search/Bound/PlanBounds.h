@@ -19,7 +19,7 @@ struct CoreBound {
   double aheadSeconds = 0;     ///< and those ahead of all layers
   double forwardSeconds = 0;   ///< of these, those of forward passes
   double restSeconds = 0;      ///< of all ranks together, besides
-  double optimizerSeconds = 0; ///< of these, those that stages have, too
+  double optimizerSeconds = 0; ///< of these, those that stages have as well
   std::string alone;           ///< what every rank of the core does by itself, as in `PlanNumbers`
 };
 
@@ -51,7 +51,7 @@ public:
   double ofSet(const CoreBound &known, const PlanNumbers &plan, double enough) const;
   /// Lower bound for a plan whose core was priced.
   double ofCore(const CorePrice &core, const PlanNumbers &plan) const;
-  /// Lower bounds for a plan whose tasks were priced, too: their order is simulated.
+  /// Lower bounds for a plan whose tasks were also priced: their order is simulated.
   struct TaskBound {
     double seconds = 0, bytes = 0;
   };
@@ -70,7 +70,7 @@ public:
   /// Returns the core on one rank: without axes.
   static PlanCore onOneRank(const PlanCore &core);
 
-  /// Guesses what a plan takes, in closed form. This is no bound.
+  /// Estimates the seconds of a plan, in closed form. This is not a bound.
   double guessSeconds(const CoreBound &root, const PlanNumbers &plan) const;
 
   /// Whether a core of all sequences has been priced itself.

@@ -21,12 +21,12 @@ struct OpenedNode {
 class NodeOpener {
 public:
   virtual ~NodeOpener() = default;
-  /// Compiles, on several threads, what it takes to open the nodes of a round.
+  /// Compiles, on several threads, all that is needed to open the nodes of a round.
   virtual void prepare(llvm::ArrayRef<PlanNode>) {}
   virtual OpenedNode open(const PlanNode &node) = 0;
   /// All nodes of a round were opened. `first` was the first of them.
   virtual void endRound(const PlanNode & /*first*/) {}
-  /// Returns whether the best plan fits. May know better what it takes, and writes that into `plan`.
+  /// Returns whether the best plan fits. If it knows a better price, it writes that into `plan`.
   virtual bool confirm(FoundPlan & /*plan*/) { return true; }
 };
 

@@ -38,7 +38,7 @@ private:
     Plan plan;
     PlanNumbers numbers;
     PlanCore core;
-    std::string tasksKey; ///< empty: its tasks are not priced apart
+    std::string tasksKey; ///< empty: its tasks are not priced separately
     bool isShared;        ///< core and tasks are those of ZeRO-1, and not yet the plan's own
   };
   std::optional<Next> nextOf(const PlanEntry &entry) const;

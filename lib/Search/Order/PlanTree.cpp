@@ -150,7 +150,7 @@ void PlanTree::forGuesses(const PlanSet &set, ArrayRef<int64_t> inner, const std
   });
 }
 
-/// Adds the plans that are best by closed forms, of each mesh the best one: their prices are what others have to beat.
+/// Adds the best plan of each mesh by closed forms: other plans have to beat their prices.
 void PlanTree::addProbes(std::vector<PlanNode> &roots) {
   std::vector<PlanGuess> guesses;
   for (const SetNode &set : setNodes) {
@@ -173,7 +173,7 @@ void PlanTree::addProbes(std::vector<PlanNode> &roots) {
            std::tie(b.isLarge, b.seconds, b.entry.set, b.entry.sizes);
   };
   llvm::sort(guesses, bySeconds);
-  // Those with as many stages and data ranks are nearly the same: others come in between.
+  // Plans with equally many stages and data ranks are nearly the same: others come in between.
   std::map<std::pair<int64_t, double>, double> before;
   for (PlanGuess &guess : guesses) {
     PlanNumbers plan = numbersOf(guess.entry);

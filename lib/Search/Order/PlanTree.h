@@ -26,7 +26,7 @@ struct PlanEntry {
   bool hasData = false;  ///< core and tasks have the plan's own data ranks; else they are those of ZeRO-1
 };
 
-/// About what a plan takes, in closed form.
+/// Estimated seconds of a plan, in closed form.
 struct PlanGuess {
   PlanEntry entry;
   bool isLarge;   ///< it probably exceeds the limit: bounds of bytes are far below what plans take

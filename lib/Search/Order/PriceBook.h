@@ -32,7 +32,7 @@ public:
   void setTrial(size_t id, const ComposedPlan &priced);
   /// What the plan of a node takes, from its whole compile if there was one.
   PlanTrial trialOf(size_t id) const;
-  /// Compiles a plan whole, once, which may change what it takes; false if it is refused, or interrupted.
+  /// Compiles a plan whole, once, which may change its price; false if it is refused, or interrupted.
   bool compileWhole(FoundPlan &plan);
   /// Begins to compile the best composed plan whole, beside the search, when it will probably stay the best: no plan
   /// that is left costs less than `bound`.

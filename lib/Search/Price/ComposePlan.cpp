@@ -321,7 +321,7 @@ Problem shapeOf(const NamedSchedule &schedule, int stages, int chunksPerStage, i
 
 /// A stage gathers the parameters of its chunks one after another from the beginning of a step on, `gather` seconds for
 /// those of a layer: the first microbatch's task of a chunk does not end before, and where tasks are functions, none
-/// begins before all are there. In few layers that may hide behind what does not grow with them.
+/// begins before all are there. In few layers this may be hidden by work that does not grow with the layers.
 void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<int64_t> layers, double gather,
                        bool callsTasks) {
   std::optional<pipeline::Timeline> times = pipeline::simulate(problem, order);

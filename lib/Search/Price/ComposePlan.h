@@ -56,7 +56,7 @@ struct SmallProgram {
   Plan plan;
   int64_t layers, sequences, inlineOps;
   bool byParts = false;  ///< `trial` says what its parts take
-  bool isShared = false; ///< the plan is asked for with other numbers of sequences, too; then without parts
+  bool isShared = false; ///< the plan is also requested with other numbers of sequences; then without parts
 };
 
 /// Composes prices for one thread.

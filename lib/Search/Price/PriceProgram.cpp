@@ -44,7 +44,8 @@ static void addMicrobatch(ModuleOp planned) {
 }
 
 namespace {
-/// Adds up what a microbatch does before its layers and, on the way back, after them. Between the two is the head.
+/// Adds up the seconds of a microbatch before its layers and, in the backward pass, after them. Between the two is the
+/// head.
 struct AheadOfLayers {
   double seconds = 0; ///< of the last microbatch
 

@@ -1,6 +1,6 @@
 //===- PriceProgram.h - What a program costs by a plan, by compiling it ----------------------===//
 // Input: a program, a plan and a machine. Result: figures of the planned program, from the simulation of the report.
-// Invariant: a price is what the report of the same compile says; a refused plan has no price.
+// Invariant: a price equals the figures in the report of the same compile; a refused plan has no price.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_PRICEPROGRAM_H
 #define PC_LIB_SEARCH_PRICE_PRICEPROGRAM_H
@@ -52,8 +52,8 @@ std::optional<ProgramPrice> priceProgram(
 /// Compiles `model` to the placed phase, in the same way; false where the plan is refused.
 bool placeProgram(mlir::ModuleOp model, const CompileOptions &options);
 
-/// Prices a program on several machines by one compile, without what `trial` says of parts and what cores are made of.
-/// Empty if the plan is refused.
+/// Prices a program on several machines by one compile, without the parts that `trial` has, and without cores. Empty if
+/// the plan is refused.
 std::vector<ProgramPrice> priceProgramOn(llvm::ArrayRef<MachineModel> machines, mlir::ModuleOp model,
                                          const CompileOptions &options);
 

@@ -39,7 +39,7 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
     if (stretch)
       stretch->own[program] = static_cast<double>(one.own);
   }
-  // What a task takes for all that come after it ends with the last microbatch; what it takes for the next task ends
+  // Bytes that a task allocates for all later tasks live until the last microbatch; bytes for the next task live until
   // there, and may be of the last microbatch here, where there are few.
   auto isForAll = [&](int from, int to) {
     const TaskMemory::Stretch &taker = memory.stretches[from], &giver = memory.stretches[to];

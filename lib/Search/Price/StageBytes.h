@@ -51,7 +51,7 @@ private:
   using Bytes = std::array<double, 2>;
   struct Stretch {
     Bytes own = {};
-    std::map<End, Bytes> kept; ///< what it takes and does not give back
+    std::map<End, Bytes> kept; ///< the bytes that it allocates and does not free
   };
   enum Microbatch : uint8_t { First, Middle, LastOne };
   struct Stage {

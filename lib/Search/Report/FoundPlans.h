@@ -10,7 +10,7 @@
 
 namespace pc {
 
-/// The result of a search, with what the text about it needs.
+/// The result of a search, with all figures for the text about it.
 struct FoundPlans {
   const SearchResult &result;
   int64_t ranks = 0;

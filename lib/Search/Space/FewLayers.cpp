@@ -41,7 +41,7 @@ bool areSame(StringRef a, StringRef b) {
   return endsIn(a, b) || endsIn(b, a);
 }
 
-/// Takes out of a layer what all layers read and no layer before it has made, as biases of positions.
+/// Moves ops out of a layer if all layers read them and no layer before it computes them, such as biases of positions.
 void takeOutShared(Layer &layer) {
   llvm::SmallPtrSet<Operation *, 32> of(layer.ops.begin(), layer.ops.end()), fixed;
   for (Operation *op : layer.ops)

@@ -9,7 +9,7 @@
 
 namespace pc {
 
-/// What the plans of a set have in common: the ranks that share a layer, and what they have of a microbatch. Axes that
+/// The common part of the plans of a set: the ranks that share a layer, and their part of a microbatch. Axes that
 /// divide only sequences or layers are left out, with their tactics: data parallelism, stages, ZeRO-1.
 struct PlanCore {
   Plan plan;

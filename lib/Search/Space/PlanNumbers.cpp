@@ -1,4 +1,4 @@
-//===- PlanNumbers.cpp - A plan as the numbers that bounds are made of ----------------------===//
+//===- PlanNumbers.cpp - The numbers of a plan that bounds depend on ----------------------===//
 #include "PlanNumbers.h"
 
 #include "pc/Cost/Cost.h"

@@ -1,4 +1,4 @@
-//===- PlanNumbers.h - A plan as the numbers that bounds are made of ------------------------===//
+//===- PlanNumbers.h - The numbers of a plan that bounds depend on ------------------------===//
 // Input: one plan of a family, then sizes of axes and microbatches. Result: the numbers that bounds read, without text.
 // Invariant: after `resize` they are those that a PlanNumbers of the resized plan has.
 //===-----------------------------------------------------------------------------===//

@@ -140,7 +140,7 @@ struct AttentionShape {
   /// Elements of a row of q, k, v or dout in products along d, and the same padded to full vectors.
   int64_t depth() const { return d / perElement(); }
   int64_t paddedDepth(int64_t lanes) const { return roundUp(depth(), lanes); }
-  /// A tensor of rows `stride` numbers apart, for a product along d.
+  /// A tensor whose rows begin `stride` numbers after each other, for a product along d.
   Matrix alongD(Emitter &e, Ptr tensor, int64_t stride) const {
     bool words = factors == Factors::words;
     return {words ? tensor.as(e.b.getF32Type()) : tensor, stride / perElement()};

@@ -289,8 +289,7 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
         for (size_t i = 2 * r; i < scores.size(); i += i % 2 ? 3 : 1)
           larger = e.maximumOf(larger, scores[i]);
         larger = at.maximumOfRow(larger);
-        // A larger maximum rescales what was summed under the one before. exp2 is the instruction; `factor` has
-        // log2(e).
+        // A larger maximum rescales the sums under the one before. exp2 is the instruction; `factor` has log2(e).
         Num shrink = e.exp2((carried[r] - larger) * factor), minus = larger * -factor;
         sums[r] = carried[2 + r] * shrink;
         for (size_t i = 2 * r; i < scores.size(); i += i % 2 ? 3 : 1) {

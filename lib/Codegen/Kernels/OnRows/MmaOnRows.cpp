@@ -59,7 +59,7 @@ public:
   struct Source {
     Num at, exists;
   };
-  /// Copies a tile to shared memory, 16 bytes a thread at a time; what does not exist becomes 0.
+  /// Copies a tile to shared memory, 16 bytes per thread at a time; elements that do not exist become 0.
   void stage(const Tile &tile, Num buffer, Ptr from, llvm::function_ref<Source(int64_t, Num, Num)> at) {
     for (int64_t trip = 0; trip < tile.trips(); ++trip) {
       auto [own, element] = place(tile, trip);
