@@ -14,7 +14,7 @@
 
 namespace pc::standin {
 
-/// The number of sends to one peer that may be under way at the same time.
+/// The number of sends to one peer that may be in flight at the same time.
 constexpr uint64_t sendSlots = 16;
 constexpr int maxSplits = 64, maxRanks = 4096;
 constexpr int64_t collectiveSlotBytes = int64_t(8) << 30, sendSlotBytes = int64_t(256) << 20;

@@ -223,7 +223,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     return most - least + 1 == count && least == keys[q.weight];
   }
 
-  /// The parameter of three parts, in front of the first one.
+  /// The parameter of three parts, before the first one.
   Value join(OpBuilder &builder, ArrayRef<ParameterOp> parameters) {
     ParameterOp q = parameters[0];
     MLIRContext *context = builder.getContext();

@@ -1,6 +1,6 @@
 //===- Recompute.cpp - Activation checkpointing: compute values again, keep fewer ------===//
 // Values of the forward pass that the backward pass reads are live through both. This pass clones the ops that make
-// them in front of their first reader in the backward pass: two short live ranges in the place of a long one.
+// them before their first reader in the backward pass: two short live ranges instead of a long one.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_RECOMPUTE
 #include "pc/Autodiff/Passes.h"
@@ -122,7 +122,7 @@ private:
     return found.takeVector();
   }
 
-  /// Clones the ops that make `values`, as far back as `stop`, in front of the first reader in the backward pass.
+  /// Clones the ops that make `values`, as far back as `stop`, before the first reader in the backward pass.
   /// Readers in the backward pass then read the clones.
   void again(ArrayRef<Value> values, Stop stop) {
     llvm::SetVector<Operation *> ops;

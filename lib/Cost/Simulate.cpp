@@ -54,7 +54,7 @@ struct Stage : StageTimeline {
   Starts starts;
   std::vector<double> moved; ///< by start: when its moves are done; of moves over stages: their seconds
   double linkFree = 0;       ///< when its moves are done
-  /// Moves under way, in the order of time: the work beside them goes on at this rate.
+  /// Moves in flight, in the order of time: the work beside them continues at this rate.
   struct Hindrance {
     double from, until, rate;
   };
@@ -136,7 +136,7 @@ void Stage::wait(double until) {
     open = -1;
 }
 
-/// Waits for its own moves or for a message that is under way.
+/// Waits for its own moves or for a message that is in flight.
 void Stage::spend(double until, const StageSpan &what) {
   if (until <= end)
     return;
@@ -414,7 +414,7 @@ LogicalResult Simulation::visit(int number, Operation *op) {
   } else if (auto receive = dyn_cast<ReceiveOp>(op)) {
     stage.workAhead();
     Messages &flow = flows[StageFlow(number, receive)];
-    // A message is under way from its send on, and so hidden as far as the receiver works meanwhile.
+    // A message is in flight from its send on, and so hidden as far as the receiver works meanwhile.
     double sent = flow.sent[flow.taken.size()];
     auto from = static_cast<int64_t>(receive.getStage());
     stage.wait(std::max(sent, stage.end) + stage.meet(sent, machine));

@@ -21,7 +21,7 @@ public:
   void finish(mlir::ModuleOp kernels, llvm::StringRef plan, llvm::StringRef step);
 
   /// Writes the entries so far, with a hash of the program, into a program of the phase kernels: pc.certificate, with
-  /// which a compile can go on from it. Nothing where the tables have not been compared.
+  /// which a compile can continue from it. Nothing where the tables have not been compared.
   void carry(mlir::ModuleOp kernels) const;
   /// What take() has found.
   enum class Carried { Nothing, Intact, Edited };

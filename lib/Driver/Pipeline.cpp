@@ -56,7 +56,7 @@ public:
       // parameters are read.
       if (std::optional<PadShardsOptions> padding = plan.padding())
         add(createPadShards(*padding), PCRT_INTERNAL);
-      // What a compile that goes on from any later phase must know.
+      // What a compile that continues from any later phase must know.
       if (options.signs)
         add(createSignStep(signatureOf(plan, options.kernels)), PCRT_INTERNAL);
       return add(createVerifyStep(), PCRT_VERIFICATION);

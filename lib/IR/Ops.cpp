@@ -149,7 +149,7 @@ std::string PlanOp::line() {
 }
 
 //===---------------------------------------------------------------------------===//
-// Moves under way
+// Moves in flight
 //===---------------------------------------------------------------------------===//
 
 SmallVector<MoveOpInterface> StartOp::getMoves() { return llvm::to_vector(getBody().getOps<MoveOpInterface>()); }

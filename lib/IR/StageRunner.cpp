@@ -1,7 +1,7 @@
 //===- StageRunner.cpp - Runs the programs of all stages together --------------------------===//
 // Runs one block per stage as a cooperative scheduler: each stage runs until it waits for a message, a free slot, or
 // other stages at a collective over the stages. The order does not depend on time, and the run ends when no stage can
-// go on; a stage that is not at its end then is in a deadlock, which callers find by `waitingAt`.
+// continue; a stage that is not at its end then is in a deadlock, which callers find by `waitingAt`.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/StageRunner.h"
 #include "pc/IR/Stages.h"

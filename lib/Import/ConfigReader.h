@@ -1,5 +1,5 @@
 //===- ConfigReader.h - One key of a config.json after the other ----------------------===//
-// Every getter reports errors by the key's name and goes on. Of keys that decide what a model with given weights
+// Every getter reports errors by the key's name and continues. Of keys that decide what a model with given weights
 // computes, it also notes which values mean the same (config_means): a run refuses checkpoints whose config.json has
 // others.
 //===-----------------------------------------------------------------------------===//
@@ -25,7 +25,7 @@ struct ConfigKey {
 enum class KeyRole { Computes, Aside };
 
 /// Input: one config.json. State: which keys were read, and the meanings that were noted. After an error getters return
-/// a legal value, so that reading goes on and reports further errors; `failed` stays set.
+/// a legal value, so that reading continues and reports further errors; `failed` stays set.
 class ConfigReader {
 public:
   using Emit = llvm::function_ref<mlir::InFlightDiagnostic()>;

@@ -23,7 +23,7 @@ struct MoveItem {
   int64_t needed = 0;   ///< the op before which it must be done
   int64_t last = 0;     ///< the last op that reads its result
   bool mayWait = false; ///< may wait for others to fill a bucket
-  bool inPlace = false; ///< its result may overwrite its input, so that it needs no memory while it is under way
+  bool inPlace = false; ///< its result may overwrite its input, so that it needs no memory while it is in flight
   int64_t unit = -1;    ///< the unit that it is gathered ahead with; -1: none
 };
 

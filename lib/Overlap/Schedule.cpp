@@ -47,7 +47,7 @@ public:
       ops.push_back(&op);
       accumulates |= isa<AccumulateOp>(op);
     }
-    int64_t lastCall = -1; // a task (pc.call) may send, so no move is under way across it
+    int64_t lastCall = -1; // a task (pc.call) may send, so no move is in flight across it
     for (Operation *op : ops) {
       if (isa<CallOp>(op))
         lastCall = position.lookup(op);
@@ -86,7 +86,7 @@ public:
   }
 
 private:
-  /// Whether `op` is a move between two or more ranks that may be under way: moves of rows block. Moves between stages
+  /// Whether `op` is a move between two or more ranks that may be in flight: moves of rows block. Moves between stages
   /// stay as they are: each stage's program is scheduled by itself, and all of them have to run these in one order.
   bool sends(Operation *op) const {
     auto move = dyn_cast_or_null<MoveOpInterface>(op);
@@ -147,7 +147,7 @@ private:
     }
   }
 
-  /// Keeps moves from being under way across `accumulate` if its body uses their communicator.
+  /// Keeps moves from being in flight across `accumulate` if its body uses their communicator.
   void keepOutOf(AccumulateOp accumulate) {
     std::set<int64_t> used;
     accumulate.getBody().walk([&](MoveOpInterface move) {
@@ -157,7 +157,7 @@ private:
     keepOutOf(accumulate, used);
   }
 
-  /// Keeps moves of these communicators from being under way across `op`.
+  /// Keeps moves of these communicators from being in flight across `op`.
   void keepOutOf(Operation *op, const std::set<int64_t> &used) {
     int64_t at = position.lookup(op);
     for (auto [item, earliest] : llvm::zip_equal(items, notBefore))
@@ -169,7 +169,7 @@ private:
       }
   }
 
-  /// Whether `op` is a stored tensor (a leaf) or the rounded copy of one. A rounded copy in front of the accumulation
+  /// Whether `op` is a stored tensor (a leaf) or the rounded copy of one. A rounded copy before the accumulation
   /// does not count: its gather serves all microbatches, and starts as soon as it is ready.
   bool isStored(Operation *op) const {
     if (!isa_and_nonnull<CastOp>(op))
@@ -263,7 +263,7 @@ private:
   }
 
   /// Whether `bucket` stays a blocking move: it is one move, no computation stands between its start and its wait, it
-  /// stands within them, and no other bucket of its group is under way then.
+  /// stands within them, and no other bucket of its group is in flight then.
   bool blocks(const MoveBucket &bucket, ArrayRef<MoveBucket> buckets) const {
     int64_t place = items[bucket.items[0]].place;
     if (bucket.items.size() > 1 || place < bucket.start || place > bucket.wait)

@@ -162,7 +162,7 @@ private:
     return diagnostic;
   }
 
-  /// A task of a pipeline. It begins and ends with no move under way; the ops of its function are checked separately.
+  /// A task of a pipeline. It begins and ends with no move in flight; the ops of its function are checked separately.
   LogicalResult run(CallOp call) {
     for (auto &[axes, communicator] : communicators)
       if (!communicator.underWay.empty())
@@ -264,7 +264,7 @@ private:
 
   LogicalResult run(AccumulateOp accumulate) {
     Block &inner = accumulate.getBody().front();
-    // Twice, because the second microbatch may conflict with moves that the first one left under way.
+    // Twice, because the second microbatch may conflict with moves that the first one left in flight.
     for (int64_t round = 0; round < std::min<int64_t>(2, accumulate.getMicrobatches()); ++round) {
       if (failed(run(inner)))
         return failure();

@@ -114,7 +114,7 @@ private:
     Type partial = inF32(op.getO().getType());
     builder.setInsertionPoint(op);
     for (int64_t t = 0; t < n; ++t) {
-      // The permutes of the next block come first: they are under way during this block's attention.
+      // The permutes of the next block come first: they are in flight during this block's attention.
       Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto [drop, offsets] = stepDrop(op, t);
@@ -147,7 +147,7 @@ private:
     return scatter && scatter.getDim() == 1 && scatter.getAxes() == axes ? scatter : ReduceScatterOp();
   }
 
-  /// The backward pass goes over the same blocks. Gradients of keys and values go round with them, in the place of a
+  /// The backward pass goes over the same blocks. Gradients of keys and values go round with them, instead of a
   /// reduce_scatter.
   LogicalResult rewrite(AttentionGradOp op) {
     if (!op.getSees())

@@ -29,7 +29,7 @@ public:
   Writer(Block &block, const BlockDecisions &decisions)
       : block(block), decisions(decisions), builder(block.getParentOp()->getContext()) {}
 
-  /// Writes each op that works block by block in front of where it stands, and erases what it replaces at the end.
+  /// Writes each op that works block by block before its position, and erases what it replaces at the end.
   void run(SmallVectorImpl<ArrayAttr> &windowed) {
     SmallVector<Operation *> replaced;
     for (Operation *op : llvm::to_vector(llvm::make_pointer_range(block))) {
@@ -89,7 +89,7 @@ private:
         made[t] = permute(gather.getX(), gather.getAxes(), gather.getLoc(), t, window.other(gather.getAxes()));
       if (window.with)
         return made[t];
-      // The permute of block t + 1 comes before the work on block t, to be under way meanwhile.
+      // The permute of block t + 1 comes before the work on block t, to be in flight meanwhile.
       made[0] = gather.getX();
       for (int64_t u = 1; u < std::min(window.n, t + 2); ++u)
         if (!made[u])

@@ -232,8 +232,8 @@ private:
     return success();
   }
 
-  /// The state of a value that goes on under another name. After the tasks the value of one microbatch is a sum, whose
-  /// root is where the tasks made it.
+  /// The state of a value that continues under another name. After the tasks the value of one microbatch is a sum,
+  /// whose root is where the tasks made it.
   static State stateIn(Walk &walk, Value value) {
     State state = walk.states[value];
     return walk.optimizer ? asSum(std::move(state), value) : state;

@@ -154,7 +154,7 @@ std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Ord
   Timeline time{std::vector<double>(problem.tasks()), std::vector<double>(problem.tasks(), -1), {}};
   std::vector<double> clock(order.size());
   std::vector<size_t> next(order.size());
-  // The stages that wait for a task, one after the other: each waits for one. And those that can go on.
+  // The stages that wait for a task, one after the other: each waits for one. And those that can continue.
   std::vector<int> firstWaiting(problem.tasks(), -1), nextWaiting(order.size(), -1), runnable(order.size());
   std::iota(runnable.begin(), runnable.end(), 0);
   for (size_t turn = 0; turn < runnable.size(); ++turn) {

@@ -63,7 +63,8 @@ private:
     return output && (output.getKind() == OutputKind::Loss || output.getKind() == OutputKind::GradNorm);
   }
 
-  /// Linear ops go on with addends; others need the whole value, so sums are exchanged or reduced over stages before.
+  /// Linear ops continue with addends; others need the whole value, so sums are exchanged or reduced over stages
+  /// before.
   void write(Operation *op) {
     if (isLinear(op)) {
       Parts &from = values[op->getOperand(0)];

@@ -41,7 +41,7 @@ bool Walk::holds(Stage &stage, const Range &range, const State &state) const {
   return stage.bytes.hold({begin, begin + count * bytes}, stack);
 }
 
-/// Refuses the program; with a trace, notes the clash and goes on, so that the cause can be looked for among all
+/// Refuses the program; with a trace, notes the clash and continues, so that the cause can be looked for among all
 /// clashes.
 bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operation *, Operation *> writer,
                  Operation *other) {

@@ -24,7 +24,7 @@ static std::optional<Range> rangeOf(Value value) {
   return home < 0 ? std::nullopt : std::optional(Range{home, home + byteSize(value.getType())});
 }
 
-/// The results of `op`. A move under way gives its result to its wait.
+/// The results of `op`. A move in flight gives its result to its wait.
 static SmallVector<Value> resultsOf(Operation *op) {
   auto start = dyn_cast<StartOp>(op->getParentOp());
   if (!start)

@@ -288,7 +288,7 @@ private:
   std::unordered_multimap<size_t, const Memo *> memosByHash;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> underWay; ///< by start: the results
   std::vector<Shown> shown;                                             ///< outputs, by ops that ran
-  int64_t started = 0;                                                  ///< how many moves under way there have been
+  int64_t started = 0;                                                  ///< how many moves in flight there have been
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> sums;     ///< by accumulation: so far
   llvm::DenseMap<mlir::Value, int64_t> elementOffsets;                  ///< bytes of a block argument in its stack
   llvm::DenseMap<mlir::Operation *, Sharing> sharing;                   ///< by op, of those without a memo

@@ -1,6 +1,6 @@
 //===- Machine.cpp - One op after the other, on all ranks -------------------------------------===//
 // Runs ops one by one on the tensors of all ranks. Three ways to check on the fly: against the trace of one device
-// (`expected`), between ranks that should agree, and, with an arena, that nothing disturbs a move under way. Updates
+// (`expected`), between ranks that should agree, and, with an arena, that nothing disturbs a move in flight. Updates
 // take effect on leaves at once in planned programs, as they do in memory, and are only collected in others.
 //===-----------------------------------------------------------------------------===//
 #include "Machine.h"

@@ -61,7 +61,7 @@ private:
   LogicalResult runStageOp(Operation *op);
   LogicalResult runUpdate(UpdateOp update);
   LogicalResult runOutput(OutputOp output);
-  /// A move under way may read its input and write its result at any moment: with an arena, the buffer of the result
+  /// A move in flight may read its input and write its result at any moment: with an arena, the buffer of the result
   /// holds NaNs until the wait.
   LogicalResult runStart(StartOp start);
   /// Carries out the moves. The result must not depend on when, between start and wait, they happen.

@@ -7,7 +7,7 @@
 //     tree is one move, and each reader reads the version that its row needs. Other values are as they were.
 //  4. A version stands before its first reader or the first move of it, so it dominates them.
 //  5. After: every op has a legal row. Only types and moves were added, so erasure gives the step program back.
-// In the body of pc.accumulate a reduction stands right after its operand. Other moves stand in front of their first
+// In the body of pc.accumulate a reduction stands right after its operand. Other moves stand before their first
 // reader, and inside the body only if all readers are: gathers for the body are freed in it, sums are reduced once.
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"

@@ -2,7 +2,7 @@
 // In the place of bytes on the wire, a choice costs seconds of a machine: what a rank computes, what it sends along the
 // axis and what earlier axes send, and a price per byte of the parameters, gradients and states that it keeps.
 //
-// Sums of gradients go on beside the backward pass, and so cost what exceeds it, which is no sum of tables. Let A be
+// Sums of gradients continue beside the backward pass, and so cost what exceeds it, which is no sum of tables. Let A be
 // all seconds but those of sums, R those of sums, B those of one backward pass, which lose a share c of hidden moves. A
 // step takes F = A + c R + (1 - c) max(0, R - B), and that is the greatest A - (s - c) B + s R of all s from c to 1.
 // For one s, this is a sum of tables, whose minimum bounds F of all placements. Bisection finds the s at which R meets

@@ -298,7 +298,7 @@ double Solver::width(unsigned v) const {
   return product;
 }
 
-/// Puts one table over the neighbours in the place of `v` and its tables, with the best choice of `v` for each entry.
+/// Puts one table over the neighbours instead of `v` and its tables, with the best choice of `v` for each entry.
 void Solver::eliminate(unsigned v) {
   SmallVector<unsigned> order = neighbours(v);
   PriceTable sum;

@@ -119,7 +119,7 @@ private:
     }
     if (c == '/' && peek(1) == '/')
       return comment();
-    if (statement.offset == npos) // the first word of its line; a line that begins with "}" goes on with an op
+    if (statement.offset == npos) // the first word of its line; a line that begins with "}" continues with an op
       statement = c == '}' && !opened.empty() ? opened.back() : Place{at, lines, at - lineBegin + 1};
     count(1, depth);
     if (c == '"')
@@ -263,7 +263,7 @@ private:
     statement = Place();
     if (defined.empty() || depth > 0 || definition.size < 2)
       return;
-    // An alias definition may go on in the next line after these tokens.
+    // An alias definition may continue in the next line after these tokens.
     StringRef before = text.take_front(at).rtrim();
     if (before.ends_with("->") || before.ends_with(":") || before.ends_with("="))
       return;

@@ -67,7 +67,7 @@ LogicalResult pc::placeNaiveData(ModuleOp module, StringRef tactic, StringAttr a
   };
   if (failed(propagate(module, seeds)))
     return failure();
-  // Parameters do not change between microbatches: their broadcasts move in front of the accumulation.
+  // Parameters do not change between microbatches: their broadcasts move before the accumulation.
   SmallVector<BroadcastOp> broadcasts;
   module.walk([&](BroadcastOp broadcast) { broadcasts.push_back(broadcast); });
   for (BroadcastOp broadcast : broadcasts)

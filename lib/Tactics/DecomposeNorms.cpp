@@ -14,7 +14,7 @@ using namespace pc;
 
 namespace {
 
-/// Builds primitives in front of a norm of x: [r.., e], whose rows have length e.
+/// Builds primitives before a norm of x: [r.., e], whose rows have length e.
 class Norm {
 public:
   Norm(Operation *op, Value x) : op(op), builder(op), full(cast<RankedTensorType>(x.getType())) {

@@ -1,6 +1,6 @@
 //===- ExpertParallel.cpp - Split the experts, and the batch everywhere else ----------------===//
 // In a mixture of experts each rank has some of the experts; everywhere else it has some of the sequences. So tokens
-// are gathered in front of the experts, and what the ranks' experts make of each is added up and scattered after them;
+// are gathered before the experts, and what the ranks' experts make of each is added up and scattered after them;
 // or, after pc-dispatch-experts, what goes to experts and comes back is sent from rank to rank. Tactics that split
 // something else outside of experts on their axis split experts in the same way (`splitExperts`).
 // References: D. Lepikhin et al., "GShard", 2020; W. Fedus et al., "Switch Transformers", 2021.

@@ -81,7 +81,7 @@ static LogicalResult findKept(ModuleOp module, StringRef tactic, StringRef keep,
   return success();
 }
 
-/// Moves the gathers of `kept` parameters in front of all microbatches. With one microbatch they stay in front of their
+/// Moves the gathers of `kept` parameters before all microbatches. With one microbatch they stay before their
 /// first readers.
 static void gatherOnce(ModuleOp module, const llvm::DenseSet<Operation *> &kept) {
   SmallVector<AllGatherOp> gathers;

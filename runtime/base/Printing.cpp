@@ -123,7 +123,7 @@ private:
 
 } // namespace
 
-/// The printers of standard output and standard error; never destroyed, since their threads go on.
+/// The printers of standard output and standard error; never destroyed, since their threads continue.
 static Printer *printers[2];
 
 static ssize_t addToPrinter(void *printer, const char *text, size_t length) {

@@ -72,7 +72,7 @@ struct Input : Tensor {
                      ///< "random".
   int64_t below = 0; ///< Of "data" that are indices: more than the largest one.
   int64_t key = 0;   ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
-                     ///< documents; of "shifted": the token in front of the targets.
+                     ///< documents; of "shifted": the token before the targets.
 
   /// Whether there is one number for each target, and not for each token.
   bool isByTarget() const { return kind == "targets" || kind == "loss_weights" || kind == "shifted"; }

@@ -1,9 +1,9 @@
 //===- Checkpoint.cpp - Saving and loading the state of training ----------===//
 // Saving: every tensor of the model is in model.safetensors under its Hugging Face name, every optimizer state in
 // training_state.safetensors, both as f32. Ranks that hold the same block divide it by pages of the file. Each rank
-// adds up the checksums of what it writes; rank 0 writes the totals to trajectory.json last and then puts the new
-// directory in the place of DIR. Loading: every rank reads its own blocks, adds up their checksums, and all compare the
-// totals with trajectory.json.
+// adds up the checksums of what it writes; rank 0 writes the totals to trajectory.json last and then exchanges the new
+// directory with DIR. Loading: every rank reads its own blocks, adds up their checksums, and all compare the totals
+// with trajectory.json.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/Checkpoint.h"
 #include "base/Failure.h"

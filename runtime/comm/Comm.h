@@ -85,7 +85,7 @@ struct Flow {
   int id = 0;         ///< Distinguishes the flows from one rank to another.
   bool sends = false; ///< Whether this rank is the source.
   int64_t bytes = 0;  ///< Of a message.
-  int slots = 1;      ///< Messages that can be under way.
+  int slots = 1;      ///< Messages that can be in flight.
   int messages = 1;   ///< In a step; errors name message n as number n % messages.
   std::string name;   ///< "forward of chunk 1 from stage 0 to stage 1".
 
@@ -122,7 +122,7 @@ public:
                    const ParallelFor &parallelFor = {});
 
   /// start begins the moves of `ticket` without waiting for other ranks; wait returns when they are done. Between the
-  /// two, sources must not change and results are undefined; any number of tickets may be under way. All members start
+  /// two, sources must not change and results are undefined; any number of tickets may be in flight. All members start
   /// the moves of a group in the same order, and wait in the same order, including other moves of the group.
   pcrt_status start(Ticket &ticket, const ParallelFor &parallelFor = {});
   pcrt_status wait(Ticket &ticket, const ParallelFor &parallelFor = {});

@@ -21,7 +21,7 @@ struct KeptState {
 
 /// The kept states of one rank.
 struct Kept {
-  std::atomic<int32_t> updating; ///< 1: an update is under way, or was interrupted.
+  std::atomic<int32_t> updating; ///< 1: an update is in progress, or was interrupted.
   char program[24];              ///< The sum of the program that made it.
   KeptState arena, copy;         ///< The states in the arena (unless `updating`) and in the copy after it.
 };

@@ -16,7 +16,7 @@ constexpr uint64_t meetFormat = 0x3154454d4350; // "PCMET1"
 enum class MeetKind : uint32_t {
   Hello = 1, ///< From a rank: MeetHello.
   Begin,     ///< To a rank: MeetBegin.
-  Close,     ///< To rank 0: the others wait; the round ends after the step that is under way.
+  Close,     ///< To rank 0: the others wait; the round ends after the step that is in progress.
   Arrive,    ///< From a rank: MeetArrive, and its parameters after the steps of the round.
   Mean,      ///< To a rank: the mean of those parameters over members, weighted by steps.
   Ask,       ///< To a rank: a member that joins needs its State.

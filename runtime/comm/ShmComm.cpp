@@ -250,7 +250,7 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
     } else {
       usleep(100);
     }
-    // Others may wait for this rank's share of moves that are under way.
+    // Others may wait for this rank's share of moves that are in flight.
     status = advanceAll(workers, wait.group ? wait.group->id : -1);
     if (status != PCRT_OK)
       break;

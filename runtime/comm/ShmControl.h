@@ -20,7 +20,7 @@ struct Announcement {
   MoveKey key;
 };
 
-constexpr uint64_t kMaxAnnounced = 32; ///< Moves of a group that can be under way; more wait for their turn.
+constexpr uint64_t kMaxAnnounced = 32; ///< Moves of a group that can be in flight; more wait for their turn.
 
 /// A rank's state in one of its groups. The rank writes it, the other members read it. The moves of a group are
 /// numbered from 1, in the order in which all members start them.

@@ -52,7 +52,7 @@ private:
   struct StartedMoves {
     const void *ins[PCRT_MOST_STARTED];
     void *outs[PCRT_MOST_STARTED];
-    int32_t first = -1; ///< In the table of moves; -1: nothing is under way.
+    int32_t first = -1; ///< In the table of moves; -1: nothing is in flight.
     Ticket ticket;
   };
 

@@ -25,7 +25,7 @@ struct DeviceFlow {
 
 /// The number of lanes of a flow. A lane is a stream with a communicator of its own, and message n uses lane n % lanes.
 /// One communicator would not do: its calls run in order, so a receive that waits for its message blocks all calls
-/// after it. With a lane for every message that may be under way besides the one that is read, and one receive posted
+/// after it. With a lane for every message that may be in flight besides the one that is read, and one receive posted
 /// ahead on each, a device waits only if all `slots` slots are full.
 inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
 
@@ -124,7 +124,7 @@ protected:
 class Session;
 
 /// Opens the moves of this rank's device in a run of several ranks. All ranks call it. Throws a Failure.
-/// `besideProducts` says for each group whether products run while its moves are under way.
+/// `besideProducts` says for each group whether products run while its moves are in flight.
 std::unique_ptr<DeviceComm> openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
                                            const std::vector<Group> &groups, const std::vector<bool> &besideProducts);
 

@@ -24,7 +24,7 @@ struct ProductCall {
   void *c = nullptr;
   const void *bias = nullptr;
   void *aux = nullptr;
-  int beside = 0; ///< The number of groups whose moves are under way meanwhile.
+  int beside = 0; ///< The number of groups whose moves are in flight meanwhile.
 };
 
 /// A matrix as cuBLASLt sees memory: column-major, transposed or not.
@@ -46,7 +46,7 @@ public:
   Products(Session &session, const pcrt_program &program, Kernels *kernels = nullptr);
   ~Products();
 
-  /// Sets the numbers of multiprocessors that products leave to each group whose moves are under way, and to messages.
+  /// Sets the numbers of multiprocessors that products leave to each group whose moves are in flight, and to messages.
   /// A kernel of the library with a block for each multiprocessor takes twice as long if one of them is occupied. Call
   /// it before `prepare`.
   void leave(int toGroup, int toMessages) { left = toGroup, leftAlways = toMessages; }

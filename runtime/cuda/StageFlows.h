@@ -1,6 +1,6 @@
 //===- StageFlows.h - Messages between stages, on a CUDA device -----------===//
 // With NCCL, each flow has streams (lanes) and a ring of slots on the device. A send copies into a slot on the compute
-// stream and goes on; a lane sends the slot. Receives are posted as soon as their slot is free, before the step reads
+// stream and continues; a lane sends the slot. Receives are posted as soon as their slot is free, before the step reads
 // them. Events order the two, so that a step can be captured. Messages between virtual ranks and through host memory
 // need none of this.
 //===----------------------------------------------------------------------===//

@@ -205,7 +205,7 @@ void Routing::writeHeader(int64_t steps) {
     fail(PCRT_RESOURCE, withErrno("cannot write " + targetPath));
 }
 
-/// Calls f, which writes to the file; if it fails, the file ends and the run goes on.
+/// Calls f, which writes to the file; if it fails, the file ends and the run continues.
 template <typename F> void Routing::attempt(F f) {
   try {
     f();

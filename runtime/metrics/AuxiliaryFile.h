@@ -1,6 +1,6 @@
 //===- AuxiliaryFile.h - A log whose failures do not end a run ------------===//
 // For metrics and curves. If a record cannot be written, because the disk is full or broken or a pipe is not read, the
-// run warns once, goes on without it, and tries again with a later record.
+// run warns once, continues without it, and tries again with a later record.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_METRICS_AUXILIARYFILE_H
 #define PCRT_METRICS_AUXILIARYFILE_H

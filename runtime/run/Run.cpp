@@ -45,7 +45,7 @@ public:
     this->options.weightDecay = options.weightDecay.value_or(program.optimizer == "adamw" ? 1e-2 : 0);
   }
 
-  /// Abandons the device of a run that failed; returns whether the device may go on.
+  /// Abandons the device of a run that failed; returns whether the device may continue.
   bool abandon() { return device && device->abandon(); }
 
   std::optional<Failure> run() {

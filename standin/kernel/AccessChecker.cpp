@@ -353,7 +353,7 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
         return report("missing wait", p, ", while a matrix product may still read there");
   Access mine = Access::make(s.now, thread, atomic, site);
   size_t offset = size_t(p - region->begin), first = offset / 2, end = (offset + bytes + 1) / 2;
-  Cell before{}, after{}; // the cell in front of this one: most of an access have one past, and then one future
+  Cell before{}, after{}; // the cell before this one: most of an access have one past, and then one future
   ByteState stateBefore = ByteState::Unallocated;
   for (size_t i = first; i < end; ++i) {
     Cell cell{region->cells[i].write, region->cells[i].read};

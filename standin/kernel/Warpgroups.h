@@ -42,7 +42,7 @@ private:
     bool done = false, claimed = false;
   };
   struct WarpState {
-    std::deque<Part> parts; ///< in order: the last ones that are done, and those under way
+    std::deque<Part> parts; ///< in order: the last ones that are done, and those in flight
     uint32_t group = 0, last = 0;
     uint32_t started = 0; ///< products, counted
   };

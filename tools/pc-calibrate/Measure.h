@@ -60,7 +60,7 @@ struct Measurements {
       pair,             ///< Two neighbours in a node that has more.
       across;           ///< One rank of each node, if there are several; each rank is in such a group.
   Measurement meeting;  ///< An all_reduce of 4 kB of the ranks of a node after the first product, on cores.
-  Measurement beside;   ///< A product while a large move of all is under way, start and wait included.
+  Measurement beside;   ///< A product while a large move of all is in flight, start and wait included.
   std::vector<AttentionTimes> attention; ///< The shortest first.
   Measurement update;                    ///< The optimizer's update of a layer's parameters, on cores.
   Measurement streaming;                 ///< Kernels of layers that are limited by memory.

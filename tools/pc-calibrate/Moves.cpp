@@ -136,7 +136,7 @@ void Bench::addMeeting() {
   cases.back().own = &waited;
 }
 
-/// Adds a product while a move is under way.
+/// Adds a product while a move is in flight.
 void Bench::addBeside() {
   if (comm.size() == 1)
     return;

@@ -51,7 +51,7 @@ struct DeviceFacts {
 struct ProductCall {
   pcrt_gemm_desc desc;
   int64_t a, b, c;
-  bool isBeside = false; ///< Moves are under way meanwhile.
+  bool isBeside = false; ///< Moves are in flight meanwhile.
 };
 
 /// Everything that calls name by an index. It must outlive the target that was prepared with it.

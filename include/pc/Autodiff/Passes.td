@@ -122,7 +122,7 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
   let summary = "Activations and the operands of matrix products become bf16; parameters and their state stay f32";
   let description = [{
     Step program -> step program. The pass comes before placement: erasing the placements of a placed program yields the program of this pass.
-    Every op computes in f32 and rounds what it stores to the type of its result, so the pass only chooses what is stored in which type:
+    Every op computes in f32 and rounds what it stores to the type of its result, so the pass only chooses the type in which each value is stored:
 
     * bf16: the operands and results of matrix products and of attention; the results of norms; activations and their gradients; logits and
       their gradient. A parameter is cast once a step, before the accumulation.

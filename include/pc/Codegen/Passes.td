@@ -39,7 +39,7 @@ def ExpandRouted : Pass<"pc-expand-routed", "mlir::ModuleOp"> {
   let summary = "Routed einsums -> all terms, and a product by the mask";
   let description = [{
     Local program -> local program, for values that cannot be stored by rows. All terms of a `routed` einsum are computed, and its result is
-    multiplied by the mask. If the result lacks dims of the mask, an operand that has them is multiplied instead. Products by the mask alone
+    multiplied by the mask. If the result lacks dims of the mask, an operand that has them is multiplied instead. Products only with the mask
     do not change.
 
     ```mlir

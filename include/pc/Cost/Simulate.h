@@ -33,11 +33,11 @@ struct StageSpan {
 struct StageTimeline {
   std::vector<StageSpan> spans; ///< in the order of time
   double end = 0;
-  /// What its seconds went into, by kind of work, waits for its own moves, for messages that are under way, and for
+  /// What its seconds went into, by kind of work, waits for its own moves, for messages that are in flight, and for
   /// other stages.
   std::array<double, getMaxEnumValForTaskKind() + 1> work = {};
   double moves = 0, messages = 0, idle = 0;
-  /// Of the seconds that it waits for other stages after its last task, those in which its own moves go on.
+  /// Of the seconds that it waits for other stages after its last task, those in which its own moves continue.
   double movesBesideIdle = 0;
 };
 using StepTimeline = std::vector<StageTimeline>;
@@ -53,7 +53,7 @@ struct Prediction {
 };
 
 /// Hears of everything that takes time, in the order of the program: an op (the moves of a `pc.start` together), the
-/// phase of the step that it is in, and from when to when, in seconds, it works or is under way.
+/// phase of the step that it is in, and from when to when, in seconds, it works or is in flight.
 using StepListener = llvm::function_ref<void(mlir::Operation *, StepPhase, double start, double end)>;
 
 /// Seconds of ops that are known better than by `secondsOf`.
@@ -63,7 +63,7 @@ using OpSeconds = llvm::DenseMap<mlir::Operation *, double>;
 /// without stages; may be null.
 ///
 /// Time: an op takes what `known` has for it, or `secondsOf`, a message `messageSeconds`, during which sender and
-/// receiver go on; moves between start and wait go on one after another beside the work, which then takes longer
+/// receiver continue; moves between start and wait continue one after another beside the work, which then takes longer
 /// (`contendShare`). Ranks of a stage do everything at once. Without `withBytes` spans do not say what is live, which
 /// takes longer to find than their seconds. Fails, with an error, where stages wait for each other forever or a program
 /// is not planned.

@@ -12,7 +12,7 @@
 
 namespace pc {
 
-/// One axis as it was written: a name and a size, or a word in the place of the size.
+/// One axis as it was written: a name and a size, or a word instead of the size.
 struct MeshAxisText {
   std::string name;
   int64_t size = 1;

@@ -45,7 +45,7 @@ def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterfa
     program is in zigzag order. `sees` (local programs): a scalar is the global index of the first query; [s] counts, by query, how
     many of the keys it sees, the first ones. A query that sees none has o = 0 and lse = -infinity.
     Where q, k and v are bf16, exp(score - maximum) is rounded to bf16 before it multiplies v; sums, maxima and lse are not.
-    `window w`: position s sees the w positions s - w < t <= s alone. `softcap c`: scores are c tanh(score / c). `bias` [k, g, r]: to the score of query s
+    `window w`: position s sees only the w positions s - w < t <= s. `softcap c`: scores are c tanh(score / c). `bias` [k, g, r]: to the score of query s
     and key t, after the cap, the entry t - s + S - 1 of its head is added, of S queries (factors `k g r`, r whole).
     `sinks` [k, g]: softmax and lse have one more score, of a key whose value is 0. Of the gradient only that of the sinks themselves is another one
     for it: all that attention_grad reads is o and lse.

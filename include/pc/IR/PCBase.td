@@ -112,8 +112,8 @@ def PC_PlaceAttr : PC_Attr<"Place", "place",
   let summary = "How a tensor lies on the mesh";
   let description = [{
     Per dim, the mesh axes that split it, major to minor, then the axes on which the value is partial (every rank holds an
-    addend of a sum, or an operand of a max), then the axes whose coordinate 0 alone holds the value (on the other ranks the
-    buffer is undefined). An axis named nowhere replicates. `#pc.place<[dp, _, (row, col)] sum(tp) root(cp)>`.
+    addend of a sum, or an operand of a max), then the axes on which only coordinate 0 holds the value (on the other ranks the
+    buffer is undefined). The value is replicated over axes that are not named. `#pc.place<[dp, _, (row, col)] sum(tp) root(cp)>`.
 
     Constraints: (C1) one entry per dim of the tensor; (C2) an axis occurs at most once; (C3) partial axes and root axes are
     listed in alphabetical order, partial ones only with a kind.
@@ -174,11 +174,11 @@ def PC_DropAttr : PC_Attr<"Drop", "drop"> {
 }
 
 def PC_SourceAttr : PC_Attr<"Source", "source"> {
-  let summary = "The box of a Hugging Face tensor that a parameter is";
+  let summary = "The part (box) of a Hugging Face tensor that a parameter holds";
   let description = [{
     `#pc.source<"h.0.attn.c_attn.weight", shape = [768, 2304], start = [0, 768], size = [768, 768]>`: the box, row major,
-    reshaped to the parameter's shape (without padding). `view = [12, 3, 64, 768]` after it: the tensor is read in that shape, row major, and the
-    box is one of it.
+    reshaped to the parameter's shape (without padding). `view = [12, 3, 64, 768]` after it: the tensor is read in that shape, row major, and the box
+    is a part of that.
 
     Constraint (C1): a view has as many elements as the tensor.
   }];
@@ -190,16 +190,16 @@ def PC_SourceAttr : PC_Attr<"Source", "source"> {
   }];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// The shape of which it is a box.
+    /// The shape that the box is a part of.
     ::llvm::ArrayRef<int64_t> boxShape() const { return getView().empty() ? getShape() : getView(); }
   }];
 }
 
 def PC_PartAttr : PC_Attr<"Part", "part"> {
-  let summary = "What was a parameter before pc-pack-products made it a part of one";
+  let summary = "A parameter that pc-pack-products has made a part of another one";
   let description = [{
     `#pc.part<"h.0.attn.c_attn.weight:k", key = 3, size = 1, source = <...>>`: its name and key, how many indices of the dim `along`
-    of the packed parameter are its own, and the box of a Hugging Face tensor that it is, row major.
+    of the packed parameter are its own, and the box of a Hugging Face tensor that it holds, row major.
   }];
   let parameters = (ins StringRefParameter<>:$name, "int64_t":$key, "int64_t":$size, "::pc::SourceAttr":$source);
   let assemblyFormat = "`<` $name `,` `key` `=` $key `,` `size` `=` $size `,` `source` `=` $source `>`";
@@ -208,8 +208,9 @@ def PC_PartAttr : PC_Attr<"Part", "part"> {
 def PC_RowsAttr : PC_Attr<"Rows", "rows", [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
   let summary = "A value that is stored by rows: `#pc.rows<32 of 3>`, at most 32 of the entries of its first 3 dims exist";
   let description = [{
-    In local programs. Which entries exist says the mask of an einsum that is `routed`: those where it is 1, in the order of its last dim first, then of
-    the others. The buffer has `count` rows, one for each, one after the other; what is in those after the last is not defined. A value is stored so if it is
+    Used in local programs. The mask of an einsum that is `routed` determines which entries exist: those where it is 1, in the order of its last dim
+    first, then of
+    the others. The buffer has `count` rows, one for each, one after the other; rows after the last one are undefined. A value is stored so if it is
     read by einsums routed by this mask, and element by element by ops whose results are stored so.
 
     Constraint (C1): at least one row, of at least one dim of the tensor.

@@ -37,7 +37,7 @@ def PC_ProgramOp : PC_Op<"program"> {
 
     `zigzag n`: index i of every sequence dim is not position i but `zigzagPosition(i)`: cut into 2n chunks, the order is chunk 0, 2n-1, 1, 2n-2,
     ..., so that each of n ranks has as much to do in causal attention. Tokens, targets, position tables, attention and
-    what is shown to the runtime mean positions; all other ops don't care.
+    outputs use positions; other ops do not depend on the order.
 
     `masked`: targets are not the next tokens but words that tokens lack, which a run is told apart (`--targets`).
     `targets n`: sequences of targets have n tokens, and not as many as those of tokens.
@@ -138,7 +138,7 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
     the whole program: initial elements are drawn by it, and stages that share a parameter know it by its key.
 
     `along d parts [...]` in the place of `source`: parameters that one product reads (`pc-pack-products`), one after the other along dim d.
-    Files, initial elements and the interpreter know the parts (`partsOf`), all others the packed parameter alone.
+    Files, initial elements and the interpreter know the parts (`partsOf`), all others know only the packed parameter.
 
     `frozen`: training reads the parameter and never changes it: it has no gradient and no state. Checkpoints contain it like any other.
 
@@ -293,7 +293,7 @@ def PC_EinsumOp : PC_Compute<"einsum"> {
   let description = [{
     `pc.einsum "b s e, e f -> b s f" %x, %w`: the product of the operands, summed over the factors that the result lacks. A factor
     that only the result has is broadcast. Letters may be words. Every contraction, every weight and input gradient, every
-    elementwise product, bias broadcast and bias gradient is this op. Linear in each operand alone.
+    elementwise product, bias broadcast and bias gradient is this op. Linear in each operand separately.
 
     `pc.einsum "b s e, n f e, b s n -> b s n f" %x, %w, %mask routed 2`: the last operand is a mask, 1 or 0, with at most 2 ones along its
     last dim (`pc.top_k`). Terms whose factor of it is 0 count for nothing and need not be computed, nor stored where the result has all dims of the mask
@@ -356,7 +356,7 @@ def PC_CosOp : PC_Unary<"cos"> { let summary = "Cosine of x in radians"; }
 def PC_SelectOp : PC_Pointwise<"select", "2, 3"> {
   let summary = "a where x and y compare as `kind` says, else b; linear in a and b together";
   let description = [{
-    `pc.select less %x, %y, %a, %b` is a where x < y, else b; `less_equal` and `equal` compare alike. A comparison with NaN
+    `pc.select less %x, %y, %a, %b` is a where x < y, else b; `less_equal` and `equal` work in the same way. A comparison with NaN
     is false. x and y only choose: they have no gradient. Maximum, absolute value, masks and conditions are made of this op.
   }];
   let arguments = (ins PC_ComparisonKind:$kind, AnyRankedTensor:$x, AnyRankedTensor:$y, AnyRankedTensor:$a, AnyRankedTensor:$b);
@@ -423,7 +423,7 @@ def PC_SoftmaxOp : PC_Compute<"softmax", [Rowwise]> {
 def PC_TopKOp : PC_Compute<"top_k"> {
   let summary = "1 for the k largest entries of each row of x, 0 for the others: `x0 x1 .. c -> x0 x1 .. c`, c whole";
   let description = [{
-    Of equal entries the first ones are chosen, so that the choice is a function of the row alone. It has no gradient: that of what is chosen
+    Of equal entries the first ones are chosen, so that the choice depends only on the row. It has no gradient: the gradient of the chosen values
     goes through the product with the result. `pc-recompute` never chooses a second time.
 
     `layer 3`: which experts a token has in layer 3 of the model. The runtime is shown the result where it is made, and may put another choice

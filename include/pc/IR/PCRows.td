@@ -12,7 +12,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def PC_AllToAllRowsOp : Op<PC_Dialect, "all_to_all_rows", [Pure, MoveOpInterface]> {
   let summary = "An all_to_all between tokens and experts of a value that is stored by rows";
   let description = [{
-    As `pc.all_to_all`, of which only entries are sent that exist: those [token, expert] where `mask` is not 0. `mask` is that of all tokens and all experts
+    As `pc.all_to_all`, but only entries that exist are sent: those [token, expert] where `mask` is not 0. `mask` is that of all tokens and all experts
     of the group, so each rank knows where any row lies on any rank, and how many it sends and gets.
 
     Constraints: (C1) operand and result are f32 or bf16 and stored by rows of as many dims as the mask has, and `from` and `to` are the last of these and another;
@@ -35,8 +35,8 @@ def PC_AllToAllRowsOp : Op<PC_Dialect, "all_to_all_rows", [Pure, MoveOpInterface
 def PC_AdmitOp : Op<PC_Dialect, "admit", [Pure, DeclareOpInterfaceMethods<FactorOpInterface>]> {
   let summary = "Of the choices of each sequence and expert the first `capacity`, 0 for the others: `b s n -> b s n`, s whole";
   let description = [{
-    x: [batch, sequence, experts], above 0 where a token has chosen an expert (`pc.top_k`). Tokens come in the order of their positions, in a zigzag
-    order, too. So which choices an expert takes is a function of the sequence alone: it is the same on every mesh and with any microbatches. As of
+    x: [batch, sequence, experts], above 0 where a token has chosen an expert (`pc.top_k`). Tokens come in the order of their positions, also in a
+    zigzag order. So the choices that an expert takes depend only on the sequence: it is the same on every mesh and with any microbatches. As of
     `pc.top_k` there is no gradient.
 
     Constraint (C1): the capacity is at least 1.
@@ -53,7 +53,7 @@ def PC_RoundOfRowsOp : Op<PC_Dialect, "round_of_rows", [Pure, DeclareOpInterface
   let description = [{
     x: [tokens..., experts], above 0 where a token has chosen an expert. Rows are numbered as they are stored, by expert and then by token. Round r has those
     from r * `limit` on, `limit` of them, and the last one all that are left; of others the result is 0. So the masks of all `rounds` add up to x, and
-    what is linear in rows can be computed round by round, in memory for `limit` rows.
+    values that are linear in rows can be computed round by round, in memory for `limit` rows.
 
     In local programs (`pc-store-rows`): which rows are of a round depends on the block of the mask that a rank has. As of `pc.top_k` there is no gradient.
 

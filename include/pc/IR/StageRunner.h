@@ -1,7 +1,7 @@
 //===- StageRunner.h - Runs the programs of all stages together ----------------------------===//
-// Every stage goes on until it has to wait for another one: for room in a flow, for a message, or until all stages have
-// come to a collective over their axis. What an op does (take time, add up, compute) is its visitor's business. Knows
-// nothing of schedules, so that what checks them may use it.
+// Every stage continues until it has to wait for another one: for room in a flow, for a message, or until all stages
+// have come to a collective over their axis. What an op does (take time, add up, compute) is its visitor's business.
+// Knows nothing of schedules, so that what checks them may use it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_STAGERUNNER_H
 #define PC_IR_STAGERUNNER_H
@@ -43,7 +43,8 @@ public:
   /// `axis`: of stages; null, with one program: nothing waits.
   explicit StageRunner(mlir::StringAttr axis) : axis(axis) {}
 
-  /// Runs the programs of all stages, in turns, until each is at its end or none can go on. Fails where `visitor` does.
+  /// Runs the programs of all stages, in turns, until each is at its end or none can continue. Fails where `visitor`
+  /// does.
   mlir::LogicalResult run(llvm::ArrayRef<mlir::Block *> programs, Visitor &visitor);
   /// The op that `stage` waits at; null at the end of its program.
   mlir::Operation *waitingAt(int stage) const { return at[stage]; }

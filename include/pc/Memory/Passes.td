@@ -32,7 +32,7 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
     * Parameters, states, then the other leaves come first and live through the whole step.
     * An updated parameter or state is written over the old one if its producer allows it (`pc::mayShareHome`) and nothing reads the old one
       later. Otherwise it has its own home and `pc.update` copies. Such an update moves after the last reader of the old value.
-    * A block argument of `pc.accumulate` has the home of the operand: the stack, of which microbatch m is the m-th part.
+    * A block argument of `pc.accumulate` has the home of the operand: the stack, whose m-th part is microbatch m.
     * With one microbatch a result of `pc.accumulate` has the home of the value that the body yields, if the body computes that value.
       Otherwise they differ, and the yield copies (one microbatch) or adds (several).
     * A result takes the home of an operand that dies at its op if `pc::mayShareHome` allows it.

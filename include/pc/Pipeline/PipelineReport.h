@@ -16,7 +16,7 @@ namespace pc::pipeline {
 ///   cost. idle_over_ideal: (cost - ideal) / ideal. theory: the latter in closed form, where one is known for stages
 ///   that take equally long and messages that take no time.
 /// * per_stage: the chunks; seconds by what they went into, which add up to step_seconds (move: what a stage does not
-///   overlap of its collectives; message: waits for one that is under way; idle: waits for other stages);
+///   overlap of its collectives; message: waits for one that is in flight; idle: waits for other stages);
 ///   peak_microbatches: most microbatches between their first forward and the end of their gradients, a chunk of v
 ///   counting 1/v; peak_activation_bytes.
 /// * traceEvents: null, the place of the timeline (writeWithTimeline).

@@ -1,5 +1,5 @@
 //===- NotedSignals.h - Signals that do not end the process for a while --------------------===//
-// Used while work goes on that must not be cut short, such as linking or a search that can end early with its best
+// Used while work continues that must not be cut short, such as linking or a search that can end early with its best
 // plan.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_NOTEDSIGNALS_H

@@ -113,8 +113,8 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
     ```
 
     With more ranks than key/value heads the axis is split in the mesh into `<axis>.0` for kv_heads and `<axis>.1` for the query heads of a
-    group. Keys and values are replicated on the second, and their gradients are summed over it. `pc-fuse-moves` joins what is then reduced over
-    both. The pass fails if heads, ffn or vocabulary do not divide.
+    group. Keys and values are replicated on the second, and their gradients are summed over it. `pc-fuse-moves` joins the sums that are then reduced
+    over both. The pass fails if heads, ffn or vocabulary do not divide.
 
     The other forms split both weights and activations, over a grid. Norms over embed are decomposed first (`pc-decompose-norms`). Weights are
     gathered where they are used, as in ZeRO's third stage:
@@ -261,7 +261,7 @@ def SequenceParallel : Pass<"pc-sequence-parallel", "mlir::ModuleOp"> {
 def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
   let summary = "Data parallelism without redundancy along one axis (ZeRO, FSDP)";
   let description = [{
-    The batch is split as in `pc-data-parallel`. Tensors of which every rank would hold a copy are also split:
+    The batch is split as in `pc-data-parallel`. Tensors that every rank would otherwise hold are also split:
 
     * `stage=1`: the optimizer state. Gradients are reduce_scattered once a step to the rank that owns the state, and the new parameters are
       gathered.

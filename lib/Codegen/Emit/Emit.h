@@ -114,7 +114,7 @@ public:
   /// as index, it is about the same elements, and values computed for it are still in registers.
   virtual void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
   /// Like `vectors` above, in two parts: `body` reads and computes, `store` gets its values for the same index and
-  /// writes. On a GPU the reads of some vectors come before their writes, so that they are under way together.
+  /// writes. On a GPU the reads of some vectors come before their writes, so that they are in flight together.
   using Store = llvm::function_ref<void(Num, int64_t, llvm::ArrayRef<Num>)>;
   virtual void vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store);
   /// Reduces over [0, n): body(first index, width) yields one vector per entry of `isMax`, whose elements are summed,

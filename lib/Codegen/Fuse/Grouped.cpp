@@ -183,7 +183,7 @@ static std::string specOfRows(EinsumOp op) {
   return llvm::join(operands, ", ") + " -> " + textOf(rule.results[0], op.getResult());
 }
 
-/// The op with rows in the place of tokens and experts, alone in a function, so that it is emitted as any other op.
+/// The op with rows instead of tokens and experts, alone in a function, so that it is emitted as any other op.
 RowForm pc::rowForm(Operation *op) {
   MLIRContext *context = op->getContext();
   SmallVector<Value> operands;

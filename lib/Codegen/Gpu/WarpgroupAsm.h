@@ -15,7 +15,7 @@ namespace pc::toolchain {
 /// One instruction, its operands by their numbers in the text.
 struct WarpgroupInstruction {
   enum Kind { ProxyFence, Fence, Product, Commit, Wait } kind;
-  unsigned left = 0;              ///< Wait: groups that may still be under way
+  unsigned left = 0;              ///< Wait: groups that may still be in flight
   unsigned n = 0, flags = 0;      ///< Product: columns; pcrt_wgmma
   llvm::SmallVector<unsigned> d;  ///< Product: its sums
   llvm::SmallVector<unsigned> ab; ///< Product: A's registers or its descriptor, then B's

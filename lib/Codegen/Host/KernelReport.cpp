@@ -26,7 +26,7 @@ struct Use {
   double flops = 0;
   double computing = 0; ///< seconds
 
-  /// Seconds of a launch. The memory of a GPU is busy when some 2 MB are under way (3.35 TB/s x 0.6 us): 16 KB on each
+  /// Seconds of a launch. The memory of a GPU is busy when some 2 MB are in flight (3.35 TB/s x 0.6 us): 16 KB on each
   /// multiprocessor, which 1024 threads have with four loads of 4 bytes each, and half of it with loads of 2.
   double seconds(const MachineModel &machine) const {
     double busy = access ? std::min(1.0, static_cast<double>(access) / 4) : 1;

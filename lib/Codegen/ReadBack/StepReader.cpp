@@ -134,7 +134,7 @@ Block *StepReader::choose(LLVM::CondBrOp branch) {
   return after;
 }
 
-/// The block where a step goes on: after a status was checked, into the loop, round it, or out of it.
+/// The block where a step continues: after a status was checked, into the loop, round it, or out of it.
 Block *StepReader::follow(Operation *terminator) {
   wrong = terminator;
   if (auto jump = dyn_cast<LLVM::BrOp>(terminator)) { // into the loop

@@ -65,7 +65,7 @@ constexpr double alikePlan = 0.03;      ///< by which a plan like an earlier one
 constexpr double composedSeconds = 0.015;
 /// A plan that was compiled whole is accepted if no other can be better by more than this share (spaces).
 constexpr double acceptedGap = 0.02;
-/// A search that has compiled no more programs than these goes on until no other plan can be better at all (spaces).
+/// A search that has compiled no more programs than these continues until no other plan can be better at all (spaces).
 constexpr int64_t cheapCompositions = 400;
 /// Composed bytes may be too many by this share, seldom by more; the whole compile decides (many).
 constexpr double composedBytes = 0.02;

@@ -252,7 +252,7 @@ bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) con
 
 /// An order is simulated with lower bounds on the seconds of its tasks, so the result is a lower bound on its seconds.
 /// A stage ends when it has summed its gradients, and the first one begins when it has gathered its parameters. Where
-/// tasks are functions nothing is sent beside them; those that are written out may be shorter, as moves go on beside
+/// tasks are functions nothing is sent beside them; those that are written out may be shorter, as moves continue beside
 /// the next one.
 ///
 /// For the bytes, a stage stores the bytes of its layers, and the order determines what its tasks keep at the same

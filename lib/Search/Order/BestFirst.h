@@ -32,8 +32,8 @@ public:
 
 /// Opens nodes in the order of their bounds while `goesOn` says so, several in a round: sets into smaller sets with
 /// better bounds, and at last into plans with their prices, which are offered to `incumbent`. Ends when the incumbent
-/// is good enough for every node that is left, and confirmed: if it does not fit after all, the search goes on without
-/// it.
+/// is good enough for every node that is left, and confirmed: if it does not fit after all, the search continues
+/// without it.
 SearchResult searchPlans(std::vector<PlanNode> roots, Incumbent &incumbent, llvm::function_ref<bool()> goesOn,
                          NodeOpener &opener);
 

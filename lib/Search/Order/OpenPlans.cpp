@@ -220,7 +220,7 @@ OpenedNode OpenPlans::openCore(const PlanNode &node, const Next &next) {
   if (isTooLarge(bytes))
     return dropped();
   entry.hasCore = true;
-  if (next.isShared && next.tasksKey.empty()) { // go on with the core of its own data ranks
+  if (next.isShared && next.tasksKey.empty()) { // continue with the core of its own data ranks
     entry.hasData = true;
     entry.hasCore = false;
   }
