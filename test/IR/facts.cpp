@@ -183,7 +183,9 @@ private:
         more[i][e] += step;
         less[i][e] -= step;
       }
-      Tensor up = *evaluate(more), down = *evaluate(less), made = values.lookup(gradients.of(operand));
+      Tensor up = *evaluate(more), down = *evaluate(less), made(up.shape); // 0 where an operand only chooses
+      if (Value gradient = gradients.of(operand))
+        made = values.lookup(gradient);
       for (int64_t e = 0; e < up.size(); ++e)
         if (std::abs(made[e] - values[dy][e] * (up[e] - down[e]) / (2 * step)) > 1e-6)
           return fail(name, "has a gradient of operand " + llvm::Twine(i) + " that differences do not confirm");

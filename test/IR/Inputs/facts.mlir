@@ -1,7 +1,7 @@
 // One of every pointwise op and of every move, for facts.cpp. Operands are 2 x 3, drawn from 0.5 to 2.
 pc.mesh <tp = 2>
 
-func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) {
+func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %a: tensor<2x3xf32>, %b: tensor<2x3xf32>) {
   %0 = pc.add %x, %y : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %1 = pc.sub %x, %y : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %2 = pc.scale %x by 2.5 : (tensor<2x3xf32>) -> tensor<2x3xf32>
@@ -13,7 +13,7 @@ func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) {
   %8 = pc.sqrt %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %sine = pc.sin %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %cosine = pc.cos %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
-  %chosen = pc.select less %x, %y, %y, %x : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %chosen = pc.select less %x, %y, %a, %b : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %9 = pc.activation gelu %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %10 = pc.activation_grad gelu %x, %y : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %clamped = pc.clamp %x from 0.75 to 1.5 : (tensor<2x3xf32>) -> tensor<2x3xf32>
