@@ -177,8 +177,8 @@ private:
   }
 
   /// Units come one after another; ops before all layers are in `first`, ops after them in `last`, and an op without a
-  /// name of its own in the unit of the ops before it. Without an op of a layer all are in `first`: where the layers are
-  /// frozen, the backward pass is the head's.
+  /// name of its own in the unit of the ops before it. Without an op of a layer all are in `first`: where the layers
+  /// are frozen, the backward pass is the head's.
   void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
     Operation *end = nullptr;
     for (Operation *op : ops)

@@ -119,8 +119,9 @@ static void testLackOfMemory() {
   CHECK(lackOfMemory({wish("a", 11.9, 24), wish("b", 20, 24), wish("a", 11.9, 23.8)}, 0).empty());
   // The ranks of one host together, by what the last of them found.
   std::string text = lackOfMemory({wish("a", 11.9, 24), wish("b", 20, 24), wish("a", 11.9, 23.7)}, 2);
-  CHECK(text.starts_with("the arenas of the ranks on this machine need 23.80 GiB, but only 23.70 GiB are available of its "
-                         "26.00 GiB; end other programs"));
+  CHECK(text.starts_with(
+      "the arenas of the ranks on this machine need 23.80 GiB, but only 23.70 GiB are available of its "
+      "26.00 GiB; end other programs"));
   text = lackOfMemory({wish("a", 11.9, 24), wish("b", 25, 24, 1)}, 0);
   CHECK(text.starts_with("the arenas of the ranks on machine b need 25.00 GiB, but only 24.00 GiB are available of its "
                          "container's limit of 26.00 GiB"));
