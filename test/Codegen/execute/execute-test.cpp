@@ -169,8 +169,9 @@ void pointwise(MLIRContext &context, const std::vector<int64_t> &shape) {
   p.op("%clamped = pc.clamp %a from -0.5 to 0.75" + u);
   p.op("%above = pc.clamp %wide to 0.25" + u);
   p.op("%kept = pc.clamp_grad %a, %b from -0.5 to 0.75" + tt);
-  p.op("%sine = pc.sin %wide" + u);
-  p.op("%cosine = pc.cos %wide" + u);
+  p.op("%angle = pc.scale " + x + " by 256.0" + u); // exact, so that large angles are the interpreter's
+  p.op("%sine = pc.sin %angle" + u);
+  p.op("%cosine = pc.cos %angle" + u);
   const std::string four = " : (" + t + ", " + t + ", " + t + ", " + t + ") -> " + t;
   p.op("%less = pc.select less %a, %b, %c, " + y + four);
   p.op("%at_most = pc.select less_equal " + x + ", " + x + ", " + y + ", %wide" + four);
