@@ -263,15 +263,16 @@ static void testInputFiles(const std::string &folder) {
   // Within the last page, where a mapping would have shown zeros.
   std::filesystem::resize_file(path, 17999);
   std::vector<float> values(9000);
-  says("became shorter", failureOf([&] { loadFloats(*weights.find("w"), 0, 9000, values.data()); }));
-  says("became shorter", failureOf([&] {
+  says("was truncated while it was being read",
+       failureOf([&] { loadFloats(*weights.find("w"), 0, 9000, values.data()); }));
+  says("was truncated while it was being read", failureOf([&] {
          Pool(3).ranges(3, [&](int, int64_t lo, int64_t hi) {
            loadFloats(*weights.find("w"), 3000 * lo, 3000 * (hi - lo), values.data() + 3000 * lo);
          });
        }));
   std::filesystem::resize_file(path, 9999);
   std::vector<int32_t> read(5000);
-  says("became shorter", failureOf([&] { tokens.read(0, 5000, 70000, read.data()); }));
+  says("was truncated while it was being read", failureOf([&] { tokens.read(0, 5000, 70000, read.data()); }));
 
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);

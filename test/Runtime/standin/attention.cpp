@@ -235,7 +235,7 @@ int main() {
   Attention attention(odd);
   AttentionPlanner planner(library, handle);
   AttentionPlan plan;
-  CHECK(has(planner.build(attention.desc, false, 4096, &plan), "no multiple of 8"));
+  CHECK(has(planner.build(attention.desc, false, 4096, &plan), "is not a multiple of 8"));
   CHECK(pc_standin_reports() == 0);
   return finishChecks();
 }
