@@ -172,7 +172,7 @@ void run(const Case &test) {
     set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(CUDA_R_32F));
     CHECK(cublasLtMatmulAlgoGetHeuristic(handle, desc, a.layout, b.layout, c.layout, c.layout, preference, 8, results,
                                          &count) == CUBLAS_STATUS_NOT_SUPPORTED);
-    CHECK(has(cublasLtGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED), "a bias of another type"));
+    CHECK(has(cublasLtGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED), "a bias whose type differs from the result"));
   }
   CHECK(cublasLtMatmul(handle, desc, &alpha, a.data, a.layout, b.data, b.layout, &test.beta, c.data, c.layout, c.data,
                        c.layout, &results[0].algo, workspace, 0, stream) != CUBLAS_STATUS_SUCCESS);
