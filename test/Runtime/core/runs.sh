@@ -211,7 +211,7 @@ killed_unseen() {
 expect 7 'rank 1 was killed by signal 9' "a rank killed before the eyes of another one" killed_unseen
 expect 2 'needs 4 ranks, but the run has 3' "mesh against ranks" "$pc_run" -n 3 "$programs/$prefix-2-2-2" -- --data tokens.bin
 expect 2 'needs 4 ranks, but the run has 1' "mesh against one rank" "$programs/$prefix-2-2-2" --data tokens.bin
-expect 2 'no gradients' "gradients of an evaluation" "$programs/$prefix-1-1-1EVAL" --data tokens.bin --dump-grads g
+expect 2 'this program has no output gradients to write to g; it was compiled with --mode=eval' "gradients of an evaluation" "$programs/$prefix-1-1-1EVAL" --data tokens.bin --dump-grads g
 expect 2 'mode=train' "saving an evaluation" "$programs/$prefix-1-1-1EVAL" --data tokens.bin --save s
 
 echo "$passed passed, $failed failed"
