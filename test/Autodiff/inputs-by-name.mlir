@@ -8,7 +8,7 @@
 // CHECK: pc.input data "label" below 10 dims ["microbatch", "batch"] : tensor<2x2xi32>
 // NUMBERS: gradient w: {{.*}} elements
 // Files have no padding.
-// PADDED: error: pc-pad-vocabulary: 'pc.input' op would count the padding
+// PADDED: error: pc-pad-vocabulary: 'pc.input' op would include the padding
 
 pc.program "toy" batch 4 sequence 1 vocabulary 10 config "{}"
 func.func @model() {
