@@ -33,6 +33,8 @@ Toolkit findToolkit(llvm::StringRef cudaPath);
 /// Our own exp, log, tanh, erf and a few more of libdevice's functions for f32, as LLVM IR in text form; linked if
 /// there is no libdevice.
 llvm::StringRef mathLibrary();
+/// Our own sine and cosine, which are always linked.
+llvm::StringRef sineLibrary();
 
 /// A new module that holds the gpu.module, lowered to the LLVM and NVVM dialects. The given one is not changed.
 mlir::OwningOpRef<mlir::ModuleOp> lowerToNVVM(mlir::gpu::GPUModuleOp module);

@@ -38,8 +38,9 @@ static std::unique_ptr<llvm::TargetMachine> deviceMachine(const pc::toolchain::A
                                   llvm::CodeGenOptLevel::Aggressive));
 }
 
-/// Links the functions of libdevice that `module` uses or, without libdevice, our own. Reads no library if it uses
-/// none.
+/// Links the functions of libdevice that `module` uses or, without libdevice, our own. Sine and cosine are always our
+/// own: libdevice's have inline PTX, which the stand-in cannot run, and what is tested there runs on GPUs. Reads no
+/// library if the module uses none.
 static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::toolchain::Toolkit &toolkit) {
   auto missing = [&]() -> StringRef {
     for (llvm::Function &function : module)
@@ -47,27 +48,33 @@ static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::too
         return function.getName();
     return "";
   };
+  llvm::SMDiagnostic diagnostic;
+  auto link = [&](std::unique_ptr<llvm::Module> library, StringRef name) -> LogicalResult {
+    if (!library)
+      return op->emitError() << "cannot read " << name << ": " << diagnostic.getMessage();
+    library->setTargetTriple(module.getTargetTriple());
+    library->setDataLayout(module.getDataLayout());
+    // What the library has brought in is private to the module, so that unused parts go.
+    auto internalize = [](llvm::Module &linked, const llvm::StringSet<> &names) {
+      llvm::internalizeModule(
+          linked, [&](const llvm::GlobalValue &value) { return !value.hasName() || !names.count(value.getName()); });
+    };
+    if (llvm::Linker::linkModules(module, std::move(library), llvm::Linker::LinkOnlyNeeded, internalize))
+      return op->emitError() << "cannot link " << name;
+    return success();
+  };
+  auto ofText = [&](StringRef text) { return llvm::parseAssemblyString(text, diagnostic, module.getContext()); };
+  if (module.getFunction("__nv_sinf") || module.getFunction("__nv_cosf"))
+    if (failed(link(ofText(pc::toolchain::sineLibrary()), "the library of sine and cosine")))
+      return failure();
   if (missing().empty())
     return success();
+  if (!toolkit.libdevice.empty())
+    return link(llvm::parseIRFile(toolkit.libdevice, diagnostic, module.getContext()), toolkit.libdevice);
   // Without CUDA's library we use our own, which has the functions that emitters call.
-  bool own = toolkit.libdevice.empty();
-  llvm::SMDiagnostic diagnostic;
-  std::unique_ptr<llvm::Module> library =
-      own ? llvm::parseAssemblyString(pc::toolchain::mathLibrary(), diagnostic, module.getContext())
-          : llvm::parseIRFile(toolkit.libdevice, diagnostic, module.getContext());
-  if (!library)
-    return op->emitError() << "cannot read " << (own ? "the math library" : toolkit.libdevice) << ": "
-                           << diagnostic.getMessage();
-  library->setTargetTriple(module.getTargetTriple());
-  library->setDataLayout(module.getDataLayout());
-  // What the library has brought in is private to the module, so that unused parts go.
-  auto internalize = [](llvm::Module &linked, const llvm::StringSet<> &names) {
-    llvm::internalizeModule(
-        linked, [&](const llvm::GlobalValue &value) { return !value.hasName() || !names.count(value.getName()); });
-  };
-  if (llvm::Linker::linkModules(module, std::move(library), llvm::Linker::LinkOnlyNeeded, internalize))
-    return op->emitError() << "cannot link " << (own ? "the math library" : toolkit.libdevice);
-  if (!missing().empty() && own)
+  if (failed(link(ofText(pc::toolchain::mathLibrary()), "the math library")))
+    return failure();
+  if (!missing().empty())
     return op->emitError() << "the kernels call the functions " << missing()
                            << " of CUDA's libdevice, but there is no libdevice.10.bc (looked in " << toolkit.searched
                            << "); install the CUDA toolkit, or set CUDA_HOME to its directory";

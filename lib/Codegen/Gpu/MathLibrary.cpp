@@ -8,9 +8,6 @@
 llvm::StringRef pc::toolchain::mathLibrary() {
   return R"(
 declare float @llvm.fma.f32(float, float, float)
-declare double @llvm.fma.f64(double, double, double)
-declare double @llvm.rint.f64(double)
-declare double @llvm.floor.f64(double)
 declare float @llvm.fabs.f32(float)
 declare float @llvm.floor.f32(float)
 declare float @llvm.ceil.f32(float)
@@ -178,6 +175,16 @@ define float @__nv_erff(float %x) alwaysinline {
   %result = select i1 %is.small, float %small, float %signed
   ret float %result
 }
+)";
+}
+
+llvm::StringRef pc::toolchain::sineLibrary() {
+  return R"(
+declare float @llvm.fma.f32(float, float, float)
+declare float @llvm.fabs.f32(float)
+declare double @llvm.fma.f64(double, double, double)
+declare double @llvm.rint.f64(double)
+declare double @llvm.floor.f64(double)
 
 ; x = n pi / 2 + r, |r| <= pi / 4, in f64: sin x is sin r, cos r, -sin r, -cos r for n = 0, 1, 2, 3 (mod 4). NaN from 2^50 on, where
 ; n would not be exact.
