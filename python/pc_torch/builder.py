@@ -10,7 +10,7 @@ from .axes import Axis, flat, leaves, new_axis, product, unify
 from .errors import NeedsReshape, Refused
 from .values import Letter, Letters, Tensor, Value
 
-LINEAR_OR_POINTWISE = ("add", "sub", "scale", "activation", "recip", "sqrt", "exp", "log")
+LINEAR_OR_POINTWISE = ("add", "sub", "scale", "activation", "recip", "sqrt", "exp", "log", "sin", "cos", "select")
 
 
 def letters_for(axes: Sequence[Axis]) -> list[Letter]:
@@ -72,7 +72,7 @@ class Builder:
     # --- pointwise ---
 
     def constant(self, number: float) -> Tensor:
-        return Tensor(self.make("constant", [], [], number=float(number)), [])
+        return Tensor(self.make("constant", [], [], number=min(max(float(number), -1e30), 1e30)), [])
 
     def scale(self, x: Tensor, factor: float) -> Tensor:
         return x if factor == 1 else self.pointwise("scale", x, factor=float(factor))
@@ -80,45 +80,57 @@ class Builder:
     def add_number(self, x: Tensor, number: float) -> Tensor:
         return x if number == 0 else self.pointwise("add", x, self.constant(number))
 
-    def pointwise(self, op: str, a: Tensor, b: Tensor | None = None, **attrs: Any) -> Tensor:
-        """All operands get the order of that which holds more axes."""
-        if b is None:
-            value = self.make(op, [a.value], [axis.like() for axis in a.value.axes], **attrs)
-            return self.renamed(a, a.value.axes, value)
-        pairs = self.broadcast(a.dims, b.dims)
-        dims = [[axis.like() for axis in x or y] for x, y in pairs]
-        of_a = {axis: old for (x, _), new in zip(pairs, dims) for axis, old in zip(new, x)}
-        of_b = {axis: old for (_, y), new in zip(pairs, dims) for axis, old in zip(new, y)}
-        orders = [[new[axis] for axis in t.value.axes] for t, new in ((a, invert(of_a)), (b, invert(of_b)))]
-        order = orders[0] if len(orders[0]) >= len(orders[1]) else orders[1]
-        held = set(orders[0]) | set(orders[1])
+    def pointwise(self, op: str, *xs: Tensor, **attrs: Any) -> Tensor:
+        """All operands get the order of the one that holds the most axes."""
+        rows = self.broadcast(*(x.dims for x in xs))
+        dims = [[axis.like() for axis in next(filter(None, row), [])] for row in rows]
+        news = [{old: axis for row, new in zip(rows, dims) for old, axis in zip(row[i], new)} for i in range(len(xs))]
+        orders = [[new[axis] for axis in x.value.axes] for x, new in zip(xs, news)]
+        order, held = max(orders, key=len), {axis for order in orders for axis in order}
         if held != set(order):
             order = [axis for axis in flat(dims) if axis in held]
-        operands = [self.in_order(t.value, [old.get(axis) or axis.like() for axis in order]) for t, old in ((a, of_a), (b, of_b))]
-        axes = [axis.like() for axis in order]
-        return self.renamed(Tensor(a.value, dims), order, self.make(op, operands, axes, **attrs))
+        operands = []
+        for x, new in zip(xs, news):
+            old = {axis: own for own, axis in new.items()}
+            operands.append(self.in_order(x.value, [old.get(axis) or axis.like() for axis in order]))
+        return self.renamed(Tensor(xs[0].value, dims), order, self.make(op, operands, [axis.like() for axis in order], **attrs))
+
+    def floats(self, x: Tensor) -> Tensor:
+        return self.pointwise("cast", x) if x.value.dtype == "i32" else x
+
+    def choose(self, kind: str, x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """a where x and y compare as `kind` says, else b."""
+        return self.pointwise("select", *map(self.floats, (x, y, a, b)), kind=kind)
+
+    def compare(self, kind: str, x: Tensor, y: Tensor) -> Tensor:
+        return self.choose(kind, x, y, self.constant(1.0), self.constant(0.0))
+
+    def opposite(self, x: Tensor) -> Tensor:
+        return self.add_number(self.scale(x, -1), 1.0)
 
     def activation(self, kind: str, x: Tensor) -> Tensor:
         return self.pointwise("activation", x, kind=kind)
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
-        low, high = (None if bound is None or math.isinf(bound) else float(bound) for bound in (low, high))
-        if high is None:  # max(x, low) = -min(-x, -low)
-            return self.scale(self.clamp(self.scale(x, -1), None, -low), -1) if low is not None else x
-        return self.pointwise("clamp", x, low=low, high=high)
+        """As in PyTorch, x has no gradient where it equals a bound."""
+        if low is not None and not math.isinf(low):
+            x = self.choose("less_equal", x, self.constant(low), self.constant(low), x)
+        if high is not None and not math.isinf(high):
+            x = self.choose("less_equal", self.constant(high), x, self.constant(high), x)
+        return x
 
     def recip(self, x: Tensor) -> Tensor:
         return self.pointwise("recip", x)
 
-    def broadcast(self, a: list[list[Axis]], b: list[list[Axis]]) -> list[tuple[list[Axis], list[Axis]]]:
-        """Dims of both, aligned as PyTorch does, after their classes are joined."""
-        n = max(len(a), len(b))
-        none: list[list[Axis]] = [[]]
-        rows = list(zip(none * (n - len(a)) + a, none * (n - len(b)) + b))
-        for x, y in rows:
-            if leaves(x) and leaves(y):
-                unify(x, y)
-        return [(leaves(x), leaves(y)) for x, y in rows]
+    def broadcast(self, *many: list[list[Axis]]) -> list[tuple[list[Axis], ...]]:
+        """Dims of all, aligned as PyTorch does, after their classes are joined."""
+        n, none = max(map(len, many)), list[list[Axis]]([[]])
+        rows = list(zip(*(none * (n - len(dims)) + dims for dims in many)))
+        for row in rows:
+            own = [dim for dim in row if leaves(dim)]
+            for dim in own[1:]:
+                unify(own[0], dim)
+        return [tuple(leaves(dim) for dim in row) for row in rows]
 
     def multiply(self, a: Tensor, b: Tensor) -> Tensor:
         of_a: Letters = {}
@@ -133,8 +145,7 @@ class Builder:
     def count(self, size: int, first: int = 0) -> Tensor:
         """first, first + 1, ... as floats."""
         ids = self.make("iota", [], [new_axis(size)], dtype="i32", first=first)
-        value = self.make("cast", [ids], [ids.axes[0].like()])
-        return Tensor(value, [value.axes])
+        return self.floats(Tensor(ids, [ids.axes]))
 
     # --- contractions and sums ---
 
@@ -194,7 +205,3 @@ class Builder:
         last = self.single(x.dim(dim), what)
         order = [axis for axis in x.value.axes if axis is not last] + [last]
         return order, self.in_order(x.value, order)
-
-
-def invert(of: dict[Axis, Axis]) -> dict[Axis, Axis]:
-    return {old: new for new, old in of.items()}

@@ -23,12 +23,12 @@ def named_gradients(module: torch.nn.Module) -> Inputs:
 
 
 def gradient_differences(file: Path, want: Inputs) -> list[Row]:
-    """The norm of the difference relative to that of the gradient, or to 1 % of the largest gradient's norm if that is more: gradients that are
+    """The norm of the difference relative to that of the gradient, or to 0.1 % of the largest gradient's norm if that is more: gradients that are
     0 but for rounding, as those of the biases of keys, have no digits."""
     from safetensors.torch import load_file
 
     got = load_file(file)
-    floor = 1e-2 * max((float(gradient.norm()) for gradient in want.values()), default=0.0)
+    floor = 1e-3 * max((float(gradient.norm()) for gradient in want.values()), default=0.0)
     rows = []
     for name, gradient in want.items():
         if name not in got:

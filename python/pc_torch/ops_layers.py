@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from .axes import leaves, new_axis, regroup
 from .errors import Refused
-from .ops_math import masked_fill, softplus
+from .ops_math import softplus, where
 from .ops_views import select
 from .recognise import mask_of, shape_of
 from .rows import Mask, embedding, log_sum_exp, norm, softmax
@@ -80,17 +80,14 @@ def log_softmax(m: Walk, n: Node, x: Tensor, dim: int, *_: Any, **__: Any) -> Te
     return m.pointwise("sub", x, log_sum_exp(m, x, dim, True))
 
 
-@op("logsumexp.default", "sum p (x - log p) with p = softmax(x): the dim is whole")
+@op("logsumexp.default", "pc.logsumexp")
 def logsumexp(m: Walk, n: Node, x: Tensor, dims: Sequence[int], keep: bool = False) -> Tensor:
     if len(dims) != 1:
         raise Refused("logsumexp over several dims", "Flatten them first.")
     return log_sum_exp(m, x, dims[0] % len(x.dims), keep)
 
 
-@op(
-    "scaled_dot_product_attention.default",
-    "pc.attention where the mask is causal, a window or none; with another constant mask pc.softmax between products",
-)
+@op("scaled_dot_product_attention.default", "pc.attention where the mask is causal, a window or none; with another mask pc.softmax between products")
 def attention(
     m: Walk,
     n: Node,
@@ -108,17 +105,17 @@ def attention(
         k, v = (t.with_dim(1, [*t.dims[1], new_axis(q.shape[1] // t.shape[1])]) for t in (k, v))
     found: Mask | None = Mask(causal)
     if mask is not None:
-        if not isinstance(mask, torch.Tensor):
-            raise Refused("a mask that is computed from inputs", "Pad nothing, and mask by constants of the shape alone.")
-        found = mask_of(mask)
+        found = mask_of(mask) if isinstance(mask, torch.Tensor) else None
     if found is not None and len(q.dims) == 4 and q.shape[3] == v.shape[3]:
         return m.attend(q, k, v, found, factor, drop)
     if causal or drop:
         raise Refused("attention with dropout, or over other dims than [batch, heads, sequence, channels]", "Reshape to four dims.")
     m.note("attention with a mask that is neither causal nor a window is made of products and a softmax: slower than one op")
     scores = m.scale(m.matmul(q, Tensor(k.value, [*k.dims[:-2], k.dims[-1], k.dims[-2]])), factor)
-    if isinstance(mask, torch.Tensor):
-        scores = masked_fill(m, n, scores, ~mask, float("-inf")) if mask.dtype == torch.bool else m.pointwise("add", scores, m.lift(mask))
+    if mask is not None and n.args[3].meta["val"].dtype == torch.bool:  # type: ignore[union-attr]
+        scores = where(m, n, mask, scores, float("-inf"))
+    elif mask is not None:
+        scores = m.pointwise("add", scores, m.lift(mask))
     return m.matmul(softmax(m, scores, len(scores.dims) - 1), v)
 
 

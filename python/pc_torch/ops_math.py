@@ -19,7 +19,6 @@ from .values import Letters, Tensor
 from .walk import Walk
 
 Number = (int, float)
-COMPARE = "The dialect has no comparison yet: compute the mask from constants."
 
 
 @op("add.Tensor add.Scalar", "pc.add")
@@ -71,13 +70,14 @@ def power(m: Walk, n: Node, x: Tensor, exponent: float) -> Tensor:
 @op("softplus.default", "relu(x) + log(1 + exp(-|x|))")
 def softplus(m: Walk, n: Node, x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     x = m.scale(x, beta)
-    small = m.add_number(m.pointwise("exp", m.scale(absolute(m, x), -1)), 1.0)
-    return m.scale(m.pointwise("add", m.activation("relu", x), m.pointwise("log", small)), 1 / beta)
+    negative = m.choose("less", m.constant(0), x, m.scale(x, -1), x)  # at 0 the gradient is that of x
+    log = m.pointwise("log", m.add_number(m.pointwise("exp", negative), 1.0))
+    return m.scale(m.pointwise("add", m.activation("relu", x), log), 1 / beta)
 
 
 @op("elu.default", "relu(x) + alpha (exp(min(x, 0)) - 1)")
 def elu(m: Walk, n: Node, x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
-    low = m.add_number(m.pointwise("exp", m.clamp(m.scale(x, input_scale), None, 0.0)), -1.0)
+    low = m.add_number(m.pointwise("exp", m.choose("less", m.constant(0), x, m.constant(0), m.scale(x, input_scale))), -1.0)
     return m.scale(m.pointwise("add", m.activation("relu", x), m.scale(low, alpha)), scale)
 
 
@@ -88,7 +88,7 @@ def glu(m: Walk, n: Node, x: Tensor, dim: int = -1) -> Tensor:
 
 
 def leaky(m: Walk, n: Node, x: Tensor, slope: float = 0.01) -> Tensor:
-    return m.pointwise("sub", m.activation("relu", x), m.scale(m.activation("relu", m.scale(x, -1)), slope))
+    return m.choose("less", m.constant(0), x, x, m.scale(x, slope))
 
 
 def hardsigmoid(m: Walk, x: Tensor) -> Tensor:
@@ -106,11 +106,11 @@ row("reciprocal.default", "pc.recip", lambda m, n, x: m.recip(x))
 row("rsqrt.default", "pc.sqrt and pc.recip", lambda m, n, x: power(m, n, x, -0.5))
 row("square.default", "pc.einsum", lambda m, n, x: m.multiply(x, x))
 row("abs.default", "relu(x) + relu(-x)", lambda m, n, x: absolute(m, x))
-row("clamp.default hardtanh.default clamp_min.default", "pc.clamp", lambda m, n, x, low=None, high=None: m.clamp(x, low, high))
-row("clamp_max.default", "pc.clamp", lambda m, n, x, high: m.clamp(x, None, high))
-row("relu6.default", "pc.clamp", lambda m, n, x: m.clamp(x, 0.0, 6.0))
+row("clamp.default hardtanh.default clamp_min.default", "pc.select", lambda m, n, x, low=None, high=None: m.clamp(x, low, high))
+row("clamp_max.default", "pc.select", lambda m, n, x, high: m.clamp(x, None, high))
+row("relu6.default", "pc.select", lambda m, n, x: m.clamp(m.activation("relu", x), None, 6.0))
 row("log_sigmoid.default", "-softplus(-x)", lambda m, n, x: m.scale(softplus(m, n, m.scale(x, -1)), -1))
-row("leaky_relu.default", "relu(x) - slope relu(-x)", leaky)
+row("leaky_relu.default", "pc.select", leaky)
 row("hardsigmoid.default", "clamp(x / 6 + 1 / 2)", lambda m, n, x: hardsigmoid(m, x))
 row("hardswish.default", "x hardsigmoid(x)", lambda m, n, x: m.multiply(x, hardsigmoid(m, x)))
 row("mish.default", "x tanh(softplus(x))", lambda m, n, x: m.multiply(x, m.activation("tanh", softplus(m, n, x))))
@@ -118,31 +118,53 @@ row("log1p.default", "log(1 + x)", lambda m, n, x: m.pointwise("log", m.add_numb
 row("expm1.default", "exp(x) - 1", lambda m, n, x: m.add_number(m.pointwise("exp", x), -1.0))
 
 
-@op("max.other maximum.default min.other minimum.default", "b + relu(a - b), b - relu(b - a); with a number pc.clamp")
+@op("max.other maximum.default min.other minimum.default", "pc.select; of equal values each gets half of the gradient")
 def extreme(m: Walk, n: Node, a: Any, b: Any) -> Tensor:
-    upper = "max" in str(n.target)
-    a, b = (b, a) if isinstance(a, torch.Tensor) else (a, b)
-    if isinstance(b, torch.Tensor) and bool((b == b.reshape(-1)[0]).all()):
-        number = float(b.reshape(-1)[0])
-        return m.clamp(a, number, None) if upper else m.clamp(a, None, number)
-    d = m.activation("relu", m.pointwise("sub", *((a, m.lift(b)) if upper else (m.lift(b), a))))
-    return m.pointwise("add" if upper else "sub", m.lift(b), d)
+    a, b = m.lift(a, n.args[0]), m.lift(b, n.args[1])
+    first = m.choose("less", *((b, a) if "max" in str(n.target) else (a, b)), a, b)
+    return m.choose("equal", a, b, m.scale(m.pointwise("add", a, b), 0.5), first)
 
 
-@op("where.self where.ScalarOther where.ScalarSelf where.Scalar", "with a constant condition: products with it, and their sum")
+@op("where.self where.ScalarOther where.ScalarSelf where.Scalar", "pc.select")
 def where(m: Walk, n: Node, condition: Any, a: Any, b: Any) -> Tensor:
-    if not isinstance(condition, torch.Tensor):
-        raise Refused("a choice by values that are computed", COMPARE)
-    parts = [m.multiply(m.lift(x, at), m.lift(c)) for x, at, c in ((a, n.args[1], condition.float()), (b, n.args[2], 1 - condition.float()))]
-    return m.pointwise("add", *parts)
+    condition = condition.float() if isinstance(condition, torch.Tensor) else condition
+    return m.choose("less", m.constant(0), m.lift(condition), m.lift(a, n.args[1]), m.lift(b, n.args[2]))
 
 
-@op("masked_fill.Scalar masked_fill.Tensor", "with a constant mask: a product with it, and a sum")
+@op("masked_fill.Scalar masked_fill.Tensor", "pc.select")
 def masked_fill(m: Walk, n: Node, x: Any, mask: Any, value: Any) -> Tensor:
-    if not isinstance(mask, torch.Tensor):
-        raise Refused("a mask that is computed", COMPARE)
-    kept = m.multiply(m.lift(x, n.args[0]), m.lift(1 - mask.float()))
-    return m.pointwise("add", kept, m.lift(mask.float() * max(float(value), -1e30)))
+    mask = mask.float() if isinstance(mask, torch.Tensor) else mask
+    return m.choose("less", m.constant(0), m.lift(mask), m.lift(value), m.lift(x, n.args[0]))
+
+
+@op(
+    " ".join(f"{name}.{kind}" for name in ("lt", "le", "gt", "ge", "eq", "ne") for kind in ("Tensor", "Scalar")),
+    "pc.select of 1 and 0; choices of topk with a number: the mask of that choice",
+)
+def compare(m: Walk, n: Node, a: Any, b: Any) -> Tensor:
+    name = str(n.target).split(".")[1]
+    kind = "equal" if name in ("eq", "ne") else "less" if name[1] == "t" else "less_equal"
+    if isinstance(a, Choices):
+        if name != "eq" or not isinstance(b, Number):
+            raise Refused("choices of topk that are compared with other than one number", "Write chosen == i.")
+        return m.multiply(a.mask, m.compare(kind, m.count(m.single(a.mask.dim(-1), "a comparison of").size), m.constant(b)))
+    x, y = (m.floats(m.lift(value, at)) for value, at in zip((a, b), n.args))
+    found = m.compare(kind, *((y, x) if name[0] == "g" else (x, y)))
+    return m.opposite(found) if name == "ne" else found
+
+
+def conditions(m: Walk, n: Node, *xs: Any) -> list[Tensor]:
+    if any(not isinstance(at, Node) or at.meta["val"].dtype != torch.bool for at in n.args):
+        raise Refused("a logical op on numbers", "Compare them first.")
+    return [m.lift(x.float() if isinstance(x, torch.Tensor) else x) for x in xs]
+
+
+CONDITIONS = "products and sums of 1 and 0"
+NOT, AND = "logical_not.default bitwise_not.default", "logical_and.default bitwise_and.Tensor __and__.Tensor"
+OR = "logical_or.default bitwise_or.Tensor __or__.Tensor"
+row(NOT, CONDITIONS, lambda m, n, *xs: m.opposite(*conditions(m, n, *xs)))
+row(AND, CONDITIONS, lambda m, n, *xs: m.multiply(*conditions(m, n, *xs)))
+row(OR, CONDITIONS, lambda m, n, *xs: m.compare("less", m.constant(0), m.pointwise("add", *conditions(m, n, *xs))))
 
 
 @op("tril.default triu.default", "a product with a table of ones")
@@ -219,7 +241,7 @@ def cumsum(m: Walk, n: Node, x: Tensor, dim: int, **_: Any) -> Tensor:
     axis = m.single(x.dim(dim), "a cumulative sum along")
     rows, columns = m.count(axis.size), m.count(axis.size)
     first, last = Tensor(rows.value, [rows.dims[0], []]), Tensor(columns.value, [[], columns.dims[0]])
-    ones = m.clamp(m.add_number(m.pointwise("sub", last, first), 1.0), 0.0, 1.0)
+    ones = m.compare("less_equal", first, last)
     unify(ones.dims[0], x.dims[dim])
     letters: Letters = dict(zip(x.axes, letters_for(x.axes)))
     result = [[letters[a] for a in x.dim(i)] for i in range(len(x.dims))]
@@ -241,11 +263,3 @@ def topk(m: Walk, n: Node, x: Tensor, k: int, dim: int = -1, largest: bool = Tru
     order, value = m.ends_with(x, dim, "topk along")
     mask = m.renamed(x, order, m.make("top_k", [value], [axis.like() for axis in order], k=k))
     return [m.multiply(x, mask), Choices(mask)]
-
-
-@op("eq.Scalar", "choices of topk with a number: the mask of that choice")
-def equal(m: Walk, n: Node, x: Any, i: int) -> Tensor:
-    if not isinstance(x, Choices):
-        raise Refused("a comparison of values that are computed", COMPARE)
-    count = m.count(m.single(x.mask.dim(-1), "a comparison of").size, -i)
-    return m.multiply(x.mask, m.add_number(m.scale(m.clamp(absolute(m, count), None, 1.0), -1), 1.0))

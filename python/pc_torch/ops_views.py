@@ -87,11 +87,11 @@ row("copy.default", "the value that is copied", lambda m, n, x, other, *_: broad
 @op("to.dtype to.device to.dtype_layout type_as.default _to_copy.default", "nothing: number formats are left to --precision")
 def cast(m: Walk, n: Node, x: Tensor, *_: Any, **__: Any) -> Tensor:
     dtype = n.meta["val"].dtype
-    if dtype not in (torch.float32, torch.int64, torch.int32):
+    if dtype not in (torch.float32, torch.int64, torch.int32, torch.bool):
         m.note(f"a cast to {str(dtype).removeprefix('torch.')} is left to --precision")
-    if isinstance(x, Tensor) and x.value.dtype == "i32" and dtype.is_floating_point:
-        return m.renamed(x, x.value.axes, m.make("cast", [x.value], [axis.like() for axis in x.value.axes]))
-    return x
+    if dtype == torch.bool:
+        return m.opposite(m.compare("equal", m.floats(x), m.constant(0)))
+    return m.floats(x) if isinstance(x, Tensor) and dtype.is_floating_point else x
 
 
 # --- slices ---

@@ -44,10 +44,10 @@ def softmax(b: Builder, x: Tensor, dim: int) -> Tensor:
 
 
 def log_sum_exp(b: Builder, x: Tensor, dim: int, keep: bool) -> Tensor:
-    """sum p (x - log p) with p = softmax(x): x - log p is the result for every entry, so nothing overflows."""
-    p = softmax(b, x, dim)
-    log = b.pointwise("log", b.clamp(p, 1e-30, 1.0))
-    return b.sum(b.multiply(p, b.pointwise("sub", x, log)), [dim], keep)
+    order, value = b.ends_with(x, dim, "logsumexp over")
+    dims = [[] if i == dim else d for i, d in enumerate(x.dims) if keep or i != dim]
+    value = b.make("logsumexp", [value], [axis.like() for axis in order[:-1]])
+    return b.renamed(Tensor(x.value, dims), order[:-1], value)
 
 
 def embedding(b: Builder, table: Tensor, ids: Tensor, padding: int) -> Tensor:

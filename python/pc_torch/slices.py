@@ -241,8 +241,7 @@ def flat_index(b: Builder, group: Sequence[Axis], new: Sequence[Axis]) -> Tensor
         count = Tensor(count.value, [count.dims[0] if j == i else [] for j in range(len(every))])
         total = count if total is None else b.pointwise("add", total, count)
     assert total is not None
-    zero = b.clamp(absolute(b, total), None, 1.0)
-    return b.add_number(b.scale(zero, -1), 1.0)
+    return b.compare("equal", total, b.constant(0))
 
 
 def absolute(b: Builder, x: Tensor) -> Tensor:

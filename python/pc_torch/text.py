@@ -189,11 +189,6 @@ def write_rope(printer: Printer, value: Value) -> str:
     return f"{flags(value, 'inverse', 'interleaved')}|" + (f" first {value.attrs['first']}" if value.attrs["first"] else "")
 
 
-def write_clamp(printer: Printer, value: Value) -> str:
-    low = value.attrs["low"]
-    return "|" + ("" if low is None else f" from {low:e}") + f" to {value.attrs['high']:e}"
-
-
 def write_norm(printer: Printer, value: Value) -> str:
     return f"| eps {value.attrs['eps']:.17e}"
 
@@ -207,6 +202,7 @@ WRITE: dict[str, Callable[[Printer, Value], str]] = {
     "constant": lambda _, value: f"pc.constant {value.attrs['number']:e} :",
     "einsum": lambda printer, value: printer.spec(value) + "|",
     "activation": lambda _, value: value.attrs["kind"] + " |",
+    "select": lambda _, value: value.attrs["kind"] + " |",
     "scale": lambda _, value: f"| by {value.attrs['factor']:.17e}",
     "top_k": lambda _, value: f"| k {value.attrs['k']}",
     "columns": lambda _, value: f"| from {value.attrs['start']}",
@@ -216,5 +212,4 @@ WRITE: dict[str, Callable[[Printer, Value], str]] = {
     "rms_norm": write_norm,
     "rope": write_rope,
     "attention": write_attention,
-    "clamp": write_clamp,
 }

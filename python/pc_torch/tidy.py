@@ -153,22 +153,15 @@ def check_whole(root: Value) -> None:
     """Ops that know their dims by place must have dims that no view has cut since they were made."""
     for value in users_of(root):
         axes = value.uncut()
-        where = {
-            "columns": axes[-1:],
-            "softmax": axes[-1:],
-            "layer_norm": axes[-1:],
-            "rms_norm": axes[-1:],
-            "top_k": axes[-1:],
-            "rope": axes[:2] + axes[-1:],
-            "attention": axes,
-            "rope_table": axes,
-        }.get(value.op, [])
-        for axis in where:
+        last, rank = axes[-1:], len(axes)
+        where = dict.fromkeys(("columns", "softmax", "layer_norm", "rms_norm", "top_k"), last)
+        where |= {"rope": axes[:2] + last, "attention": axes, "rope_table": axes}
+        for axis in where.get(value.op, []):
             if len(axis.leaves()) > 1:
                 raise NeedsReshape(f"pc.{value.op} along a dim that views cut", axis.leaves())
-        expected = {"columns": [len(value.axes)], "cross_entropy": [len(value.axes) + 1], "attention": [5, 4, 4]}.get(value.op, [])
-        for operand, rank in zip(value.operands, expected):
-            if len(operand.axes) != rank:
+        expected = {"columns": [rank], "cross_entropy": [rank + 1], "logsumexp": [rank + 1], "attention": [5, 4, 4]}
+        for operand, count in zip(value.operands, expected.get(value.op, [])):
+            if len(operand.axes) != count:
                 raise NeedsReshape(f"pc.{value.op} along a dim that views cut", operand.axes)
         if value.op == "embedding" and len(value.operands[0].axes) != 2:
             raise NeedsReshape("a table whose columns views cut", value.operands[0].axes[1:])

@@ -208,7 +208,7 @@ class Walk(Builder):
         x = x.detach()
         first = x.reshape(-1)[:1]
         if x.numel() and bool((x == first).all()):
-            number = self.constant(max(float(first), -1e30))
+            number = self.constant(float(first))
             return Tensor(number.value, [[new_axis(n)] if n > 1 else [] for n in x.shape])
         if x.is_complex():
             raise Refused("a table of complex numbers", "Rotary embeddings may be complex; other products are written with real numbers.")

@@ -1,0 +1,117 @@
+"""usage: trained.py
+
+Rules of single ops against PyTorch, also where values are equal or 0, and trained weights back in the module. Needs PyTorch, pc-compile and pc-run."""
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
+import pc_torch
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from models import MODELS
+from pc_torch.check import gradient_differences, named_gradients, run, write_data
+from pc_torch.export import export
+
+B, N = 4, 7
+OPS = {
+    "maximum": lambda a, b, x: torch.maximum(a, b),
+    "minimum": lambda a, b, x: torch.minimum(a, b * 2),
+    "maximum_number": lambda a, b, x: torch.maximum(a, torch.zeros(())),
+    "max_other": lambda a, b, x: torch.max(a, b),
+    "abs": lambda a, b, x: a.abs() + (a - b).abs(),
+    "clamp": lambda a, b, x: a.clamp(min=0) + b.clamp(-0.5, 0.5),
+    "relu6": lambda a, b, x: F.relu6(a),
+    "leaky": lambda a, b, x: F.leaky_relu(a, 0.1) + F.elu(b),
+    "softplus": lambda a, b, x: F.softplus(a) + F.logsigmoid(b) + F.mish(a),
+    "where": lambda a, b, x: torch.where(a < b, a * a, b.exp()) + torch.where(a >= 0, a, 0.0),
+    "where_input": lambda a, b, x: torch.where(x > 0, a, b * b),
+    "masked_fill": lambda a, b, x: (a * b).masked_fill(a.eq(b), 3.0) + a.masked_fill(x <= 0.1, -1.0),
+    "factors": lambda a, b, x: a * (a > b) + b * (x != 0).float() + a * (x.ge(b)).to(a.dtype) + a * x.bool(),
+    "logic": lambda a, b, x: torch.where((a < 0) & ~(b < 0) | (x > 0.3), a, b) + a * torch.logical_not(x.lt(0.2)),
+    "logsumexp": lambda a, b, x: torch.logsumexp(a + x, -1, keepdim=True).square() + torch.logsumexp(x * b, 0),
+    "log_softmax": lambda a, b, x: F.log_softmax(a * x, 0) * b,
+    "angles": lambda a, b, x: a.sin() * (x + b).cos(),
+    "softmax_of_mask": lambda a, b, x: torch.softmax((a * b + x).masked_fill(x < -0.3, float("-inf")), -1),
+    "cumsum": lambda a, b, x: (a + x).cumsum(-1),
+    "attention": lambda a, b, x: F.scaled_dot_product_attention(*3 * [(a * x).view(B, 1, 1, N).expand(B, 2, N, N) + b], attn_mask=(x > -0.5)[:, None, None, :]).mean((1, 2)),
+}
+
+
+class Ops(nn.Module):
+    """The mean of each op's result, weighted, of parameters with equal elements and zeros; and a loss at zeros."""
+
+    def __init__(self):
+        super().__init__()
+        a = torch.tensor([-1.0, 0.0, 0.5, 0.5, 2.0, -0.0, 0.3])
+        b = torch.tensor([1.0, 0.0, 0.5, -0.5, -2.0, 0.0, 0.6])
+        self.a = nn.ParameterDict({name: a.clone() for name in OPS})
+        self.b = nn.ParameterDict({name: b.clone() for name in OPS})
+        self.head = nn.Linear(N, 1)
+        nn.init.zeros_(self.head.weight), nn.init.zeros_(self.head.bias)
+
+    def forward(self, x, weight, label):
+        total = F.binary_cross_entropy_with_logits(self.head(x), label)
+        for name, f in OPS.items():
+            total = total + (f(self.a[name], self.b[name], x) * weight).mean()
+        return total
+
+
+def step(folder, module, inputs, tolerance):
+    """Runs one step, and compares every gradient."""
+    exported = export(module, inputs)
+    exported.write(folder)
+    module(**inputs).backward()
+    run(None, "pc-compile", folder / "model.mlir", "-o", folder / "train")
+    data = write_data(folder, exported, [inputs])
+    run(None, "pc-run", "-n", 1, folder / "train", "--", *data, "--steps", 1, "--dump-grads", folder / "gradients.safetensors")
+    wrong = [row for row in gradient_differences(folder / "gradients.safetensors", named_gradients(module)) if row[0] > tolerance]
+    for difference, name, _ in wrong:
+        print(f"FAIL  {name}: the gradient differs by {difference:.1e}")
+    return not wrong
+
+
+def round_trip(folder, name, plan):
+    """Trains 3 steps, loads the checkpoint into the module, and compares its parameters with those that PyTorch trains. Models have no biases of
+    keys: their gradients are 0 but for rounding, which Adam makes large."""
+    module, inputs = MODELS[name]()
+    exported = export(module, inputs, name)
+    exported.write(folder)
+    names = {kind: own for own, kind in exported.kinds.items()}
+    stream = torch.randint(0, 96, (3 * inputs[names["tokens"]].numel() + 1,))
+    shape = (3, *inputs[names["tokens"]].shape)
+    steps = [{names["tokens"]: a, names["targets"]: b} for a, b in zip(stream[:-1].view(shape), stream[1:].view(shape))]
+    data = write_data(folder, exported, steps)
+    run(None, "pc-compile", folder / "model.mlir", "-o", folder / "train", "--mesh", plan)
+    flags = ["--steps", 3, "--lr", 1e-3, "--weight-decay", 1e-2, "--save", folder / "trained"]
+    run(None, "pc-run", "-n", 2, folder / "train", "--", *data, *flags)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=1e-2)
+    for given in steps:
+        result = module(**given)
+        optimizer.zero_grad()
+        (result[1] if isinstance(result, tuple) else result).backward()
+        optimizer.step()
+    loaded, _ = MODELS[name]()
+    loaded.load_state_dict(pc_torch.load(folder / "trained", loaded))
+    worst = max(float((p - q).abs().max()) for p, q in zip(loaded.parameters(), module.parameters()))
+    print(f"{'ok  ' if worst < 2e-6 else 'FAIL'}  {name} {plan}: 3 steps and back, parameters differ by {worst:.1e}")
+    return worst < 2e-6
+
+
+def main():
+    good = True
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as work:
+        x = torch.randn(B, N)
+        x[0, :3] = 0
+        good &= step(Path(work), Ops(), dict(x=x, weight=torch.randn(B, N), label=(x[:, :1] > 0).float()), 1e-5)
+        print(f"{'ok  ' if good else 'FAIL'}  {len(OPS)} groups of ops")
+    for name in ("llama2c", "llama_half"):
+        with tempfile.TemporaryDirectory() as work:
+            good &= round_trip(Path(work), name, "tp=2")
+    return not good
+
+
+sys.exit(main())
