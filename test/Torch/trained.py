@@ -74,8 +74,9 @@ def step(folder, module, inputs, tolerance):
 
 
 def round_trip(folder, name, plan):
-    """Trains 3 steps, loads the checkpoint into the module, and compares its parameters with those that PyTorch trains. Models have no biases of
-    keys: their gradients are 0 but for rounding, which Adam makes large."""
+    """Trains 3 steps, loads the checkpoint into the module, and compares its parameters with those that PyTorch trains. Adam divides a gradient
+    by its size, so an element whose gradient is rounding noise moves at random: elements are left out whose gradient was below 1e-5 of the
+    largest one of the model in some step, such as biases of keys, whose gradient is 0 in exact arithmetic. Most elements must be compared."""
     module, inputs = MODELS[name]()
     exported = export(module, inputs, name)
     exported.write(folder)
@@ -88,16 +89,21 @@ def round_trip(folder, name, plan):
     flags = ["--steps", 3, "--lr", 1e-3, "--weight-decay", 1e-2, "--save", folder / "trained"]
     run(None, "pc-run", "-n", 2, folder / "train", "--", *data, *flags)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=1e-2)
+    known = [torch.ones_like(p, dtype=torch.bool) for p in module.parameters()]
     for given in steps:
         result = module(**given)
         optimizer.zero_grad()
         (result[1] if isinstance(result, tuple) else result).backward()
+        least = 1e-5 * max(float(p.grad.abs().max()) for p in module.parameters())
+        known = [k & ((p.grad.abs() >= least) | (p.grad == 0)) for k, p in zip(known, module.parameters())]
         optimizer.step()
     loaded, _ = MODELS[name]()
     loaded.load_state_dict(pc_torch.load(folder / "trained", loaded))
-    worst = max(float((p - q).abs().max()) for p, q in zip(loaded.parameters(), module.parameters()))
-    print(f"{'ok  ' if worst < 2e-6 else 'FAIL'}  {name} {plan}: 3 steps and back, parameters differ by {worst:.1e}")
-    return worst < 2e-6
+    worst = max(float(((p - q).abs() * k).max()) for p, q, k in zip(loaded.parameters(), module.parameters(), known))
+    share = sum(int(k.sum()) for k in known) / sum(k.numel() for k in known)
+    good = worst < 2e-6 and share > 0.9
+    print(f"{'ok  ' if good else 'FAIL'}  {name} {plan}: 3 steps and back, {100 * share:.1f} % of parameters differ by at most {worst:.1e}")
+    return good
 
 
 def main():
@@ -108,7 +114,7 @@ def main():
         x[0, :3] = 0
         good &= step(Path(work), Ops(), dict(x=x, weight=torch.randn(B, N), label=(x[:, :1] > 0).float()), 1e-5)
         print(f"{'ok  ' if good else 'FAIL'}  {len(OPS)} groups of ops")
-    for name in ("llama2c", "llama_half"):
+    for name in ("nanogpt", "nanogpt_nobias", "llama2c", "llama_half"):
         with tempfile.TemporaryDirectory() as work:
             good &= round_trip(Path(work), name, "tp=2")
     return not good

@@ -149,7 +149,7 @@ static void testTokens(const std::string &folder) {
   refused("", "empty");
   refused("a", "whole number of 16-bit");
   refused("abcdef", "whole number of 32-bit", "u32:");
-  refused(shorts({1}), "too small");
+  refused(shorts({1}), "too short");
   refused(numbers<int32_t>({5, -100, 7}),
           "token 4294967196 (-100 if signed) at position 1 is not in the vocabulary of 100000", "u32:");
   // Wider tokens without a "u32:". The runtime recognizes them only if there are enough.
@@ -319,7 +319,7 @@ static void testFewerTargets(const std::string &folder) {
   }
   std::string why = failureOf([&] { TokenData(options, 10, true, 5); });
   expect(why.find("few has 16 targets, but the number of its tokens in " + folder +
-                  "/many are 40, and a sample of 10 has 5 targets") != std::string::npos,
+                  "/many is 40, and a sample of 10 has 5 targets") != std::string::npos,
          why);
 }
 

@@ -61,5 +61,5 @@ late = [(mesh, step, call, rank, "shm", snapshot) for mesh, step, call, rank, tr
         if call < 3 or call > 2 + 12 * MESHES[mesh][1]]
 for one in [one for one in late if one[1] == 4] if LONG else draw.sample(late, 4):
     killed(*one)
-refused("copies over tcp", 2, ["--snapshot", "over tcp"], "2-1-1", *flags, "--snapshot", 1, PCRT_TRANSPORT="tcp")
+refused("copies over tcp", 2, ["--snapshot", "the transport tcp"], "2-1-1", *flags, "--snapshot", 1, PCRT_TRANSPORT="tcp")
 end()

@@ -291,7 +291,7 @@ static void testSafetensors(const std::string &folder) {
   refused("", "empty");
   refused("abc", "too short");
   refused(std::string(8, '\xff') + "{}", "header length");
-  refused(safetensors("{]", ""), "not JSON");
+  refused(safetensors("{]", ""), "not valid JSON");
   refused(safetensors("[]", ""), "JSON object");
   refused(safetensors(std::string(100000, '['), ""), "header");
   refused(safetensors("{\"w\":5}", ""), "'w'");
@@ -387,11 +387,11 @@ static void testSafetensors(const std::string &folder) {
   index("{\"weight_map\": 5}");
   refusedModel("weight_map");
   index("{");
-  refusedModel("not JSON");
+  refusedModel("not valid JSON");
   writeFile(model + "/2.safetensors",
             safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", one));
   index("{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\"}}");
-  refusedModel("too");
+  refusedModel("as well");
 
   // bf16 memory is written as f32, rounded as it was.
   {
