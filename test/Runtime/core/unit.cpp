@@ -291,7 +291,7 @@ static void testSafetensors(const std::string &folder) {
   refused("", "empty");
   refused("abc", "too short");
   refused(std::string(8, '\xff') + "{}", "header length");
-  refused(safetensors("{]", ""), "not valid JSON");
+  refused(safetensors("{]", ""), "not JSON");
   refused(safetensors("[]", ""), "JSON object");
   refused(safetensors(std::string(100000, '['), ""), "header");
   refused(safetensors("{\"w\":5}", ""), "'w'");
