@@ -38,7 +38,7 @@ public:
   /// differ.
   mlir::FailureOr<RankTensors> result(int stage, MoveOpInterface move);
 
-  /// A message in a flow that nobody received, or null.
+  /// A message in a flow that no stage received, or null.
   mlir::Operation *leftOver() const;
 
 private:

@@ -17,7 +17,7 @@ from .values import Tensor
 from .walk import Walk
 
 NOTHING = "nothing: axes are grouped or ordered anew"
-SLICE = "a box of the parameters behind it, else pc.columns"
+SLICE = "a box of the parameters that it is cut from, else pc.columns"
 Dims = list[list[Axis]]
 
 

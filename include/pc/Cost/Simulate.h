@@ -37,7 +37,7 @@ struct StageTimeline {
   /// other stages.
   std::array<double, getMaxEnumValForTaskKind() + 1> work = {};
   double moves = 0, messages = 0, idle = 0;
-  /// Of the seconds that it waits for other stages after its last task, those in which its own moves continue.
+  /// How long its own moves continue while it waits for other stages after its last task.
   double movesBesideIdle = 0;
 };
 using StepTimeline = std::vector<StageTimeline>;

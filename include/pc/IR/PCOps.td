@@ -1,6 +1,7 @@
 //===- PCOps.td - Ops of the pc dialect -----------------------------------------===//
-// Structure, leaves and sinks, and computation; attention is in PCAttention.td, what changes parameters in PCOptimizer.td, what ranks send each other in
-// PCMoves.td. Every computing op states its factors, by being pointwise or in lib/IR/FactorRules.cpp, and here what else rooms ask for (FactorOpInterface.td).
+// Structure, leaves and sinks, and computation. Attention is in PCAttention.td, losses are in PCLoss.td, what changes
+// parameters is in PCOptimizer.td, and what ranks send each other in PCMoves.td. Every computing op states its factors,
+// by being pointwise or in lib/IR/FactorRules.cpp, and here what else rooms ask for (FactorOpInterface.td).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PCOPS_TD
 #define PC_IR_PCOPS_TD
@@ -137,7 +138,7 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
     `global` say which block of which tensor this rank holds. In the program of one stage, `key` is the parameter's position in
     the whole program: initial elements are drawn by it, and stages that share a parameter know it by its key.
 
-    `along d parts [...]` in the place of `source`: parameters that one product reads (`pc-pack-products`), one after the other along dim d.
+    `along d parts [...]` instead of `source`: parameters that one product reads (`pc-pack-products`), one after the other along dim d.
     Files, initial elements and the interpreter know the parts (`partsOf`), all others know only the packed parameter.
 
     `frozen`: training reads the parameter and never changes it: it has no gradient and no state. Checkpoints contain it like any other.
@@ -550,58 +551,7 @@ def PC_RopeOp : PC_Compute<"rope"> {
 
 include "pc/IR/PCAttention.td"
 
-def PC_CrossEntropyOp : PC_Compute<"cross_entropy"> {
-  let summary = "-log softmax(logits)[target] per token; model programs only";
-  let description = [{
-    Factors `b s v, b s -> b s`, v whole. `pc-differentiate` replaces it by reduce_max, sum_exp, pick, log, add, sub, whose
-    vocabulary may be split.
-  }];
-  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$targets);
-  let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$logits `,` $targets attr-dict `:` functional-type(operands, $result)";
-}
-def PC_LogSumExpOp : PC_Compute<"logsumexp"> {
-  let summary = "log of the sum over the last dim of exp(x), of a model: `r0 r1 .. v -> r0 r1 ..`";
-  let description = [{
-    `pc-differentiate` writes it as a maximum, `pc.sum_exp` and a logarithm, so that the last dim may be split. A z-loss is
-    the square of its result. Example: `%z = pc.logsumexp %logits : (tensor<2x3x5xf32>) -> tensor<2x3xf32>`
-  }];
-  let arguments = (ins AnyRankedTensor:$x);
-  let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
-}
-def PC_SumExpOp : PC_Compute<"sum_exp", [Rowwise]> {
-  let summary = "sum over the last dim of exp(logits - max): `b s v, b s -> b s`, v summed";
-  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$max);
-  let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$logits `,` $max attr-dict `:` functional-type(operands, $result)";
-}
-def PC_PickOp : PC_Compute<"pick", [Rowwise, IndexedOpInterface]> {
-  let summary = "logits[target] per token, 0 where the target is outside the block: `b s v, b s -> b s`, v summed; linear in logits";
-  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$targets, Optional<AnyRankedTensor>:$offset);
-  let results = (outs AnyRankedTensor:$result);
-  let extraClassDeclaration = PC_IndexedDim<"getLogits", -1>.text;
-  let assemblyFormat = "$logits `,` $targets (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)";
-}
-def PC_CrossEntropyGradOp : PC_Compute<"cross_entropy_grad", [Rowwise, IndexedOpInterface]> {
-  let summary = "dnll * (exp(logits - max) / sum_exp - one_hot(target)): `b s v, b s, b s, b s, b s -> b s v`; linear in dnll";
-  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$max, AnyRankedTensor:$sum_exp, AnyRankedTensor:$targets,
-                       AnyRankedTensor:$dnll, Optional<AnyRankedTensor>:$offset);
-  let results = (outs AnyRankedTensor:$result);
-  let extraClassDeclaration = PC_IndexedDim<"getLogits", -1, PC_Elementwise<5>.text>.text;
-  let assemblyFormat = [{
-    $logits `,` $max `,` $sum_exp `,` $targets `,` $dnll (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)
-  }];
-}
-def PC_MaskPaddingOp : PC_Compute<"mask_padding", [Rowwise, IndexedOpInterface]> {
-  let summary = "Sets entries whose global index on the last dim is >= valid to `value`; linear where value is 0";
-  let arguments = (ins AnyRankedTensor:$x, I64Attr:$valid, F64Attr:$value, Optional<AnyRankedTensor>:$offset);
-  let results = (outs AnyRankedTensor:$result);
-  let extraClassDeclaration = PC_IndexedDim<"getX", -1, PC_Elementwise<1>.text>.text;
-  let assemblyFormat = [{
-    $x `valid` $valid `value` $value (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)
-  }];
-}
+include "pc/IR/PCLoss.td"
 
 def PC_ResizeOp : PC_Compute<"resize"> {
   let summary = "The first entries along dim `dim`, or all of them and zeros after; linear";
