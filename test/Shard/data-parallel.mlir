@@ -17,8 +17,8 @@
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=USED
 // RUN: not pc-opt %t.step --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=MESH
 // Passes that meet a program of a later phase say so.
-// RUN: %each --pc-data-parallel --pc-zero : 'not pc-opt %t.local {} 2>&1 | FileCheck %s --check-prefix=LOCAL'
-// RUN: pc-opt %t.local --pc-fuse --pc-schedule --pc-fuse -o %t.scheduled
+// RUN: %each --pc-data-parallel --pc-zero : 'not pc-opt %t.both.local {} 2>&1 | FileCheck %s --check-prefix=LOCAL'
+// RUN: pc-opt %t.both.local --pc-fuse --pc-schedule --pc-fuse -o %t.scheduled
 // RUN: not pc-opt %t.scheduled --pc-erase-placements 2>&1 | FileCheck %s --check-prefix=SCHEDULED
 // RUN: not pc-opt %t.scheduled --pc-mixed-precision 2>&1 | FileCheck %s --check-prefix=FUSED
 
