@@ -7,7 +7,8 @@
 namespace pc {
 
 /// Returns the batch of the inputs of `model`. Fails with a located error where there is none, where inputs by name
-/// stand beside tokens, share a name or have another batch than the program, or where an index may be out of bounds.
+/// occur together with tokens, share a name or have another batch than the program, or where an index may be out of
+/// bounds.
 llvm::FailureOr<int64_t> checkInputs(mlir::func::FuncOp model);
 
 /// Fails with a located error at a frozen parameter that no output depends on: a stage would not keep it.

@@ -1,4 +1,4 @@
-//===- BesideArena.cpp - Device memory of a run beside its arena -----------------------------===//
+//===- BesideArena.cpp - Device memory of a run outside of its arena -----------------------------===//
 // Estimates, for the report, the device memory that NCCL and the runtime allocate outside of the arena: channel buffers
 // of communicators and staging for moves. Communicators and bytes of staging are counted from the program; the bytes of
 // NCCL are an estimate.

@@ -235,7 +235,7 @@ struct MoveTime {
 
 } // namespace
 
-/// Latency and sending of one move of `wire` bytes a rank, on the slowest link that its groups cross.
+/// Latency and sending of one move of `wire` bytes per rank, on the slowest link that its groups cross.
 static MoveTime moveTime(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<StringAttr> axes,
                          const MachineModel &machine) {
   if (!mesh)

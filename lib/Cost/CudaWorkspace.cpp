@@ -1,7 +1,7 @@
 //===- CudaWorkspace.cpp - Memory that library calls of a CUDA program need -------------------===//
-// Job: the bytes that kernels and library calls of a CUDA program need beside their operands, and where tables lie in
-// them. Compiler and runtime must agree, so sizes follow only from the ops and the flags. All calls share one workspace
-// at the end of the arena, as large as the largest of them needs.
+// Job: the bytes that kernels and library calls of a CUDA program need in addition to their operands, and where tables
+// lie in them. Compiler and runtime must agree, so sizes follow only from the ops and the flags. All calls share one
+// workspace at the end of the arena, as large as the largest of them needs.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Contraction.h"

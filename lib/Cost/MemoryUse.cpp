@@ -105,7 +105,7 @@ bool staysForBackward(Value value) {
          });
 }
 
-/// Whether a rounded copy is made for a gather that comes once a step.
+/// Whether a rounded copy is made for a gather that comes once per step.
 bool isGatheredOnce(Operation *op) {
   return isa<CastOp>(op) && llvm::all_of(op->getUsers(), [&](Operation *user) {
            auto accumulate = dyn_cast<AccumulateOp>(user->getParentOp());

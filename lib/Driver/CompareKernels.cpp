@@ -1,4 +1,4 @@
-//===- CompareKernels.cpp - Compiled kernels beside the interpreter -------------------------===//
+//===- CompareKernels.cpp - Compares compiled kernels with the interpreter -------------------------===//
 #include "CompareKernels.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Liveness.h"

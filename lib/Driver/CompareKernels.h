@@ -1,4 +1,4 @@
-//===- CompareKernels.h - Compiled kernels beside the interpreter ---------------------------===//
+//===- CompareKernels.h - Compares compiled kernels with the interpreter ---------------------------===//
 #ifndef PC_LIB_DRIVER_COMPAREKERNELS_H
 #define PC_LIB_DRIVER_COMPAREKERNELS_H
 

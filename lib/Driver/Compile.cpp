@@ -216,7 +216,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, const 
     object["kernels"] = std::move(kernels.kernels);
     object["activation"] = std::move(kernels.activation);
     if (!stageAxisOf(module)) {
-      double working = 0; // moves beside it take no time of their own
+      double working = 0; // moves during it take no time of their own
       for (const auto &part : kernels.parts)
         working += *part.second.getAsNumber();
       double all = *object.getObject("predicted")->getNumber("program_seconds");

@@ -16,7 +16,7 @@ bool pc::areOfEntries(ArrayRef<int> dims, ArrayRef<int> mask) {
 
 using OfMask = bool(ArrayRef<int> dims, ArrayRef<int> mask);
 
-/// A routed einsum of one value beside the mask, which keeps the last dim of the value.
+/// A routed einsum of one value and the mask, which keeps the last dim of the value.
 static bool brings(EinsumOp op, OfMask *from, OfMask *to) {
   if (!op || !op.getMask() || op.getInputs().size() != 2)
     return false;

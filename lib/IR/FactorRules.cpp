@@ -117,7 +117,7 @@ FactorRule SoftmaxOp::getFactorRule() { return rowsRule(*this); }
 FactorRule TopKOp::getFactorRule() { return rowsRule(*this); }
 FactorRule TopGroupsOp::getFactorRule() { return rowsRule(*this); }
 FactorRule AdmitOp::getFactorRule() { return make(*this, "b s n -> b s n").keepWhole({"s"}); }
-/// Which rows a round has depends on all of the mask, so no dim may be split.
+/// The rows of a round depend on the whole mask, so no dim may be split.
 FactorRule RoundOfRowsOp::getFactorRule() {
   FactorRule rule = rowsRule(*this);
   for (Factor &factor : rule.factors)

@@ -158,7 +158,7 @@ void readHeads(ConfigReader &reader, const Family &family, ModelConfig &config) 
   config.headDim = family.headDim ? reader.size("head_dim", *family.headDim ? *family.headDim : equal) : equal;
 }
 
-/// Queries, keys and values of few numbers a token.
+/// Queries, keys and values of few numbers per token.
 void readLatent(ConfigReader &reader, ModelConfig &config) {
   const char *rank = "q_lora_rank";
   constexpr int64_t usualRank = 1536;

@@ -53,7 +53,7 @@ struct ModelConfig {
   /// Mixture of experts: the number of experts, the number of experts per token, and their width; 0: none.
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
   int64_t capacity = 0;               ///< tokens of a sequence that an expert takes; 0: all that choose it
-  int64_t sharedFfn = 0;              ///< the width of the MLP beside experts
+  int64_t sharedFfn = 0;              ///< the width of the MLP for every token
   int64_t groups = 1, keptGroups = 1; ///< of experts, and of how many groups those of a token are
   double routingScale = 1;            ///< of the weights of experts
   /// Latent queries, keys and values: how many numbers they are made from (queries from all: 0), and the widths of the
@@ -65,7 +65,7 @@ struct ModelConfig {
   llvm::SmallVector<bool> hasExperts;  ///< by layer
   double balance = 0;                  ///< the factor of the loss of an uneven load of experts; 0: none
   llvm::SmallVector<bool> sliding;     ///< by layer, whether it is one of those that have windows, however long
-  /// Tensors that checkpoints may have beside those that they are equal to: pairs of a copy and that tensor.
+  /// Tensors that checkpoints may have as copies of others: pairs of a copy and the tensor that it is equal to.
   std::vector<std::pair<std::string, std::string>> ties;
 };
 

@@ -71,7 +71,7 @@ private:
 struct RopePlace {
   StringRef layers;    ///< those layers, as objects in 'rope_parameters' are called; "": of all
   bool scaled;         ///< 'rope_scaling' is theirs
-  StringRef theta;     ///< the key beside the objects
+  StringRef theta;     ///< the key next to the objects
   double usualTheta;   ///< where it is absent
   StringRef part = ""; ///< the key of the part of a head that is rotated
   double usualPart = 1;

@@ -1,6 +1,6 @@
 //===- ConfigT5.cpp - config.json of T5 ----------------------------------------------------===//
-// T5 has its own key names, an encoder beside the decoder, buckets of relative positions instead of rotary embeddings,
-// and no scale of scores. A function of its own reads it, because the key table of a `Family` would fit little of it.
+// T5 has its own key names, an encoder and a decoder, buckets of relative positions instead of rotary embeddings, and
+// no scale of scores. A function of its own reads it, because the key table of a `Family` would fit little of it.
 //===-----------------------------------------------------------------------------===//
 #include "ConfigSections.h"
 #include "pc/Support/Diagnostics.h"

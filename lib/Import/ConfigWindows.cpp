@@ -12,7 +12,7 @@ namespace json = llvm::json;
 /// `max_window_layers` where it is absent.
 constexpr int64_t usualFirstLayer = 28;
 
-/// `layer_types`, which transformers writes beside whatever else says the same; nothing if it is not there.
+/// `layer_types`, which transformers writes in addition to keys with the same meaning; nothing if it is absent.
 static std::optional<SmallVector<bool>> readLayerTypes(ConfigReader &reader, int64_t layers) {
   const json::Value *types = reader.raw("layer_types");
   if (!types)

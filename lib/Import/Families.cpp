@@ -41,7 +41,7 @@ constexpr LayerForm gptOssForm() {
   return form;
 }
 
-/// Latent attention, and experts that are chosen in groups, beside an MLP that all tokens share.
+/// Latent attention, and experts that are chosen in groups, in addition to an MLP that all tokens share.
 constexpr LayerForm deepseekV3Form() {
   LayerForm form = llamaForm;
   form.latent = true;

@@ -50,8 +50,8 @@ struct LayerForm {
   /// Gate and up of experts whose weights are stacked in the file, inputs first, and have biases; the columns of gate
   /// and up take turns. The router also has a bias, and the factors of the product of gate and up are clamped.
   llvm::StringRef expertGateUp = "";
-  /// An MLP beside the experts, which every token goes through, and what is added to scores, of experts' sigmoids, to
-  /// choose by: a tensor that is not trained.
+  /// An MLP in addition to the experts, for every token, and what is added to scores, of experts' sigmoids, to choose
+  /// by: a tensor that is not trained.
   llvm::StringRef sharedExperts = "", correction = "";
   bool latent = false; ///< queries, and keys and values, are computed from few numbers per token (MLA)
   Projections projections = Projections::Apart;
@@ -134,7 +134,7 @@ struct Family {
   llvm::StringRef attentionBias = "";           ///< of all projections of attention
   bool attentionBiasAbsent = false;
   llvm::StringRef allBias = "";   ///< of all matrices
-  llvm::StringRef mlpBias = "";   ///< of the MLP, and pretraining_tp beside it
+  llvm::StringRef mlpBias = "";   ///< of the MLP, and pretraining_tp with it
   llvm::StringRef parallel = "";  ///< attention and MLP read the same input; true where absent
   llvm::StringRef normFirst = ""; ///< norms are before blocks, or after residual sums
   bool normsAfterSums = false;    ///< norms are after residual sums, always

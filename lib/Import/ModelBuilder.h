@@ -181,7 +181,7 @@ private:
   mlir::Value linear(mlir::Value x, llvm::StringRef name, bool down, int64_t part);
 
   mlir::Value mlpBlock(mlir::Value y);
-  /// The MLP beside experts.
+  /// The MLP in addition to experts.
   mlir::Value sharedExperts(mlir::Value y);
 
   /// A token goes through the experts that it has chosen.

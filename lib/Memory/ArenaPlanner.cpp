@@ -242,7 +242,7 @@ static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
   };
   for (auto [position, begins, order, i] : events) {
     int64_t bytes = alignedBytes(buffers[i]);
-    if (!begins) { // a freed range merges with the gaps beside it
+    if (!begins) { // a freed range merges with the gaps next to it
       int64_t begin = plan.offsets[i], end = begin + bytes;
       auto next = gaps.lower_bound(begin);
       if (next != gaps.begin() && std::prev(next)->second == begin) {

@@ -227,8 +227,8 @@ private:
       item.unit = number(units, {name, gathers[source]++});
       item.mayWait = false;
     } else if (isa<AllGatherOp, PermuteOp>(op) && !item.mayWait) {
-      // The result of a gather is larger than its operand, and a permute's result lives beside its operand. So they
-      // start one matrix product ahead of where they stand, and not as early as the operand allows.
+      // The result of a gather is larger than its operand, and a permute's result lives at the same time as its
+      // operand. So they start one matrix product ahead of where they stand, and not as early as the operand allows.
       int64_t product = item.place - 1;
       while (product > item.ready && flopsOf(ops[product]) == 0)
         --product;

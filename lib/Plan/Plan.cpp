@@ -214,7 +214,7 @@ std::optional<Plan> pc::planAfter(Phase done, const Plan &known, bool whole, con
     asked.mesh = known.mesh;
   plan.mesh = asked.mesh;
   plan.microbatches = asked.microbatches = known.microbatches;
-  // What flags say is read beside tactics that are there already, as sequence parallelism beside tensor parallelism.
+  // Flags are read together with tactics that are there already, such as sequence parallelism with tensor parallelism.
   if (std::optional<Refusal> refusal = addTactics(flags, done, asked))
     return refuse(refusal->status, refusal->why);
   auto isAsked = [&](Phase phase) {

@@ -23,8 +23,8 @@ struct Rule {
   Combine combine = Combine::None;       ///< how letters that a result lacks are combined; None: they may not be split
   int indexed = -1;                      ///< the letter whose global index matters; -1: none does
 
-  /// Parses "b s e, e f -> b s f". `r*`: as many dims as operand or result has beside its other letters; `ranks`: of
-  /// operands, then of results. False where that does not fit.
+  /// Parses "b s e, e f -> b s f". `r*`: as many dims as operand or result has in addition to its other letters;
+  /// `ranks`: of operands, then of results. False where that does not fit.
   bool parse(llvm::StringRef spec, llvm::ArrayRef<int64_t> ranks);
   int find(llvm::StringRef name) const { return static_cast<int>(llvm::find(names, name) - names.begin()); }
 };

@@ -1,4 +1,4 @@
-//===- Sinks.cpp - Leaves and sinks, beside those of the one-device program -----------------===//
+//===- Sinks.cpp - Compares leaves and sinks with the one-device program -----------------===//
 // Copies of a parameter on several stages are equal before the step, because they are drawn by one number, and equal
 // after it, because all get the same value: so they are equal at every step.
 //===-----------------------------------------------------------------------------===//

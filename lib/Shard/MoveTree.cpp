@@ -64,7 +64,8 @@ Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
   if (takesBlocks(*move) || makesBlocks(*move))
     return priceOf(*move, once, terms);
   // As two moves with blocks in between (reduce_scatter and all_gather, scatter and gather). The root of a broadcast or
-  // reduce sends or gets n times `once`, but that would make the price of a tree depend on what else it passes through.
+  // reduce sends or gets n times `once`, but then the price of a tree would depend on the other states that it passes
+  // through.
   return priceOf(*move, 2 * once, terms);
 }
 

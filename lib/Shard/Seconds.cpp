@@ -2,12 +2,12 @@
 // In the place of bytes on the wire, a choice costs seconds of a machine: what a rank computes, what it sends along the
 // axis and what earlier axes send, and a price per byte of the parameters, gradients and states that it keeps.
 //
-// Sums of gradients continue beside the backward pass, and so cost what exceeds it, which is no sum of tables. Let A be
-// all seconds but those of sums, R those of sums, B those of one backward pass, which lose a share c of hidden moves. A
-// step takes F = A + c R + (1 - c) max(0, R - B), and that is the greatest A - (s - c) B + s R of all s from c to 1.
-// For one s, this is a sum of tables, whose minimum bounds F of all placements. Bisection finds the s at which R meets
-// B; the best placement on the way is taken. Where sums are longer at s = 1, or shorter at s = c, it is the best there
-// is; else `gap` says how far off it can be.
+// Sums of gradients run during the backward pass, and so cost only the time that exceeds it, which is not a sum of
+// tables. Let A be all seconds but those of sums, R those of sums, B those of one backward pass, which lose a share c
+// of hidden moves. A step takes F = A + c R + (1 - c) max(0, R - B), and that is the greatest A - (s - c) B + s R of
+// all s from c to 1. For one s, this is a sum of tables, whose minimum bounds F of all placements. Bisection finds the
+// s at which R meets B; the best placement on the way is taken. Where sums are longer at s = 1, or shorter at s = c, it
+// is the best there is; else `gap` says how far off it can be.
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
 
@@ -72,7 +72,7 @@ double PlacementProblem::ownSeconds(const PlacementNode &node, const Row &row) c
   return secondsOfPart(node.op, part, written + (reads ? read : 0), seeds.times->machine);
 }
 
-/// The share of a node's seconds beside which sums of gradients cost nothing.
+/// The share of a node's seconds during which sums of gradients cost nothing.
 double PlacementProblem::hiddenShare(const PlacementNode &node) const {
   double hidden = exposed / static_cast<double>(wholly) - seeds.times->machine.contendShare;
   return node.kind == NodeKind::Compute && node.section == Section::Backward ? std::max(0.0, hidden) : 0;

@@ -1,6 +1,6 @@
 //===- Checkpoint.h - Saving and loading the state of training ------------===//
 // A checkpoint is a directory that Hugging Face loads (config.json and model.safetensors), with
-// training_state.safetensors and trajectory.json beside it. SaveDirectory says how it takes the place of an older one.
+// training_state.safetensors and trajectory.json beside it. SaveDirectory describes how it replaces an older one.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_CHECKPOINT_H
 #define PCRT_CHECKPOINT_CHECKPOINT_H

@@ -73,7 +73,7 @@ public:
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
-  /// The blocks of a communicator whose moves run beside products: the number that NVLink's switches need. It has not
+  /// The blocks of a communicator whose moves run during products: the number that NVLink's switches need. It has not
   /// been measured.
   static constexpr int mostBlocksOfMoves = 16;
 

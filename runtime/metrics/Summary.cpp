@@ -167,7 +167,7 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
   int64_t measured[2] = {peakResidentBytes(comm), context.allocations};
   std::vector<int64_t> all(2 * comm.size());
   requireOk(comm, comm.allGatherBytes(measured, sizeof measured, all.data()));
-  // Rings of received messages lie beside the arena.
+  // Rings of received messages lie outside of the arena.
   int64_t messages = 0;
   for (int i = 0; i < program.abi.num_flows; ++i)
     messages += program.abi.flows[i].sends ? 0 : program.abi.flows[i].slots * program.abi.flows[i].bytes;

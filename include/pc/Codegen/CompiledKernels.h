@@ -53,8 +53,8 @@ public:
   using Bytes = std::vector<char>;
   /// Runs a kernel on the operands' bytes, results sharing their buffers as in the planned program, and gives those of
   /// the results (of an update: what it sets). Then what is wrong, or "": it ended by a signal, in `seconds` of
-  /// the processor not at all, refused its operands, wrote beside its results, or gave other bits when its items were
-  /// run in another order. `inF32`: in the f32 form, where there is one.
+  /// the processor not at all, refused its operands, wrote outside of its results, or gave other bits when its items
+  /// were run in another order. `inF32`: in the f32 form, where there is one.
   std::string run(const WrittenKernel &kernel, llvm::ArrayRef<Bytes> operands, bool inF32, unsigned seconds,
                   std::vector<Bytes> &results) const;
 

@@ -34,7 +34,7 @@ struct MachineModel {
   double f32Flops = 1.0e11, bf16Flops = 1.8e11; ///< operations per second of matrix products, at most
   double productShare = 1;                      ///< of these, what products reach: inside of a tile, if there are any
   double unalignedShare = 1;                    ///< of that, those of bf16 with rows not at multiples of 16 bytes
-  double accumulateSeconds = 0;                 ///< of an element of an f32 sum, beside a bf16 product that adds to it
+  double accumulateSeconds = 0;                 ///< of an element of an f32 sum to which a bf16 product adds
   double productRamp = 0;                       ///< steps of the summed dim that a tile begins and ends with
   int64_t multiprocessors = 0;                  ///< that make tiles, in whole waves; 0: shapes do not matter
   std::vector<ProductTile> productTiles = {
@@ -56,8 +56,8 @@ struct MachineModel {
   double nodeHopSeconds = 0;              ///< of a hop of a ring inside a node
   double networkHopSeconds = 0;           ///< of one between nodes
   double treeHopSeconds = 0;              ///< of one of a tree of nodes, which an all_reduce may take
-  double contendShare = 0;  ///< of the seconds in which hidden moves copy, what the work beside them loses
-  double jitterSeconds = 0; ///< ranks that have worked s seconds since they met wait sqrt(s x this) for the last one
+  double contendShare = 0;                ///< of the seconds in which hidden moves copy, the part that other work loses
+  double jitterSeconds = 0; ///< s seconds after they synchronised, ranks wait sqrt(s x this) for the last one
   double straggleShare = 0; ///< of a step, that each doubling of nodes adds: they do not run in step
   double stepSeconds = 0;   ///< of a step besides its program
   double spread = 0.05;     ///< by which measured seconds of the same thing differ; closer plans are a tie

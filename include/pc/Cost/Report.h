@@ -15,14 +15,14 @@ namespace pc {
 /// * flops_per_step: matrix products (`flopsOf`) of all ranks.
 /// * model_flops: of these, by the type of their operands, what the model needs: the forward pass's, three times where
 /// it
-///   trains. What is computed again for the backward pass is no part of it.
+///   trains. Recomputation for the backward pass does not count.
 /// * arena_bytes.device: the arena of `pc.arena`.
 /// * memory: that arena by what lies in it at the moment of the largest demand, so that the six figures add up to it.
 ///   parameters: the leaves, and what the whole step reads in their place (rounded, gathered). optimizer: the states.
 ///   gradients: what accumulations yield (scalars aside), and what moves make of it. communication: full buffers that
 ///   exist for a move only (results of other all_gather and of all_to_all, operands of reduce_scatter, rounded shards
-///   of what is gathered once a step). activations: other values of the forward and backward pass. workspace: the rest
-///   (inputs, tables, other values of the optimizer, gaps).
+///   of what is gathered once per step). activations: other values of the forward and backward pass. workspace: the
+///   rest (inputs, tables, other values of the optimizer, gaps).
 /// * memory_at_most: the most of each of these at any moment of the step; what the step holds in the end (parameters,
 ///   optimizer, gradients) is what published formulas count.
 /// * traffic: moves that send something, by axis (several joined by "+"), move and phase; moves in an accumulation

@@ -63,7 +63,7 @@ using OpSeconds = llvm::DenseMap<mlir::Operation *, double>;
 /// without stages; may be null.
 ///
 /// Time: an op takes what `known` has for it, or `secondsOf`, a message `messageSeconds`, during which sender and
-/// receiver continue; moves between start and wait continue one after another beside the work, which then takes longer
+/// receiver continue; moves between start and wait run one after another during the work, which then takes longer
 /// (`contendShare`). Ranks of a stage do everything at once. Without `withBytes` spans do not say what is live, which
 /// takes longer to find than their seconds. Fails, with an error, where stages wait for each other forever or a program
 /// is not planned.

@@ -9,7 +9,7 @@
 namespace pc {
 /// Every dialect that a program may hold at any phase.
 void registerDialects(mlir::DialectRegistry &registry);
-/// Every pass of every room, and the few upstream passes that are useful beside them.
+/// Every pass of every room, and the few upstream passes that are useful with them.
 void registerPasses();
 } // namespace pc
 

@@ -1,5 +1,5 @@
 //===- Import.h - Hugging Face directory -> model program ----------------------------===//
-// Reads config.json (as transformers 4 and 5 write it) and checks the safetensors beside it, if any. It does not copy
+// Reads config.json (as transformers 4 and 5 write it) and checks the safetensors next to it, if any. It does not copy
 // the weights: each parameter names its tensor and which part of it it is.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IMPORT_IMPORT_H

@@ -57,7 +57,7 @@ struct Problem {
   double optimizer = 0;                   ///< seconds after a stage's last task
   std::vector<bool> noGradientFrom;       ///< by chunk: the next one sends it no gradient; empty: each does
   /// Seconds by which tasks of the first and of the last microbatch are longer, by kind and chunk (`ofKind`): they wait
-  /// for parameters that are gathered once a step, or for sums of gradients. Empty: none.
+  /// for parameters that are gathered once per step, or for sums of gradients. Empty: none.
   std::vector<double> longerFirst, longerLast;
 
   /// The number of chunks of all stages.

@@ -8,7 +8,7 @@ def DataParallel : Pass<"pc-data-parallel", "mlir::ModuleOp"> {
   let summary = "Split the batch along one axis, sum the gradients";
   let description = [{
     Every op that has a dim named "batch" is split along it. Parameters and optimizer state stay whole on every rank. Gradients come out of the
-    accumulation as partial sums and are reduced once a step: 2(n-1)/n of the parameters' bytes per rank. Means need no division by the axis
+    accumulation as partial sums and are reduced once per step: 2(n-1)/n of the parameters' bytes per rank. Means need no division by the axis
     size, because a step program divides by the global count. This is `mode=ddp`.
 
     ```mlir
@@ -263,7 +263,7 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
   let description = [{
     The batch is split as in `pc-data-parallel`. Tensors that every rank would otherwise hold are also split:
 
-    * `stage=1`: the optimizer state. Gradients are reduce_scattered once a step to the rank that owns the state, and the new parameters are
+    * `stage=1`: the optimizer state. Gradients are reduce_scattered once per step to the rank that owns the state, and the new parameters are
       gathered.
     * `stage=2`: also the accumulators of gradients. Gradients are reduce_scattered in every microbatch, right after the op that computes them.
     * `stage=3` (FSDP): also the parameters. They are gathered before their first reader and freed after the last. With
@@ -292,7 +292,7 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
     Option<"axis", "axis", "std::string", "\"dp\"", "The mesh axis to use">,
     Option<"stage", "stage", "int64_t", "1", "1, 2 or 3">,
     Option<"reshardAfterForward", "reshard-after-forward", "bool", "true", "stage 3: gather again in the backward pass">,
-    Option<"keep", "keep", "std::string", "\"\"", "stage 3: globs, joined by |, on names of parameters that are gathered once a step">,
+    Option<"keep", "keep", "std::string", "\"\"", "stage 3: globs, joined by |, on names of parameters that are gathered once per step">,
     Option<"experts", "experts", "bool", "false", "The axis also splits the experts of a mixture, whose weights are never gathered">,
   ];
 }

@@ -435,7 +435,8 @@ std::optional<Form> AccessCounter::compute(Value value, State &state) {
   };
   auto divided = [&](bool quotient) {
     return operands([&](const Form &x, const Form &y) {
-      // What is no form of indices becomes data: a number that is not known, but the same for the same operands.
+      // A value that is not a form of indices becomes data: a number that is not known, but the same for the same
+      // operands.
       if (!y.isConstant() || y.constant <= 0 || forms.isData(x))
         return forms.data(op->getName().getAsOpaquePointer(), x, y);
       auto [result, rest] = forms.divide(x, y.constant, state.box);

@@ -17,7 +17,7 @@ namespace pc::kernels {
 class Emitter;
 
 /// An SSA value: i64, i32, i1, f32, or a vector of i32, i1 or f32. Binary operators take two values of one element type
-/// (a scalar beside a vector is broadcast) or a C++ number on one side.
+/// (a scalar with a vector is broadcast) or a C++ number on one side.
 struct Num {
   Emitter *e = nullptr;
   mlir::Value v;

@@ -1,6 +1,6 @@
 //===- ExpandRouted.cpp - Compute all terms of routed einsums, and mask them ---------------===//
 // For values that are not stored by rows (StoreRoutedTokens.cpp). A product of matrices stays one of two operands; the
-// product by the mask is element by element and becomes part of a kernel beside it.
+// product by the mask is element by element and becomes part of a neighbouring kernel.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_EXPANDROUTED
 #include "pc/Codegen/Passes.h"

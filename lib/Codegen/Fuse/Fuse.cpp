@@ -55,7 +55,7 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
   state.addTypes(ValueRange(outputs).getTypes());
   state.addRegion();
   auto fusion = cast<FusionOp>(builder.create(state));
-  // Its place is numbered now, between two that are: beside another new op, MLIR would number the whole block again.
+  // Numbers its place now, between two numbered ops: next to another new op, MLIR would number the whole block again.
   (void)fusion->isBeforeInBlock(anchor);
   Block *body = new Block;
   fusion.getBody().push_back(body);

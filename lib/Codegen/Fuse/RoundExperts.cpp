@@ -101,7 +101,7 @@ private:
     return true;
   }
 
-  /// Repeats the ops of a pass once a round, and adds up what leaves it. False if that cannot be.
+  /// Repeats the ops of a pass once per round, and adds up what leaves it. False if that cannot be.
   bool unroll(ArrayRef<Operation *> ops) {
     // Those of the pass itself are the last ones. What depends on them and stands between them goes after them.
     Operation *last = ops.back(), *key = nullptr;

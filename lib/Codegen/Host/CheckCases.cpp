@@ -1,4 +1,4 @@
-//===- CheckCases.cpp - Kernels of a CUDA program beside those of a CPU ----------------===//
+//===- CheckCases.cpp - Compares kernels of a CUDA program with those of a CPU ----------------===//
 // Writes the cases of `--check-kernels`: for each distinct device kernel, the same op as CPU kernels, and how to draw
 // operands that both accept (ids below a limit, positive numbers, masks with a given number of ones).
 //===-----------------------------------------------------------------------------===//

@@ -185,7 +185,7 @@ LogicalResult Generator::count(StepCounts &counts) {
     return add(attentionTable[i].backward ? "attention gradient" : "attention", attentionTable[i].name, times,
                [&] { return useOf(attentionTable[i], counts.machine); });
   };
-  // Each op knows which calls were written for it; a body runs once a microbatch, or once a call.
+  // Each op knows which calls were written for it; a body runs once per microbatch, or once per call.
   for (const Written &one : written) {
     auto loop = one.op->getParentOfType<AccumulateOp>();
     int64_t executions = loop ? loop.getMicrobatches() : 1,

@@ -140,7 +140,7 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
   pcrt_gemm_desc unnamed = gemmTable[first];
   unnamed.name = nullptr, unnamed.rest = -1;
   static_assert(std::has_unique_object_representations_v<pcrt_gemm_desc>);
-  // Products of equal shape share one case; names and kernels beside them do not matter.
+  // Products of equal shape share one case; names and neighbouring kernels do not matter.
   if (all.cases && all.cases->isNew({reinterpret_cast<const char *>(&unnamed), sizeof unnamed})) {
     SmallVector<Value> inputs = {p.a, p.b};
     if (p.bias && p.epilogue != PCRT_EPILOGUE_BIAS_GRAD)

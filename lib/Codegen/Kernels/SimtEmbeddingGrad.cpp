@@ -28,7 +28,7 @@ public:
   }
 
   void emit() {
-    // Where only the gradients that come in are bf16: 16 bytes a thread at a time, side by side in a warp.
+    // Where only the gradients that come in are bf16: 16 bytes per thread at a time, side by side in a warp.
     bool inF32 = table.element.isF32() && (!base.e || base.element.isF32());
     if (inF32 && (k.part == 0 || k.part == 4))
       e.setWidest(4);

@@ -1,4 +1,4 @@
-//===- TableCheck.h - A program of an executable, beside the planned one ----------------------===//
+//===- TableCheck.h - Compares a program of an executable with the planned one ----------------------===//
 // VerifyTables.cpp goes through the step, VerifyCompute.cpp has the ops that compute, VerifyEvaluation.cpp the part of
 // the step that is its evaluation.
 //===-----------------------------------------------------------------------------===//

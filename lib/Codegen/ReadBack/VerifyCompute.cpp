@@ -1,4 +1,4 @@
-//===- VerifyCompute.cpp - Kernels, matrix products and attention beside their ops ------------===//
+//===- VerifyCompute.cpp - Compares kernels, products and attention with their ops ------------===//
 // Compares each call of a kernel, a product or an attention with the op of the planned program: the table row, the
 // buffers in order, and that a kernel is used only for ops with the same text. Expected rows are computed from the
 // specs of the ops, without asGemm and asGrouped, which wrote them.
@@ -162,7 +162,7 @@ static bool areLetters(const pcrt_gemm_desc &row, SmallVector<Loop> letters) {
 }
 
 namespace {
-/// An einsum of two operands, alone or in a fusion, with what else a product of the library does.
+/// An einsum of two operands, alone or in a fusion, with the other work of a library product.
 struct Products {
   explicit Products(Operation *op) : op(op) {
     auto fusion = dyn_cast<FusionOp>(op);
@@ -218,7 +218,7 @@ struct Products {
 };
 } // namespace
 
-/// How a value of these letters lies beside a mask of `mask`, and the letters that it has besides.
+/// How the letters of a value correspond to those of `mask`, and its other letters.
 static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> letters, ArrayRef<StringRef> mask,
                                                         bool byRows) {
   bool hasExpert = llvm::is_contained(letters, mask.back()), hasToken = llvm::is_contained(letters, mask.front());

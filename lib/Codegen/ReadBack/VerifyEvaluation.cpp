@@ -1,4 +1,4 @@
-//===- VerifyEvaluation.cpp - The evaluation beside the step ----------------------------------===//
+//===- VerifyEvaluation.cpp - Compares the evaluation with the step ----------------------------------===//
 // Its calls are also read back. They must be calls of the step, in their order (where something is dropped: of a kernel
 // that keeps it), and enough of them: all that the loss is made of, what the other stages send for it included. None
 // may write where a parameter or a state lies.

@@ -55,7 +55,7 @@ constexpr double writtenTaskBytes = 0.85;
 
 constexpr double waitOfChunks = 0.05;   ///< of a microbatch for each stage, if weights' gradients fill several chunks
 constexpr double waitOfStages = 0.25;   ///< the same for stages of one chunk
-constexpr double hiddenSums = 0.6;      ///< of a microbatch: its backward pass, beside which gradients are summed
+constexpr double hiddenSums = 0.6;      ///< of a microbatch: its backward pass, during which gradients are summed
 constexpr double likelyTooLarge = 0.85; ///< of the limit: bounds of bytes above it mean that a plan seldom fits
 constexpr double alikePlan = 0.03;      ///< by which a plan like an earlier one is put back
 

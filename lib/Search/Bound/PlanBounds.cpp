@@ -198,7 +198,7 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   }
   if (!plan.hasStages) {
     double sums = std::max(traffic.layerSums * all - one * (1 - seconds.forwardShare), 0.0);
-    double gathers = shape.microbatches > 1 ? traffic.layerGather * all : 0; // else beside the forward pass
+    double gathers = shape.microbatches > 1 ? traffic.layerGather * all : 0; // else during the forward pass
     return step(one * microbatches, gathers + sums);
   }
   // A table that two chunks have gets its gradient in two sums, which takes less than to add it up first.

@@ -47,7 +47,7 @@ public:
     CompileOptions one = options;
     one.memoryLimit = bytes;
     std::optional<ProgramPrice> price;
-    // What lies beside the arena is known when there is one.
+    // Memory outside of the arena is known once there is an arena.
     for (int turn = 0; turn < 2 && (turn == 0 || (price && price->trial.bytes > bytes)); ++turn) {
       one.memoryLimit -= price ? price->besideArena : 0;
       one.plan = plan;

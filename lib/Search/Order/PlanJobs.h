@@ -52,7 +52,7 @@ public:
   /// Like priceWhole, but recomputes as little as `bytes` of a rank allow; the plan then says which layers do.
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal);
-  /// If there are several threads: begins to compile a plan whole beside all else, because it will probably be asked
+  /// If there are several threads: begins to compile a plan whole in the background, because it will probably be asked
   /// for. Gives up such a compile of another plan.
   void beginWhole(const Plan &plan);
   /// Gives up a whole compile that was begun.

@@ -34,8 +34,8 @@ public:
   PlanTrial trialOf(size_t id) const;
   /// Compiles a plan whole, once, which may change its price; false if it is refused, or interrupted.
   bool compileWhole(FoundPlan &plan);
-  /// Begins to compile the best composed plan whole, beside the search, when it will probably stay the best: no plan
-  /// that is left costs less than `bound`.
+  /// Begins to compile the best composed plan whole, during the search, if it will probably stay the best: no plan that
+  /// is left costs less than `bound`.
   void compileAhead(const FoundPlan &best, double bound);
   bool isWhole(size_t id) const { return whole.count(id); }
   int64_t numWhole() const { return std::ssize(whole); }

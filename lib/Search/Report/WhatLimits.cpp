@@ -29,7 +29,7 @@ std::string pc::textOf(const StrategyFlags &flags, const std::string &name) {
 // What would be chosen otherwise
 //===---------------------------------------------------------------------------===//
 
-/// To the first order: the part that the figure is of gets longer or shorter. What moves hide is no part of it.
+/// To the first order: the part that depends on the figure gets longer or shorter, without moves that are hidden.
 static double expected(const PlanTrial &trial, const OtherMachine &other) {
   double part = other.figure == "products" ? trial.products - trial.waits
                 : other.figure == "memory" ? trial.seconds - trial.products - trial.moves

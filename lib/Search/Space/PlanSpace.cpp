@@ -239,7 +239,7 @@ void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<Plan
       llvm::copy_if(base.axes, std::back_inserter(set.inner),
                     [&](const auto &axis) { return inner.count(axis.first); });
     }
-    // Sets with equal keys split layers the same way, beside other axes.
+    // Sets with equal keys split layers in the same way, and differ in other axes.
     auto keyOf = [](const PlanSet &one) {
       std::string key;
       for (const auto &[axis, size] : one.inner)

@@ -159,7 +159,8 @@ struct AttentionShape {
   int64_t paddedAddends(int64_t lanes) const { return roundUp(s + paddedT(lanes), lanes); }
   /// Whole tiles, since rows are filled and multiplied by those; and whole blocks of queries.
   int64_t paddedT(int64_t lanes) const { return roundUp(roundUp(t, block(lanes)), tileColumns(lanes)); }
-  /// Row stride of matrices with t columns. It is no power of two, which would map all rows to a few sets of the cache.
+  /// Row stride of matrices with t columns. It is not a power of two, which would map all rows to a few sets of the
+  /// cache.
   int64_t strideT(int64_t lanes) const { return paddedT(lanes) + 16; }
   int64_t paddedD(int64_t lanes) const { return roundUp(d, lanes); }
   /// Columns of d-wide products: whole tiles, and whether one more vector follows.

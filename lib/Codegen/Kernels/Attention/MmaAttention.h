@@ -39,7 +39,7 @@ public:
   SimtEmitter &e;
   const AttentionShape &a;
   const int64_t warpgroups, threads;
-  const int64_t perBlock; ///< rows of a block: 16 a warp
+  const int64_t perBlock; ///< rows of a block: 16 per warp
   const int64_t pitch;    ///< elements of a tile by its rows
   const int64_t pieces;   ///< of 16 elements, in a row of d
   const int64_t numHeads;

@@ -45,7 +45,7 @@ struct RowBlock {
   Num expert, first, end, column;
 };
 /// Runs `body` for each block of up to `rows` rows, which divide a tile, and `columns` columns of n, with blocks that
-/// share rows or columns beside each other.
+/// share neighbouring rows or columns.
 void forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_t columns,
                   llvm::function_ref<void(const RowBlock &)> body);
 
