@@ -20,22 +20,41 @@ static std::optional<int64_t> boundOf(Value index, Operation *user) {
   return std::nullopt;
 }
 
-static LogicalResult checkBounds(InputOp input) {
-  if (!input.getBelow())
-    return success();
+/// Fails at a user that looks up the numbers of `input`, which are below `below`, among fewer entries.
+static LogicalResult checkBounds(InputOp input, int64_t below) {
+  StringRef name = input.getName().value_or(stringifyInputKind(input.getKind()));
   for (Operation *user : input->getUsers())
-    if (std::optional<int64_t> bound = boundOf(input.getValue(), user);
-        bound && *bound < static_cast<int64_t>(*input.getBelow()))
-      return user->emitError() << "'" << user->getName() << "' op looks up '" << *input.getName() << "' among "
-                               << *bound << " entries, but the input says below " << *input.getBelow();
+    if (std::optional<int64_t> bound = boundOf(input.getValue(), user); bound && *bound < below)
+      return user->emitError() << "'" << user->getName() << "' op looks up '" << name << "' among " << *bound
+                               << " entries, but the " << (input.getBelow() ? "input" : "pc.program") << " says "
+                               << (input.getBelow() ? "below " : "vocabulary ") << below;
   return success();
 }
 
+/// Fails unless the tokens, targets or weights of the loss are batch x sequence as `program` says, and tokens and
+/// targets are looked up among all of its vocabulary.
+static LogicalResult checkSizes(InputOp input, ProgramOp program) {
+  auto type = cast<RankedTensorType>(input.getValue().getType());
+  bool ofTargets =
+      llvm::is_contained({InputKind::Targets, InputKind::LossWeights, InputKind::Shifted}, input.getKind());
+  int64_t batch = program.getBatch(), length = ofTargets ? program.targetLength() : program.getSequence();
+  bool ofWords = llvm::is_contained({InputKind::Tokens, InputKind::Targets, InputKind::Shifted}, input.getKind());
+  if (type.getShape() == ArrayRef({batch, length}))
+    return checkBounds(input, ofWords ? program.getVocabulary() : 0);
+  InFlightDiagnostic error = input.emitError() << "the input of " << stringifyInputKind(input.getKind()) << " is "
+                                               << type << ", but pc.program says " << batch << " x " << length;
+  error.attachNote(program.getLoc()) << "pc.program is here";
+  return error;
+}
+
 FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
+  ProgramOp program;
   std::optional<int64_t> batch;
   if (auto module = model->getParentOfType<ModuleOp>())
-    for (ProgramOp program : module.getOps<ProgramOp>())
+    for (ProgramOp one : module.getOps<ProgramOp>()) {
+      program = one;
       batch = program.getBatch();
+    }
   InputOp tokens, data;
   llvm::StringMap<InputOp> named;
   for (InputOp input : model.getOps<InputOp>()) {
@@ -45,6 +64,8 @@ FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
     if (input.getKind() != InputKind::Data) {
       if (input.getKind() == InputKind::Tokens || !tokens)
         tokens = input;
+      if (program && input.getKind() != InputKind::Hyper && failed(checkSizes(input, program)))
+        return failure();
       continue;
     }
     data = input;
@@ -54,7 +75,7 @@ FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
       return input.emitError() << "'" << *input.getName() << "' has a batch of " << type.getDimSize(0)
                                << ", the program one of " << *batch;
     batch = type.getDimSize(0);
-    if (failed(checkBounds(input)))
+    if (failed(checkBounds(input, input.getBelow().value_or(0))))
       return failure();
   }
   if (tokens && data)

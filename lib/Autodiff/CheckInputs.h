@@ -7,7 +7,7 @@
 namespace pc {
 
 /// Returns the batch of the inputs of `model`. Fails with a located error where there is none, where inputs by name
-/// occur together with tokens, share a name or have another batch than the program, or where an index may be out of
+/// occur together with tokens or share a name, where a size differs from the program's, or where an index may be out of
 /// bounds.
 llvm::FailureOr<int64_t> checkInputs(mlir::func::FuncOp model);
 

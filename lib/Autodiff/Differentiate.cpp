@@ -231,7 +231,8 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
     body.clone(op, mapping);
   }
   if (!loss)
-    return model.emitError() << "the model has no output of kind loss";
+    return model.emitError()
+           << "the model has no output of kind loss; add: pc.output loss \"loss\" %loss : tensor<f32>";
   if (cast<RankedTensorType>(loss.getType()).getRank())
     return model.emitError() << "the loss must be a scalar, got " << loss.getType();
   yields.push_back(loss);

@@ -263,7 +263,10 @@ LogicalResult ProgramOp::verify() {
 static LogicalResult verifyParts(ParameterOp op, ArrayRef<int64_t> valid) {
   std::optional<ArrayAttr> parts = op.getParts();
   if (parts.has_value() == op.getSource().has_value())
-    return op.emitOpError() << "has " << (parts ? "both a source and parts" : "no source") << " (C5)";
+    return op.emitOpError() << (parts ? "has both a source and parts"
+                                      : "needs a source, the box of a tensor in checkpoints, such as: source <\"" +
+                                            op.getName().str() + "\", shape = [8], start = [0], size = [8]>")
+                            << " (C5)";
   auto check = [&](SourceAttr source, StringRef what, int64_t elements) -> LogicalResult {
     if (ShapedType::getNumElements(source.getSize()) == elements)
       return success();

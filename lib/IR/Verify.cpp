@@ -46,16 +46,35 @@ static LogicalResult checkTensors(Operation *op, const FactorRule &rule,
   return success();
 }
 
+/// The first dim of `op` that has factor `f` and `size`, for messages: "dim 1 of operand 0".
+static std::string dimWith(Operation *op, const FactorRule &rule, int f, int64_t size) {
+  auto find = [&](TypeRange types, auto &of, StringRef what) -> std::string {
+    for (auto [i, type] : llvm::enumerate(types.take_front(of.size())))
+      for (auto [d, g] : llvm::enumerate(of[i]))
+        if (g == f && cast<RankedTensorType>(type).getDimSize(d) == size)
+          return llvm::formatv("dim {0} of {1} {2}", d, what, i);
+    return "";
+  };
+  std::string found = find(op->getOperandTypes(), rule.operands, "operand");
+  return found.empty() ? find(op->getResultTypes(), rule.results, "result") : found;
+}
+
 /// (F2), also in local programs.
 static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
-  return checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
+  LogicalResult ranks = checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor || tensor.getRank() != static_cast<int64_t>(dims.size()))
       return op->emitOpError() << "expects rank " << dims.size() << ", got " << type << " (F1)";
-    for (auto [f, size] : llvm::zip(dims, tensor.getShape()))
-      if (rule.factors[f].size != size)
-        return op->emitOpError() << "factor '" << rule.factors[f].name << "' has sizes " << rule.factors[f].size
-                                 << " and " << size << " (F2)";
+    return success();
+  });
+  if (failed(ranks))
+    return failure();
+  return checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
+    for (auto [f, size] : llvm::zip(dims, cast<RankedTensorType>(type).getShape()))
+      if (int64_t first = rule.factors[f].size; first != size)
+        return op->emitOpError() << "needs one size for factor '" << rule.factors[f].name << "', but "
+                                 << dimWith(op, rule, f, first) << " is " << first << " and "
+                                 << dimWith(op, rule, f, size) << " is " << size << " (F2)";
     return success();
   });
 }

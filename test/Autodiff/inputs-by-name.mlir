@@ -67,3 +67,24 @@ func.func @model() {
 func.func @model() {
   return
 }
+
+// -----
+
+// expected-note @below {{pc.program is here}}
+pc.program "toy" batch 4 sequence 3 vocabulary 10 config "{}"
+func.func @model() {
+  // expected-error @below {{the input of tokens is 'tensor<4x2xi32>', but pc.program says 4 x 3}}
+  %x = pc.input tokens dims ["batch", "sequence"] : tensor<4x2xi32>
+  return
+}
+
+// -----
+
+pc.program "toy" batch 4 sequence 3 vocabulary 11 config "{}"
+func.func @model() {
+  %x = pc.input tokens dims ["batch", "sequence"] : tensor<4x3xi32>
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [10, 2], start = [0, 0], size = [10, 2]> : tensor<10x2xf32>
+  // expected-error @below {{'pc.embedding' op looks up 'tokens' among 10 entries, but the pc.program says vocabulary 11}}
+  %e = pc.embedding %w, %x : (tensor<10x2xf32>, tensor<4x3xi32>) -> tensor<4x3x2xf32>
+  return
+}

@@ -33,7 +33,7 @@ func.func private @order(tensor<8x8xf32, #pc.place<[_, _] sum(tp, dp)>>)
 // -----
 
 func.func @factors(%x: tensor<8x4xf32>, %w: tensor<5x6xf32>) {
-  // expected-error@+1 {{factor 'k' has sizes 4 and 5 (F2)}}
+  // expected-error@+1 {{needs one size for factor 'k', but dim 1 of operand 0 is 4 and dim 0 of operand 1 is 5 (F2)}}
   %y = pc.einsum "m k, k n -> m n" %x, %w : (tensor<8x4xf32>, tensor<5x6xf32>) -> tensor<8x6xf32>
   return
 }
@@ -392,7 +392,7 @@ func.func @padding_behind(%dy: tensor<2x4xf32>, %ids: tensor<2xi32>) {
 // -----
 
 func.func @no_source() {
-  // expected-error@+1 {{has no source (C5)}}
+  // expected-error@+1 {{needs a source, the box of a tensor in checkpoints, such as: source <"w", shape}}
   %w = pc.parameter "w" dims ["embed"] init <fill, 0.0> : tensor<4xf32>
   return
 }
@@ -605,7 +605,7 @@ func.func @resize(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @resize(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{'pc.resize' op factor 'x0' has sizes 4 and 3 (F2)}}
+  // expected-error @+1 {{'pc.resize' op needs one size for factor 'x0', but dim 0 of operand 0 is 4 and dim 0 of result 0 is 3 (F2)}}
   %y = pc.resize %x dim 1 : (tensor<4x8xf32>) -> tensor<3x6xf32>
   return
 }

@@ -40,8 +40,11 @@ public:
       if (auto one = dyn_cast<ArenaOp>(op))
         arena = static_cast<int64_t>(one.getBytes());
     });
-    if (!about)
-      return refuse(planned, "has no pc.program");
+    if (!about) {
+      planned.emitError() << "an executable needs a pc.program with the sizes of its data, such as: "
+                             "pc.program \"mine\" batch 8 sequence 32 vocabulary 256 config \"{}\"";
+      return false;
+    }
     at = about;
     json::Array mesh;
     if (MeshAttr all = meshOf(planned))
