@@ -70,6 +70,7 @@ static LogicalResult readPlan(ModuleOp module, Origin &origin) {
     if (!plan)
       return module.emitError() << planAttribute << ": " << error;
     origin.plan = std::move(*plan);
+    origin.plan.microbatches = shown.microbatches;
     origin.hasPlan = true;
     if (origin.phase >= Phase::Placed && origin.phase <= Phase::Planned && ranksOf(shown) != ranksOf(origin.plan))
       return module.emitError() << planAttribute << " is a plan for " << ranksOf(origin.plan)
@@ -165,7 +166,6 @@ SignStepOptions pc::signatureOf(const Plan &plan, const GenerateKernelsOptions &
   options.mesh = plan.meshText();
   for (const Tactic &tactic : plan.tactics)
     options.tactics.push_back(tactic.text());
-  options.microbatches = plan.microbatches;
   options.target = kernels.target;
   options.attention = kernels.attention;
   options.archs = kernels.archs;
@@ -179,7 +179,6 @@ void pc::writeOrigin(ModuleOp module, const SignStepOptions &options) {
   };
   module->setAttr(planAttribute,
                   b.getDictionaryAttr({b.getNamedAttr("mesh", b.getStringAttr(options.mesh)),
-                                       b.getNamedAttr("microbatches", b.getI64IntegerAttr(options.microbatches)),
                                        b.getNamedAttr("tactics", list(options.tactics))}));
   module->setAttr(targetAttribute, b.getDictionaryAttr({b.getNamedAttr("archs", list(options.archs)),
                                                         b.getNamedAttr("attention", b.getStringAttr(options.attention)),

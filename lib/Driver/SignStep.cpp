@@ -14,7 +14,6 @@ struct SignStep : pc::impl::SignStepBase<SignStep> {
     SignStepOptions options;
     options.mesh = mesh;
     options.tactics.assign(tactics.begin(), tactics.end());
-    options.microbatches = microbatches;
     options.target = target;
     options.attention = attention;
     options.archs.assign(archs.begin(), archs.end());

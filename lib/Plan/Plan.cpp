@@ -280,12 +280,10 @@ static std::string conflictOf(const Plan &plan) {
 std::optional<Plan> Plan::fromAttribute(Attribute attribute, std::string &error) {
   auto fields = dyn_cast<DictionaryAttr>(attribute);
   auto mesh = fields ? fields.getAs<StringAttr>("mesh") : StringAttr();
-  auto count = fields ? fields.getAs<IntegerAttr>("microbatches") : IntegerAttr();
   auto list = fields ? fields.getAs<ArrayAttr>("tactics") : ArrayAttr();
   Plan plan;
-  if (!mesh || !count || !count.getType().isSignlessInteger(64) || count.getInt() < 1 || !list ||
-      !llvm::all_of(list, llvm::IsaPred<StringAttr>))
-    error = R"(not as in {mesh = "dp=2", microbatches = 1 : i64, tactics = ["pc-data-parallel{axis=dp}"]})";
+  if (!mesh || !list || !llvm::all_of(list, llvm::IsaPred<StringAttr>))
+    error = R"(not as in {mesh = "dp=2", tactics = ["pc-data-parallel{axis=dp}"]})";
   else if (setMesh(mesh, plan, error))
     for (StringRef tactic : list.getAsValueRange<StringAttr>()) {
       if (error.empty())
@@ -294,7 +292,6 @@ std::optional<Plan> Plan::fromAttribute(Attribute attribute, std::string &error)
     }
   if (!error.empty())
     return std::nullopt;
-  plan.microbatches = count.getInt();
   return plan;
 }
 

@@ -8,7 +8,7 @@ def SignStep : Pass<"pc-sign-step", "mlir::ModuleOp"> {
   let summary = "Record in a step program what a compile from a later phase must know";
   let description = [{
     The pass writes into a step program what a compile that continues from a later phase must know. It sets attributes of the module, which all
-    later phases keep: `pc.plan` (the mesh, the tactics of all phases, the microbatches), `pc.target`, and `pc.step`. The last is a fingerprint
+    later phases keep: `pc.plan` (the mesh, the tactics of all phases), `pc.target`, and `pc.step`. The last is a fingerprint
     of what the step program computes, which every program made from it must have (docs/what-is-proved.md). A program that the proof cannot read
     gets no `pc.step`.
 
@@ -17,13 +17,12 @@ def SignStep : Pass<"pc-sign-step", "mlir::ModuleOp"> {
     // input: step.mlir
     func.func @step() {
     // becomes
-    module attributes {pc.plan = {mesh = "dp=2", microbatches = 1 : i64, tactics = ["pc-data-parallel"]}, pc.step = ..., pc.target = ...
+    module attributes {pc.plan = {mesh = "dp=2", tactics = ["pc-data-parallel"]}, pc.step = ..., pc.target = ...
     ```
   }];
   let options = [
     Option<"mesh", "mesh", "std::string", "", "Axes, outermost first: dp=2,tp=2">,
     ListOption<"tactics", "tactics", "std::string", "The tactics of the plan, in order">,
-    Option<"microbatches", "microbatches", "int64_t", "1", "Microbatches per step">,
     Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
     Option<"attention", "attention", "std::string", "\"library\"", "CUDA: library or generated">,
     ListOption<"archs", "archs", "std::string", "CUDA: the architectures to compile for; the default ones if empty">,

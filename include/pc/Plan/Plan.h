@@ -56,8 +56,8 @@ struct Plan {
   PlanOp build(mlir::OpBuilder &builder) const;
   /// The text of a plan file.
   std::string text(mlir::MLIRContext *context) const;
-  /// A plan in {mesh = "dp=2", microbatches = 1 : i64, tactics = ["pc-data-parallel{axis=dp}"]}, or none after writing
-  /// a message to `error`.
+  /// The mesh and tactics of {mesh = "dp=2", tactics = ["pc-data-parallel{axis=dp}"]} as a plan of one microbatch, or
+  /// none after writing a message to `error`.
   static std::optional<Plan> fromAttribute(mlir::Attribute attribute, std::string &error);
 };
 

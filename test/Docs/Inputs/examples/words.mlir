@@ -1,4 +1,3 @@
-pc.program "words" batch 4 sequence 1 vocabulary 8 config "{}"
 func.func @model() {
   %w = pc.parameter "w" dims ["vocab", "out"] init <normal, 1.0>
     source <"w", shape = [8, 6], start = [0, 0], size = [8, 6]> : tensor<8x6xf32>
