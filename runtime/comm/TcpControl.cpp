@@ -517,6 +517,8 @@ pcrt_status TcpControl::runIsOver(const std::string &what, std::string *error) {
 pcrt_status TcpControl::giveUpWaiting(std::unique_lock<std::mutex> &lock, const std::string &what,
                                       const std::vector<int> &late, const std::vector<Progress> &all,
                                       std::string *error) {
+  if (hasFailed) // since the last look
+    return runIsOver(what, error);
   lock.unlock();
   std::string text = "no answer within " + secondsText(timeout) + " s from " + describeLate(late, all) + " in " + what +
                      "; check whether it is stopped or much slower, or raise PCRT_TIMEOUT_SECONDS";

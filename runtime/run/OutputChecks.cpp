@@ -34,8 +34,8 @@ void pcrt::checkReplaces(const Options &options, const Trajectory *before) {
   if (!std::filesystem::exists(there + "/" + trajectoryName, error))
     return;
   Trajectory old = Trajectory::read(there);
-  bool isEarlier = before && old.step <= before->step && identityOf(old.data).sum == identityOf(before->data).sum;
-  if (isEarlier || (before && old.ended))
+  bool isSameData = before && identityOf(old.data).sum == identityOf(before->data).sum;
+  if (isSameData && (old.step <= before->step || old.ended))
     return;
   fail(PCRT_USAGE, "--save " + options.save + " contains a checkpoint of step " + std::to_string(old.step) +
                        ", but this run " +

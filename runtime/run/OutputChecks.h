@@ -14,9 +14,8 @@ namespace pcrt {
 void checkOutputs(const Options &options, const SampleData &data, const std::string &weights);
 
 /// Throws PCRT_USAGE if --save, without --overwrite, names a checkpoint that this run may not replace. A run that
-/// continues `before` may replace any checkpoint of the same data whose step is not later, `before` included, and any
-/// checkpoint that was saved because numbers were not finite, whatever its data. A run that starts from the beginning
-/// (`before` is null) may replace none.
+/// continues `before` may replace a checkpoint of the same data whose step is not later, `before` included, or that was
+/// saved because numbers were not finite. A run that starts from the beginning (`before` is null) may replace none.
 void checkReplaces(const Options &options, const Trajectory *before);
 
 } // namespace pcrt

@@ -106,6 +106,10 @@ def program():
     run("./x", "--data", "text:d.bin", "--steps", "2", "--checkpoint", "series", "--save", "last")
     run("./x", "--data", "text:d.bin", "--steps", "3", "--checkpoint", "series", "--save", "last")
     assert contents("w/trajectory.json") != before
+    # One that ended because numbers were not finite gives way to a run on its own data alone.
+    run("./x", "--data", "text:d.bin", "--steps", "9", "--lr", "1e38", "--save", "blown", code=10)
+    run("./x", "--data", "text:m.mlir", "--steps", "3", "--load", "other", "--save", "blown", code=2, words="--overwrite")
+    run("./x", "--data", "text:d.bin", "--steps", "3", "--load", "w", "--save", "blown")
     run(*train, "--save", "w", "--overwrite")
     assert contents("w/trajectory.json") == before
     # A dump is there when it is whole, or not at all.
