@@ -156,7 +156,9 @@ private:
     if (failed(axes))
       return failure();
     ReduceScatterOp keySum = scatterOf(op.getDk(), *axes), valueSum = scatterOf(op.getDv(), *axes);
-    if (!keySum || !valueSum)
+    // Nothing reads the gradient of keys or values that frozen parameters made.
+    bool needsK = !op.getDk().use_empty(), needsV = !op.getDv().use_empty();
+    if ((needsK && !keySum) || (needsV && !valueSum))
       return op.emitOpError()
              << "has gradients of keys or values that are not reduced and scattered over the ranks of the ring";
     int64_t n = zigzagRanks(op), queries = cast<RankedTensorType>(op.getQ().getType()).getDimSize(1);
@@ -167,7 +169,8 @@ private:
     for (int64_t t = 0; t < n; ++t) {
       Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
       // The gradient of a block travels with it: from the rank before comes the sum of the addends so far.
-      Value sumK = t > 1 ? permute(dk, *axes) : Value(), sumV = t > 1 ? permute(dv, *axes) : Value();
+      Value sumK = t > 1 && needsK ? permute(dk, *axes) : Value(),
+            sumV = t > 1 && needsV ? permute(dv, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto [drop, offsets] = stepDrop(op, t);
       auto part = AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(),
@@ -183,13 +186,15 @@ private:
       k = nextK, v = nextV;
     }
     // The last permute brings each block's sum to the rank that owns the block, which adds its own part.
-    dk = dk ? add(permute(dk, *axes), ownK) : ownK;
-    dv = dv ? add(permute(dv, *axes), ownV) : ownV;
+    auto bringHome = [&](ReduceScatterOp sum, Value travelled, Value own) {
+      sum.getResult().replaceAllUsesWith(travelled ? add(permute(travelled, *axes), own) : own);
+      sum.erase();
+    };
+    if (needsK)
+      bringHome(keySum, dk, ownK);
+    if (needsV)
+      bringHome(valueSum, dv, ownV);
     op.getDq().replaceAllUsesWith(rounded(dq, op.getDq().getType()));
-    keySum.getResult().replaceAllUsesWith(dk);
-    valueSum.getResult().replaceAllUsesWith(dv);
-    keySum.erase();
-    valueSum.erase();
     op.erase();
     eraseIfUnused(keys);
     if (values != keys)

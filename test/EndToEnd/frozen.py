@@ -18,7 +18,7 @@ PLANS = ["dp=2", "dp=2 --data-parallel=naive", "dp=2 --zero=1", "dp=2 --zero=2",
          "row=2,col=2 --tensor-parallel=2d", "dp=2,tp=2 --zero=3", "cp=2 --context-parallel=ring", "1 --microbatches=2", "1 --recompute=full", "pp=2 --microbatches=2",
          "pp=2 --microbatches=4 --pipeline=gpipe", "pp=2 --microbatches=4 --pipeline=zb-h1", "pp=2 --microbatches=4 --pipeline=zb-v",
          "pp=2 --microbatches=4 --pipeline=interleaved:2", "pp=2 --microbatches=2 --stages=1,1", "pp=2,dp=2 --microbatches=2 --zero=1", "pp=2 --microbatches=2 --recompute=full"]
-QUICK = ["dp=2 --zero=3 --microbatches=2", "tp=2", "dp=2 --zero=1", "pp=2 --microbatches=4 --pipeline=zb-h1", "pp=2 --microbatches=4 --pipeline=zb-v"]
+QUICK = ["dp=2 --zero=3 --microbatches=2", "tp=2", "cp=2 --context-parallel=ring", "dp=2 --zero=1", "pp=2 --microbatches=4 --pipeline=zb-h1", "pp=2 --microbatches=4 --pipeline=zb-v"]
 STEPS = ["--steps", 5, "--lr", 0.01, "--weight-decay", 0.1, "--clip", 0.5, "--seed", 3]
 
 
