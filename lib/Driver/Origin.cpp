@@ -177,9 +177,8 @@ void pc::writeOrigin(ModuleOp module, const SignStepOptions &options) {
   auto list = [&](ArrayRef<std::string> texts) {
     return b.getStrArrayAttr(llvm::map_to_vector(texts, [](const std::string &text) -> StringRef { return text; }));
   };
-  module->setAttr(planAttribute,
-                  b.getDictionaryAttr({b.getNamedAttr("mesh", b.getStringAttr(options.mesh)),
-                                       b.getNamedAttr("tactics", list(options.tactics))}));
+  module->setAttr(planAttribute, b.getDictionaryAttr({b.getNamedAttr("mesh", b.getStringAttr(options.mesh)),
+                                                      b.getNamedAttr("tactics", list(options.tactics))}));
   module->setAttr(targetAttribute, b.getDictionaryAttr({b.getNamedAttr("archs", list(options.archs)),
                                                         b.getNamedAttr("attention", b.getStringAttr(options.attention)),
                                                         b.getNamedAttr("name", b.getStringAttr(options.target))}));

@@ -6,6 +6,7 @@
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Origin.h"
 #include "pc/Localize/Passes.h"
+#include "pc/Raise/Passes.h"
 #include "pc/Shard/Passes.h"
 
 #include "mlir/Pass/PassInstrumentation.h"
@@ -34,6 +35,8 @@ public:
       return;
 
     case Phase::Step: {
+      // First, so that the passes after it meet ops and not their pieces.
+      add(createRaise(), PCRT_INTERNAL);
       // Before differentiation, which then also makes one product for each gradient.
       if (options.packs() && plan.packsProducts())
         add(createPackProducts({.ranks = plan.vocabularyRanks()}), PCRT_INTERNAL);

@@ -11,6 +11,7 @@
 #include "pc/Overlap/Passes.h"
 #include "pc/Pipeline/Passes.h"
 #include "pc/Proof/Passes.h"
+#include "pc/Raise/Passes.h"
 #include "pc/Reference/Passes.h"
 #include "pc/Shard/Passes.h"
 #include "pc/Tactics/Passes.h"
@@ -26,6 +27,7 @@ void pc::registerDialects(mlir::DialectRegistry &registry) {
 void pc::registerPasses() {
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
+  registerRaisePasses();
   registerAutodiffPasses();
   registerCostPasses();
   registerShardPasses();

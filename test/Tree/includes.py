@@ -17,7 +17,7 @@ ALLOWED["standin"] = set()  # replaces NVIDIA's libraries, and knows as much of 
 
 # The compiler: a room includes IR, Support, Cost and itself. Only Driver knows the order of phases (lib/README.md), and Search is
 # above it, since it compiles plans to price them. Proof may look at what programs say, not at what makes or prices them.
-ROOMS = ["Import", "Autodiff", "Shard", "Tactics", "Pipeline", "Localize", "Overlap", "Memory", "Codegen", "Reference"]
+ROOMS = ["Import", "Raise", "Autodiff", "Shard", "Tactics", "Pipeline", "Localize", "Overlap", "Memory", "Codegen", "Reference"]
 ALLOWED |= {room: {"IR", "Support", "Cost"} for room in ROOMS}
 ALLOWED |= {"IR": set(), "Support": {"IR"}, "Cost": {"IR", "Support"}, "Proof": {"IR", "Support"}}
 ALLOWED["Tactics"] |= {"Shard"}

@@ -1,0 +1,39 @@
+//===- Passes.td - The pass of the Raise room ----------------------------------------===//
+#ifndef PC_RAISE_PASSES_TD
+#define PC_RAISE_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def Raise : Pass<"pc-raise", "mlir::ModuleOp"> {
+  let summary = "Replace norms, softmax, losses and attention that are written in pieces by their ops";
+  let description = [{
+    Model program -> model program that computes the same. Kernels, tactics and gradients know `pc.rms_norm`, `pc.layer_norm`, `pc.softmax`,
+    `pc.logsumexp`, `pc.cross_entropy`, `pc.activation` and `pc.attention`. A program written by hand, or by a front end without such ops, has
+    sums, exponentials and products instead. The pass finds these from their meaning: products, broadcasts and transpositions may come in any
+    order. What it does not find stays as it is.
+
+    * A norm: x times 1 / sqrt(mean of x^2 + eps), also with a scale, also of x less its mean, also with a shift.
+    * Softmax: e^x over its sum. The maximum that is subtracted first falls away, since the op subtracts its own.
+    * `pc.logsumexp`: the logarithm of that sum. Less the entry of the target it is `pc.cross_entropy`.
+    * silu, sigmoid and gelu (tanh).
+    * Attention: a product of softmax of q k^T, perhaps scaled and causal, with v. Scores from -1e4 down count as unseen. Keys and values have
+      one width, and at most two dims are shared by q, k and v (batch and heads).
+
+    ```mlir
+    // pc-opt --pc-raise
+    // input: pieces.mlir
+    %squares = pc.einsum "b e, b e -> b" %x, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4xf32>
+    %mean = pc.scale %squares by 1.250000e-01 : (tensor<4xf32>) -> tensor<4xf32>
+    %eps = pc.constant 1.000000e-05 : tensor<f32>
+    %wide = pc.einsum "-> b" %eps : (tensor<f32>) -> tensor<4xf32>
+    %more = pc.add %mean, %wide : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %root = pc.sqrt %more : (tensor<4xf32>) -> tensor<4xf32>
+    %rstd = pc.recip %root : (tensor<4xf32>) -> tensor<4xf32>
+    %y = pc.einsum "b e, b, e -> b e" %x, %rstd, %gamma : (tensor<4x8xf32>, tensor<4xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+    // becomes
+    %y, %rstd = pc.rms_norm %x, %gamma eps 1.000000e-05 : (tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+    ```
+  }];
+}
+
+#endif

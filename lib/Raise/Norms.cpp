@@ -1,0 +1,203 @@
+//===- Norms.cpp - rms_norm and layer_norm in pieces ------------------------------------------===//
+// Begins at a product that has a factor 1 / sqrt(mean of x^2 + eps) and a factor x. A factor along the normalized dim
+// alone is the norm's scale. If x is another value less its mean, the norm is a layer norm, and a sum with a value
+// along the normalized dim alone is its shift.
+//===-----------------------------------------------------------------------------===//
+#include "Patterns.h"
+#include "Product.h"
+
+#include "llvm/ADT/Sequence.h"
+
+using namespace mlir;
+using namespace pc;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+namespace {
+
+/// 1 / sqrt(mean of x^2 along `dim` + eps), along the other dims of x in the order of `rows`.
+struct InverseRms {
+  Value x;
+  int dim;
+  SmallVector<int> rows; ///< for each dim of the value, the dim of x
+  double eps;
+};
+
+/// A norm among the terms of a product.
+struct NormTerms {
+  InverseRms rms;
+  Term x;
+  Value gamma;               ///< null: there is none
+  int dim;                   ///< of the product: the normalized one
+  SmallVector<Term, 4> rest; ///< what the norm is multiplied with
+};
+
+} // namespace
+
+/// The value that `value` is 1 / sqrt of, or null.
+static Value squareOfInverse(Value value) {
+  if (auto recip = value.getDefiningOp<RecipOp>())
+    if (auto root = recip.getX().getDefiningOp<SqrtOp>())
+      return root.getX();
+  if (auto root = value.getDefiningOp<SqrtOp>())
+    if (auto recip = root.getX().getDefiningOp<RecipOp>())
+      return recip.getX();
+  return {};
+}
+
+/// What `value` is a multiple of by one number.
+static Value scaledBy(Value value) {
+  while (auto scale = value.getDefiningOp<ScaleOp>())
+    value = scale.getX();
+  return value;
+}
+
+static std::optional<InverseRms> inverseRmsOf(Value value) {
+  Value square = squareOfInverse(value);
+  auto sum = square ? square.getDefiningOp<AddOp>() : AddOp();
+  if (!sum)
+    return std::nullopt;
+  for (auto [mean, more] : {std::pair(sum.getA(), sum.getB()), std::pair(sum.getB(), sum.getA())}) {
+    std::optional<double> eps = constantOf(more);
+    auto product = scaledBy(mean).getDefiningOp<EinsumOp>();
+    if (!eps || !product)
+      continue;
+    ProductForm squares = productOf(mean, product.getInputs()[0]);
+    if (squares.summed() != 1 || squares.terms.size() != 2 || squares.terms[0].value != squares.terms[1].value ||
+        squares.terms[0].dims != squares.terms[1].dims)
+      continue;
+    const Term &x = squares.terms[0];
+    if (static_cast<int>(x.dims.size()) != squares.rank + 1 || !llvm::is_contained(x.dims, squares.rank))
+      continue;
+    InverseRms rms{x.value, 0, SmallVector<int>(squares.rank), *eps};
+    for (auto [d, dim] : llvm::enumerate(x.dims))
+      (dim == squares.rank ? rms.dim : rms.rows[dim]) = static_cast<int>(d);
+    if (std::abs(squares.scale * static_cast<double>(typeOf(x.value).getDimSize(rms.dim)) - 1) < 1e-6)
+      return rms;
+  }
+  return std::nullopt;
+}
+
+/// A norm in the product that `value` is, which is written to `product`: the factors are its inverse root and x, and
+/// may be a scale.
+static std::optional<NormTerms> normIn(Value value, ProductForm &product) {
+  std::optional<InverseRms> rms;
+  for (const Term &term : productOf(value).terms)
+    if (!rms)
+      rms = inverseRmsOf(term.value);
+  if (!rms)
+    return std::nullopt;
+  product = productOf(value, rms->x); // x may be a product itself
+  if (product.summed())
+    return std::nullopt;
+  for (auto [i, factor] : llvm::enumerate(product.terms)) {
+    if (!squareOfInverse(factor.value))
+      continue;
+    for (auto [j, x] : llvm::enumerate(product.terms)) {
+      bool isAlong = x.value == rms->x && llvm::all_of(llvm::enumerate(rms->rows), [&](auto row) {
+                       return x.dims[row.value()] == factor.dims[row.index()];
+                     });
+      if (!isAlong)
+        continue;
+      NormTerms norm{*rms, x, Value(), x.dims[rms->dim], {}};
+      for (auto [k, term] : llvm::enumerate(product.terms)) {
+        if (k == i || k == j)
+          continue;
+        if (!norm.gamma && term.dims == ArrayRef(norm.dim))
+          norm.gamma = term.value;
+        else
+          norm.rest.push_back(term);
+      }
+      return norm;
+    }
+  }
+  return std::nullopt;
+}
+
+/// `x` if `value` is x less its mean along `dim`, or null.
+static Value uncentered(Value value, int dim) {
+  auto less = value.getDefiningOp<SubOp>();
+  double scale = 1, wanted = 1.0 / static_cast<double>(typeOf(value).getDimSize(dim));
+  Value mean = less ? broadcastAlong(less.getB(), dim, &scale) : Value();
+  return mean && isSumOver(mean, less.getA(), dim, wanted / scale) ? less.getA() : Value();
+}
+
+namespace {
+
+/// A norm that ends at an op, with the product that it is part of and the shift that is added to it.
+struct FoundNorm {
+  NormTerms norm;
+  ProductForm all;
+  Value whole; ///< of a layer norm: x before its mean was subtracted; else null
+  Value shift; ///< null: there is none
+};
+
+} // namespace
+
+static std::optional<FoundNorm> normAt(Operation *op) {
+  auto inProduct = [](Value value) -> std::optional<FoundNorm> {
+    ProductForm all;
+    std::optional<NormTerms> norm = normIn(value, all);
+    return norm ? std::optional(FoundNorm{*norm, all, uncentered(norm->rms.x, norm->rms.dim), Value()}) : std::nullopt;
+  };
+  if (isa<EinsumOp, ScaleOp>(op))
+    return inProduct(op->getResult(0));
+  auto sum = dyn_cast<AddOp>(op);
+  if (!sum)
+    return std::nullopt;
+  for (auto [value, more] : {std::pair(sum.getA(), sum.getB()), std::pair(sum.getB(), sum.getA())}) {
+    std::optional<FoundNorm> found = inProduct(value);
+    if (!found || !found->whole || !found->norm.rest.empty() || found->all.scale != 1)
+      continue;
+    ProductForm along = productOf(more);
+    if (along.summed() || along.scale != 1 || along.terms.size() != 1 ||
+        along.terms[0].dims != ArrayRef(found->norm.dim))
+      continue;
+    found->shift = along.terms[0].value;
+    return found;
+  }
+  return std::nullopt;
+}
+
+/// Whether the only reader of `op` is the rest of the norm: its scale or its shift.
+static bool continues(const FoundNorm &found, Operation *op) {
+  if (!op->hasOneUse())
+    return false;
+  std::optional<FoundNorm> more = normAt(*op->user_begin());
+  return more && more->norm.rest.size() <= found.norm.rest.size() &&
+         ((more->norm.gamma && !found.norm.gamma) || (more->shift && !found.shift));
+}
+
+bool pc::raiseNorm(Operation *op) {
+  std::optional<FoundNorm> found = normAt(op);
+  if (!found || continues(*found, op))
+    return false;
+  auto &[norm, all, whole, shift] = *found;
+  Value x = norm.rms.x;
+
+  OpBuilder builder(op);
+  Location loc = op->getLoc();
+  RankedTensorType type = typeOf(x);
+  auto columns = RankedTensorType::get(type.getDimSize(norm.rms.dim), type.getElementType());
+  auto filled = [&](double number) -> Value {
+    auto scalar = RankedTensorType::get({}, type.getElementType());
+    Value one = ConstantOp::create(builder, loc, scalar, builder.getF64FloatAttr(number));
+    return EinsumOp::create(builder, loc, columns, "-> e", ValueRange(one));
+  };
+  Value gamma = norm.gamma ? norm.gamma : filled(1);
+  FloatAttr eps = builder.getF64FloatAttr(norm.rms.eps);
+  Value last = moveToEnd(builder, loc, whole ? whole : x, norm.rms.dim), y;
+  auto rows = RankedTensorType::get(typeOf(last).getShape().drop_back(), type.getElementType());
+  if (whole)
+    y = LayerNormOp::create(builder, loc, last.getType(), rows, rows, last, gamma, shift ? shift : filled(0), eps)
+            .getY();
+  else
+    y = RMSNormOp::create(builder, loc, last.getType(), rows, last, gamma, eps).getY();
+  Term term{y, norm.x.dims};
+  term.dims.erase(term.dims.begin() + norm.rms.dim);
+  term.dims.push_back(norm.dim);
+  norm.rest.insert(norm.rest.begin(), term);
+  Value raised = multiply(builder, loc, norm.rest, llvm::to_vector(llvm::seq(0, all.rank)), all.scale);
+  op->getResult(0).replaceAllUsesWith(raised);
+  return true;
+}

@@ -1,0 +1,155 @@
+//===- Product.cpp - A value as a product of others -------------------------------------------===//
+#include "Product.h"
+
+#include "llvm/ADT/Sequence.h"
+#include "llvm/ADT/SmallSet.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace pc;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+namespace {
+
+/// Expands a value into the terms of `product`.
+class Expansion {
+public:
+  /// `whole` stays a term. `opensProducts`: also einsums of several operands that do not sum are opened.
+  Expansion(ProductForm &product, Value whole, bool opensProducts)
+      : product(product), whole(whole), opensProducts(opensProducts) {}
+
+  /// Adds `value`, whose dim d is dim dims[d] of the product. `maySum`: its einsum may be one that sums.
+  void expand(Value value, ArrayRef<int> dims, bool maySum) {
+    if (auto scale = value.getDefiningOp<ScaleOp>(); scale && value != whole) {
+      product.scale *= scale.getFactor().convertToDouble();
+      return expand(scale.getX(), dims, maySum);
+    }
+    auto einsum = value.getDefiningOp<EinsumOp>();
+    FactorRule rule = einsum ? einsum.getFactorRule() : FactorRule();
+    int before = product.dims;
+    if (!einsum || value == whole || einsum.getRoutedAttr() || !openFactors(rule, dims, maySum))
+      return product.terms.push_back({value, SmallVector<int>(dims)}), void();
+    bool sums = product.dims > before;
+    if (einsum.getInputs().size() > 1 && !sums && !opensProducts)
+      return product.terms.push_back({value, SmallVector<int>(dims)}), void();
+    SmallVector<int> places = this->places;
+    maySum &= !opensProducts && !sums; // the einsum that sums may have been transposed
+    for (auto [operand, factors] : llvm::zip_equal(einsum.getInputs(), rule.operands))
+      expand(operand, llvm::map_to_vector(factors, [&](int f) { return places[f]; }), maySum);
+  }
+
+private:
+  /// Finds the dim of the product for each factor of the rule. False if the einsum sums and may not, or has a factor
+  /// twice in one value.
+  bool openFactors(const FactorRule &rule, ArrayRef<int> dims, bool maySum) {
+    places.assign(rule.factors.size(), -1);
+    for (auto [f, dim] : llvm::zip_equal(rule.results[0], dims)) {
+      if (places[f] >= 0)
+        return false;
+      places[f] = dim;
+    }
+    int next = product.dims;
+    for (ArrayRef<int> factors : rule.operands) {
+      llvm::SmallSet<int, 8> seen;
+      for (int f : factors) {
+        if (!seen.insert(f).second || (places[f] < 0 && !maySum))
+          return false;
+        if (places[f] < 0)
+          places[f] = next++;
+      }
+    }
+    product.dims = next;
+    return true;
+  }
+
+  ProductForm &product;
+  Value whole;
+  bool opensProducts;
+  SmallVector<int> places; ///< of the factors of the einsum that was opened last
+};
+
+} // namespace
+
+static ProductForm expanded(Value value, Value whole, bool opensProducts) {
+  ProductForm product;
+  product.rank = product.dims = static_cast<int>(typeOf(value).getRank());
+  SmallVector<int> own = llvm::to_vector(llvm::seq(0, product.rank));
+  Expansion(product, whole, opensProducts).expand(value, own, /*maySum=*/true);
+  return product;
+}
+
+ProductForm pc::productOf(Value value, Value whole) { return expanded(value, whole, /*opensProducts=*/true); }
+
+ProductForm pc::contractionOf(Value value) { return expanded(value, Value(), /*opensProducts=*/false); }
+
+std::optional<double> pc::constantOf(Value value) {
+  ProductForm product = productOf(value);
+  auto constant = product.terms.size() == 1 ? product.terms[0].value.getDefiningOp<ConstantOp>() : ConstantOp();
+  if (!constant || product.summed())
+    return std::nullopt;
+  return constant.getNumber().convertToDouble() * product.scale;
+}
+
+bool pc::isSumOver(Value value, Value of, int dim, double scale) {
+  ProductForm product = productOf(value, of);
+  if (product.terms.size() != 1 || product.terms[0].value != of || product.summed() != 1 ||
+      std::abs(product.scale / scale - 1) > 1e-6)
+    return false;
+  SmallVector<int> wanted = llvm::to_vector(llvm::seq(0, product.rank));
+  wanted.insert(wanted.begin() + dim, product.rank);
+  return product.terms[0].dims == wanted;
+}
+
+Value pc::broadcastAlong(Value value, int dim, double *scale) {
+  ProductForm product = productOf(value);
+  SmallVector<int> wanted = llvm::to_vector(llvm::seq(0, product.rank));
+  wanted.erase(wanted.begin() + dim);
+  bool isBroadcast = product.terms.size() == 1 && (scale || product.scale == 1) && product.terms[0].dims == wanted;
+  if (scale)
+    *scale = product.scale;
+  return isBroadcast ? product.terms[0].value : Value();
+}
+
+/// The term without transpositions.
+static Term straightened(Term term) {
+  while (auto einsum = term.value.getDefiningOp<EinsumOp>()) {
+    FactorRule rule = einsum.getFactorRule();
+    if (rule.operands.size() != 1 || rule.operands[0].size() != rule.factors.size() ||
+        rule.results[0].size() != rule.factors.size() || einsum.getRoutedAttr())
+      break;
+    SmallVector<int> places(rule.factors.size());
+    for (auto [f, dim] : llvm::zip_equal(rule.results[0], term.dims))
+      places[f] = dim;
+    term = {einsum.getInputs()[0], llvm::map_to_vector(rule.operands[0], [&](int f) { return places[f]; })};
+  }
+  return term;
+}
+
+Value pc::multiply(OpBuilder &builder, Location loc, ArrayRef<Term> terms, ArrayRef<int> result, double scale) {
+  llvm::DenseMap<int, int64_t> sizes;
+  SmallVector<Term> straight = llvm::map_to_vector(terms, straightened);
+  auto text = [](ArrayRef<int> dims) {
+    return llvm::join(llvm::map_range(dims, [](int dim) { return "i" + std::to_string(dim); }), " ");
+  };
+  for (const Term &term : straight)
+    for (auto [dim, size] : llvm::zip_equal(term.dims, typeOf(term.value).getShape()))
+      sizes[dim] = size;
+  Value product = straight[0].value;
+  if (straight.size() > 1 || ArrayRef<int>(straight[0].dims) != result) {
+    auto shape = llvm::map_to_vector(result, [&](int dim) { return sizes.contains(dim) ? sizes[dim] : 1; });
+    auto type = RankedTensorType::get(shape, typeOf(product).getElementType());
+    std::string of = llvm::join(llvm::map_range(straight, [&](const Term &term) { return text(term.dims); }), ", ");
+    product = EinsumOp::create(builder, loc, type, of + " -> " + text(result),
+                               llvm::map_to_vector(straight, [](const Term &term) { return term.value; }));
+  }
+  return scale == 1 ? product
+                    : ScaleOp::create(builder, loc, product.getType(), product, builder.getF64FloatAttr(scale));
+}
+
+Value pc::moveToEnd(OpBuilder &builder, Location loc, Value x, int dim) {
+  SmallVector<int> dims = llvm::to_vector(llvm::seq(0, static_cast<int>(typeOf(x).getRank()))), result = dims;
+  result.erase(result.begin() + dim);
+  result.push_back(dim);
+  return multiply(builder, loc, Term{x, dims}, result);
+}

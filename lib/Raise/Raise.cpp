@@ -1,0 +1,40 @@
+//===- Raise.cpp - Replaces pieces by the ops that they are ---------------------------------===//
+// Input and result: a model program. Norms, softmax, sums of exponentials and activations come first, in the order
+// of the program; losses and attention are found around what they leave. Pieces that nothing reads any more are erased.
+//===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_RAISE
+#include "pc/Raise/Passes.h"
+
+#include "Patterns.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+struct Raise : pc::impl::RaiseBase<Raise> {
+  using RaiseBase::RaiseBase;
+
+  void runOnOperation() override {
+    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!model)
+      return;
+    raise(model, {raiseNorm, raiseSoftmax, raiseLogSumExp, raiseActivation});
+    raise(model, {raiseCrossEntropy, raiseAttention});
+  }
+
+private:
+  static void raise(func::FuncOp model, ArrayRef<bool (*)(Operation *)> patterns) {
+    Block &body = model.getBody().front();
+    bool isChanged = false;
+    for (Operation &op : llvm::make_early_inc_range(body))
+      isChanged |= llvm::any_of(patterns, [&](auto pattern) { return op.getNumResults() && pattern(&op); });
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+      if (isChanged && op.use_empty() && op.getNumResults() && !isa<ParameterOp, InputOp>(op))
+        op.erase();
+  }
+};
+
+} // namespace
