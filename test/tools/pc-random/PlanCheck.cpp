@@ -5,6 +5,8 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "pc/Autodiff/Passes.h"
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Flags.h"
 #include "pc/Reference/Interpreter.h"
@@ -47,10 +49,14 @@ PlanResult checkPlan(MLIRContext *context, const RandomProgram &program, double 
   options.to = pc::Phase::Planned;
   options.output = "/dev/null";
 
-  pc::CompileOptions alone = options;
-  alone.plan = {};
-  if (pcrt_status status = pc::runPhase(*one, pc::Phase::Step, alone)) {
-    ended(status);
+  // Differentiated alone: pc-raise, which a compile begins with, is checked as well.
+  pc::DifferentiateOptions step = options.step;
+  if (!options.train)
+    step.optimizer = "none";
+  PassManager differentiate(context);
+  differentiate.addPass(pc::createDifferentiate(step));
+  if (failed(differentiate.run(*one))) {
+    ended(PCRT_INFEASIBLE);
     result.wrong += result.refused.empty() ? " on one device" : "";
     return result;
   }

@@ -108,7 +108,7 @@ public:
   }
   static std::string number(double value) {
     char text[32];
-    snprintf(text, sizeof text, "%.6e", value);
+    snprintf(text, sizeof text, "%.17e", value);
     return text;
   }
 
@@ -205,13 +205,56 @@ private:
     source.dims = {"batch", "earlier", "embed"};
     return w.einsum({activation(source), w.parameter("mix", {"earlier", "sequence"})}, stream);
   }
+  static Dims without(Dims dims, const std::string &dim) {
+    dims.erase(llvm::find(dims, dim));
+    return dims;
+  }
+  /// In pieces, which pc-raise finds: e^x over its sum along `dim`, now and then of x less a number per row.
+  Value softmaxInPieces(Value x, const std::string &dim, bool mayShift = true) {
+    if (mayShift && dice.chance(50))
+      x = w.sub(x, w.einsum({w.einsum({x}, without(x.dims, dim))}, x.dims));
+    Value e = w.unary("exp", x), sum = w.einsum({e}, without(x.dims, dim));
+    return w.einsum({e, w.unary("recip", sum)}, x.dims);
+  }
   Value softmax(const Value &x) {
+    std::string dim = dice.oneOf<const char *>({"embed", "sequence"});
     if (dice.chance(50))
-      return w.op("softmax @", {x}, x.dims);
-    Value rows = w.einsum({x}, {"batch", "embed", "sequence"});
-    return w.einsum({w.op("softmax @", {rows}, rows.dims)}, stream);
+      return softmaxInPieces(x, dim);
+    Dims order = without(stream, dim);
+    order.push_back(dim);
+    Value rows = dim == "embed" ? x : w.einsum({x}, order), y = w.op("softmax @", {rows}, order);
+    return dim == "embed" ? y : w.einsum({y}, stream);
+  }
+  /// In pieces, which pc-raise finds: a norm along `dim`, perhaps of x less its mean, with its scale, shift and root
+  /// where they happen to be.
+  Value normInPieces(Value x, const std::string &dim) {
+    Dims rows = without(x.dims, dim);
+    double inverse = 1.0 / static_cast<double>(w.sizes[dim]);
+    bool isCentered = dice.chance(50), isScaled = dice.chance(70);
+    if (isCentered)
+      x = w.sub(x, w.einsum({w.scaled(w.einsum({x}, rows), inverse)}, x.dims));
+    Value mean = w.scaled(w.einsum({x, x}, rows), inverse);
+    Value more = w.add(mean, w.einsum({w.constant(0.001)}, rows));
+    Value root = dice.chance(50) ? w.unary("recip", w.unary("sqrt", more)) : w.unary("sqrt", w.unary("recip", more));
+    Value y;
+    switch (Value gamma = isScaled ? w.parameter("gamma", {dim}) : Value(); isScaled ? dice.between(0, 2) : 3) {
+    case 0:
+      y = w.einsum({gamma, root, x}, x.dims);
+      break;
+    case 1:
+      y = w.einsum({w.einsum({x, gamma}, x.dims), root}, x.dims);
+      break;
+    case 2:
+      y = w.einsum({gamma, w.einsum({root, x}, x.dims)}, x.dims);
+      break;
+    default:
+      y = w.einsum({root, x}, x.dims);
+    }
+    return isCentered && dice.chance(50) ? w.add(w.einsum({w.parameter("beta", {dim})}, x.dims), y) : y;
   }
   Value norm(const Value &x) {
+    if (dice.chance(50))
+      return normInPieces(x, dice.oneOf<const char *>({"embed", "embed", "sequence"}));
     Value gamma = w.parameter("gamma", {"embed"}, "<fill, 1.0>");
     std::string rows = ", " + w.type({"batch", "sequence"});
     if (dice.chance(50))
@@ -255,11 +298,33 @@ private:
     Value k = w.einsum({x, w.parameter("k", {"embed", "kv_heads", "head_dim"})},
                        {"batch", "sequence", "kv_heads", "head_dim"});
     Value v = w.einsum({x, w.parameter("v", {"embed", "kv_heads", "head_dim"})}, k.dims);
+    if (dice.chance(40))
+      return w.einsum({attentionInPieces(q, k, v), w.parameter("o", {"kv_heads", "group", "head_dim", "embed"})},
+                      stream);
     std::string causal = dice.chance(70) ? "causal " : "",
                 window = !causal.empty() && dice.chance(15) ? " window 3" : "";
     std::string types = "(" + w.type(q) + ", " + w.type({"batch", "kv_heads", "group", "sequence"}) + ")";
     Value o = multi("attention " + causal + "@ scale 0.5" + window, {q, k, v}, types, q.dims, 2);
     return w.einsum({o, w.parameter("o", {"kv_heads", "group", "head_dim", "embed"})}, stream);
+  }
+  /// In pieces, some of which pc-raise finds: with masks of the past, of the future or none, also strict ones.
+  Value attentionInPieces(const Value &q, Value k, Value v) {
+    k.dims[1] = v.dims[1] = "earlier";
+    Dims order = {"batch", "kv_heads", "group", "sequence", "earlier"};
+    Value scores = w.scaled(w.einsum({q, k}, order), 0.5);
+    bool seesSome = true; // else pieces would divide by a sum of 0
+    if (dice.chance(70)) {
+      Value to = w.einsum({w.count("sequence")}, order), from = w.einsum({w.count("earlier")}, order);
+      Value low = w.einsum({w.constant(dice.chance(80) ? -1e9 : -3)}, order);
+      bool isStrict = dice.chance(50), isTurned = dice.chance(50), isHidden = dice.chance(50);
+      seesSome = isStrict == isHidden;
+      scores =
+          w.op(isStrict ? "select less @" : "select less_equal @",
+               {isTurned ? to : from, isTurned ? from : to, isHidden ? low : scores, isHidden ? scores : low}, order);
+    }
+    Value weights = seesSome && dice.chance(50) ? softmaxInPieces(scores, "earlier", /*mayShift=*/false)
+                                                : w.op("softmax @", {scores}, order);
+    return w.einsum({weights, v}, q.dims);
   }
   /// Parts of rows, side by side in another order.
   Value slices(const Value &x) {
@@ -290,7 +355,9 @@ private:
     return linear(w.op(kind, {left, right, a, b}, a.dims), "ffn", "embed");
   }
   Value logSoftmax(const Value &x) {
-    Value h = linear(x, "embed", "ffn"), sums = w.op("logsumexp @", {h}, {"batch", "sequence"});
+    Value h = linear(x, "embed", "ffn");
+    Value sums = dice.chance(50) ? w.op("logsumexp @", {h}, {"batch", "sequence"})
+                                 : w.unary("log", w.einsum({w.unary("exp", h)}, {"batch", "sequence"}));
     return linear(w.sub(h, w.einsum({sums}, h.dims)), "ffn", "embed");
   }
   Value unitRows(const Value &x) {
