@@ -1,7 +1,7 @@
 //===- Gradients.cpp - One gradient rule per op ---------------------------------------===//
-// The case of an op emits its gradient with respect to each live operand, from the gradient `dy` of its first result.
+// The rule of an op emits its gradient with respect to each live operand, from the gradient `dy` of its first result.
 // Ops that need no formula of their own (einsum, add, scale) give einsums and sums, so that placement rules hold for
-// them unchanged. An op without a case is an error.
+// them unchanged. An op without a rule is an error.
 //===-----------------------------------------------------------------------------===//
 #include "Gradients.h"
 
@@ -23,37 +23,6 @@ void Gradients::add(Value value, Value gradient) {
     return;
   Value &sum = gradients[value];
   sum = sum ? AddOp::create(builder, gradient.getLoc(), sum.getType(), sum, gradient).getResult() : gradient;
-}
-
-Value Gradients::product(Location loc, Value a, Value b) {
-  std::string x = dimLetters(a);
-  return EinsumOp::create(builder, loc, a.getType(), x + ", " + x + " -> " + x, ValueRange{a, b});
-}
-
-/// The gradient of operand i is einsum(dy, the other operands) -> the dims of operand i. It is broadcast along factors
-/// that only operand i has. Routed, it has the mask of the einsum, which is the last operand there, too.
-void Gradients::einsum(EinsumOp op, Value dy) {
-  FactorRule rule = op.getFactorRule();
-  auto names = [&](ArrayRef<int> dims) {
-    std::string text;
-    for (int f : dims)
-      text += (text.empty() ? "" : " ") + rule.factors[f].name;
-    return text;
-  };
-  for (auto [i, operand] : llvm::enumerate(op.getInputs())) {
-    if (!isLive(operand))
-      continue;
-    std::string spec = names(rule.results[0]);
-    SmallVector<Value> inputs{dy};
-    for (auto [j, other] : llvm::enumerate(op.getInputs()))
-      if (j != i) {
-        spec += ", " + names(rule.operands[j]);
-        inputs.push_back(other);
-      }
-    spec += " -> " + names(rule.operands[i]);
-    add(operand, EinsumOp::create(builder, op.getLoc(), operand.getType(), builder.getStringAttr(spec), inputs,
-                                  op.getRoutedAttr()));
-  }
 }
 
 /// The type of the gradient of attention's bias: by batch row of the queries.
@@ -97,19 +66,250 @@ bool pc::isOfChoices(Value value) {
   return chooses;
 }
 
-/// A sink has the weight w = exp(sink - lse) in the softmax of each query, and its value is 0: its gradient is that of
-/// the score, w (0 - dy o).
-Value Gradients::gradientOfSinks(AttentionOp attention, Value dy) {
-  Location loc = attention.getLoc();
-  Value lse = attention.getLse(), sinks = attention.getSinks();
-  Type each = lse.getType();
-  Value all = EinsumOp::create(builder, loc, each, "k g -> b k g s", ValueRange{sinks});
-  Value weights = ExpOp::create(builder, loc, each, SubOp::create(builder, loc, each, all, lse));
-  Value dots =
-      EinsumOp::create(builder, loc, each, "b s k g d, b s k g d -> b k g s", ValueRange{dy, attention.getO()});
-  Value sum = EinsumOp::create(builder, loc, sinks.getType(), "b k g s, b k g s -> k g", ValueRange{weights, dots});
-  return ScaleOp::create(builder, loc, sum.getType(), sum, llvm::APFloat(-1.0));
-}
+/// The rules for one op: `rule(op)` adds to the gradient of each live operand of `op`.
+struct Gradients::Rules {
+  Gradients &gradients;
+  OpBuilder &builder;
+  Location loc;
+  Value dy; ///< The gradient of the op's first result, of the same type.
+
+  void add(Value value, Value gradient) { gradients.add(value, gradient); }
+
+  /// a * b, element by element.
+  Value product(Value a, Value b) {
+    std::string x = dimLetters(a);
+    return EinsumOp::create(builder, loc, a.getType(), x + ", " + x + " -> " + x, ValueRange{a, b});
+  }
+
+  Value scaled(Value x, double factor) { return ScaleOp::create(builder, loc, x.getType(), x, llvm::APFloat(factor)); }
+
+  /// The gradient of operand i is einsum(dy, the other operands) -> the dims of operand i. It is broadcast along
+  /// factors that only operand i has. Routed, it has the mask of the einsum, which is the last operand there, too. An
+  /// error if an operand is a diagonal.
+  LogicalResult rule(EinsumOp op) {
+    FactorRule rule = op.getFactorRule();
+    for (ArrayRef<int> dims : rule.operands)
+      for (int f : dims)
+        if (llvm::count(dims, f) > 1)
+          return op->emitOpError() << "needs the gradient of a diagonal (factor '" << rule.factors[f].name
+                                   << "' occurs twice in one operand), which is not supported";
+    auto names = [&](ArrayRef<int> dims) {
+      std::string text;
+      for (int f : dims)
+        text += (text.empty() ? "" : " ") + rule.factors[f].name;
+      return text;
+    };
+    for (auto [i, operand] : llvm::enumerate(op.getInputs())) {
+      if (!gradients.isLive(operand))
+        continue;
+      std::string spec = names(rule.results[0]);
+      SmallVector<Value> inputs{dy};
+      for (auto [j, other] : llvm::enumerate(op.getInputs()))
+        if (j != i) {
+          spec += ", " + names(rule.operands[j]);
+          inputs.push_back(other);
+        }
+      spec += " -> " + names(rule.operands[i]);
+      add(operand,
+          EinsumOp::create(builder, loc, operand.getType(), builder.getStringAttr(spec), inputs, op.getRoutedAttr()));
+    }
+    return success();
+  }
+
+  LogicalResult rule(AddOp sum) {
+    add(sum.getA(), dy);
+    add(sum.getB(), dy);
+    return success();
+  }
+
+  LogicalResult rule(SubOp difference) {
+    add(difference.getA(), dy);
+    if (gradients.isLive(difference.getB()))
+      add(difference.getB(), scaled(dy, -1));
+    return success();
+  }
+
+  LogicalResult rule(ScaleOp scale) {
+    add(scale.getX(), ScaleOp::create(builder, loc, dy.getType(), dy, scale.getFactor()));
+    return success();
+  }
+
+  LogicalResult rule(CopyOp copy) {
+    add(copy.getX(), dy);
+    return success();
+  }
+
+  LogicalResult rule(CastOp cast) {
+    add(cast.getX(), CastOp::create(builder, loc, cast.getX().getType(), dy));
+    return success();
+  }
+
+  LogicalResult rule(LogOp log) {
+    add(log.getX(), product(dy, RecipOp::create(builder, loc, dy.getType(), log.getX())));
+    return success();
+  }
+
+  LogicalResult rule(ExpOp exp) {
+    add(exp.getX(), product(dy, exp.getResult()));
+    return success();
+  }
+
+  /// d(1 / x) = -1 / x^2.
+  LogicalResult rule(RecipOp recip) {
+    Value square = product(recip.getResult(), recip.getResult());
+    Value d = product(dy, square);
+    add(recip.getX(), scaled(d, -1));
+    return success();
+  }
+
+  /// d(sqrt x) = 1 / (2 sqrt x).
+  LogicalResult rule(SqrtOp root) {
+    Value d = product(dy, RecipOp::create(builder, loc, dy.getType(), root.getResult()));
+    add(root.getX(), scaled(d, 0.5));
+    return success();
+  }
+
+  LogicalResult rule(SinOp sine) {
+    add(sine.getX(), product(dy, CosOp::create(builder, loc, dy.getType(), sine.getX())));
+    return success();
+  }
+
+  LogicalResult rule(CosOp cosine) {
+    Value d = product(dy, SinOp::create(builder, loc, dy.getType(), cosine.getX()));
+    add(cosine.getX(), scaled(d, -1));
+    return success();
+  }
+
+  /// dy goes to the operand that the value came from.
+  LogicalResult rule(SelectOp select) {
+    auto type = cast<RankedTensorType>(dy.getType());
+    Value zero = ConstantOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), llvm::APFloat(0.0));
+    Value zeros = EinsumOp::create(builder, loc, type, "-> " + dimLetters(dy), ValueRange{zero});
+    auto chosen = [&](Value a, Value b) {
+      return SelectOp::create(builder, loc, type, select.getKind(), select.getX(), select.getY(), a, b);
+    };
+    if (gradients.isLive(select.getA()))
+      add(select.getA(), chosen(dy, zeros));
+    if (gradients.isLive(select.getB()))
+      add(select.getB(), chosen(zeros, dy));
+    return success();
+  }
+
+  LogicalResult rule(ActivationOp activation) {
+    add(activation.getX(),
+        ActivationGradOp::create(builder, loc, dy.getType(), activation.getKind(), dy, activation.getX()));
+    return success();
+  }
+
+  LogicalResult rule(ClampOp clamp) {
+    add(clamp.getX(),
+        ClampGradOp::create(builder, loc, dy.getType(), dy, clamp.getX(), clamp.getFromAttr(), clamp.getToAttr()));
+    return success();
+  }
+
+  /// The columns that were cut out go back to their places, among zeros.
+  LogicalResult rule(ColumnsOp columns) {
+    auto back = builder.getI64IntegerAttr(-static_cast<int64_t>(columns.getFrom()));
+    add(columns.getX(), ColumnsOp::create(builder, loc, columns.getX().getType(), dy, back));
+    return success();
+  }
+
+  /// The same random operand drops the same elements of the gradient.
+  LogicalResult rule(DropoutOp dropout) {
+    add(dropout.getX(),
+        DropoutOp::create(builder, loc, dy.getType(), dy, dropout.getRandom(), ValueRange(), dropout.getDropAttr()));
+    return success();
+  }
+
+  /// d = y (dy - sum(y dy)).
+  LogicalResult rule(SoftmaxOp softmax) {
+    Value y = softmax.getResult(), each = product(dy, y);
+    std::string x = dimLetters(y), rows = StringRef(x).rsplit('x').first.rtrim().str();
+    auto type = cast<RankedTensorType>(y.getType());
+    auto ofRows = RankedTensorType::get(type.getShape().drop_back(), type.getElementType());
+    Value sum = EinsumOp::create(builder, loc, ofRows, x + " -> " + rows, ValueRange{each});
+    Value share = EinsumOp::create(builder, loc, type, x + ", " + rows + " -> " + x, ValueRange{y, sum});
+    add(softmax.getX(), SubOp::create(builder, loc, type, each, share));
+    return success();
+  }
+
+  LogicalResult rule(EmbeddingOp embedding) {
+    add(embedding.getTable(), EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy,
+                                                      embedding.getIds(), Value(), embedding.getPaddingAttr()));
+    return success();
+  }
+
+  LogicalResult rule(LayerNormOp norm) {
+    auto grad = LayerNormGradOp::create(builder, loc, norm.getX().getType(), norm.getGamma().getType(),
+                                        norm.getBeta().getType(), dy, norm.getX(), norm.getMean(), norm.getRstd(),
+                                        norm.getGamma());
+    add(norm.getX(), grad.getDx());
+    add(norm.getGamma(), grad.getDgamma());
+    add(norm.getBeta(), grad.getDbeta());
+    return success();
+  }
+
+  LogicalResult rule(RMSNormOp norm) {
+    auto grad = RMSNormGradOp::create(builder, loc, norm.getX().getType(), norm.getGamma().getType(), dy, norm.getX(),
+                                      norm.getRstd(), norm.getGamma());
+    add(norm.getX(), grad.getDx());
+    add(norm.getGamma(), grad.getDgamma());
+    return success();
+  }
+
+  /// A rotation is orthogonal, so its transpose is its inverse.
+  LogicalResult rule(RopeOp rope) {
+    auto inverse = rope.getInverse() ? UnitAttr() : builder.getUnitAttr();
+    add(rope.getX(), RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(), inverse,
+                                    rope.getInterleavedAttr(), rope.getFirstAttr()));
+    return success();
+  }
+
+  /// A sink has the weight w = exp(sink - lse) in the softmax of each query, and its value is 0: its gradient is that
+  /// of the score, w (0 - dy o).
+  Value gradientOfSinks(AttentionOp attention) {
+    Value lse = attention.getLse(), sinks = attention.getSinks();
+    Type each = lse.getType();
+    Value all = EinsumOp::create(builder, loc, each, "k g -> b k g s", ValueRange{sinks});
+    Value weights = ExpOp::create(builder, loc, each, SubOp::create(builder, loc, each, all, lse));
+    Value dots =
+        EinsumOp::create(builder, loc, each, "b s k g d, b s k g d -> b k g s", ValueRange{dy, attention.getO()});
+    Value sum = EinsumOp::create(builder, loc, sinks.getType(), "b k g s, b k g s -> k g", ValueRange{weights, dots});
+    return scaled(sum, -1);
+  }
+
+  LogicalResult rule(AttentionOp attention) {
+    Value bias = attention.getBias();
+    auto grad = AttentionGradOp::create(
+        builder, loc, attention.getQ().getType(), attention.getK().getType(), attention.getV().getType(),
+        bias && gradients.isLive(bias) ? ofRows(bias, attention.getQ()) : Type(), attention.getQ(), attention.getK(),
+        attention.getV(), attention.getO(), attention.getLse(), dy, bias, attention.getStarts(), attention.getRandom(),
+        Value(), ValueRange(), attention.getScaleAttr(), attention.getCausalAttr(), attention.getWindowAttr(),
+        attention.getSoftcapAttr(), attention.getDropAttr());
+    add(attention.getQ(), grad.getDq());
+    add(attention.getK(), grad.getDk());
+    add(attention.getV(), grad.getDv());
+    // The bias is shared by all batch rows, and the kernel gives its gradient by row.
+    if (Value rows = grad.getDbias())
+      add(bias, EinsumOp::create(builder, loc, bias.getType(), "b k g r -> k g r", rows));
+    if (Value sinks = attention.getSinks(); sinks && gradients.isLive(sinks))
+      add(sinks, gradientOfSinks(attention));
+    return success();
+  }
+
+  LogicalResult rule(PackedAttentionOp attention) {
+    add(attention.getQkv(),
+        PackedAttentionGradOp::create(builder, loc, attention.getQkv().getType(), attention.getQkv(), attention.getO(),
+                                      attention.getLse(), dy, attention.getScale(), attention.getCausal()));
+    return success();
+  }
+
+  LogicalResult rule(MaskPaddingOp mask) {
+    add(mask.getX(), MaskPaddingOp::create(builder, loc, dy.getType(), dy, mask.getValidAttr(),
+                                           builder.getF64FloatAttr(0.0), Value()));
+    return success();
+  }
+};
 
 LogicalResult Gradients::differentiate(Operation *op) {
   if (auto split = dyn_cast<SplitQkvOp>(op))
@@ -121,174 +321,11 @@ LogicalResult Gradients::differentiate(Operation *op) {
   Value dy = op->getNumResults() ? of(op->getResult(0)) : Value();
   if (!dy || llvm::none_of(op->getOperands(), [&](Value v) { return isLive(v); }))
     return success();
-  Location loc = op->getLoc();
+  Rules rules{*this, builder, op->getLoc(), dy};
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](EinsumOp einsumOp) -> LogicalResult {
-        FactorRule rule = einsumOp.getFactorRule();
-        for (ArrayRef<int> dims : rule.operands)
-          for (int f : dims)
-            if (llvm::count(dims, f) > 1)
-              return op->emitOpError() << "needs the gradient of a diagonal (factor '" << rule.factors[f].name
-                                       << "' occurs twice in one operand), which is not supported";
-        einsum(einsumOp, dy);
-        return success();
-      })
-      .Case([&](AddOp sum) {
-        add(sum.getA(), dy);
-        add(sum.getB(), dy);
-        return success();
-      })
-      .Case([&](SubOp difference) {
-        add(difference.getA(), dy);
-        if (isLive(difference.getB()))
-          add(difference.getB(), ScaleOp::create(builder, loc, dy.getType(), dy, llvm::APFloat(-1.0)));
-        return success();
-      })
-      .Case([&](ScaleOp scale) {
-        add(scale.getX(), ScaleOp::create(builder, loc, dy.getType(), dy, scale.getFactor()));
-        return success();
-      })
-      .Case([&](CopyOp copy) {
-        add(copy.getX(), dy);
-        return success();
-      })
-      .Case([&](CastOp cast) {
-        add(cast.getX(), CastOp::create(builder, loc, cast.getX().getType(), dy));
-        return success();
-      })
-      .Case([&](LogOp log) {
-        add(log.getX(), product(loc, dy, RecipOp::create(builder, loc, dy.getType(), log.getX())));
-        return success();
-      })
-      .Case([&](ExpOp exp) {
-        add(exp.getX(), product(loc, dy, exp.getResult()));
-        return success();
-      })
-      .Case([&](RecipOp recip) {
-        // d(1 / x) = -1 / x^2.
-        Value square = product(loc, recip.getResult(), recip.getResult());
-        Value d = product(loc, dy, square);
-        add(recip.getX(), ScaleOp::create(builder, loc, d.getType(), d, llvm::APFloat(-1.0)));
-        return success();
-      })
-      .Case([&](SqrtOp root) {
-        // d(sqrt x) = 1 / (2 sqrt x).
-        Value d = product(loc, dy, RecipOp::create(builder, loc, dy.getType(), root.getResult()));
-        add(root.getX(), ScaleOp::create(builder, loc, d.getType(), d, llvm::APFloat(0.5)));
-        return success();
-      })
-      .Case([&](SinOp sine) {
-        add(sine.getX(), product(loc, dy, CosOp::create(builder, loc, dy.getType(), sine.getX())));
-        return success();
-      })
-      .Case([&](CosOp cosine) {
-        Value d = product(loc, dy, SinOp::create(builder, loc, dy.getType(), cosine.getX()));
-        add(cosine.getX(), ScaleOp::create(builder, loc, d.getType(), d, llvm::APFloat(-1.0)));
-        return success();
-      })
-      .Case([&](SelectOp select) { // dy goes where the value came from
-        auto type = cast<RankedTensorType>(dy.getType());
-        Value zero =
-            ConstantOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), llvm::APFloat(0.0));
-        Value zeros = EinsumOp::create(builder, loc, type, "-> " + dimLetters(dy), ValueRange{zero});
-        auto chosen = [&](Value a, Value b) {
-          return SelectOp::create(builder, loc, type, select.getKind(), select.getX(), select.getY(), a, b);
-        };
-        if (isLive(select.getA()))
-          add(select.getA(), chosen(dy, zeros));
-        if (isLive(select.getB()))
-          add(select.getB(), chosen(zeros, dy));
-        return success();
-      })
-      .Case([&](ActivationOp activation) {
-        add(activation.getX(),
-            ActivationGradOp::create(builder, loc, dy.getType(), activation.getKind(), dy, activation.getX()));
-        return success();
-      })
-      .Case([&](ClampOp clamp) {
-        add(clamp.getX(),
-            ClampGradOp::create(builder, loc, dy.getType(), dy, clamp.getX(), clamp.getFromAttr(), clamp.getToAttr()));
-        return success();
-      })
-      .Case([&](ColumnsOp columns) {
-        // The columns that were cut out go back to their places, among zeros.
-        auto back = builder.getI64IntegerAttr(-static_cast<int64_t>(columns.getFrom()));
-        add(columns.getX(), ColumnsOp::create(builder, loc, columns.getX().getType(), dy, back));
-        return success();
-      })
-      .Case([&](DropoutOp dropout) {
-        // The same random operand drops the same elements of the gradient.
-        add(dropout.getX(), DropoutOp::create(builder, loc, dy.getType(), dy, dropout.getRandom(), ValueRange(),
-                                              dropout.getDropAttr()));
-        return success();
-      })
-      .Case([&](SoftmaxOp softmax) { // y (dy - sum(y dy))
-        Value y = softmax.getResult(), each = product(loc, dy, y);
-        std::string x = dimLetters(y), rows = StringRef(x).rsplit('x').first.rtrim().str();
-        auto type = cast<RankedTensorType>(y.getType());
-        auto ofRows = RankedTensorType::get(type.getShape().drop_back(), type.getElementType());
-        Value sum = EinsumOp::create(builder, loc, ofRows, x + " -> " + rows, ValueRange{each});
-        Value share = EinsumOp::create(builder, loc, type, x + ", " + rows + " -> " + x, ValueRange{y, sum});
-        add(softmax.getX(), SubOp::create(builder, loc, type, each, share));
-        return success();
-      })
-      .Case([&](EmbeddingOp embedding) {
-        add(embedding.getTable(), EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy,
-                                                          embedding.getIds(), Value(), embedding.getPaddingAttr()));
-        return success();
-      })
-      .Case([&](LayerNormOp norm) {
-        auto grad = LayerNormGradOp::create(builder, loc, norm.getX().getType(), norm.getGamma().getType(),
-                                            norm.getBeta().getType(), dy, norm.getX(), norm.getMean(), norm.getRstd(),
-                                            norm.getGamma());
-        add(norm.getX(), grad.getDx());
-        add(norm.getGamma(), grad.getDgamma());
-        add(norm.getBeta(), grad.getDbeta());
-        return success();
-      })
-      .Case([&](RMSNormOp norm) {
-        auto grad = RMSNormGradOp::create(builder, loc, norm.getX().getType(), norm.getGamma().getType(), dy,
-                                          norm.getX(), norm.getRstd(), norm.getGamma());
-        add(norm.getX(), grad.getDx());
-        add(norm.getGamma(), grad.getDgamma());
-        return success();
-      })
-      .Case([&](RopeOp rope) {
-        // A rotation is orthogonal, so its transpose is its inverse.
-        auto inverse = rope.getInverse() ? UnitAttr() : builder.getUnitAttr();
-        add(rope.getX(), RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(), inverse,
-                                        rope.getInterleavedAttr(), rope.getFirstAttr()));
-        return success();
-      })
-      .Case([&](AttentionOp attention) {
-        Value bias = attention.getBias();
-        auto grad = AttentionGradOp::create(
-            builder, loc, attention.getQ().getType(), attention.getK().getType(), attention.getV().getType(),
-            bias && isLive(bias) ? ofRows(bias, attention.getQ()) : Type(), attention.getQ(), attention.getK(),
-            attention.getV(), attention.getO(), attention.getLse(), dy, bias, attention.getStarts(),
-            attention.getRandom(), Value(), ValueRange(), attention.getScaleAttr(), attention.getCausalAttr(),
-            attention.getWindowAttr(), attention.getSoftcapAttr(), attention.getDropAttr());
-        add(attention.getQ(), grad.getDq());
-        add(attention.getK(), grad.getDk());
-        add(attention.getV(), grad.getDv());
-        // The bias is shared by all batch rows, and the kernel gives its gradient by row.
-        if (Value rows = grad.getDbias())
-          add(bias, EinsumOp::create(builder, loc, bias.getType(), "b k g r -> k g r", rows));
-        if (Value sinks = attention.getSinks(); sinks && isLive(sinks))
-          add(sinks, gradientOfSinks(attention, dy));
-        return success();
-      })
-      .Case([&](PackedAttentionOp attention) {
-        add(attention.getQkv(), PackedAttentionGradOp::create(builder, loc, attention.getQkv().getType(),
-                                                              attention.getQkv(), attention.getO(), attention.getLse(),
-                                                              dy, attention.getScale(), attention.getCausal()));
-        return success();
-      })
-      .Case([&](MaskPaddingOp mask) {
-        add(mask.getX(), MaskPaddingOp::create(builder, loc, dy.getType(), dy, mask.getValidAttr(),
-                                               builder.getF64FloatAttr(0.0), Value()));
-        return success();
-      })
+      .Case<EinsumOp, AddOp, SubOp, ScaleOp, CopyOp, CastOp, LogOp, ExpOp, RecipOp, SqrtOp, SinOp, CosOp, SelectOp,
+            ActivationOp, ClampOp, ColumnsOp, DropoutOp, SoftmaxOp, EmbeddingOp, LayerNormOp, RMSNormOp, RopeOp,
+            AttentionOp, PackedAttentionOp, MaskPaddingOp>([&](auto op) { return rules.rule(op); })
       .Default([](Operation *other) -> LogicalResult {
         return other->emitOpError() << "has no gradient rule, so it cannot be part of a model that is trained";
       });

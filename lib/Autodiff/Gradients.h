@@ -26,12 +26,10 @@ public:
   bool isLive(mlir::Value value) const { return live.contains(value); }
 
 private:
-  /// The gradient of each operand is an einsum of `dy` and the other operands.
-  void einsum(EinsumOp op, mlir::Value dy);
+  struct Rules; // one per op
+
+  /// The rule of a split, whose results all have gradients.
   llvm::LogicalResult join(SplitQkvOp split);
-  /// The gradient of the sinks of `attention`; `dy` is the gradient of its result.
-  mlir::Value gradientOfSinks(AttentionOp attention, mlir::Value dy);
-  mlir::Value product(mlir::Location loc, mlir::Value a, mlir::Value b);
 
   mlir::OpBuilder &builder;
   const llvm::DenseSet<mlir::Value> &live;

@@ -126,98 +126,236 @@ static Rounding roundingOf(ArrayRef<Value> factors, bool rounds) {
   return rounds ? roundToBf16 : [](double x) { return x; };
 }
 
-FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
-  // Inputs whose length the runtime fixes may have another one in IR that was written by hand.
+/// The mask of attention that drops nothing.
+static double one(ArrayRef<int64_t>) { return 1; }
+
+/// What `drawn` keeps by its operand 'random'; everything if it has none.
+static Mask drawnMask(DrawnOpInterface drawn, Inputs in, const EvaluateContext &context) {
+  return maskOf(drawn, drawn.getRandom() ? in[numberOf(drawn, drawn.getRandom())] : nullptr, context);
+}
+
+/// The bounds of a clamp, from low to high.
+template <typename Op> static std::pair<double, double> boundsOf(Op clamp) {
+  return {clamp.getFrom() ? clamp.getFrom()->convertToDouble() : -INFINITY, clamp.getTo().convertToDouble()};
+}
+
+/// The function that a pointwise op with one operand applies to each element; null for any other op.
+static std::function<double(double)> unaryFunction(Operation *op) {
+  using Function = std::function<double(double)>;
+  return llvm::TypeSwitch<Operation *, Function>(op)
+      .Case([](ScaleOp scale) -> Function {
+        return [factor = scale.getFactor().convertToDouble()](double x) { return x * factor; };
+      })
+      .Case([](CastOp cast) -> Function { // the interpreter rounds every result of type bf16
+        if (getElementTypeOrSelf(cast.getResult()).isInteger())
+          return [](double x) { return std::trunc(x); };
+        return [](double x) { return x; };
+      })
+      .Case([](LogOp) -> Function { return [](double x) { return std::log(x); }; })
+      .Case([](ExpOp) -> Function { return [](double x) { return std::exp(x); }; })
+      .Case([](RecipOp) -> Function { return [](double x) { return 1 / x; }; })
+      .Case([](SqrtOp) -> Function { return [](double x) { return std::sqrt(x); }; })
+      .Case([](SinOp) -> Function { return [](double x) { return std::sin(x); }; })
+      .Case([](CosOp) -> Function { return [](double x) { return std::cos(x); }; })
+      .Case([](ActivationOp op) -> Function { return [kind = op.getKind()](double x) { return activation(kind, x); }; })
+      .Case([](ClampOp clamp) -> Function {
+        return [bounds = boundsOf(clamp)](double x) {
+          return x < bounds.first ? bounds.first : x > bounds.second ? bounds.second : x;
+        };
+      })
+      .Default(Function());
+}
+
+/// The function that a pointwise op with two operands applies to each pair of elements; null for any other op.
+static std::function<double(double, double)> binaryFunction(Operation *op) {
+  using Function = std::function<double(double, double)>;
+  return llvm::TypeSwitch<Operation *, Function>(op)
+      .Case([](AddOp) -> Function { return [](double a, double b) { return a + b; }; })
+      .Case([](SubOp) -> Function { return [](double a, double b) { return a - b; }; })
+      .Case([](ActivationGradOp op) -> Function {
+        return [kind = op.getKind()](double dy, double x) { return dy * activationSlope(kind, x); };
+      })
+      .Case([](ClampGradOp clamp) -> Function {
+        return
+            [bounds = boundsOf(clamp)](double dy, double x) { return x < bounds.first || x > bounds.second ? 0 : dy; };
+      })
+      .Default(Function());
+}
+
+// Each `evaluateOp` returns the results of one kind of op. `in` has the tensors of its operands, `context` the shapes
+// of its results on this rank and the offset of its first index.
+
+static FailureOr<Tensors> evaluateOp(IotaOp iota, Inputs, const EvaluateContext &context) {
+  Tensor indices(context.shapes[0]);
+  for (int64_t i = 0; i < indices.size(); ++i)
+    indices[i] = static_cast<double>(iota.at(context.offset + i));
+  return Tensors{indices};
+}
+
+static FailureOr<Tensors> evaluateOp(KeyCountsOp counts, Inputs in, const EvaluateContext &context) {
+  Tensor result(context.shapes[0]);
+  int64_t n = counts.getRanks(), me = static_cast<int64_t>((*in[0])[0]), length = result.size();
+  int64_t shift = counts.getShift(); // the attribute is unsigned, and 2^64 is no multiple of most n
+  // In step `shift` of a ring, the rank has the keys of the rank `shift` before it.
+  int64_t keys = ((me - shift) % n + n) % n * length;
+  for (int64_t s = 0; s < length; ++s)
+    for (int64_t t = 0; t < length; ++t)
+      result[s] += zigzagPosition(keys + t, n * length, n) <= zigzagPosition(me * length + s, n * length, n);
+  return Tensors{result};
+}
+
+/// An einsum or a maximum over dims.
+template <typename Op>
+static FailureOr<Tensors> evaluateReduction(Op reduce, Inputs in, const EvaluateContext &context) {
+  FactorRule rule = reduce.getFactorRule();
+  if (rule.results.empty())
+    return reduce.emitOpError() << "has a spec that does not match its operands";
+  return Tensors{contract(rule, in, context.shapes[0], /*largest=*/std::is_same_v<Op, ReduceMaxOp>)};
+}
+
+static FailureOr<Tensors> evaluateOp(SelectOp select, Inputs in, const EvaluateContext &) {
+  return pointwise(*in[2], [&](int64_t i) {
+    double x = (*in[0])[i], y = (*in[1])[i];
+    bool first = select.getKind() == ComparisonKind::Less        ? x < y
+                 : select.getKind() == ComparisonKind::LessEqual ? x <= y
+                                                                 : x == y;
+    return (*in[first ? 2 : 3])[i];
+  });
+}
+
+static FailureOr<Tensors> evaluateOp(DropoutOp dropout, Inputs in, const EvaluateContext &context) {
+  Mask kept = drawnMask(dropout, in, context);
+  SmallVector<int64_t> index(in[0]->shape.size());
+  return pointwise(*in[0], [&](int64_t i) {
+    int64_t rest = i;
+    for (size_t d = index.size(); d-- > 0; rest /= in[0]->shape[d])
+      index[d] = rest % in[0]->shape[d];
+    return (*in[0])[i] * kept(index);
+  });
+}
+
+static FailureOr<Tensors> evaluateOp(RopeOp op, Inputs in, const EvaluateContext &) {
+  auto first = static_cast<int64_t>(op.getFirst());
+  if (in[0]->shape.back() < first + 2 * in[1]->shape.back())
+    return op.emitOpError() << "has tables wider than half a head";
+  return rope(in, op.getInverse(), op.getInterleaved(), first);
+}
+
+static FailureOr<Tensors> evaluateOp(PackedAttentionOp a, Inputs in, const EvaluateContext &context) {
+  Tensors parts = splitQkv(in[0]);
+  return attention({&parts[0], &parts[1], &parts[2]}, {a.getScale().convertToDouble()}, sightOf(a),
+                   roundingOf({a.getQkv()}, context.rounds), one);
+}
+
+static FailureOr<Tensors> evaluateOp(PackedAttentionGradOp a, Inputs in, const EvaluateContext &context) {
+  Tensors parts = splitQkv(in[0]);
+  Tensors gradients =
+      attentionGrad({&parts[0], &parts[1], &parts[2], in[1], in[2], in[3]}, {a.getScale().convertToDouble()},
+                    sightOf(a), roundingOf({a.getQkv(), a.getDout()}, context.rounds), one);
+  return joinQkv({&gradients[0], &gradients[1], &gradients[2]});
+}
+
+static FailureOr<Tensors> evaluateOp(AttentionOp a, Inputs in, const EvaluateContext &context) {
+  return attention(in, scoresOf(a, in), sightOf(a, in, context.offset),
+                   roundingOf({a.getQ(), a.getK(), a.getV()}, context.rounds), drawnMask(a, in, context));
+}
+
+static FailureOr<Tensors> evaluateOp(AttentionGradOp a, Inputs in, const EvaluateContext &context) {
+  return attentionGrad(in, scoresOf(a, in), sightOf(a, in, context.offset),
+                       roundingOf({a.getQ(), a.getK(), a.getV(), a.getDout()}, context.rounds),
+                       drawnMask(a, in, context),
+                       /*ofBias=*/a.getDbias() != nullptr);
+}
+
+static FailureOr<Tensors> evaluateOp(CrossEntropyOp entropy, Inputs in, const EvaluateContext &) {
+  for (double target : in[1]->data)
+    if (target < 0 || target >= in[0]->shape.back())
+      return entropy.emitOpError() << "target " << static_cast<int64_t>(target)
+                                   << " is outside the vocabulary of the logits";
+  return crossEntropy(in);
+}
+
+static FailureOr<Tensors> evaluateOp(SumExpOp, Inputs in, const EvaluateContext &) {
+  const Tensor &logits = *in[0], &largest = *in[1];
+  int64_t v = logits.shape.back();
+  return pointwise(largest, [&](int64_t r) {
+    double sum = 0;
+    for (int64_t i = 0; i < v; ++i)
+      sum += std::exp(logits[r * v + i] - largest[r]);
+    return sum;
+  });
+}
+
+/// The logit of each target; 0 if another rank has the target's part of the vocabulary.
+static FailureOr<Tensors> evaluateOp(PickOp, Inputs in, const EvaluateContext &context) {
+  const Tensor &logits = *in[0], &targets = *in[1];
+  int64_t v = logits.shape.back();
+  return pointwise(targets, [&](int64_t r) {
+    int64_t target = static_cast<int64_t>(targets[r]) - context.offset;
+    return target >= 0 && target < v ? logits[r * v + target] : 0.0;
+  });
+}
+
+/// Softmax minus one-hot, times the gradient of the loss of the row.
+static FailureOr<Tensors> evaluateOp(CrossEntropyGradOp, Inputs in, const EvaluateContext &context) {
+  const Tensor &logits = *in[0], &largest = *in[1], &sum = *in[2], &targets = *in[3], &dnll = *in[4];
+  int64_t v = logits.shape.back();
+  return pointwise(logits, [&](int64_t i) {
+    int64_t r = i / v;
+    double hit = static_cast<int64_t>(targets[r]) - context.offset == i % v ? 1 : 0;
+    return dnll[r] * (std::exp(logits[i] - largest[r]) / sum[r] - hit);
+  });
+}
+
+static FailureOr<Tensors> evaluateOp(MaskPaddingOp mask, Inputs in, const EvaluateContext &context) {
+  int64_t last = in[0]->shape.back(), valid = mask.getValid();
+  double value = mask.getValue().convertToDouble();
+  return pointwise(*in[0], [&](int64_t i) { return context.offset + i % last >= valid ? value : (*in[0])[i]; });
+}
+
+/// A longer result ends in zeros, a shorter one is cut off.
+static FailureOr<Tensors> evaluateOp(ResizeOp, Inputs in, const EvaluateContext &context) {
+  Tensor result(context.shapes[0]);
+  Shape common(in[0]->shape);
+  for (auto [n, to] : llvm::zip_equal(common, result.shape))
+    n = std::min(n, to);
+  Shape origin(common.size(), 0);
+  result.merge(origin, in[0]->box(origin, common), [](double &to, double x) { to = x; });
+  return Tensors{result};
+}
+
+/// NaN makes the optimizer skip the step: the norm is too large or not finite.
+static FailureOr<Tensors> evaluateOp(ClipCoefficientOp, Inputs in, const EvaluateContext &) {
+  Tensor coefficient;
+  double norm = (*in[0])[0], clip = (*in[1])[PCRT_HYPER_CLIP], limit = (*in[1])[PCRT_HYPER_NORM_LIMIT];
+  coefficient[0] = norm < limit ? std::min(1.0, clip / (norm + 1e-6)) : NAN;
+  return Tensors{coefficient};
+}
+
+/// Inputs whose length the runtime fixes may have another one in IR that was written by hand.
+static LogicalResult checkRuntimeInputs(Operation *op, Inputs in) {
   if (auto drawn = dyn_cast<DrawnOpInterface>(op);
       drawn && drawn.getRandom() && in[numberOf(op, drawn.getRandom())]->size() != PCRT_RANDOM_COUNT)
     return op->emitOpError() << "needs " << int(PCRT_RANDOM_COUNT) << " words of 'random'";
   if (isa<ClipCoefficientOp, AdamWOp, SGDOp>(op) && in.back()->size() != PCRT_HYPER_COUNT)
     return op->emitOpError() << "needs " << int(PCRT_HYPER_COUNT) << " hyper-parameters, got " << in.back()->size();
-  int64_t offset = context.offset;
-  auto mask = [&](DrawnOpInterface drawn) {
-    return maskOf(drawn, drawn.getRandom() ? in[numberOf(op, drawn.getRandom())] : nullptr, context);
-  };
-  auto dropsNothing = [](ArrayRef<int64_t>) { return 1.0; };
+  return success();
+}
+
+FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
+  if (failed(checkRuntimeInputs(op, in)))
+    return failure();
+  if (auto f = unaryFunction(op))
+    return pointwise(*in[0], [&](int64_t i) { return f((*in[0])[i]); });
+  if (auto f = binaryFunction(op))
+    return pointwise(*in[0], [&](int64_t i) { return f((*in[0])[i], (*in[1])[i]); });
   return llvm::TypeSwitch<Operation *, FailureOr<Tensors>>(op)
-      .Case([&](IotaOp iota) {
-        Tensor indices(context.shapes[0]);
-        for (int64_t i = 0; i < indices.size(); ++i)
-          indices[i] = static_cast<double>(iota.at(offset + i));
-        return Tensors{indices};
-      })
-      .Case([&](KeyCountsOp counts) {
-        Tensor result(context.shapes[0]);
-        int64_t n = counts.getRanks(), me = static_cast<int64_t>((*in[0])[0]), length = result.size();
-        int64_t shift = counts.getShift(); // the attribute is unsigned, and 2^64 is no multiple of most n
-        // In step `shift` of a ring, the rank has the keys of the rank `shift` before it.
-        int64_t keys = ((me - shift) % n + n) % n * length;
-        for (int64_t s = 0; s < length; ++s)
-          for (int64_t t = 0; t < length; ++t)
-            result[s] += zigzagPosition(keys + t, n * length, n) <= zigzagPosition(me * length + s, n * length, n);
-        return Tensors{result};
-      })
+      .Case<IotaOp, KeyCountsOp, SelectOp, DropoutOp, RopeOp, PackedAttentionOp, PackedAttentionGradOp, AttentionOp,
+            AttentionGradOp, CrossEntropyOp, SumExpOp, PickOp, CrossEntropyGradOp, MaskPaddingOp, ResizeOp,
+            ClipCoefficientOp>([&](auto op) { return evaluateOp(op, in, context); })
+      .Case<EinsumOp, ReduceMaxOp>([&](auto op) { return evaluateReduction(op, in, context); })
       .Case([&](MergeAttentionOp) { return mergeAttention(in); })
-      .Case<EinsumOp, ReduceMaxOp>([&](auto reduce) -> FailureOr<Tensors> {
-        FactorRule rule = reduce.getFactorRule();
-        if (rule.results.empty())
-          return reduce.emitOpError() << "has a spec that does not match its operands";
-        return Tensors{contract(rule, in, context.shapes[0], /*largest=*/isa<ReduceMaxOp>(op))};
-      })
-      .Case([&](AddOp) { return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] + (*in[1])[i]; }); })
-      .Case([&](SubOp) { return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] - (*in[1])[i]; }); })
-      .Case([&](ScaleOp scale) {
-        double factor = scale.getFactor().convertToDouble();
-        return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] * factor; });
-      })
       .Case([&](CopyOp) { return Tensors{*in[0]}; })
-      .Case([&](CastOp cast) { // the interpreter rounds every result of type bf16
-        bool toInteger = mlir::cast<RankedTensorType>(cast.getResult().getType()).getElementType().isInteger();
-        return pointwise(*in[0], [&](int64_t i) { return toInteger ? std::trunc((*in[0])[i]) : (*in[0])[i]; });
-      })
-      .Case([&](LogOp) { return pointwise(*in[0], [&](int64_t i) { return std::log((*in[0])[i]); }); })
-      .Case([&](ExpOp) { return pointwise(*in[0], [&](int64_t i) { return std::exp((*in[0])[i]); }); })
-      .Case([&](RecipOp) { return pointwise(*in[0], [&](int64_t i) { return 1 / (*in[0])[i]; }); })
-      .Case([&](SqrtOp) { return pointwise(*in[0], [&](int64_t i) { return std::sqrt((*in[0])[i]); }); })
-      .Case([&](SinOp) { return pointwise(*in[0], [&](int64_t i) { return std::sin((*in[0])[i]); }); })
-      .Case([&](CosOp) { return pointwise(*in[0], [&](int64_t i) { return std::cos((*in[0])[i]); }); })
-      .Case([&](SelectOp select) {
-        return pointwise(*in[2], [&](int64_t i) {
-          double x = (*in[0])[i], y = (*in[1])[i];
-          bool first = select.getKind() == ComparisonKind::Less        ? x < y
-                       : select.getKind() == ComparisonKind::LessEqual ? x <= y
-                                                                       : x == y;
-          return (*in[first ? 2 : 3])[i];
-        });
-      })
-      .Case([&](ActivationOp a) {
-        return pointwise(*in[0], [&](int64_t i) { return activation(a.getKind(), (*in[0])[i]); });
-      })
-      .Case([&](ActivationGradOp a) {
-        return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] * activationSlope(a.getKind(), (*in[1])[i]); });
-      })
-      .Case([&](ClampOp clamp) {
-        double from = clamp.getFrom() ? clamp.getFrom()->convertToDouble() : -INFINITY;
-        double to = clamp.getTo().convertToDouble();
-        return pointwise(*in[0], [&](int64_t i) {
-          double x = (*in[0])[i];
-          return x < from ? from : x > to ? to : x;
-        });
-      })
-      .Case([&](ClampGradOp clamp) {
-        double from = clamp.getFrom() ? clamp.getFrom()->convertToDouble() : -INFINITY;
-        double to = clamp.getTo().convertToDouble();
-        return pointwise(*in[0], [&](int64_t i) { return (*in[1])[i] < from || (*in[1])[i] > to ? 0 : (*in[0])[i]; });
-      })
-      .Case([&](DropoutOp dropout) {
-        Mask kept = mask(dropout);
-        SmallVector<int64_t> index(in[0]->shape.size());
-        return pointwise(*in[0], [&](int64_t i) {
-          int64_t rest = i;
-          for (size_t d = index.size(); d-- > 0; rest /= in[0]->shape[d])
-            index[d] = rest % in[0]->shape[d];
-          return (*in[0])[i] * kept(index);
-        });
-      })
       .Case([&](SoftmaxOp) { return softmax(in); })
       .Case([&](TopKOp choice) { return topK(in, static_cast<int64_t>(choice.getK())); })
       .Case([&](TopGroupsOp choice) {
@@ -229,100 +367,15 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
                            static_cast<int64_t>(op.getLimit()));
       })
       .Case([&](ColumnsOp op) { return columns(in, context.shapes[0], static_cast<int64_t>(op.getFrom())); })
-      .Case([&](EmbeddingOp) { return embedding(in, offset); })
-      .Case(
-          [&](EmbeddingGradOp gradient) { return embeddingGrad(in, context.shapes[0], offset, gradient.getPadding()); })
+      .Case([&](EmbeddingOp) { return embedding(in, context.offset); })
+      .Case([&](EmbeddingGradOp op) { return embeddingGrad(in, context.shapes[0], context.offset, op.getPadding()); })
       .Case([&](LayerNormOp norm) { return layerNorm(in, norm.getEps().convertToDouble()); })
       .Case([&](LayerNormGradOp) { return layerNormGrad(in); })
       .Case([&](RMSNormOp norm) { return rmsNorm(in, norm.getEps().convertToDouble()); })
       .Case([&](RMSNormGradOp) { return rmsNormGrad(in); })
-      .Case([&](RopeOp op) -> FailureOr<Tensors> {
-        auto first = static_cast<int64_t>(op.getFirst());
-        if (in[0]->shape.back() < first + 2 * in[1]->shape.back())
-          return op.emitOpError() << "has tables wider than half a head";
-        return rope(in, op.getInverse(), op.getInterleaved(), first);
-      })
       .Case([&](SplitQkvOp) { return splitQkv(in); })
       .Case([&](JoinQkvOp) { return joinQkv(in); })
-      .Case([&](PackedAttentionOp a) {
-        Tensors parts = splitQkv(in[0]);
-        return attention({&parts[0], &parts[1], &parts[2]}, {a.getScale().convertToDouble()}, sightOf(a),
-                         roundingOf({a.getQkv()}, context.rounds), dropsNothing);
-      })
-      .Case([&](PackedAttentionGradOp a) {
-        Tensors parts = splitQkv(in[0]);
-        Tensors gradients =
-            attentionGrad({&parts[0], &parts[1], &parts[2], in[1], in[2], in[3]}, {a.getScale().convertToDouble()},
-                          sightOf(a), roundingOf({a.getQkv(), a.getDout()}, context.rounds), dropsNothing);
-        return joinQkv({&gradients[0], &gradients[1], &gradients[2]});
-      })
-      .Case([&](AttentionOp a) {
-        return attention(in, scoresOf(a, in), sightOf(a, in, offset),
-                         roundingOf({a.getQ(), a.getK(), a.getV()}, context.rounds), mask(a));
-      })
-      .Case([&](AttentionGradOp a) {
-        return attentionGrad(in, scoresOf(a, in), sightOf(a, in, offset),
-                             roundingOf({a.getQ(), a.getK(), a.getV(), a.getDout()}, context.rounds), mask(a),
-                             /*ofBias=*/a.getDbias() != nullptr);
-      })
-      .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {
-        for (double target : in[1]->data)
-          if (target < 0 || target >= in[0]->shape.back())
-            return entropy.emitOpError() << "target " << static_cast<int64_t>(target)
-                                         << " is outside the vocabulary of the logits";
-        return crossEntropy(in);
-      })
       .Case([&](LogSumExpOp) { return logSumExp(in); })
-      .Case([&](SumExpOp) {
-        const Tensor &logits = *in[0], &largest = *in[1];
-        int64_t v = logits.shape.back();
-        return pointwise(largest, [&](int64_t r) {
-          double sum = 0;
-          for (int64_t i = 0; i < v; ++i)
-            sum += std::exp(logits[r * v + i] - largest[r]);
-          return sum;
-        });
-      })
-      .Case([&](PickOp) {
-        const Tensor &logits = *in[0], &targets = *in[1];
-        int64_t v = logits.shape.back();
-        return pointwise(targets, [&](int64_t r) {
-          int64_t target = static_cast<int64_t>(targets[r]) - offset;
-          return target >= 0 && target < v ? logits[r * v + target] : 0.0;
-        });
-      })
-      .Case([&](CrossEntropyGradOp) {
-        const Tensor &logits = *in[0], &largest = *in[1], &sum = *in[2], &targets = *in[3], &dnll = *in[4];
-        int64_t v = logits.shape.back();
-        return pointwise(logits, [&](int64_t i) {
-          int64_t r = i / v;
-          // Softmax minus one-hot, times the gradient of the loss of the row.
-          double hit = static_cast<int64_t>(targets[r]) - offset == i % v ? 1 : 0;
-          return dnll[r] * (std::exp(logits[i] - largest[r]) / sum[r] - hit);
-        });
-      })
-      .Case([&](MaskPaddingOp mask) {
-        int64_t last = in[0]->shape.back(), valid = mask.getValid();
-        double value = mask.getValue().convertToDouble();
-        return pointwise(*in[0], [&](int64_t i) { return offset + i % last >= valid ? value : (*in[0])[i]; });
-      })
-      .Case([&](ResizeOp) {
-        Tensor result(context.shapes[0]);
-        // A longer result ends in zeros, a shorter one is cut off.
-        Shape common(in[0]->shape);
-        for (auto [n, to] : llvm::zip_equal(common, result.shape))
-          n = std::min(n, to);
-        Shape origin(common.size(), 0);
-        result.merge(origin, in[0]->box(origin, common), [](double &to, double x) { to = x; });
-        return Tensors{result};
-      })
-      .Case([&](ClipCoefficientOp) {
-        Tensor coefficient;
-        double norm = (*in[0])[0], clip = (*in[1])[PCRT_HYPER_CLIP], limit = (*in[1])[PCRT_HYPER_NORM_LIMIT];
-        // NaN makes the optimizer skip the step: the norm is too large or not finite.
-        coefficient[0] = norm < limit ? std::min(1.0, clip / (norm + 1e-6)) : NAN;
-        return Tensors{coefficient};
-      })
       .Case([&](AdamWOp) { return adamw(in); })
       .Case([&](SGDOp) { return sgd(in); })
       .Default([](Operation *other) -> FailureOr<Tensors> {
