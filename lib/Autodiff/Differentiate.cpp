@@ -168,7 +168,8 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
       llvm::append_range(dims, input.getDims());
       stacks.push_back(InputOp::create(builder, op.getLoc(), RankedTensorType::get(shape, type.getElementType()),
                                        input.getKind(), builder.getArrayAttr(dims), nullptr, nullptr,
-                                       input.getKeyAttr(), input.getNameAttr(), input.getBelowAttr()));
+                                       input.getKeyAttr(), input.getNameAttr(), input.getBelowAttr(),
+                                       input.getGroupAttr()));
       inputs.push_back(input);
     } else if (isa<RopeTableOp, ConstantOp, IotaOp>(op)) {
       builder.clone(op, mapping);
@@ -289,17 +290,24 @@ void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> pa
     Value square = EinsumOp::create(builder, loc, scalar, x + ", " + x + " ->", ValueRange{gradient, gradient});
     squares = squares ? AddOp::create(builder, loc, scalar, squares, square).getResult() : square;
   }
-  Value hyper = InputOp::create(builder, location("hyper"),
-                                RankedTensorType::get({PCRT_HYPER_COUNT}, builder.getF32Type()), InputKind::Hyper,
-                                builder.getStrArrayAttr({"hyper"}), nullptr, nullptr, nullptr, nullptr, nullptr);
+  llvm::MapVector<Attribute, Value> hypers; // by group
+  auto hyperOf = [&](DictionaryAttr group) {
+    Value &hyper = hypers[group];
+    if (!hyper)
+      hyper = InputOp::create(builder, location("hyper"),
+                              RankedTensorType::get({PCRT_HYPER_COUNT}, builder.getF32Type()), InputKind::Hyper,
+                              builder.getStrArrayAttr({"hyper"}), nullptr, nullptr, nullptr, nullptr, nullptr, group);
+    return hyper;
+  };
   Value norm = SqrtOp::create(builder, location("grad_norm"), scalar, squares);
   OutputOp::create(builder, location("grad_norm"), OutputKind::GradNorm, "grad_norm", norm, nullptr, nullptr, nullptr);
   // The norm is of the gradients of all parameters, so no update can come before it.
-  Value coefficient = ClipCoefficientOp::create(builder, location("clip"), scalar, norm, hyper);
+  Value coefficient = ClipCoefficientOp::create(builder, location("clip"), scalar, norm, hyperOf({}));
   for (auto [parameter, gradient] : llvm::zip_equal(parameters, gradients)) {
     Location loc = parameter.getLoc();
     Type type = parameter.getValue().getType();
     StringAttr name = parameter.getNameAttr();
+    Value hyper = hyperOf(parameter.getGroupAttr());
     if (optimizer == "sgd") {
       UpdateOp::create(builder, loc, name, nullptr,
                        SGDOp::create(builder, loc, type, parameter.getValue(), gradient, coefficient, hyper));

@@ -201,7 +201,8 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     };
     auto isLike = [&](ParameterOp a, ParameterOp b) {
       return dimsOf(b) == withoutGroup(a) && a.getInit() == b.getInit() && a.getInit().getZeroRow() == -1 &&
-             !a.getValid() && !b.getValid() && a.getSource() && b.getSource() && a.getFrozen() == b.getFrozen();
+             !a.getValid() && !b.getValid() && a.getSource() && b.getSource() && a.getFrozen() == b.getFrozen() &&
+             a.getGroupAttr() == b.getGroupAttr();
     };
     for (Projection part : parts.drop_front()) {
       if (part.product.getInputs()[0] != q.product.getInputs()[0] || !part.bias != !q.bias ||
@@ -243,7 +244,8 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     auto name = builder.getStringAttr(together(names));
     return ParameterOp::create(builder, NameLoc::get(name), RankedTensorType::get(shape, type.getElementType()), name,
                                builder.getStrArrayAttr(dims), q.getInit(), nullptr, builder.getI64IntegerAttr(along),
-                               builder.getArrayAttr(parts), nullptr, nullptr, nullptr, nullptr, q.getFrozenAttr());
+                               builder.getArrayAttr(parts), nullptr, nullptr, nullptr, nullptr, q.getFrozenAttr(),
+                               q.getGroupAttr());
   }
 
   /// The product with the joined weights: the dim of query heads has two more rows, for key and value.

@@ -372,6 +372,20 @@ static pcrt_status believeKernels(ModuleOp module, const CompileOptions &options
   return PCRT_OK;
 }
 
+pcrt_status pc::groupParameters(ModuleOp model, const CompileOptions &options) {
+  const GroupParametersOptions &groups = options.groups;
+  if (groups.groups.empty() && groups.freeze.empty() && groups.decay.empty())
+    return PCRT_OK;
+  std::optional<bool> edited = wasEdited(model);
+  PassManager pass(model.getContext());
+  pass.addPass(createGroupParameters(groups));
+  if (failed(pass.run(model)))
+    return PCRT_USAGE;
+  if (edited == false)
+    noteDigest(model, /*edited=*/false);
+  return PCRT_OK;
+}
+
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   std::string error;
   std::optional<MachineModel> machine = MachineModel::find(options.machine, error);

@@ -95,6 +95,13 @@ void CompileFlags::list(SmallVectorImpl<std::string> &field, StringRef name, con
   });
 }
 
+void CompileFlags::repeated(std::string &field, StringRef name, const Twine &description) {
+  flag<std::string>(name, description, cl::ZeroOrMore).setCallback([this, &field, name](const std::string &value) {
+    field += (field.empty() ? "" : " ") + value;
+    order.push_back(name.str());
+  });
+}
+
 void CompileFlags::bytes(int64_t &field, StringRef name, const Twine &description) {
   std::string byDefault = !field              ? ""
                           : field % (1 << 20) ? " (default " + std::to_string(field) + ")"
@@ -182,6 +189,10 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   group = FlagGroup::Target;
   field(mode, "mode", "What the program does: train or eval");
   field(fields.step.optimizer, "optimizer", "Optimizer: adamw or sgd");
+  repeated(fields.groups.groups, "group",
+           "Settings of the optimizer for parameters by name, as in '*.bias:lr=2x,decay=0'; may be repeated");
+  repeated(fields.groups.freeze, "freeze", "Parameters that are not trained, by name, as in 'h.0.*'; may be repeated");
+  field(fields.groups.decay, "decay", "What the weight decay applies to: all parameters, or matrices");
   field(fields.kernels.target, "target", "Device of the executable: cpu or cuda");
   phase = Phase::Planned;
   list(fields.kernels.archs, "arch",
@@ -258,6 +269,8 @@ pcrt_status CompileFlags::check(std::string &error) const {
   refuse(mode != "train" && mode != "eval", "--mode=" + mode + " is not a mode (train, eval)");
   const std::string &optimizer = fields.step.optimizer;
   refuse(optimizer != "adamw" && optimizer != "sgd", "--optimizer=" + optimizer + " is not an optimizer (adamw, sgd)");
+  refuse(mode == "eval" && (given("group") || given("freeze") || given("decay")),
+         "--group, --freeze and --decay are for training; leave out --mode=eval");
   refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");
   refuse(given("pad-vocabulary") && (fields.padVocabulary < 1 || fields.padVocabulary > 65536),
          "--pad-vocabulary=" + Twine(fields.padVocabulary) + " is not a number from 1 to 65536");

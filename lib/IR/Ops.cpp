@@ -3,6 +3,7 @@
 // builder of moves by kind. Verifiers hold for any IR that parses and never crash. The numbers (C1), (C2), ... in
 // errors are those of the constraints in PCOps.td.
 //===-----------------------------------------------------------------------------===//
+#include "pc/IR/Groups.h"
 #include "pc/IR/PC.h"
 
 #include "mlir/IR/Builders.h"
@@ -259,6 +260,19 @@ LogicalResult ProgramOp::verify() {
   return success();
 }
 
+/// Whether a parameter group has a name and, besides, only settings that are numbers of at least 0.
+static bool isGroup(DictionaryAttr group) {
+  return llvm::all_of(group,
+                      [](NamedAttribute setting) {
+                        if (setting.getName() == "name")
+                          return isa<StringAttr>(setting.getValue());
+                        auto number = dyn_cast<FloatAttr>(setting.getValue());
+                        return llvm::is_contained(groupSettings, setting.getName().getValue()) && number &&
+                               number.getType().isF64() && number.getValueAsDouble() >= 0;
+                      }) &&
+         group.contains("name");
+}
+
 /// (C3) and (C5) of a parameter of shape `valid`.
 static LogicalResult verifyParts(ParameterOp op, ArrayRef<int64_t> valid) {
   std::optional<ArrayAttr> parts = op.getParts();
@@ -305,6 +319,8 @@ LogicalResult ParameterOp::verify() {
       return emitOpError() << "'valid' is larger than the tensor (C2)";
   if (failed(verifyParts(*this, valid)))
     return failure();
+  if (std::optional<DictionaryAttr> group = getGroup(); group && (getFrozen() || !isGroup(*group)))
+    return emitOpError() << (getFrozen() ? "is frozen, so it has no group" : "has a malformed group") << " (C6)";
   if (int64_t row = getInit().getZeroRow(); row != -1 && (row < 0 || valid.empty() || row >= valid[0]))
     return emitOpError() << "has no row number " << row << " to start as zeros (C4)";
   return success();
@@ -332,6 +348,8 @@ LogicalResult InputOp::verify() {
   auto dims = getDims().getAsValueRange<StringAttr>();
   if (isData && !llvm::is_contained(llvm::ArrayRef(llvm::to_vector(dims)).take_front(2), "batch"))
     return emitOpError() << "'" << *getName() << "' has no first dim named \"batch\" (C4)";
+  if (std::optional<DictionaryAttr> group = getGroup(); group && (getKind() != InputKind::Hyper || !isGroup(*group)))
+    return emitOpError() << (isGroup(*group) ? "must not have a group" : "has a malformed group") << " (C5)";
   return success();
 }
 

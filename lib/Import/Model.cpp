@@ -116,7 +116,8 @@ Value ModelBuilder::input(InputKind kind, Type element) {
   if (kind == InputKind::Shifted)
     key = builder.getI64IntegerAttr(config.startToken);
   return InputOp::create(builder, loc, RankedTensorType::get({batch, isOfTargets ? targetLength : sequence}, element),
-                         kind, builder.getStrArrayAttr({"batch", "sequence"}), nullptr, nullptr, key, nullptr, nullptr);
+                         kind, builder.getStrArrayAttr({"batch", "sequence"}), nullptr, nullptr, key, nullptr, nullptr,
+                         nullptr);
 }
 
 Value ModelBuilder::box(StringRef name, StringRef suffix, Dims dims, double std, double fill, ArrayRef<int64_t> shape,
@@ -130,7 +131,7 @@ Value ModelBuilder::box(StringRef name, StringRef suffix, Dims dims, double std,
   ++numParameters;
   return ParameterOp::create(builder, NameLoc::get(full), type(dims), full, builder.getStrArrayAttr(dims), init,
                              SourceAttr::get(context, tensor, shape, start, size, view), nullptr, nullptr, nullptr,
-                             nullptr, nullptr, nullptr, nullptr);
+                             nullptr, nullptr, nullptr, nullptr, nullptr);
 }
 
 /// A parameter that is a whole tensor of the checkpoint, where `merged` says how many dims each dim of the tensor

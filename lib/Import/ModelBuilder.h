@@ -51,7 +51,7 @@ private:
   mlir::Value random() {
     return InputOp::create(builder, loc, mlir::RankedTensorType::get({PCRT_RANDOM_COUNT}, builder.getI32Type()),
                            InputKind::Random, builder.getStrArrayAttr({"random"}), nullptr, nullptr,
-                           builder.getI64IntegerAttr(numDropouts++), nullptr, nullptr);
+                           builder.getI64IntegerAttr(numDropouts++), nullptr, nullptr, nullptr);
   }
 
   /// A parameter that is a part of the Hugging Face tensor `name` of shape `shape`, or of another one of as many

@@ -22,7 +22,7 @@ Value ModelBuilder::expertsParameter(StringRef name, Dims dims) {
   auto init = InitAttr::get(context, InitKind::Normal, builder.getF64FloatAttr(config.initStd), /*zeroRow=*/-1);
   return ParameterOp::create(builder, NameLoc::get(all), type(dims), all, builder.getStrArrayAttr(dims), init, nullptr,
                              builder.getI64IntegerAttr(along), builder.getArrayAttr(parts), nullptr, nullptr, nullptr,
-                             nullptr, nullptr);
+                             nullptr, nullptr, nullptr);
 }
 
 Value ModelBuilder::linear(Value x, StringRef name, bool down, int64_t part) {

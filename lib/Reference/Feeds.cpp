@@ -3,6 +3,7 @@
 // same for all meshes, placements, paddings and packings. Programs of all phases can therefore be compared.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Feeds.h"
+#include "pc/IR/Groups.h"
 #include "pc/IR/Parts.h"
 #include "pcrt/description.h"
 
@@ -160,11 +161,13 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
           if (hyper.size() != PCRT_HYPER_COUNT)
             return op.emitOpError() << "needs " << int(PCRT_HYPER_COUNT) << " hyper-parameters";
           // The corrections are those of the first step.
-          constexpr double beta1 = .9, beta2 = .99;
-          hyper[PCRT_HYPER_LR] = 1e-2;
+          DictionaryAttr group = op.getGroupAttr();
+          double beta1 = settingOf(group, "beta1", .9), beta2 = settingOf(group, "beta2", .99);
+          hyper[PCRT_HYPER_LR] = 1e-2 * settingOf(group, "lr_factor", 1);
           hyper[PCRT_HYPER_BETA1] = beta1, hyper[PCRT_HYPER_CORRECTION1] = 1 - beta1;
           hyper[PCRT_HYPER_BETA2] = beta2, hyper[PCRT_HYPER_CORRECTION2] = 1 - beta2;
-          hyper[PCRT_HYPER_EPS] = 1e-8, hyper[PCRT_HYPER_WEIGHT_DECAY] = .1, hyper[PCRT_HYPER_CLIP] = .05;
+          hyper[PCRT_HYPER_EPS] = settingOf(group, "eps", 1e-8), hyper[PCRT_HYPER_CLIP] = .05;
+          hyper[PCRT_HYPER_WEIGHT_DECAY] = settingOf(group, "decay", .1 * settingOf(group, "decay_factor", 1));
           hyper[PCRT_HYPER_NORM_LIMIT] = INFINITY;
           return hyper;
         }

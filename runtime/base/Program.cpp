@@ -9,6 +9,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <set>
 
 using namespace pcrt;
 
@@ -101,6 +103,7 @@ public:
     parameter.valid = json.contains("valid") ? json["valid"].get<Dims>() : parameter.shape;
     checkValid(parameter, parameter.valid);
     parameter.frozen = json.value("frozen", false);
+    parameter.group = groupIn(json);
     const Json &init = json.at("init");
     parameter.initKind = init.at("kind");
     parameter.std = init.value("std", 0.0);
@@ -154,6 +157,22 @@ public:
       wrong(tensor.name + ": valid part " + describe(valid) + " of " + describe(tensor.shape));
   }
 
+  static std::optional<ParameterGroup> groupIn(const Json &json) {
+    if (!json.contains("group"))
+      return std::nullopt;
+    const Json &settings = json["group"];
+    auto number = [&](const char *name) {
+      return settings.contains(name) ? std::optional(settings[name].get<double>()) : std::nullopt;
+    };
+    return ParameterGroup{settings.at("name"),
+                          number("lr_factor").value_or(1),
+                          number("decay_factor").value_or(1),
+                          number("decay"),
+                          number("beta1"),
+                          number("beta2"),
+                          number("eps")};
+  }
+
   void readState(const Json &json) {
     State state;
     readTensor(json, state);
@@ -193,6 +212,8 @@ public:
         wrong("input random is not i32 " + describe({program.microbatches, PCRT_RANDOM_COUNT}));
     } else if (input.kind != "hyper" || input.dtype != PCRT_F32 || input.shape != Dims{PCRT_HYPER_COUNT}) {
       wrong("there is no input of kind " + input.kind + " " + describe(input.shape));
+    } else {
+      input.group = groupIn(json);
     }
     program.inputs.push_back(std::move(input));
   }
@@ -353,6 +374,40 @@ Program::Program(const pcrt_program &program) : abi(program) {
   } catch (const Json::exception &error) {
     wrong(error.what());
   }
+}
+
+std::string ParameterGroup::settings() const {
+  std::string text;
+  auto add = [&](const char *what, double number) {
+    char digits[32];
+    snprintf(digits, sizeof digits, "%.9g", number);
+    text += (text.empty() ? "" : ", ") + (what + std::string(digits));
+  };
+  if (lrFactor != 1)
+    add("lr x", lrFactor);
+  if (decay || decayFactor != 1)
+    add(decay ? "decay " : "decay x", decay.value_or(decayFactor));
+  for (auto [what, number] : {std::pair("beta1 ", beta1), std::pair("beta2 ", beta2), std::pair("eps ", eps)})
+    if (number)
+      add(what, *number);
+  return text;
+}
+
+std::string Program::groups() const {
+  std::map<std::string, std::pair<int64_t, int64_t>> found; // tensors and elements
+  std::set<std::string> seen;                               // tied parameters are in several stages
+  for (const Program *one : stages)
+    for (const Parameter &parameter : one->parameters)
+      if (parameter.group && seen.insert(parameter.name).second) {
+        auto &[tensors, elements] = found[parameter.group->name + ": " + parameter.group->settings()];
+        tensors += int64_t(parameter.parts.size());
+        elements += product(parameter.valid);
+      }
+  std::string text;
+  for (auto &[group, size] : found)
+    text += (text.empty() ? "" : "; ") + group + " (" + std::to_string(size.first) + " tensors, " +
+            std::to_string(size.second) + " elements)";
+  return text.empty() ? "none" : text;
 }
 
 std::string Program::plan() const {

@@ -51,9 +51,20 @@ struct Part {
   }
 };
 
+/// How the optimizer treats a group of parameters: what multiplies or replaces the values of a run's flags.
+struct ParameterGroup {
+  std::string name;
+  double lrFactor = 1, decayFactor = 1;
+  std::optional<double> decay, beta1, beta2, eps;
+
+  /// "lr x0.1, decay 0".
+  std::string settings() const;
+};
+
 /// A parameter: a box of a Hugging Face tensor, or several boxes one after the other along a dim.
 struct Parameter : Tensor {
   Dims valid;
+  std::optional<ParameterGroup> group;
   bool frozen = false;  ///< Steps and rounds never change it.
   std::string initKind; ///< PCRT_INIT_NORMAL or PCRT_INIT_CONSTANT.
   double std = 0, value = 0;
@@ -68,11 +79,12 @@ struct State : Tensor {
 
 /// A tensor that the runtime fills before every step.
 struct Input : Tensor {
-  std::string kind;  ///< "tokens", "targets", "loss_weights", "shifted", "starts", "positions", "data", "hyper" or
-                     ///< "random".
-  int64_t below = 0; ///< Of "data" that are indices: more than the largest one.
-  int64_t key = 0;   ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
-                     ///< documents; of "shifted": the token before the targets.
+  std::string kind; ///< "tokens", "targets", "loss_weights", "shifted", "starts", "positions", "data", "hyper" or
+                    ///< "random".
+  std::optional<ParameterGroup> group; ///< Of "hyper": whose they are; not set: those of all other parameters.
+  int64_t below = 0;                   ///< Of "data" that are indices: more than the largest one.
+  int64_t key = 0; ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
+                   ///< documents; of "shifted": the token before the targets.
 
   /// Whether there is one number for each target, and not for each token.
   bool isByTarget() const { return kind == "targets" || kind == "loss_weights" || kind == "shifted"; }
@@ -160,6 +172,8 @@ struct Program {
   int stageAxis = -1, stage = 0;
   std::vector<const Program *> stages{this};
 
+  /// The parameter groups with their settings, numbers of tensors and elements, separated by "; ", or "none".
+  std::string groups() const;
   /// The plan as the report prints it; empty without one.
   std::string plan() const;
   /// Which one `rank`, which runs this program, is of the ranks that hold its block of a tensor that belongs to a

@@ -85,6 +85,8 @@ std::string Trajectory::text() const {
                {"optimizer", optimizer},       {"plan", plan},   {"program", program}};
   if (replicas > 1 || rounds != "none")
     json["local_sgd"] = {{"rounds", rounds}, {"replicas", replicas}};
+  if (groups != "none")
+    json["groups"] = groups;
   for (const FlagValue &flag : flags)
     json["flags"][flag.first] = valueOf(flag.second);
   json["data"] = Json::array();
@@ -126,6 +128,7 @@ static Trajectory parse(const Json &json) {
     result.data.push_back({file.at("file"), file.at("tokens"), {file.at("bytes"), file.at("sum")}, file.at("weight")});
   if (const Json norms = json.value("norms", Json()); !norms.is_null())
     result.norms = {norms.at("last"), norms.at("skipped")};
+  result.groups = json.value("groups", result.groups);
   if (const Json local = json.value("local_sgd", Json()); !local.is_null()) {
     result.rounds = local.at("rounds");
     result.replicas = local.at("replicas");
@@ -228,6 +231,7 @@ void pcrt::checkSameTrajectory(const Trajectory &before, const Trajectory &now, 
   }
   compare("data", showData(before.data), showData(now.data), sameData(before.data, now.data));
   compare("local-sgd", before.rounds, now.rounds, before.rounds == now.rounds);
+  compare("groups", before.groups, now.groups, before.groups == now.groups);
   compare("sequence", std::to_string(before.sequence), std::to_string(now.sequence), before.sequence == now.sequence);
   if (!differences.empty())
     fail(PCRT_USAGE, (options.load.empty() ? options.checkpoint : options.load) +

@@ -61,6 +61,7 @@ struct Trajectory {
   std::string program;          ///< Sum of the executable.
   std::string rounds = "none";  ///< Of local SGD: "every 32 steps, rate 0.7, momentum 0.9".
   int64_t replicas = 1;         ///< Of local SGD.
+  std::string groups = "none";  ///< Of parameters: Program::groups.
   std::vector<FlagValue> flags; ///< Those that the numbers depend on.
   std::vector<DataIdentity> data;
   NormLimit::History norms;

@@ -413,6 +413,11 @@ std::string TcpControl::failure() {
   return failedMessage;
 }
 
+pcrt_status TcpControl::failureStatus() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return failedStatus;
+}
+
 int TcpControl::leftRank() {
   std::lock_guard<std::mutex> lock(mutex);
   auto found = std::find(leftRanks.begin(), leftRanks.end(), true);

@@ -81,6 +81,8 @@ public:
 
   /// The first failure of the run, as a message; empty: none.
   std::string failure();
+  /// Its status.
+  pcrt_status failureStatus();
   bool failed() const { return hasFailed.load(); }
 
   /// A rank that ended in an orderly way while this one runs on; -1: none.

@@ -292,7 +292,7 @@ static void checkTogether(const Options &options) {
   if (!options.init.empty() && !options.load.empty())
     fail(PCRT_USAGE, "--init and --load exclude each other, because --load reads the parameters from the checkpoint");
   std::vector<FlagValue> flags = trajectoryFlags(options);
-  flags.insert(flags.end(), {{"data", ""}, {"sequence", ""}, {"local-sgd", ""}});
+  flags.insert(flags.end(), {{"data", ""}, {"sequence", ""}, {"local-sgd", ""}, {"groups", ""}});
   for (size_t at = 0; at < options.change.size();) {
     size_t end = std::min(options.change.find(',', at), options.change.size());
     std::string name = options.change.substr(at, end - at), known;

@@ -62,13 +62,15 @@ void StepInputs::writeHyper(int64_t step, float normLimit) {
     if (program.inputs[input].kind != "hyper")
       continue;
     auto *hyper = reinterpret_cast<float *>(inputs[input]);
-    hyper[PCRT_HYPER_LR] = float(options.rateAt(step));
-    hyper[PCRT_HYPER_BETA1] = float(options.beta1);
-    hyper[PCRT_HYPER_BETA2] = float(options.beta2);
-    hyper[PCRT_HYPER_EPS] = float(options.eps);
-    hyper[PCRT_HYPER_WEIGHT_DECAY] = float(*options.weightDecay);
-    hyper[PCRT_HYPER_CORRECTION1] = float(1 - std::pow(options.beta1, t));
-    hyper[PCRT_HYPER_CORRECTION2] = float(1 - std::pow(options.beta2, t));
+    const ParameterGroup group = program.inputs[input].group.value_or(ParameterGroup());
+    double beta1 = group.beta1.value_or(options.beta1), beta2 = group.beta2.value_or(options.beta2);
+    hyper[PCRT_HYPER_LR] = float(options.rateAt(step) * group.lrFactor);
+    hyper[PCRT_HYPER_BETA1] = float(beta1);
+    hyper[PCRT_HYPER_BETA2] = float(beta2);
+    hyper[PCRT_HYPER_EPS] = float(group.eps.value_or(options.eps));
+    hyper[PCRT_HYPER_WEIGHT_DECAY] = float(group.decay.value_or(*options.weightDecay * group.decayFactor));
+    hyper[PCRT_HYPER_CORRECTION1] = float(1 - std::pow(beta1, t));
+    hyper[PCRT_HYPER_CORRECTION2] = float(1 - std::pow(beta2, t));
     hyper[PCRT_HYPER_CLIP] = float(options.clip);
     hyper[PCRT_HYPER_NORM_LIMIT] = normLimit;
   }

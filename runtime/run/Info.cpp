@@ -57,6 +57,7 @@ Json pcrt::describeAsJson(const Program &program) {
                 {"vocabulary", program.vocabulary},
                 {"parameters", elements},
                 {"optimizer", program.training ? program.optimizer : "none"},
+                {"groups", program.groups()},
                 {"local_sgd", describeRounds(program)},
                 {"arena_bytes", arena},
                 {"target", program.abi.target == PCRT_CPU ? "cpu" : "cuda"},
@@ -100,6 +101,7 @@ std::string pcrt::describeProgram(const Program &program) {
                            number("microbatches") + " microbatch" + (program.microbatches > 1 ? "es" : "")) +
          (inputs.empty() ? line("vocabulary", number("vocabulary")) : inputs) +
          line("parameters", number("parameters")) + line("optimizer", text("optimizer")) +
+         (text("groups") == "none" ? "" : line("groups", text("groups"))) +
          line("arena", (program.stages.size() > 1 ? "at most " : "") + number("arena_bytes") + " bytes per rank") +
          line("target", program.abi.target == PCRT_CPU
                             ? "cpu"

@@ -253,6 +253,7 @@ private:
     result.program = programSum;
     result.replicas = program.rounds.replicas;
     result.rounds = describeRounds(program);
+    result.groups = program.groups();
     result.flags = trajectoryFlags(options);
     result.data = data;
     result.norms = norms->history();

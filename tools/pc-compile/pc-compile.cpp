@@ -131,6 +131,8 @@ int main(int argc, char **argv) {
   options.reference = reference;
   options.timing = &whole;
   options.standIn = standIn;
+  if (pcrt_status status = origin->phase == Phase::Model ? pc::groupParameters(*module, options) : PCRT_OK)
+    return status;
   if (pcrt_status status = pc::completePlan(*module, origin->phase, options))
     return status;
   return pc::compile(*module, origin->phase, options);

@@ -31,6 +31,39 @@ def PadVocabulary : Pass<"pc-pad-vocabulary", "mlir::ModuleOp"> {
   let options = [Option<"multiple", "multiple", "int64_t", "1", "The padded size is the next multiple of this">];
 }
 
+def GroupParameters : Pass<"pc-group-parameters", "mlir::ModuleOp"> {
+  let summary = "Freeze parameters, and say how the optimizer treats groups of them";
+  let description = [{
+    Model program -> model program. `groups` has entries `GLOB:SETTING,...`, separated by spaces. Each parameter whose name fits a glob gets the
+    group's settings (`group` of `pc.parameter`): `lr=0.1x` and `decay=0.5x` multiply a run's learning rate and weight decay; `decay=0`,
+    `beta1=0.8`, `beta2=0.99` and `eps=1e-6` replace what the run is given. `|` in a glob separates alternatives. A glob that fits no
+    parameter is an error, and so are two groups of one parameter.
+
+    `freeze` has globs of parameters that become `frozen`.
+
+    `decay=matrices`: the weight decay is 0 for biases, norms and other vectors, and for tables that an embedding reads, unless their group has a
+    decay of its own.
+
+    ```mlir
+    // pc-opt --pc-group-parameters="groups={*.bias:decay=0,lr=2x}"
+    func.func @model() {
+      %w = pc.parameter "fc.weight" dims ["ffn", "embed"] init <normal, 1.0>
+        source <"fc.weight", shape = [6, 8], start = [0, 0], size = [6, 8]> : tensor<6x8xf32>
+      %b = pc.parameter "fc.bias" dims ["ffn"] init <fill, 0.0> source <"fc.bias", shape = [6], start = [0], size = [6]> : tensor<6xf32>
+      return
+    }
+    // becomes
+    %w = pc.parameter "fc.weight" dims ...
+    %b = pc.parameter "fc.bias" group {decay = 0.000000e+00 : f64, lr_factor = 2.000000e+00 : f64, name = "*.bias"} dims ...
+    ```
+  }];
+  let options = [
+    Option<"groups", "groups", "std::string", "\"\"", "Entries GLOB:SETTING,... separated by spaces">,
+    Option<"freeze", "freeze", "std::string", "\"\"", "Globs of parameters that are not trained, separated by spaces">,
+    Option<"decay", "decay", "std::string", "\"\"", "matrices: weight decay for matrices alone">,
+  ];
+}
+
 def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
   let summary = "Compute q, k and v of attention by one product with one parameter";
   let description = [{

@@ -48,6 +48,8 @@ private:
   Option<T> &flag(llvm::StringRef name, const llvm::Twine &description, Mods &&...mods);
   template <typename T> void field(T &field, llvm::StringRef name, const llvm::Twine &description);
   void list(llvm::SmallVectorImpl<std::string> &field, llvm::StringRef name, const llvm::Twine &description);
+  /// A flag that may be repeated: its texts are separated by spaces.
+  void repeated(std::string &field, llvm::StringRef name, const llvm::Twine &description);
   void bytes(int64_t &field, llvm::StringRef name, const llvm::Twine &description);
   void strategy(const TacticFlag &flag, const llvm::Twine &description, llvm::ArrayRef<TacticForm> forms = {});
   void strategies();

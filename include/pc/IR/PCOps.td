@@ -143,19 +143,23 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
 
     `frozen`: training reads the parameter and never changes it: it has no gradient and no state. Checkpoints contain it like any other.
 
+    `group {name = "*.bias", decay = 0.0}`: the parameter group, which says how the optimizer treats the parameter: `lr_factor` and
+    `decay_factor` multiply a run's learning rate and weight decay; `decay`, `beta1`, `beta2` and `eps` replace what the run is given.
+
     Constraints: (C1) as many names as dims; (C2) `valid` has the rank of the tensor and is nowhere larger; (C3) the box of
     `source`, or of each part, has as many elements as `valid` or the part; (C4) a zero row of `init` is an index of the first dim of
-    `valid`; (C5) there is a source, or there are parts whose sizes add up to dim `along` of `valid`.
+    `valid`; (C5) there is a source, or there are parts whose sizes add up to dim `along` of `valid`; (C6) a group has a name and,
+    besides, only the settings above, which are f64 numbers, at least 0; what is frozen has none.
 
     Example: `%w = pc.parameter "h.0.mlp.c_fc.weight" dims ["embed", "ffn"] init <normal, 2.0e-02> source <...> : tensor<64x256xf32>`
   }];
   let arguments = (ins StrAttr:$name, StrArrayAttr:$dims, PC_InitAttr:$init, OptionalAttr<PC_SourceAttr>:$source,
                        OptionalAttr<I64Attr>:$along, OptionalAttr<PC_PartArrayAttr>:$parts, OptionalAttr<DenseI64ArrayAttr>:$valid, OptionalAttr<DenseI64ArrayAttr>:$global,
-                       OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key, UnitAttr:$frozen);
+                       OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key, UnitAttr:$frozen, OptionalAttr<DictionaryAttr>:$group);
   let results = (outs AnyRankedTensor:$value);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    $name (`frozen` $frozen^)? `dims` $dims `init` $init (`source` $source^)? (`along` $along^ `parts` $parts)? (`key` $key^)? (`valid` $valid^)? (`global` $global^ `layout` $layout)?
+    $name (`frozen` $frozen^)? (`group` $group^)? `dims` $dims `init` $init (`source` $source^)? (`along` $along^ `parts` $parts)? (`key` $key^)? (`valid` $valid^)? (`global` $global^ `layout` $layout)?
     attr-dict `:` type($value)
   }];
 }
@@ -175,7 +179,7 @@ def PC_InputOp : PC_Leaf<"input"> {
   let description = [{
     In a model program tokens and targets are `batch x sequence`; a step program puts a dim of microbatches in front, named
     "microbatch". `hyper` is `tensor<9xf32>`: lr, beta1, beta2, eps, weight decay, 1 - beta1^t, 1 - beta2^t, clip,
-    limit of the norm.
+    limit of the norm. `group {...}`, as of a parameter: the hyper-parameters of this group.
 
     `loss_weights` is f32, by target: 0 where a target does not count, and where it does 1 over the number of targets of the step's batch that
     count, of all microbatches (with local SGD, of the replica's rows). The loss is the sum of each target's own times its weight.
@@ -193,14 +197,14 @@ def PC_InputOp : PC_Leaf<"input"> {
 
     Constraints: (C1) random inputs, starts, positions and shifted targets, and no others, have a key, at least 0; (C2) data, and no others, have
     a name, of letters, digits, `_`, `-` and `.`; (C3) data are f32 without `below`, or i32 with `below`, at least 1; (C4) the first dim of data
-    is named "batch", after that of microbatches. Example: `%x = pc.input data "label" below 10 dims ["batch"] : tensor<8xi32>`
+    is named "batch", after that of microbatches; (C5) only hyper-parameters have a group, which is legal for a parameter. Example: `%x = pc.input data "label" below 10 dims ["batch"] : tensor<8xi32>`
   }];
   let arguments = (ins PC_InputKind:$kind, StrArrayAttr:$dims,
                        OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key,
-                       OptionalAttr<StrAttr>:$name, OptionalAttr<I64Attr>:$below);
+                       OptionalAttr<StrAttr>:$name, OptionalAttr<I64Attr>:$below, OptionalAttr<DictionaryAttr>:$group);
   let results = (outs AnyRankedTensor:$value);
   let hasVerifier = 1;
-  let assemblyFormat = "$kind ($name^)? (`below` $below^)? (`key` $key^)? `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)";
+  let assemblyFormat = "$kind ($name^)? (`group` $group^)? (`below` $below^)? (`key` $key^)? `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)";
 }
 
 def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<FactorOpInterface>]> {

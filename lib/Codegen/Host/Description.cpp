@@ -59,12 +59,26 @@ template <typename OpT> static json::Object describe(OpT op, Value value, bool h
   return object;
 }
 
+static json::Object describeGroup(DictionaryAttr group) {
+  json::Object object;
+  for (NamedAttribute setting : group) {
+    json::Value &value = object[setting.getName().getValue()];
+    if (auto number = dyn_cast<FloatAttr>(setting.getValue()))
+      value = number.getValueAsDouble();
+    else
+      value = cast<StringAttr>(setting.getValue()).getValue();
+  }
+  return object;
+}
+
 static json::Object describeParameter(ParameterOp op, int64_t key) {
   json::Object object = describe(op, op.getValue(), true);
   object["name"] = op.getName();
   object["valid"] = numbers(validShape(op));
   if (op.getFrozen())
     object["frozen"] = true;
+  if (op.getGroup())
+    object["group"] = describeGroup(*op.getGroup());
   bool normal = op.getInit().getKind() == InitKind::Normal;
   double value = op.getInit().getValue().getValueAsDouble();
   json::Object init{{"kind", normal ? PCRT_INIT_NORMAL : PCRT_INIT_CONSTANT},
@@ -131,6 +145,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
       entry["name"] = input.getName().value_or(stringifyInputKind(input.getKind()));
       if (input.getBelow())
         entry["below"] = *input.getBelow();
+      if (input.getGroup())
+        entry["group"] = describeGroup(*input.getGroup());
       entry["kind"] = stringifyInputKind(input.getKind());
       if (input.getKey())
         entry["key"] = *input.getKey();

@@ -129,6 +129,17 @@ private:
            is(entry, "offset", hasHome ? json::Value(homeOrNone(value)) : json::Value(nullptr));
   }
 
+  /// The settings of a parameter group, which may be null.
+  bool group(DictionaryAttr group, const json::Object &entry) {
+    json::Object wanted;
+    for (NamedAttribute setting : group ? group : DictionaryAttr::get(planned.getContext()))
+      if (auto number = dyn_cast<FloatAttr>(setting.getValue()))
+        wanted[setting.getName().getValue()] = number.getValueAsDouble();
+      else
+        wanted[setting.getName().getValue()] = cast<StringAttr>(setting.getValue()).getValue();
+    return is(entry, "group", group ? json::Value(std::move(wanted)) : json::Value(nullptr));
+  }
+
   /// Where in the checkpoint a parameter, or a part of it, is read from.
   bool source(SourceAttr source, const json::Object &entry) {
     const json::Object *found = entry.getObject("source");
@@ -150,7 +161,7 @@ private:
     if (!tensor(op, op.getValue(), *entry, true) || !is(*entry, "name", op.getName()) ||
         !is(*entry, "valid", list(validShape(op))) ||
         !is(*entry, "frozen", op.getFrozen() ? json::Value(true) : json::Value(nullptr)) ||
-        !is(*init, "kind", isNormal ? PCRT_INIT_NORMAL : PCRT_INIT_CONSTANT) ||
+        !group(op.getGroupAttr(), *entry) || !is(*init, "kind", isNormal ? PCRT_INIT_NORMAL : PCRT_INIT_CONSTANT) ||
         !is(*init, "std", isNormal ? number : 0.0) || !is(*init, "value", isNormal ? 0.0 : number) ||
         !is(*init, "zero_row", zeros == -1 ? json::Value(nullptr) : json::Value(zeros)))
       return false;
@@ -200,7 +211,7 @@ private:
         StringRef kind = stringifyInputKind(leaf.getKind());
         ok =
             entry && tensor(leaf, leaf.getValue(), *entry, true) && is(*entry, "name", leaf.getName().value_or(kind)) &&
-            is(*entry, "kind", kind) &&
+            is(*entry, "kind", kind) && group(leaf.getGroupAttr(), *entry) &&
             is(*entry, "below",
                leaf.getBelow() ? json::Value(static_cast<int64_t>(*leaf.getBelow())) : json::Value(nullptr)) &&
             is(*entry, "key", leaf.getKey() ? json::Value(static_cast<int64_t>(*leaf.getKey())) : json::Value(nullptr));

@@ -112,9 +112,10 @@ public:
   }
 
   void abort(pcrt_status status, const char *message) override {
-    abortStatus = status;
     if (plane)
       plane->giveUp(status, rankName(rank()) + " failed: " + message);
+    // mpirun reports the rank that ends first, so all ranks end with the status of the first failure.
+    abortStatus = plane ? plane->failureStatus() : status;
   }
 
 protected:

@@ -1,0 +1,190 @@
+//===- GroupParameters.cpp - Freezes parameters and puts them into groups ------------------===//
+// Input: a model program, and globs with settings. Result: parameters that are frozen or have a group. Every glob must
+// fit a parameter, and a parameter has one group at most, so that a misspelt name is an error and not another recipe.
+//===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_GROUPPARAMETERS
+#include "pc/Autodiff/Passes.h"
+
+#include "pc/IR/Groups.h"
+#include "pc/IR/Parts.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/GlobPattern.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// Globs, separated by `|`, and the parameters that they fit.
+struct Globs {
+  StringRef text;
+  SmallVector<llvm::GlobPattern> patterns;
+  bool fitsAny = false;
+
+  /// Whether they fit the parameter, or all tensors of a checkpoint that it is made of; that they do is noted. Fails
+  /// with a located error if they fit some of these tensors.
+  FailureOr<bool> fit(ParameterOp parameter) {
+    auto fitsName = [&](StringRef name) {
+      return llvm::any_of(patterns, [&](const llvm::GlobPattern &glob) { return glob.match(name); });
+    };
+    SmallVector<ParameterPart> parts = partsOf(parameter);
+    auto fitsPart = [&](const ParameterPart &part) { return fitsName(part.source.getTensor()) || fitsName(part.name); };
+    int64_t count = llvm::count_if(parts, fitsPart);
+    bool fits = count == static_cast<int64_t>(parts.size()) || fitsName(parameter.getName());
+    if (count && !fits)
+      return parameter.emitError() << "'" << text << "' fits " << count << " of the " << parts.size() << " tensors in '"
+                                   << parameter.getName() << "', which are trained as one";
+    fitsAny |= fits;
+    return fits;
+  }
+};
+
+struct Group {
+  Globs globs;
+  NamedAttrList settings;
+};
+
+struct GroupParameters : pc::impl::GroupParametersBase<GroupParameters> {
+  using GroupParametersBase::GroupParametersBase;
+
+  void runOnOperation() override {
+    SmallVector<Group> all;
+    SmallVector<Globs> frozen;
+    SmallVector<StringRef> words;
+    llvm::SplitString(groups, words);
+    for (StringRef entry : words)
+      if (failed(readGroup(entry, all.emplace_back())))
+        return signalPassFailure();
+    words.clear();
+    llvm::SplitString(freeze, words);
+    for (StringRef entry : words)
+      if (failed(readGlobs("--freeze", entry, frozen.emplace_back())))
+        return signalPassFailure();
+    if (!decay.empty() && decay != "matrices")
+      return fail("--decay=" + decay + ": expected matrices");
+
+    WalkResult walked = getOperation().walk([&](ParameterOp parameter) -> WalkResult {
+      for (Globs &globs : frozen) {
+        FailureOr<bool> fits = globs.fit(parameter);
+        if (failed(fits))
+          return WalkResult::interrupt();
+        if (*fits)
+          parameter.setFrozen(true);
+      }
+      return putIntoGroup(parameter, all);
+    });
+    if (walked.wasInterrupted())
+      return signalPassFailure();
+    for (const Globs &globs : frozen)
+      if (!globs.fitsAny)
+        return fail("--freeze=" + globs.text + " fits no parameter" + such());
+    for (const Group &group : all)
+      if (!group.globs.fitsAny)
+        return fail("--group=" + group.globs.text + " fits no parameter" + such());
+  }
+
+private:
+  void fail(const Twine &why) {
+    getOperation().emitError() << why;
+    signalPassFailure();
+  }
+
+  /// ", whose names are such as 'a' and 'b'".
+  std::string such() {
+    SmallVector<std::string> names;
+    getOperation().walk(
+        [&](ParameterOp parameter) { names.push_back("'" + partsOf(parameter)[0].source.getTensor().str() + "'"); });
+    if (names.empty())
+      return "; the model has none";
+    return ", whose names are such as " + names[names.size() / 3] + " and " + names.back();
+  }
+
+  LogicalResult readGlobs(const Twine &flag, StringRef text, Globs &globs) {
+    globs.text = text;
+    SmallVector<StringRef> parts;
+    text.split(parts, '|');
+    for (StringRef part : parts) {
+      llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(part);
+      if (!glob || part.empty()) {
+        std::string why = glob ? "an empty glob" : llvm::toString(glob.takeError());
+        return getOperation().emitError() << flag << "=" << text << ": " << why;
+      }
+      globs.patterns.push_back(std::move(*glob));
+    }
+    return success();
+  }
+
+  /// Reads "GLOB:lr=0.1x,decay=0".
+  LogicalResult readGroup(StringRef entry, Group &group) {
+    auto [globs, settings] = entry.rsplit(':');
+    if (failed(readGlobs("--group", globs, group.globs)))
+      return failure();
+    Builder builder(&getContext());
+    SmallVector<StringRef> parts;
+    settings.split(parts, ',');
+    for (StringRef part : parts) {
+      auto [name, text] = part.split('=');
+      bool isFactor = text.consume_back("x"), isRate = name == "lr";
+      double number;
+      std::string key = name.str() + (isFactor ? "_factor" : "");
+      auto refuse = [&](const Twine &why) { return getOperation().emitError() << "--group=" << entry << ": " << why; };
+      if (isRate && !isFactor)
+        return refuse("the learning rate of a group is a factor of --lr; write lr=0.1x");
+      if (!llvm::is_contained(groupSettings, key))
+        return refuse("'" + part + "' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2 or eps");
+      if (text.getAsDouble(number) || !(number >= 0) || std::isinf(number))
+        return refuse("'" + part + "' needs a number of at least 0");
+      if (StringRef(key).starts_with("beta") && number >= 1)
+        return refuse("'" + part + "' needs a number below 1");
+      if (group.settings.get(key))
+        return refuse("'" + name + "' occurs twice");
+      group.settings.set(key, builder.getF64FloatAttr(number));
+    }
+    if (group.settings.get("decay") && group.settings.get("decay_factor"))
+      return getOperation().emitError() << "--group=" << entry << ": 'decay' occurs twice";
+    group.settings.set("name", builder.getStringAttr(globs));
+    return success();
+  }
+
+  LogicalResult putIntoGroup(ParameterOp parameter, MutableArrayRef<Group> all) {
+    Group *own = nullptr;
+    for (Group &group : all) {
+      FailureOr<bool> fits = group.globs.fit(parameter);
+      if (failed(fits))
+        return failure();
+      if (!*fits)
+        continue;
+      if (own)
+        return parameter.emitError() << "--group: '" << parameter.getName() << "' belongs to two groups, '"
+                                     << own->globs.text << "' and '" << group.globs.text << "'";
+      if (parameter.getFrozen())
+        return parameter.emitError() << "--group=" << group.globs.text << ": '" << parameter.getName()
+                                     << "' is frozen, so the optimizer does not treat it";
+      own = &group;
+    }
+    NamedAttrList settings = own ? own->settings : NamedAttrList();
+    Builder builder(&getContext());
+    if (decay == "matrices" && !parameter.getFrozen() && !isDecayed(parameter) && !settings.get("decay") &&
+        !settings.get("decay_factor")) {
+      settings.set("decay", builder.getF64FloatAttr(0));
+      if (!own)
+        settings.set("name", builder.getStringAttr("no decay"));
+    }
+    if (!settings.empty())
+      parameter.setGroupAttr(settings.getDictionary(&getContext()));
+    return success();
+  }
+
+  /// Whether the parameter is a matrix, or a stack of them, and no table of an embedding.
+  static bool isDecayed(ParameterOp parameter) {
+    ArrayRef<int64_t> shape = partsOf(parameter)[0].source.getShape();
+    bool isTable = llvm::any_of(parameter->getUsers(), [&](Operation *user) {
+      auto embedding = dyn_cast<EmbeddingOp>(user);
+      return embedding && embedding.getTable() == parameter.getValue();
+    });
+    return shape.size() >= 2 && !isTable;
+  }
+};
+
+} // namespace
