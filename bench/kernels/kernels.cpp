@@ -270,6 +270,15 @@ int main(int argc, char **argv) {
        rows,
        2 * megabytes,
        0},
+      {"recurrence",
+       "recurrence \"x s c, x s c -> x s c\" along \"s\"",
+       "%0, %1",
+       {{x, 0.5}, {x, 1}, {x, 0}},
+       1,
+       plain::recurrence,
+       plain::batch,
+       3 * megabytes,
+       0},
   };
   for (const Case &c : cases)
     if (argc < 2 || c.name == argv[1])

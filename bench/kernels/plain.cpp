@@ -145,4 +145,14 @@ int64_t rope(Args args, int64_t lo, int64_t hi, void *) {
   }
   return 0;
 }
+
+int64_t recurrence(Args args, int64_t lo, int64_t hi, void *) {
+  for (int64_t token = lo * tokens; token < hi * tokens; ++token) {
+    const float *RESTRICT a = real(args, 0) + token * width, *RESTRICT b = real(args, 1) + token * width;
+    float *RESTRICT h = real(args, 2) + token * width;
+    for (int64_t c = 0; c < width; ++c)
+      h[c] = (token % tokens ? a[c] * h[c - width] : 0) + b[c];
+  }
+  return 0;
+}
 } // namespace plain

@@ -22,6 +22,7 @@ int64_t embedding(Args args, int64_t lo, int64_t hi, void *scratch); ///< an ite
 int64_t embeddingGrad(Args args, int64_t lo, int64_t hi, void *scratch); ///< an item is a column
 int64_t adamw(Args args, int64_t lo, int64_t hi, void *scratch);         ///< an item is an element
 int64_t rope(Args args, int64_t lo, int64_t hi, void *scratch);          ///< an item is a token
+int64_t recurrence(Args args, int64_t lo, int64_t hi, void *scratch);    ///< an item is a sequence
 } // namespace plain
 
 #endif

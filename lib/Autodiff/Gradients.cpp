@@ -304,6 +304,16 @@ struct Gradients::Rules {
     return success();
   }
 
+  LogicalResult rule(RecurrenceOp recurrence) {
+    Value a = recurrence.getA(), b = recurrence.getB();
+    auto grad =
+        RecurrenceGradOp::create(builder, loc, a.getType(), b.getType(), recurrence.getSpecAttr(),
+                                 recurrence.getAlongAttr(), recurrence.getReverseAttr(), a, recurrence.getH(), dy);
+    add(a, grad.getDa());
+    add(b, grad.getDb());
+    return success();
+  }
+
   LogicalResult rule(MaskPaddingOp mask) {
     add(mask.getX(), MaskPaddingOp::create(builder, loc, dy.getType(), dy, mask.getValidAttr(),
                                            builder.getF64FloatAttr(0.0), Value()));
@@ -325,7 +335,7 @@ LogicalResult Gradients::differentiate(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<EinsumOp, AddOp, SubOp, ScaleOp, CopyOp, CastOp, LogOp, ExpOp, RecipOp, SqrtOp, SinOp, CosOp, SelectOp,
             ActivationOp, ClampOp, ColumnsOp, DropoutOp, SoftmaxOp, EmbeddingOp, LayerNormOp, RMSNormOp, RopeOp,
-            AttentionOp, PackedAttentionOp, MaskPaddingOp>([&](auto op) { return rules.rule(op); })
+            AttentionOp, PackedAttentionOp, RecurrenceOp, MaskPaddingOp>([&](auto op) { return rules.rule(op); })
       .Default([](Operation *other) -> LogicalResult {
         return other->emitOpError() << "has no gradient rule, so it cannot be part of a model that is trained";
       });

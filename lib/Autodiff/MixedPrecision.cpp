@@ -181,6 +181,11 @@ private:
         .Case([&](ActivationGradOp x) { sameAs(x.getResult(), x.getX()); })
         .Case<LayerNormOp, RMSNormOp>([&](auto x) { set(x.getY(), bf16); })
         .Case<LayerNormGradOp, RMSNormGradOp>([&](auto x) { sameAs(x.getDx(), x.getX()); })
+        .Case([&](RecurrenceOp x) { // products of many factors need f32
+          widen(x, 0);
+          sameAs(x.getH(), x.getB());
+        })
+        .Case([&](RecurrenceGradOp x) { sameAs(x.getDb(), x.getH()); })
         .Case([&](AttentionOp x) {
           for (unsigned i = 0; i < 3; ++i)
             narrow(x, i);

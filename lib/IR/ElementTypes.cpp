@@ -38,6 +38,8 @@ static Kinds kindsOf(Operation *op) {
       .Case([](SumExpOp) { return Kinds{{}, {1}, {}, {0}}; })
       .Case([](PickOp) { return Kinds{{1, 2}, {}, {}, {}}; })
       .Case([](CrossEntropyGradOp) { return Kinds{{3, 5}, {1, 2}, {}, {}}; })
+      .Case([](RecurrenceOp) { return Kinds{{}, {0}, {}, {}}; })
+      .Case([](RecurrenceGradOp) { return Kinds{{}, {0}, {}, {0}}; })
       .Case([](MaskPaddingOp) { return Kinds{{1}, {}, {}, {}}; })
       .Case([](ClipCoefficientOp) { return Kinds{{}, {0, 1}, {}, {0}}; })
       .Case([](AdamWOp) { return Kinds{{}, {0, 2, 3, 4, 5}, {}, {0, 1, 2}}; })

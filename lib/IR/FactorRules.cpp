@@ -235,6 +235,16 @@ FactorRule CrossEntropyGradOp::getFactorRule() {
   std::string r = letters("r", rankOf(getTargets()));
   return withLinear(make(*this, r + "v, " + r + ", " + r + ", " + r + ", " + r + " -> " + r + "v"), {4});
 }
+FactorRule RecurrenceOp::getFactorRule() {
+  StringRef along = getAlong();
+  return withLinear(make(*this, getSpec()).keepWhole({along}), {1});
+}
+/// The dims that a lacks are summed in da.
+FactorRule RecurrenceGradOp::getFactorRule() {
+  auto [a, more] = getSpec().split(",");
+  StringRef h = more.split("->").second, along = getAlong();
+  return withLinear(make(*this, a + "," + h + "," + h + "->" + a + "," + h).keepWhole({along}), {2});
+}
 FactorRule MaskPaddingOp::getFactorRule() {
   FactorRule rule = pointwise(*this, 1);
   return getValue().isZero() ? withLinear(std::move(rule), {0}) : rule;

@@ -430,6 +430,27 @@ LogicalResult TopGroupsOp::verify() {
     return emitOpError() << "keeps " << keep << " of " << groups << " (C1)";
   return success();
 }
+/// (C1) to (C3) of recurrences and their gradients.
+static LogicalResult verifyRecurrence(Operation *op, StringRef spec, StringRef along) {
+  FactorRule rule;
+  if (!FactorRule::parse(spec, rule) || rule.operands.size() != 2 || rule.results.size() != 1 ||
+      rule.results[0] != rule.operands[1])
+    return op->emitOpError() << "\"" << spec
+                             << "\" must name the dims of a, of b and of the result, which are those of b (C1)";
+  ArrayRef<int> a = rule.operands[0], b = rule.operands[1];
+  for (ArrayRef<int> dims : {a, b})
+    for (int dim : dims)
+      if (llvm::count(dims, dim) != 1 || !llvm::is_contained(b, dim))
+        return op->emitOpError() << "dim '" << rule.factors[dim].name << "' of \"" << spec << "\" "
+                                 << (llvm::is_contained(b, dim) ? "occurs twice in one value" : "is not a dim of b")
+                                 << " (C2)";
+  if (rule.find(along) < 0)
+    return op->emitOpError() << "runs along '" << along << "', which is not a dim of \"" << spec << "\" (C3)";
+  return success();
+}
+LogicalResult RecurrenceOp::verify() { return verifyRecurrence(*this, getSpec(), getAlong()); }
+LogicalResult RecurrenceGradOp::verify() { return verifyRecurrence(*this, getSpec(), getAlong()); }
+
 /// (C1) and (C2) of rope.
 LogicalResult RopeOp::verify() {
   auto x = cast<RankedTensorType>(getX().getType());

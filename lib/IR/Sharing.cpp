@@ -134,6 +134,11 @@ bool pc::mayShareHome(Operation *op, unsigned operand, unsigned result) {
     return operand == 1;
   if (auto fusion = dyn_cast<FusionOp>(op))
     return mayShareInFusion(fusion, operand, result);
+  // b_t and dh_t are read in the step that writes h_t and db_t, and not again.
+  if (isa<RecurrenceOp>(op))
+    return operand == 1;
+  if (isa<RecurrenceGradOp>(op))
+    return operand == 2 && result == 1;
   if (!fitsLoop(op, cast<RankedTensorType>(op->getResult(result).getType()).getShape()))
     return false;
   auto factored = cast<FactorOpInterface>(op);

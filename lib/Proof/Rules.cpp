@@ -161,10 +161,10 @@ static int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType
 std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   Rule rule;
   SmallVector<int64_t> ranks;
-  StringRef spec;
+  StringRef spec, along; // the index of a recurrence
   const OpRow *row = rowOf(op);
   MoreOfAttention more = moreOf(op);
-  std::string resized, withMore;
+  std::string own, withMore;
   if (row && !more.operands.empty()) {
     auto [from, to] = row->spec.split(" ->");
     withMore = (Twine(from) + more.operands + "->" + to + more.results).str();
@@ -175,13 +175,20 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
     spec = einsum.getSpec();
   else if (auto max = dyn_cast<ReduceMaxOp>(op))
     spec = max.getSpec();
-  else if (auto resize = dyn_cast<ResizeOp>(op)) {
+  else if (auto recurrence = dyn_cast<RecurrenceOp>(op))
+    spec = recurrence.getSpec(), along = recurrence.getAlong();
+  else if (auto gradient = dyn_cast<RecurrenceGradOp>(op)) { // a, h, dh -> da, dh
+    auto [dims, result] = gradient.getSpec().split("->");
+    StringRef a = dims.split(",").first;
+    own = (a + "," + result + "," + result + " -> " + a + "," + result).str();
+    spec = own, along = gradient.getAlong();
+  } else if (auto resize = dyn_cast<ResizeOp>(op)) {
     for (StringRef size : {"from", "to"}) {
       for (int64_t dim = 0; dim < rankOf(resize.getX()); ++dim)
-        resized += dim == static_cast<int64_t>(resize.getDim()) ? size.str() + " " : "x" + std::to_string(dim) + " ";
-      resized += size == "from" ? "-> " : "";
+        own += dim == static_cast<int64_t>(resize.getDim()) ? size.str() + " " : "x" + std::to_string(dim) + " ";
+      own += size == "from" ? "-> " : "";
     }
-    spec = resized;
+    spec = own;
   } else
     return std::nullopt;
 
@@ -213,6 +220,12 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
     rule.linear = {0};
     rule.combine = Combine::None;
     rule.whole[rule.find("from")] = rule.whole[rule.find("to")] = true;
+  }
+  if (!along.empty()) {
+    bool isGradient = isa<RecurrenceGradOp>(op);
+    rule.linear = {isGradient ? 2u : 1u};
+    rule.combine = isGradient ? Combine::Sum : Combine::None;
+    rule.whole[rule.find(along)] = true;
   }
   if (!row)
     return rule;

@@ -373,6 +373,9 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](LayerNormGradOp) { return layerNormGrad(in); })
       .Case([&](RMSNormOp norm) { return rmsNorm(in, norm.getEps().convertToDouble()); })
       .Case([&](RMSNormGradOp) { return rmsNormGrad(in); })
+      .Case([&](RecurrenceOp op) { return recurrence(in, {op.getFactorRule(), op.getAlong(), op.getReverse()}); })
+      .Case(
+          [&](RecurrenceGradOp op) { return recurrenceGrad(in, {op.getFactorRule(), op.getAlong(), op.getReverse()}); })
       .Case([&](SplitQkvOp) { return splitQkv(in); })
       .Case([&](JoinQkvOp) { return joinQkv(in); })
       .Case([&](LogSumExpOp) { return logSumExp(in); })

@@ -67,6 +67,17 @@ Tensors admit(Inputs in, int64_t capacity, int64_t ranks);
 Tensors roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit);
 /// x (rows..., c) -> `shape`, (rows..., d): entry j of a row is entry j + from, or 0.
 Tensors columns(Inputs in, const Shape &shape, int64_t from);
+/// The dims of a recurrence: for each dim of b, which dim of a it is, or -1; and which one the recurrence runs along.
+struct RecurrentDims {
+  RecurrentDims(const FactorRule &rule, llvm::StringRef along, bool reverse);
+  llvm::SmallVector<int> ofA;
+  size_t along;
+  bool reverse;
+};
+/// a, b -> h, of b's shape.
+Tensors recurrence(Inputs in, const RecurrentDims &dims);
+/// a, h, dh -> da, db.
+Tensors recurrenceGrad(Inputs in, const RecurrentDims &dims);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).
 Tensors logSumExp(Inputs in);
 Tensors crossEntropy(Inputs in);

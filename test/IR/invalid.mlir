@@ -818,6 +818,82 @@ func.func @keeps_too_many(%x: tensor<2x8x6xf32>) {
 
 // -----
 
+func.func @recurrence_of_other_dims(%a: tensor<2x8xf32>, %b: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{"b s, b s c -> b c s" must name the dims of a, of b and of the result, which are those of b (C1)}}
+  %h = pc.recurrence "b s, b s c -> b c s" along "s" %a, %b : (tensor<2x8xf32>, tensor<2x8x6xf32>) -> tensor<2x6x8xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_of_more_dims_of_a(%a: tensor<2x8x3xf32>, %b: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{dim 'n' of "b s n, b s c -> b s c" is not a dim of b (C2)}}
+  %h = pc.recurrence "b s n, b s c -> b s c" along "s" %a, %b : (tensor<2x8x3xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_of_a_diagonal(%a: tensor<2x8xf32>, %b: tensor<2x8x8xf32>) {
+  // expected-error@+1 {{dim 's' of "b s, b s s -> b s s" occurs twice in one value (C2)}}
+  %h = pc.recurrence "b s, b s s -> b s s" along "s" %a, %b : (tensor<2x8xf32>, tensor<2x8x8xf32>) -> tensor<2x8x8xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_along_no_dim(%a: tensor<2x8xf32>, %b: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{runs along 't', which is not a dim of "b s, b s c -> b s c" (C3)}}
+  %h = pc.recurrence "b s, b s c -> b s c" along "t" %a, %b : (tensor<2x8xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_with_no_text(%a: tensor<2x8xf32>, %b: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{the spec does not match 2 operands and 1 results (F1)}}
+  %h = pc.recurrence "" along "s" %a, %b : (tensor<2x8xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @gradient_along_no_dim(%a: tensor<2x8xf32>, %b: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{runs along 't', which is not a dim of "b s, b s c -> b s c" (C3)}}
+  %da, %db = pc.recurrence_grad "b s, b s c -> b s c" along "t" %a, %b, %b : (tensor<2x8xf32>, tensor<2x8x6xf32>, tensor<2x8x6xf32>) -> (tensor<2x8xf32>, tensor<2x8x6xf32>)
+  return
+}
+
+// -----
+
+func.func @recurrence_of_rounded_factors(%a: tensor<2x8xbf16>, %b: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{operand 0 must be f32, got 'tensor<2x8xbf16>' (T2)}}
+  %h = pc.recurrence "b s, b s c -> b s c" along "s" %a, %b : (tensor<2x8xbf16>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+// A rank that has a part of the steps does not know the state before them.
+pc.mesh <cp = 2>
+func.func @recurrence_of_parts(%a: tensor<2x8xf32, #pc.place<[_, cp]>>, %b: tensor<2x8x6xf32, #pc.place<[_, cp, _]>>) {
+  // expected-error@+1 {{has no legal placement on axis 'cp'}}
+  %h = pc.recurrence "b s, b s c -> b s c" along "s" %a, %b : (tensor<2x8xf32, #pc.place<[_, cp]>>, tensor<2x8x6xf32, #pc.place<[_, cp, _]>>) -> tensor<2x8x6xf32, #pc.place<[_, cp, _]>>
+  return
+}
+
+// -----
+
+// The ranks' da are addends where a dim is split that a lacks.
+pc.mesh <tp = 2>
+func.func @gradient_of_part_of_the_channels(%a: tensor<2x8xf32, #pc.place<[_, _]>>, %h: tensor<2x8x6xf32, #pc.place<[_, _, tp]>>) {
+  // expected-error@+1 {{has no legal placement on axis 'tp'}}
+  %da, %db = pc.recurrence_grad "b s, b s c -> b s c" along "s" %a, %h, %h : (tensor<2x8xf32, #pc.place<[_, _]>>, tensor<2x8x6xf32, #pc.place<[_, _, tp]>>, tensor<2x8x6xf32, #pc.place<[_, _, tp]>>) -> (tensor<2x8xf32, #pc.place<[_, _]>>, tensor<2x8x6xf32, #pc.place<[_, _, tp]>>)
+  return
+}
+
+// -----
+
 func.func @takes_of_no_sequence(%x: tensor<8x6xf32>) {
   // expected-error@+1 {{expects rank 3, got 'tensor<8x6xf32>' (F1)}}
   %y = pc.admit %x capacity 2 : (tensor<8x6xf32>) -> tensor<8x6xf32>

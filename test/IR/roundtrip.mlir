@@ -72,6 +72,13 @@ func.func @pointwise(%x: tensor<4x6xf32>, %o: tensor<i32>) {
   return
 }
 
+func.func @recurrences(%a: tensor<2x8x6xf32>, %b: tensor<2x8x6x4xbf16>) {
+  %h = pc.recurrence "b s c, b s c n -> b s c n" along "s" %a, %b : (tensor<2x8x6xf32>, tensor<2x8x6x4xbf16>) -> tensor<2x8x6x4xbf16>
+  %r = pc.recurrence "b s c, b s c n -> b s c n" along "n" reverse %a, %h : (tensor<2x8x6xf32>, tensor<2x8x6x4xbf16>) -> tensor<2x8x6x4xbf16>
+  %da, %db = pc.recurrence_grad "b s c, b s c n -> b s c n" along "n" reverse %a, %r, %b : (tensor<2x8x6xf32>, tensor<2x8x6x4xbf16>, tensor<2x8x6x4xbf16>) -> (tensor<2x8x6xf32>, tensor<2x8x6x4xbf16>)
+  return
+}
+
 func.func @composites(%x: tensor<2x8x6xf32>, %g: tensor<6xf32>, %q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
                       %c: tensor<8x2xf32>, %c1: tensor<8x1xf32>, %sinks: tensor<2x3xf32>, %ids: tensor<2x8xi32>, %words: tensor<5xi32>, %at: tensor<i32>, %sees: tensor<8xi32>) {
   %y, %mean, %rstd = pc.layer_norm %x, %g, %g eps 1.0e-05 : (tensor<2x8x6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8xf32>, tensor<2x8xf32>)

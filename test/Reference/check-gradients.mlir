@@ -513,6 +513,73 @@ func.func @model() {
 
 // -----
 
+// A recurrence whose factor has all dims, and one back over the channels whose factor has the sequence only.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient decay: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 1.0>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %decay = pc.parameter "decay" dims ["embed"] init <normal, 1.0>
+    source <"decay", shape = [4], start = [0], size = [4]> : tensor<4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %d = pc.einsum "e -> b s e" %decay : (tensor<4xf32>) -> tensor<2x3x4xf32>
+  %a = pc.einsum "b s e, b s e -> b s e" %x, %d : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %h = pc.recurrence "b s e, b s e -> b s e" along "s" %a, %x : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %sums = pc.einsum "b s e -> s b" %h : (tensor<2x3x4xf32>) -> tensor<3x2xf32>
+  %y = pc.recurrence "s b, b s e -> b s e" along "e" reverse %sums, %x : (tensor<3x2xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %h : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// Factors that do not depend on the step: one per channel, with the recurrence in both directions.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient decay: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 1.0>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %decay = pc.parameter "decay" dims ["embed"] init <normal, 1.0>
+    source <"decay", shape = [4], start = [0], size = [4]> : tensor<4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %h = pc.recurrence "e, b s e -> b s e" along "s" %decay, %x : (tensor<4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %y = pc.recurrence "e, b s e -> b s e" along "s" reverse %decay, %h : (tensor<4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %h : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// Factors without the last dim, whose product with each step is a state of several numbers.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient decay: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 1.0>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %decay = pc.parameter "decay" dims ["embed"] init <normal, 1.0>
+    source <"decay", shape = [4], start = [0], size = [4]> : tensor<4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %states = pc.einsum "b s e, b s n -> b s e n" %x, %x : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4x4xf32>
+  %a = pc.einsum "b s e, e -> b s" %x, %decay : (tensor<2x3x4xf32>, tensor<4xf32>) -> tensor<2x3xf32>
+  %all = pc.recurrence "b s, b s e n -> b s e n" along "s" %a, %states : (tensor<2x3xf32>, tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
+  %h = pc.einsum "b s e n, b s n -> b s e" %all, %x : (tensor<2x3x4x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %some = pc.recurrence "b s n, b s e n -> b s e n" along "s" reverse %x, %all : (tensor<2x3x4xf32>, tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
+  %y = pc.einsum "b s e n -> b s e" %some : (tensor<2x3x4x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %h : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
 // What only a choice reads has no gradient, and is no error.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient router: 

@@ -1,6 +1,6 @@
 //===- PCOps.td - Ops of the pc dialect -----------------------------------------===//
-// Structure, leaves and sinks, and computation. Attention is in PCAttention.td, losses are in PCLoss.td, what changes
-// parameters is in PCOptimizer.td, and what ranks send each other in PCMoves.td. Every computing op states its factors,
+// Structure, leaves and sinks, and computation. Attention is in PCAttention.td, losses are in PCLoss.td,
+// recurrences are in PCRecurrence.td, what changes parameters is in PCOptimizer.td, and what ranks send each other in PCMoves.td. Every computing op states its factors,
 // by being pointwise or in lib/IR/FactorRules.cpp, and here what else rooms ask for (FactorOpInterface.td).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PCOPS_TD
@@ -556,6 +556,8 @@ def PC_RopeOp : PC_Compute<"rope"> {
 include "pc/IR/PCAttention.td"
 
 include "pc/IR/PCLoss.td"
+
+include "pc/IR/PCRecurrence.td"
 
 def PC_ResizeOp : PC_Compute<"resize"> {
   let summary = "The first entries along dim `dim`, or all of them and zeros after; linear";

@@ -22,7 +22,7 @@ struct Kernel {
   int64_t scratchBytes = 0;     ///< out
   bool multipliesPairs = false; ///< out, CPU: it multiplies pairs of bf16 (Emitter::multipliesPairs)
   /// out: "elementwise", "activation", "cast", "norm", "attention", "embedding", "loss", "optimizer", "reduction",
-  /// "copy", "einsum", "index", "product"
+  /// "copy", "einsum", "index", "product", "recurrence"
   std::string kind = {};
   kernels::Num status = {};             ///< out, CPU only: i64, 0 or 1 + the index of the first bad element; null: 0
   kernels::Ptr workspace = {};          ///< GPU: memory that the op's kernels share, if they need any

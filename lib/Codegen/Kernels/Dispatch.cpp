@@ -23,6 +23,8 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
     return kernels::embeddingGradParts;
   if (simt && isAttentionGrad(op))
     return biasGradPart + (op->getNumResults() > biasGradResult);
+  if (auto gradient = dyn_cast<RecurrenceGradOp>(op))
+    return kernels::recurrenceGradParts(gradient);
   return isa<LayerNormGradOp, RMSNormGradOp>(op) || (simt && columnSumBytes(op)) ? 2 : 1;
 }
 
@@ -111,13 +113,15 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp, LayerNormGradOp, RMSNormGradOp,
             EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp, RopeOp, TopKOp, TopGroupsOp, AdmitOp, RoundOfRowsOp,
-            ColumnsOp, SplitQkvOp, JoinQkvOp, ResizeOp>([&](auto special) -> LogicalResult {
-        if constexpr (requires { special.getSees(); })
-          if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)
-            return special.emitOpError() << "has only a part of the queries; run pc-window-moves, which splits it into "
-                                            "steps that have kernels";
-        return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
-      })
+            ColumnsOp, RecurrenceOp, RecurrenceGradOp, SplitQkvOp, JoinQkvOp, ResizeOp>(
+          [&](auto special) -> LogicalResult {
+            if constexpr (requires { special.getSees(); })
+              if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)
+                return special.emitOpError()
+                       << "has only a part of the queries; run pc-window-moves, which splits it into "
+                          "steps that have kernels";
+            return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
+          })
       .Case([&](FusionOp fusion) -> std::optional<LogicalResult> {
         std::optional<TableSum> sum = asTableSum(fusion);
         return sum ? std::optional(emitTableSum(*sum, kernel)) : std::nullopt;

@@ -43,6 +43,11 @@ llvm::LogicalResult emit(AdmitOp op, Kernel &kernel);
 llvm::LogicalResult emit(RoundOfRowsOp op, Kernel &kernel);
 /// An item is a row of the result, on a GPU an element.
 llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
+/// An item is a block of neighbouring recurrences, on a GPU one of them. Where a lacks dims, its gradient is the second
+/// part; there an item is an element of a, or a block of them.
+llvm::LogicalResult emit(RecurrenceOp op, Kernel &kernel);
+llvm::LogicalResult emit(RecurrenceGradOp op, Kernel &kernel);
+unsigned recurrenceGradParts(RecurrenceGradOp op);
 /// An item is one head of one token.
 llvm::LogicalResult emit(SplitQkvOp op, Kernel &kernel);
 llvm::LogicalResult emit(JoinQkvOp op, Kernel &kernel);

@@ -1,4 +1,4 @@
-// One of every pointwise op and of every move, for facts.cpp. Operands are 2 x 3, drawn from 0.5 to 2.
+// One of every pointwise op and of every move, for facts.cpp. Operands are 2 x 3, drawn from 0.5 to 2. Recurrences are for test/Proof/rules.cpp.
 pc.mesh <tp = 2>
 
 func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %a: tensor<2x3xf32>, %b: tensor<2x3xf32>) {
@@ -36,5 +36,13 @@ func.func @moves(%x: tensor<4x4xf32>, %whole: tensor<8x4xf32>, %entries: tensor<
   %11 = pc.permute %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
   %rows = pc.all_to_all_rows %entries routed 2 of %chosen from 0 to 1 on ["tp"] : (tensor<2x4x3xf32, #pc.rows<4 of 2>>, tensor<4x4xf32>) -> tensor<4x2x3xf32, #pc.rows<8 of 2>>
   %12 = pc.insert %x into %whole dim 0 on ["tp"] : (tensor<4x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+func.func @recurrences(%a: tensor<2x8x3xf32>, %b: tensor<2x8x3x4xf32>, %decay: tensor<3xf32>) {
+  %h = pc.recurrence "b s c, b s c n -> b s c n" along "s" %a, %b : (tensor<2x8x3xf32>, tensor<2x8x3x4xf32>) -> tensor<2x8x3x4xf32>
+  %da, %db = pc.recurrence_grad "b s c, b s c n -> b s c n" along "s" %a, %h, %b : (tensor<2x8x3xf32>, tensor<2x8x3x4xf32>, tensor<2x8x3x4xf32>) -> (tensor<2x8x3xf32>, tensor<2x8x3x4xf32>)
+  %r = pc.recurrence "c, b s c n -> b s c n" along "n" reverse %decay, %h : (tensor<3xf32>, tensor<2x8x3x4xf32>) -> tensor<2x8x3x4xf32>
+  %dc, %dh = pc.recurrence_grad "c, b s c n -> b s c n" along "n" reverse %decay, %r, %b : (tensor<3xf32>, tensor<2x8x3x4xf32>, tensor<2x8x3x4xf32>) -> (tensor<3xf32>, tensor<2x8x3x4xf32>)
   return
 }

@@ -134,7 +134,7 @@ public:
         {"table", &Blocks::table},      {"count", &Blocks::counts},    {"batch", &Blocks::acrossBatch},
         {"attn", &Blocks::attention},   {"attn", &Blocks::attention},  {"slice", &Blocks::slices},
         {"choice", &Blocks::choice},    {"unit", &Blocks::unitRows},   {"angle", &Blocks::angles},
-        {"larger", &Blocks::larger},    {"log", &Blocks::logSoftmax},
+        {"larger", &Blocks::larger},    {"log", &Blocks::logSoftmax},  {"state", &Blocks::recurrence},
     };
     auto [name, block] = blocks[dice.between(0, std::size(blocks) - 1)];
     std::string before = w.place;
@@ -359,6 +359,32 @@ private:
     Value sums = dice.chance(50) ? w.op("logsumexp @", {h}, {"batch", "sequence"})
                                  : w.unary("log", w.einsum({w.unary("exp", h)}, {"batch", "sequence"}));
     return linear(w.sub(h, w.einsum({sums}, h.dims)), "ffn", "embed");
+  }
+  /// States of one or several numbers, whose factors are those of each channel and token, of each token, or of each
+  /// channel.
+  Value recurrence(const Value &x) {
+    Value b = linear(x, "embed", "ffn"), a;
+    bool isWide = dice.chance(50);
+    if (isWide)
+      b = w.einsum({b, linear(x, "embed", "width")}, {"batch", "sequence", "ffn", "width"});
+    switch (dice.between(0, 2)) {
+    case 0:
+      a = linear(x, "embed", "ffn");
+      break;
+    case 1:
+      a = w.einsum({x, w.parameter("decay", {"embed"})}, {"batch", "sequence"});
+      break;
+    default:
+      a = w.parameter("decay", {"ffn"});
+    }
+    a = w.unary("activation sigmoid", a);
+    std::string along = dice.oneOf<const char *>({"sequence", "sequence", "sequence", "batch", "ffn"});
+    std::string dims = llvm::join(b.dims, " "), spec = llvm::join(a.dims, " ") + ", " + dims + " -> " + dims;
+    Value h = w.op("recurrence \"" + spec + "\" along \"" + along + "\"" + (dice.chance(30) ? " reverse @" : " @"),
+                   {a, b}, b.dims);
+    if (isWide)
+      h = w.einsum({h, linear(x, "embed", "width")}, {"batch", "sequence", "ffn"});
+    return linear(h, "ffn", "embed");
   }
   Value unitRows(const Value &x) {
     Value squares = w.einsum({x, x}, {"batch", "sequence"});
