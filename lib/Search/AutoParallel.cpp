@@ -1,6 +1,6 @@
 //===- AutoParallel.cpp - The searched plan as a pass ----------------------------------------===//
-// Does in pc-opt the same as pc-compile --auto, up to a phase without tables. Flags are read, plans searched and phases
-// built by the same code.
+// This pass does in pc-opt what pc-compile --auto does, up to a phase without tables. The same code reads flags,
+// searches plans and builds phases.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_AUTOPARALLEL
 #include "pc/Search/Passes.h"

@@ -1,6 +1,6 @@
 //===- CompletePlan.cpp - A search that Ctrl-C ends at once ------------------------------------===//
-// A search runs on a thread of its own, with its own copy of the model. Ctrl-C asks it to end; if it is in the middle
-// of something that does not, it is left to itself, and its best plan so far is the answer.
+// A search runs on a separate thread, with its own copy of the model. Ctrl-C asks it to end. If it does not end soon,
+// the thread is abandoned, and the best plan so far is the answer.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Search/CompletePlan.h"
 #include "Order/PlanSearch.h"
@@ -35,7 +35,7 @@ public:
   }
 
   void run();
-  /// Whether it ended in this time.
+  /// Waits for this time and returns whether the search has ended.
   bool endsIn(std::chrono::milliseconds time) {
     std::unique_lock<std::mutex> lock(mutex);
     return changed.wait_for(lock, time, [&] { return hasEnded; });
@@ -43,7 +43,7 @@ public:
 
   std::atomic<bool> isWanted = true;
   std::optional<PlanSearch> search;
-  // When it has ended:
+  // Set when the search has ended:
   PlanAnswer answer;
   pcrt_status status = PCRT_OK;
   std::string errors;
@@ -82,7 +82,7 @@ void OwnSearch::run() {
   changed.notify_all();
 }
 
-/// A thread that was left to itself must not meet what the end of a process destroys.
+/// An abandoned thread must not access objects that the end of the process destroys.
 static void endWithoutOthers() {
   auto end = [](int status, void *) {
     llvm::outs().flush();
@@ -96,7 +96,7 @@ static void endWithoutOthers() {
 /// Searches the plan.
 static pcrt_status choosePlan(ModuleOp model, CompileOptions &options, const MachineModel &machine) {
   constexpr auto often = std::chrono::milliseconds(20);
-  constexpr auto patience = std::chrono::seconds(2); // for what Ctrl-C was too early for
+  constexpr auto patience = std::chrono::seconds(2); // for the search to react to Ctrl-C
   NotedSignals interrupt({SIGINT}, SA_RESETHAND);    // a second Ctrl-C ends the process
   auto own = std::make_shared<OwnSearch>(model, options, machine);
   std::thread thread([own] { own->run(); });
@@ -129,7 +129,7 @@ static pcrt_status choosePlan(ModuleOp model, CompileOptions &options, const Mac
   return PCRT_OK;
 }
 
-/// Comments of a plan file by which the search can be repeated, as the machine's figures.
+/// Returns comments for the plan file with which the search can be repeated, such as the figures of the machine.
 static std::string howItWasFound(const CompileOptions &options, const MachineModel &machine) {
   const AutoOptions &search = options.search;
   std::string text;

@@ -1,4 +1,4 @@
-//===- PlanBounds.cpp - What plans cannot stay below ------------------------------------------===//
+//===- PlanBounds.cpp - Lower bounds on seconds and bytes of plans ----------------------------===//
 #include "PlanBounds.h"
 #include "Margins.h"
 
@@ -15,7 +15,7 @@ PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
   for (const auto &[axis, size] : core.plan.mesh)
     split.axes[axis] = size;
   for (const Tactic &tactic : core.plan.tactics)
-    if (const TacticInfo *row = tactic.info(); row && row->fromFlags) // others have the sizes of these
+    if (const TacticInfo *row = tactic.info(); row && row->fromFlags) // the others have the same sizes
       split.tactics[tactic.text()] = llvm::map_to_vector(tactic.axes(), [](StringRef axis) { return axis.str(); });
   split.microbatches = core.plan.microbatches;
   split.sequences = core.batch / split.microbatches;
@@ -104,9 +104,9 @@ double PlanBounds::ofSet(const CoreBound &known) const {
 }
 
 double PlanBounds::ofSet(const CoreBound &known, const PlanNumbers &plan, double enough) const {
-  // Other work that every rank does by itself, such as recomputation, takes all ranks as long as one.
+  // Work that every rank repeats, such as recomputation, takes as long on all ranks as on one.
   double longer = longerAlone(known.alone, plan.alone);
-  // Without stages a rank has this part of a microbatch; with them a rank of each stage has it together.
+  // Without stages, a rank has this part of a microbatch. With stages, one rank of each stage together have it.
   double part = static_cast<double>(plan.shape.stages) / static_cast<double>(ranks * plan.microbatches);
   double all = part * (known.seconds + longer);
   double layer = part * (known.layerSeconds + longer / static_cast<double>(layers));
@@ -130,7 +130,7 @@ PlanBounds::DataTraffic PlanBounds::trafficOf(const PlanNumbers &plan) const {
   if (first) {
     SmallVector<StringAttr, 2> data = plan.dataAxes(), summing = plan.summingAxes();
     std::tie(gather.latency, gather.ofByte) = gatherSeconds(plan, data, machine);
-    // In the same ring, ranks that share out tokens have more adapters together.
+    // Ranks that share tokens have more network adapters together in the same ring.
     gather.sumOfByte = std::min(gather.ofByte, gatherSeconds(plan, summing, machine).second);
     gather.sumLatency = std::min(moveSeconds(MoveKind::AllReduce, 0, mesh, data, machine),
                                  moveSeconds(MoveKind::AllReduce, 0, mesh, summing, machine));
@@ -172,14 +172,15 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
   return ofPipeline(work, optimizer, traffic, plan, std::numeric_limits<double>::infinity());
 }
 
-/// Lower bound from a microbatch's seconds for a layer and for the rest, which the last chunk has but for what is ahead
-/// of all layers. Every stage does all its work, and waits until a first microbatch has come through the chunks before
-/// it. If gradients of weights are not tasks of their own, the last microbatch must also go back through them. Layers
-/// are whole.
+/// Lower bound from the seconds of a microbatch in one layer and in the rest. The last chunk has the rest, except for
+/// the ops before all layers. Every stage does all its work, and waits until a first microbatch has passed through the
+/// chunks before it. If gradients of weights are not separate tasks, the last microbatch must also return through these
+/// chunks. Layers are not divided.
 ///
 /// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the
-/// last one's backward pass: what they take longer is a wait. With them, the first chunk's first microbatch ends when
-/// its parameters are there, and on each stage some chunk's sums begin with its last task.
+/// backward pass of the last one; if the sums take longer than it, the step waits. With stages, the first microbatch of
+/// the first chunk does not end before its parameters are gathered, and on each stage the sums of some chunk begin with
+/// its last task.
 double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const DataTraffic &traffic,
                               const PlanNumbers &plan, double enough) const {
   const PlanShape &shape = plan.shape;
@@ -191,8 +192,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   auto all = static_cast<double>(layers);
   double one = seconds.layer * all + seconds.rest;
   if (seconds.sends) {
-    // Moves may hide better in three cases: with many layers (few layers fill fewer buckets), while stages wait, and
-    // during the next tasks. The first chunk may have a part of `seconds.rest`: the embedding tables.
+    // Moves may overlap better than in the core in three cases: with many layers (few layers fill fewer buckets), while
+    // stages wait, and during the next tasks. The first chunk may have a part of `seconds.rest`: the embedding tables.
     double longest = plan.hasStages && hasOneChain ? longestStage(seconds.layer, 0, shape) : 0;
     return step(margins::coreWithData * microbatches * std::max(one / static_cast<double>(shape.stages), longest), 0);
   }
@@ -201,10 +202,10 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
     double gathers = shape.microbatches > 1 ? traffic.layerGather * all : 0; // else during the forward pass
     return step(one * microbatches, gathers + sums);
   }
-  // A table that two chunks have gets its gradient in two sums, which takes less than to add it up first.
+  // If two chunks have a table, its gradient is added in two sums, which takes less time than one combined sum.
   one -= seconds.ahead;
   double rest = seconds.rest - seconds.ahead;
-  // Chunks need not be equal.
+  // Chunks may have different numbers of layers.
   double ofChunk = std::max(std::floor(all / static_cast<double>(shape.stages * shape.chunks)) - 1, 1.0);
   double waits = ofChunk * std::max(traffic.layerGather - seconds.layer, 0.0) +
                  std::max(ofChunk * (traffic.layerSums - seconds.layer) - seconds.rest, 0.0);
@@ -216,14 +217,14 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   if (!plan.schedule || !hasOneChain || shape.stages * shape.chunks > layers || simple >= enough)
     return simple;
   simple = std::max(simple, step(margins::pipeline * microbatches * longestStage(seconds.layer, rest, shape), waits));
-  // The last microbatch comes after all others through the first chunk, and goes through all chunks and back: a
-  // backward pass takes no less than the forward one, even without the gradients of weights.
+  // The last microbatch enters the first chunk after all others, and goes through all chunks and back. A backward pass
+  // takes at least as long as the forward pass, even without the gradients of weights.
   double path = one * 2 + (microbatches - 1) * ofChunk * seconds.layer;
   return std::max(simple, step(margins::pipeline * forwardShare * path, 0));
 }
 
-/// The least that the longest stage takes for a microbatch, however whole layers are dealt out: the last one has the
-/// rest, too.
+/// A lower bound on the seconds of the longest stage for a microbatch, for any assignment of whole layers. The last
+/// stage also has the rest.
 double PlanBounds::longestStage(double layer, double rest, const PlanShape &shape) const {
   if (layer <= 0)
     return rest;
@@ -247,13 +248,13 @@ double PlanBounds::longestStage(double layer, double rest, const PlanShape &shap
 
 bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const {
   double ofLayer = static_cast<double>(plan.microbatches) * tasks.taskOps + tasks.otherOps;
-  return ofLayer * static_cast<double>(layers) > margins::callsTasks * inlineOps; // head and messages come on top
+  return ofLayer * static_cast<double>(layers) > margins::callsTasks * inlineOps; // also without head and messages
 }
 
 /// An order is simulated with lower bounds on the seconds of its tasks, so the result is a lower bound on its seconds.
-/// A stage ends when it has summed its gradients, and the first one begins when it has gathered its parameters. Where
-/// tasks are functions nothing is sent beside them; those that are written out may be shorter, as moves continue beside
-/// the next one.
+/// A stage ends when it has summed its gradients, and the first stage begins when it has gathered its parameters. If
+/// tasks are functions, moves do not overlap with the next task. Tasks that are written out may be shorter, because
+/// their moves continue during the next task.
 ///
 /// For the bytes, a stage stores the bytes of its layers, and the order determines what its tasks keep at the same
 /// time.
@@ -263,7 +264,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   const pipeline::NamedSchedule *schedule = plan.schedule;
   auto stages = static_cast<int>(plan.shape.stages), chunks = static_cast<int>(plan.shape.stages * plan.shape.chunks);
   bool calls = callsTasks(tasks, plan);
-  // Moves of each microbatch hide in other tasks, if tasks are written out.
+  // If tasks are written out, moves of each microbatch overlap with other tasks.
   if (!schedule || chunks > layers || (!calls && core.hasData))
     return atLeast;
   double share = !calls ? margins::writtenTasks : core.hasData ? margins::calledTasksWithData : margins::calledTasks;
@@ -288,10 +289,11 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   DataTraffic traffic = trafficOf(plan);
   auto bytesOf = [&](const SmallVector<int64_t> &sizes, const pipeline::Order &order) {
     double most = 0;
-    // What is there in a task alone does not grow with layers where it is gathered or cut on the way.
+    // Values that live only in one task do not grow with its layers if they are gathered or cut inside it.
     bool withOwn = calls && plan.zero < 2;
     double gradientShare = plan.zero >= 2 && !core.hasData ? 1 / plan.sharders : 1;
-    // Parameters that are gathered for the step are stored until the last microbatch has read them on its way back.
+    // Parameters that are gathered once per step are stored until the backward pass of the last microbatch has read
+    // them.
     bool areGathered = plan.zero >= 1 && plan.zero < 3 && plan.halfParameters;
     for (int stage : {0, stages / 2}) {
       double stored = 0;
@@ -324,7 +326,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
     double last = 0;
     for (int stage = 0; stage < stages; ++stage) {
       last = std::max(last, times->end[problem.id((*order)[stage].back())]);
-      // Sums of a chunk come after its last task, or after its beginning, one after another.
+      // The sums of a chunk follow its last task, or the beginning of that task, one after another.
       SmallVector<std::pair<double, double>> sums;
       for (int chunk = 0; chunk < chunks; ++chunk)
         if (problem.stageOf[chunk] == stage) {
@@ -359,7 +361,7 @@ double PlanBounds::guessSeconds(const CoreBound &root, const PlanNumbers &plan) 
   double seconds = ofSet(root, plan, std::numeric_limits<double>::infinity());
   DataTraffic traffic = trafficOf(plan);
   auto stages = static_cast<double>(plan.shape.stages), microbatches = static_cast<double>(plan.microbatches);
-  // Ranks that share a layer send its result back and forth, two times in each pass.
+  // Ranks that share a layer exchange its result twice in each pass.
   double moves = 0;
   if (plan.layerRanks > 1) {
     SmallVector<StringAttr, 2> data = plan.dataAxes(), inner;
@@ -373,8 +375,8 @@ double PlanBounds::guessSeconds(const CoreBound &root, const PlanNumbers &plan) 
     moves = 4 * one * static_cast<double>(layers) * (microbatches / stages + 1);
   }
   double microbatch = root.seconds / static_cast<double>(ranks) / microbatches;
-  // If gradients of weights are tasks of their own, stages wait longer than the bound says, but less so with several
-  // chunks.
+  // If gradients of weights are separate tasks, stages wait longer than the bound says, but the difference is smaller
+  // with several chunks.
   double waits = 0;
   if (plan.hasStages && plan.shape.splitsWeightGradients)
     waits = (plan.shape.chunks > 1 ? margins::waitOfChunks : margins::waitOfStages) * microbatch * (stages - 1);
@@ -402,8 +404,7 @@ void PlanBounds::learnOneRank(const PlanCore &core, const CorePrice &price) {
                                                            price.layerActivationBytes * all / sequences};
 }
 
-/// The most microbatches that a stage holds between their forward and backward passes, where all chunks take equally
-/// long.
+/// The most microbatches that a stage holds between their forward and backward passes, if all chunks take equally long.
 double PlanBounds::heldBy(const PlanNumbers &plan) const {
   if (!plan.schedule)
     return 1;
@@ -433,7 +434,7 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, const CorePrice &core) co
                     plan.hasStages ? core.layerActivationBytes * static_cast<double>(layers) : core.activationBytes);
 }
 
-/// Bytes of parameters on a rank that splits no products, where all are `bytes`.
+/// Bytes of parameters on a rank that splits no products, if all parameters have `bytes` in total.
 static double keptBytes(const PlanNumbers &plan, double bytes) {
   // With ZeRO-1 and 2 only the parameters that products read are whole.
   if (plan.zero >= 3)
@@ -443,7 +444,7 @@ static double keptBytes(const PlanNumbers &plan, double bytes) {
 
 double PlanBounds::storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const {
   double states = parameterBytes * work.stateBytes / work.parameterBytes / (plan.zero >= 1 ? plan.sharders : 1);
-  // They are added up over microbatches.
+  // Gradients are added over microbatches.
   bool areSummed = withGradients && plan.microbatches > 1;
   double gradients = areSummed ? parameterBytes / (plan.zero >= 2 ? plan.sharders : 1) : 0;
   return (keptBytes(plan, parameterBytes) + states + gradients) / plan.split;
@@ -451,10 +452,10 @@ double PlanBounds::storedBytes(const PlanNumbers &plan, double parameterBytes, b
 
 double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) const {
   auto stages = static_cast<double>(plan.shape.stages);
-  // The stage that holds most may have fewer of the layers, which are whole.
+  // The stage that holds the most microbatches may have fewer layers, since layers are not divided.
   double held = heldBy(plan);
   if (plan.shape.stages > 1 && layers > 0 && !hasOneChain)
-    held = 1; // layers of one keep less than those of the other
+    held = 1; // layers of one chain keep less than those of the other
   else if (plan.shape.stages > 1 && layers > 0)
     held =
         std::max(1.0, held * std::floor(static_cast<double>(layers) / stages) * stages / static_cast<double>(layers));

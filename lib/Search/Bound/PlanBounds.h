@@ -1,7 +1,8 @@
-//===- PlanBounds.h - What plans cannot stay below --------------------------------------------===//
-// Input: the work of a step, prices of cores, of tasks and of layers on one rank, as they become known. Result: seconds
-// and bytes that no plan should stay below, on the machine model. They are no proofs: Margins.h has their margins, and
-// compose.test compares them with whole compiles. Invariant: bounds depend only on the prices that were learned.
+//===- PlanBounds.h - Lower bounds on seconds and bytes of plans ------------------------------===//
+// Input: the work of a step, and prices of cores, of tasks and of layers on one rank, as they become known. Result:
+// lower bounds on the seconds and bytes of plans, on the machine model. They are not proved: Margins.h has their
+// margins, and compose.test compares them with whole compiles. Invariant: bounds depend only on the prices that were
+// learned.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_BOUND_PLANBOUNDS_H
 #define PC_LIB_SEARCH_BOUND_PLANBOUNDS_H
@@ -14,20 +15,20 @@ namespace pc {
 
 /// Lower bounds for all plans of a core, with any number of microbatches.
 struct CoreBound {
-  double seconds = 0;          ///< of all ranks together, and all microbatches; infinite if none is legal
-  double layerSeconds = 0;     ///< of these, those of one layer
-  double aheadSeconds = 0;     ///< and those ahead of all layers
-  double forwardSeconds = 0;   ///< of these, those of forward passes
-  double restSeconds = 0;      ///< of all ranks together, besides
-  double optimizerSeconds = 0; ///< of these, those that stages have as well
-  std::string alone;           ///< what every rank of the core does by itself, as in `PlanNumbers`
+  double seconds = 0;          ///< summed over ranks and microbatches; infinite if no plan is legal
+  double layerSeconds = 0;     ///< the part of one layer
+  double aheadSeconds = 0;     ///< the part before all layers
+  double forwardSeconds = 0;   ///< the part of forward passes
+  double restSeconds = 0;      ///< outside of microbatches, summed over ranks
+  double optimizerSeconds = 0; ///< the part of the rest that stages also have
+  std::string alone;           ///< the work that every rank of the core repeats, as in `PlanNumbers`
 };
 
-/// Lower bounds of the seconds and bytes of plans, from their flags and from cores that were priced.
+/// Lower bounds of the seconds and bytes of plans, from their flags and from prices of cores.
 ///
-/// Splitting a layer further never needs fewer seconds over all ranks, nor does working on fewer sequences at a time.
-/// So the price of a split is a bound for all splits that split its axes further, or along more axes, and take its
-/// sequences in parts.
+/// Splitting a layer further never needs fewer seconds, summed over ranks, and neither does working on fewer sequences
+/// at a time. So the price of a split is a bound for all splits that split its axes further, or along more axes, or
+/// that divide its sequences into parts.
 class PlanBounds {
 public:
   /// `few`: null if the model's layers differ.
@@ -40,12 +41,12 @@ public:
         layerParameters(few ? few->layerParameters() : llvm::SmallVector<double>()), batch(batch), ranks(ranks),
         machine(machine) {}
 
-  /// Returns the bound of a core without data ranks, all of whose ranks work on `core.batch` sequences at once.
+  /// Returns the bound of a core without data ranks, whose ranks together work on `core.batch` sequences at once.
   CoreBound known(const PlanCore &core) const;
 
   /// Lower bound that needs only the flags of the plan.
   double ofShape(const PlanNumbers &plan) const { return leastSeconds(work, plan.shape, machine); }
-  /// Lower bound for all plans of a core of any batch: seconds of a step if no rank ever waited for other stages.
+  /// Lower bound for all plans of a core of any batch: the seconds of a step in which no rank waits for other stages.
   double ofSet(const CoreBound &known) const;
   /// Lower bound for a plan of that core. If a simpler bound reaches `enough`, returns that one.
   double ofSet(const CoreBound &known, const PlanNumbers &plan, double enough) const;
@@ -55,29 +56,30 @@ public:
   struct TaskBound {
     double seconds = 0, bytes = 0;
   };
-  /// Threads may ask at once, for plans that `prepare` has seen.
+  /// Several threads may call this at once, for plans that were passed to `prepare`.
   TaskBound ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
   void prepare(const PlanNumbers &plan) const { trafficOf(plan); }
-  /// Whether tasks of a plan's whole program are functions for sure.
+  /// Whether tasks of a plan's whole program are certainly functions.
   bool callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
-  /// Lower bound for the bytes of a rank: parameters, gradients and states, and what microbatches keep for their
-  /// backward pass. In a stage only layers keep something: the head's backward pass follows its forward pass.
+  /// Lower bound for the bytes of a rank: parameters, gradients and states, and the values that microbatches keep for
+  /// their backward pass. In a stage only layers keep values, because the head's backward pass follows its forward
+  /// pass.
   double leastBytes(const PlanNumbers &plan, const CorePrice &core) const;
-  /// Least bytes of a rank, from what unsplit layers keep (`learnOneRank`).
+  /// Lower bound for the bytes of a rank, from the bytes that unsplit layers keep (`learnOneRank`).
   double leastBytes(const PlanNumbers &plan) const;
-  /// Records what layers take on one rank, for the tactics that every rank follows by itself.
+  /// Records the price of layers on one rank, with the tactics that every rank follows by itself.
   void learnOneRank(const PlanCore &core, const CorePrice &price);
-  /// Returns the core on one rank: without axes.
+  /// Returns the core without axes, which is for one rank.
   static PlanCore onOneRank(const PlanCore &core);
 
   /// Estimates the seconds of a plan, in closed form. This is not a bound.
   double guessSeconds(const CoreBound &root, const PlanNumbers &plan) const;
 
-  /// Whether a core of all sequences has been priced itself.
+  /// Whether this core, with all sequences, has been priced.
   bool knows(const PlanCore &core) const { return priced.count(core.key()); }
   /// Records the price of a core without data ranks.
   void learn(const PlanCore &core, const CorePrice &price);
-  /// Takes over what was learned on another machine, for guesses.
+  /// Copies the prices that were learned on another machine, for estimates.
   void learnFrom(const PlanBounds &other) {
     oneRankCosts = other.oneRankCosts;
     splits = other.splits;
@@ -85,15 +87,15 @@ public:
   }
 
 private:
-  /// The traffic between data ranks in a step: its seconds, one move after another; the seconds that other work loses
-  /// if all of it is hidden; and among the seconds, the sums of a layer's gradients, if none are sent before the last
-  /// microbatch, and a gather of its parameters, if they are gathered once.
+  /// The traffic between data ranks in a step: its seconds, if moves run one after another, and the seconds by which it
+  /// slows other work if all of it is hidden. Parts of the seconds: the sums of a layer's gradients, if none are sent
+  /// before the last microbatch, and a gather of its parameters, if they are gathered once.
   struct DataTraffic {
     double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
   struct MicrobatchSeconds {
-    double layer, rest, ahead, forwardShare; ///< ahead: of the rest, what the last chunk does not have
-    bool sends = false;                      ///< they are also of what data ranks send for each microbatch
+    double layer, rest, ahead, forwardShare; ///< ahead: the part of the rest that is not in the last chunk
+    bool sends = false;                      ///< they include moves of data ranks for each microbatch
   };
   /// Counts the parameters of a layer that are too large for a bucket if an element takes `width` bytes.
   double sentAlone(const PlanNumbers &plan, double width) const;
@@ -103,50 +105,52 @@ private:
   double longestStage(double layer, double rest, const PlanShape &shape) const;
 
   double heldBy(const PlanNumbers &plan) const;
-  /// Bytes of parameters and states on a rank, and of gradients `withGradients`, for parameters of `parameterBytes`.
+  /// Bytes of parameters and states on a rank, and also of gradients if `withGradients`, for parameters of
+  /// `parameterBytes`.
   double storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const;
-  /// `activationBytes`: that a microbatch keeps in all stages together.
+  /// `activationBytes`: the bytes that a microbatch keeps in all stages together.
   double leastBytes(const PlanNumbers &plan, double activationBytes) const;
 
   /// How a core splits layers.
   struct Split {
     std::map<std::string, int64_t> axes;
     std::map<std::string, llvm::SmallVector<std::string>> tactics; ///< and their axes
-    int64_t sequences = 0, microbatches = 1; ///< of a microbatch, and how many of them, of the core
+    int64_t sequences = 0, microbatches = 1; ///< sequences of a microbatch; microbatches of the core
     CoreBound price;
-    /// Whether `other` splits the same axes no further, and this split's other tactics are over axes that `other` has
-    /// not: over an axis that it has they may make a split cheaper.
+    /// Whether `other` does not split any axis further than this split does, and this split's other tactics use axes
+    /// that `other` does not have. (On an axis of `other`, they could make the split cheaper.)
     bool isFurtherThan(const Split &other) const;
   };
   static Split splitOf(const PlanCore &core);
-  /// The split of a core, and the split without the ranks that share out tokens: the ranks left have no less to do.
+  /// Returns the split of a core, and the split without the ranks that share tokens, which leaves no less work for the
+  /// others.
   static llvm::SmallVector<Split, 2> waysOf(const PlanCore &core);
-  /// Extra seconds, summed over all ranks, of per-rank work of `with` over `without`.
+  /// By how many seconds, summed over ranks, the repeated work of `with` exceeds that of `without`.
   double longerAlone(const std::string &without, const std::string &with) const;
-  /// Upper bound for the share of a microbatch's seconds that goes into recomputation, for which no stage waits.
+  /// Upper bound for the share of recomputation in a microbatch's seconds. No stage waits for recomputation.
   double recomputedShare(const PlanNumbers &plan) const;
 
   mlir::MLIRContext *context;
-  double inlineOps;   ///< programs of no more ops have their tasks written out
-  double bucketBytes; ///< of moves that are started together
+  double inlineOps;   ///< programs with at most so many ops have their tasks written out
+  double bucketBytes; ///< the largest payload of moves that are started together
   StepWork work;
   int64_t layers;
-  bool hasOneChain;  ///< of layers: else chunks may have parts of one
-  double layerBytes; ///< that a layer passes to the next one, for all sequences
+  bool hasOneChain;  ///< the model has one chain of layers; otherwise chunks may have parts of a layer
+  double layerBytes; ///< of the value between two layers, for all sequences
   double layerParameterBytes;
-  llvm::SmallVector<double> layerParameters; ///< bytes of each
+  llvm::SmallVector<double> layerParameters; ///< bytes of each parameter of a layer
   int64_t batch, ranks;
   const MachineModel &machine;
-  /// What layers cost on one rank; `oneRankCosts` has one for each text of tactics.
+  /// The price of layers on one rank; `oneRankCosts` has one for each text of tactics.
   struct OneRankCost {
-    double seconds = 0;                ///< of all sequences
-    double bytes = 0, layersBytes = 0; ///< that a sequence keeps; and of these, those of all layers
+    double seconds = 0;                ///< for all sequences
+    double bytes = 0, layersBytes = 0; ///< kept per sequence; the part of all layers
   };
   std::map<std::string, OneRankCost> oneRankCosts;
   std::vector<Split> splits;
   std::set<std::string> priced;
-  /// Over the data axes of a mesh: seconds of a gather without bytes, and of a byte; of a byte that is summed; and of a
-  /// sum without bytes that all get.
+  /// Seconds of moves over the data axes of a mesh: of a gather without bytes, per byte of a gather, per byte of a sum,
+  /// and of an all_reduce without bytes.
   struct Gather {
     double latency, ofByte, sumOfByte, sumLatency;
   };

@@ -36,16 +36,16 @@ double pc::leastSeconds(const StepWork &work, const PlanShape &shape, const Mach
   double rate = work.bf16 ? std::max(machine.bf16Flops, machine.f32Flops) : machine.f32Flops;
   auto ranks = static_cast<double>(shape.ranks);
   double products = work.flops / rate / ranks;
-  // Some rank has its share of both; it reads and writes its parameters.
+  // At least one rank has an average share of both. A rank reads and writes its parameters.
   double least = products + 2 * work.parameterBytes / machine.memoryBandwidth / ranks;
   return std::max(least, leastPipelineSeconds(products * static_cast<double>(shape.stages), shape,
                                               shape.splitsWeightGradients ? margins::leastForward : 1));
 }
 
 double pc::leastPipelineSeconds(double seconds, const PlanShape &shape, double waitShare) {
-  // With m microbatches and the work t of stages on one of them, and a share f of it before the next stage's work,
-  // stage s ends after f (t_1 + ... + t_(s-1)) + m t_s. The longest of these is shortest where all are equal: with
-  // t_(s+1) = t_s (m-f) / m.
+  // Let m be the number of microbatches, t_s the seconds of stage s for one of them, and f the share of t_s that must
+  // pass before the next stage can begin. Stage s ends after f (t_1 + ... + t_(s-1)) + m t_s. The maximum over s is
+  // smallest if all are equal, which gives t_(s+1) = t_s (m-f) / m.
   auto rounds = static_cast<double>(shape.microbatches * shape.chunks), stages = static_cast<double>(shape.stages);
   if (shape.stages < 2)
     return seconds;

@@ -1,15 +1,16 @@
-//===- AskOtherwise.cpp - What a search would have chosen otherwise --------------------------===//
+//===- AskOtherwise.cpp - The plans that a search would choose on other machines -------------===//
 #include "AskOtherwise.h"
 
 using namespace mlir;
 using namespace pc;
 
-/// The plans that closed forms put first on other machines, of those that take no more than `most` seconds here.
+/// Returns the plans with the best estimates on other machines, among those that take at most `most` seconds here.
 static std::vector<PlanNode> guessesOn(OpenPlans &search, ArrayRef<OtherMachine> machines, double most) {
   const SearchProblem &problem = search.problem;
   PlanTree &tree = search.tree;
-  constexpr size_t ofEach = 2; // plans of a machine
-  // Cores are known on this machine only: there products that are twice as fast are like links that are half as fast.
+  constexpr size_t ofEach = 2; // plans per machine
+  // Cores are priced only on this machine. Relative to it, products that are twice as fast are like links that are half
+  // as fast.
   std::vector<MachineModel> like;
   for (const OtherMachine &other : machines) {
     MachineModel one = other.machine;
@@ -21,7 +22,7 @@ static std::vector<PlanNode> guessesOn(OpenPlans &search, ArrayRef<OtherMachine>
       like.push_back(one);
   }
   std::vector<PlanBounds> onOthers;
-  std::vector<std::map<std::string, PlanGuess>> best(like.size()); // by form
+  std::vector<std::map<std::string, PlanGuess>> best(like.size()); // the best estimates, by form
   for (const MachineModel &one : like)
     onOthers
         .emplace_back(problem.context(), problem.work, problem.fewLayers(), problem.batch, problem.space.ranks,
@@ -53,7 +54,7 @@ static std::vector<PlanNode> guessesOn(OpenPlans &search, ArrayRef<OtherMachine>
     guesses.resize(std::min(guesses.size(), ofEach));
     for (const auto &guess : guesses) {
       PlanEntry entry = *std::get<const PlanEntry *>(guess);
-      entry.hasBare = entry.hasData = entry.hasTasks = true; // no bounds are wanted
+      entry.hasBare = entry.hasData = entry.hasTasks = true; // no bounds are needed
       PlanNumbers numbers = tree.numbersOf(entry);
       PlanNode one = tree.add(std::move(entry), numbers, 0);
       one.probe = 1;
@@ -64,9 +65,9 @@ static std::vector<PlanNode> guessesOn(OpenPlans &search, ArrayRef<OtherMachine>
   return asked;
 }
 
-/// Adds plans that may be the best on other machines: few plans of large models are priced in a search.
+/// Adds plans that may be the best on other machines, because a search prices few plans of large models.
 static void addGuesses(OpenPlans &search, ArrayRef<OtherMachine> machines, std::vector<FoundPlan> &fitting) {
-  // A plan that is more than twice as slow cannot win by a figure that is halved or doubled.
+  // A plan that is more than twice as slow does not become the fastest if one figure is halved or doubled.
   std::vector<PlanNode> asked = guessesOn(search, machines, 2 * fitting.front().trial.seconds);
   PlanCounts seen = search.tree.counts;
   while (!asked.empty() && search.prices.goesOn()) {
@@ -83,7 +84,7 @@ static void addGuesses(OpenPlans &search, ArrayRef<OtherMachine> machines, std::
   search.tree.counts = seen;
 }
 
-/// A plan of the same chain, composed if plans are composed.
+/// Prices another plan of the same chain; it is composed if plans are composed.
 static std::optional<FoundPlan> recomputed(OpenPlans &search, const FoundPlan &found, StringRef mode) {
   std::optional<Plan> plan = search.tree.planWith(found.node.id, mode);
   std::optional<PlanTrial> trial = plan ? search.prices.priceAll(*plan).front() : std::nullopt;
@@ -129,7 +130,7 @@ std::optional<WhatLimits> pc::askOtherwise(OpenPlans &search, const SearchResult
   if (!prices.goesOn())
     return std::nullopt;
 
-  // Plans that recompute more are not priced while one of their chain fits.
+  // Plans that recompute more are not priced as long as a plan of their chain fits.
   std::vector<FoundPlan> smaller(result.fitting.begin() + 1, result.fitting.end());
   if (problem.space.isFree("recompute") && !problem.search.pins.given("recompute"))
     for (auto [level, mode] : {std::pair(1, "selective"), std::pair(2, "full")})

@@ -1,4 +1,4 @@
-//===- AskOtherwise.h - What a search would have chosen otherwise ------------------------------===//
+//===- AskOtherwise.h - The plans that a search would choose on other machines -----------------===//
 #ifndef PC_LIB_SEARCH_ORDER_ASKOTHERWISE_H
 #define PC_LIB_SEARCH_ORDER_ASKOTHERWISE_H
 
@@ -9,10 +9,10 @@ namespace pc {
 
 /// Asks what limits the plan that a search chose, and what would change the choice.
 ///
-/// Input: the parts of a search that has ended, and its result. `isOfBytes`: the plan was found by a search of bytes,
-/// so that nothing is known of other machines. Result: what other machines and limits of memory would choose, of the
-/// plans that the search has priced and a few more; nothing, if the search is to end. It takes a second, and is no
-/// second search.
+/// Input: the parts of a search that has ended, and its result. `isOfBytes`: the search minimized bytes, so nothing is
+/// known about other machines. Result: the plans that would be chosen on other machines and with other limits of
+/// memory, among the plans that the search has priced and a few more. Returns nothing if the search has to end. This
+/// takes about a second, because it is not a second search.
 std::optional<WhatLimits> askOtherwise(OpenPlans &search, const SearchResult &result, bool isOfBytes);
 
 } // namespace pc

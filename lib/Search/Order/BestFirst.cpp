@@ -1,6 +1,6 @@
 //===- BestFirst.cpp - Opens sets of plans in the order of their bounds ------------------------===//
-// Knows nothing of programs: a NodeOpener compiles and prices plans. CONTRIBUTING says how to see the traces of
-// `pc-search`.
+// This file does not deal with programs: a NodeOpener compiles and prices plans. CONTRIBUTING.md says how to print the
+// traces of `pc-search`.
 //===-----------------------------------------------------------------------------===//
 #include "BestFirst.h"
 
@@ -61,11 +61,11 @@ static bool comesBefore(const PlanNode &a, const PlanNode &b) {
   return std::tie(ofA, a.bound, a.turn, a.text, a.id) < std::tie(ofB, b.bound, b.turn, b.text, b.id);
 }
 
-/// Probes up to this number are opened even if a plan fits already.
+/// Probes up to this number are opened even if a plan already fits.
 static constexpr int lastOwnProbe = 4;
 
 namespace {
-/// The nodes that are left to open.
+/// The nodes that are not opened yet.
 class OpenNodes {
 public:
   OpenNodes(std::vector<PlanNode> roots, const Incumbent &incumbent) : heap(std::move(roots)), incumbent(incumbent) {
@@ -83,13 +83,13 @@ public:
     return node;
   }
   const PlanNode &front() const { return heap.front(); }
-  /// Removes nodes from the front that need not be opened; whether one is left that has to be.
+  /// Removes nodes from the front that need not be opened. Returns whether a node is left that has to be opened.
   bool isLeft();
   /// A plan of this chain fits, so the slower ones need not be opened.
   void settle(const std::string &chain) { settled.insert(chain); }
-  /// Takes back what `settle` removed.
+  /// Adds the nodes again that `settle` removed.
   void unsettle();
-  /// No plan of a node that is left costs less; 0: none is left.
+  /// A lower bound on the cost of all plans in the remaining nodes; 0 if no node is left.
   double bound() const;
 
 private:
@@ -97,7 +97,7 @@ private:
 
   std::vector<PlanNode> heap;
   const Incumbent &incumbent;
-  std::set<std::string> settled;   ///< chains in which a plan fits
+  std::set<std::string> settled;   ///< chains of which a plan fits
   std::vector<PlanNode> ofSettled; ///< slower nodes of these chains
 };
 } // namespace
@@ -137,7 +137,7 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, Incumbent &incumbent, 
   OpenNodes nodes(std::move(roots), incumbent);
   SearchResult result;
   auto mayCompile = [&] { return incumbent.compiled() < incumbent.limits.compositions && goesOn(); };
-  // Whether the best plan turns out not to fit, or to take so long that another one may be better.
+  // Whether the best plan, compiled whole, does not fit or takes so long that another one may be better.
   auto isRefuted = [&] {
     if (!incumbent.best() || !mayCompile())
       return false;
@@ -164,7 +164,7 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, Incumbent &incumbent, 
       break;
     std::vector<PlanNode> round;
     auto most = std::min(incumbent.limits.width, incumbent.limits.compositions - incumbent.compiled());
-    // Probes of one number are opened together, and others after them.
+    // Probes with the same number are opened together.
     auto isOfRound = [&] { return round.empty() || round.front().probe == nodes.front().probe; };
     while (std::ssize(round) < most && nodes.isLeft() && isOfRound())
       round.push_back(nodes.pop());

@@ -7,7 +7,7 @@
 
 using namespace pc;
 
-/// How many of the best composed plans are compiled whole, at most, until one fits that is better than the next.
+/// The most composed plans that are compiled whole until one fits and is better than the next one.
 static constexpr int64_t most = 16;
 
 Finalists pc::compileFinalists(SearchResult &result, const Incumbent &incumbent,
@@ -42,7 +42,7 @@ Finalists pc::compileFinalists(SearchResult &result, const Incumbent &incumbent,
     (fits ? whole : result.tooLarge).push_back(std::move(plan));
   }
   llvm::sort(whole, isBetter);
-  if (!rest.empty() && !whole.empty()) // what was composed may be as good
+  if (!rest.empty() && !whole.empty()) // a composed plan may be as good
     result.bound = result.bound > 0 ? std::min(result.bound, cost(rest.front())) : cost(rest.front());
   found.areEstimates = whole.empty() && !goesOn();
   if (found.areEstimates)

@@ -1,6 +1,6 @@
 //===- Finalists.h - The best composed plans, compiled whole -----------------------------------===//
 // Input: plans with composed prices. Result: the best of them with the prices of their whole programs. Invariant: the
-// plan that comes first was compiled whole and fits, unless `areEstimates` says that the search was ended before.
+// first plan was compiled whole and fits, unless `areEstimates` says that the search ended before that.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_ORDER_FINALISTS_H
 #define PC_LIB_SEARCH_ORDER_FINALISTS_H
@@ -11,12 +11,12 @@ namespace pc {
 
 struct Finalists {
   int64_t compiled = 0;
-  bool areEstimates = false; ///< nothing was compiled before the end: plans that fit are composed ones
+  bool areEstimates = false; ///< the search ended before a whole compile: prices of plans that fit are composed
 };
 
-/// Compiles the best composed plans whole, while `goesOn` says so, until one fits and none that is left should be
-/// better: the plan reported first is no estimate. `compile` replaces the composed price of a plan by the price of the
-/// whole program; it returns false if the plan is not legal, or if the compile was ended.
+/// Compiles the best composed plans whole, while `goesOn` returns true, until one fits and no other plan should be
+/// better. So the price of the plan that is reported first is not an estimate. `compile` replaces the composed price of
+/// a plan by the price of the whole program; it returns false if the plan is not legal, or if the compile was ended.
 Finalists compileFinalists(SearchResult &result, const Incumbent &incumbent,
                            llvm::function_ref<bool(FoundPlan &)> compile, llvm::function_ref<bool()> goesOn);
 

@@ -8,22 +8,22 @@
 
 namespace pc {
 
-/// What ends a search.
+/// The limits that end a search.
 struct SearchLimits {
   Objective objective = Objective::Seconds;
-  int64_t bytes = 0;        ///< of a rank; 0: any number
-  int64_t compositions = 1; ///< programs that are compiled, at most; the last round may exceed it
+  int64_t bytes = 0;        ///< memory limit per rank; 0: no limit
+  int64_t compositions = 1; ///< the most programs that are compiled; the last round may exceed it
   double settle = 0;        ///< a plan is good enough if no other can be better by more than this share
-  int64_t settleAfter = 0;  ///< `settle` counts after this number of compiled programs, and is 0 before
-  double gap = 0;           ///< like `settle`, for the cost of a plan that was confirmed
-  int64_t width = 8;        ///< nodes that are opened together, on any number of threads, so that all find the same
+  int64_t settleAfter = 0;  ///< `settle` applies after this number of compiled programs, and is 0 before
+  double gap = 0;           ///< the same as `settle`, for the cost of a confirmed plan
+  int64_t width = 8;        ///< nodes that are opened together; it does not depend on the number of threads
 };
 
 /// Keeps the plans that fit and decides when a search may stop.
 ///
-/// Input: plans with their prices, as they are found; whether the best one is confirmed or refuted. Result: `best`, and
-/// `enough`, the only stopping rule of a search. Invariant: `best` is the cheapest of `fitting`; of plans whose costs
-/// differ by less than 1e-9 it is the one with fewer bytes, then the one whose text comes first.
+/// Input: plans with their prices, as they are found, and whether the best one is confirmed or refuted. Result: `best`,
+/// and `enough`, the only stopping rule of a search. Invariant: `best` is the cheapest of `fitting`. If costs differ by
+/// less than 1e-9, it is the plan with fewer bytes, then the plan whose text comes first.
 class Incumbent {
 public:
   explicit Incumbent(const SearchLimits &limits) : limits(limits) {}
@@ -32,17 +32,17 @@ public:
   bool isBetter(const FoundPlan &a, const FoundPlan &b) const;
   /// Adds a plan that fits.
   void offer(FoundPlan plan);
-  /// The best plan fits for sure, and costs this.
+  /// Records that the best plan fits, and has this cost.
   void confirm(const PlanTrial &trial) { confirmed = costOf(trial, limits.objective); }
-  /// The best plan does not fit: removes it.
+  /// Removes the best plan, because it does not fit.
   void refute();
   void countCompositions(int64_t count) { compositions += count; }
 
-  /// Null if no plan fits.
+  /// The best plan; null if no plan fits.
   const FoundPlan *best() const { return bestPlan ? &plans[*bestPlan] : nullptr; }
   llvm::ArrayRef<FoundPlan> fitting() const { return plans; }
   int64_t compiled() const { return compositions; }
-  /// A plan that costs this or more is not worth opening. Infinite if no plan fits.
+  /// Plans that cost this or more need not be opened. Infinite if no plan fits.
   double enough() const;
   /// Whether a search may stop at a node with this bound.
   bool isDone(double bound) const { return bestPlan && bound >= enough(); }
@@ -51,8 +51,8 @@ public:
 
 private:
   std::vector<FoundPlan> plans;
-  std::optional<size_t> bestPlan; ///< its place in `plans`
-  double confirmed = 0;           ///< cost of the best plan when it was confirmed; 0: it was not
+  std::optional<size_t> bestPlan; ///< its index in `plans`
+  double confirmed = 0;           ///< the confirmed cost of the best plan; 0: not confirmed
   int64_t compositions = 0;       ///< programs that were compiled to open nodes
 };
 

@@ -15,9 +15,9 @@ static constexpr double never = std::numeric_limits<double>::infinity();
 namespace {
 /// Plans that differ only in recomputation.
 struct Chain {
-  PlanNode node;                                  ///< one of them
+  PlanNode node;                                  ///< one of the plans
   std::array<std::optional<PlanTrial>, 3> trials; ///< by level
-  double least = never;                           ///< no mixture takes fewer seconds
+  double least = never;                           ///< a lower bound on the seconds of mixtures
 };
 } // namespace
 
@@ -40,7 +40,7 @@ static std::vector<Chain> chainsOf(const SearchResult &result, double best, int6
     for (const FoundPlan &plan : *some) {
       Chain &chain = chains.try_emplace(plan.node.chain, Chain{plan.node, {}}).first->second;
       chain.trials[plan.node.level] = plan.trial;
-      // Whatever of it is not known takes no longer.
+      // The seconds of plans that were not priced are at least their bounds.
       chain.least = std::min(chain.least, plan.node.bound);
     }
   std::vector<Chain> all;
@@ -79,7 +79,8 @@ void pc::addMixes(SearchResult &result, int64_t limit, bool all, PriceModes pric
   chains.resize(std::min(chains.size(), mostChains));
   llvm::erase_if(chains, [&](const Chain &chain) { return chain.trials[0] && chain.trials[0]->bytes <= limit; });
   std::vector<std::pair<double, const PlanNode *>> mixes;
-  // A few at a time; if prices are expensive, until none of them is worth it, since later ones promise less.
+  // Chains are tried a few at a time. If prices are expensive, this stops at the first few that gain nothing, since
+  // later ones promise less.
   bool goesOn = true;
   for (llvm::MutableArrayRef<Chain> left(chains); goesOn && !left.empty();) {
     llvm::MutableArrayRef<Chain> some = left.take_front(atOnce);

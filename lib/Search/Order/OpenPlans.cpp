@@ -51,7 +51,7 @@ double OpenPlans::boundByOthers(const PlanEntry &entry, const Next &next) const 
   PlanCore core = PlanCore::of(withoutInnerData(next.plan, ranks), problem.batch, true);
   if (atOnce % ranks)
     return 0;
-  // Cores have two, but what grids send depends on how much there is at once.
+  // Cores have two microbatches, except in grids, where the size of a microbatch decides which operand is sent.
   core.plan.microbatches = next.plan.splitsEmbed() ? 1 : std::min<int64_t>(entry.microbatches, 2);
   core.batch = atOnce / ranks * core.plan.microbatches;
   return margins::otherCore * bounds.ofSet(bounds.known(core), next.numbers, infinite);
@@ -141,7 +141,7 @@ void OpenPlans::prepare(ArrayRef<PlanNode> nodes) {
 OpenedNode OpenPlans::open(const PlanNode &node) {
   auto key = round.keys.find(node.id);
   const PlanJob *job = key == round.keys.end() ? nullptr : &round.jobs.at(key->second);
-  if (job && !job->isDone) // the search was ended: the node is left
+  if (job && !job->isDone) // the search has to end: the node remains
     return again(node, node.bound);
   OpenedNode opened = openNow(node);
   if (job && round.counted.insert(key->second).second)
@@ -174,7 +174,7 @@ OpenedNode OpenPlans::openSet(const PlanNode &node) {
     double bound = bounds.ofSet(known);
     if (std::isinf(bound))
       return {};
-    if (!bounds.knows(*set.core)) // a smaller split says more already
+    if (!bounds.knows(*set.core)) // a smaller split already gives a better bound
       return again(node, bound);
   }
   OpenedNode opened;
@@ -193,14 +193,14 @@ OpenedNode OpenPlans::openSet(const PlanNode &node) {
     tree.counts.plans += found.plans;
     tree.counts.dropped += found.dropped;
   }
-  if (!std::isinf(later)) // for when the best plan turns out not to fit
+  if (!std::isinf(later)) // in case the best plan does not fit
     llvm::append_range(opened.inside, again(node, later).inside);
   return opened;
 }
 
 OpenedNode OpenPlans::openBare(const PlanNode &node, const Next &next) {
   PlanEntry &entry = tree.entryOf(node.id);
-  // What was not legal is left out next time.
+  // Cores that were not legal are left out next time.
   std::optional<PlanCore> bare = bareOf(entry, next.plan);
   const CorePrice *price = bare ? prices.core(*bare) : nullptr;
   entry.hasBare = price;
@@ -220,7 +220,7 @@ OpenedNode OpenPlans::openCore(const PlanNode &node, const Next &next) {
   if (isTooLarge(bytes))
     return dropped();
   entry.hasCore = true;
-  if (next.isShared && next.tasksKey.empty()) { // continue with the core of its own data ranks
+  if (next.isShared && next.tasksKey.empty()) { // continue with the core that has the plan's data ranks
     entry.hasData = true;
     entry.hasCore = false;
   }

@@ -9,10 +9,11 @@ namespace pc {
 
 /// Opens the nodes of a round.
 ///
-/// Input: nodes of the tree. Result: a set is opened to its plans, with bounds by the core that they share; a plan to
-/// itself with better bounds, by its bare core, its core and its tasks, and at last to its price. Plans of ZeRO-2 and 3
-/// go through core and tasks twice, first through those that they share with ZeRO-1. Invariant: `open` is called after
-/// `prepare`, for each of its nodes in their order, and compiles nothing that `prepare` can compile.
+/// Input: nodes of the tree. Result: a set is opened to its plans, with bounds by the core that they share. A plan is
+/// opened several times: it gets better bounds from its bare core, its core and its tasks, and in the end its price.
+/// Plans of ZeRO-2 and 3 use a core and tasks twice: first those that they share with ZeRO-1, then their own.
+/// Invariant: after `prepare`, `open` is called for each node of the round, in order. It compiles nothing that
+/// `prepare` can compile.
 class OpenPlans {
 public:
   OpenPlans(const SearchProblem &problem, PlanTree &tree, PriceBook &prices, PlanBounds &bounds,
@@ -21,7 +22,7 @@ public:
 
   void prepare(llvm::ArrayRef<PlanNode> nodes);
   OpenedNode open(const PlanNode &node);
-  /// Whether the tasks of the plan's whole program are functions, as far as that is known.
+  /// Whether the tasks of the plan's whole program are known to be functions.
   bool callsTasks(const PlanEntry &entry) const;
 
   const SearchProblem &problem;
@@ -31,22 +32,22 @@ public:
   const Incumbent &incumbent;
 
 private:
-  /// What has to be compiled before a node can be opened; nothing if all is known.
+  /// The job that has to run before a node can be opened; nothing if everything is known.
   std::optional<PlanJob> jobOf(const PlanNode &node);
-  /// A plan with the core and the tasks that bound it next.
+  /// A plan, with the core and the tasks that give its next bound.
   struct Next {
     Plan plan;
     PlanNumbers numbers;
     PlanCore core;
     std::string tasksKey; ///< empty: its tasks are not priced separately
-    bool isShared;        ///< core and tasks are those of ZeRO-1, and not yet the plan's own
+    bool isShared;        ///< core and tasks are those of ZeRO-1, not the plan's own
   };
   std::optional<Next> nextOf(const PlanEntry &entry) const;
-  /// The bare core that bounds a plan, and many others with it, before its own core.
+  /// The bare core, which bounds this and many other plans before their own cores do.
   std::optional<PlanCore> bareOf(const PlanEntry &entry, const Plan &plan) const;
   /// The bound of a plan by the cores of other plans.
   double boundByOthers(const PlanEntry &entry, const Next &next) const;
-  /// Finds the bounds of those nodes whose tasks are priced.
+  /// Computes the bounds of the nodes whose tasks are priced.
   void boundByTasks(llvm::ArrayRef<PlanNode> nodes);
   bool isTooLarge(double bytes) const { return problem.limit() > 0 && bytes > static_cast<double>(problem.limit()); }
 
@@ -56,17 +57,17 @@ private:
   OpenedNode openCore(const PlanNode &node, const Next &next);
   OpenedNode openTasks(const PlanNode &node, const Next &next);
   OpenedNode openPrice(const PlanNode &node, const Next &next);
-  /// The node again, with a better bound.
+  /// Returns the node with a better bound.
   static OpenedNode again(const PlanNode &node, double bound);
   OpenedNode dropped() {
     ++tree.counts.dropped;
     return {};
   }
 
-  /// What `prepare` has found for the nodes of a round.
+  /// The results of `prepare` for the nodes of a round.
   struct Round {
     std::map<std::string, PlanJob> jobs;
-    std::map<size_t, std::string> keys;              ///< of the job of a node
+    std::map<size_t, std::string> keys;              ///< keys of jobs, by node
     std::map<size_t, double> raised;                 ///< bounds of nodes by the prices of others
     std::map<size_t, PlanBounds::TaskBound> ofTasks; ///< bounds of nodes by their tasks
     std::set<std::string> counted;                   ///< jobs whose programs are counted

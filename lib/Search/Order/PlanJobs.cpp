@@ -1,4 +1,4 @@
-//===- PlanJobs.cpp - What a search compiles, by several threads ---------------------------------===//
+//===- PlanJobs.cpp - Runs the compiles of a search on several threads ---------------------------===//
 #include "PlanJobs.h"
 #include "../Price/ChooseRecompute.h"
 #include "../Report/OtherMachines.h"
@@ -15,7 +15,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// A context of its own with the model in it, so that compiles in several threads do not meet.
+/// A context with a copy of the model. Each thread has one, so that compiles on several threads share nothing.
 class pc::PlanWorker {
 public:
   PlanWorker(StringRef text, const CompileOptions &options, const MachineModel &machine)
@@ -34,7 +34,7 @@ public:
     return priceProgram(*module, one, machine, refusal, goesOn, {.parts = true, .memory = false});
   }
 
-  /// priceWhole with several threads.
+  /// priceWhole, with several threads for one compile.
   std::optional<ProgramPrice> priceAlone(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal) {
     context.enableMultithreading();
     std::optional<ProgramPrice> price = priceWhole(plan, goesOn, refusal);
@@ -47,7 +47,7 @@ public:
     CompileOptions one = options;
     one.memoryLimit = bytes;
     std::optional<ProgramPrice> price;
-    // Memory outside of the arena is known once there is an arena.
+    // Memory outside of the arena is known only after the arena is planned.
     for (int turn = 0; turn < 2 && (turn == 0 || (price && price->trial.bytes > bytes)); ++turn) {
       one.memoryLimit -= price ? price->besideArena : 0;
       one.plan = plan;
@@ -178,12 +178,12 @@ std::vector<std::vector<double>> PlanWorkers::secondsOn(ArrayRef<MachineModel> m
 
 namespace {
 
-/// Numbers that threads take in turn, and halves of what they do, for those to whom no number is left.
+/// Assigns numbers to threads, and halves of their jobs to threads for which no number is left.
 class Turns {
 public:
   Turns(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use) : count(count), use(use) {}
 
-  /// What a thread does, until nothing is left to do.
+  /// Runs on each thread until nothing is left to do.
   void work(PlanWorker &worker);
   void share(Composer &own, llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here);
 
@@ -195,10 +195,10 @@ private:
 
   const size_t count;
   llvm::function_ref<void(size_t, PlanWorker &)> use;
-  std::mutex mutex; ///< of what follows
+  std::mutex mutex; ///< guards the members below
   std::condition_variable changed;
   size_t next = 0, busy = 0; ///< the next number; threads that have one
-  std::deque<Half *> halves; ///< that no thread has taken yet
+  std::deque<Half *> halves; ///< halves that no thread has taken yet
 };
 
 } // namespace

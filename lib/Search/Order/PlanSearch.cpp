@@ -1,6 +1,7 @@
-//===- PlanSearch.cpp - Searches a plan, and says what it found ---------------------------------===//
-// Plans of small models are compiled whole to the planned phase; prices of large ones are composed from programs of few
-// layers, and then the best are compiled whole. What a plan takes is what the report will say.
+//===- PlanSearch.cpp - Searches a plan and reports the result ----------------------------------===//
+// Plans of small models are compiled whole to the planned phase. Prices of large models' plans are composed from
+// programs of few layers, and then the best plans are compiled whole. The seconds and bytes of a plan are the ones in
+// its report.
 //===-----------------------------------------------------------------------------===//
 #include "PlanSearch.h"
 #include "../Bound/Margins.h"
@@ -17,10 +18,10 @@ using namespace pc;
 static constexpr int64_t composedWidth = 64;
 /// A limit that no plan exceeds.
 static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
-/// How many plans a search compiles whole, one after another, to confirm that its best plan fits.
+/// The most plans that a search compiles whole, one after another, to confirm that its best plan fits.
 static constexpr int64_t mostRefuted = 8;
-/// How many programs tell which plan takes the least memory: programs of few layers for a large model, whole ones for a
-/// small model if no plan can fit.
+/// The most programs that are compiled to find the plan with the least memory: programs of few layers for a large
+/// model, whole programs for a small model of which no plan can fit.
 static constexpr int64_t smallestCompositions = 200;
 
 static SearchLimits limitsOf(const SearchProblem &problem) {
@@ -119,7 +120,7 @@ void PlanSearch::mixLayers(SearchResult &result) {
 }
 
 //===---------------------------------------------------------------------------===//
-// What is said
+// Reports
 //===---------------------------------------------------------------------------===//
 
 FoundPlans PlanSearch::found(const SearchResult &result) const {
@@ -162,7 +163,7 @@ void PlanSearch::noteSoFar(double bound) {
   result.compositions = incumbent->compiled();
   result.priced = prices->numTrials();
   result.refused = prices->numRefused();
-  result.bound = std::max(leastLeft, std::numeric_limits<double>::min()); // there is always something left
+  result.bound = std::max(leastLeft, std::numeric_limits<double>::min()); // 0 would mean that no node is left
   FoundPlans found = this->found(result);
   found.gap = gapOf(result);
   found.compiled = prices->numWhole();
@@ -181,11 +182,11 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
   if (pcrt_status status = begin(goesOn))
     return status;
   SearchResult result = searchAll(goesOn);
-  bool isOfBytes = false; // another search has found it
+  bool isOfBytes = false; // found by a separate search that minimizes bytes
   std::string text = this->found(result).text() + problem.given();
   std::optional<Plan> smallest;
   if (!result.fitting.empty()) {
-    // It is the best that fits.
+    // The smallest plan is the best one that fits.
   } else if (!goesOn()) {
     return problem.fail(PCRT_RESOURCE,
                         "the search was interrupted before it found a plan; " + text + tree->firstRefusal());
@@ -193,7 +194,7 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
     return failIllegal(text);
   } else {
     std::optional<SmallPlan> least = smallestOf(result);
-    // With a limit near that one, layers may be dealt otherwise, and take less.
+    // With a limit near that size, layers may be assigned differently and need less memory.
     while (!problem.composes() && least && least->found.trial.bytes > problem.limit()) {
       std::optional<SmallPlan> less = findOther(Objective::Seconds, problem.search, least->found.trial.bytes - 1);
       if (!less)
@@ -205,7 +206,7 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
     if (!least || least->found.trial.bytes > problem.limit())
       return problem.fail(PCRT_RESOURCE,
                           "no plan fits " + Twine(problem.limit()) + " bytes per rank: " + text + whyNone(least));
-    // Bytes of composed plans are estimates, so one that seemed too large may fit, and those beside it.
+    // Bytes of composed plans are estimates, so a plan that seemed too large may fit, and so may plans like it.
     smallest = least->plan;
     isOfBytes = true;
     isEstimate = least->isEstimate;
@@ -240,7 +241,7 @@ std::optional<SmallPlan> PlanSearch::findOther(Objective objective, const AutoOp
   other.search = pins;
   other.search.ranks = problem.space.ranks;
   other.memoryLimit = most;
-  // If not all plans were too large by a bound, one that fits may be among them.
+  // If a bound did not exclude all plans, one that fits may be among them.
   if (objective == Objective::Bytes && (problem.composes() || tree->counts.dropped == tree->counts.plans))
     other.search.compositions = smallestCompositions;
   ScopedDiagnosticHandler quiet(problem.context(), [](Diagnostic &) { return success(); });

@@ -28,7 +28,7 @@ std::optional<Plan> PlanTree::planWith(size_t id, StringRef mode) {
 }
 
 std::optional<PlanCore> PlanTree::coreOf(const PlanSet &set, ArrayRef<int64_t> inner) const {
-  if (!set.isPlan) // flags that are searched may be missing: its plans are looked at without
+  if (!set.isPlan) // flags that are searched may be missing, so its plans are enumerated without it
     return std::nullopt;
   AxisSizes sizes;
   for (const auto &[axis, size] : set.base.axes) {
@@ -42,7 +42,7 @@ std::optional<PlanCore> PlanTree::coreOf(const PlanSet &set, ArrayRef<int64_t> i
 }
 
 PlanNode PlanTree::add(PlanEntry entry, const PlanNumbers &numbers, double bound) {
-  Plan plan = familyOf(entry).plan; // except for sizes that other tactics derive
+  Plan plan = familyOf(entry).plan; // keeps the sizes that other tactics derive
   for (auto [axis, size] : llvm::zip_equal(plan.mesh, entry.sizes))
     axis.second = size;
   plan.microbatches = entry.microbatches;
@@ -55,11 +55,11 @@ PlanNode PlanTree::add(PlanEntry entry, const PlanNumbers &numbers, double bound
     node.level = recompute->isFull() ? 2 : 1;
   auto axes = static_cast<int64_t>(plan.mesh.size());
   if (problem.objective == Objective::Seconds) {
-    // More sequences at once bound plans with fewer, and less recomputation takes less time.
+    // The price with more sequences at once is a bound for plans with fewer, and less recomputation takes less time.
     node.turn = {-atOnce(numbers), node.level, axes};
     node.chain = textOf(plan, true, false);
   } else {
-    // Fewer sequences at once and more recomputation take less memory, and no chain spares its last resort.
+    // Fewer sequences at once and more recomputation need less memory, so each chain begins with its smallest plan.
     node.turn = {atOnce(numbers), -node.level, axes};
   }
   entries.push_back(std::move(entry));
@@ -110,7 +110,7 @@ std::vector<PlanNode> PlanTree::setRoots() {
         node.text = core->key();
         node.bound = bounds.ofSet(bounds.known(*core));
       }
-      node.turn[1] = 1; // small splits first: they bound those that go further
+      node.turn[1] = 1; // small splits first: they are bounds for further splits
       for (int64_t size : inner)
         node.turn[1] *= size;
       setNodes.push_back({set, inner, std::move(core)});
@@ -126,7 +126,7 @@ std::vector<PlanNode> PlanTree::planRoots() {
       PlanCounts found = forPlansOf(set, inner, [&](size_t family, const PlanNumbers &plan) {
         double bound = problem.objective == Objective::Bytes ? bounds.leastBytes(plan) : bounds.ofShape(plan);
         PlanEntry entry{set, family, plan.sizes, plan.microbatches};
-        entry.hasCore = !problem.composes(); // it has no core
+        entry.hasCore = !problem.composes(); // the plan has no core
         roots.push_back(add(std::move(entry), plan, bound));
       });
       counts.plans += found.plans;
@@ -142,7 +142,7 @@ void PlanTree::forGuesses(const PlanSet &set, ArrayRef<int64_t> inner, const std
     return;
   auto place = static_cast<size_t>(&set - allSets.data());
   forPlansOf(place, inner, [&](size_t family, const PlanNumbers &plan) {
-    if (plan.hasStages && !problem.few->hasOneChain()) // compiled whole
+    if (plan.hasStages && !problem.few->hasOneChain()) // such a plan is compiled whole
       return;
     bool isLarge =
         problem.limit() > 0 && bounds.leastBytes(plan) > margins::likelyTooLarge * static_cast<double>(problem.limit());
@@ -150,7 +150,7 @@ void PlanTree::forGuesses(const PlanSet &set, ArrayRef<int64_t> inner, const std
   });
 }
 
-/// Adds the best plan of each mesh by closed forms: other plans have to beat their prices.
+/// Adds the plan of each mesh with the best estimate. Other plans have to be better than the prices of these.
 void PlanTree::addProbes(std::vector<PlanNode> &roots) {
   std::vector<PlanGuess> guesses;
   for (const SetNode &set : setNodes) {
@@ -173,7 +173,7 @@ void PlanTree::addProbes(std::vector<PlanNode> &roots) {
            std::tie(b.isLarge, b.seconds, b.entry.set, b.entry.sizes);
   };
   llvm::sort(guesses, bySeconds);
-  // Plans with equally many stages and data ranks are nearly the same: others come in between.
+  // Plans with equal numbers of stages and data ranks are similar, so other plans are tried between them.
   std::map<std::pair<int64_t, double>, double> before;
   for (PlanGuess &guess : guesses) {
     PlanNumbers plan = numbersOf(guess.entry);
@@ -196,7 +196,7 @@ std::string PlanTree::firstRefusal() const {
   std::string first = refusal;
   if (first.empty() && isUneven)
     first = "the ranks and microbatches do not divide the " + std::to_string(problem.batch) + " sequences of a step";
-  else if (first.empty() && !problem.given().empty()) // flags that were not given are not to blame
+  else if (first.empty() && !problem.given().empty()) // only flags that were given can be named
     first = unlike;
   return first.empty() ? "" : "; the first one failed with: " + first;
 }

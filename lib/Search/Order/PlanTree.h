@@ -7,15 +7,15 @@
 
 namespace pc {
 
-/// A set of plans that split layers in the same way, with the sizes of the axes that do.
+/// A set of plans that split layers in the same way, and the sizes of the axes that split them.
 struct SetNode {
   size_t set;
   AxisSizes inner;
-  std::optional<PlanCore> core; ///< the core of all sequences that bounds the set; nothing, if its base is no plan
+  std::optional<PlanCore> core; ///< bounds the set, with all sequences; nothing if the base is not a plan
   bool isCounted = false;       ///< its plans are counted
 };
 
-/// A plan, as numbers of its family, and which of its bounds are known.
+/// A plan, as the numbers that select it in its family, and flags that say which of its bounds are known.
 struct PlanEntry {
   size_t set, family;
   AxisSizes sizes;
@@ -23,25 +23,25 @@ struct PlanEntry {
   bool hasBare = false;  ///< the bound of its bare core
   bool hasCore = false;  ///< the bound of its core
   bool hasTasks = false; ///< the bound of its tasks
-  bool hasData = false;  ///< core and tasks have the plan's own data ranks; else they are those of ZeRO-1
+  bool hasData = false;  ///< core and tasks have the plan's data ranks; otherwise they are those of ZeRO-1
 };
 
-/// Estimated seconds of a plan, in closed form.
+/// A closed-form estimate of a plan.
 struct PlanGuess {
   PlanEntry entry;
-  bool isLarge;   ///< it probably exceeds the limit: bounds of bytes are far below what plans take
+  bool isLarge;   ///< it probably exceeds the limit (bounds of bytes are far below the real sizes)
   double seconds; ///< of a step
 };
 
 struct PlanCounts {
-  int64_t plans = 0;   ///< that were looked at
-  int64_t dropped = 0; ///< of these, are too large by a bound
+  int64_t plans = 0;   ///< plans that were enumerated
+  int64_t dropped = 0; ///< the plans that are too large by a bound
 };
 
-/// Keeps the sets, families and plans of a search, and makes nodes of them.
+/// Keeps the sets, families and plans of a search, and makes their nodes.
 ///
 /// Input: the space of the problem. Result: roots of the search, and plans by the id of their node. Invariants: ids
-/// below the number of sets' nodes are sets, the others are plans; an id never changes what it means.
+/// below the number of set nodes are sets, and the others are plans; the meaning of an id never changes.
 class PlanTree {
 public:
   PlanTree(const SearchProblem &problem, const PlanBounds &bounds);
@@ -52,15 +52,15 @@ public:
   PlanEntry &entryOf(size_t id) { return entries[id - setNodes.size()]; }
   const PlanFamily &familyOf(const PlanEntry &entry) const { return allSets[entry.set].families[entry.family]; }
   PlanNumbers numbersOf(const PlanEntry &entry) const;
-  /// The plan of a node, before layers are dealt out to its stages. Nothing, if such sizes do not go.
+  /// The plan of a node, before layers are assigned to its stages. Nothing if these sizes are not possible.
   std::optional<Plan> planOf(const PlanEntry &entry) {
     return problem.space.planOf(familyOf(entry), entry.sizes, entry.microbatches, refusal);
   }
   /// The plan of a node with this mode of recomputation.
   std::optional<Plan> planWith(size_t id, llvm::StringRef mode);
-  /// The core of all sequences of a set's plans, where the axes that split its layers have these sizes.
+  /// The core, with all sequences, of the plans of a set whose axes have these sizes.
   std::optional<PlanCore> coreOf(const PlanSet &set, llvm::ArrayRef<int64_t> inner) const;
-  /// Sequences of a microbatch that a data rank of the plan has.
+  /// The sequences of a microbatch on one data rank of the plan.
   int64_t atOnce(const PlanNumbers &plan) const {
     return problem.batch / (plan.microbatches * static_cast<int64_t>(plan.data));
   }
@@ -72,18 +72,18 @@ public:
   /// Calls `use` with all plans of a set whose layers' axes have these sizes, except repeated and too large ones.
   PlanCounts forPlansOf(size_t set, llvm::ArrayRef<int64_t> inner,
                         llvm::function_ref<void(size_t family, const PlanNumbers &numbers)> use);
-  /// Guesses about what plans of a set take, in closed form; nothing if none of them is legal, or their core is
+  /// Calls `use` with closed-form estimates of the plans of a set, unless none of them is legal or their core is
   /// unknown. Leaves out plans that could only be compiled whole.
   void forGuesses(const PlanSet &set, llvm::ArrayRef<int64_t> inner, const std::optional<PlanCore> &core,
                   llvm::function_ref<void(const PlanGuess &, const PlanNumbers &)> use);
-  /// The roots of a search that opens sets: all sets, and as probes the plans that closed forms put first.
+  /// The roots of a search that opens sets: all sets, and as probes the plans with the best estimates.
   std::vector<PlanNode> setRoots();
-  /// The roots of a search that opens no sets: all plans.
+  /// The roots of a search without sets: all plans.
   std::vector<PlanNode> planRoots();
   /// Whether a plan that was found in a set is new.
   bool isNew(const std::string &text) { return !triedTexts.count(text) && inHeap.insert(text).second; }
 
-  /// Records a plan as it was priced: with the layers of its stages.
+  /// Records a plan as it was priced, including the layers of its stages.
   void setTried(const PlanNode &node, const Plan &plan) {
     tried.insert_or_assign(node.id, plan);
     triedTexts.insert(node.text);
@@ -94,7 +94,7 @@ public:
   std::string firstRefusal() const;
 
   PlanCounts counts;
-  std::string refusal; ///< why the first plan that is not legal is not
+  std::string refusal; ///< why the first illegal plan was refused
 
 private:
   void addProbes(std::vector<PlanNode> &roots);
@@ -102,14 +102,14 @@ private:
   const SearchProblem &problem;
   const PlanBounds &bounds;
   std::vector<PlanSet> allSets;
-  std::vector<std::vector<PlanNumbers>> numbers; ///< of one plan of each family
+  std::vector<std::vector<PlanNumbers>> numbers; ///< the numbers of one plan of each family
   std::vector<SetNode> setNodes;
   std::vector<PlanEntry> entries;
-  std::set<std::string> inHeap; ///< plans that sets were opened to
+  std::set<std::string> inHeap; ///< the plans that opened sets have added
   std::map<size_t, Plan> tried; ///< by node
   std::set<std::string> triedTexts;
-  std::string unlike;    ///< why the first flags that do not go together do not
-  bool isUneven = false; ///< ranks and microbatches of a plan do not divide the sequences of a step
+  std::string unlike;    ///< why the first flags that cannot be combined were refused
+  bool isUneven = false; ///< the ranks and microbatches of some plan do not divide the sequences of a step
 };
 
 } // namespace pc

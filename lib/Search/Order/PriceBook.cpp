@@ -1,4 +1,4 @@
-//===- PriceBook.cpp - What is known of prices --------------------------------------------------===//
+//===- PriceBook.cpp - Keeps prices and requests missing ones -----------------------------------===//
 #include "PriceBook.h"
 #include "../Bound/Margins.h"
 
@@ -41,7 +41,7 @@ void PriceBook::run(std::map<std::string, PlanJob> &jobs) {
   SmallVector<PlanJob *> list;
   for (auto &one : jobs)
     list.push_back(&one.second);
-  // Those that take longest come first, so that threads end together.
+  // The longest jobs come first, so that threads end at about the same time.
   llvm::sort(list, [](const PlanJob *a, const PlanJob *b) {
     auto turn = [](const PlanJob &job) { return std::tuple(!job.plan, job.ofTasks, StringRef(job.key)); };
     return turn(*a) < turn(*b);
@@ -61,7 +61,7 @@ void PriceBook::run(std::map<std::string, PlanJob> &jobs) {
     }
 }
 
-/// Keeps of a plan how its ranks split layers.
+/// Returns the part of a plan that says how its ranks split layers.
 static PlanCore splitOf(const Plan &plan, int64_t batch) {
   PlanCore split = PlanCore::of(plan, batch, true);
   llvm::erase_if(split.plan.tactics, [](const Tactic &tactic) {
@@ -109,7 +109,7 @@ bool PriceBook::compileWhole(FoundPlan &plan) {
   }
   if (it->second)
     plan.trial = *it->second;
-  plan.node.text = textOf(tree.triedPlan(plan.node.id)); // with the layers of its stages
+  plan.node.text = textOf(tree.triedPlan(plan.node.id)); // includes the layers of its stages
   return it->second.has_value();
 }
 
@@ -139,7 +139,7 @@ std::vector<std::optional<PlanTrial>> PriceBook::priceAll(ArrayRef<Plan> plans) 
       ofCores.try_emplace(core.key(), PlanJob{core.key(), core, std::nullopt});
   }
   auto runSome = [&](ArrayRef<PlanJob *> list) {
-    constexpr size_t together = 8; // before Ctrl-C is asked for again
+    constexpr size_t together = 8; // between two checks for Ctrl-C
     while (!list.empty() && goesOn()) {
       SmallVector<PlanJob *> some(list.take_front(together));
       run(some);

@@ -1,4 +1,4 @@
-//===- PriceBook.h - What is known of prices ----------------------------------------------------===//
+//===- PriceBook.h - Keeps prices and requests missing ones -------------------------------------===//
 #ifndef PC_LIB_SEARCH_ORDER_PRICEBOOK_H
 #define PC_LIB_SEARCH_ORDER_PRICEBOOK_H
 
@@ -7,41 +7,43 @@
 
 namespace pc {
 
-/// Keeps the prices of cores, tasks and plans, and has workers compile the missing ones.
+/// Keeps the prices of cores, tasks and plans, and lets workers compile the missing ones.
 ///
-/// Input: jobs, and plans to price. Result: prices by the key of a core or of tasks, and by the node of a plan; cores
-/// that bound others are also told to the bounds. Invariant: a price that is known is never asked for again.
+/// Input: jobs, and plans to price. Result: prices by the key of a core or of tasks, and by the node of a plan. Cores
+/// that are bounds for others are also reported to PlanBounds. Invariant: a known price is never computed again.
 class PriceBook {
 public:
-  /// Workers compile while `goesOn`, which several threads ask, says so.
+  /// Workers compile while `goesOn`, which several threads call, returns true.
   PriceBook(const SearchProblem &problem, PlanTree &tree, PlanBounds &bounds, llvm::function_ref<bool()> goesOn);
 
   const CorePrice *core(const PlanCore &core) const { return find(cores, core.key()); }
-  /// By the key of the tasks' core and the way of their gradients; `tasksKey` of OpenPlans.
+  /// Returns the price of tasks. The key (`tasksKey` of OpenPlans) states their core and how gradients are handled.
   const TaskPrice *tasksOf(const std::string &key) const { return find(tasks, key); }
-  /// Prices the layers on one rank, for each choice of the work that all ranks do by themselves: no plan costs less.
+  /// Prices the layers on one rank, for each combination of the work that every rank repeats. No plan costs less.
   void learnOneRank();
-  /// Does jobs, by key, and records what they say of cores and tasks.
+  /// Runs jobs, by key, and records the prices of cores and tasks.
   void run(std::map<std::string, PlanJob> &jobs);
 
-  /// Whether the plan's ranks cannot split layers as it does. Known only if plans are compiled whole.
+  /// Whether it is known that the plan's ranks cannot split layers in this way. Known only if plans are compiled whole.
   bool isRefused(const Plan &plan) const;
-  /// Looks whether a plan was refused for the way in which it splits layers; how many programs that took.
+  /// Finds out whether a plan was refused because of the way in which it splits layers. Returns the number of programs
+  /// that were compiled.
   int noteRefused(const Plan &plan);
   /// Records the price of a node's plan.
   void setTrial(size_t id, const ComposedPlan &priced);
-  /// What the plan of a node takes, from its whole compile if there was one.
+  /// The seconds and bytes of a node's plan, from its whole compile if there was one.
   PlanTrial trialOf(size_t id) const;
-  /// Compiles a plan whole, once, which may change its price; false if it is refused, or interrupted.
+  /// Compiles a plan whole, once, which may change its price. Returns false if the plan is refused or the search
+  /// interrupted.
   bool compileWhole(FoundPlan &plan);
-  /// Begins to compile the best composed plan whole, during the search, if it will probably stay the best: no plan that
-  /// is left costs less than `bound`.
+  /// Begins to compile the best composed plan whole, during the search, if it will probably stay the best. `bound`: a
+  /// lower bound on the cost of the remaining plans.
   void compileAhead(const FoundPlan &best, double bound);
   bool isWhole(size_t id) const { return whole.count(id); }
   int64_t numWhole() const { return std::ssize(whole); }
   int64_t numTrials() const { return std::ssize(trials); }
   int64_t numRefused() const;
-  /// Prices plans that are no nodes. Nothing for plans that are not legal, or if the search was ended before.
+  /// Prices plans that are not nodes. A plan has no price if it is not legal, or if the search ended before.
   std::vector<std::optional<PlanTrial>> priceAll(llvm::ArrayRef<Plan> plans);
 
   std::optional<PlanWorkers> workers;
@@ -60,11 +62,11 @@ private:
   PlanBounds &bounds;
   std::map<std::string, CorePrice> cores;           ///< by key
   std::map<std::string, TaskPrice> tasks;           ///< by key
-  std::map<std::string, bool> refusedSplits;        ///< whether ranks cannot split layers so
-  std::map<size_t, PlanTrial> trials;               ///< by node: prices as plans were opened
-  std::map<size_t, std::optional<PlanTrial>> whole; ///< by node: prices of plans compiled whole; nothing: refused
+  std::map<std::string, bool> refusedSplits;        ///< true: ranks cannot split layers in this way
+  std::map<size_t, PlanTrial> trials;               ///< by node: prices when plans were opened
+  std::map<size_t, std::optional<PlanTrial>> whole; ///< by node: prices of whole compiles; nothing: refused
   std::optional<size_t> leader;                     ///< the node that was best in the last round
-  int roundsOfLeader = 0;                           ///< in which it was, and probably stays it
+  int roundsOfLeader = 0;                           ///< rounds in which it was the best, and likely to stay so
 };
 
 } // namespace pc

@@ -1,4 +1,4 @@
-//===- SearchProblem.cpp - What a search is asked ----------------------------------------------===//
+//===- SearchProblem.cpp - The input of a search -----------------------------------------------===//
 #include "SearchProblem.h"
 #include "../Report/WhatLimits.h"
 
@@ -7,9 +7,9 @@
 using namespace mlir;
 using namespace pc;
 
-/// Models with more layers than these are not compiled whole for every plan.
+/// If a model has more layers than this, plans are not all compiled whole.
 static constexpr int64_t manyLayers = 3;
-/// How many programs are compiled at most, unless a flag says otherwise: whole ones, and ones of few layers.
+/// The most programs that are compiled unless a flag changes it: whole programs, and programs of few layers.
 static constexpr int64_t mostPlans = 1000, mostOfFewLayers = 10000;
 
 SearchProblem::SearchProblem(ModuleOp model, const CompileOptions &options, const MachineModel &machine,
@@ -32,7 +32,7 @@ pcrt_status SearchProblem::read() {
   few = FewLayers::of(model);
   space.dims = dimsOf(model);
   pricing = few && few->layers() > manyLayers ? Pricing::FewLayers : Pricing::Whole;
-  // Compiled whole, a model's embedding and head may be chunks of their own.
+  // If plans are compiled whole, the embedding and the head may be separate chunks.
   mostChunks = few ? few->layersOfChains() + (composes() ? 0 : 2) : countOps(model);
   return PCRT_OK;
 }

@@ -1,4 +1,4 @@
-//===- SearchProblem.h - What a search is asked ------------------------------------------------===//
+//===- SearchProblem.h - The input of a search -------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_ORDER_SEARCHPROBLEM_H
 #define PC_LIB_SEARCH_ORDER_SEARCHPROBLEM_H
 
@@ -15,9 +15,9 @@ enum class Pricing : uint8_t {
   FewLayers ///< composes prices from programs of few layers; then compiles the best plans whole
 };
 
-/// What a search reads and does not change: the model, its flags, the machine, and which plans there are.
+/// The data that a search reads and does not change: the model, the flags, the machine, and the space of plans.
 ///
-/// `read` fills what follows from the model; until then only the constructor's arguments are known.
+/// `read` fills the members that follow from the model; until then, only the constructor's arguments are known.
 struct SearchProblem {
   SearchProblem(mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine, Objective objective);
   /// Reads the space and the model. Errors are emitted.
@@ -28,13 +28,13 @@ struct SearchProblem {
     return status;
   }
   mlir::MLIRContext *context() const { return mlir::ModuleOp(model).getContext(); }
-  /// Bytes of a rank; 0: any number.
+  /// The memory limit in bytes per rank; 0: no limit.
   int64_t limit() const { return options.memoryLimitOn(machine); }
   bool composes() const { return pricing == Pricing::FewLayers; }
   /// Whether bounds on seconds come from cores and tasks of plans.
   bool boundsByCores() const { return composes() && objective == Objective::Seconds; }
   const FewLayers *fewLayers() const { return few ? &*few : nullptr; }
-  /// The programs that a search compiles, at most.
+  /// The most programs that a search compiles.
   int64_t mostCompositions() const;
   /// ", with --auto=tp --zero=1": the flags that were given.
   std::string given() const;
@@ -50,7 +50,7 @@ struct SearchProblem {
   StepWork work;
   std::optional<FewLayers> few; ///< nothing if layers differ
   Pricing pricing = Pricing::Whole;
-  int64_t mostChunks = 1; ///< that a pipeline may have, in all stages together
+  int64_t mostChunks = 1; ///< the most chunks of a pipeline, in all stages together
 };
 
 } // namespace pc

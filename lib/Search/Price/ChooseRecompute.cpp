@@ -1,7 +1,8 @@
 //===- ChooseRecompute.cpp - The cheapest recomputation that fits a memory limit -----------===//
-// Compiles the program up to its arenas with one choice after another: what fits is never an estimate. A layer keeps
-// all, is recomputed selectively, or in full. The layers of a stage turn selective one by one, first ones first (their
-// values live longest), then full, until the stage fits; then those that are selective without need keep all again.
+// Compiles the program up to its arenas with one choice after another, so a plan that fits is never an estimate. A
+// layer keeps everything, is recomputed selectively, or is recomputed in full. The layers of a stage become selective
+// one by one, the first layers first (their values live longest), then full, until the stage fits. Then layers that
+// need not be selective keep everything again.
 //===-----------------------------------------------------------------------------===//
 #include "ChooseRecompute.h"
 
@@ -24,7 +25,7 @@ bool isAuto(const Tactic &tactic) {
 
 enum Level { Keep, Selective, Full };
 
-/// What a choice leads to.
+/// The result of a choice.
 struct Trial {
   SmallVector<int64_t> arenas;          ///< bytes, by stage
   SmallVector<SmallVector<int>> layers; ///< numbers of the layers of each stage, in the model's order
@@ -96,8 +97,8 @@ private:
     return tactics;
   }
 
-  /// Calls `visit` for every matrix product of the forward passes in `body`, with its layer and chunk. Smaller ops can
-  /// be named for a layer and stand with the readers of another one.
+  /// Calls `visit` for every matrix product of the forward passes in `body`, with its layer and chunk. Smaller ops are
+  /// left out, because they may have the name of a layer but be in the chunk of another layer's ops, which read them.
   static void visitLayers(Block &body, llvm::function_ref<void(StringRef, int64_t)> visit) {
     int64_t chunk = 0;
     bool forward = true;
@@ -161,7 +162,7 @@ private:
       trial.layers.push_back(llvm::to_vector(llvm::seq(0, numLayers)));
       return;
     }
-    std::map<int64_t, int64_t> layersOf; // by chunk; a layer that is cut counts where it begins
+    std::map<int64_t, int64_t> layersOf; // by chunk; a divided layer belongs to the chunk where it begins
     std::vector<int64_t> chunkOf(numLayers, std::numeric_limits<int64_t>::max());
     for (ModuleOp program : programsOf(module)) {
       std::set<int> layers;
@@ -182,7 +183,7 @@ private:
       ++layersOf[chunk];
     for (auto &[chunk, layers] : layersOf) {
       bool inside = chunk != layersOf.begin()->first && chunk != layersOf.rbegin()->first;
-      if (inside && layers == 0) { // half a layer: no cut by hand says that
+      if (inside && layers == 0) { // half a layer, which `stages=LIST` cannot express
         trial.cut.clear();
         return;
       }
@@ -190,7 +191,8 @@ private:
     }
   }
 
-  /// The layers of a stage in a choice: the first `full` in full, `selective` more selectively.
+  /// The choice for a stage: the first `full` layers are recomputed in full, and the next `selective` layers
+  /// selectively.
   struct Choice {
     int full = 0, selective = 0;
   };
@@ -200,8 +202,8 @@ private:
       levels[layer] = int(i) < choice.full ? Full : int(i) < choice.full + choice.selective ? Selective : Keep;
   }
 
-  /// For every stage the least position at which it fits, in (lo, hi]: it is known not to at lo, or lo is -1, and known
-  /// to fit at hi.
+  /// Finds for every stage the smallest position in (lo, hi] at which it fits. It is known to fit at hi, and not to fit
+  /// at lo (unless lo is -1).
   pcrt_status bisect(ArrayRef<SmallVector<int>> stages, SmallVector<int> lo, SmallVector<int> &hi,
                      llvm::function_ref<Choice(int stage, int position)> choiceOf) {
     while (true) {
@@ -232,13 +234,13 @@ private:
     return PCRT_RESOURCE;
   }
 
-  /// Leaves the cheapest levels that fit.
+  /// Sets `levels` to the cheapest levels that fit.
   pcrt_status search() {
     Trial full, selective, kept;
     levels.assign(numLayers, Full);
     if (pcrt_status status = tryLevels(full))
       return status;
-    cut = full.cut; // from here on what a stage holds depends on its own layers
+    cut = full.cut; // from here on, the memory of a stage depends only on its own layers
     if (pcrt_status status = tryLevels(full))
       return status;
     levels.assign(numLayers, Selective);
@@ -248,7 +250,7 @@ private:
     if (pcrt_status status = tryLevels(kept))
       return status;
 
-    // Positions on a stage's chain: at 0 all layers keep all, at n they are selective, at 2n full.
+    // Positions on a stage's chain: at 0 all layers keep everything, at n all are selective, and at 2n all are full.
     ArrayRef<SmallVector<int>> stages = full.layers;
     auto chain = [&](int stage, int position) {
       int n = int(stages[stage].size()), inFull = std::max(0, position - n);
@@ -278,8 +280,8 @@ private:
     if (pcrt_status status = bisect(stages, lo, more, fewer))
       return status;
 
-    // Stages were tried together; should one hold more beside the others' last choice, more of its layers are
-    // recomputed.
+    // Stages were tried together. If a stage holds more with the final choices of the other stages, more of its layers
+    // are recomputed.
     while (true) {
       Trial trial;
       if (pcrt_status status = tryLevels(trial))
@@ -304,9 +306,9 @@ private:
   ModuleOp model;
   CompileOptions options;
   int numLayers = 0;
-  std::map<std::string, int> numberOf;         ///< of layers
+  std::map<std::string, int> numberOf;         ///< the number of a layer, by name
   std::vector<Level> levels;                   ///< by layer
-  std::string cut;                             ///< what takes the place of `stages=cost`; empty: nothing
+  std::string cut;                             ///< replaces `stages=cost`, unless it is empty
   std::map<std::vector<Tactic>, Trial> trials; ///< by tactics
 };
 

@@ -1,4 +1,4 @@
-//===- ComposePlan.cpp - What a plan costs, put together from programs of few layers ---------===//
+//===- ComposePlan.cpp - Composes the price of a plan from programs of few layers ------------===//
 #include "ComposePlan.h"
 
 #include "../Space/PlanNumbers.h"
@@ -27,9 +27,9 @@ std::optional<ProgramPrice> Composer::price(const SmallProgram &program, std::st
   CompileOptions one = options;
   one.plan = program.plan;
   one.inlineOps = program.inlineOps;
-  one.memoryLimit = 0; // of whole models
+  one.memoryLimit = 0; // the limit is for whole models
   AskedOfPrice asked{program.byParts, /*memory=*/true};
-  // What grids send instead of weights depends on how many sequences there are.
+  // In grids, the number of sequences decides whether weights or activations are sent.
   bool isPlacedOnce = program.isShared && !program.plan.splitsEmbed();
   if (OwningOpRef<ModuleOp> module = isPlacedOnce ? placed.take(one, program.layers, program.sequences) : nullptr)
     return priceProgram(*module, one, machine, refusal, goesOn, asked, Phase::Placed);
@@ -54,7 +54,7 @@ Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &
     priceA();
     priceB(*this);
   }
-  programs += both.first ? 2 : 1; // also if another thread priced one
+  programs += both.first ? 2 : 1; // also if another thread priced one of them
   if (!both.first)
     both.second.reset();
   else if (refusal.empty())
@@ -62,8 +62,9 @@ Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &
   return both;
 }
 
-/// The numbers of layers that all others are extended from: neighbours of a layer, and their buckets, are as in the
-/// model. For cores only the time of layers is needed, so one layer with neighbours on both sides is enough.
+/// The numbers of layers from which all other numbers are extrapolated. They are large enough that the neighbours of a
+/// layer, and their buckets, are as in the whole model. For cores only the time of a layer is needed, so one layer with
+/// neighbours on both sides is enough.
 static constexpr int64_t fewer = 3, more = 5, fewerOfCore = 2, moreOfCore = 3;
 
 CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
@@ -155,16 +156,16 @@ double layersOf(int stage, const Problem &problem, ArrayRef<int64_t> layers) {
   return sum / chunks;
 }
 
-/// Says what a pipeline's chunks take with any number of layers, from two small pipelines.
+/// Predicts the seconds of a pipeline's chunks with any number of layers, from two small pipelines.
 class ChunkCosts {
 public:
-  /// Pipelines of `a` and `b` layers in each chunk; chunks lie on stages as in `small`.
+  /// The small pipelines have `a` and `b` layers in each chunk; `small` assigns their chunks to stages.
   ChunkCosts(const NamedSchedule &schedule, Problem small, int64_t a, const ProgramPrice &ofA, int64_t b,
              const ProgramPrice &ofB)
       : schedule(schedule), small(std::move(small)), a(a), b(b), ofA(ofA), ofB(ofB) {}
 
-  /// Maps a chunk of the full pipeline to the chunk of the small one that stands for it: on the stage that stands for
-  /// its stage, after as many other chunks.
+  /// Maps a chunk of the full pipeline to the chunk of the small pipeline that stands for it: it is on the
+  /// corresponding stage, after the same number of other chunks.
   int role(const Problem &problem, int chunk) const {
     int stage = problem.stageOf[chunk], like = stageLike(stage, problem.stages, small.stages);
     auto after = std::count(problem.stageOf.begin(), problem.stageOf.begin() + chunk, stage);
@@ -180,7 +181,7 @@ public:
   double seconds(TaskKind kind, int role, double layers) const {
     return std::max(of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.middle; }), 0.0);
   }
-  /// Extra seconds of the task of the first, and of the last microbatch; may be negative.
+  /// Extra seconds of the task of the first microbatch; may be negative.
   double longerFirst(TaskKind kind, int role, double layers) const {
     return of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.first - task.middle; });
   }
@@ -196,7 +197,7 @@ public:
   }
   /// Sets the seconds of the tasks of `problem`, whose chunks have `layers` layers.
   void fill(Problem &problem, ArrayRef<int64_t> layers) const;
-  /// Adds by how much the tasks of the first and last microbatch take longer.
+  /// Adds the extra seconds of the tasks of the first and last microbatch.
   void fillEnds(Problem &problem, ArrayRef<int64_t> layers) const;
   /// Ops of a stage's program if its chunks have `layers` layers each.
   double ops(int stage, double layers, double microbatches) const {
@@ -205,11 +206,11 @@ public:
     };
     return interpolate(layers, a, all(ofA), b, all(ofB));
   }
-  /// Seconds of a step: of its tasks, and of what follows them on each stage: sums of gradients, the optimizer. `rest`:
-  /// what small steps take besides; nothing while that is being found.
+  /// Seconds of a step: those of its tasks, and of the sums of gradients and the optimizer that follow them on each
+  /// stage. `rest`: the other seconds of small steps; nothing while these are being computed.
   std::optional<double> stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
                                     ArrayRef<int64_t> layers, std::optional<double> rest = {}) const;
-  /// Seconds of a step outside its tasks: the steps of the small pipelines are this much longer than their tasks.
+  /// Seconds of a step outside its tasks: by how much the steps of the small pipelines are longer than their tasks.
   std::optional<double> rest(double layers) const;
 
 private:
@@ -273,7 +274,7 @@ std::optional<double> ChunkCosts::stepSeconds(const Problem &problem, const std:
     int like = stageLike(stage, problem.stages, small.stages);
     double tail = interpolate(layersOf(stage, problem, layers), a, ofA.tailSeconds[like], b, ofB.tailSeconds[like]);
     double end = ends[stage] + std::max(tail, 0.0) + rest.value_or(0);
-    // Moves that hid while a small stage waited for others may be what the whole pipeline waits for.
+    // Moves that overlapped with waits of a small stage may not be hidden in the whole pipeline.
     double hidden =
         interpolate(layersOf(stage, problem, layers), a, ofA.movesBesideIdle[like], b, ofB.movesBesideIdle[like]);
     if (rest && hidden > *rest)
@@ -319,9 +320,10 @@ Problem shapeOf(const NamedSchedule &schedule, int stages, int chunksPerStage, i
   return problem;
 }
 
-/// A stage gathers the parameters of its chunks one after another from the beginning of a step on, `gather` seconds for
-/// those of a layer: the first microbatch's task of a chunk does not end before, and where tasks are functions, none
-/// begins before all are there. In few layers this may be hidden by work that does not grow with the layers.
+/// A stage gathers the parameters of its chunks one after another from the beginning of a step on, in `gather` seconds
+/// per layer. The first microbatch's task of a chunk does not end before its parameters are gathered. If tasks are
+/// functions, none begins before all parameters are gathered. With few layers, work that does not grow with the layers
+/// may hide this.
 void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<int64_t> layers, double gather,
                        bool callsTasks) {
   std::optional<pipeline::Timeline> times = pipeline::simulate(problem, order);
@@ -347,8 +349,8 @@ void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<
   }
 }
 
-/// Layers of the chunks of small pipelines, but no more than those of the whole one have; and of those that tell what
-/// tasks take.
+/// Layers in the chunks of small pipelines, unless the chunks of the whole pipeline have fewer; `moreInTasks` is for
+/// pipelines that price tasks.
 constexpr int64_t fewInChunk = 1, moreInChunk = 3, moreInTasks = 2;
 
 } // namespace
@@ -357,13 +359,13 @@ SmallVector<int64_t> pc::dealOut(int64_t layers, ArrayRef<int> stageOf, bool toL
                                  llvm::function_ref<double(int, int64_t)> seconds) {
   size_t chunks = stageOf.size();
   SmallVector<int64_t> sizes(chunks, 1);
-  std::vector<double> ofStage(chunks), now, next; // seconds of each chunk, and with one layer more
+  std::vector<double> ofStage(chunks), now, next; // seconds of each chunk, now and with one more layer
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
     now.push_back(seconds(static_cast<int>(chunk), 1));
     next.push_back(seconds(static_cast<int>(chunk), 2));
     ofStage[stageOf[chunk]] += now[chunk];
   }
-  constexpr double equal = 1e-4; // a share
+  constexpr double equal = 1e-4; // relative difference of equal seconds
   for (int64_t left = layers - std::ssize(sizes); left > 0; --left) {
     auto withOneMore = [&](size_t chunk) { return ofStage[stageOf[chunk]] - now[chunk] + next[chunk]; };
     auto isBetter = [&](size_t a, size_t b) {
@@ -497,7 +499,8 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
   auto [a, b] = price(sizeOf(fewInChunk, inlineOps), sizeOf(most, inlineOps), refusal);
   if (!b)
     return;
-  // Tasks of large programs stay functions, with which moves end: the small ones have to do as the large one will.
+  // Tasks of large programs stay functions, and moves do not continue after a function. The tasks of small programs
+  // have to be functions if those of the large program will be.
   double ops = 0, mean = static_cast<double>(few.layers()) / chunks;
   for (int stage = 0; stage < stages; ++stage)
     ops += ChunkCosts(*schedule, small, fewInChunk, *a, most, *b)

@@ -1,6 +1,7 @@
-//===- ComposePlan.h - What a plan costs, put together from programs of few layers -----------===//
-// The layers of a model are equal, so the seconds and the bytes of a step are affine in their number; a pipeline is
-// simulated from the tasks of its first, a middle and its last chunk. docs/rationale/search.md says how right that is.
+//===- ComposePlan.h - Composes the price of a plan from programs of few layers --------------===//
+// The layers of a model are equal, so the seconds and the bytes of a step are affine in their number. A pipeline is
+// simulated from the tasks of its first, a middle and its last chunk. docs/rationale/search.md states how exact this
+// is.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_COMPOSEPLAN_H
 #define PC_LIB_SEARCH_PRICE_COMPOSEPLAN_H
@@ -15,48 +16,49 @@
 
 namespace pc {
 
-/// Lower bounds for every plan with this core, for all layers of the model, before stages and data ranks share them.
+/// The price of a core: lower bounds for every plan with this core. They are for all layers of the model, before these
+/// are divided among stages and data ranks.
 struct CorePrice {
   bool isLegal = false;
-  bool hasData = false;        ///< it sums gradients, or gathers parameters, for each microbatch
+  bool hasData = false;        ///< the core sums gradients, or gathers parameters, for each microbatch
   double seconds = 0;          ///< of a microbatch
-  double layerSeconds = 0;     ///< of these, of one layer
-  double aheadSeconds = 0;     ///< of these, before the layers and after them on the way back, e.g. of a table of words
-  double restSeconds = 0;      ///< of a step besides its microbatches: sums that nothing hides, and the optimizer
-  double optimizerSeconds = 0; ///< of these, those without moves, which stages may hide
-  double forwardShare = 0;     ///< of a microbatch's seconds, those of its forward pass
-  double activationBytes = 0;  ///< of a microbatch that waits for its backward pass
-  double layerActivationBytes = 0; ///< of these, those of one layer
+  double layerSeconds = 0;     ///< the part of one layer
+  double aheadSeconds = 0;     ///< the part before all layers, and after them in the backward pass, such as of a table
+  double restSeconds = 0;      ///< of a step outside its microbatches: exposed sums, and the optimizer
+  double optimizerSeconds = 0; ///< the part of the rest without moves; stages may hide the moves
+  double forwardShare = 0;     ///< share of the forward pass in a microbatch's seconds
+  double activationBytes = 0;  ///< kept by a microbatch until its backward pass
+  double layerActivationBytes = 0; ///< the part of one layer
   int compositions = 0;
 };
 
-/// What a chunk's tasks take for one microbatch, by its layers.
+/// The price of a chunk's tasks for one microbatch, by layers.
 struct TaskPrice {
   bool isLegal = false;
   struct Seconds {
-    double layer = 0, first = 0, last = 0; ///< of a layer; and by which those of the first and last chunk take longer
+    double layer = 0, first = 0, last = 0; ///< of a layer; and the extra seconds of the first and last chunk
   };
   std::array<Seconds, pipeline::numKinds> seconds; ///< by kind
-  double hopSeconds = 0, hopBackSeconds = 0;       ///< of a message to the next stage, and of its gradient
-  double taskOps = 0, otherOps = 0;                ///< of a layer, written out: for a microbatch, and besides
+  double hopSeconds = 0, hopBackSeconds = 0; ///< of a message to the next stage, and of the gradient's message back
+  double taskOps = 0, otherOps = 0;          ///< of a layer that is written out: per microbatch, and outside of tasks
   std::optional<StageBytes> bytes;
   int compositions = 0;
 };
 
-/// A plan as it was priced.
+/// A plan and its composed price.
 struct ComposedPlan {
   PlanTrial trial;
   Plan plan;              ///< with the layers of its stages
-  bool isComposed = true; ///< false: nothing can be said from few layers
+  bool isComposed = true; ///< false: the plan cannot be composed from few layers
   int compositions = 0;
 };
 
-/// A program of few layers that a price is put together from.
+/// A program of few layers from which a price is composed.
 struct SmallProgram {
   Plan plan;
   int64_t layers, sequences, inlineOps;
-  bool byParts = false;  ///< `trial` says what its parts take
-  bool isShared = false; ///< the plan is also requested with other numbers of sequences; then without parts
+  bool byParts = false;  ///< `trial` also has the seconds of its parts
+  bool isShared = false; ///< the plan is also priced with other numbers of sequences, without parts
 };
 
 /// Composes prices for one thread.
@@ -66,21 +68,21 @@ public:
            const MachineModel &machine)
       : context(context), few(few), placed(few), batch(batch), options(options), machine(machine) {}
 
-  /// Prices a program instead of the composer; nothing: the program is refused.
+  /// Prices a program in place of the composer. Returns nothing if the program is refused.
   using Pricer = std::function<std::optional<ProgramPrice>(const SmallProgram &)>;
-  /// Once it says no, programs are refused without a compile.
+  /// After `goesOn` has returned false, programs are refused without a compile.
   void setGoesOn(std::function<bool()> newGoesOn) { goesOn = std::move(newGoesOn); }
-  /// Sets who prices programs instead of the composer.
+  /// Sets a function that prices programs instead of the composer.
   void setPricer(Pricer newPricer) { pricer = std::move(newPricer); }
-  /// Does both: `half` with the composer of a thread that has nothing else to do, or with this one after `here`.
+  /// Runs both functions: `half` with the composer of a thread that is idle, or with this one after `here`.
   using Sharer = std::function<void(llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here)>;
   /// Lets another thread price one of two programs; null: this thread prices both.
   void setSharer(Sharer newSharer) { sharer = std::move(newSharer); }
 
-  /// `refusal`, if empty, gets why the core is not legal.
+  /// If the core is not legal, the reason is written to `refusal`, if that is empty.
   CorePrice priceCore(const PlanCore &core, std::string &refusal);
-  /// Prices the tasks of a plan with a named schedule from pipelines of two stages, without data ranks but those of its
-  /// core. Plans with that core share the price if their schedules agree on whether to defer gradients of weights.
+  /// Prices the tasks of a plan with a named schedule, from pipelines of two stages that have only the data ranks of
+  /// its core. Plans with that core share the price if their schedules agree on whether to defer gradients of weights.
   TaskPrice priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal);
   /// `callsTasks`: the whole program's tasks will be functions.
   ComposedPlan compose(const Plan &plan, bool callsTasks, std::string &refusal);
@@ -102,20 +104,21 @@ private:
   std::function<bool()> goesOn = [] { return true; };
   Pricer pricer;    ///< or null
   Sharer sharer;    ///< or null
-  int programs = 0; ///< that were asked for
+  int programs = 0; ///< the programs that were requested
 };
 
-/// Deals layers out to chunks, which lie on the stages `stageOf`, so that the longest stage, and then the longest of
-/// its chunks, takes as little as possible; among equals the late (`toLate`) or the early chunks have more. Each chunk
-/// has at least one. `seconds(chunk, layers)`: the seconds of a chunk with this number of layers.
+/// Assigns layers to chunks, which are on the stages `stageOf`. The longest stage, and then the longest of its chunks,
+/// takes as little time as possible. Among equal assignments, late chunks (`toLate`) or early chunks get more layers.
+/// Each chunk has at least one layer. `seconds(chunk, layers)`: the seconds of a chunk with this number of layers.
 llvm::SmallVector<int64_t> dealOut(int64_t layers, llvm::ArrayRef<int> stageOf, bool toLate,
                                    llvm::function_ref<double(int, int64_t)> seconds);
 
-/// Returns the ways to deal layers out that are tried: for the longest stage, and for the longest chunk.
+/// Returns the assignments of layers that are tried: the best for the longest stage, and the best for the longest
+/// chunk.
 llvm::SmallVector<llvm::SmallVector<int64_t>, 4> dealings(int64_t layers, llvm::ArrayRef<int> stageOf,
                                                           llvm::function_ref<double(int, int64_t)> seconds);
 
-/// Reads the layers of chunks from the option `stages` of a pipeline; empty: layers are dealt out by cost.
+/// Reads the layers of chunks from the option `stages` of a pipeline. An empty result means that cost decides.
 llvm::SmallVector<int64_t> givenLayers(llvm::StringRef stages, int64_t layers, int chunks);
 
 } // namespace pc

@@ -58,7 +58,7 @@ OwningOpRef<ModuleOp> PlacedLayers::take(const CompileOptions &options, int64_t 
   if (sequences % plan.microbatches)
     return nullptr;
   BySequences &ofPlan = known[{plan.key(), layers}];
-  int64_t atOnce = sequences / plan.microbatches, fewest = 1; // what every product of axes divides
+  int64_t atOnce = sequences / plan.microbatches, fewest = 1; // fewest: every product of axes divides it
   for (const auto &[axis, size] : plan.mesh)
     fewest *= size;
   if (!ofPlan.empty() && fewest < atOnce)

@@ -1,8 +1,8 @@
 //===- PlacedLayers.h - Few layers, placed once for all batches ------------------------------===//
-// Most of a small compile goes into its placement, which is mostly the same for all numbers of sequences that the axes
-// divide. But what is sent, sequences or a gradient, may depend on which is smaller. So a program is placed for few and
-// for many sequences, and if both are placed in the same way, numbers in between get the same placement. (Not so for
-// grids.)
+// Most of the time of a small compile goes into placement, and the placement is mostly the same for all numbers of
+// sequences that the axes divide. But whether activations or gradients are sent may depend on which are smaller. So a
+// program is placed for few and for many sequences. If both have the same placement, numbers in between get it as well
+// (except in grids).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_PLACEDLAYERS_H
 #define PC_LIB_SEARCH_PRICE_PLACEDLAYERS_H
@@ -18,19 +18,19 @@ class PlacedLayers {
 public:
   explicit PlacedLayers(const FewLayers &few) : few(few) {}
 
-  /// The placed program of `layers` layers and `sequences` sequences per step, by the plan of `options`. Null if the
-  /// plan is refused, or if its axes do not divide the sequences.
+  /// Returns the placed program of `layers` layers and `sequences` sequences per step, with the plan of `options`. Null
+  /// if the plan is refused, or if its axes do not divide the sequences.
   mlir::OwningOpRef<mlir::ModuleOp> take(const CompileOptions &options, int64_t layers, int64_t sequences);
 
 private:
   struct Placed {
     mlir::OwningOpRef<mlir::ModuleOp> module; ///< null: refused
     size_t form = 0;                          ///< a hash of its ops and where their results are, without sizes
-    /// For each value, in the order of a walk: the dim that is the sequences of a microbatch, or -1.
+    /// For each value, in the order of a walk: the dim of a microbatch's sequences, or -1.
     std::vector<int> batchDims;
-    int64_t parts = 1; ///< into which axes split it, at most, and their common multiples
+    int64_t parts = 1; ///< a common multiple of the numbers of parts into which axes split this dim
   };
-  using BySequences = std::map<int64_t, Placed>; ///< of a microbatch
+  using BySequences = std::map<int64_t, Placed>; ///< by sequences of a microbatch
   void place(BySequences &known, const CompileOptions &options, int64_t layers, int64_t sequences);
 
   const FewLayers &few;

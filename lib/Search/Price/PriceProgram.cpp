@@ -1,4 +1,4 @@
-//===- PriceProgram.cpp - What a program costs by a plan, by compiling it --------------------===//
+//===- PriceProgram.cpp - Prices a program under a plan by compiling it ----------------------===//
 #include "PriceProgram.h"
 #include "ChooseRecompute.h"
 
@@ -18,7 +18,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The machine without time for moves, and `fastMemory`, for memory traffic.
+/// Returns the machine with moves that take no time, and with memory traffic that takes no time if `fastMemory`.
 static MachineModel without(const MachineModel &machine, bool fastMemory) {
   MachineModel fast = machine;
   fast.node = fast.network = {1e30, 0};
@@ -31,7 +31,7 @@ static MachineModel without(const MachineModel &machine, bool fastMemory) {
   return fast;
 }
 
-/// Adds a microbatch to a step: its program is the same for any number of them.
+/// Adds a microbatch to a step, whose program is the same for any number of microbatches.
 static void addMicrobatch(ModuleOp planned) {
   planned.walk([&](AccumulateOp accumulate) {
     for (Value input : llvm::SmallSetVector<Value, 4>(accumulate.getInputs().begin(), accumulate.getInputs().end())) {
@@ -44,8 +44,8 @@ static void addMicrobatch(ModuleOp planned) {
 }
 
 namespace {
-/// Adds up the seconds of a microbatch before its layers and, in the backward pass, after them. Between the two is the
-/// head.
+/// Adds up the seconds of a microbatch before its layers and, in the backward pass, after them. The head is between the
+/// two.
 struct AheadOfLayers {
   double seconds = 0; ///< of the last microbatch
 
@@ -72,7 +72,7 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
                          ProgramPrice &price) {
   std::map<std::pair<TaskKind, int64_t>, std::map<int64_t, double>> seconds; // by microbatch
   for (const StageTimeline &stage : prediction.timeline) {
-    double ahead = 0; // what a task waits for that its stage gathers belongs to it
+    double ahead = 0; // a task's wait for gathers of its stage belongs to the task
     for (const StageSpan &span : stage.spans) {
       double length = span.end - span.start;
       if (span.type == StageSpan::Move && !span.isTask())
@@ -99,8 +99,8 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
     one.middle = all[all.size() / 2];
   }
   StringAttr axis = stageAxisOf(planned);
-  // Messages arrive in the task that reads them; what comes after all tasks, as the sum of a parameter that two stages
-  // have, is none.
+  // Messages arrive in the task that reads them. Moves after all tasks, such as the sum of a parameter that two stages
+  // have, are not messages.
   TaskKind kind = TaskKind::Optimizer;
   planned.walk([&](Operation *op) {
     if (auto task = dyn_cast<TaskOp>(op))
@@ -114,7 +114,7 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
   });
 }
 
-/// Counts the ops of tasks, written out, and others.
+/// Counts the ops of tasks, as if written out, and the other ops.
 static void countOps(ModuleOp staged, ProgramPrice &price) {
   auto opsIn = [](Block &block) {
     double ops = 0;
@@ -143,7 +143,7 @@ static FailureOr<Prediction> predict(ModuleOp planned, const MachineModel &machi
   return predictStep(planned, machine, OpSeconds(), listener, /*withBytes=*/false);
 }
 
-/// Compiles a program of the phase `from` by `one`, to the phase `to`; ops of tasks are counted on the way.
+/// Compiles a program of phase `from` with the options `one` to phase `to`, and counts the ops of tasks.
 static bool compileTo(Phase to, ModuleOp model, Phase from, CompileOptions &one, ProgramPrice &price,
                       llvm::function_ref<bool()> goesOn) {
   one.search = AutoOptions();
@@ -188,8 +188,8 @@ static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, con
   return whole;
 }
 
-/// Reads the parts of `trial`: the seconds of moves that nothing hides; the seconds that are left if moves and memory
-/// take no time; and of these, how long stages wait for each other in the mean.
+/// Computes the parts of `trial`: the seconds of exposed moves, the seconds that are left if moves and memory take no
+/// time, and the part of these in which stages wait for each other on average.
 static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
   std::array<FailureOr<Prediction>, 2> predictions;
   mlir::parallelFor(planned.getContext(), 0, predictions.size(), [&](size_t fastMemory) {
@@ -252,8 +252,8 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
   price.aheadSeconds = ahead.seconds;
   price.activationBytes = static_cast<double>(mostActivationBytes(model));
   double fewer = whole->programSeconds;
-  // The second microbatch is the first one that is added to a sum, which the first one's results become: that is no
-  // part of what each takes.
+  // The results of the first microbatch become the sum, and the second is the first one that is added to it. This
+  // difference is not part of the seconds of each microbatch.
   for (int more = one.plan.microbatches == 1 ? 2 : 1; more > 0; --more) {
     addMicrobatch(model);
     FailureOr<Prediction> with = predict(model, machine);

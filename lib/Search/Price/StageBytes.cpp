@@ -1,4 +1,4 @@
-//===- StageBytes.cpp - Bytes of a pipeline's stages, by those of a small one ----------------===//
+//===- StageBytes.cpp - Bytes of a pipeline's stages, from a small pipeline ------------------===//
 #include "StageBytes.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ using namespace pc;
 using pipeline::Problem;
 using pipeline::Task;
 
-/// The chunks of a chunk's stage that come before it.
+/// The number of chunks on a chunk's stage that come before it.
 static int64_t placeOf(const Problem &problem, int64_t chunk) {
   return std::count(problem.stageOf.begin(), problem.stageOf.begin() + chunk, problem.stageOf[chunk]);
 }
@@ -25,7 +25,7 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
   stage.gaps = std::max(stage.gaps, static_cast<double>(memory.gaps));
   int64_t microbatches = small.microbatches, middle = microbatches / 2;
   auto last = static_cast<int>(memory.stretches.size()) - 1;
-  // One microbatch stands for all between the first and the last one.
+  // One microbatch stands for all microbatches between the first and the last one.
   std::vector<Stretch *> stretches;
   for (int i = 0; i <= last; ++i) {
     const TaskMemory::Stretch &one = memory.stretches[i];
@@ -39,8 +39,8 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
     if (stretch)
       stretch->own[program] = static_cast<double>(one.own);
   }
-  // Bytes that a task allocates for all later tasks live until the last microbatch; bytes for the next task live until
-  // there, and may be of the last microbatch here, where there are few.
+  // Bytes that a task allocates for all later tasks live until the last microbatch. Bytes for the next task live until
+  // that task, which may be one of the last microbatch here, because there are few microbatches.
   auto isForAll = [&](int from, int to) {
     const TaskMemory::Stretch &taker = memory.stretches[from], &giver = memory.stretches[to];
     int64_t between = llvm::count_if(ArrayRef(memory.stretches).slice(from + 1, to - from - 1), [&](const auto &one) {
@@ -70,11 +70,11 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
 double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, const Walk &walk,
                         llvm::function_ref<const Stretch *(const Task &)> stretchOf,
                         llvm::function_ref<double(const Bytes &, int)> bytes) const {
-  SmallVector<int> chunks; // of the stage
+  SmallVector<int> chunks; // the chunks of the stage
   for (int chunk = 0; chunk < whole.chunks(); ++chunk)
     if (whole.stageOf[chunk] == whole.stageOf[tasks.front().chunk])
       chunks.push_back(chunk);
-  std::vector<int> place(whole.tasks()); // of each task among the tasks of the stage; 0 is before all of them
+  std::vector<int> place(whole.tasks()); // the position of each task on the stage; 0 is before all tasks
   for (auto [i, task] : llvm::enumerate(tasks))
     place[whole.id(task)] = static_cast<int>(i) + 1;
   auto last = static_cast<int>(tasks.size()) + 1;
@@ -92,7 +92,7 @@ double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, co
       }
       if (to <= at + 1)
         continue;
-      change[at + 1] += bytes(kept, chunk); // in the stretches between
+      change[at + 1] += bytes(kept, chunk); // in the stretches between the two
       change[to] -= bytes(kept, chunk);
     }
   };
@@ -138,7 +138,7 @@ double StageBytes::arena(const Problem &whole, const std::vector<Task> &tasks, i
 
 double StageBytes::ofLayers(const Problem &whole, const std::vector<Task> &tasks, ArrayRef<int64_t> layers,
                             bool withOwn, double gradientShare, bool untilLast) const {
-  std::array<std::array<Stretch, pipeline::numKinds>, 2> stretches; // of the first microbatch, and of others
+  std::array<std::array<Stretch, pipeline::numKinds>, 2> stretches; // for the first microbatch, and for the others
   for (const auto &[key, stretch] : stages[0].tasks) {
     auto [kind, chunk, microbatch] = key;
     if (chunk != 0 || microbatch == LastOne)
@@ -146,7 +146,7 @@ double StageBytes::ofLayers(const Problem &whole, const std::vector<Task> &tasks
     Stretch &one = stretches[microbatch == Middle][static_cast<size_t>(kind)] = stretch;
     if (!withOwn)
       one.own = {};
-    // What a backward task keeps for other microbatches, or for the optimizer, are sums of gradients.
+    // The values that a backward task keeps for other microbatches, or for the optimizer, are sums of gradients.
     bool isBackward = kind >= TaskKind::Backward;
     for (auto &[end, kept] : one.kept)
       if (end.how == End::Optimizer || (isBackward && end.how != End::Own))

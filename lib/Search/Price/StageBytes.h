@@ -1,7 +1,7 @@
-//===- StageBytes.h - Bytes of a pipeline's stages, by those of a small one ------------------===//
-// Which values lie in an arena at once follows only from the order of tasks. What a task takes, and which later one
-// gives it back, is read from the planned programs of a small pipeline, of its first, a middle and the last microbatch;
-// the order of a stage is then walked through with these.
+//===- StageBytes.h - Bytes of a pipeline's stages, from a small pipeline --------------------===//
+// Only the order of tasks determines which values are in an arena at the same time. The planned programs of a small
+// pipeline say which bytes a task allocates, and which later task frees them, for the first, a middle and the last
+// microbatch. With this, the order of a stage of the whole pipeline is replayed.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_PRICE_STAGEBYTES_H
 #define PC_LIB_SEARCH_PRICE_STAGEBYTES_H
@@ -21,28 +21,28 @@ public:
   StageBytes(const pipeline::Problem &small, int64_t a, llvm::ArrayRef<TaskMemory> ofA, int64_t b,
              llvm::ArrayRef<TaskMemory> ofB);
 
-  /// A lower bound for what a stage's tasks keep at once, from what a layer of the small pipeline's first chunk adds.
-  /// `withOwn`: also counts values that only one task has; `gradientShare`: the share of summed gradients that lies on
-  /// a rank; `untilLast`: counts only until the last microbatch comes back.
+  /// A lower bound for the bytes that a stage's tasks keep at once, from the bytes that a layer of the small pipeline's
+  /// first chunk adds. `withOwn`: also counts values that live in only one task. `gradientShare`: the share of summed
+  /// gradients on a rank. `untilLast`: counts only until the first backward pass of the last microbatch has ended.
   double ofLayers(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks,
                   llvm::ArrayRef<int64_t> layers, bool withOwn, double gradientShare, bool untilLast) const;
 
-  /// Bytes of a stage's arena. `like`: the stage of the small pipeline that is like it, `chunkLike`: the same of its
-  /// chunks, `layers`: of each chunk of the whole problem.
+  /// Bytes of a stage's arena. `like`: the stage of the small pipeline that stands for it; `chunkLike`: the same for
+  /// its chunks; `layers`: the layers of each chunk of the whole problem.
   double arena(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, int like,
                llvm::function_ref<int(int)> chunkLike, llvm::ArrayRef<int64_t> layers) const;
 
 private:
-  /// Where a value is needed last.
+  /// The point until which a value is needed.
   struct End {
     enum How : uint8_t {
       Optimizer, ///< after all tasks
       Own,       ///< the task of its own microbatch
-      Last,      ///< and of the last one
-      Later      ///< `tasks` tasks later
+      Last,      ///< the task of the last microbatch
+      Later      ///< the task `tasks` tasks later
     } how = Optimizer;
     TaskKind kind = TaskKind::Forward;
-    int64_t chunk = 0, tasks = 0; ///< `chunk`: of those of the stage
+    int64_t chunk = 0, tasks = 0; ///< `chunk`: an index among the chunks of the stage
     friend bool operator<(const End &a, const End &b) {
       return std::tie(a.how, a.kind, a.chunk, a.tasks) < std::tie(b.how, b.kind, b.chunk, b.tasks);
     }
@@ -51,12 +51,12 @@ private:
   using Bytes = std::array<double, 2>;
   struct Stretch {
     Bytes own = {};
-    std::map<End, Bytes> kept; ///< the bytes that it allocates and does not free
+    std::map<End, Bytes> kept; ///< bytes that it allocates and does not free
   };
   enum Microbatch : uint8_t { First, Middle, LastOne };
   struct Stage {
     std::map<std::tuple<TaskKind, int64_t, Microbatch>, Stretch> tasks; ///< by kind and chunk of the small pipeline
-    Stretch before, after;                                              ///< of all tasks
+    Stretch before, after;                                              ///< before and after all tasks
     double gaps = 0;
   };
   static Microbatch which(int64_t microbatch, int64_t microbatches) {
@@ -66,12 +66,12 @@ private:
   double ofLayer(const Bytes &bytes) const { return (bytes[1] - bytes[0]) / static_cast<double>(b - a); }
 
   struct Walk {
-    const Stretch *before = nullptr, *after = nullptr; ///< of all tasks; null: nothing
+    const Stretch *before = nullptr, *after = nullptr; ///< before and after all tasks; null: nothing
     bool ownChunks = false;                            ///< values end in their own chunk
     bool untilLast = false; ///< until the first backward pass of the last microbatch has ended
   };
-  /// Walks along the tasks of a stage and returns the most bytes that are alive at once. `stretchOf`: what a task
-  /// takes, null: nothing; `bytes`: scales bytes to the layers of a chunk.
+  /// Walks along the tasks of a stage and returns the most bytes that are alive at once. `stretchOf`: the bytes of a
+  /// task (null: none). `bytes`: scales bytes to the layers of a chunk.
   double most(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, const Walk &walk,
               llvm::function_ref<const Stretch *(const pipeline::Task &)> stretchOf,
               llvm::function_ref<double(const Bytes &, int)> bytes) const;

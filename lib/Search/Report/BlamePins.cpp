@@ -1,4 +1,4 @@
-//===- BlamePins.cpp - Which flag keeps plans from fitting -------------------------------------===//
+//===- BlamePins.cpp - Finds the flag that prevents plans from fitting -------------------------===//
 #include "BlamePins.h"
 #include "WhatLimits.h"
 

@@ -1,5 +1,6 @@
-//===- BlamePins.h - Which flag keeps plans from fitting ---------------------------------------===//
-// Input: the flags of a search in which no plan fits, and a search to ask. Result: the flags without which one fits.
+//===- BlamePins.h - Finds the flag that prevents plans from fitting ---------------------------===//
+// Input: the flags of a search in which no plan fits, and a function that searches again. Result: the flags without
+// which a plan fits.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_REPORT_BLAMEPINS_H
 #define PC_LIB_SEARCH_REPORT_BLAMEPINS_H
@@ -10,18 +11,18 @@
 
 namespace pc {
 
-/// A plan that takes little memory.
+/// A plan that needs little memory.
 struct SmallPlan {
   FoundPlan found;
   Plan plan;
-  bool isEstimate = false; ///< it was composed, and not compiled whole
+  bool isEstimate = false; ///< it was composed, not compiled whole
 
   /// "1024 bytes: dp=2 ..."
   std::string text() const { return std::to_string(found.trial.bytes) + " bytes: " + found.node.text; }
 };
 
-/// Which of the flags that were given keeps all plans from fitting: without it `fitting` finds one. If no flag does so
-/// alone, whether all together do.
+/// Finds each given flag without which `fitting` finds a plan that fits. If there is no such flag, finds out whether a
+/// plan fits without all of them.
 std::string blamePins(const AutoOptions &given,
                       llvm::function_ref<std::optional<SmallPlan>(const AutoOptions &pins)> fitting);
 

@@ -1,4 +1,4 @@
-//===- FoundPlans.cpp - What a search has found, in words -----------------------------------===//
+//===- FoundPlans.cpp - The text and JSON about a search's result ---------------------------===//
 #include "FoundPlans.h"
 
 #include "llvm/Support/Format.h"
@@ -30,7 +30,7 @@ static std::string lineOf(const FoundPlan &found) {
   return text;
 }
 
-/// Which part of a step of `other` is longer by most.
+/// The part of a step with the largest increase in `other`.
 static StringRef dearerBy(const PlanTrial &other, const PlanTrial &best) {
   std::pair<double, StringRef> parts[] = {
       {other.products - best.products, "products and waits for stages"},
@@ -55,7 +55,7 @@ void FoundPlans::tell(llvm::raw_ostream &os) const {
     os << llvm::format("  waits for stages %.0f %%", percent * trial.waits);
   os << "\n";
   std::set<std::string> shown{best.node.form};
-  std::map<std::string, size_t> numbers; // of the plans that are shown
+  std::map<std::string, size_t> numbers; // numbers of the plans that are shown
   for (const FoundPlan &other : result.fitting) {
     if (shown.size() == 6)
       break;
@@ -75,7 +75,7 @@ void FoundPlans::tell(llvm::raw_ostream &os) const {
     });
 }
 
-/// The plans that were compiled, the chosen one first, those that are too large last.
+/// The compiled plans: the chosen one first, those that are too large last.
 llvm::json::Object FoundPlans::json() const {
   llvm::json::Array all;
   auto add = [&](const FoundPlan &found) {

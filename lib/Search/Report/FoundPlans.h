@@ -1,5 +1,6 @@
-//===- FoundPlans.h - What a search has found, in words -------------------------------------===//
-// Input: the result of a search and its counts. Result: lines for people and members of a report; nothing is computed.
+//===- FoundPlans.h - The text and JSON about a search's result -----------------------------===//
+// Input: the result of a search and its counts. Result: lines for people and members of a report. Nothing is computed
+// here.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_REPORT_FOUNDPLANS_H
 #define PC_LIB_SEARCH_REPORT_FOUNDPLANS_H
@@ -15,20 +16,20 @@ struct FoundPlans {
   const SearchResult &result;
   int64_t ranks = 0;
   llvm::StringRef machine;
-  int64_t plans = 0;    ///< that were looked at
-  int64_t dropped = 0;  ///< of these, are too large by a bound
-  int64_t compiled = 0; ///< whole, where plans are composed
+  int64_t plans = 0;    ///< plans that were enumerated
+  int64_t dropped = 0;  ///< the plans that are too large by a bound
+  int64_t compiled = 0; ///< whole compiles, if plans are composed
   bool composes = false;
-  bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
-  int64_t limit = 0;       ///< bytes of a rank; 0: any number
+  bool isEstimate = false; ///< the chosen plan was composed, not compiled whole
+  int64_t limit = 0;       ///< bytes per rank; 0: no limit
   double gap = 0;
   const WhatLimits *limits = nullptr; ///< or null
 
   /// "141 plans of 2 ranks on cpu: 50 compiled, 12 refused, 0 too large"
   std::string text() const;
-  /// The chosen plan, and the next best of other forms.
+  /// Prints the chosen plan, and the best plans of other forms.
   void tell(llvm::raw_ostream &os) const;
-  /// The plans that were compiled, the chosen one first, those that are too large last.
+  /// The compiled plans: the chosen one first, those that are too large last.
   llvm::json::Object json() const;
 };
 

@@ -1,5 +1,5 @@
 //===- OtherMachines.cpp - A plan on machines with one figure changed -----------------------===//
-// Programs are the same on all machines, so each is compiled once and simulated on every machine.
+// The program of a plan is the same on all machines, so each is compiled once and simulated on every machine.
 //===-----------------------------------------------------------------------------===//
 #include "OtherMachines.h"
 #include "../Price/ComposePlan.h"

@@ -1,6 +1,6 @@
 //===- OtherMachines.h - A plan on machines with one figure changed ------------------------===//
-// Input: a machine, and plans. Result: machines with one figure halved or doubled, and seconds of the plans there.
-// Invariant: a plan's program is the same on all of them, so it is compiled once.
+// Input: a machine, and plans. Result: machines with one figure halved or doubled, and the seconds of the plans on
+// them. Invariant: a plan's program is the same on all of them, so it is compiled once.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_REPORT_OTHERMACHINES_H
 #define PC_LIB_SEARCH_REPORT_OTHERMACHINES_H
@@ -19,11 +19,11 @@ struct OtherMachine {
   MachineModel machine;
 };
 
-/// Machines with one figure halved or doubled, for each of the figures that matter to `ranks` ranks.
+/// Returns machines with one figure halved or doubled, for each figure that matters to `ranks` ranks.
 std::vector<OtherMachine> otherMachines(const MachineModel &machine, int64_t ranks);
 
-/// Seconds of a step on each machine; empty where the plan is refused. `few`: it is composed from programs of few
-/// layers, which are compiled once; else null. `callsTasks`: the whole program's tasks are functions.
+/// Seconds of a step on each machine; empty if the plan is refused. `few`: if not null, the plan is composed from
+/// programs of few layers, which are compiled once. `callsTasks`: the whole program's tasks are functions.
 std::vector<double> secondsOn(llvm::ArrayRef<MachineModel> machines, mlir::ModuleOp model, const FewLayers *few,
                               const CompileOptions &options, const Plan &plan, bool callsTasks);
 

@@ -1,4 +1,4 @@
-//===- WhatLimits.cpp - What limits a plan that was chosen, and what would change the choice --===//
+//===- WhatLimits.cpp - What limits the chosen plan, and what would change the choice ---------===//
 #include "WhatLimits.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,7 +9,7 @@
 using namespace pc;
 using llvm::StringRef;
 
-/// Plans that differ by less are the same choice: composed seconds are not right to more.
+/// Plans that differ by less than this share count as equal, because composed seconds are not more exact.
 static constexpr double same = 0.01;
 
 std::string pc::bytesText(double bytes) {
@@ -26,10 +26,10 @@ std::string pc::textOf(const StrategyFlags &flags, const std::string &name) {
 }
 
 //===---------------------------------------------------------------------------===//
-// What would be chosen otherwise
+// Choices on other machines
 //===---------------------------------------------------------------------------===//
 
-/// To the first order: the part that depends on the figure gets longer or shorter, without moves that are hidden.
+/// A first-order estimate: the part that depends on the figure gets longer or shorter. It ignores hidden moves.
 static double expected(const PlanTrial &trial, const OtherMachine &other) {
   double part = other.figure == "products" ? trial.products - trial.waits
                 : other.figure == "memory" ? trial.seconds - trial.products - trial.moves
@@ -39,7 +39,7 @@ static double expected(const PlanTrial &trial, const OtherMachine &other) {
 
 std::vector<const FoundPlan *> pc::worthPricing(llvm::ArrayRef<FoundPlan> fitting,
                                                 llvm::ArrayRef<OtherMachine> machines) {
-  constexpr size_t ofEach = 3; // plans of a machine
+  constexpr size_t ofEach = 3; // plans per machine
   std::vector<const FoundPlan *> worth{&fitting.front()};
   for (const OtherMachine &machine : machines) {
     std::vector<std::pair<double, const FoundPlan *>> plans;
@@ -48,7 +48,7 @@ std::vector<const FoundPlan *> pc::worthPricing(llvm::ArrayRef<FoundPlan> fittin
     llvm::sort(plans, [](const auto &a, const auto &b) {
       return std::tie(a.first, a.second->node.text) < std::tie(b.first, b.second->node.text);
     });
-    std::set<StringRef> forms; // plans that differ only in numbers are much the same
+    std::set<StringRef> forms; // plans that differ only in numbers are similar
     for (const auto &[seconds, plan] : plans) {
       if (forms.size() == ofEach)
         break;
@@ -66,7 +66,7 @@ std::vector<WhatLimits::OnOther> pc::changesOn(llvm::ArrayRef<OtherMachine> mach
   if (seconds.empty() || seconds.front().empty())
     return changes;
   for (auto [i, machine] : llvm::enumerate(machines)) {
-    // What was compiled whole is right here, so that composed seconds only say by how much they change.
+    // Seconds of whole compiles are exact on this machine, so composed seconds are used only for the change.
     auto there = [&, i = i](size_t plan) {
       return plans[plan]->trial.seconds * seconds[plan][i + 1] / seconds[plan].front();
     };
@@ -101,7 +101,7 @@ std::vector<WhatLimits::WithMemory> pc::withLess(const FoundPlan &chosen, llvm::
 }
 
 //===---------------------------------------------------------------------------===//
-// In words
+// Text
 //===---------------------------------------------------------------------------===//
 
 /// The parts of a step, the longest first.
@@ -120,7 +120,7 @@ static StringRef fast(double times) { return times < 1 ? " half as fast" : " twi
 void WhatLimits::tell(llvm::raw_ostream &os, const FoundPlan &chosen,
                       llvm::function_ref<std::string(const FoundPlan &)> nameOf) const {
   const PlanTrial &trial = chosen.trial;
-  constexpr double much = 0.2; // of a step
+  constexpr double much = 0.2; // share of a step
   os << "limits   ";
   llvm::ListSeparator comma;
   for (auto [i, part] : llvm::enumerate(partsOf(trial)))

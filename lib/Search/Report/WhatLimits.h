@@ -1,6 +1,6 @@
-//===- WhatLimits.h - What limits a plan that was chosen, and what would change the choice ----===//
-// Input: plans that were priced, here and on other machines. Result: what limits the chosen plan, and which plan
-// another machine or limit of memory would choose. Invariant: only plans that were priced are named.
+//===- WhatLimits.h - What limits the chosen plan, and what would change the choice -----------===//
+// Input: plans that were priced, here and on other machines. Result: what limits the chosen plan, and which plan would
+// be chosen on another machine or with another memory limit. Invariant: the result names only plans that were priced.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_REPORT_WHATLIMITS_H
 #define PC_LIB_SEARCH_REPORT_WHATLIMITS_H
@@ -12,28 +12,28 @@
 
 namespace pc {
 
-/// Which of the plans that were priced would have been chosen, were something else.
+/// The priced plans that would be chosen under other conditions.
 struct WhatLimits {
-  /// On a machine with another figure.
+  /// The choice on a machine with another figure.
   struct OnOther {
     llvm::StringRef figure, words;
     double times;
     FoundPlan plan;
-    double seconds, chosenSeconds; ///< there: of that plan, and of the chosen one
+    double seconds, chosenSeconds; ///< on that machine: of that plan, and of the chosen plan
   };
-  /// With so much memory of a rank, or with less than that.
+  /// The choice with this much memory per rank, or with less.
   struct WithMemory {
     int64_t bytes;
     FoundPlan plan;
   };
   std::vector<OnOther> onOthers;
-  std::vector<llvm::StringRef> words; ///< of the figures that were halved and doubled
+  std::vector<llvm::StringRef> words; ///< names of the figures that were halved and doubled
   std::vector<WithMemory> below;      ///< the most memory first
-  std::optional<WithMemory> withMore; ///< the fastest that the limit excludes
+  std::optional<WithMemory> withMore; ///< the fastest plan that the limit excludes
   std::vector<std::string> pins;      ///< flags as they were given
-  std::string free;                   ///< of --auto=; empty: everything else
+  std::string free;                   ///< the list of --auto=; empty: everything else is free
 
-  /// Lines for people; `nameOf` is what a plan is called in those above.
+  /// Prints lines for people. `nameOf`: the name of a plan in the lines above.
   void tell(llvm::raw_ostream &os, const FoundPlan &chosen,
             llvm::function_ref<std::string(const FoundPlan &)> nameOf) const;
   /// Members of the report's `search`.
@@ -43,16 +43,17 @@ struct WhatLimits {
 /// A flag as it was given: "--zero=1".
 std::string textOf(const StrategyFlags &flags, const std::string &name);
 
-/// Plans that are worth to be priced on another machine, by what their parts would take there; the chosen one first.
+/// Returns the plans that are worth pricing on other machines, according to the estimated seconds of their parts there.
+/// The chosen plan comes first.
 std::vector<const FoundPlan *> worthPricing(llvm::ArrayRef<FoundPlan> fitting, llvm::ArrayRef<OtherMachine> machines);
 
-/// The plan that is fastest on each machine, where that is not the chosen one. `seconds`: of each of `plans` here, and
-/// on each machine; empty: not known.
+/// The fastest plan on each machine on which it is not the chosen one. `seconds`: of each of `plans`, on this machine
+/// and on each of `machines`; empty: not known.
 std::vector<WhatLimits::OnOther> changesOn(llvm::ArrayRef<OtherMachine> machines,
                                            llvm::ArrayRef<const FoundPlan *> plans,
                                            llvm::ArrayRef<std::vector<double>> seconds);
 
-/// What is chosen with less memory than the chosen plan takes, step by step.
+/// The choices with less and less memory than the chosen plan needs.
 std::vector<WhatLimits::WithMemory> withLess(const FoundPlan &chosen, llvm::ArrayRef<FoundPlan> others);
 
 /// "58.2 GiB"

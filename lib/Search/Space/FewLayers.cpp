@@ -14,7 +14,7 @@ namespace {
 
 struct Layer {
   SmallVector<Operation *> ops; ///< in program order
-  SmallVector<Value> out;       ///< what ops outside of it read
+  SmallVector<Value> out;       ///< values that ops outside of the layer read
 };
 
 /// Layers that follow each other.
@@ -23,7 +23,7 @@ struct LayerChain {
   std::vector<Layer> layers;
 };
 
-/// What comes before the number of an op's layer, and the number, or -1.
+/// The text before the number of an op's layer, and the number, or -1.
 std::pair<std::string, int64_t> layerName(Operation *op) {
   std::string name = sourceName(op);
   auto [chain, last] = layerOf(name).rsplit('.');
@@ -33,7 +33,7 @@ std::pair<std::string, int64_t> layerName(Operation *op) {
   return last.getAsInteger(10, number) ? std::pair(std::string(), int64_t(-1)) : std::pair(chain.str(), number);
 }
 
-/// Whether one is the other: parameters may have one name more in front.
+/// Whether two names are equal, except that a parameter's name may have one more component in front.
 bool areSame(StringRef a, StringRef b) {
   auto endsIn = [](StringRef whole, StringRef end) {
     return whole == end || (whole.ends_with(end) && whole.drop_back(end.size()).ends_with("."));
@@ -59,7 +59,7 @@ void takeOutShared(Layer &layer) {
   }
 }
 
-/// The chains of layers in their order; empty where numbers in one are not 0, 1, 2, ...
+/// The chains of layers in order; empty if the numbers in a chain are not 0, 1, 2, ...
 std::vector<LayerChain> findChains(ModuleOp model) {
   std::vector<LayerChain> chains;
   bool inOrder = true;
@@ -92,8 +92,8 @@ std::vector<LayerChain> findChains(ModuleOp model) {
   return chains;
 }
 
-/// What an op says of what it computes, which is the same in all layers: not which of them it is, nor where its random
-/// words come from; of a parameter, whether it is trained.
+/// The attributes that say what an op computes, which are equal in all layers. They leave out the number of the layer
+/// and the source of random words. For a parameter, they say whether it is trained.
 DictionaryAttr computes(Operation *op) {
   NamedAttrList attributes(op->getAttrDictionary());
   if (auto parameter = dyn_cast<ParameterOp>(op)) {
@@ -108,7 +108,7 @@ DictionaryAttr computes(Operation *op) {
   return attributes.getDictionary(op->getContext());
 }
 
-/// Whether two layers compute the same of other weights.
+/// Whether two layers compute the same with different weights.
 bool areAlike(const Layer &a, const Layer &b) {
   return llvm::equal(a.ops, b.ops, [](Operation *x, Operation *y) {
     return x->getName() == y->getName() && llvm::equal(x->getOperandTypes(), y->getOperandTypes()) &&
@@ -116,7 +116,7 @@ bool areAlike(const Layer &a, const Layer &b) {
   });
 }
 
-/// Not so: the words that dropout draws from.
+/// Whether an input has a batch dim. The random words of dropout do not.
 bool hasBatch(InputOp input) {
   return !input.getDims().empty() && cast<StringAttr>(input.getDims()[0]).getValue() == "batch";
 }

@@ -12,17 +12,18 @@
 
 namespace pc {
 
-/// A model program whose layers are equal except for their weights: each takes one value of the layer before it and
-/// hands one on. Names say which ops are a layer's (Layers.h). A model may have several chains of layers, as an encoder
-/// and a decoder: then a layer is one of each, or several, so that all chains have the same number of them.
+/// A model program whose layers are equal except for their weights: each reads one value of the layer before it and
+/// passes one value on. Names say which ops belong to a layer (Layers.h). If a model has several chains of layers, such
+/// as an encoder and a decoder, a "layer" here is one layer of each chain, or several, so that all chains have the same
+/// number.
 class FewLayers {
 public:
-  /// Nothing where the layers are not so, or some are not like the others of their chain.
+  /// Returns nothing if the layers do not have this form, or if a layer differs from others of its chain.
   static std::optional<FewLayers> of(mlir::ModuleOp model);
 
   int64_t layers() const { return count; }
   bool hasOneChain() const { return ofChain.size() == 1; }
-  /// The layers of all chains.
+  /// The number of layers in all chains.
   int64_t layersOfChains() const;
   /// Bytes of the value that a layer passes to the next one.
   double layerBytes() const;
@@ -35,23 +36,23 @@ public:
 private:
   FewLayers(mlir::ModuleOp model, int64_t count, llvm::SmallVector<int64_t> ofChain)
       : model(model), count(count), ofChain(std::move(ofChain)) {}
-  /// The model with `layers` layers and all its sequences; kept for the next call.
+  /// Returns the model with `layers` layers and all its sequences, and keeps it for the next call.
   mlir::ModuleOp cut(int64_t layers) const;
 
   mlir::ModuleOp model;
   int64_t count;
-  llvm::SmallVector<int64_t> ofChain; ///< layers of each chain that are one of `count`
+  llvm::SmallVector<int64_t> ofChain; ///< layers of each chain that form one of `count`
   mutable std::map<int64_t, mlir::OwningOpRef<mlir::ModuleOp>> cuts;
 };
 
-/// The sequences of a model's step; 1 where its inputs are not sequences.
+/// The sequences of a model's step; 1 if its inputs are not sequences.
 int64_t batchOf(mlir::ModuleOp model);
-/// Whether its inputs are sequences.
+/// Whether the model's inputs are sequences.
 bool hasSequences(mlir::ModuleOp model);
-/// The sizes of the dims of its values.
+/// The sizes of all dims of the model's values.
 std::set<int64_t> dimsOf(mlir::ModuleOp model);
-/// Whether a model computes with something that it has summed over its sequences, as the loss of an uneven load of
-/// experts does: then its loss is another one with other microbatches.
+/// Whether a model computes with a sum over its sequences, as the loss of an uneven load of experts does. Then its loss
+/// depends on the number of microbatches.
 bool mixesSequences(mlir::ModuleOp model);
 
 } // namespace pc

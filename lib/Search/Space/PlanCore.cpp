@@ -1,4 +1,4 @@
-//===- PlanCore.cpp - What many plans have in common ----------------------------------------===//
+//===- PlanCore.cpp - The common part of many plans -----------------------------------------===//
 #include "PlanCore.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -7,15 +7,16 @@
 using namespace mlir;
 using namespace pc;
 
-/// Whether a tactic only shares out sequences, layers, or what a step does once: not what it does for each microbatch.
+/// Whether a tactic only divides sequences, layers, or the work that a step does once, and not the work of a
+/// microbatch.
 static bool isOuter(const Tactic &tactic, bool any) {
   const TacticInfo *row = tactic.info();
   if (auto zero = tactic.as<ZeroTactic>(); zero && zero->stage() >= 2)
-    return any; // sums gradients, or gathers parameters, for each
+    return any; // sums gradients, or gathers parameters, for each microbatch
   return row && (row->splitsBatch || row->shardsParameters || row->phase == Phase::Staged);
 }
 
-/// The ranks that split the sequences of a microbatch in forms of tensor parallelism.
+/// The number of ranks that split the sequences of a microbatch in forms of tensor parallelism.
 static int64_t sequenceRanks(const Plan &plan) {
   int64_t ranks = 1;
   for (const Tactic &tactic : plan.tactics)
@@ -56,7 +57,7 @@ PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) 
   return core;
 }
 
-/// Takes an axis out of the mesh; its size.
+/// Removes an axis from the mesh and returns its size.
 static int64_t takeAxis(Plan &plan, StringRef axis) {
   int64_t size = std::max<int64_t>(plan.sizeOf(axis), 1);
   llvm::erase_if(plan.mesh, [&](const auto &one) { return one.first == axis; });

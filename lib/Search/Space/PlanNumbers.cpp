@@ -50,7 +50,7 @@ PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
     schedule = pipeline::findSchedule(pipeline->scheduleName());
     if (pipeline->chunksPerStage().getAsInteger(10, shape.chunks))
       shape.chunks = schedule ? schedule->chunksPerStage : 1;
-    shape.splitsWeightGradients = !schedule || schedule->split; // of a file, or `auto`, nothing is known
+    shape.splitsWeightGradients = !schedule || schedule->split; // unknown for a file, or for `auto`
     layers = pipeline->stages().str();
   }
   resize(SmallVector<int64_t, 6>(sizes), plan.microbatches);
@@ -88,7 +88,7 @@ SmallVector<StringAttr, 2> PlanNumbers::axesOf(uint32_t bits) const {
 PlanNumbers::DataBytes PlanNumbers::dataBytesOnce(double parameterBytes) const {
   double elements = parameterBytes / 4 / split * (data - 1) / data;
   DataBytes bytes;
-  if (zero < 2) // DDP sends them twice, round a ring
+  if (zero < 2) // DDP sends gradients around a ring twice
     bytes.sums = elements * (halfGradients ? 2 : 4) * (zero == 0 ? 2 : 1);
   if (zero == 1 || zero == 2)
     bytes.gather = elements * (halfParameters ? 2 : 4);

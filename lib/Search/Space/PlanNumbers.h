@@ -1,6 +1,6 @@
 //===- PlanNumbers.h - The numbers of a plan that bounds depend on ------------------------===//
 // Input: one plan of a family, then sizes of axes and microbatches. Result: the numbers that bounds read, without text.
-// Invariant: after `resize` they are those that a PlanNumbers of the resized plan has.
+// Invariant: after `resize` they equal the PlanNumbers of the resized plan.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
 #define PC_LIB_SEARCH_SPACE_PLANNUMBERS_H
@@ -12,7 +12,7 @@
 namespace pc {
 
 /// The numbers of a plan that a search reads millions of times. They are read from one plan of a family; `resize`
-/// changes them to those of another plan of the family.
+/// computes the numbers of another plan of the family.
 class PlanNumbers {
 public:
   PlanNumbers(const Plan &plan, mlir::MLIRContext *context);
@@ -20,30 +20,31 @@ public:
 
   // Equal for all plans of the family.
   int zero = 0;                                       ///< the stage of ZeRO; 0: none
-  bool halfGradients = false, halfParameters = false; ///< gradients and parameters are bytes in bf16
+  bool halfGradients = false, halfParameters = false; ///< gradients and parameters are sent in bf16
   bool hasStages = false;
   const pipeline::NamedSchedule *schedule = nullptr;
-  std::string layers; ///< of stages, as they were given
+  std::string layers; ///< of stages, as given by the flag
   std::string alone;  ///< tactics that every rank follows by itself, as text
   std::string kept;   ///< the same without recomputation
   // Different from plan to plan of the family.
   int64_t microbatches = 1;
   PlanShape shape;
-  double split = 1;                    ///< ranks that share all parameters, and heads, but stages and data ranks
+  double split = 1;                    ///< ranks that share parameters and heads, without stages and data ranks
   double layerRanks = 1;               ///< ranks that share a layer of a microbatch
   double data = 1;                     ///< data ranks
-  int64_t sequenceRanks = 1;           ///< that split a data rank's sequences, as forms of tensor parallelism do
-  double sharders = 1;                 ///< of these, among which ZeRO cuts states
-  llvm::SmallVector<int64_t, 6> sizes; ///< of the mesh
+  int64_t sequenceRanks = 1;           ///< ranks that split a data rank's sequences, in forms of tensor parallelism
+  double sharders = 1;                 ///< the data ranks among which ZeRO divides states
+  llvm::SmallVector<int64_t, 6> sizes; ///< of the mesh's axes
   mlir::MLIRContext *context;
   llvm::SmallVector<mlir::StringAttr, 6> names;
   llvm::SmallVector<mlir::StringAttr, 2> dataAxes() const { return axesOf(dataBits); } ///< with more than one rank
-  llvm::SmallVector<mlir::StringAttr, 2> summingAxes() const { return axesOf(summingBits); } ///< that sum gradients
+  /// The axes over which gradients are summed.
+  llvm::SmallVector<mlir::StringAttr, 2> summingAxes() const { return axesOf(summingBits); }
   bool hasData() const { return dataBits; }
-  uint32_t dataBits = 0, summingBits = 0; ///< bit sets of axes: of data ranks; and of ranks that sum gradients
+  uint32_t dataBits = 0, summingBits = 0; ///< bit sets of `dataAxes` and `summingAxes`
 
-  /// Bytes that a data rank sends for the parameters: for the sums of their gradients, if none are bytes before the
-  /// last microbatch, and for a gather, if they are gathered once per step.
+  /// Bytes that a data rank sends for the parameters: for the sums of their gradients, if none are sent before the last
+  /// microbatch, and for a gather, if they are gathered once per step.
   struct DataBytes {
     double sums = 0, gather = 0;
   };
@@ -58,7 +59,7 @@ private:
   llvm::SmallVector<Axis, 6> axes;
 };
 
-/// Seconds of a gather over axes of the plan's mesh: of one without bytes, and of a byte.
+/// Seconds of a gather over axes of the plan's mesh: the latency, and the seconds per byte.
 std::pair<double, double> gatherSeconds(const PlanNumbers &plan, llvm::ArrayRef<mlir::StringAttr> axes,
                                         const MachineModel &machine);
 

@@ -17,7 +17,7 @@ bool PlanSpace::isFree(StringRef name) const {
   return names.empty() || llvm::is_contained(names, name);
 }
 
-/// The axes that the tactics use by default, and the axes of their forms.
+/// The default axes of the tactics, and the axes of their forms.
 static SmallVector<std::string> knownAxes() {
   SmallVector<std::string> axes;
   auto add = [&](StringRef list) {
@@ -36,7 +36,7 @@ static SmallVector<std::string> knownAxes() {
   return axes;
 }
 
-/// The flags that are searched where they are not given.
+/// The flags that are searched if they are not given.
 static SmallVector<std::string> searchedFlags() {
   SmallVector<std::string> flags;
   for (const TacticInfo &row : tactics())
@@ -96,7 +96,7 @@ std::optional<Refusal> PlanSpace::read() {
   return std::nullopt;
 }
 
-/// Whether a mesh with an axis means a tactic over it, without a flag.
+/// Whether an axis of this name implies a tactic, without a flag.
 static bool isImplied(StringRef axis) {
   StrategyFlags flags;
   flags.set("mesh", (axis + "=2").str());
@@ -105,8 +105,8 @@ static bool isImplied(StringRef axis) {
   return planFromFlags(flags, why, status).has_value();
 }
 
-/// Meshes of the axes that the tactics have by default, outermost first, and those with the axes of a grid in place of
-/// one of them.
+/// Adds the meshes of the tactics' default axes, outermost first, and those with the axes of a grid instead of one of
+/// them.
 void PlanSpace::addForms() {
   SmallVector<std::string> axes;
   for (const TacticInfo &row : tactics())
@@ -148,12 +148,12 @@ void PlanSpace::vary(std::vector<StrategyFlags> &ways, const TacticFlag &flag) c
     }
 }
 
-/// Whether a tactic says how ranks split a layer, and not only how many layers, or sequences, they have.
+/// Whether a tactic determines how ranks split a layer, and not only how many layers or sequences they have.
 static bool splitsLayers(const TacticInfo &row) {
   return row.phase == Phase::Placed && !row.shardsParameters && !row.splitsBatch;
 }
 
-/// "dp=2,tp=4": where a size is open, `sizes` has it, or it is 2.
+/// "dp=2,tp=4": if a size is open, it is taken from `sizes`, or is 2.
 static std::string meshText(const PlanFamily &family, ArrayRef<int64_t> sizes = {}) {
   std::string mesh;
   for (auto [i, axis] : llvm::enumerate(family.axes)) {
@@ -186,7 +186,7 @@ static bool isProduct(int64_t n, size_t count) {
   return count == 0 ? primes == 0 : primes >= count;
 }
 
-/// The axes that are split by tactics that say how ranks split a layer.
+/// The axes of the tactics that determine how ranks split a layer.
 static std::set<std::string> innerAxes(const Plan &plan) {
   std::set<std::string> inner;
   for (const Tactic &tactic : plan.tactics)
@@ -196,7 +196,7 @@ static std::set<std::string> innerAxes(const Plan &plan) {
   return inner;
 }
 
-/// Sets of the axes of a form of which those in the bits of `present` are there, besides those with sizes.
+/// Adds the sets of a form whose axes are those in the bits of `present` and those with sizes.
 void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<PlanSet> &all, std::string &refusal) const {
   PlanFamily base;
   int64_t fixed = 1;
@@ -221,7 +221,7 @@ void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<Plan
     for (const TacticFlag &flag : row.flags)
       if (splitsLayers(row) && (hasExperts || !row.ofExperts))
         vary(ways, flag);
-  // What goes with none of the other flags.
+  // The plan of these flags without any of the searched flags.
   auto planOfFlags = [](const StrategyFlags &flags) {
     std::string why;
     pcrt_status status = PCRT_OK;
@@ -313,7 +313,7 @@ factorizations(int64_t n, size_t count, llvm::function_ref<bool(int64_t)> isGood
 }
 
 std::vector<AxisSizes> PlanSpace::innerSizes(const PlanSet &set) const {
-  // The last factor is what other axes share.
+  // The last factor is the number of ranks for the other axes.
   size_t open = llvm::count_if(set.inner, [](const auto &axis) { return axis.second == 0; });
   int64_t fixed = 1;
   for (const auto &axis : set.inner)
@@ -366,7 +366,7 @@ SmallVector<int64_t> PlanSpace::microbatches() const {
 }
 
 bool PlanSpace::isRepeated(const PlanFamily &family, int64_t microbatches) const {
-  // With one microbatch and no stages ZeRO-2 is ZeRO-1.
+  // With one microbatch and no stages, ZeRO-2 is the same as ZeRO-1.
   return microbatches == 1 && !family.plan.pipeline() && !search.pins.given("zero") &&
          llvm::any_of(family.plan.tactics, [](const Tactic &tactic) {
            auto zero = tactic.as<ZeroTactic>();

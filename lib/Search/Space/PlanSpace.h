@@ -1,7 +1,7 @@
 //===- PlanSpace.h - The plans that --auto may choose from -----------------------------===//
-// Enumerates plans: sets of families that split layers in the same way, families of plans that differ only in sizes of
-// axes and in microbatches, and plans. Flags that the user gave are fixed; the tables of the tactics name the values of
-// the others. Nothing is priced here.
+// Enumerates plans at three levels: sets of families that split layers in the same way; families of plans that differ
+// only in sizes of axes and in microbatches; and plans. Flags that the user gave are fixed; the tables of the tactics
+// list the values of the others. Nothing is priced here.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_SPACE_PLANSPACE_H
 #define PC_LIB_SEARCH_SPACE_PLANSPACE_H
@@ -16,61 +16,61 @@ using AxisSizes = llvm::SmallVector<int64_t, 6>;
 
 /// Plans that differ only in numbers: in sizes of axes, and in microbatches.
 struct PlanFamily {
-  StrategyFlags flags;                                     ///< but --mesh and --microbatches
+  StrategyFlags flags;                                     ///< all except --mesh and --microbatches
   llvm::SmallVector<std::pair<std::string, int64_t>> axes; ///< outermost first; 0: any size above 1
-  Plan plan;                                               ///< one of them
+  Plan plan;                                               ///< one of the plans
 };
 
-/// Families that split layers in the same ways, over the same axes: there may be others, that share out layers or
+/// Families that split layers in the same way, over the same axes. They may have other axes, which divide layers or
 /// sequences.
 struct PlanSet {
-  PlanFamily base;                                          ///< with no more axes and flags than these need
-  bool isPlan = false;                                      ///< whether `base.plan` is one: these flags may need others
+  PlanFamily base;     ///< has only the axes and flags that the set needs
+  bool isPlan = false; ///< whether `base.plan` is a plan (its flags may need others)
   llvm::SmallVector<std::pair<std::string, int64_t>> inner; ///< axes that split layers, with their sizes; 0: open
   std::vector<PlanFamily> families;
 };
 
-/// Plans as flags: those that were given, and all values that the rows of the tactics name for the others.
+/// The space of plans, as flags: the given ones, and for the others all values in the rows of the tactics.
 class PlanSpace {
 public:
   /// `knowsDims`: tactics know the names of the model's dims.
-  /// `hasExperts`: it has a mixture of experts.
-  /// `mixesSequences`: with other microbatches it has another loss.
+  /// `hasExperts`: the model has a mixture of experts. `mixesSequences`: its loss depends on the number of
+  /// microbatches.
   PlanSpace(const AutoOptions &search, int64_t batch, bool knowsDims, bool hasExperts, bool mixesSequences)
       : search(search), batch(batch), knowsDims(knowsDims), hasExperts(hasExperts), mixesSequences(mixesSequences) {}
 
-  /// Whether a flag, or an axis, is searched where it is not given.
+  /// Whether a flag, or an axis, is searched if it is not given.
   bool isFree(llvm::StringRef name) const;
-  /// Reads which axes there may be; why that is impossible, or nothing.
+  /// Reads which axes are possible. Returns the reason if no plan is possible, or nothing.
   std::optional<Refusal> read();
 
-  /// All there is. Flags that do not go together are no plan; `refusal`, if empty, gets why.
+  /// All sets. Flags that cannot be combined give no plan; the reason is written to `refusal`, if that is empty.
   std::vector<PlanSet> sets(std::string &refusal) const;
   /// The sizes that the axes of a set's layers may have.
   std::vector<AxisSizes> innerSizes(const PlanSet &set) const;
-  /// The sizes of all axes of a family, where those of the set's layers are `inner`.
+  /// The possible sizes of all axes of a family, if the axes that split layers have the sizes `inner`.
   std::vector<AxisSizes> sizes(const PlanFamily &family, const PlanSet &set, llvm::ArrayRef<int64_t> inner) const;
-  /// Numbers of microbatches that are searched: where these change the loss, the one that is given, or one.
+  /// The numbers of microbatches that are searched. If they change the loss, only the given number, or one.
   llvm::SmallVector<int64_t> microbatches() const;
   /// Whether there is another plan with the same program.
   bool isRepeated(const PlanFamily &family, int64_t microbatches) const;
-  /// A plan of a family; nothing where such sizes do not go.
+  /// A plan of a family; nothing if these sizes are not possible.
   std::optional<Plan> planOf(const PlanFamily &family, llvm::ArrayRef<int64_t> sizes, int64_t microbatches,
                              std::string &refusal) const;
 
   int64_t ranks = 0;
-  /// The sizes of the model's dims: an axis that splits layers divides one of them.
+  /// The sizes of the model's dims. The size of an axis that splits layers divides one of them.
   std::set<int64_t> dims;
 
 private:
   /// Axes of a mesh, some of them with sizes, and the flag that they need.
   struct MeshForm {
-    std::vector<std::pair<std::string, int64_t>> axes; ///< 0: to be searched
-    llvm::SmallVector<std::string> grid;               ///< those of the flag, which go together
+    std::vector<std::pair<std::string, int64_t>> axes; ///< size 0: searched
+    llvm::SmallVector<std::string> grid;               ///< the axes of the flag, which are used together
     std::string flag, form;
   };
 
-  /// Why the list of --auto is none, or nothing.
+  /// Returns why the list of --auto is wrong, or nothing.
   std::optional<Refusal> checkFree(const MeshForm &given) const;
   void addForms();
   void addSets(const MeshForm &form, uint32_t present, std::vector<PlanSet> &all, std::string &refusal) const;
@@ -83,7 +83,7 @@ private:
   std::vector<MeshForm> forms;
 };
 
-/// "dp=2,tp=2 pc-zero{...} microbatches 2", without numbers, or without what says a layer's recomputation.
+/// "dp=2,tp=2 pc-zero{...} microbatches 2", without numbers, or without the tactic of recomputation.
 std::string textOf(const Plan &plan, bool withNumbers = true, bool withRecompute = true);
 
 } // namespace pc
