@@ -1,7 +1,7 @@
 //===- FuseMoves.cpp - Chains of equal moves -> one move over several axes -------------===//
 // Two moves in a row become one over the concatenation of their axis lists. A dim's list of axes is ordered major to
-// minor, and moves remove and add axes at its minor end only; so a second slice adds the more minor axis, and a second
-// gather removes the more major one. The joint list is in that order.
+// minor, and moves add and remove axes only at its minor end. So a second slice adds a more minor axis, and a second
+// gather removes a more major one. The joint list is also ordered major to minor.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_FUSEMOVES
 #include "pc/Shard/Passes.h"
@@ -11,23 +11,24 @@
 using namespace mlir;
 using namespace pc;
 
-/// The axes of one move that does what `first` and then `second` do, major to minor; empty if there is none.
+/// The axes, major to minor, of one move that has the effect of `first` and then `second`; empty if there is no such
+/// move.
 static SmallVector<StringAttr> jointAxes(MoveOpInterface first, MoveOpInterface second, MeshAttr mesh) {
   MoveKind kind = first.getMoveKind();
   if (kind != second.getMoveKind() || first.getMoveDim() != second.getMoveDim() ||
       first.getReduction() != second.getReduction())
     return {};
   SmallVector<StringAttr> a = first.getMoveAxes(), b = second.getMoveAxes();
-  // An all_to_all leaves its one dim and joins its other dim in opposite orders.
+  // An all_to_all removes axes from one dim and adds them to the other one in opposite orders.
   bool splits = makesBlocks(kind), gathers = takesBlocks(kind);
   if (isRooted(kind) || (factsOf(kind).flags & PCRT_MOVE_UNPLACED) || (splits && gathers))
     return {};
-  if (gathers) { // the axes that the second one removes were major to those of the first
+  if (gathers) { // the axes that `second` removes are major to those of `first`
     b.append(a);
     return b;
   }
   a.append(b);
-  if (!splits) // no dim: the order of the mesh; else the second list is added after (minor to) the first
+  if (!splits) // no dim: mesh order; otherwise the second list is minor to the first
     llvm::sort(a, [&](StringAttr x, StringAttr y) { return mesh.index(x) < mesh.index(y); });
   return a;
 }
@@ -42,7 +43,8 @@ struct FuseMoves : pc::impl::FuseMovesBase<FuseMoves> {
     getOperation().walk([&](MoveOpInterface move) { moves.push_back(move); });
     for (Operation *op : moves) {
       auto first = op->getOperand(0).getDefiningOp<MoveOpInterface>();
-      // Fused into the body of pc.accumulate, a first move before it would be repeated per microbatch.
+      // If the first move is before pc.accumulate and the second inside, the fused move would be repeated per
+      // microbatch.
       if (!first || !first->hasOneUse() || first->getBlock() != op->getBlock())
         continue;
       SmallVector<StringAttr> axes = jointAxes(first, cast<MoveOpInterface>(op), mesh);

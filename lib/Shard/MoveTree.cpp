@@ -1,7 +1,8 @@
 //===- MoveTree.cpp - Moves along one axis and the cheapest tree of them ----------------===//
-// Input: the state in which a value is made and the states in which readers need it, on one axis. Result: the cheapest
-// set of moves that makes all of them, as a tree (a directed Steiner tree over at most a few states, by dynamic
-// programming over subsets). Prices are bytes or, with a machine, seconds. Results are cached by terms and states.
+// Input: the state in which a value is produced and the states in which readers need it, on one axis. Result: the
+// cheapest set of moves that makes all of them, as a tree (a directed Steiner tree over at most a few states, by
+// dynamic programming over subsets). Prices are bytes or, with a machine, seconds. Results are cached by terms and
+// states.
 //===-----------------------------------------------------------------------------===//
 #include "MoveTree.h"
 
@@ -22,7 +23,7 @@ std::optional<MoveKind> Moves::kind(const MoveTerms &terms, AxisState from, Axis
   for (AxisState state : {from, to})
     if (state.isSplit() && !(terms.dims >> state.dim() & 1))
       return std::nullopt;
-  // Sums and maxima never meet in one value: the maximum of sums is not the sum of maxima.
+  // A value is never both a partial sum and a partial maximum: the maximum of sums is not the sum of maxima.
   if (from == to || to.isMax() || (to.isSum() && (terms.max || from.isMax())))
     return std::nullopt;
   auto stateOf = [](AxisState state) {
@@ -52,20 +53,20 @@ Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
     return Price::illegal();
   if (!hasTraffic(*move))
     return Price::move(0);
-  // Bytes that a rank sends, times n, so that they are whole numbers.
+  // The bytes that a rank sends, times n, which is always an integer.
   __int128 once = static_cast<__int128>(terms.bytes) * (size - 1);
   if (takesBlocks(*move) && makesBlocks(*move)) {
-    // Between tokens and experts only what exists is sent (pc-store-rows).
+    // Moves between tokens and experts send only routed tokens (pc-store-rows).
     if (terms.experts >= 0 && (from.dim() == terms.experts || to.dim() == terms.experts))
       once = static_cast<__int128>(terms.rowBytes) * (size - 1);
     return priceOf(*move, once / size, terms);
   }
-  // What the root sends or gets, where there is one.
+  // The bytes that the root sends or receives, if there is a root.
   if (takesBlocks(*move) || makesBlocks(*move))
     return priceOf(*move, once, terms);
-  // As two moves with blocks in between (reduce_scatter and all_gather, scatter and gather). The root of a broadcast or
-  // reduce sends or gets n times `once`, but then the price of a tree would depend on the other states that it passes
-  // through.
+  // The price is that of two moves with blocks in between (reduce_scatter and all_gather, scatter and gather). The root
+  // of a broadcast or reduce sends or receives n times `once`, but with that price, a tree's price would depend on
+  // which other states it passes through.
   return priceOf(*move, 2 * once, terms);
 }
 
@@ -76,8 +77,8 @@ const MoveTree &Moves::tree(const MoveTerms &terms, AxisState from, StateSet nee
   return it->second;
 }
 
-/// A tree can be grown one state at a time, each made from the cheapest state there is; so the best tree over a set of
-/// states is the best over the set without one of them plus that one.
+/// A tree can be built by adding one state at a time, each made from the cheapest existing state. So the best tree over
+/// a set of states is the best tree over the set without one state, plus this state.
 MoveTree Moves::search(const MoveTerms &terms, AxisState from, StateSet needed) const {
   StateSet others = needed;
   others.insert(AxisState::whole()); // reduce to the whole value, then slice

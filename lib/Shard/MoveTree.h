@@ -1,7 +1,7 @@
 //===- MoveTree.h - Moves along one axis and the cheapest tree of them ------------------===//
-// A value is produced in one state and needed in several. It pays for the cheapest tree of moves from the produced
-// state to the needed ones. Readers that share a gather, and a reduce_scatter with an all_gather instead of an
-// all_reduce, are such trees.
+// A value is produced in one state and needed in several. Its price is that of the cheapest tree of moves from the
+// produced state to the needed ones. Examples of trees: a gather that several readers share, or a reduce_scatter and an
+// all_gather instead of an all_reduce.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_MOVETREE_H
 #define PC_LIB_SHARD_MOVETREE_H
@@ -33,21 +33,21 @@ private:
   uint64_t bits = 0;
 };
 
-/// All that the price of a value's moves along one axis depends on; values with equal terms share their trees.
+/// The data that determine the price of a value's moves along one axis. Values with equal terms share their trees.
 struct MoveTerms {
-  int64_t bytes = 0;    ///< on a rank before the value is split over this axis
+  int64_t bytes = 0;    ///< bytes on a rank before the value is split over this axis
   int64_t times = 1;    ///< how often a step computes the value (microbatches)
-  uint64_t dims = 0;    ///< bit d: dim d may be split over the axis (it divides, and its other axes are major)
+  uint64_t dims = 0;    ///< bit d: dim d may be split over the axis (the axis divides it, and its other axes are major)
   bool sum = false;     ///< partial sum on another axis
   bool max = false;     ///< partial max on another axis
   bool fixed = false;   ///< must not be sent
-  int64_t rowBytes = 0; ///< of a value that is routed: of what exists of it
-  int experts = -1;     ///< and its dim of experts
-  int exposed = 1024;   ///< in times: of 1024 parts of the seconds, those that no computing hides
+  int64_t rowBytes = 0; ///< for a routed value: the bytes of its routed tokens
+  int experts = -1;     ///< for a routed value: its dim of experts
+  int exposed = 1024;   ///< if prices are seconds: the exposed part of the seconds, in 1/1024
   friend auto operator<=>(const MoveTerms &, const MoveTerms &) = default;
 };
 
-/// The tree: for every state but the first, the state from which it is made.
+/// For every state except the first, the state from which it is made.
 struct MoveTree {
   Price price;
   llvm::SmallVector<std::pair<AxisState, AxisState>, 4> parents; ///< (state, made from), parents before children
@@ -62,9 +62,9 @@ public:
   Moves(MeshAttr mesh, mlir::StringAttr axis, const MachineModel &machine)
       : size(mesh.size(axis)), mesh(mesh), axis(axis), machine(&machine) {}
 
-  /// The single move between two different states, or none where it is impossible.
+  /// The single move between two different states; nothing if there is none.
   std::optional<MoveKind> kind(const MoveTerms &terms, AxisState from, AxisState to) const;
-  /// Its price, illegal where there is no such move.
+  /// The price of this move; illegal if there is no such move.
   Price price(const MoveTerms &terms, AxisState from, AxisState to) const;
   /// The cheapest tree from `from` to all of `needed` (at most six states).
   const MoveTree &tree(const MoveTerms &terms, AxisState from, StateSet needed);

@@ -1,7 +1,7 @@
 //===- PlacementGraph.cpp - The nodes and values on which rows are chosen --------------------===//
-// Reads a step into nodes and values, the form that the placement engine works on. Moves of axes that are placed
-// already are identities here, and so are arguments and yields of the accumulation. Dims get the names of the leaves'
-// dims that they share a factor with, by which tactics know them.
+// Reads a step into nodes and values, the form that the placement engine works on. Moves over axes that are already
+// placed are identities here, and so are arguments and yields of the accumulation. Each dim gets the name of the
+// leaves' dims with which it shares a factor, so that tactics can find it.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/PlacementGraph.h"
 
@@ -66,7 +66,7 @@ namespace {
 
 int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
 
-/// The rule of an identity from `operand` to `result`; a dim that only the operand has is in front.
+/// The rule of an identity from `operand` to `result`; if only the operand has a dim, this is its first one.
 FactorRule identity(Value operand, Value result, bool linear, bool maxTransparent) {
   FactorRule rule;
   auto type = cast<RankedTensorType>(operand.getType());
@@ -84,7 +84,7 @@ FactorRule identity(Value operand, Value result, bool linear, bool maxTransparen
   return rule;
 }
 
-/// Builds the graph in program order. Every operand must be a value seen before; errors are emitted at the op.
+/// Builds the graph in program order. Every operand must be a value that was read before. Errors are emitted at the op.
 class GraphReader {
 public:
   LogicalResult read(func::FuncOp function);
@@ -129,8 +129,8 @@ LogicalResult GraphReader::add(NodeKind kind, Section section, Operation *op, un
   return success();
 }
 
-/// Reads the body, and counts it once for each microbatch. Each argument and each sum is a node of its own, so that
-/// moves can be placed before and after it.
+/// Reads the body, and counts it once for each microbatch. Each argument and each sum is a separate node, so that moves
+/// can be placed before and after it.
 LogicalResult GraphReader::readAccumulate(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   int64_t times = accumulate.getMicrobatches();
@@ -150,7 +150,7 @@ LogicalResult GraphReader::readAccumulate(AccumulateOp accumulate) {
   return success();
 }
 
-/// One node an op. The section says which names of dims may be split there.
+/// Makes one node per op. The section determines which names of dims may be split there.
 LogicalResult GraphReader::readBlock(Block &block, Section section, int64_t times) {
   for (Operation &op : block) {
     if (isa<SeedOp>(op))
@@ -169,7 +169,7 @@ LogicalResult GraphReader::readBlock(Block &block, Section section, int64_t time
             })
             .Case<MoveOpInterface>([&](MoveOpInterface move) {
               bool max = move.getReduction() == PartialKind::Max;
-              // On other axes: what goes from whole and split to whole and split keeps the operands of a maximum.
+              // On other axes, a move from whole or split to whole or split does not change the operands of a maximum.
               const pcrt_move_facts &facts = factsOf(move.getMoveKind());
               auto isThere = [](pcrt_move_state s) { return s == PCRT_STATE_WHOLE || s == PCRT_STATE_SPLIT; };
               bool passesMax = max || (isThere(facts.needs) && isThere(facts.makes));
@@ -216,7 +216,7 @@ void GraphReader::nameDims(func::FuncOp function) {
 LogicalResult GraphReader::read(func::FuncOp function) {
   if (function.getNumArguments() || !function.getBody().hasOneBlock())
     return function.emitError() << "only a program of one block without arguments can be placed";
-  size_t most = 0; // nodes are large
+  size_t most = 0; // reserve exactly, because nodes are large
   function.walk(
       [&](Operation *op) { most += 1 + (isa<AccumulateOp>(op) ? op->getNumOperands() + op->getNumResults() : 0); });
   graph.nodes.reserve(most);
@@ -229,8 +229,8 @@ LogicalResult GraphReader::read(func::FuncOp function) {
 
 } // namespace
 
-/// The rest version of a value is the value as computed, unless its only reader reduces it: then it is the reduced one.
-/// A result of `pc.accumulate` is always its own rest version.
+/// The rest version of a value is the value as computed, unless its only reader reduces it. In that case it is the
+/// reduced value. A result of `pc.accumulate` is always its own rest version.
 void PlacementGraph::findRestVersions() {
   for (PlacementValue &v : values) {
     const PlacementNode &producer = nodes[v.producer];

@@ -1,7 +1,7 @@
-//===- PlacementProblem.cpp - Tables of prices, solution, explanation -----------------------===//
+//===- PlacementProblem.cpp - Tables of prices, their solution, and errors ------------------===//
 // Each node of the graph chooses one row. Tables hold the prices of choices: one per node for the op itself, and one or
-// more per value for its moves. The solver minimizes their sum. The price of the answer is then computed again without
-// tables. If no choice is legal, the one with the fewest illegal moves is found and reported.
+// more per value for its moves. The solver minimizes their sum. The price of the solution is then computed again
+// without tables. If no choice is legal, the one with the fewest illegal moves is found and reported.
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
 
@@ -20,9 +20,9 @@ FailureOr<PlacementProblem> PlacementProblem::build(const PlacementGraph &graph,
   return problem;
 }
 
-/// The price of an op without moves: the elements that a rank computes, and 1 for reading a partial sum, so that of
-/// placements with equal traffic the one that reduces earlier wins. The exception is what `pc.accumulate` yields: there
-/// a partial sum is preferred, because it is then reduced once and not per microbatch.
+/// The price of an op without moves: the elements that a rank computes, and 1 for reading a partial sum, so that among
+/// placements with equal traffic, the one that reduces earlier wins. Values that `pc.accumulate` yields are an
+/// exception: for them a partial sum is preferred, because it is then reduced once and not per microbatch.
 Price PlacementProblem::ownPrice(const PlacementNode &node, const Row &row) const {
   Price price = seeds.times ? ownTimes(node, row) : Price();
   if (node.kind == NodeKind::Yield) {
@@ -37,7 +37,7 @@ Price PlacementProblem::ownPrice(const PlacementNode &node, const Row &row) cons
   return price;
 }
 
-/// A pinned value first moves to its pin, and from there to where it is needed.
+/// A pinned value first moves to the state of its pin, and from there to the states of its readers.
 Price PlacementProblem::movePrice(unsigned value, AxisState from, StateSet needed) {
   const MoveTerms &terms = valueTerms[value];
   if (std::optional<AxisState> pin = pins[value]; pin && *pin != from)
@@ -45,7 +45,8 @@ Price PlacementProblem::movePrice(unsigned value, AxisState from, StateSet neede
   return moveTable.tree(terms, from, needed).price;
 }
 
-/// One variable a node, whose choices are rows: a table for what each row costs, and tables for moves between nodes.
+/// Makes one variable per node, whose choices are its rows. A table has the price of each row, and other tables have
+/// the prices of moves between nodes.
 void PlacementProblem::makeTables() {
   tables.clear();
   choices.clear();
@@ -61,7 +62,8 @@ void PlacementProblem::makeTables() {
   tieUpdates();
 }
 
-/// Where a leaf may lie in several ways, its update lies as it does. Their rows have the same order.
+/// If a leaf has several possible placements, its update gets the placement of the leaf. Their rows have the same
+/// order.
 void PlacementProblem::tieUpdates() {
   for (auto [id, node] : llvm::enumerate(graph.nodes)) {
     size_t n = rows[id].size();
@@ -106,9 +108,9 @@ void PlacementProblem::addValue(unsigned value) {
   tables.push_back(std::move(table));
 }
 
-/// For a value with more than two readers: a table over all of them would be too large, so a variable stands between,
-/// whose choices are pairs (state produced, set of states that moves make). Tables of 0 or illegal tie it to the
-/// producer and to each reader.
+/// For a value with more than two readers: a table over all of them would be too large. So there is an additional
+/// variable, whose choices are pairs (produced state, set of states that moves make). Tables with prices 0 or illegal
+/// connect it to the producer and to each reader.
 void PlacementProblem::addSharedValue(unsigned value, ArrayRef<unsigned> readers,
                                       ArrayRef<std::vector<StateSet>> needs) {
   const PlacementValue &v = graph.values[value];
@@ -167,7 +169,7 @@ LogicalResult PlacementProblem::solve(bool tellTooWide) {
              << "that the search computed";
     return success();
   }
-  if (assignment) // nothing is legal: find the placement with the fewest illegal moves, to report them
+  if (assignment) // no placement is legal: report the illegal moves of the one with the fewest
     assignment = minimizeTables(/*countIllegal=*/true);
   result.tooWide = !assignment;
   if (!assignment && !tellTooWide)
@@ -188,7 +190,7 @@ StateSet PlacementProblem::needed(unsigned value) const {
   return set;
 }
 
-/// The price of the chosen rows, computed again without the tables: a check of tables and search.
+/// The price of the chosen rows, computed again without the tables, to check the tables and the solver.
 Price PlacementProblem::chosenPrice() {
   Price price;
   for (auto [id, node] : llvm::enumerate(graph.nodes))
@@ -211,9 +213,9 @@ static std::string stateName(AxisState state, const PlacementValue &v) {
   return state.isWhole() ? "whole" : state.isSum() ? "a partial sum" : "a partial maximum";
 }
 
-/// Tells of values that no move brings from where they are made to where they are needed.
+/// Emits errors for values that no move can bring from the produced state to a needed one.
 void PlacementProblem::explain() {
-  int reported = 0, most = seeds.instead.empty() ? 4 : 1; // what would work is said once
+  int reported = 0, most = seeds.instead.empty() ? 4 : 1; // a message about what would work is given once
   for (auto [value, v] : llvm::enumerate(graph.values)) {
     if (movePrice(value, produced(value), needed(value)).isLegal() || reported++ >= most)
       continue;

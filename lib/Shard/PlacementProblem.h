@@ -1,6 +1,7 @@
 //===- PlacementProblem.h - Placing a graph along one axis as an optimization problem -----===//
-// Variables: the row of each node, and for each value with more than two readers its state as produced with the set of
-// states that moves make of it. Tables: the price of each node's row and of each value's moves.
+// Its variables are the row of each node and, for each value with more than two readers, the produced state together
+// with the set of states that moves make from it. Its tables have the prices of each node's rows and of each value's
+// moves.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_PLACEMENTPROBLEM_H
 #define PC_LIB_SHARD_PLACEMENTPROBLEM_H
@@ -12,16 +13,16 @@
 
 namespace pc {
 
-/// build() makes variables and tables of a graph and seeds, solve() chooses, and the accessors then tell rows, states
-/// and move trees. Graph and seeds must outlive it. A solved problem does not change any more.
+/// build() makes variables and tables from a graph and seeds, solve() chooses, and the accessors then return rows,
+/// states and move trees. Graph and seeds must outlive the problem. After solve(), it does not change.
 class PlacementProblem {
 public:
-  /// Reads rows and terms from the program. Fails with errors where a leaf cannot have the placement that the seeds
-  /// say.
+  /// Reads rows and terms from the program. Fails with errors if a leaf cannot have the placement that the seeds
+  /// demand.
   static mlir::FailureOr<PlacementProblem> build(const PlacementGraph &graph, const Seeds &seeds, MeshAttr mesh);
 
-  /// Chooses a row per node. Fails with errors that explain why nothing is legal, or where a table would be too large,
-  /// which without `tellTooWide` only `found` says.
+  /// Chooses a row per node. Fails with errors that explain why no placement is legal, or which table would be too
+  /// large. Without `tellTooWide`, only `found` says that a table would be too large.
   mlir::LogicalResult solve(bool tellTooWide);
 
   /// The chosen row of a node.
@@ -32,11 +33,11 @@ public:
   }
   /// The state from which the moves to all readers start: the pin of the value, or the state in which it is produced.
   AxisState rest(unsigned value) const { return pins[value] ? *pins[value] : produced(value); }
-  /// The moves of a value from its rest state to what the chosen rows need.
+  /// The moves of a value from its rest state to the states that the chosen rows need.
   const MoveTree &tree(unsigned value);
   const MoveTerms &terms(unsigned value) const { return valueTerms[value]; }
   const Moves &moves() const { return moveTable; }
-  /// What was found out; what the chosen rows cost, where prices are seconds.
+  /// The result of solve(), with the cost of the chosen rows if prices are seconds.
   const FoundPlacement &found() const { return result; }
 
 private:
@@ -94,16 +95,16 @@ private:
   Moves moveTable;
   std::vector<llvm::SmallVector<Row, 4>> rows; ///< per node, in the order of preference
   std::vector<MoveTerms> valueTerms;
-  std::vector<int64_t> elements; ///< per value: on a rank before it is split over this axis
+  std::vector<int64_t> elements; ///< per value: elements on a rank before it is split over this axis
   std::vector<std::optional<AxisState>> pins;
   std::vector<bool> mayBePartial;            ///< per value: some row produces it partial (mask and pad do not count)
   std::map<std::string, unsigned> leafNodes; ///< "name" or "state of name"
-  std::vector<std::pair<unsigned, int64_t>> refused; ///< (value, dim) that must be split but does not divide
+  std::vector<std::pair<unsigned, int64_t>> refused; ///< (value, dim) that must be split but cannot be
   std::vector<unsigned> choices;                     ///< per variable; variable i < nodes is the row of node i
   std::vector<PriceTable> tables;
   std::vector<unsigned> chosen;
-  std::vector<bool> gradient; ///< per value, where prices are seconds: its moves sum a gradient
-  int exposed = 1024;         ///< of 1024 parts of those moves' seconds, the parts that the backward pass does not hide
+  std::vector<bool> gradient; ///< per value, if prices are seconds: its moves sum a gradient
+  int exposed = 1024;         ///< the part of these moves' seconds that the backward pass does not hide, in 1/1024
   FoundPlacement result;
 };
 

@@ -1,7 +1,7 @@
-//===- Price.h - What a choice of placements costs -------------------------------------===//
-// Lexicographic: illegal choices, bytes on the wire or picoseconds of a machine, moves with traffic, moves without,
-// elements computed per rank, ops that read partial sums. Integers, for the same choice on every machine; 128 bits,
-// because the bytes of large models overflow 64.
+//===- Price.h - The price of a choice of placements -----------------------------------===//
+// Prices are compared by, in this order: illegal choices, bytes on the wire or picoseconds of a machine, moves with
+// traffic, moves without traffic, elements computed per rank, ops that read partial sums. They are integers, so that
+// every machine makes the same choice, and have 128 bits, because the bytes of large models overflow 64.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_PRICE_H
 #define PC_LIB_SHARD_PRICE_H
@@ -21,9 +21,9 @@ struct Price {
   static constexpr Price illegal() { return {static_cast<__int128>(1) << 108, 0, 0}; }
   /// One move that sends `bytes` (in units of 1/n of a byte on an axis of size n).
   static constexpr Price move(__int128 bytes) { return {(bytes << 40) + (bytes ? 1 << 20 : 1), 0, 0}; }
-  /// What takes so long, where prices are times.
+  /// The price of this many seconds, if prices are times.
   static Price seconds(double seconds) { return {static_cast<__int128>(std::llround(seconds * 1e12)) << 40, 0, 0}; }
-  /// The seconds in this price, where prices are times.
+  /// The seconds in this price, if prices are times.
   double seconds() const { return static_cast<double>(bytes()) * 1e-12; }
   constexpr bool isLegal() const { return traffic < (static_cast<__int128>(1) << 107); }
   /// The bytes in this price, in the units of `move`.

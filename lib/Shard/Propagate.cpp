@@ -1,14 +1,16 @@
 //===- Propagate.cpp - Read, solve, rewrite: one axis of a placed program ------------------===//
-// What holds, and why the result is correct:
+// Invariants, and why the result is correct:
 //  1. Before: every value is whole on the axis. Reading and solving change nothing.
-//  2. The solution: a legal row per node and a move tree per value, from the state that it is produced in to those that
-//     its readers' rows need. Trees depend on numbers read before, not on the IR, so rewriting does not change them.
+//  2. The solution: a legal row per node and a move tree per value, from the state in which it is produced to the
+//     states that its readers' rows need. Trees depend on numbers read before, not on the IR, so rewriting does not
+//     change them.
 //  3. Values are rewritten once each, in program order. After one, its type has the produced state, each node of its
 //     tree is one move, and each reader reads the version that its row needs. Other values are as they were.
-//  4. A version stands before its first reader or the first move of it, so it dominates them.
+//  4. A version is placed before its first reader and the first move that reads it, so it dominates them.
 //  5. After: every op has a legal row. Only types and moves were added, so erasure gives the step program back.
-// In the body of pc.accumulate a reduction stands right after its operand. Other moves stand before their first
-// reader, and inside the body only if all readers are: gathers for the body are freed in it, sums are reduced once.
+// In the body of pc.accumulate, a reduction follows its operand directly. Other moves are placed before their first
+// reader, and inside the body only if all readers are inside. So gathers for the body are freed in it, and sums are
+// reduced once.
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
 
@@ -37,7 +39,7 @@ public:
   }
 
 private:
-  /// A position in the program: an op, and the number of its node, by which positions are compared.
+  /// A position in the program: an op and the number of its node. Positions are compared by the number.
   struct Spot {
     unsigned node = ~0u;
     Operation *op = nullptr;
@@ -60,7 +62,7 @@ private:
   ArrayAttr axes;
 };
 
-/// The type of `v` in `state` on the axis; a split goes to the axis's place in the order of the dim's axes.
+/// The type of `v` in `state` on the axis; a split puts the axis at its place in the order of the dim's axes.
 RankedTensorType Rewriter::typeIn(const PlacementValue &v, AxisState state) {
   PlaceAttr place = placement(v.value).with(seeds.axis, AxisState::whole());
   int64_t position = -1;
@@ -71,7 +73,7 @@ RankedTensorType Rewriter::typeIn(const PlacementValue &v, AxisState state) {
   return withEncoding(v.value.getType(), place.with(seeds.axis, state, position));
 }
 
-/// The earlier of two spots; if one of them is in the body of pc.accumulate and the other is not, that op replaces it.
+/// The earlier of two spots; if only one of them is in the body of pc.accumulate, pc.accumulate itself replaces it.
 Rewriter::Spot Rewriter::join(Spot a, Spot b) const {
   if (!a.op || !b.op)
     return a.op ? a : b;
@@ -82,7 +84,7 @@ Rewriter::Spot Rewriter::join(Spot a, Spot b) const {
   return a.node < b.node ? a : b;
 }
 
-/// The first op that `value` may be read at.
+/// The first op that may read `value`.
 Operation *Rewriter::after(Value value) {
   if (Operation *producer = value.getDefiningOp())
     return producer->getNextNode();
@@ -177,7 +179,7 @@ AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
       if (data.count(axes.front().getValue().str()))
         setExperts(axes.front());
   });
-  newest = nullptr; // only a data axis of the tactic at work is new
+  newest = nullptr; // only the data axis of the current tactic is new
 }
 
 bool pc::isWeight(const PlacementValue &v) {

@@ -1,6 +1,6 @@
 //===- PropagatePass.cpp - Propagation with seeds from options ------------------------------===//
-// For tests and for trying a strategy without writing a pass: options give the dims that leaves split, pins, and
-// prices. Everything else is `propagate`, as for tactics.
+// This pass is for tests and for trying a strategy without writing a pass. Options give the dims that leaves split,
+// pins, and prices. The rest is `propagate`, as for tactics.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PROPAGATE
 #include "pc/Shard/Passes.h"

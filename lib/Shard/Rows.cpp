@@ -1,22 +1,22 @@
 //===- Rows.cpp - The rows that a node may choose from on one axis -------------------------===//
-// Starts from legalRows and removes rows that split a dim that the seeds do not name or that does not divide. Then
-// three policies: (a) a dim that must be split is; (b) zeros (mask, pad) are only made for an addend next to a real
-// partial sum, because otherwise the search would emulate a forbidden split by zero padding; (c) an op that reads a
-// value twice does not take it partial once and whole once.
+// Starts from legalRows and removes rows that split a dim that the seeds do not name or that does not divide. Then it
+// applies three policies: (a) a dim that must be split is split; (b) zeros (mask, pad) are made only for an addend of a
+// real partial sum, because otherwise the search would emulate a forbidden split by padding with zeros; (c) an op that
+// reads a value twice does not read it partial once and whole once.
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
 
 using namespace mlir;
 using namespace pc;
 
-/// The key of a parameter or state, and of its update, in leafNodes.
+/// The key in leafNodes of a parameter or state, and of its update.
 std::string PlacementProblem::leafKey(StringRef name, std::optional<StringRef> parameter) {
   return parameter ? (name + " of " + *parameter).str() : name.str();
 }
 
 int64_t PlacementProblem::otherSplits(unsigned value, int64_t dim) const {
   PlaceAttr place = placement(graph.values[value].value);
-  return mesh.size(place.axes(dim)); // never this axis, which is not in use yet
+  return mesh.size(place.axes(dim)); // never contains this axis, which is not in use yet
 }
 
 bool PlacementProblem::divides(unsigned value, int64_t dim) const {
@@ -24,7 +24,7 @@ bool PlacementProblem::divides(unsigned value, int64_t dim) const {
   return type.getDimSize(dim) % (size * otherSplits(value, dim)) == 0;
 }
 
-/// Describes a value by token and expert: which dim is the experts, and the share of entries that exist.
+/// Describes a value with tokens and experts: its dim of experts, and the share of its entries that exist.
 namespace {
 struct Routed {
   int dim;
@@ -32,7 +32,7 @@ struct Routed {
 };
 } // namespace
 
-/// Describes results of routed einsums by token and expert, and values made from them entry by entry or by moves.
+/// Describes results of routed einsums, and values that elementwise ops or moves compute from them.
 static std::optional<Routed> routedOf(const PlacementGraph &graph, const PlacementValue &v,
                                       ArrayRef<std::optional<Routed>> known) {
   const PlacementNode &node = graph.nodes[v.producer];
@@ -51,7 +51,8 @@ static std::optional<Routed> routedOf(const PlacementGraph &graph, const Placeme
   return known[node.operands[0]];
 }
 
-/// What moves of each value cost and which are possible: bytes, times, dims that divide, sums of earlier axes.
+/// Reads the terms that determine which moves of each value are possible and what they cost: bytes, times, dims that
+/// the axis divides, sums over earlier axes.
 void PlacementProblem::readTerms() {
   std::vector<std::optional<Routed>> routed(graph.values.size());
   for (auto [id, v] : llvm::enumerate(graph.values)) {
@@ -83,7 +84,7 @@ void PlacementProblem::readTerms() {
   }
 }
 
-/// Finds the choices of every node, in program order, since those of a reader depend on the states in which its
+/// Finds the choices of every node, in program order, since the choices of a reader depend on the states in which its
 /// operands can be produced.
 LogicalResult PlacementProblem::chooseRows() {
   rows.resize(graph.nodes.size());
@@ -109,7 +110,7 @@ LogicalResult PlacementProblem::chooseRows() {
   return success();
 }
 
-/// Says which sizes would do.
+/// Emits an error that says which sizes would work.
 InFlightDiagnostic PlacementProblem::indivisible(unsigned value, int64_t dim) const {
   const PlacementValue &v = graph.values[value];
   auto type = cast<RankedTensorType>(v.value.getType());
@@ -131,7 +132,7 @@ InFlightDiagnostic PlacementProblem::indivisible(unsigned value, int64_t dim) co
   return diagnostic;
 }
 
-/// Leaves are in a state that the tactic allows them, as far as their dims divide.
+/// A leaf is in a state that the tactic allows, if the axis divides its dims.
 LogicalResult PlacementProblem::leafRows(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   unsigned value = node.results[0];
@@ -148,7 +149,7 @@ LogicalResult PlacementProblem::leafRows(unsigned id) {
   return success();
 }
 
-/// An update takes the new value in any state that its leaf may have; tieUpdates makes them the same.
+/// An update reads the new value in any state that its leaf may have; tieUpdates makes the two states equal.
 LogicalResult PlacementProblem::updateRows(unsigned id) {
   auto update = cast<UpdateOp>(graph.nodes[id].op);
   auto it = leafNodes.find(leafKey(update.getName(), update.getParameter()));
@@ -167,7 +168,7 @@ static bool isCheapLinear(const PlacementNode &node) {
   return isLinearMap(node.op) || isa<AccumulateOp, YieldOp>(node.op);
 }
 
-/// An output takes its value in any state but partial.
+/// An output reads its value in any state except partial.
 void PlacementProblem::outputRows(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   const PlacementValue &v = graph.values[node.operands[0]];
@@ -179,7 +180,8 @@ void PlacementProblem::outputRows(unsigned id) {
     rows[id].push_back(Row{{AxisState::root()}, {}, -1});
 }
 
-/// Whether `node` only copies or rounds: a copy, or the cast of a weight. Its result has the placement of its operand.
+/// Whether `node` only copies or rounds: it is a copy, or the cast of a weight. Then its result has the placement of
+/// its operand.
 bool PlacementProblem::isVersion(const PlacementNode &node) const {
   return isa<CopyOp>(node.op) || (isa<CastOp>(node.op) && isWeight(graph.values[node.operands[0]]));
 }
@@ -191,8 +193,8 @@ bool PlacementProblem::isBound(const PlacementNode &node) const {
          llvm::any_of(node.results, [&](unsigned value) { return seeds.binds(graph.values[value]); });
 }
 
-/// Whether the seeds allow the axis on all dims of `factor`, and all divide. A dim that must be split but does not
-/// divide is added to `refused`.
+/// Whether the seeds allow the axis on all dims of `factor`, and the axis divides all of them. A dim that must be split
+/// but cannot be divided is added to `refused`.
 bool PlacementProblem::isSplittable(const PlacementNode &node, int factor) {
   bool must = false;
   std::optional<std::pair<unsigned, int64_t>> indivisible;
@@ -227,20 +229,20 @@ bool PlacementProblem::isSplittable(const PlacementNode &node, int factor) {
   return !indivisible;
 }
 
-/// The legal rows of the op's rule, less those that the tactic's names and pins forbid.
+/// The legal rows of the op's rule, without those that the tactic's names and pins forbid.
 void PlacementProblem::factorRows(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   auto isRooted = [](AxisState state) { return state.isRoot(); };
   for (Row &row : legalRows(node.rule))
     if ((row.factor < 0 || isSplittable(node, row.factor)) && (seeds.rooted || llvm::none_of(row.results, isRooted)))
       rows[id].push_back(std::move(row));
-  // A pin on a result of pc.accumulate says where the accumulator lies, so every microbatch adds in that state.
+  // A pin on a result of pc.accumulate is the state of the accumulator, so every microbatch adds in that state.
   if (node.kind == NodeKind::Yield && pins[node.results[0]])
     llvm::erase_if(rows[id], [&](const Row &row) { return row.results[0] != *pins[node.results[0]]; });
   applyPolicies(id);
 }
 
-/// Drops rows that are legal but not what the tactic asks for.
+/// Drops rows that are legal but that the tactic does not want.
 void PlacementProblem::applyPolicies(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   bool einsum = isa<EinsumOp>(node.op);
@@ -262,7 +264,8 @@ void PlacementProblem::applyPolicies(unsigned id) {
     return false;
   };
   auto waits = [](const Row &row) { return llvm::any_of(row.operands, [](AxisState s) { return s.isSum(); }); };
-  // Where a row splits a dim that the tactic must split, the others go; only cheap ops may hand on a sum instead.
+  // If a row splits a dim that the tactic must split, the other rows are dropped, except that cheap ops may pass on a
+  // partial sum.
   bool bound = isBound(node) && llvm::any_of(rows[id], [&](const Row &row) { return isMust(row.factor); });
   llvm::erase_if(rows[id], [&](const Row &row) {
     if (bound && !isMust(row.factor) && !(waits(row) && isCheapLinear(node)))
@@ -281,7 +284,7 @@ void PlacementProblem::applyPolicies(unsigned id) {
         all &= mayBePartial[value];
       }
     }
-    // A row that waits with its sum is of use only if its operands can come as sums at all.
+    // A row with a partial result is useful only if the operands can be produced as partial sums.
     return einsum ? !all : !any;
   });
 }

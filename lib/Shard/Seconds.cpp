@@ -1,13 +1,14 @@
 //===- Seconds.cpp - Placements that take the least time ------------------------------------===//
-// In the place of bytes on the wire, a choice costs seconds of a machine: what a rank computes, what it sends along the
-// axis and what earlier axes send, and a price per byte of the parameters, gradients and states that it keeps.
+// Here a choice costs seconds of a machine instead of bytes on the wire: for the ops that a rank computes, for the
+// moves over the axis and over earlier axes, and for each byte of the parameters, gradients and states that the rank
+// keeps.
 //
-// Sums of gradients run during the backward pass, and so cost only the time that exceeds it, which is not a sum of
-// tables. Let A be all seconds but those of sums, R those of sums, B those of one backward pass, which lose a share c
-// of hidden moves. A step takes F = A + c R + (1 - c) max(0, R - B), and that is the greatest A - (s - c) B + s R of
-// all s from c to 1. For one s, this is a sum of tables, whose minimum bounds F of all placements. Bisection finds the
-// s at which R meets B; the best placement on the way is taken. Where sums are longer at s = 1, or shorter at s = c, it
-// is the best there is; else `gap` says how far off it can be.
+// Sums of gradients run during the backward pass, so they cost only the time that exceeds it. This cost is not a sum of
+// tables. Let R be the seconds of these sums, A all other seconds, and B the seconds of one backward pass, which hidden
+// moves slow down by a share c of their seconds. A step takes F = A + c R + (1 - c) max(0, R - B), and that is the
+// maximum of A - (s - c) B + s R over s from c to 1. For a fixed s, this is a sum of tables, whose minimum is a lower
+// bound of F for all placements. Bisection finds the s at which R equals B, and keeps the best placement that it finds.
+// If R > B at s = 1, or R < B at s = c, this placement is optimal; otherwise `gap` bounds how far from optimal it is.
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
 
@@ -16,7 +17,7 @@
 using namespace mlir;
 using namespace pc;
 
-static constexpr int wholly = 1024; ///< parts of `MoveTerms::exposed`
+static constexpr int wholly = 1024; ///< the unit of `MoveTerms::exposed` is 1/1024
 
 /// Whether the moves of `value` sum a gradient: values that `pc.accumulate` yields, except the loss, and values
 /// computed from them.
@@ -36,19 +37,19 @@ double PlacementProblem::elementBytes(unsigned value, AxisState state) const {
   return static_cast<double>(valueTerms[value].bytes) / static_cast<double>(state.isSplit() ? size : 1);
 }
 
-/// A move over an earlier axis: what it sends of a value that is split over this one.
+/// Seconds of a move over an earlier axis, of a value that is split over this one.
 double PlacementProblem::earlierMoveSeconds(const PlacementNode &node, const Row &row) const {
   auto move = cast<MoveOpInterface>(node.op);
   if (!hasTraffic(move.getMoveKind()))
     return 0;
-  // Types of a placed program have the sizes of all ranks together.
+  // Types of a placed program have global sizes.
   double wire = static_cast<double>(trafficOf(move, mesh).wire) * elementBytes(node.results[0], row.results[0]) /
                 static_cast<double>(byteSize(graph.values[node.results[0]].value.getType()));
   return moveSeconds(move.getMoveKind(), wire, mesh, move.getMoveAxes(), seeds.times->machine);
 }
 
-/// Seconds of one execution of a node. A product reads its operands and writes its result; an op that is none is fused
-/// with the one before, so it writes only; the optimizer reads all it works on.
+/// Seconds of one execution of a node. A product reads its operands and writes its result. Another op is fused with the
+/// op before it, so it only writes. The optimizer reads and writes all its values.
 double PlacementProblem::ownSeconds(const PlacementNode &node, const Row &row) const {
   if (node.kind == NodeKind::Move)
     return earlierMoveSeconds(node, row);
@@ -72,13 +73,13 @@ double PlacementProblem::ownSeconds(const PlacementNode &node, const Row &row) c
   return secondsOfPart(node.op, part, written + (reads ? read : 0), seeds.times->machine);
 }
 
-/// The share of a node's seconds during which sums of gradients cost nothing.
+/// The share of a node's seconds that hides sums of gradients.
 double PlacementProblem::hiddenShare(const PlacementNode &node) const {
   double hidden = exposed / static_cast<double>(wholly) - seeds.times->machine.contendShare;
   return node.kind == NodeKind::Compute && node.section == Section::Backward ? std::max(0.0, hidden) : 0;
 }
 
-/// Bytes of a leaf on a rank: a trained parameter also has a gradient.
+/// Bytes of a leaf on a rank, including the gradient of a trained parameter.
 double PlacementProblem::leafBytes(const PlacementNode &node, AxisState state) const {
   if (!isa<ParameterOp, StateOp>(node.op))
     return 0;
@@ -86,7 +87,7 @@ double PlacementProblem::leafBytes(const PlacementNode &node, AxisState state) c
   return (parameter && !parameter.getFrozen() ? 2 : 1) * elementBytes(node.results[0], state);
 }
 
-/// Seconds of a node itself: leaves by their bytes, sums of gradients as far as they are exposed.
+/// Seconds of a node without moves: the price of the bytes for leaves, and the exposed part for sums of gradients.
 Price PlacementProblem::ownTimes(const PlacementNode &node, const Row &row) const {
   if (node.kind == NodeKind::Leaf)
     return Price::seconds(seeds.times->perByte * leafBytes(node, row.results[0]));
@@ -98,7 +99,7 @@ Price PlacementProblem::ownTimes(const PlacementNode &node, const Row &row) cons
   return Price::seconds(ownSeconds(node, row) * (static_cast<double>(v.times) * share - hiddenShare(node)));
 }
 
-/// Has sums of gradients cost `parts` of `wholly` parts of their seconds.
+/// Sets the price of sums of gradients to `parts` / `wholly` of their seconds.
 void PlacementProblem::setExposed(int parts) {
   exposed = parts;
   for (auto [value, terms] : llvm::enumerate(valueTerms))
@@ -106,7 +107,7 @@ void PlacementProblem::setExposed(int parts) {
       terms.exposed = parts;
 }
 
-/// Sums are those of moves that the program has; the caller adds those of moves that the placement inserts.
+/// `sums` includes only moves that the program already has; the caller adds the moves that the placement inserts.
 PlacementProblem::Judgement PlacementProblem::judge() const {
   Judgement judged;
   for (auto [id, node] : llvm::enumerate(graph.nodes)) {
@@ -126,7 +127,7 @@ std::optional<Assignment> PlacementProblem::minimizeSeconds() {
   for (unsigned value = 0; value < graph.values.size(); ++value)
     gradient[value] = isSumOfGradients(value);
   const double contend = seeds.times->machine.contendShare, perByte = seeds.times->perByte;
-  // Not 0, at which all sums would be as good as none.
+  // The least share is not 0, because then sums of gradients would cost nothing.
   int least = std::clamp(static_cast<int>(contend * wholly), 1, wholly), most = wholly;
   std::optional<Assignment> best;
   double bestPrice = 0, bound = 0;

@@ -1,6 +1,6 @@
 //===- SetMesh.cpp - Put a step program on a mesh ----------------------------------===//
-// Input: a step program of one device and the mesh as text. Result: the same program with `pc.mesh`, every value whole
-// on all axes. Tactics then place one axis after the other.
+// Input: a step program of one device and the mesh as text. Result: the same program with `pc.mesh`, in which every
+// value is whole on all axes. Tactics then place one axis after another.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_SETMESH
 #include "pc/Shard/Passes.h"

@@ -1,15 +1,16 @@
 //===- Solver.cpp - Dead-end elimination and variable elimination -----------------------===//
-// What holds, and why the result is exact:
+// Invariants, and why the result is exact:
 //  1. Every step keeps the minimum of `base` + the sum of `tables` over the choices that are `alive`.
-//  2. Dead end: choice d of a variable goes if another choice c never costs more, that is, if the least difference d -
-//  c
-//     of each table, added up, is more than 0 (or is 0 and c has the lower number). c must be legal wherever d is.
-//     So does a choice that some table has no legal entry of.
+//  2. Dead end: choice d of a variable is removed if another choice c never costs more, that is, if the sum over tables
+//     of the least difference d - c is more than 0 (or is 0 and c has the lower number). c must be legal wherever d is.
+//     A choice without a legal entry in some table is also removed.
 //  3. Elimination of v: one table over its neighbours replaces its tables. It has the price of v's best choice for each
-//     of their combinations; a record keeps which choice that is. When no variable is left, the minimum is in `base`.
-//  4. Records are read in reverse order: each finds its neighbours decided, by choices that were alive at its time.
-//  5. It ends: a dead end removes a choice, and each round of `run` eliminates a variable (its width is within the cap)
-//     or gives up. Variables with wide tables wait, because dead ends may still narrow them.
+//     combination of their choices; a record keeps this best choice. When no variable is left, the minimum is in
+//     `base`.
+//  4. Records are read in reverse order: at that point, the neighbours of v already have choices that were alive when v
+//     was eliminated.
+//  5. The algorithm ends: a dead end removes a choice, and each round of `run` eliminates a variable whose width is
+//     within the cap, or gives up. Variables with wide tables wait, because dead ends may still narrow them.
 // R. Desmet et al., "The dead-end elimination theorem", Nature 356 (1992); U. Bertele and F. Brioschi, "Nonserial
 // dynamic programming" (1972).
 //===-----------------------------------------------------------------------------===//
@@ -36,8 +37,8 @@ using Choices = SmallVector<unsigned, 4>;
 /// Variables with larger tables are not searched for dead ends.
 constexpr size_t largestForDeadEnds = 1 << 12;
 
-/// Solves one problem. State: the choices that are `alive`, the tables that are left, and a record of each variable
-/// that was eliminated, from which run() reads the assignment in the end.
+/// Solves one problem. State: the choices that are `alive`, the remaining tables, and a record of each eliminated
+/// variable, from which run() reads the assignment in the end.
 class Solver {
 public:
   Solver(ArrayRef<unsigned> choices, std::vector<PriceTable> given, bool countIllegal, size_t limit)
@@ -52,7 +53,7 @@ public:
   std::optional<Assignment> run();
 
 private:
-  /// A variable that was eliminated: its best choice for every combination of its neighbours'.
+  /// An eliminated variable, with its best choice for every combination of its neighbours' choices.
   struct Eliminated {
     unsigned variable;
     Choices choices;
@@ -64,8 +65,8 @@ private:
   /// Samples that usually show that a choice of a variable does not always cost more than another one.
   struct Sample {
     Price first, last;    ///< sums of the first and of the last entries of its tables
-    uint64_t illegal = 0; ///< entries of its tables that are illegal, by their numbers modulo 64
-    bool isNever = false; ///< some table has no legal one
+    uint64_t illegal = 0; ///< bit set of illegal entries of its tables, by their numbers modulo 64
+    bool isNever = false; ///< some table has no legal entry
   };
 
   void put(PriceTable table);
@@ -80,12 +81,12 @@ private:
   SmallVector<unsigned> neighbours(unsigned v) const;
   double width(unsigned v) const;
   void eliminate(unsigned v);
-  /// How far apart the entries of `table` lie for neighbouring choices of `v`; 0 if it does not depend on `v`.
+  /// The distance in `table` between the entries of consecutive choices of `v`; 0 if the table does not depend on `v`.
   size_t stride(const PriceTable &table, unsigned v) const;
 
   bool countIllegal;
   size_t limit;
-  std::vector<Choices> alive; ///< per variable, the choices that are left
+  std::vector<Choices> alive; ///< per variable, the remaining choices
   std::vector<PriceTable> tables;
   std::vector<SmallVector<unsigned, 4>> tablesOf; ///< per variable
   std::vector<bool> done;
@@ -120,10 +121,10 @@ size_t Solver::stride(const PriceTable &table, unsigned v) const {
   return 0;
 }
 
-/// Whether choice `dear` of `v` can go because `cheap` is at least as good for every choice of the neighbours. `steps`:
-/// the strides of its tables.
+/// Whether choice `dear` of `v` can be removed because `cheap` is at least as good for every choice of the neighbours.
+/// `steps`: the strides of its tables.
 bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_t> steps) const {
-  // Differences of the first entries, where both are legal; each table's least one is no more.
+  // Adds the differences of the first entries, if both are legal. The least difference of each table is not larger.
   Price atMost;
   bool isKnown = true;
   for (auto [id, step] : llvm::zip_equal(tablesOf[v], steps)) {
@@ -174,7 +175,7 @@ bool Solver::isDead(unsigned v, int dear, ArrayRef<Sample> samples, ArrayRef<siz
   return false;
 }
 
-/// Takes choices out of `v` and out of all its tables, in place.
+/// Removes choices from `v` and from all its tables, in place.
 void Solver::removeChoices(unsigned v, ArrayRef<bool> gone) {
   size_t n = alive[v].size();
   for (unsigned id : tablesOf[v]) {
@@ -195,7 +196,7 @@ void Solver::removeChoices(unsigned v, ArrayRef<bool> gone) {
   alive[v] = std::move(left);
 }
 
-/// Whether it cannot be ruled out by samples that choice `cheap` is at least as good as `dear` for all neighbours.
+/// Whether choice `cheap` may be at least as good as `dear` for all neighbours, judging by samples.
 bool Solver::mayDominate(ArrayRef<Sample> samples, int dear, int cheap) const {
   const Sample &a = samples[dear], &b = samples[cheap];
   if (b.illegal & ~a.illegal)
@@ -205,7 +206,8 @@ bool Solver::mayDominate(ArrayRef<Sample> samples, int dear, int cheap) const {
   return cheap < dear ? !(a.first < b.first) && !(a.last < b.last) : b.first < a.first && b.last < a.last;
 }
 
-/// Some entries of each choice, by which most pairs are seen not to dominate each other without all entries.
+/// Some entries of each choice. For most pairs, they show that neither choice dominates the other, without reading all
+/// entries.
 SmallVector<Solver::Sample, 8> Solver::samplesOf(unsigned v, ArrayRef<size_t> steps) const {
   size_t n = alive[v].size();
   SmallVector<Sample, 8> samples(n);
@@ -230,7 +232,7 @@ SmallVector<Solver::Sample, 8> Solver::samplesOf(unsigned v, ArrayRef<size_t> st
   return samples;
 }
 
-/// Removes dominated choices until there are none. Where a variable loses one, its neighbours are looked at again.
+/// Removes dominated choices until there are none. If a variable loses a choice, its neighbours are examined again.
 void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
   std::vector<bool> queued(alive.size());
   for (unsigned v : todo)
@@ -266,7 +268,7 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
   }
 }
 
-/// Forgets a variable with one choice left: its tables lose a dimension of size one.
+/// Removes a variable that has one choice left from its tables, which lose a dimension of size one.
 void Solver::fix(unsigned v) {
   for (unsigned id : tablesOf[v]) {
     PriceTable &table = tables[id];
@@ -298,7 +300,7 @@ double Solver::width(unsigned v) const {
   return product;
 }
 
-/// Puts one table over the neighbours instead of `v` and its tables, with the best choice of `v` for each entry.
+/// Replaces `v` and its tables by one table over the neighbours, which has the best choice of `v` for each entry.
 void Solver::eliminate(unsigned v) {
   SmallVector<unsigned> order = neighbours(v);
   PriceTable sum;
@@ -311,7 +313,7 @@ void Solver::eliminate(unsigned v) {
   }
   order.push_back(v); // the fastest index
   size_t n = alive[v].size();
-  // All tables of `v` added up, over every choice of its neighbours and of `v`.
+  // The sum of all tables of `v`, for every combination of choices of its neighbours and `v`.
   std::vector<Price> joint(combinations * n);
   largest = std::max(largest, joint.size());
   LLVM_DEBUG(llvm::dbgs() << "eliminate variable " << v << " of " << n << " choices: a table over " << order.size() - 1
@@ -361,7 +363,7 @@ std::optional<Assignment> Solver::run() {
         queue.insert({widthOf[v] = width(v), v});
     if (queue.empty())
       break;
-    // Wide variables wait: when their neighbours are gone, dead ends are found that make them narrower.
+    // Wide variables wait: after their neighbours are eliminated, dead ends may make them narrower.
     cap = std::max(cap, queue.begin()->first);
     std::set<unsigned> touched;
     while (!queue.empty() && queue.begin()->first <= cap) {
@@ -388,7 +390,7 @@ std::optional<Assignment> Solver::run() {
   result.largestTable = largest;
   for (const Choices &choices : alive)
     result.choice.push_back(choices[0]);
-  // Backwards, the choices of all neighbours are known when a variable is looked up.
+  // In reverse order, the choices of all neighbours are known when a variable is looked up.
   for (const Eliminated &record : llvm::reverse(eliminated)) {
     size_t at = 0;
     for (auto [other, choices] : llvm::zip(record.neighbours, record.neighbourChoices))

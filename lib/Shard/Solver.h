@@ -1,7 +1,7 @@
 //===- Solver.h - The cheapest assignment of variables under a sum of tables ------------===//
-// Exact: alternates dead-end elimination and variable elimination. Knows nothing of programs or placements. Time is
-// linear in the number of variables if the width (the entries of the tables that elimination makes) is bounded, as it
-// is for a chain of layers.
+// The solver is exact. It alternates dead-end elimination and variable elimination, and does not depend on programs or
+// placements. Its time is linear in the number of variables if the width (the entries of the tables that elimination
+// makes) is bounded, as it is for a chain of layers.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_SOLVER_H
 #define PC_LIB_SHARD_SOLVER_H
@@ -24,22 +24,23 @@ struct PriceTable {
       : variables(std::move(variables)), entries(std::move(entries)) {}
   PriceTable(const PriceTable &) = default;
   PriceTable &operator=(const PriceTable &) = default;
-  /// A vector that grows copies what may throw here.
+  /// noexcept, because a growing vector copies elements whose move may throw.
   PriceTable(PriceTable &&) noexcept = default;
   PriceTable &operator=(PriceTable &&) noexcept = default;
   ~PriceTable() = default;
 };
 
-/// A choice for every variable, and what it costs.
+/// A choice for every variable, and its price.
 struct Assignment {
   std::vector<unsigned> choice; ///< per variable
   Price price;
   size_t largestTable = 1; ///< entries of the largest table on the way
 };
 
-/// Minimizes the sum of `tables`, where variable v has `choices[v]` (at least one) choices. Of equally cheap choices
-/// lower numbers are preferred. The result has an illegal price only if every assignment does; `countIllegal` then
-/// finds one with the fewest illegal entries, for an error message. No value if a table would exceed `limit` entries.
+/// Minimizes the sum of `tables`, where variable v has `choices[v]` (at least one) choices. Among equally cheap
+/// choices, lower numbers are preferred. The result has an illegal price only if every assignment does; `countIllegal`
+/// then finds one with the fewest illegal entries, for an error message. Returns no value if a table would exceed
+/// `limit` entries.
 std::optional<Assignment> minimize(llvm::ArrayRef<unsigned> choices, std::vector<PriceTable> tables,
                                    bool countIllegal = false, size_t limit = size_t(1) << 20);
 

@@ -1,6 +1,6 @@
 //===- Unplace.cpp - Undo one axis; separate readers ---------------------------------------===//
-// Helpers of tactics besides propagation. Axes are independent of each other, so one can be removed from a placed
-// program; copies keep readers from sharing a gather.
+// Helpers of tactics other than propagation. Axes are independent of each other, so one can be removed from a placed
+// program. Copies prevent readers from sharing a gather.
 //===-----------------------------------------------------------------------------===//
 #include "Retype.h"
 #include "pc/Shard/Seeds.h"

@@ -1,4 +1,4 @@
-//===- VerifyPlaced.cpp - What the placed phase promises beyond single ops ------------===//
+//===- VerifyPlaced.cpp - Constraints of the placed phase beyond single ops -----------===//
 // The constraints (V1) to (V5) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYPLACED
@@ -59,7 +59,7 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
       signalPassFailure();
   }
 
-  /// (V3) to (V5): what comes into a step and what leaves it.
+  /// (V3) to (V5): the values that enter a step and the values that leave it.
   LogicalResult checkLeafOrSink(Operation *op, const LeavesByName &leaves) {
     if (isa<ParameterOp, StateOp, InputOp, ConstantOp>(op))
       if (PlaceAttr place = placement(op->getResult(0)); place && place.isPartial())
