@@ -1,6 +1,6 @@
-//===- Bytes.h - What the bytes of a rank's arena hold ---------------------------------------===//
-// Input: writes of values into byte ranges, in program order. Answer: whether a range still holds a value entirely.
-// Reading part of a value, or a value that was overwritten in part, counts as not holding it.
+//===- Bytes.h - The values in the bytes of a rank's arena -----------------------------------===//
+// Input: writes of values into byte ranges, in program order. Result: whether a range still holds exactly a given
+// value. A range that has only a part of a value, or a value that was partly overwritten, does not hold it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_BYTES_H
 #define PC_LIB_PROOF_BYTES_H
@@ -15,23 +15,24 @@
 
 namespace pc::proof {
 
-/// A value: which one of the one-device program, and which part of it a rank has. Microbatches are computed in the same
-/// way, so `value` is the fingerprint for any microbatch, and `microbatch` says which one this is. A value made from
-/// several microbatches has its own fingerprint, in which each of theirs counts a random number of times.
+/// A value: the value of the one-device program that it equals, and the part of it that a rank has. All microbatches
+/// are computed in the same way, so `value` is the fingerprint for any microbatch, and `microbatch` is the number of
+/// this one. A value computed from several microbatches has its own fingerprint, in which each microbatch has a random
+/// factor.
 struct State {
   static constexpr int ofAny = -1, ofSeveral = -2;
   Point value;
-  const Where *where = nullptr; ///< the same place is the same pointer
+  const Where *where = nullptr; ///< equal places are the same pointer
   int microbatch = ofAny;
-  Point rows = {}; ///< of a value stored by rows: the mask that says which rows exist
-  int made = -1;   ///< while a failure is traced: which record of it
+  Point rows = {}; ///< of a value that is stored by rows: the mask of the rows that exist
+  int made = -1;   ///< while a failure is traced: the number of the value's record
   uint64_t hash() const { return value.x ^ reinterpret_cast<uintptr_t>(where) * 0x9e3779b97f4a7c15ull; }
   bool operator==(const State &other) const {
     return value == other.value && where == other.where && microbatch == other.microbatch && rows == other.rows;
   }
 };
 
-/// Bytes from `begin`, before `end`.
+/// The bytes from `begin` up to, but not including, `end`.
 struct Range {
   int64_t begin = -1, end = -1;
   bool overlaps(const Range &other) const { return begin < other.end && other.begin < end; }
@@ -51,7 +52,7 @@ template <> struct llvm::DenseMapInfo<pc::proof::Range> {
 
 namespace pc::proof {
 
-/// A map from bytes to values. A value that has been overwritten in part is gone. Invariant: ranges in `held` do not
+/// A map from bytes to values. A value that was partly overwritten is removed. Invariant: ranges in `held` do not
 /// overlap, and `whole` has exactly these ranges.
 class Bytes {
 public:
@@ -61,7 +62,7 @@ public:
     return it != whole.end() && it->second->state == state;
   }
 
-  /// The op that last wrote into the range, and the call in which it ran; two nulls: none did.
+  /// The op that last wrote into the range, and the call in which it ran; two nulls if none did.
   std::pair<mlir::Operation *, mlir::Operation *> writerOf(const Range &range) const {
     auto it = held.lower_bound(range.begin);
     if (it != held.begin() && std::prev(it)->second.end > range.begin)
@@ -87,14 +88,14 @@ public:
   }
 
 private:
-  /// A value, where its bytes end, and what wrote it.
+  /// A value, the end of its bytes, and the op that wrote it.
   struct Holder {
     int64_t end;
     State state;
     std::pair<mlir::Operation *, mlir::Operation *> by;
   };
   std::map<int64_t, Holder> held;        ///< by first byte
-  llvm::DenseMap<Range, Holder *> whole; ///< the same
+  llvm::DenseMap<Range, Holder *> whole; ///< the same holders, by range
 };
 
 } // namespace pc::proof

@@ -1,7 +1,7 @@
-//===- Compute.cpp - Where the results of ops that compute lie ------------------------------===//
-// Input: the places of an op's operands (Where.h) and its rule (Rules.cpp). Result: the places of its results, or why
-// the op cannot be right: dims that lie differently, sums that are not complete, offsets that are not the block's. It
-// knows nothing of values; Values.cpp says what they are.
+//===- Compute.cpp - Places of the results of ops that compute ------------------------------===//
+// Input: the places of an op's operands (Where.h) and its rule (Rules.cpp). Result: the places of its results, or the
+// reason why the op is wrong: dims with different places, incomplete sums, or offsets of another block. This file does
+// not deal with fingerprints; Values.cpp does.
 //===-----------------------------------------------------------------------------===//
 #include "Place.h"
 
@@ -53,7 +53,7 @@ SmallVector<int64_t> Placer::localShape(Value value) const {
   return shape;
 }
 
-/// What `layout` says of dims and root; none if the mesh lacks an axis.
+/// The place that `layout` describes; none if the mesh lacks an axis.
 static std::optional<Where> read(const Axis &axis, PlaceAttr layout, size_t rank) {
   Where where(rank);
   Axes root;
@@ -141,7 +141,7 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
   auto rank = [&] { return localShape(op->getResult(0)).size(); };
   if (isa<ConstantOp, SeedOp>(op))
     return single(Where(rank()));
-  // Numbers that differ by rank are followed as notes, so that ops that read them can be checked.
+  // Numbers that differ between ranks are recorded as notes, so that the ops that read them can be checked.
   if (auto offset = dyn_cast<BlockOffsetOp>(op)) {
     Where where(rank());
     where.note = {Note::Offset, {}, static_cast<int64_t>(offset.getBlock()), {}};
@@ -167,12 +167,12 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
   return compute(op, operands);
 }
 
-/// The dim that the op reads by its global index: its offset must say where this rank's block begins.
+/// Checks the dim that the op reads by its global index: the op's offset must be the start of this rank's block.
 bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, ArrayRef<int64_t> sizes,
                         MutableArrayRef<Dim> dims) {
   Dim &dim = dims[rule.indexed];
-  bool isMade = isa<IotaOp, EmbeddingGradOp>(op); // no operand has this dim
-  if (placement(op->getResult(0))) {              // placed programs know it by their types
+  bool isMade = isa<IotaOp, EmbeddingGradOp>(op); // then no operand has this dim
+  if (placement(op->getResult(0))) {              // in placed programs the types contain it
     if (isMade) {
       std::optional<Where> said = read(axis, placement(op->getResult(0)), localShape(op->getResult(0)).size());
       if (!said)
@@ -205,7 +205,8 @@ bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *>
          refuse("creates a dim that is split over the same axis as its operands");
 }
 
-/// What is dropped depends on global indices: the op must know how large the whole value is, and where blocks begin.
+/// Dropped elements depend on global indices, so the op must have the right size of the whole value and starts of
+/// blocks.
 bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Where *> offsets, ArrayRef<int64_t> sizes,
                         MutableArrayRef<Dim> dims) {
   DropAttr drop = op.getDropAttr();
@@ -215,7 +216,7 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
     for (StringRef name : {"b", "k", "g", "s", "t"})
       letters.push_back(rule.find(name));
   }
-  if (placement(op->getResult(0))) { // placed programs know it by their types
+  if (placement(op->getResult(0))) { // in placed programs the types contain it
     std::optional<Where> said = read(axis, placement(op->getResult(0)), localShape(op->getResult(0)).size());
     if (!said || !drop.getGlobal().empty())
       return refuse("is in a placed program but has sizes for local programs, or uses an axis that is not in the mesh");
@@ -227,7 +228,7 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
   for (auto [i, f] : llvm::enumerate(letters)) {
     const auto *at = llvm::find(drop.getSplit(), static_cast<int64_t>(i));
     Group block;
-    int told = -1; // the operand that says where the block begins
+    int told = -1; // the operand that is the start of the block
     if (at != drop.getSplit().end()) {
       auto number = at - drop.getSplit().begin();
       told = static_cast<int>(op->getNumOperands() - offsets.size() + number);
@@ -257,7 +258,8 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
   return true;
 }
 
-/// Queries stay. All keys are there, or, in a step of a ring, the keys of the block `shift` before the queries' block.
+/// Queries do not move. The op has all keys or, in a step of a ring, the keys of the block `shift` before the queries'
+/// block.
 bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayRef<int64_t> sizes, ArrayRef<Dim> dims) {
   const Indices &s = dims[rule.indexed].split, &t = dims[rule.find("t")].split;
   bool causal = op->hasAttr("causal");
@@ -312,8 +314,8 @@ static bool areOfDifferentAxes(ArrayRef<const Where *> operands, ArrayRef<unsign
   return true;
 }
 
-/// What the result of `op` waits for, if the operands `partial` wait for the rest of their sums; nothing, and a
-/// refusal, if they do not belong together.
+/// The incomplete sums of the result of `op`, if the operands `partial` are incomplete sums. Returns nothing, and
+/// refuses the op, if they do not belong together.
 std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<const Where *> operands,
                                                     ArrayRef<unsigned> partial, Placed &placed) {
   SmallVector<std::vector<PartialSum>, 2> parts;
@@ -329,8 +331,8 @@ std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<cons
   auto indexOf = [](std::vector<PartialSum> &list, const PartialSum &like) {
     return llvm::find_if(list, [&](const PartialSum &part) { return part.isSameSum(like); });
   };
-  // In a reduction over several axes in steps, this rank's own block is partial over each axis by itself; the blocks of
-  // the steps are partial over all axes together. Rewrite the former as the latter.
+  // In a stepwise reduction over several axes, this rank's own block is partial over each axis separately, and the
+  // blocks of the steps are partial over all axes together. This rewrites the former as the latter.
   for (size_t i = 0; parts.size() == 2 && i < 2; ++i)
     for (const PartialSum &together : std::vector<PartialSum>(parts[1 - i])) {
       if (indexOf(parts[i], together) != parts[i].end() || together.in.front().terms.empty())
@@ -417,8 +419,8 @@ std::optional<Placed> Placer::merge(ArrayRef<const Where *> operands) {
   return std::nullopt;
 }
 
-/// Sums over split dims that the result lacks: each rank has its addend. A dim that is a block of an addend of a sum
-/// over the same axes (steps of a window) is a sum inside of it.
+/// Adds the sums over split dims that the result lacks, of which each rank has its addend. If such a dim is a block of
+/// an addend of a sum over the same axes (as in steps of a window), the new sum is inside that sum.
 bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayRef<Dim> dims, Where &result) {
   for (auto [f, dim] : llvm::enumerate(dims)) {
     if (dim.split.empty() || llvm::is_contained(letters, static_cast<int>(f)))
@@ -513,8 +515,8 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
           placed = std::move(*merged);
         return merged.has_value();
       }
-      // An incomplete maximum may only be copied or reduced further. Incomplete sums may enter an einsum, whose
-      // operands are sums over different axes, or any op in the operands in which it is linear together.
+      // An incomplete maximum may only be copied or reduced further. Incomplete sums may be operands of an einsum, if
+      // they are sums over different axes, or the operands of any op that is linear in them together.
       bool fits = common.combine == Combine::Max ? isa<ReduceMaxOp, CopyOp>(op)
                   : isa<EinsumOp>(op)            ? areOfDifferentAxes(operands, partial)
                                                  : ArrayRef<unsigned>(partial) == ArrayRef<unsigned>(rule->linear);

@@ -1,7 +1,7 @@
-//===- Digest.cpp - Fingerprints that can be carried -----------------------------------------===//
-// Two kinds of numbers for a program: a digest of its text or structure, which any change alters, and a fingerprint of
-// what it computes, which survives all phases. A module carries the fingerprint of the step that it was made from, so
-// that a later compilation can prove a module whose step program it does not have.
+//===- Digest.cpp - Digests and fingerprints as text -----------------------------------------===//
+// A program has two kinds of hashes: a digest of its text or structure, which any change alters, and a fingerprint of
+// what it computes, which all phases keep. A module contains the fingerprint of the step program from which it was
+// made, so that a later compilation can prove the module without its step program.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Proof/Digest.h"
 #include "Walk.h"
@@ -45,13 +45,13 @@ public:
   void add(Type type) { addOnce(type, types); }
   void add(Attribute attribute) { addOnce(attribute, attributes); }
 
-  /// Values count by their order, not by their names.
+  /// Values are numbered in order; their names do not matter.
   void define(Value value) {
     values.try_emplace(value, values.size());
     add(value.getType());
   }
 
-  /// All that makes an op what it is: name, attributes, the numbers of its operands, and its regions.
+  /// Adds the name of an op, its attributes, the numbers of its operands, and its regions.
   void add(Operation *op) {
     add(op->getName().getStringRef());
     for (StringAttr name : op->getName().getAttributeNames())
@@ -103,8 +103,8 @@ std::string pc::digestOf(ModuleOp program) {
   return writer.end();
 }
 
-/// The digest of a program's text as it is printed, whatever attributes of ops were left to their defaults; without the
-/// path of weights, which may move, and the module's own attributes.
+/// The digest of a program's printed text, so that explicit and default attributes are equal. It leaves out the path of
+/// weights, which may change, and the attributes of the module itself.
 static std::string digestOfText(ModuleOp module) {
   SmallVector<std::pair<ProgramOp, StringAttr>> places;
   module.walk([&](ProgramOp program) { places.emplace_back(program, program.getWeightsAttr()); });
@@ -178,7 +178,7 @@ std::vector<std::string> pc::collectivesOf(ModuleOp program) {
 
 static StringRef textOf(StringAttr name) { return name.getValue(); }
 
-/// What is there of each name, in the order of their texts.
+/// The entries of a map, sorted by the text of their keys.
 template <typename Map> static auto sorted(const Map &facts) {
   std::vector<std::pair<std::string, decltype(&facts.begin()->second)>> list;
   for (const auto &[name, fact] : facts)
@@ -187,7 +187,7 @@ template <typename Map> static auto sorted(const Map &facts) {
   return list;
 }
 
-/// One number for each kind of thing that a program shows.
+/// One hash for each of leaves, updates and outputs.
 static std::array<std::string, 3> sinksOf(const Facts &facts) {
   std::string leaves, updates, outputs;
   llvm::raw_string_ostream leaf(leaves), update(updates), output(outputs);

@@ -1,7 +1,7 @@
 //===- Fingerprint.cpp - Values of the one-device program as points -------------------------===//
-// Arithmetic modulo the prime 2^61 - 1, on points of two coordinates, and keys that draw such points.
-// Fingerprint.h bounds the chance that two different values get equal points. Keys are new in every proof, unless a
-// module carries the fingerprint that it must have.
+// Arithmetic modulo the prime 2^61 - 1, on points of two coordinates, and keys from which such points are drawn.
+// Fingerprint.h bounds the probability that two different values have equal points. Keys are new in every proof, unless
+// a module states the fingerprint that it must have.
 //===-----------------------------------------------------------------------------===//
 #include "Fingerprint.h"
 
@@ -25,7 +25,7 @@ static uint64_t times(uint64_t a, uint64_t b) {
   return reduce((static_cast<uint64_t>(product) & prime) + static_cast<uint64_t>(product >> 61));
 }
 
-/// The two halves of a product of 64 bits, one over the other: mixes all bits of both.
+/// The exclusive or of the two halves of a 128-bit product, which mixes all bits of both numbers.
 static uint64_t fold(uint64_t a, uint64_t b) {
   Wide product = static_cast<Wide>(a) * b;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
@@ -52,7 +52,7 @@ Point pc::proof::scaled(Point point, double number) {
   if (std::isfinite(number)) {
     int exponent = 0;
     auto digits = static_cast<uint64_t>(std::ldexp(std::frexp(std::abs(number), &exponent), 53));
-    exponent = ((exponent - 53) % 61 + 61) % 61; // 2^61 is 1 in the field
+    exponent = ((exponent - 53) % 61 + 61) % 61; // since 2^61 = 1 in the field
     factor = times(reduce(digits), uint64_t(1) << exponent);
     factor = number < 0 ? reduce(prime - factor) : factor;
   }

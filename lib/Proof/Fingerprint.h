@@ -1,7 +1,8 @@
 //===- Fingerprint.h - Values of the one-device program as points ---------------------------===//
-// A value of the one-device program is read as a point of GF(2^61 - 1)^2: sums are sums, linear ops random linear maps,
-// products random multilinear ones, everything else a random function of its operands. Programs that are equal up to
-// the laws of sums have equal points; two others meet with a probability below (number of ops * degree) / 2^61.
+// A value of the one-device program is represented by a point of GF(2^61 - 1)^2. Sums are sums of points, linear ops
+// are random linear maps, products are random multilinear maps, and every other op is a random function of its
+// operands. Programs that are equal by the laws of sums have equal points. Other programs have equal points with a
+// probability below (number of ops * degree) / 2^61.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_FINGERPRINT_H
 #define PC_LIB_PROOF_FINGERPRINT_H
@@ -12,34 +13,34 @@
 
 namespace pc::proof {
 
-/// What stands for a value: two elements of the field of 2^61 - 1 elements. Different values have equal points by
-/// chance only.
+/// The fingerprint of a value: two elements of the field of 2^61 - 1 elements. Different values have equal points only
+/// by chance.
 struct Point {
   uint64_t x = 0, y = 0; ///< less than 2^61 - 1
   bool operator==(const Point &) const = default;
 };
 Point operator+(Point a, Point b);
 Point operator-(Point a, Point b);
-/// `number` times a point. Every finite double is an element of the field; of others, equal ones have equal results.
+/// `number` times a point. Every finite double is an element of the field. Equal non-finite numbers have equal results.
 Point scaled(Point point, double number);
 
-/// A matrix of two rows and columns, over the same field: what stands for an op that is linear.
+/// A 2 x 2 matrix over the same field, which represents a linear op.
 struct LinearMap {
   uint64_t a, b, c, d;
 };
 Point operator*(const LinearMap &matrix, Point point);
 /// The inverse of an element of the field that is not 0.
 uint64_t inverse(uint64_t x);
-/// The product element by element, which turns the images of operands into that of their product.
+/// The elementwise product, which computes the point of a product from the mapped points of its operands.
 Point timesEach(Point a, Point b);
 
-/// A keyed hash of the words that were added to it, and the random points and maps that belong to it.
+/// A keyed hash of the words that were added to it, and the random points and maps drawn from it.
 class Key {
 public:
   Key() = default;
-  /// A new secret, with which others begin.
+  /// A new secret key, from which others are derived.
   static Key drawn();
-  /// One that anybody can have.
+  /// A key that is not secret.
   static Key of(llvm::StringRef seed) { return Key().add(seed); }
   Key &add(uint64_t word);
   Key &add(llvm::StringRef text);
@@ -48,7 +49,7 @@ public:
   LinearMap matrix() const { return {draw(2), draw(3), draw(4), draw(5)}; }
 
 private:
-  /// One of the random numbers that belong to the words that were added.
+  /// One of the random numbers that follow from the added words.
   uint64_t draw(unsigned number) const;
 
   uint64_t a = 0, b = 0;

@@ -1,6 +1,6 @@
 //===- Homes.cpp - Values in the bytes of an arena --------------------------------------------===//
-// In planned programs an op must find its operand in the bytes of the operand's home; else it is refused. So nothing
-// has to be known of how long values live.
+// In planned programs, the bytes of an operand's home must hold the operand when an op reads it; otherwise the op is
+// refused. Therefore the proof does not need to know the lifetimes of values.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
@@ -11,8 +11,8 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// The bytes of the arena that `value` is in; nothing where there are no homes. In a called task, homes are those of
-/// the function, and `places` says where the caller has them.
+/// The bytes of the arena that `value` occupies; nothing if there are no homes. In a called task, homes are local to
+/// the function, and `places` maps them to the caller's arena.
 std::optional<Range> Walk::rangeOf(Stage &stage, Operation *op, Value value) {
   if (stage.arena < 0 || stage.inKernel)
     return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<Range> Walk::rangeOf(Stage &stage, Operation *op, Value value) {
   return Range{home, home + byteSize(value.getType())};
 }
 
-/// An element of a stack is also there where the bytes of the whole stack hold the stack.
+/// A range also holds an element of a stack if the bytes of the whole stack hold the stack.
 bool Walk::holds(Stage &stage, const Range &range, const State &state) const {
   if (stage.bytes.hold(range, state))
     return true;
@@ -41,7 +41,7 @@ bool Walk::holds(Stage &stage, const Range &range, const State &state) const {
   return stage.bytes.hold({begin, begin + count * bytes}, stack);
 }
 
-/// Refuses the program; with a trace, notes the clash and continues, so that the cause can be looked for among all
+/// Refuses the program. With a trace, records the clash and continues instead, so that the cause can be found among all
 /// clashes.
 bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operation *, Operation *> writer,
                  Operation *other) {
@@ -81,8 +81,8 @@ bool Walk::put(Stage &stage, Operation *op, const State &state, std::optional<Ra
   return true;
 }
 
-/// Whether the results do not overlap each other, or an operand that is still read while they are written. `known`:
-/// which of them may share, of all ops like this one.
+/// Whether the results overlap neither each other nor an operand that is still read while they are written. `known`:
+/// the pairs that may share bytes, for all ops like this one.
 bool Walk::mayWrite(Stage &stage, Operation *op, Sharing &known) {
   if (stage.arena < 0 || stage.inKernel)
     return true;

@@ -1,5 +1,5 @@
-//===- Moves.cpp - Where the results of moves lie -------------------------------------------===//
-// A move mixes what ranks hold along its axes, so nothing else that they hold may depend on these axes.
+//===- Moves.cpp - Places of the results of moves -------------------------------------------===//
+// A move combines values of the ranks along its axes, so no other part of their places may depend on these axes.
 //===-----------------------------------------------------------------------------===//
 #include "Place.h"
 
@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// The axes leave the minor end of `dim`. False if they are not there.
+/// Removes the axes from the minor end of `dim`. Returns false if they are not there.
 static bool dropSplit(Dim &dim, ArrayRef<Index> axes) {
   if (dim.any)
     return true;
@@ -30,7 +30,7 @@ bool Placer::permute(const Group &group, Where &y) {
         return refuse("permutes a dim whose blocks are not distributed over this group");
       dim.split = *moved;
     }
-  // Addends by the axes one by one are addends by all of them together.
+  // Addends over the axes one by one are addends over all of them together.
   auto isOf = [&](const PartialSum &part) {
     return llvm::any_of(group.plain(), [&](const Index &own) { return part.in == Indices{own} && !part.inner; });
   };
@@ -61,8 +61,8 @@ bool Placer::permute(const Group &group, Where &y) {
   return true;
 }
 
-/// Puts one block of each rank into a value that has other blocks. The note of the result counts the blocks; with all
-/// of them it is a whole dim again.
+/// Inserts one block per rank into a value that has other blocks. The note of the result lists its blocks; if it has
+/// all of them, the dim is whole again.
 bool Placer::insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed) {
   Dim &dim = y.dims[insert.getDim()];
   if (dim.any || !dropSplit(dim, group.indices()))
@@ -95,7 +95,7 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
     refuse("uses an axis that is not in the mesh");
     return std::nullopt;
   }
-  if (group.axes.empty()) // among one rank
+  if (group.axes.empty()) // a group of one rank
     return y;
   for (uint8_t number : group.axes)
     group.sizes.push_back(axis.size(number));
@@ -108,17 +108,18 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
     return std::nullopt;
   }
 
-  // A dim can lose the group's blocks only where they are its innermost split: then ranks hold neighbouring blocks.
+  // A dim can be gathered over the group only if the group is its innermost split, because then the ranks hold adjacent
+  // blocks.
   auto left = [&](int64_t d) {
     return dropSplit(y.dims[d], group.plain()) ||
            refuse("needs dim " + Twine(d) + " split over " + text(group.plain()) + " as the innermost axis");
   };
-  // Once the blocks or addends are gone, all ranks of the group must hold parts of one thing.
+  // Apart from the blocks or addends that the move removes, the places of all ranks of the group must be equal.
   auto nothingElse = [&] {
     return !(y.axes() & own) || refuse("combines values of the ranks along " + text(group.plain()) +
                                        ", although more than its dim differs between them");
   };
-  // A reduction over the group takes away the addends of exactly its axes, and no others.
+  // A reduction over the group removes the addends over exactly its axes.
   auto reduces = [&] {
     Combine combine = move.getReduction() == PartialKind::Max ? Combine::Max : Combine::Sum;
     AxisSet reduced = 0;
@@ -133,7 +134,7 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
       y.combine = Combine::None;
     return nothingElse();
   };
-  // Mask and pad leave the value on some rank and zeros on the others; which rank has what is not followed (unknown
+  // Mask and pad leave the value on one rank and zeros on the others. Which rank has the value is not recorded (unknown
   // index).
   auto becomesAddend = [&] {
     if (!nothingElse())

@@ -1,7 +1,7 @@
 //===- Order.cpp - The order of the sequence in a step program -------------------------------===//
 // A program in zigzag order permutes the sequence. This check shows that the one-device program computes the same in
-// any order of the sequence, if positions and tokens are permuted alike: every op either works on each position by
-// itself, or knows positions as values. Attention by order of keys (windows, starts) is refused.
+// any order of the sequence, if positions and tokens are permuted in the same way: every op either works on each
+// position separately, or reads positions as values. Attention by order of keys (windows, starts) is refused.
 //===-----------------------------------------------------------------------------===//
 #include "Order.h"
 #include "Rules.h"
@@ -18,8 +18,8 @@ namespace {
 
 int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
 
-/// All dims of a step program that are the sequence: it may be renamed if each op makes of a renamed operand the
-/// renamed result.
+/// Finds all dims of a step program that are the sequence. The sequence may be permuted if each op computes the
+/// permuted result from permuted operands.
 class Sequence {
 public:
   explicit Sequence(ModuleOp step) : step(step) {}
@@ -106,7 +106,7 @@ private:
            << ", so the step program would compute something else with the sequence in zigzag order (order)";
   }
 
-  /// Checks that the dims `must` of `value` are the sequence, and no other dim is.
+  /// Checks that exactly the dims `must` of `value` are the sequence.
   LogicalResult expect(Operation *op, Value value, ArrayRef<int64_t> must) {
     for (int64_t dim : llvm::seq(rankOf(value)))
       if (has(value, dim) != llvm::is_contained(must, dim))
@@ -124,7 +124,7 @@ private:
             must.push_back(rankOf(input.getValue()) - 1);
           return expect(input, input.getValue(), must);
         })
-        // Tables and counters say positions, and so are renamed with the sequence.
+        // Tables and counters contain positions, so they are permuted with the sequence.
         .Case([&](RopeTableOp table) { return expect(table, table.getValue(), {0}); })
         .Case([&](IotaOp iota) { return expect(iota, iota.getValue(), {0}); })
         .Case([&](OutputOp output) {

@@ -1,7 +1,6 @@
 //===- Order.h - The order of the sequence in a step program ---------------------------------===//
-// `zigzag` in pc.program renames the indices of the sequence: tokens come in another order, and so does all that is
-// made of them by index. Whether that computes the same is found here from the proof's own rules, not from what
-// pc-zigzag found.
+// `zigzag` in pc.program permutes the sequence: tokens have another order, and so do all values that are indexed by
+// them. This check finds out whether the result is the same, from the proof's own rules and independently of pc-zigzag.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_ORDER_H
 #define PC_LIB_PROOF_ORDER_H

@@ -1,4 +1,4 @@
-//===- Packing.cpp - How homes fit between each other ------------------------------------------===//
+//===- Packing.cpp - How tightly homes are packed ----------------------------------------------===//
 // Guesses which of two overlapping buffers is misplaced. It decides only which op an error names, never whether a
 // program is right.
 //===-----------------------------------------------------------------------------===//
@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// Alignment, of a CPU's or a device's arena, may leave a gap.
+/// Whether only the alignment of a CPU's or a device's arena separates the two offsets.
 static bool lagsBehind(int64_t end, int64_t begin) {
   auto isAligned = [&](uint64_t bytes) { return begin == static_cast<int64_t>(llvm::alignTo(end, bytes)); };
   return isAligned(1) || isAligned(64) || isAligned(256);
@@ -24,7 +24,7 @@ static std::optional<Range> rangeOf(Value value) {
   return home < 0 ? std::nullopt : std::optional(Range{home, home + byteSize(value.getType())});
 }
 
-/// The results of `op`. A move in flight gives its result to its wait.
+/// The results of `op`. The results of a start are those of its wait.
 static SmallVector<Value> resultsOf(Operation *op) {
   auto start = dyn_cast<StartOp>(op->getParentOp());
   if (!start)
@@ -55,7 +55,7 @@ int Packing::fit(Operation *op) {
   return fit;
 }
 
-/// The homes in the function around `op`, read once a function.
+/// The homes in the function around `op`, which are read once per function.
 const Packing::Layout &Packing::layoutOf(Operation *op) {
   Operation *function = op->getParentOfType<func::FuncOp>();
   auto [it, isNew] = layouts.try_emplace(function);

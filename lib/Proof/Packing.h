@@ -1,4 +1,4 @@
-//===- Packing.h - How homes fit between each other --------------------------------------------===//
+//===- Packing.h - How tightly homes are packed ------------------------------------------------===//
 // Input: an op of a planned program. Result: a score of how well its homes are packed, used by Trace.cpp to choose
 // between two candidates.
 //===-----------------------------------------------------------------------------===//
@@ -12,11 +12,12 @@
 
 namespace pc::proof {
 
-/// How well the homes of an op's results fit between other homes: planners put a buffer where the arena begins or
-/// another buffer ends. If two values overlap, the one that does not lie so is more likely to be wrong.
+/// Scores how tightly the homes of an op's results are packed. Planners put a buffer at the start of the arena or at
+/// the end of another buffer. If two values overlap, the one with a lower score is more likely to be wrong.
 class Packing {
 public:
-  /// 2 if the homes of all results begin so, and 1 more if another buffer, or the arena's end, follows each.
+  /// 2 if the homes of all results begin at such a place, plus 1 if each is followed by another buffer or the arena's
+  /// end.
   int fit(mlir::Operation *op);
 
 private:
@@ -27,7 +28,7 @@ private:
   };
   const Layout &layoutOf(mlir::Operation *op);
 
-  std::map<mlir::Operation *, Layout> layouts; ///< by function; looked up only
+  std::map<mlir::Operation *, Layout> layouts; ///< by function; never iterated
 };
 
 } // namespace pc::proof

@@ -1,6 +1,6 @@
-//===- Place.h - Where the results of an op lie, given its operands -------------------------===//
-// The rules of moves (Moves.cpp) and of ops that compute (Compute.cpp). Of types only shapes are believed: where values
-// lie begins at the leaves and follows from the ops.
+//===- Place.h - Places of an op's results, given those of its operands ---------------------===//
+// Declares the rules of moves (Moves.cpp) and of ops that compute (Compute.cpp). The proof uses only the shapes of
+// types. Places are read at the leaves and follow from the ops.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_PLACE_H
 #define PC_LIB_PROOF_PLACE_H
@@ -16,15 +16,16 @@
 
 namespace pc::proof {
 
-/// The axes of the mesh by number; the same ones in all phases.
+/// Numbers the axes of the mesh. The numbers are the same in all phases.
 class Axis {
 public:
   /// Sets the mesh of the next program.
   void setMesh(MeshAttr mesh);
-  /// 0 if the mesh has no such axis.
+  /// The product of the axes' sizes; 0 if the mesh lacks an axis.
   int64_t size(llvm::ArrayRef<uint8_t> axes) const;
   int64_t size(uint8_t axis) const { return sizes[axis]; }
-  /// Those of more than one rank: nothing is split, summed or moved over the others. False if the mesh lacks an axis.
+  /// Sets `axes` to those with more than one rank, since nothing is split, summed or moved over the others. Returns
+  /// false if the mesh lacks an axis.
   bool number(llvm::ArrayRef<mlir::StringAttr> names, Axes &axes) const;
   llvm::ArrayRef<std::string> names() const { return list; }
   AxisSet setOf(llvm::ArrayRef<mlir::StringAttr> names) const;
@@ -34,45 +35,46 @@ private:
   std::vector<int64_t> sizes;
 };
 
-/// What follows from one op.
+/// The result of the rule for one op.
 struct Placed {
   llvm::SmallVector<Where, 3> results;
   /// Pairs of operands that must be the same value of the one-device program.
   llvm::SmallVector<std::pair<unsigned, unsigned>, 2> same;
-  /// The result is that value again: more addends of one sum, more blocks of one value.
+  /// The result is the same value as the operands, with more addends of its sum or more blocks.
   bool isSame = false;
 };
 
 /// Input: an op and the places of its operands. Result: the places of its results; if there is none, `wrong`, `fault`
-/// and `operand` say why. State besides: the places of the masks of rounds, which tell rounds of different blocks
-/// apart.
+/// and `operand` say why. Further state: the places of the masks of rounds, which distinguish rounds of different
+/// blocks.
 class Placer {
 public:
-  /// `isReference`: of the program of one device, to which nothing is compared.
+  /// `isReference`: the program is the one-device program itself.
   Placer(const Axis &axis, bool isReference) : axis(axis), isReference(isReference) {}
 
-  /// The result of any op but leaves and those with regions or to other stages; none if it breaks a rule, which `wrong`
-  /// then says.
+  /// The places of the results of any op, except leaves, ops with regions and ops that send to other stages. Returns
+  /// none if the op breaks a rule, which `wrong` then states.
   std::optional<Placed> place(mlir::Operation *op, llvm::ArrayRef<const Where *> operands);
-  /// What a leaf, or an output, says of where it lies; none if that does not fit its shapes.
+  /// The place that the attributes of a leaf or an output describe; none if they do not fit its shapes.
   std::optional<Where> leaf(mlir::Value value, PlaceAttr layout, llvm::ArrayRef<int64_t> global);
-  /// An element of a stack of microbatches.
+  /// The place of an element of a stack of microbatches.
   std::optional<Where> element(const Where &stack);
-  /// In placed programs: whether the type says where the value lies.
+  /// In placed programs: whether the placement in the type equals the place.
   bool agreesWithType(mlir::Value value, const Where &where, AxisSet stageAxis);
   /// The shape on one rank.
   llvm::SmallVector<int64_t> localShape(mlir::Value value) const;
 
-  std::string wrong; ///< why not
+  std::string wrong; ///< the reason of a refusal
   FaultKind fault = FaultKind::Place;
-  int operand = -1; ///< which one says so, if it is one
+  int operand = -1; ///< the operand that is wrong, if it is one
 
 private:
-  /// Moves: what a group's ranks hold afterwards.
+  /// The place of a move's result.
   std::optional<Where> move(MoveOpInterface move, llvm::ArrayRef<const Where *> operands, Placed &placed);
   bool insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed);
   bool permute(const Group &group, Where &y);
-  /// Other ops, by the rule of their dims; the checks below are for operands that say where a block begins.
+  /// The places of other ops' results, by the rules of their dims. The checks below are for operands that are the start
+  /// of a block.
   std::optional<Placed> compute(mlir::Operation *op, llvm::ArrayRef<const Where *> operands);
   bool checkIndex(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands,
                   llvm::ArrayRef<int64_t> sizes, llvm::MutableArrayRef<Dim> dims);
@@ -88,7 +90,7 @@ private:
   std::optional<Placed> merge(llvm::ArrayRef<const Where *> operands);
   bool addInnerSums(const Rule &rule, const Rule::Letters &letters, llvm::ArrayRef<Dim> dims, Where &result);
 
-  /// Sets `wrong`; false.
+  /// Sets `wrong` and returns false.
   bool refuse(const llvm::Twine &why, FaultKind kind = FaultKind::Place, int which = -1) {
     wrong = why.str();
     fault = kind;
@@ -100,7 +102,7 @@ private:
 
   const Axis &axis;
   bool isReference;
-  std::map<std::vector<Dim>, size_t> masks; ///< of rounds: where they lie, numbered as they were met
+  std::map<std::vector<Dim>, size_t> masks; ///< places of masks of rounds, numbered in the order of their first use
 };
 
 } // namespace pc::proof

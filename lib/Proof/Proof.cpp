@@ -1,7 +1,7 @@
 //===- Proof.cpp - Every phase computes what the one-device program computes ---------------===//
 // The driver of the proof: `begin` walks the step program and keeps its facts, `prove` walks the program of a phase and
-// compares. A second walk with a trace runs only after a failure, to find the op to blame; a repair search then names
-// the move that would have been right, if there is one.
+// compares. A second walk with a trace runs only after a failure, to find the op to blame; a search for a repair then
+// names the move that would have been right, if there is one.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Proof/Proof.h"
 #include "Order.h"
@@ -17,9 +17,9 @@ using namespace pc::proof;
 struct Proof::State {
   Shared shared;
   Facts step, before;
-  OwningOpRef<ModuleOp> program; ///< that the others are compared with
-  bool isParallel = false;       ///< it is not the step
-  std::string phaseBefore;       ///< empty: step
+  OwningOpRef<ModuleOp> program; ///< the program with which the others are compared
+  bool isParallel = false;       ///< `program` is not the step program
+  std::string phaseBefore;       ///< empty if it is the step
 };
 
 Proof::Proof() : state(std::make_unique<State>()) {}
@@ -78,14 +78,14 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
     state->phaseBefore = phase.str();
     return success();
   }
-  // Once more, with a record of all values, also of the step program's.
+  // Walks both programs again, with a record of all values.
   Facts again, stepAgain;
   Trace trace, stepTrace;
   Walk walk(state->shared, again, &state->step, &trace);
-  if (walk.run(module)) // which runs all of it, where the first walk has not
+  if (walk.run(module)) // which runs everything, unlike the first walk
     walk.failure = quick.failure;
   (void)Walk(state->shared, stepAgain, nullptr, &stepTrace, state->isParallel).run(*state->program);
-  // Values that the phase before had are innocent; the blame falls on what this phase made.
+  // Values of the previous phase count as right, so the error is at a value that this phase made.
   bool isFirst = state->phaseBefore.empty();
   llvm::DenseSet<uint64_t> before(llvm::from_range, state->before.states);
   Blame blame = proof::blame(walk.failure, trace, stepTrace, isFirst ? nullptr : &before);

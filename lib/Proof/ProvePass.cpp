@@ -26,7 +26,7 @@ struct Prove : pc::impl::ProveBase<Prove> {
       signalPassFailure();
   }
 
-  /// The program before a pass, if it is given, is proved first: its errors are not the pass's fault.
+  /// If the program before a pass is given, it is proved first, because the pass did not cause its errors.
   LogicalResult prove(Proof &proof) {
     if (reference.empty())
       return getOperation().emitError() << "pc-prove: the step program is missing; give it as reference=step.mlir";

@@ -1,7 +1,7 @@
-//===- Repair.cpp - The move of a window that is wrong ----------------------------------------===//
-// The values of a window's steps are new in its phase, so if two of them contradict each other, the right one looks
-// like the wrong one. There each move near the failure gets in turn the attributes of others like it: the one with
-// which the program is proved is to blame.
+//===- Repair.cpp - Finds the wrong move of a window ------------------------------------------===//
+// The values of a window's steps are new in its phase, so if two of them contradict each other, the right one cannot be
+// told from the wrong one. Therefore each move near the failure gets the attributes of similar moves, one after
+// another. If the program is proved with one of these changes, that move was wrong.
 //===-----------------------------------------------------------------------------===//
 #include "Trace.h"
 
@@ -35,7 +35,7 @@ static bool isStep(Operation *op) {
   return isa<PermuteOp, InsertOp>(op) || move.getMoveShift() || !move.getMoveWith().empty();
 }
 
-/// One of each way that ops of the same name and types go about it otherwise than `op`.
+/// Ops with the same name and types as `op` but other attributes, one for each set of attributes.
 static SmallVector<Operation *> othersLike(ModuleOp module, Operation *op) {
   auto shapes = [](Operation *one) {
     SmallVector<Type> types;
@@ -61,7 +61,7 @@ std::optional<Repair> pc::proof::repair(ModuleOp module, const Failure &failure,
   SmallVector<Operation *> moves = movesTo(failure, trace, /*most=*/24);
   if (llvm::none_of(moves, isStep))
     return std::nullopt;
-  constexpr int64_t mostOps = 1 << 19; // in all walks
+  constexpr int64_t mostOps = 1 << 19; // the most ops in all walks
   int64_t ops = 0, walked = 0;
   module.walk([&](Operation *) { ++ops; });
   for (Operation *move : moves) {

@@ -1,7 +1,7 @@
-//===- Rounds.cpp - Where entries of rounds of rows lie -------------------------------------===//
-// Experts may process their rows in rounds of at most `limit` rows. A round has some entries of the mask; the result
-// over all entries is the sum of the rounds if each is zero elsewhere. A round is tracked as a block on an axis of its
-// own (`roundAxis`), so that the rules of partial sums also prove that no round is missing or counted twice.
+//===- Rounds.cpp - Places of values in rounds of rows --------------------------------------===//
+// Experts may process their rows in rounds of at most `limit` rows. A round has some entries of the mask. The result
+// over all entries is the sum of the rounds, if each is zero elsewhere. A round is recorded as a block on a separate
+// axis (`roundAxis`), so that the rules of partial sums also prove that no round is missing or counted twice.
 //===-----------------------------------------------------------------------------===//
 #include "Place.h"
 
@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// A mask of the rows of one round lies as the mask does, and notes which of how many rounds it is.
+/// A mask of the rows of one round has the place of the mask, and a note of its number and the number of rounds.
 std::optional<Placed> Placer::roundOf(RoundOfRowsOp round, const Where &mask) {
   if (!mask.parts.empty() || mask.note.kind != Note::None || mask.root) {
     refuse("takes a round of a mask that is not complete: " + text(mask));
@@ -24,7 +24,7 @@ std::optional<Placed> Placer::roundOf(RoundOfRowsOp round, const Where &mask) {
   index.n = static_cast<int64_t>(round.getRounds());
   index.terms = {{{roundAxis}, static_cast<int64_t>(round.getLimit())}};
   index.constant = static_cast<int64_t>(round.getRound());
-  // Rounds divide the rows of a rank's block, so rounds of blocks that lie differently do not make a whole.
+  // Rounds divide the rows of a rank's block, so rounds of differently placed blocks cannot be combined.
   if (auto lies = static_cast<int64_t>(masks.try_emplace(mask.dims, masks.size()).first->second))
     index.terms.push_back({{roundAxis, roundAxis}, lies});
   if (index.n > 1)
@@ -32,8 +32,8 @@ std::optional<Placed> Placer::roundOf(RoundOfRowsOp round, const Where &mask) {
   return placed;
 }
 
-/// What an op makes of entries of a round: the same entries of its result, or, if the others are 0, an addend of sums
-/// over entries.
+/// The effect of an op on entries of a round: it gives the same entries of its result or, if the others are 0, an
+/// addend of sums over entries.
 bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Placed &placed) {
   const Note *round = nullptr;
   Rule::Letters entry;
@@ -53,7 +53,7 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
     entry = front;
     isZero |= note.isZero;
   }
-  // Rows lie one after the other as the mask says which there are.
+  // Rows are stored one after another, in the order of the mask's entries.
   for (auto [i, letters] : llvm::enumerate(rule.operands))
     if (bool isMask = einsum && einsum.getMask() && i + 1 == rule.operands.size();
         round && hasRows(op) && (isMask || rowsOf(op->getOperand(i))) && operands[i]->note.kind != Note::Round)
@@ -77,7 +77,8 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
   return true;
 }
 
-/// Rounds add up like ranks: each is an addend on the axis `roundAxis`, and all of them are the whole sum.
+/// Rounds are added like values of ranks: each is an addend on the axis `roundAxis`, and all of them make the whole
+/// sum.
 std::optional<Placed> Placer::addRounds(AddOp sum, ArrayRef<const Where *> operands) {
   // Entries of several rounds that are 0 elsewhere are addends.
   std::array<Where, 2> addends{*operands[0], *operands[1]};

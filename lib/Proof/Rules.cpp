@@ -1,7 +1,7 @@
-//===- Rules.cpp - What ops are like, said a second time -----------------------------------===//
+//===- Rules.cpp - The proof's own rules of ops --------------------------------------------===//
 // One line of the table describes an op: the letters of its operands' and results' dims, which letters must be whole,
-// in which operands it is linear, how partial results combine, and which letter is a global index. It is written
-// without looking at FactorRules.cpp, so that a mistake in either one shows as a failed proof.
+// in which operands it is linear, how partial results combine, and which letter is a global index. The table is
+// independent of FactorRules.cpp, so that a mistake in either one leads to a failed proof.
 //===-----------------------------------------------------------------------------===//
 #include "Rules.h"
 
@@ -12,9 +12,8 @@ using namespace pc;
 using namespace pc::proof;
 
 namespace {
-/// `spec` is an einsum; "x*" stands for as many dims as the operand has beyond the others. `whole`: letters that must
-/// not be split. `linear`: operands in which the op is linear together. `indexed`: the letter whose global index the op
-/// uses.
+/// `spec` is an einsum; "x*" stands for all other dims of the operand. `whole`: letters that must not be split.
+/// `linear`: operands in which the op is linear together. `indexed`: the letter whose global index the op uses.
 struct OpRow {
   StringRef name, spec, whole;
   SmallVector<unsigned, 2> linear;
@@ -29,7 +28,7 @@ static std::string nameOfRow(Operation *op) {
   return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
 }
 
-/// What attention and its gradient have after the operands of their row, what of it stays whole, and what stands
+/// Additions to the row of attention or its gradient: letters after the operands, which of them stay whole, and letters
 /// after the results.
 struct MoreOfAttention {
   std::string operands, whole, results;
@@ -59,7 +58,8 @@ static MoreOfAttention moreOf(Operation *op) {
   return more;
 }
 
-/// The row of `op`. A pointwise op without one is some function of its operands' elements, linear in none of them.
+/// The row of `op`. A pointwise op without a row is an arbitrary function of its operands' elements, not linear in any
+/// of them.
 static const OpRow *rowOf(Operation *op) {
   static constexpr Combine none = Combine::None, sum = Combine::Sum;
   static const OpRow table[] = {
@@ -133,7 +133,7 @@ bool Rule::parse(StringRef spec, ArrayRef<int64_t> ranks) {
       Letters &letters = values.emplace_back();
       if (ranks.empty())
         return false;
-      // "x*" stands for all dims that the other words leave.
+      // "x*" stands for the dims that have no other letter.
       int64_t repeated = ranks.front() - static_cast<int64_t>(words.size()) + 1;
       ranks = ranks.drop_front();
       for (StringRef word : words) {
@@ -210,7 +210,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
     if (static_cast<int64_t>(letters.size()) != rank)
       return std::nullopt;
 
-  // Ops with a spec of their own have no row: what they are like follows from their kind.
+  // Ops that contain their own spec have no row; their properties follow from their kind.
   rule.combine = Combine::Sum;
   if (isa<EinsumOp>(op))
     rule.linear = llvm::to_vector<2>(llvm::seq<unsigned>(operands));

@@ -1,6 +1,6 @@
 //===- Sinks.cpp - Compares leaves and sinks with the one-device program -----------------===//
-// Copies of a parameter on several stages are equal before the step, because they are drawn by one number, and equal
-// after it, because all get the same value: so they are equal at every step.
+// Copies of a parameter on several stages are equal before the step, because they are drawn with the same key, and
+// equal after it, because all get the same value. So they are equal at every step.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// The attributes of a leaf or an output that say where this rank's block lies, which its program decides.
+/// Whether an attribute of a leaf or an output describes this rank's block, which may differ between programs.
 static bool isOfRank(Operation *op, StringRef name) {
   return name == "global" || name == "layout" || (name == "key" && !isa<InputOp>(op));
 }
@@ -44,7 +44,7 @@ static LeafName nameOfLeaf(Operation *op) {
   return {ArrayAttr::get(op->getContext(), says), {}};
 }
 
-/// Which operand of an optimizer it is; -1: of none.
+/// The operand number of a state in its optimizer op; -1: none.
 static int slotOf(Value state) {
   for (OpOperand &use : state.getUses()) {
     if (isa<AdamWOp, SGDOp>(use.getOwner()))
@@ -55,7 +55,7 @@ static int slotOf(Value state) {
   return -1;
 }
 
-/// What a leaf or an output says of where its block lies in which shape.
+/// The layout and the global shape that a leaf or an output states.
 template <typename Op> static std::pair<PlaceAttr, DenseI64ArrayAttr> blockOf(Op op, Value value) {
   return {op.getLayout() ? *op.getLayout() : placement(value), op.getGlobalAttr()};
 }
@@ -75,7 +75,7 @@ const Where *Walk::placeOf(Value value, PlaceAttr layout, DenseI64ArrayAttr glob
 
 int64_t Walk::positionOf(Stage &stage, ParameterOp parameter) {
   if (stage.positions.empty()) {
-    int64_t position = 0; // a packed parameter stands for its parts
+    int64_t position = 0; // a packed parameter counts as its parts
     stage.step.walk([&](ParameterOp op) {
       stage.positions[op] = position;
       position += numParts(op);
@@ -86,9 +86,9 @@ int64_t Walk::positionOf(Stage &stage, ParameterOp parameter) {
 
 bool Walk::leaf(Stage &stage, Operation *op) {
   if (stage.arena >= 0 && !stage.inKernel)
-    return true; // there from the start
+    return true; // present from the start
   if (auto state = dyn_cast<StateOp>(op); state && isOfRounds(state) && op->use_empty())
-    return true; // of the end of a round; nothing in the step depends on it
+    return true; // belongs to the end of a round; the step does not depend on it
   Value value = op->getResult(0);
   std::pair<PlaceAttr, DenseI64ArrayAttr> block;
   llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(
@@ -104,7 +104,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
     if (!isOfRank(op, attribute))
       if (std::optional<Attribute> said = op->getInherentAttr(attribute))
         says.says.push_back(*said);
-  // The number of a parameter picks its random numbers; a stage has some of the parameters and so needs the keys.
+  // The number of a parameter selects its random numbers. A stage has only some of the parameters, so it needs keys.
   if (auto parameter = dyn_cast<ParameterOp>(op)) {
     if (stageAxis && !parameter.getKey())
       return refuse(op, "is a parameter of a pipeline stage, but has no key", FaultKind::Data);
@@ -158,7 +158,7 @@ bool Walk::update(Stage &stage, UpdateOp update) {
   if (std::exchange(held.updated, true))
     return refuse(update, "is the second update of " + textOf(name), FaultKind::Update);
   Value leaf = held.leaf->getResult(0);
-  // The next step reads the new value through the leaf, so it must lie on the ranks as the leaf does.
+  // The next step reads the new value through the leaf, so it must have the place of the leaf.
   const Where &old = *held.state.where, &now = *state.where;
   if (!now.parts.empty() || now.note.kind != Note::None || !now.agrees(old.dims) || (now.root & ~old.root) ||
       placer.localShape(update.getValue()) != placer.localShape(leaf))
@@ -187,7 +187,7 @@ bool Walk::update(Stage &stage, UpdateOp update) {
   return true;
 }
 
-/// An output must lie as it says, since the runtime puts the ranks' parts together by that.
+/// An output must have the place that it states, since the runtime uses it to assemble the parts of the ranks.
 bool Walk::output(Stage &stage, OutputOp output) {
   State state = stateOf(output.getValue());
   if (!state.where || !read(stage, output, output.getValue(), state))
@@ -241,7 +241,7 @@ bool Walk::show(const Shown &one) {
                 OutputOp(one.op).getKind() == OutputKind::Gradient ? FaultKind::Update : FaultKind::Data);
 }
 
-/// Shows the outputs of one microbatch for another one as well.
+/// Records the outputs of one microbatch also for another one.
 bool Walk::showAgain(ArrayRef<Shown> others, int microbatch) {
   return llvm::all_of(others, [&](Shown one) {
     if (one.state.microbatch != State::ofAny)
@@ -250,7 +250,7 @@ bool Walk::showAgain(ArrayRef<Shown> others, int microbatch) {
   });
 }
 
-/// What a walk cannot see op by op: updates and outputs that are missing, or are there too often.
+/// Finds faults that no single op shows: updates and outputs that are missing or repeated.
 bool Walk::compareSinks() {
   if (!reference)
     return true;

@@ -1,7 +1,7 @@
 //===- Stages.cpp - The programs of all stages together -------------------------------------===//
 // Starts a walk, runs all stages together (IR/StageRunner.h) and ends it. Messages carry states between stages;
-// collectives over the stage axis sum what the stages bring. A deadlock, a message that is left over, or one that is
-// received twice fails the proof. Most of the file finds the message or move to blame.
+// collectives over the stage axis add the values of the stages. The proof fails if there is a deadlock, or if a message
+// is not received or is received twice. Most of the file finds the message or move to blame.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
@@ -20,7 +20,7 @@ bool Walk::run(ModuleOp module) {
   bool ok = runAll(module);
   shared.owners = env.size();
   if (!ok && failure.fault != FaultKind::Message && stages.size() > 1)
-    if (auto [odd, other] = oddMessage(); odd) { // what was read from a wrong message shows later
+    if (auto [odd, other] = oddMessage(); odd) { // a value read from a wrong message fails only later
       failure = Failure();
       refuse(odd, oddWhy, FaultKind::Message, other);
     }
@@ -67,14 +67,15 @@ bool Walk::begin(ModuleOp module) {
       stage->arena = static_cast<int64_t>(arena.getBytes()), stage->arenaOp = arena;
     for (auto about : program.getOps<ProgramOp>()) {
       Attribute says = about->getPropertiesAsAttribute();
-      // Sizes of the vocabulary and the batch decide inputs, so they must be those of the step program in every stage.
+      // Inputs depend on the sizes of the vocabulary and the batch, so every stage must have the sizes of the step
+      // program.
       facts.about = reference ? reference->about : facts.about ? facts.about : says;
       if (facts.about != says)
         return refuse(about, "has different attributes than in the one-device program", FaultKind::Data);
     }
     stages.push_back(std::move(stage));
   }
-  // Leaves lie in the arena from the start.
+  // Leaves are in the arena from the start.
   for (auto &stage : stages) {
     if (stage->arena < 0)
       continue;
@@ -93,7 +94,7 @@ bool Walk::begin(ModuleOp module) {
   return true;
 }
 
-/// What holds after the last op: no message is left, every state is updated, outputs still have their bytes.
+/// Checks the end of the step: no message is left, every state is updated, and outputs still have their bytes.
 bool Walk::end() {
   if (!mail.empty())
     return refuse(stages[mail.begin()->first.first.to]->step,
@@ -123,7 +124,7 @@ void Walk::arrive(int, MoveOpInterface move, Value input, int meeting) {
   meetingOf[move] = meeting;
 }
 
-/// The sum of what all stages bring.
+/// The sum of the values of all stages.
 bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorImpl<int> &from) {
   ArrayRef<Arrival> arrivals = meetings[meetingOf.lookup(move)];
   if (move.getMoveKind() != MoveKind::AllReduce || move.getReduction() != PartialKind::Sum ||
@@ -146,11 +147,11 @@ bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorI
   return true;
 }
 
-/// A send without a receive or a receive without a send: one in a flow that has only one side, or one whose number is
-/// there twice, or one that would be in order with the number that is missing. And one of the other kind, if there is
-/// one.
+/// Finds a send without a receive or a receive without a send: one in a flow that has only one side, one with a
+/// repeated number, or one that would be in order if it had the missing number. Also returns an unmatched op of the
+/// other kind, if there is one.
 std::pair<Operation *, Operation *> Walk::oddMessage() {
-  using Side = SmallVector<std::pair<int64_t, Operation *>>; // by message, in the order of the program
+  using Side = SmallVector<std::pair<int64_t, Operation *>>; // by message number, in the order of the program
   std::map<StageFlow, std::pair<Side, Side>> flows;
   for (auto &stage : stages)
     for (Operation &op : stage->step.getBody().front()) {
@@ -169,8 +170,8 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
   auto count = [](const Side &side, int64_t message) {
     return llvm::count_if(side, [&](auto &one) { return one.first == message; });
   };
-  // Weights of evidence: twice the same number is the strongest, then a flow with one side, then a number that breaks
-  // the order of its flow.
+  // Weights of evidence: a repeated number is the strongest, then a flow with one side, then a number that breaks the
+  // order of its flow.
   auto find = [&](const StageFlow &flow, const Side &own, const Side &others) {
     for (auto [i, one] : llvm::enumerate(own)) {
       auto fits = [&, i = i](auto &other) {
@@ -203,7 +204,7 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
   return {most.op, other == odd.end() ? nullptr : other->op};
 }
 
-/// A move over the axis of stages that is not just a sum over it; else a move of the result of such a move.
+/// Finds a move over the axis of stages that is not only a sum over it, or else a move of the result of such a move.
 Operation *Walk::oddMove() {
   Operation *odd = nullptr;
   for (auto &stage : stages)
@@ -218,7 +219,7 @@ Operation *Walk::oddMove() {
   return odd;
 }
 
-/// Puts the value into the mail under its flow and number, from where the receive takes it.
+/// Stores the value under its flow and number, where the receive finds it.
 bool Walk::send(Stage &stage, SendOp send) {
   State state = stateOf(send.getX());
   if (!state.where || !read(stage, send, send.getX(), state))

@@ -1,7 +1,7 @@
 //===- Tasks.cpp - Calls of the functions of a pipeline's tasks ------------------------------===//
-// A function is called once per microbatch, with corresponding values, and adds its results to sums. So two calls tell
-// what all others make: results that do not depend on sums are the same, and of the others the same is added. That it
-// is the same for two sums whose fingerprints are random shows that it does not depend on them.
+// A function is called once per microbatch, with corresponding values, and adds its results to sums. So two calls
+// determine the results of all others: results that do not depend on sums are equal, and to the sums each call adds the
+// same. If a call adds the same to two sums with random fingerprints, the addend does not depend on the sums.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// What is known of the function that `call` names, found once a function.
+/// The facts about the function that `call` names, computed once per function.
 Walk::Called &Walk::calledBy(CallOp call) {
   Called *&known = calledByName[{call->getParentOp(), call.getCalleeAttr()}];
   if (known)
@@ -47,7 +47,7 @@ bool Walk::call(Stage &stage, CallOp call) {
   return true;
 }
 
-/// Walks the function's body with the caller's operands; homes inside stand for places in the caller's arena.
+/// Walks the function's body with the caller's operands; homes inside it are mapped to the caller's arena.
 bool Walk::runCalled(Stage &stage, CallOp call, const TaskFunction &called) {
   std::map<int64_t, int64_t> places;
   auto map = [&](ValueRange inside, ValueRange outside) {
@@ -74,12 +74,12 @@ bool Walk::runCalled(Stage &stage, CallOp call, const TaskFunction &called) {
   return true;
 }
 
-/// Records the call in `task` with others that may be equal; false if it must be run.
+/// Fills `task` with the data by which calls are compared. Returns false if the call must be run.
 bool Walk::readTask(CallOp call) {
   task.microbatch = State::ofAny;
   task.in.clear();
   task.isSum.clear();
-  SmallVector<std::pair<int, int>, 4> counts; // how many are of a microbatch
+  SmallVector<std::pair<int, int>, 4> counts; // how many arguments belong to each microbatch
   int most = 0;
   for (Value input : call.getInputs()) {
     const State &state = task.in.emplace_back(stateOf(input));
@@ -100,7 +100,7 @@ bool Walk::readTask(CallOp call) {
   return true;
 }
 
-/// Null if the call must be run: of values without homes, or that overlap in part.
+/// The ranges of the call; null if it must be run, because values have no homes or overlap partly.
 const Walk::Ranges *Walk::rangesOf(Stage &stage, CallOp call, Called &called) {
   int64_t frame = call.getFrame().value_or(0), frameBytes = called.function->frameBytes;
   SmallVector<Range, 0> &list = rangesAtHand;
@@ -132,7 +132,7 @@ const Walk::Ranges *Walk::rangesOf(Stage &stage, CallOp call, Called &called) {
   return ranges.overlap ? nullptr : &ranges;
 }
 
-/// Whether the same follows for both calls: values are equal, sums aside, and lie equally.
+/// Whether both calls have the same effect: apart from sums, their values and places are equal.
 bool Walk::Task::isLike(const Task &other) const {
   auto isSameIn = [&](size_t i) {
     return in[i].where == other.in[i].where && in[i].rows == other.in[i].rows &&
@@ -142,12 +142,12 @@ bool Walk::Task::isLike(const Task &other) const {
   return isSum == other.isSum && sameRange == other.sameRange && llvm::all_of(llvm::seq(in.size()), isSameIn);
 }
 
-/// Records the results of the call, which has run, and those of all calls like it, if they are known.
+/// Records the results of the call, which has run, and from them the results of all calls like it, if possible.
 void Walk::learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std::deque<Task> &known) {
   for (Value result : call.getResults())
     task.out.push_back(stateOf(result));
   for (auto [state, range] : llvm::zip(task.in, ranges.list))
-    // If the call overwrote the bytes of arguments, these are lost after every equal call.
+    // If the call overwrote the bytes of an argument, the argument is lost after every equal call.
     task.isLost.push_back(!holds(stage, range, state));
   auto isAny = [&](const State &state) {
     return state.microbatch == State::ofAny || state.microbatch == task.microbatch;
@@ -165,12 +165,12 @@ void Walk::learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std
   auto added = [&](const Task &one, size_t result) {
     return values.any(among(one.out[result]) - among(one.in[sum]), one.microbatch);
   };
-  // Where a result differs from that of a like call, it must be a sum so far, to which both calls add the same.
+  // If a result differs from that of a similar call, it must be a sum, to which both calls add the same.
   for (auto [r, state] : llvm::enumerate(task.out)) {
     if (isAny(state) && state.value == like->out[r].value)
       continue;
     auto isAddedTo = [&] { return task.isSum[sum] && task.microbatch >= 0 && added(task, r) == added(*like, r); };
-    size_t tries = 0; // results are in the order of sums
+    size_t tries = 0; // results have the order of the sums
     while (tries < sums && !isAddedTo())
       sum = (sum + 1) % sums, ++tries;
     if (tries == sums)
@@ -184,7 +184,7 @@ void Walk::learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std
   *like = std::move(task);
 }
 
-/// What the call `task` makes, by one like it.
+/// Computes the results of a call from a similar call, `known`.
 bool Walk::repeat(Stage &stage, CallOp call, const Called &called, const Ranges &ranges, const Task &known) {
   size_t inputs = task.in.size(), place = inputs;
   auto range = [&](size_t i) { return stage.arena < 0 ? std::nullopt : std::optional(ranges.list[i]); };

@@ -1,8 +1,8 @@
-//===- Trace.cpp - Why a program is not proved -----------------------------------------------===//
+//===- Trace.cpp - Finds the op that makes a proof fail --------------------------------------===//
 // Input: a failed walk with a record of every value, and the same record of the step program. Result: the op to blame
-// and what was expected of it. A value is strange if the step program has none like it; the last strange value with
-// operands that are not strange is to blame. All of it is heuristic: it words the error and never decides whether there
-// is one.
+// and what was expected of it. A value is strange if the step program does not have it. The op of the last strange
+// value whose operands are not strange is to blame. This is a heuristic: it chooses the words of the error and never
+// decides whether there is an error.
 //===-----------------------------------------------------------------------------===//
 #include "Trace.h"
 #include "Packing.h"
@@ -33,18 +33,18 @@ StringRef pc::proof::nameOf(FaultKind fault) {
 namespace {
 using Made = Trace::Made;
 
-/// An op of the step program that a wrong one is like.
+/// An op of the step program that is similar to a wrong op.
 struct Likeness {
   const Made *step = nullptr;
   bool sameName = false, sameAttributes = false, sameOperands = false;
-  bool isCopy = false;   ///< of what differs
-  int equal = 0;         ///< how many operands
-  int otherOperand = -1; ///< the first that differs
+  bool isCopy = false;   ///< the differing operand is a copy
+  int equal = 0;         ///< the number of equal operands
+  int otherOperand = -1; ///< the first operand that differs
   int score() const { return 4 * sameName + 2 * sameAttributes + 3 * equal + 2 * sameOperands + isCopy; }
 };
 
-/// Finds whom to blame from two traces, by value, by place or by bytes. `before` has the states of the phase before,
-/// which are taken to be right; it is null if that phase is the step program itself.
+/// Finds the op to blame from two traces, by value, by place or by bytes. `before` has the states of the previous
+/// phase, which count as right. It is null if that phase is the step program itself.
 class Blamer {
 public:
   Blamer(const Trace &trace, const Trace &step, const llvm::DenseSet<uint64_t> *before)
@@ -61,7 +61,7 @@ public:
     }
   }
 
-  /// The cause of the failure, as far as the trace shows one earlier than where it was seen.
+  /// The cause of the failure, if the trace shows one before the op that failed.
   Blame blame(const Failure &failure) const {
     if (trace.strayView)
       return {trace.strayView, FaultKind::Data, "expected the microbatch of its task", std::nullopt};
@@ -72,8 +72,8 @@ public:
   }
 
 private:
-  /// The last wrong value whose operands are all right; if no value is wrong, the last wrong place whose operands lie
-  /// right.
+  /// The last wrong value whose operands are all right; if no value is wrong, the last wrong place whose operands have
+  /// right places.
   Blame ofValues(const Failure &failure) const {
     int root = lastRoot(failure.from, [&](int made) { return isStrange(made); });
     if (root >= 0 || !before || failure.fault == FaultKind::Scale)
@@ -81,7 +81,7 @@ private:
     auto misplaced = [&](int made) { return isMisplaced(made); };
     root = lastRoot(failure.from, misplaced);
     Blame blame = root < 0 ? atSink(failure) : explain(trace.made[root]);
-    for (int from : failure.from) // two operands that do not fit: either may lie wrong
+    for (int from : failure.from) // two operands do not fit each other: the place of either may be wrong
       if (int other = lastRoot({from}, misplaced); other >= 0 && other != root)
         blame.other = trace.made[other].op;
     return blame;
@@ -92,13 +92,13 @@ private:
   static std::pair<uint64_t, Operation *> keyOf(uint64_t what, int microbatch, Operation *program) {
     return {what ^ static_cast<uint64_t>(microbatch + 2) * 0xbf58476d1ce4e5b9ull, program};
   }
-  /// Whether a stage has it, of this microbatch or of any.
+  /// Whether a stage has `what`, for this microbatch or for any.
   static bool has(const Keys &keys, uint64_t what, int microbatch, Operation *op) {
     Operation *program = programOf(op);
     return keys.contains(keyOf(what, microbatch, program)) || keys.contains(keyOf(what, State::ofAny, program));
   }
   bool isKnownBefore(const State &state) const { return before && before->contains(state.hash()); }
-  /// Whether neither the step nor the phase before has the value; numbers of blocks are not compared.
+  /// Whether neither the step nor the previous phase has the value. Numbers of blocks are not compared.
   bool isStrange(int made) const {
     const State &state = trace.made[made].state;
     bool isOffset = state.where && (state.where->note.kind == Note::Offset || state.where->note.kind == Note::Counts);
@@ -109,8 +109,8 @@ private:
     return state.where && state.where->note.kind == Note::None && state.value != Point() && !isKnownBefore(state);
   }
 
-  /// The last wrong record with right operands among the wrong ones that lead to `from`; -1: none. A wrong value may be
-  /// right again later (windows, sums in another order), so an earlier one need not be to blame.
+  /// The last wrong record with right operands among the wrong records that lead to `from`; -1: none. A sum of wrong
+  /// values may be right again (windows, sums in another order), so an earlier wrong value need not be the cause.
   int lastRoot(ArrayRef<int> from, llvm::function_ref<bool(int)> isWrong) const {
     SmallVector<int> todo(from);
     llvm::DenseSet<int> seen;
@@ -127,8 +127,9 @@ private:
     return found;
   }
 
-  /// Among values that overlap in memory, blames the one whose place is least like a planner's, or that overlaps the
-  /// most others; of those that it overlaps, names the one to which the same applies. `op` if no two values overlap.
+  /// Among values that overlap in memory, blames the one whose place is least like a planner's choice, or that overlaps
+  /// the most others. Of the values that it overlaps, names the one chosen by the same rule. Blames `op` if no two
+  /// values overlap.
   Blame ofBytes(Operation *op) const {
     llvm::MapVector<Operation *, llvm::SetVector<Operation *>> others;
     for (const Trace::Clash &clash : trace.clashes) {
@@ -147,7 +148,7 @@ private:
       return blame;
     }
     Packing packing;
-    auto isLess = [&](Operation *a, Operation *b) { // an op of many results meets many
+    auto isLess = [&](Operation *a, Operation *b) { // an op with many results overlaps many
       return std::tuple(packing.fit(b), others[a].size() * b->getNumResults()) <
              std::tuple(packing.fit(a), others[b].size() * a->getNumResults());
     };
@@ -158,10 +159,10 @@ private:
     return blame;
   }
 
-  /// Nothing is strange: what the sink reads is a value, but not the one it should be.
+  /// No value is strange, but the sink reads the wrong one.
   Blame atSink(const Failure &failure) const {
     Blame blame{failure.op, failure.fault, "", std::nullopt};
-    // An update that is missing: its value may be there, only not set.
+    // For a missing update, the value may exist without being stored.
     if (failure.from.empty() && failure.wanted) {
       for (const Made &made : trace.made)
         if (made.state.value == *failure.wanted && programOf(made.op) == programOf(failure.op)) {
@@ -182,7 +183,7 @@ private:
         copy.fault = failure.fault;
         return copy;
       }
-    Operation *last = nullptr; // of the operands' makers
+    Operation *last = nullptr; // the last op that makes an operand
     for (int from : failure.from)
       if (Operation *op = from < 0 ? nullptr : trace.made[from].op)
         if (failure.fault == FaultKind::Scale && isa<BlockOffsetOp, KeyCountsOp>(op))
@@ -196,13 +197,13 @@ private:
 
   static Point valueOf(const Trace &trace, int made) { return made < 0 ? Point() : trace.made[made].state.value; }
 
-  /// Whether `read` is a copy of what `right` reads.
+  /// Whether `read` is a copy of an operand of `right`.
   bool isInPlaceOf(const Made &read, const Made &right) const {
     return isa<CopyOp>(read.op) &&
            llvm::any_of(right.from, [&](int from) { return from >= 0 && valueOf(step, from) == read.state.value; });
   }
 
-  /// `reader` should read `right` as its operand: blames the reader, or the op that made what it reads.
+  /// `reader` should read `right` as its operand: blames the reader, or the op that made its operand.
   Blame replaced(const Made &reader, unsigned operand, const Made &right, Blame blame) const {
     const Made &read = trace.made[reader.from[operand]];
     State wanted = read.state;
@@ -210,7 +211,7 @@ private:
     blame.step = right.op->getLoc();
     if (blame.fault == FaultKind::Value && (isTable(right.op) || isTable(read.op)))
       blame.fault = FaultKind::Scale;
-    // What it reads is right elsewhere, and what it should read is there, perhaps in other places.
+    // The value that it reads is right elsewhere, and the value that it should read exists, perhaps at other places.
     bool isMixedUp = !isa<MoveOpInterface, CopyOp>(read.op) && first.contains(read.state.value) &&
                      has(values, wanted.value.x, wanted.microbatch, reader.op);
     if (isMixedUp || (!isInPlaceOf(read, right) && has(there, wanted.hash(), wanted.microbatch, reader.op))) {
@@ -242,7 +243,7 @@ private:
     return blame;
   }
 
-  /// Who says that this is the operand: the reader, or what passes values on into its block or out of another.
+  /// The op that selects this operand: the reader, or the op that passes values into its block or out of another one.
   Operation *whoReads(const Made &reader, unsigned operand, const Point &wanted) const {
     if (operand >= reader.op->getNumOperands())
       return reader.op;
@@ -263,7 +264,7 @@ private:
       who = fusion;
       value = fusion.getInputs()[argument.getArgNumber()];
     }
-    // Where others read these results rightly, it is not the yields that are mixed up.
+    // If other ops read these results correctly, the yields are not exchanged.
     auto isReadRightly = [&](Value result) {
       return llvm::any_of(result.getUsers(), [&](Operation *user) {
         auto it = user->getNumResults() ? trace.of.find(user->getResult(0)) : trace.of.end();
@@ -277,7 +278,7 @@ private:
     return who;
   }
 
-  /// How far an op of the program is like one of the step: by name, attributes and operands.
+  /// How similar an op of the program is to an op of the step, by name, attributes and operands.
   Likeness likeness(const Made &wrong, const Made &right) const {
     Likeness like;
     like.step = &right;
@@ -296,8 +297,8 @@ private:
     return like;
   }
 
-  /// The op of the step that `wrong` most likely stands for: one that reads the same value and is alike enough, or else
-  /// the only one that is missing.
+  /// The op of the step that `wrong` most likely stands for: one that reads the same value and is similar enough, or
+  /// else the only missing op.
   std::optional<Likeness> nearest(const Made &wrong) const {
     std::optional<Likeness> best;
     for (int from : wrong.from) {
@@ -311,7 +312,7 @@ private:
     return best && best->score() >= 5 ? best : onlyMissing(wrong);
   }
 
-  /// Nothing is like it by what it reads: the one op of its name that the program lacks.
+  /// Used if no op reads the same values: the only op of the same name that the program lacks.
   std::optional<Likeness> onlyMissing(const Made &wrong) const {
     std::optional<Likeness> only;
     for (const Made &right : step.made) {
@@ -325,10 +326,10 @@ private:
     return only;
   }
 
-  /// Numbers that are the same in every step: rotations, positions, buckets of distances.
+  /// Whether an op makes numbers that are the same in every step: rotations, positions, buckets of distances.
   static bool isTable(Operation *op) { return isa<RopeTableOp, IotaOp>(op); }
 
-  /// Whether `wrong` lacks an optional part of `right`, as attention a mask, addends or dropout.
+  /// Whether `wrong` lacks an optional part of `right`, such as the mask, addends or dropout of attention.
   static bool lacksPart(Operation *wrong, Operation *right) {
     auto parts = [](Operation *op) {
       auto sizes = op->getInherentAttr("operandSegmentSizes").value_or(Attribute());
@@ -339,7 +340,7 @@ private:
                         [](auto part) { return std::get<0>(part) == 0 && std::get<1>(part) > 0; });
   }
 
-  /// Whether only the norm of the gradient is computed from it.
+  /// Whether the result of an op is used only for the norm of the gradient.
   static bool isNorm(Operation *op, int depth = 0) {
     return depth < 4096 && !op->use_empty() &&
            llvm::all_of(
@@ -366,7 +367,7 @@ private:
     return isa<IotaOp, EmbeddingOp, EmbeddingGradOp, PickOp, CrossEntropyGradOp, MaskPaddingOp>(op);
   }
 
-  /// Blames a copy that stands where the step program has another op on the same operand. Ops of `reader`'s kind do not
+  /// Blames a copy if the step program has another op on the same operand in its place. Ops of `reader`'s kind do not
   /// count.
   Blame copied(const Made &copy, Operation *reader = nullptr) const {
     Blame blame{copy.op, FaultKind::Place, "", std::nullopt};
@@ -386,7 +387,7 @@ private:
     return blame;
   }
 
-  /// The explanation for an op that is to blame: the op that was expected, or which of its operands is at fault.
+  /// Explains an op that is to blame: finds the op that was expected, or the wrong operand.
   Blame explain(const Made &wrong) const {
     Operation *op = wrong.op;
     Blame blame{op, FaultKind::Value, "", std::nullopt};
@@ -420,14 +421,14 @@ private:
       blame.fault = isa<ConstantOp, RopeTableOp>(op) ? FaultKind::Scale : FaultKind::Data;
       return blame;
     }
-    // The op of the step program that is most like this one says what was expected.
+    // The most similar op of the step program shows what was expected.
     std::optional<Likeness> like = nearest(wrong);
     if (isa<CastOp>(op)) {
       blame.fault = FaultKind::Precision;
     } else if (like) {
       Operation *right = like->step->op;
       blame.step = right->getLoc();
-      bool lacks = wrong.from.size() < like->step->from.size(); // an op with more operands
+      bool lacks = wrong.from.size() < like->step->from.size(); // the expected op has more operands
       bool isLess = lacksPart(op, right);
       bool isRounding = !isLess && like->sameName && like->sameAttributes && like->sameOperands && !lacks;
       blame.fault = isRounding                                               ? FaultKind::Precision
@@ -459,9 +460,9 @@ private:
   const Trace &trace, &step;
   const llvm::DenseSet<uint64_t> *before;
   llvm::DenseMap<Point, int> first;                    ///< the first record of the step program with that value
-  llvm::DenseMap<Point, llvm::SetVector<int>> readers; ///< records of the step program of what reads it
-  Keys values;                                         ///< those of a stage, wherever they lie
-  Keys there;                                          ///< all values, of a stage
+  llvm::DenseMap<Point, llvm::SetVector<int>> readers; ///< by value: records of the step program that read it
+  Keys values;                                         ///< values of a stage, at any place
+  Keys there;                                          ///< values of a stage with their places
 };
 } // namespace
 
@@ -475,7 +476,7 @@ std::string pc::proof::differenceOf(Operation *wrong, Operation *right) {
       continue;
     auto drop = dyn_cast_or_null<DropAttr>(own), dropped = dyn_cast_or_null<DropAttr>(other);
     if (drop && dropped && drop.getThreshold() == dropped.getThreshold())
-      continue; // local programs also know where the block begins
+      continue; // local programs also have the start of the block
     os << (text.empty() ? "" : ", ") << (other ? "" : "no ") << name.getValue();
     if (other)
       other.print(os << " ", /*elideType=*/true);

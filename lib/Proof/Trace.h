@@ -1,6 +1,6 @@
-//===- Trace.h - Why a program is not proved -------------------------------------------------===//
-// A walk of a program that is not proved is made again with a record of all values, and so is one of the step program.
-// What is wrong begins where a value of known ones is none that the step, or the phase before, has.
+//===- Trace.h - Finds the op that makes a proof fail ----------------------------------------===//
+// If a program is not proved, it is walked again with a record of all values, and so is the step program. The error
+// begins at an op whose operands exist in the step or the previous phase, but whose result does not.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_TRACE_H
 #define PC_LIB_PROOF_TRACE_H
@@ -13,62 +13,62 @@
 
 namespace pc::proof {
 
-/// What kind of thing is wrong.
+/// The kind of fault.
 enum class FaultKind { Place, Scale, Norm, Update, Value, Data, Message, Memory, Precision };
 llvm::StringRef nameOf(FaultKind fault);
 
-/// Where a program shows that it is wrong.
+/// The place at which a walk failed.
 struct Failure {
   mlir::Operation *op = nullptr;
   std::string why;
   FaultKind fault = FaultKind::Place;
-  llvm::SmallVector<int> from;      ///< traced: the records of what the op reads
-  std::optional<Point> wanted;      ///< of a sink: the value that it should have
+  llvm::SmallVector<int> from;      ///< with a trace: the records of the op's operands
+  std::optional<Point> wanted;      ///< for a sink: the value that it should have
   mlir::Operation *other = nullptr; ///< the op that contradicts `op`; either may be wrong
 };
 
 /// All values of a walk, in order.
 struct Trace {
-  /// A value and what made it.
+  /// A value and the op that made it.
   struct Made {
     mlir::Operation *op;
     State state;
-    llvm::SmallVector<int, 3> from;  ///< the records of its operands; -1: a value that no op has made
-    mlir::Operation *call = nullptr; ///< in which it was made; null: in the step itself
+    llvm::SmallVector<int, 3> from;  ///< the records of its operands; -1: not made by an op
+    mlir::Operation *call = nullptr; ///< the call in which it was made; null: the step itself
   };
-  /// Bytes that are read as one value and hold another one.
+  /// Bytes that an op reads as one value although they hold another one.
   struct Clash {
-    mlir::Operation *reader, *maker, *writer; ///< of the one, of the other; null: not known
-    mlir::Operation *makerCall, *writerCall;  ///< in which they ran
+    mlir::Operation *reader, *maker, *writer; ///< the reader, and the ops that made the two values; null: not known
+    mlir::Operation *makerCall, *writerCall;  ///< the calls in which they ran
   };
   std::vector<Made> made;
   llvm::DenseMap<mlir::Value, int> of; ///< the last record of a value
   std::vector<Clash> clashes;
-  mlir::Operation *strayView = nullptr; ///< a view of another microbatch than its task is for
+  mlir::Operation *strayView = nullptr; ///< a view whose microbatch is not that of its task
 };
 
-/// What is wrong.
+/// The op to blame and the explanation.
 struct Blame {
   mlir::Operation *op = nullptr;
   FaultKind fault = FaultKind::Place;
   std::string expected;               ///< or empty
-  std::optional<mlir::Location> step; ///< the op of the step program that it should be
-  mlir::Operation *other = nullptr;   ///< where two do not fit each other: the other one
+  std::optional<mlir::Location> step; ///< the op of the step program that was expected
+  mlir::Operation *other = nullptr;   ///< the other op, if two contradict each other
 };
 
-/// `before`: hashes of all values of the phase before; null: there is none but step.
+/// `before`: hashes of all values of the previous phase; null if that is the step.
 Blame blame(const Failure &failure, const Trace &trace, const Trace &step, const llvm::DenseSet<uint64_t> *before);
 
-/// The attributes that `right` has and `wrong` has otherwise, where the block of a rank does not decide them; "dim 1".
+/// The attributes in which `wrong` differs from `right`, without those that depend on a rank's block: "dim 1".
 std::string differenceOf(mlir::Operation *wrong, mlir::Operation *right);
 
-/// A move to blame, and another op that goes about it as it should.
+/// A move to blame, and another op with the right attributes.
 struct Repair {
   mlir::Operation *move, *like;
 };
 
 /// Finds the move near a failure in a window's steps whose change makes the program right (Repair.cpp). The program is
-/// unchanged afterwards. `isProved` says whether the program, as it is then, is proved.
+/// unchanged afterwards. `isProved` returns whether the changed program is proved.
 std::optional<Repair> repair(mlir::ModuleOp module, const Failure &failure, const Trace &trace,
                              llvm::function_ref<bool()> isProved);
 

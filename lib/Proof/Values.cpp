@@ -1,7 +1,8 @@
 //===- Values.cpp - Fingerprints of the results of ops --------------------------------------===//
 // Input: an op and the fingerprints of its operands. Result: fingerprints of its results. Identities that passes may
-// use hold between fingerprints too: sums and scales are those of the field, linear ops are linear maps, a sum of a
-// product is one product, and rounding is a map that commutes with moving elements. Any other op is a random function.
+// use also hold for fingerprints: sums and scales use the arithmetic of the field, linear ops are linear maps, a sum of
+// a product is one product, and rounding is a map that commutes with moving elements. Any other op is a random
+// function.
 //===-----------------------------------------------------------------------------===//
 #include "Values.h"
 
@@ -76,8 +77,9 @@ static bool bringsElements(const Product &product) {
          llvm::all_of(product.in[0], [&](int letter) { return llvm::is_contained(product.out, letter); });
 }
 
-/// The maps of a product. Elements may be rounded before or after they are brought to other places, so that map
-/// commutes with rounding: both are diagonal. No other map is, except the map of a mask (`route`).
+/// The maps of a product. Elements may be rounded before or after they are moved, so the map of a product that only
+/// moves elements commutes with rounding: both are diagonal. No other map is diagonal, except the map of a mask
+/// (`route`).
 static SmallVector<LinearMap, 3> mapsOf(const Product &product, const Key &key) {
   SmallVector<LinearMap, 3> maps;
   for (unsigned i = 0; i < product.in.size(); ++i)
@@ -88,15 +90,15 @@ static SmallVector<LinearMap, 3> mapsOf(const Product &product, const Key &key) 
 }
 
 /// Whether `op` is the broadcast of a bias that was rounded for a library product whose result is bf16. The libraries
-/// of CUDA devices want it so: whether such a bias is rounded before the sum is not compared.
+/// of CUDA devices require this, so the proof does not compare whether such a bias is rounded before the sum.
 static bool isRoundedBias(Operation *op) {
   return isBf16(op->getOperand(0)) && !isBf16(op->getResult(0)) && !op->use_empty() &&
          llvm::all_of(op->getUsers(), [](Operation *user) { return isa<AddOp>(user) && isBf16(user->getResult(0)); });
 }
 
-/// Takes a routed einsum apart into a product without the mask and a product with the mask. The mask multiplies the
-/// first operand that has the mask's dims and no others; else the result, if it has them; else the first operand that
-/// has them; else the first operand. The product rounds as it does without the mask.
+/// Splits a routed einsum into a product without the mask and a product with the mask. The mask multiplies the first of
+/// these that exists: an operand that has exactly the mask's dims, the result if it has these dims, an operand that has
+/// them, the first operand. The product rounds in the same way as without the mask.
 void Values::route(Operation *op, Recipe &recipe) {
   Product bare = *recipe.product;
   SmallVector<int> mask = bare.in.pop_back_val();
@@ -123,7 +125,7 @@ void Values::route(Operation *op, Recipe &recipe) {
   by.kind = Recipe::Einsum;
   by.product = &products.emplace_back(std::move(masking));
   by.maps = mapsOf(*by.product, keyOf(*by.product));
-  by.maps[0].b = by.maps[0].c = 0; // what is 0 or as it was may be rounded before or after
+  by.maps[0].b = by.maps[0].c = 0; // masked elements are 0 or unchanged, so they may be rounded before or after
   recipe.mask = std::make_shared<const Recipe>(std::move(by));
   recipe.product = &products.emplace_back(std::move(bare));
   recipe.key = keyOf(*recipe.product);
@@ -137,7 +139,7 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
   for (StringAttr name : op->getName().getAttributeNames())
     if (name != "operandSegmentSizes")
       if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value) {
-        // Where a rank's block of a choice begins, Walk.cpp checks; where it drops elements, Place.h.
+        // Walk.cpp checks the start of a rank's block of a choice, and Place.h that of dropped elements.
         if (isa<TopKOp>(op) && (name == "global" || name == "layout"))
           continue;
         if (auto drop = dyn_cast<DropAttr>(*value))
@@ -170,14 +172,14 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
     recipe.maps = mapsOf(*product, recipe.key);
     if (einsum.getMask())
       route(op, recipe);
-  } else if (isa<ResizeOp>(op)) { // what it does is in its shapes; the dim is whole, so they are those of one device
+  } else if (isa<ResizeOp>(op)) { // its effect depends only on its shapes, which are global because the dim is whole
     auto resize = cast<ResizeOp>(op);
     for (Value value : {Value(resize.getX()), Value(resize.getResult())})
       recipe.key.add(cast<RankedTensorType>(value.getType()).getShape()[resize.getDim()]);
-  } else if (isa<ColumnsOp>(op)) // and of how many columns it makes
+  } else if (isa<ColumnsOp>(op)) // its effect also depends on the number of columns
     recipe.key.add(cast<RankedTensorType>(op->getResult(0).getType()).getShape().back());
   recipe.unrounds = recipe.product && bringsElements(*recipe.product) && isRoundedBias(op);
-  // What only brings elements to other places leaves rounded ones as they are.
+  // An op that only moves elements does not change rounded ones.
   bool brings = recipe.product ? bringsElements(*recipe.product) : isa<CastOp, ResizeOp, ColumnsOp>(op);
   bool keeps = isa<CopyOp, MoveOpInterface>(op) || (brings && isBf16(op->getOperand(0)));
   for (Value result : op->getResults())
@@ -219,7 +221,7 @@ Point Values::routed(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
   auto masked = [&](Point x) { return einsum(*recipe.mask, {x, operands.back()}); };
   if (recipe.masked >= 0)
     inputs[recipe.masked] = masked(inputs[recipe.masked]);
-  // An operand as it is, only masked, is no product.
+  // A single operand that is only masked is not a product.
   bool isAlone = inputs.size() == 1 && recipe.product->in[0] == recipe.product->out;
   Point point = isAlone ? inputs[0] : einsum(recipe, inputs);
   if (recipe.rounds[number])
@@ -253,6 +255,6 @@ Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
   };
   Point point = computed();
   if (recipe.mask)
-    return point; // is rounded inside
+    return point; // the sum inside is rounded
   return recipe.rounds[number] ? rounding * point : recipe.unrounds ? unrounding * point : point;
 }

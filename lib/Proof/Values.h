@@ -1,6 +1,6 @@
 //===- Values.h - Fingerprints of the results of ops ----------------------------------------===//
-// A Recipe is read from an op once; `Values::result` then applies it whenever the op runs. Fingerprints do not say
-// where a value lies (Where.h does), so a value has one fingerprint on all ranks and for all microbatches.
+// A Recipe is read from an op once; `Values::result` then applies it whenever the op runs. Fingerprints do not depend
+// on the place of a value (Where.h), so a value has one fingerprint on all ranks and for all microbatches.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_VALUES_H
 #define PC_LIB_PROOF_VALUES_H
@@ -17,53 +17,53 @@
 
 namespace pc::proof {
 
-/// A product as numbers of letters: the letters of each operand, and of the result.
+/// An einsum: the letters, as numbers, of each operand and of the result.
 struct Product {
   llvm::SmallVector<llvm::SmallVector<int>> in;
   llvm::SmallVector<int> out;
 };
 
-/// What an op makes of the fingerprints of its operands; read once, for as often as the op runs.
+/// How the result's fingerprint follows from those of the operands. It is computed once for all runs of an op.
 struct Recipe {
   enum Kind {
     Same,    ///< operand `line`
-    Add,     ///< of the first two
-    Sub,     ///< of the first two
+    Add,     ///< of the first two operands
+    Sub,     ///< of the first two operands
     Scale,   ///< operand 0 by `number`
     Einsum,  ///< `product`
-    Linear,  ///< in operand `line`, by a map that all others decide
+    Linear,  ///< in operand `line`, by a map that depends on all other operands
     Function ///< of all
   } kind = Function;
-  unsigned line = 0, operands = 0; ///< `operands`: without the scalars that say where blocks begin
+  unsigned line = 0, operands = 0; ///< `operands`: without the starts of blocks
   double number = 0;
   Key key;                              ///< of the op and its attributes
   llvm::SmallVector<bool, 3> rounds;    ///< by result: rounded to bf16
-  bool unrounds = false;                ///< the result is the same as for an operand that had not been rounded
+  bool unrounds = false;                ///< the result is the same as for an unrounded operand
   const Product *product = nullptr;     ///< Einsum
-  llvm::SmallVector<LinearMap, 3> maps; ///< Einsum: one an operand
-  std::shared_ptr<const Recipe> mask;   ///< Einsum that is routed: the product of `masked` and the mask
-  int masked = -1;                      ///< the operand that is multiplied by the mask before; -1: the result is, after
+  llvm::SmallVector<LinearMap, 3> maps; ///< Einsum: one per operand
+  std::shared_ptr<const Recipe> mask;   ///< routed Einsum: the product of `masked` and the mask
+  int masked = -1;                      ///< the operand that the mask multiplies; -1: it multiplies the result
 };
 
-/// Draws fingerprints by a secret key. State: the products that were met, so that a sum of a product is recognized as
-/// one product, and a random share for each microbatch. The same calls in any order give the same fingerprints.
+/// Draws fingerprints with a secret key. State: the products so far, so that a sum of a product is recognized as one
+/// product, and a random share for each microbatch. The same calls in any order give the same fingerprints.
 class Values {
 public:
-  /// The secret that fingerprints are drawn by.
+  /// `secret`: the key with which fingerprints are drawn.
   explicit Values(Key secret) : secret(secret), rounding(Key(secret).add("round").matrix()) {
     rounding.b = rounding.c = 0;
     unrounding = {inverse(rounding.a), 0, 0, inverse(rounding.d)};
   }
 
-  /// `operands` of it are values; the others say where blocks begin, which placement checks. `linear`: the one operand
-  /// in which the op is linear, or -1.
+  /// The first `operands` operands are values. The others are starts of blocks, which Place.h checks. `linear`: the
+  /// operand in which the op is linear, or -1.
   Recipe recipe(mlir::Operation *op, unsigned operands, int linear);
   /// The result `number` of the op.
   Point result(const Recipe &recipe, unsigned number, llvm::ArrayRef<Point> operands);
-  /// A value by what it is called.
+  /// The point of a value with this name.
   Point named(llvm::ArrayRef<llvm::StringRef> words) const;
   Point constant(double number) const { return scaled(named({"one"}), number); }
-  /// Any element of a stack of microbatches.
+  /// The point of any element of a stack of microbatches.
   Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }
   /// The value of one microbatch among several, from the value of any microbatch.
   Point of(Point any, int microbatch) {
@@ -77,12 +77,12 @@ public:
   }
 
 private:
-  /// A value that is a product. An einsum of only that value counts as a product of the same factors.
+  /// A value that is a product. An einsum whose only operand is this value counts as a product of the same factors.
   struct Made {
     const Product *product;
-    size_t operands; ///< the first of them in `factors`
+    size_t operands; ///< the index in `factors` of the first one
   };
-  /// The factor by which a value of a microbatch counts among several, and its inverse.
+  /// The factor of a microbatch's value among those of several microbatches, and its inverse.
   struct Share {
     uint64_t once = 0, back = 0;
   };
@@ -104,7 +104,7 @@ private:
   LinearMap rounding, unrounding;
   std::deque<Product> products;
   llvm::DenseMap<mlir::Attribute, const Product *> productOf; ///< by spec
-  llvm::DenseMap<Point, Made> made;                           ///< the product that a value is
+  llvm::DenseMap<Point, Made> made;                           ///< by value: the product that it is
   std::vector<Point> factors;
   llvm::DenseMap<mlir::Attribute, uint64_t> hashes;
   std::unordered_map<int, Share> shares; ///< by microbatch

@@ -1,7 +1,7 @@
 //===- Walk.cpp - One abstract run of a program ----------------------------------------------===//
 // Runs each op once on abstract values: fingerprint (Values.h), place (Where.h), microbatch, and, in planned programs,
-// the bytes that hold it (Bytes.h). Refuses the first op that is not right. Equal ops share their analysis (Memo), and
-// all microbatches but the first, or two, follow from those without running again.
+// the bytes that hold it (Bytes.h). Refuses the first wrong op. Equal ops share their analysis (Memo). The results of
+// all microbatches follow from the first one or two, without running the others.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// Notes the first failure, and what made its operands; always false.
+/// Records the first failure, and the ops that made its operands. Always returns false.
 bool Walk::refuse(Operation *op, const Twine &why, FaultKind fault, Operation *other) {
   if (!failure.why.empty())
     return false;
@@ -79,7 +79,7 @@ bool Walk::runOp(Stage &stage, Operation *op) {
 
 static bool isBf16(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isBF16(); }
 
-/// Whether the same follows for both ops: the same name, attributes and types, homes aside.
+/// Whether two ops share their analysis: they have the same name, attributes and types, except for homes.
 static bool areAlike(Operation *a, Operation *b) {
   auto areTypes = [](TypeRange types, TypeRange others) {
     return types.size() == others.size() && llvm::all_of(llvm::zip_equal(types, others), [](auto pair) {
@@ -96,10 +96,10 @@ static bool areAlike(Operation *a, Operation *b) {
          areTypes(a->getOperandTypes(), b->getOperandTypes()) && areTypes(a->getResultTypes(), b->getResultTypes());
 }
 
-/// Where the results of `op` lie and what they are: as for an op like it, if one was there before, so that equal layers
-/// and the tasks of a pipeline cost little more than their fingerprints.
+/// The places of `op`'s results and the recipe for their fingerprints. They are shared with earlier ops like it, so
+/// equal layers and the tasks of a pipeline cost little more than their fingerprints.
 const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
-  // For the broadcast of a rounded bias its readers also count (Values.cpp).
+  // For the broadcast of a rounded bias, the readers also matter (Values.cpp).
   bool isShared =
       !isa<EinsumOp>(op) || op->getNumOperands() != 1 || !isBf16(op->getOperand(0)) || isBf16(op->getResult(0));
   size_t hash = llvm::hash_combine(op->getName(), op->getName().hashOpProperties(op->getPropertiesStorage()),
@@ -122,7 +122,7 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
   if (placed->isSame) {
     memo.recipe.kind = Recipe::Same;
     memo.recipe.operands = op->getNumOperands();
-    for (auto [i, result] : llvm::enumerate(op->getResults())) // sums of rounded addends are rounded ones
+    for (auto [i, result] : llvm::enumerate(op->getResults())) // sums of rounded addends count as rounded
       memo.recipe.rounds.push_back(isBf16(result) && !isBf16(op->getOperand(i)));
   } else {
     std::optional<Rule> rule = ruleOf(op);
@@ -143,7 +143,7 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
   return &memo;
 }
 
-/// Which operand is the mask of rows; -1: none.
+/// The number of the operand that is the mask of rows; -1: none.
 static int64_t maskOf(Operation *op) {
   if (isa<AllToAllRowsOp>(op))
     return 1;
@@ -151,10 +151,10 @@ static int64_t maskOf(Operation *op) {
   return einsum && einsum.getMask() ? static_cast<int64_t>(einsum.getNumOperands()) - 1 : -1;
 }
 
-/// Runs any op that a rank computes by itself or with other ranks of its stage.
+/// Runs any op that a rank computes alone or with other ranks of its stage.
 bool Walk::compute(Stage &stage, Operation *op) {
   if (stage.arena >= 0 && isLeaf(op) && !stage.inKernel)
-    return true; // there from the start
+    return true; // present from the start
   auto move = dyn_cast<MoveOpInterface>(op);
   if (isa<AddendOp>(op) || (move && isOverStages(move, stageAxis))) {
     State result = stateOf(op->getOperand(0));
@@ -170,7 +170,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   SmallVector<const Where *, 6> in;
   SmallVector<Point, 6> points;
   SmallVector<int, 6> microbatches;
-  std::optional<Point> rows; // the mask of those that are read or made
+  std::optional<Point> rows; // the mask of the rows that are read or made
   int microbatch = State::ofAny;
   for (Value operand : op->getOperands()) {
     State state = stateOf(operand);
@@ -191,7 +191,8 @@ bool Walk::compute(Stage &stage, Operation *op) {
     else if (state.microbatch != State::ofAny && state.microbatch != microbatch)
       microbatch = State::ofSeveral;
   }
-  // Operands of several microbatches must not cancel or be exchanged, so each counts with the share of its microbatch.
+  // Operands of several microbatches must not cancel or be exchanged, so each is multiplied by the share of its
+  // microbatch.
   for (size_t i = 0; microbatch == State::ofSeveral && i < points.size(); ++i)
     if (microbatches[i] >= 0)
       points[i] = values.of(points[i], microbatches[i]);
@@ -207,7 +208,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   if (!last)
     return false;
   const Memo &memo = *last;
-  // The op puts together parts of one value, such as blocks of a window: they must be parts of the same one.
+  // The op assembles parts, such as blocks of a window, which must be parts of the same value.
   for (auto [a, b] : memo.same)
     if (points[a] != points[b])
       return refuse(op, "combines parts of different values", FaultKind::Value);
@@ -252,7 +253,7 @@ std::optional<State> Walk::element(Operation *op, const State &stack, int64_t nu
   return state;
 }
 
-/// The element of a stack. With a trace, notes a view whose index is not that of its task.
+/// The element of a stack. With a trace, records a view whose index is not that of its task.
 bool Walk::microbatch(Stage &stage, MicrobatchOp view) {
   std::optional<State> state = element(view, stateOf(view.getStack()), static_cast<int64_t>(view.getIndex()));
   if (!state)
@@ -269,14 +270,14 @@ bool Walk::microbatch(Stage &stage, MicrobatchOp view) {
   return read(stage, view, view.getElement(), *state);
 }
 
-/// Walks the body once per microbatch. Once all are known to be equal, the values of the rest are added up without a
-/// walk.
+/// Walks the body once per microbatch. After all microbatches are known to be equal, the values of the rest are added
+/// without a walk.
 bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   int64_t count = accumulate.getMicrobatches();
   SmallVector<State> &sum = sums[accumulate];
   sum.assign(accumulate.getNumResults(), State());
-  if (count > 1) // the buffers of sums are zeros at the start
+  if (count > 1) // the buffers of sums are zero at the start
     for (Value result : accumulate.getResults())
       if (!write(stage, accumulate, result, State()))
         return false;
@@ -294,7 +295,7 @@ bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
     for (OpOperand &use : body.getTerminator()->getOpOperands())
       if (!addedAfter(use) && !addToSum(stage, use))
         return false;
-    // All microbatches are equal. Only in the second can bytes hold something other than in the first.
+    // All microbatches are equal. The bytes can differ only between the first and the second one.
     auto isAlike = [&](const State &state) { return state.microbatch != State::ofSeveral; };
     ArrayRef<Shown> outputsNow = ArrayRef(shown).drop_front(outputs);
     if (trace || count == 1 || m < (stage.arena >= 0) ||
@@ -356,7 +357,7 @@ bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
   return write(stage, accumulate, result, sum);
 }
 
-/// Values inside a fusion are in registers: only its operands are read, and only its results written, as bytes.
+/// Values inside a fusion are in registers, so only its operands and results are in memory.
 bool Walk::fusion(Stage &stage, FusionOp fusion) {
   Block &body = fusion.getBody().front();
   for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs())) {
@@ -377,7 +378,7 @@ bool Walk::fusion(Stage &stage, FusionOp fusion) {
   return true;
 }
 
-/// Until the wait, what the moves read stays, and no op may read or write where they write.
+/// Until the wait, the operands of the moves must not change, and no op may read or write the bytes of their results.
 bool Walk::start(Stage &stage, StartOp start) {
   WaitOp wait = start.getWait();
   SmallVector<MoveOpInterface> moves = start.getMoves();
@@ -410,8 +411,8 @@ bool Walk::start(Stage &stage, StartOp start) {
   return true;
 }
 
-/// The results of a start's moves. Until here its operands must have kept their bytes, and no op may have written to
-/// those of the results.
+/// Gives the results of a start's moves. Until here, the operands must have kept their bytes, and no op may have
+/// written to the bytes of the results.
 bool Walk::wait(Stage &stage, WaitOp wait) {
   StartOp start = wait.getStart();
   auto it = underWay.find(start);

@@ -21,46 +21,46 @@
 
 namespace pc::proof {
 
-/// A leaf by what it is called: a parameter by its name and nothing, a state by its name and its parameter, any other
-/// by its op and all that it says.
+/// The key of a leaf. For a parameter it is its name and null, for a state its name and its parameter, and for any
+/// other leaf its op and all its attributes.
 using LeafName = std::pair<mlir::Attribute, mlir::Attribute>;
 /// "'wte'", "m of 'wte'".
 std::string textOf(LeafName name);
 
-/// What a program is to the runtime, and which values are in it.
+/// The leaves, updates and outputs of a program, and its values.
 struct Facts {
   /// The attributes of a leaf, without the place of this rank's block. Equal leaves read the same data.
   struct Leaf {
-    llvm::SmallVector<mlir::Attribute> says; ///< all attributes but where this rank's block lies
+    llvm::SmallVector<mlir::Attribute> says; ///< all attributes except those of this rank's block
     llvm::SmallVector<int64_t> shape;        ///< of the whole tensor
     mlir::Type element;
-    int64_t number = -1; ///< of a parameter: by which its elements are drawn
-    int slot = -1;       ///< of a state: which operand of the optimizer it is
+    int64_t number = -1; ///< for a parameter: the key of its random initial values
+    int slot = -1;       ///< for a state: its operand number in the optimizer op
     Point value;
     bool operator==(const Leaf &other) const {
       return says == other.says && shape == other.shape && element == other.element && number == other.number;
     }
   };
-  /// A value that is shown, and how often.
+  /// A value of an output, and how often it occurs.
   struct Output {
     Point value;
     int64_t count = 0;
   };
   bool isReference = false;
-  mlir::Attribute about; ///< pc.program
+  mlir::Attribute about; ///< the op pc.program
   llvm::MapVector<LeafName, Leaf> leaves;
   llvm::MapVector<LeafName, Point> updates;
   llvm::MapVector<mlir::StringAttr, llvm::SmallVector<Output, 1>> outputs;
   std::vector<uint64_t> states; ///< hashes of all values
 };
 
-/// What all phases share.
+/// State that all phases share.
 struct Shared {
-  /// With a new secret, no program can be written to have the points of another.
+  /// With a new secret, nobody can write a program that has the points of a different one.
   explicit Shared(Key secret = Key::drawn()) : values(secret) {}
   Values values;
   std::set<Where> places;
-  size_t owners = 0; ///< of values, in the last program
+  size_t owners = 0; ///< the number of ops and blocks with values in the last program
   const Where *intern(Where where) { return &*places.insert(std::move(where)).first; }
 };
 
@@ -68,13 +68,13 @@ struct Shared {
 /// disagreement. With a trace, every value is recorded, so that Trace.cpp can find the cause. One object walks once.
 class Walk : StageRunner::Visitor {
 public:
-  /// Fills `facts`, and `trace`, if it is given. `reference`: of the one-device program, null for itself, and for a
-  /// program of `parallel` ranks whose one-device program is not there.
+  /// Fills `facts`, and `trace` if it is given. `reference`: the facts of the one-device program. It is null for this
+  /// program itself, and for a `parallel` program whose one-device program is missing.
   Walk(Shared &shared, Facts &facts, const Facts *reference, Trace *trace = nullptr, bool parallel = false)
       : shared(shared), values(shared.values), placer(axis, !reference && !parallel), facts(facts),
         reference(reference), trace(trace), isStep(!reference && !parallel) {}
 
-  /// Whether all that the program shows is what the reference shows.
+  /// Whether the leaves, updates and outputs of the program equal those of the reference.
   bool run(mlir::ModuleOp module);
   Failure failure;
 
@@ -85,23 +85,23 @@ private:
     State state;
     bool updated = false;
   };
-  /// A program in its walk: its leaves, and what its arena holds.
+  /// The program of a stage during a walk: its leaves, and the contents of its arena.
   struct Stage {
     mlir::ModuleOp module;
     mlir::func::FuncOp step;
     int64_t number = 0;
-    llvm::DenseMap<mlir::Operation *, int64_t> positions; ///< of parameters, read when one is asked for
+    llvm::DenseMap<mlir::Operation *, int64_t> positions; ///< of parameters, computed at the first request
     llvm::MapVector<LeafName, Held> held;
     Bytes bytes;
-    llvm::MapVector<mlir::Operation *, State> last; ///< by leaf: what its bytes hold when the step ends
+    llvm::MapVector<mlir::Operation *, State> last; ///< by leaf: the contents of its bytes when the step ends
     int64_t arena = -1;                             ///< bytes; -1: values have no homes
     mlir::Operation *arenaOp = nullptr;
     bool inKernel = false;
-    const std::map<int64_t, int64_t> *places = nullptr; ///< of the ranges of a function that runs: in the arena
+    const std::map<int64_t, int64_t> *places = nullptr; ///< maps the ranges of the function that runs to the arena
   };
-  /// Whether a result, the second number, may be written over an operand.
+  /// Whether a result (the second number) may be written over an operand (the first number).
   using Sharing = llvm::SmallDenseMap<std::pair<unsigned, unsigned>, bool, 4>;
-  /// What follows for ops like `example` whose operands lie so.
+  /// The analysis of ops like `example` whose operands have these places.
   struct Memo {
     mlir::Operation *example = nullptr;
     llvm::SmallVector<const Where *, 6> in;
@@ -117,31 +117,32 @@ private:
     mlir::StringAttr name;
     State state;
   };
-  /// A call of a function, and what follows for others of the same values in other microbatches, added to other sums.
+  /// A call of a function, and its effect, which other calls share that have the same values in other microbatches and
+  /// add to other sums.
   struct Task {
     int microbatch = State::ofAny;
     llvm::SmallVector<State> in, out;
     std::vector<Shown> shown;
-    llvm::SmallVector<bool> isSum;    ///< by argument: of other microbatches
-    llvm::SmallVector<int> sameRange; ///< of its ranges
+    llvm::SmallVector<bool> isSum;    ///< by argument: a sum over other microbatches
+    llvm::SmallVector<int> sameRange; ///< `Ranges::same` of the call
     llvm::SmallVector<bool> isLost;   ///< by argument: its bytes hold something else after the call
     llvm::SmallVector<int> addedTo;   ///< by result: the argument to which `out` is added; -1: none
     bool isKnown = false;
     bool isLike(const Task &other) const;
   };
-  /// Where the arguments, the results and the frame of a call lie.
+  /// The ranges of the arguments, the results and the frame of a call.
   struct Ranges {
     llvm::SmallVector<Range> list;
-    llvm::SmallVector<int> same; ///< by range: the first one that is the same
-    bool overlap = false;        ///< of others
+    llvm::SmallVector<int> same; ///< by range: the first equal range
+    bool overlap = false;        ///< some ranges overlap without being equal
   };
   /// A function, and its calls so far.
   struct Called {
     const TaskFunction *function = nullptr;
-    bool calls = false;                        ///< others
+    bool calls = false;                        ///< it calls other functions
     llvm::SmallVector<bool> reads;             ///< by argument
     llvm::SmallVector<int64_t> bytes;          ///< of arguments and results
-    std::deque<Task> tasks;                    ///< no two of them are equal
+    std::deque<Task> tasks;                    ///< all different
     std::unordered_map<size_t, Ranges> ranges; ///< by their hash
   };
 
@@ -184,7 +185,7 @@ private:
   bool update(Stage &stage, UpdateOp update);
   bool output(Stage &stage, OutputOp output);
   bool show(const Shown &one);
-  /// Whether a choice lies where it says: there the runtime puts another one.
+  /// Whether a choice has the place that it states, at which the runtime may replace it.
   bool isShownWhereItLies(TopKOp choice, const Where &where);
   bool showAgain(llvm::ArrayRef<Shown> others, int microbatch);
   bool compareSinks();
@@ -208,10 +209,10 @@ private:
   bool holdLeaf(Stage &stage, mlir::Operation *leaf);
   bool isHeld(Stage &stage, mlir::Operation *leaf, const State &last);
 
-  /// Notes the fault and returns false.
+  /// Records the fault and returns false.
   bool refuse(mlir::Operation *op, const llvm::Twine &why, FaultKind fault = FaultKind::Place,
               mlir::Operation *other = nullptr);
-  /// The op or block that makes a value, and which of its values it is.
+  /// The op or block that defines a value, and the value's number.
   static std::pair<void *, unsigned> ownerOf(mlir::Value value) {
     if (auto result = dyn_cast<mlir::OpResult>(value))
       return {result.getOwner(), result.getResultNumber()};
@@ -223,11 +224,12 @@ private:
     const State *states = env.lookup(owner);
     return states ? states[number] : State();
   }
-  /// The fingerprint among those of other microbatches.
+  /// The fingerprint with the share of its microbatch.
   Point among(const State &state) const {
     return state.microbatch < 0 ? state.value : values.of(state.value, state.microbatch);
   }
-  /// Refuses values that overlap in memory. With a trace, notes the overlap and returns true, so that all are noted.
+  /// Refuses values that overlap in memory. With a trace, records the overlap and returns true, so that all overlaps
+  /// are recorded.
   bool clash(mlir::Operation *op, const llvm::Twine &why, mlir::Value value,
              std::pair<mlir::Operation *, mlir::Operation *> writer, mlir::Operation *other = nullptr);
   std::pair<mlir::Operation *, mlir::Operation *> oddMessage();
@@ -243,7 +245,7 @@ private:
     if (trace)
       trace->of[value] = state.made;
   }
-  /// Room for all values of the owner of `value`.
+  /// New states for all values of the owner of `value`.
   State *newStates(mlir::Value value) {
     auto argument = dyn_cast<mlir::BlockArgument>(value);
     size_t count = argument ? argument.getOwner()->getNumArguments() : value.getDefiningOp()->getNumResults();
@@ -254,7 +256,7 @@ private:
   /// Adds a record to the trace; returns its number, or -1 without a trace.
   int record(mlir::Operation *op, const State &state, llvm::ArrayRef<int> from);
 
-  /// What a stage has put into a collective over stages.
+  /// The value that a stage has contributed to a collective over stages.
   struct Arrival {
     MoveOpInterface move;
     State state;
@@ -267,8 +269,8 @@ private:
   Facts &facts;
   const Facts *reference;
   Trace *trace;
-  bool isStep;        ///< the one-device program itself
-  Failure wrongBytes; ///< traced: the first
+  bool isStep;        ///< the program is the one-device program itself
+  Failure wrongBytes; ///< with a trace: the first clash
   mlir::Operation *calling = nullptr;
   mlir::StringAttr stageAxis;
   AxisSet stageAxisSet = 0;
@@ -276,35 +278,35 @@ private:
   TaskFunctions functions;
   llvm::BumpPtrAllocator room;
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, const Where *> placesOfLeaves;
-  llvm::DenseMap<void *, State *> env; ///< by op or block: of all its values
+  llvm::DenseMap<void *, State *> env; ///< by op or block: the states of all its values
   std::deque<Called> called;
   llvm::DenseMap<std::pair<mlir::Operation *, mlir::Attribute>, Called *> calledByName; ///< by stage and name
-  Task task; ///< the call at hand, and its ranges: kept for their room
+  Task task; ///< the current call and its ranges, kept to reuse their memory
   llvm::SmallVector<Range, 0> rangesAtHand;
   const Ranges noRanges;
-  const State gone{values.named({"gone"})}; ///< what bytes hold that hold nothing
+  const State gone{values.named({"gone"})}; ///< the state of bytes that hold no value
   std::deque<Memo> memos;
-  llvm::DenseMap<mlir::Operation *, const Memo *> memoOfLast; ///< of the last run of an op
+  llvm::DenseMap<mlir::Operation *, const Memo *> memoOfLast; ///< by op: the memo of its last run
   std::unordered_multimap<size_t, const Memo *> memosByHash;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> underWay; ///< by start: the results
-  std::vector<Shown> shown;                                             ///< outputs, by ops that ran
-  int64_t started = 0;                                                  ///< how many moves in flight there have been
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> sums;     ///< by accumulation: so far
-  llvm::DenseMap<mlir::Value, int64_t> elementOffsets;                  ///< bytes of a block argument in its stack
-  llvm::DenseMap<mlir::Operation *, Sharing> sharing;                   ///< by op, of those without a memo
+  std::vector<Shown> shown;                                             ///< the outputs of ops that ran
+  int64_t started = 0;                                                  ///< the number of starts so far
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> sums;     ///< by accumulation: the sums so far
+  llvm::DenseMap<mlir::Value, int64_t> elementOffsets;                  ///< of a block argument in its stack, in bytes
+  llvm::DenseMap<mlir::Operation *, Sharing> sharing;                   ///< by op, for ops without a memo
   llvm::DenseMap<int, llvm::SmallVector<Arrival>> meetings;
   llvm::DenseMap<mlir::Operation *, int> meetingOf;
-  /// Which element of which stack a value is.
+  /// A stack, and the number of one of its elements.
   struct Element {
     State stack;
     int64_t number, count;
   };
-  llvm::DenseMap<std::pair<Point, int>, Element> stacks; ///< by element of a stack, which lies in its bytes
+  llvm::DenseMap<std::pair<Point, int>, Element> stacks; ///< by element of a stack, which shares the stack's bytes
   std::map<std::pair<StageFlow, int64_t>, std::pair<State, mlir::Type>> mail;
 };
 
-/// What a program shows, in 16 digits each for leaves, updates and outputs, after the seed that its fingerprints are
-/// drawn by (Digest.cpp): equal for programs that compute the same.
+/// The fingerprint of a program: the seed with which its points are drawn, then 16 digits each for leaves, updates and
+/// outputs (Digest.cpp). It is equal for programs that compute the same.
 std::string fingerprintOf(const Facts &facts, llvm::StringRef seed);
 llvm::StringRef seedOf(llvm::StringRef fingerprint);
 /// "its leaves and what it updates".

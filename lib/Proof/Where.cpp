@@ -1,4 +1,4 @@
-//===- Where.cpp - Where a value of a rank's program lies ----------------------------------===//
+//===- Where.cpp - The place of a value of a rank's program --------------------------------===//
 // Indices are linear forms of mesh coordinates mod n, kept in one normal form, so that equal places compare equal. A
 // move along a group of axes substitutes the group's new block index into the old form (`Group::moved`).
 //===-----------------------------------------------------------------------------===//
@@ -27,7 +27,7 @@ bool Index::isPlain(ArrayRef<uint8_t> axes) const {
   return n && !constant && terms.size() == 1 && terms[0].factor == 1 && ArrayRef<uint8_t>(terms[0].axes) == axes;
 }
 
-/// n stays 0, which is what tells an unknown index.
+/// n stays 0, which marks an unknown index.
 Index Index::unknown(AxisSet axes) {
   Index index;
   index.terms.push_back({{}, 1});
@@ -50,7 +50,7 @@ bool pc::proof::areOneFamily(ArrayRef<Index> indices) {
   });
 }
 
-/// The form mod n in its one way to be written.
+/// The normal form of a linear form mod n.
 static Index reduced(int64_t n, ArrayRef<Index::Term> terms, int64_t constant) {
   auto mod = [&](int64_t x) { return ((x % n) + n) % n; };
   Index index;
@@ -154,7 +154,7 @@ llvm::StringRef pc::proof::nameOf(Combine combine) {
   return names[static_cast<int>(combine)];
 }
 
-/// An index as in messages: "2 dp.tp + 1 mod 8".
+/// An index as text for messages: "2 dp.tp + 1 mod 8".
 static std::string textOf(const Index &index, ArrayRef<std::string> names) {
   std::string text;
   for (const Index::Term &term : index.terms) {

@@ -1,7 +1,7 @@
-//===- Where.h - Where a value of a rank's program lies ------------------------------------===//
-// Per dim of the whole value which block a rank holds, per sum that is not complete which addends it has. Both are
-// indices: affine forms of the rank's coordinates, because in the steps of windows rank i holds block i - s, and in
-// exchanges between pairs on a grid block s - i - j.
+//===- Where.h - The place of a value of a rank's program ----------------------------------===//
+// A place gives, for each dim of the whole value, the block that a rank holds, and for each incomplete sum the addends
+// that it has. Both are indices: affine forms of the rank's coordinates. This is enough, because rank i holds block i -
+// s in the steps of a window, and block s - i - j in exchanges between pairs on a grid.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_WHERE_H
 #define PC_LIB_PROOF_WHERE_H
@@ -24,8 +24,8 @@ using AxisSet = uint32_t;
 constexpr uint8_t roundAxis = 31;
 AxisSet setOf(llvm::ArrayRef<uint8_t> axes);
 
-/// constant + the sum of factor * coordinate on axes, mod n; or, with n 0, one addend about which it is only known on
-/// which axes it depends (zeros on all coordinates but one).
+/// The index constant + the sum of factor * coordinate over terms, mod n. If n is 0, it is one addend of which only the
+/// axes are known (all coordinates except one have zeros).
 struct Index {
   /// factor times the mixed-radix number of the coordinates on `axes`.
   struct Term {
@@ -39,7 +39,7 @@ struct Index {
 
   auto operator<=>(const Index &) const = default;
   AxisSet axes() const;
-  /// Nothing but the coordinate on `axes`.
+  /// Whether the index is just the coordinate on `axes`.
   bool isPlain(llvm::ArrayRef<uint8_t> axes) const;
   static Index unknown(AxisSet axes);
 };
@@ -48,8 +48,8 @@ AxisSet axesOf(llvm::ArrayRef<Index> indices);
 /// Whether the indices differ only in their constants.
 bool areOneFamily(llvm::ArrayRef<Index> indices);
 
-/// The group that a move is over, and whose block a slice, an insert or a permute means: that of coordinate i - shift,
-/// or with a partner, on whose axes a rank has coordinate j, of coordinate shift - i - j, mod n.
+/// The group of a move, and the block that a slice, an insert or a permute refers to. It is the block of coordinate i -
+/// shift or, with a partner group in which the rank has coordinate j, of coordinate shift - i - j, mod n.
 struct Group {
   Axes axes, partner;
   int64_t n = 1, shift = 0;
@@ -61,46 +61,46 @@ struct Group {
   Indices indices() const;
   /// The coordinate of each axis.
   Indices plain() const;
-  /// `index` with the coordinate on `axes` replaced by that of the rank whose value arrives; none if it depends on
-  /// `axes` in another way.
+  /// `index` with the coordinate on `axes` replaced by the coordinate of the rank whose value arrives; none if it
+  /// depends on `axes` in another way.
   std::optional<Index> moved(const Index &index) const;
   std::optional<Indices> moved(llvm::ArrayRef<Index> indices) const;
 };
 
 /// One dim of a value.
 struct Dim {
-  bool any = false; ///< a broadcast: the value does not depend on the index, so it fits every split
+  bool any = false; ///< a broadcast dim: the value does not depend on the index, so it fits every split
   Indices split;    ///< major to minor
   auto operator<=>(const Dim &) const = default;
   /// Whether an elementwise op may read both.
   bool agrees(const Dim &other) const { return any || other.any || split == other.split; }
 };
 
-/// What a value that is not complete is an operand of: a sum, a maximum, attention to a set of keys.
+/// How incomplete values are combined: as a sum, as a maximum, or as attention to sets of keys.
 enum class Combine { None, Sum, Max, Attention };
 
 /// A sum over axes that contains the addends `in`.
 struct PartialSum {
   AxisSet axes = 0;
-  bool inner = false; ///< inside of each addend of another sum over these axes
+  bool inner = false; ///< the sum is inside each addend of another sum over these axes
   Indices in;         ///< ascending
   auto operator<=>(const PartialSum &) const = default;
   bool isSameSum(const PartialSum &other) const { return axes == other.axes && inner == other.inner; }
 };
 
-/// What a value is besides its place.
+/// Further facts about a value, in addition to its place.
 struct Note {
   enum Kind {
     None,
     Offset, ///< the first index of this rank's block, of size `number`, on `axes`
-    Counts, ///< how many keys of the block at shift `number` on `axes` each query sees
-    Blocks, ///< of dim `number` only `blocks` are there
-    Round   ///< only entries of a round are there, the one of `blocks`; the first `number` dims say which entry
+    Counts, ///< the number of keys that each query sees in the block at shift `number` on `axes`
+    Blocks, ///< only the blocks `blocks` of dim `number` exist
+    Round   ///< only entries of the round `blocks` exist; the first `number` dims select an entry
   } kind = None;
   Axes axes;
   int64_t number = 0;
   Indices blocks;
-  bool isZero = false; ///< Round: other entries are 0, and not anything
+  bool isZero = false; ///< Round: other entries are 0, not undefined
   auto operator<=>(const Note &) const = default;
 };
 
@@ -116,7 +116,7 @@ struct Where {
   Where() = default;
   explicit Where(size_t rank) : dims(rank) {}
   auto operator<=>(const Where &) const = default;
-  /// All axes on whose coordinates it depends which part a rank holds.
+  /// All axes on whose coordinates the part of a rank depends.
   AxisSet axes() const;
   bool agrees(llvm::ArrayRef<Dim> others) const;
   /// Drops sums that contain all addends.
