@@ -1,6 +1,6 @@
-//===- Accesses.cpp - What a kernel of a GPU reads and writes, counted from its code ------===//
-// Over a box, a condition or a number of iterations is known or not. Where it is not, the box is divided in two:
-// conditions of kernels change at few places, so few boxes are enough.
+//===- Accesses.cpp - Counts reads and writes of a GPU kernel from its code ---------------===//
+// Over a box, a condition or a number of iterations is either known or not. If it is not, the box is divided in two.
+// Conditions of kernels change at few points, so few boxes are enough.
 //===-----------------------------------------------------------------------------===//
 #include "Accesses.h"
 #include "../Gpu/WarpgroupAsm.h"
@@ -28,14 +28,15 @@ int64_t pc::bytesOf(const Access &access) {
 
 namespace {
 
-/// What is known at some place of the kernel.
+/// The known facts at some point of the kernel.
 struct State {
   Box box;
-  llvm::DenseMap<Value, Form> counters; ///< of the loops around
-  llvm::DenseMap<Value, Form> known;    ///< in this box
+  llvm::DenseMap<Value, Form> counters; ///< of the enclosing loops
+  llvm::DenseMap<Value, Form> known;    ///< values that are known in this box
 };
 
-/// Whether a condition holds; Data: memory decides; Divide: not in all of the box (`divided` says where).
+/// Whether a condition holds. Data: it depends on memory. Divide: it holds only in a part of the box, which has to be
+/// divided along `divided`.
 enum class Truth { No, Yes, Data, Divide };
 
 /// Interprets one kernel symbolically for all its threads at once. A state is a box of digits of block and thread
@@ -50,8 +51,8 @@ public:
   TensorWork products;
 
 private:
-  /// The digits of a number below `size`, such that what the kernel divides by constants grows by multiples of these
-  /// with the higher digits; returns boxes of all such numbers.
+  /// Chooses digits for numbers below `size`, so that a step of a higher digit changes a value that the kernel divides
+  /// by a constant by a multiple of that constant. Returns boxes that cover all numbers.
   template <typename OpT> std::vector<Box> readDigits(Variable::Kind kind, int64_t size);
 
   void visit(Block &block, State &state);
@@ -62,7 +63,7 @@ private:
   bool visitAccess(Value pointer, int64_t width, bool stores, State &state);
   void visitProduct(Operation *op, const State &state);
 
-  /// The value as a form; nothing if the box must be divided.
+  /// Returns the value as a form; nothing if the box must be divided.
   std::optional<Form> evaluate(Value value, State &state);
   std::optional<Form> compute(Value value, State &state);
   std::optional<Form> load(LLVM::LoadOp op, State &state);
@@ -79,7 +80,7 @@ private:
   };
   std::optional<Address> addressOf(Value pointer, State &state);
 
-  /// A value that may depend on everything around.
+  /// A value that may depend on all enclosing variables.
   Form dataOf(Value value, State &state) {
     Form all;
     for (auto [dim, range] : state.box)
@@ -90,13 +91,13 @@ private:
   gpu::GPUFuncOp kernel;
   ArrayRef<CountedBuffer> buffers;
   Forms forms;
-  std::optional<Form> digits[2];          ///< the number of the block, of the thread
-  SmallVector<Accesses> accesses, byData; ///< by buffer; byData: those that happen if data say so
-  /// What threads have accessed: buffer, whether it was written, address, width, and where in the box.
+  std::optional<Form> digits[2];          ///< the number of the block, and of the thread
+  SmallVector<Accesses> accesses, byData; ///< by buffer; byData: accesses that depend on data
+  /// The accesses so far: buffer, whether it was written, address, width, and the part of the box.
   std::set<std::tuple<unsigned, bool, Form, int64_t, std::vector<Extent>>> done;
   llvm::DenseMap<Operation *, TensorWork> ofThread; ///< of one execution of an op
-  VariableId divided = 0;                           ///< where to divide the box
-  bool underData = false;                           ///< whether data say if the op that is visited runs, or how often
+  VariableId divided = 0;                           ///< the variable along which to divide the box
+  bool underData = false;                           ///< whether data decide if, or how often, the visited op runs
   bool failed = false;
 };
 
@@ -108,13 +109,13 @@ void limit(Access &access, int64_t most) {
       bytes = static_cast<int64_t>(static_cast<double>(bytes) / static_cast<double>(all) * static_cast<double>(most));
 }
 
-/// How an index grows: by `weight` whenever the number of the block (or thread) grows by `period`. Weight 0: as far as
-/// the analysis sees, it does not grow.
+/// How an index grows: by `weight` whenever the number of the block (or thread) grows by `period`. Weight 0: the
+/// analysis finds no growth.
 struct Growth {
   int64_t weight = 0, period = 1;
 };
 
-/// How indices grow with the number that OpT gives.
+/// Finds how indices grow with the number that an OpT returns.
 template <typename OpT> class Growths {
 public:
   Growth of(Value value) {
@@ -174,7 +175,8 @@ template <typename OpT> std::vector<Box> AccessCounter::readDigits(Variable::Kin
   for (int64_t period : periods)
     if (period > weights.back() && period < size && period % weights.back() == 0)
       weights.push_back(period);
-  // The numbers below `size` whose highest digit is not its last, then of those that have this one, and so on.
+  // First the numbers whose highest digit is below that of size - 1, then among the others those whose next digit is
+  // below, and so on.
   std::vector<Box> boxes;
   Box around;
   Form number;
@@ -226,7 +228,7 @@ void AccessCounter::visit(Block &block, State &state) {
     visit(&op, state);
 }
 
-/// Visits `op` in all of the box, in parts of it if it must.
+/// Visits `op` in the whole box, which is divided if necessary.
 void AccessCounter::visit(Operation *op, State &state) {
   if (failed || tryVisit(op, state))
     return;
@@ -241,7 +243,7 @@ void AccessCounter::visit(Operation *op, State &state) {
   }
 }
 
-/// False if the box must be divided.
+/// Returns false if the box must be divided.
 bool AccessCounter::tryVisit(Operation *op, State &state) {
   auto isPointer = [](Type type) { return isa<LLVM::LLVMPointerType>(type); };
   auto bytesOf = [](Type type) {
@@ -263,7 +265,7 @@ bool AccessCounter::tryVisit(Operation *op, State &state) {
         visitProduct(product, state);
         return true;
       })
-      .Case([&](LLVM::PtrToIntOp number) { // in a descriptor of wgmma, whose operands are in shared memory
+      .Case([&](LLVM::PtrToIntOp number) { // for a descriptor of wgmma, whose operands are in shared memory
         if (cast<LLVM::LLVMPointerType>(number.getArg().getType()).getAddressSpace() == NVVM::NVVMMemorySpace::Shared)
           return true;
         number.emitOpError() << "accesses memory in a way that this report cannot count";
@@ -278,7 +280,8 @@ bool AccessCounter::tryVisit(Operation *op, State &state) {
       });
 }
 
-/// One visit for all iterations, with their number as a variable. False if the box has to be divided first.
+/// Visits a loop once for all iterations, with their number as a variable. Returns false if the box has to be divided
+/// first.
 bool AccessCounter::visitLoop(scf::ForOp loop, State &state) {
   std::optional<Form> first = evaluate(loop.getLowerBound(), state), end = evaluate(loop.getUpperBound(), state),
                       step = evaluate(loop.getStep(), state);
@@ -327,7 +330,7 @@ bool AccessCounter::visitBranch(scf::IfOp branch, State &state) {
   return truth != Truth::Divide;
 }
 
-/// What one thread does of a product, or of the loads of its operands.
+/// The work of one thread in a product, or in the loads of its operands.
 static TensorWork workOfThread(Operation *op) {
   TensorWork work;
   if (auto load = dyn_cast<NVVM::LdMatrixOp>(op))
@@ -361,13 +364,13 @@ void AccessCounter::visitProduct(Operation *op, const State &state) {
   products.dependOnData |= underData && it->second.flops;
 }
 
-/// Counts an access for all threads of the box; one at the same place as another before counts once.
+/// Counts an access for all threads of the box, unless an earlier access had the same address.
 bool AccessCounter::visitAccess(Value pointer, int64_t width, bool stores, State &state) {
   std::optional<Address> at = addressOf(pointer, state);
   if (!at)
     return false;
   auto argument = dyn_cast<BlockArgument>(at->base);
-  if (!argument) // shared memory or a table
+  if (!argument) // the base is shared memory or a table
     return true;
   std::set<VariableId> moving = forms.dims(at->bytes);
   int64_t count = 1;
@@ -383,7 +386,7 @@ bool AccessCounter::visitAccess(Value pointer, int64_t width, bool stores, State
   return true;
 }
 
-/// The argument, or other base, and the bytes from there on.
+/// The argument or other base of a pointer, and the byte offset from there.
 std::optional<AccessCounter::Address> AccessCounter::addressOf(Value pointer, State &state) {
   Form bytes;
   while (Operation *op = pointer.getDefiningOp()) {
@@ -435,8 +438,7 @@ std::optional<Form> AccessCounter::compute(Value value, State &state) {
   };
   auto divided = [&](bool quotient) {
     return operands([&](const Form &x, const Form &y) {
-      // A value that is not a form of indices becomes data: a number that is not known, but the same for the same
-      // operands.
+      // A value that is not a form of indices becomes data: an unknown number, equal for equal operands.
       if (!y.isConstant() || y.constant <= 0 || forms.isData(x))
         return forms.data(op->getName().getAsOpaquePointer(), x, y);
       auto [result, rest] = forms.divide(x, y.constant, state.box);
@@ -484,7 +486,7 @@ std::optional<Form> AccessCounter::compute(Value value, State &state) {
       .Default([&](Operation *) { return dataOf(value, state); });
 }
 
-/// A value from memory. Tables of constants are read.
+/// The value of a load. The values of constant tables are known.
 std::optional<Form> AccessCounter::load(LLVM::LoadOp op, State &state) {
   std::optional<Address> at = addressOf(op.getAddr(), state);
   if (!at)
@@ -533,7 +535,7 @@ Truth AccessCounter::compare(arith::CmpIOp op, State &state) {
     return Truth::Divide;
   auto inverse = [](Truth truth) { return truth == Truth::Yes ? Truth::No : truth == Truth::No ? Truth::Yes : truth; };
   switch (op.getPredicate()) {
-  case arith::CmpIPredicate::ult: { // also asks whether x is negative
+  case arith::CmpIPredicate::ult: { // unsigned: also false for negative x
     Truth negative = isLess(*x, {}, /*orEqual=*/false, state);
     return negative == Truth::No ? isLess(*x, *y, false, state) : inverse(negative);
   }

@@ -1,7 +1,7 @@
-//===- Accesses.h - What a kernel of a GPU reads and writes, counted from its code --------===//
-// Walks a gpu.func as its threads would, all of them at once: every address, condition and bound of a loop is a linear
-// form of the block's and the thread's number and of loop counters. So the counts belong to the code that runs, not to
-// the code that generated it.
+//===- Accesses.h - Counts reads and writes of a GPU kernel from its code -----------------===//
+// Walks a gpu.func for all of its threads at once: every address, condition and loop bound is a linear form of the
+// block's number, the thread's number and loop counters. So the counts are for the code that runs, independently of the
+// code that generated it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_COUNT_ACCESSES_H
 #define PC_LIB_CODEGEN_COUNT_ACCESSES_H
@@ -18,33 +18,33 @@ struct CountedBuffer {
   int64_t home;  ///< equal for buffers that are the same memory
 };
 
-/// Loads, or stores, of one buffer by all threads of a grid: bytes, by the width of the access in bytes.
+/// The bytes that all threads of a grid load from, or store to, one buffer, by the width of the access in bytes.
 using Access = std::map<int64_t, int64_t>;
 int64_t bytesOf(const Access &access);
 
-/// What a kernel reads of one buffer and writes to it.
+/// The loads and stores of a kernel on one buffer.
 struct Accesses {
   Access loads, stores;
 };
 
-/// The accesses of a kernel with known sizes of grid and block to each of its buffers. An access at one address for
-/// several threads of a block, or in several iterations of a loop, counts once, and so does one that a thread has made
-/// before: its value is in a register or the first-level cache. Blocks count one by one, but a buffer of at most
-/// `cachedBytes` stays in the second-level cache: no more than its size counts. Nor does more than that of accesses
-/// under a condition on data, or in a loop whose end depends on data. Fails, with an error, at an op that reaches
-/// memory in another way than the emitters do.
+/// The accesses of a kernel with known sizes of grid and block to each of its buffers. An access to one address by
+/// several threads of a block, or in several iterations of a loop, counts once. So does an access that repeats an
+/// earlier one of the same thread, because its value is in a register or the first-level cache. Blocks count
+/// separately, except that a buffer of at most `cachedBytes` stays in the second-level cache, so at most its size
+/// counts. At most the size of the buffer also counts for accesses under a condition on data, or in a loop whose end
+/// depends on data. Fails with an error at an op that accesses memory in a way that the emitters do not use.
 constexpr int64_t cachedBytes = int64_t(4) << 20;
 llvm::FailureOr<llvm::SmallVector<Accesses>> countAccesses(mlir::gpu::GPUFuncOp kernel,
                                                            llvm::ArrayRef<CountedBuffer> buffers,
                                                            struct TensorWork *products = nullptr);
 
-/// What tensor cores do in a kernel, by all of its threads.
+/// The work of tensor cores in a kernel, for all of its threads.
 struct TensorWork {
-  int64_t flops = 0;         ///< two a product of two numbers
-  int64_t sharedBytes = 0;   ///< that they, or loads of their operands (ldmatrix), read from shared memory
-  bool dependOnData = false; ///< how often they do so; then counted as if once
+  int64_t flops = 0;         ///< two per multiplication
+  int64_t sharedBytes = 0;   ///< read from shared memory by products or by loads of their operands (ldmatrix)
+  bool dependOnData = false; ///< the number of products depends on data; it is counted as one
 
-  /// The part of their rate at which shared memory can give them operands.
+  /// The share of the peak rate for which shared memory can supply operands.
   double share(double sharedBandwidth, double peak) const {
     return sharedBytes && sharedBandwidth > 0
                ? std::min(1.0, static_cast<double>(flops) / static_cast<double>(sharedBytes) * sharedBandwidth / peak)

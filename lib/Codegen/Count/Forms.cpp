@@ -1,7 +1,7 @@
 //===- Forms.cpp - Numbers of a kernel as linear forms, and their ranges over boxes -------===//
 // Interval arithmetic on linear forms of loop variables and thread numbers. Quotients, remainders and minima become
-// variables of their own, unless their value over the box is a linear form. Ranges are bounds: exact for one variable,
-// possibly too wide where one variable occurs twice.
+// separate variables, unless their value over the box is a linear form. Ranges are bounds: they are exact for one
+// variable, and may be too wide if a variable occurs twice.
 //===-----------------------------------------------------------------------------===//
 #include "Forms.h"
 
@@ -50,7 +50,7 @@ std::pair<Form, Form> Forms::divide(const Form &form, int64_t divisor, const Box
   return {quotient + variable({Variable::Quotient, divisor, rest}), variable({Variable::Remainder, divisor, rest})};
 }
 
-/// One of both, where that is the same throughout the box; else a variable of its own.
+/// One of the two forms, if it is the smaller one in the whole box; otherwise a new variable.
 Form Forms::least(const Form &x, const Form &y, const Box &box) {
   if (isData(x) || isData(y))
     return data(nullptr, x, y);

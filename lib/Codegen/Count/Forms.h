@@ -1,6 +1,7 @@
 //===- Forms.h - Numbers of a kernel as linear forms, and their ranges over boxes ---------===//
-// Free of IR. A form is linear in variables: digits of the block's and the thread's number, counters of loops, and what
-// is no linear form of these (a quotient, a value from memory). A box says where digits and counters are.
+// This file does not depend on IR. A form is linear in variables: digits of the block's and the thread's number,
+// counters of loops, and values that are not linear in these (a quotient, a value from memory). A box gives the range
+// of each digit and counter.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_COUNT_FORMS_H
 #define PC_LIB_CODEGEN_COUNT_FORMS_H
@@ -28,16 +29,17 @@ Form operator*(Form x, int64_t factor);
 Form operator+(Form x, const Form &y);
 Form operator-(const Form &x, const Form &y);
 
-/// Block and Thread: a digit of the number; Counter: of the iterations of a loop. Quotient and Remainder: of `a` by
-/// `divisor`. Least: the smaller of `a` and `b`. Data: a value that depends on memory, found from `a` and `b`.
+/// Block and Thread: a digit of the number. Counter: the number of a loop's iteration. Quotient and Remainder: of `a`
+/// divided by `divisor`. Least: the smaller of `a` and `b`. Data: a value that depends on memory, computed from `a` and
+/// `b`.
 struct Variable {
   enum Kind { Block, Thread, Counter, Quotient, Remainder, Least, Data } kind;
   int64_t divisor = 0; ///< for digits and counters, a number that identifies them
   Form a = {}, b = {};
-  const void *source = nullptr; ///< Data: the kind of op, the memory or the value that it comes from
+  const void *source = nullptr; ///< Data: the op name, the memory or the value from which it comes
 
   auto operator<=>(const Variable &) const = default;
-  /// Whether boxes have it.
+  /// Whether boxes have a range for this variable.
   bool isDim() const { return kind <= Counter; }
 };
 
@@ -51,11 +53,11 @@ struct Extent {
 
 using Box = std::map<VariableId, Extent>; ///< of digits and counters
 
-/// The variables of a kernel; equal ones are one.
+/// The variables of a kernel. Equal variables have one id.
 class Forms {
 public:
   Form variable(const Variable &v);
-  /// The counter of one more loop.
+  /// A variable for the counter of another loop.
   Form counter() { return variable({Variable::Counter, static_cast<int64_t>(variables.size())}); }
   Form data(const void *source, const Form &from, const Form &also = {}) {
     return variable({Variable::Data, 0, from, also, source});
@@ -71,7 +73,7 @@ public:
   bool isData(const Form &form) const;
   /// The digits and counters that the form depends on.
   std::set<VariableId> dims(const Form &form) const;
-  /// The dim on which the form depends most in the box; nothing if it has one value there.
+  /// The dim on which the form depends most in the box; nothing if the form has one value there.
   std::optional<VariableId> widest(const Form &form, const Box &box) const;
 
 private:

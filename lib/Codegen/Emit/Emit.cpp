@@ -1,7 +1,6 @@
 //===- Emit.cpp - Numbers, addresses and loops for writing kernels ------------------===//
 // The Emitter for CPU vectors. It writes arith, vector, scf and LLVM ops; Native/ lowers them. Reductions may be
-// reordered, but NaN and infinity are kept. bf16 is a type of memory only: it is widened at loads and rounded at
-// stores.
+// reordered, but NaN and infinity are kept. bf16 exists only in memory: it is widened at loads and rounded at stores.
 //===-----------------------------------------------------------------------------===//
 #include "Emit.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -11,12 +10,12 @@
 using namespace mlir;
 using namespace pc::kernels;
 
-/// Allows to reorder sums and to contract products, but not to assume finite values.
+/// Sums may be reordered and products contracted, but values may not be assumed to be finite.
 static constexpr auto fast = arith::FastMathFlags::reassoc | arith::FastMathFlags::contract;
 
 static Type withWidth(Type element, int64_t width) { return width ? Type(VectorType::get(width, element)) : element; }
 
-/// Broadcasts a scalar operand where the other one is a vector.
+/// Broadcasts a scalar operand if the other one is a vector.
 static void match(Num &a, Num &b) {
   if (a.width() && !b.width())
     b = a.e->splat(b, a.width());
@@ -24,7 +23,7 @@ static void match(Num &a, Num &b) {
     a = a.e->splat(a, b.width());
 }
 
-/// Bytes of an element, the only known alignment of its address.
+/// Bytes of an element, which is also the only known alignment of its address.
 static unsigned bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 /// A constant like `like`, a 32-bit integer or a vector of them.
@@ -50,7 +49,7 @@ Value pc::kernels::roundToBf16(Num x) {
   if (e.roundsToBf16)
     return arith::BitcastOp::create(b, loc, narrow,
                                     arith::TruncFOp::create(b, loc, withWidth(b.getBF16Type(), x.width()), x.v));
-  // Round to nearest, ties to even: adds just below half of the last place that stays, and one more if it is odd.
+  // Rounds to nearest, ties to even: adds just below half a unit of the last kept place, plus one if that place is odd.
   Value whole = arith::BitcastOp::create(b, loc, withWidth(b.getI32Type(), x.width()), x.v);
   Value upper = arith::ShRUIOp::create(b, loc, whole, bits(e, whole, 16));
   Value odd = arith::AndIOp::create(b, loc, upper, bits(e, whole, 1));
@@ -173,8 +172,8 @@ Num Emitter::sin(Num x) { return wrap(math::SinOp::create(b, loc, x.v)); }
 Num Emitter::cos(Num x) { return wrap(math::CosOp::create(b, loc, x.v)); }
 
 Num Emitter::exp(Num x) {
-  // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6. Adding 1.5 * 2^23 rounds to an integer that
-  // is then in the low bits; the subtraction after it must not be reassociated away.
+  // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6. Adding 1.5 * 2^23 rounds to an integer, which
+  // is then in the low bits. The subtraction that follows must not be removed by reassociation.
   auto exact = [&](auto op, Num a, Num c) {
     match(a, c);
     return wrap(decltype(op)::create(b, loc, a.v, c.v));
@@ -205,7 +204,7 @@ Num Emitter::exp(Num x) {
 
 Num Emitter::sum(Num x) { return wrap(vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, x.v, fast)); }
 Num Emitter::maximum(Num x) {
-  // Compares halves with each other; LLVM's own reduction would handle NaN in every step.
+  // Compares halves with each other, because LLVM's own reduction would handle NaN in every step.
   for (int64_t half = x.width() / 2; half >= 1; half /= 2) {
     auto low = llvm::to_vector(llvm::seq<int64_t>(0, half)), high = llvm::to_vector(llvm::seq<int64_t>(half, 2 * half));
     x = max(wrap(vector::ShuffleOp::create(b, loc, x.v, x.v, low)),
@@ -241,7 +240,7 @@ Emitter::Carried Emitter::loop(Num lo, Num hi, int64_t step, Carried init,
   b.setInsertionPointToStart(f.getBody());
   auto carried = nums(f.getRegionIterArgs());
   auto next = body(wrap(f.getInductionVar()), Carried(carried.begin(), carried.end()));
-  if (!next.empty()) // else it is there
+  if (!next.empty()) // otherwise it exists already
     scf::YieldOp::create(b, loc, values(next));
   auto results = nums(f.getResults());
   return Carried(results.begin(), results.end());
@@ -271,7 +270,7 @@ void Emitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body,
 
 Emitter::Carried Emitter::reductions(int64_t n, ArrayRef<bool> isMax,
                                      llvm::function_ref<Emitter::Carried(Num, int64_t)> body, Store store) {
-  // Four vectors of partial results hide the latency of additions; a short row has none to hide.
+  // Four vectors of partial results hide the latency of additions; a short row has no latency to hide.
   const int64_t count = isMax.size(), unroll = n >= 4 * lanes ? 4 : 1;
   const int64_t step = unroll * lanes, full = n / step * step;
   auto combine = [&](int64_t c, Num a, Num b) { return isMax[c] ? max(a, b) : a + b; };
@@ -283,7 +282,7 @@ Emitter::Carried Emitter::reductions(int64_t n, ArrayRef<bool> isMax,
     values.truncate(count);
     return values;
   };
-  // Vectors narrower than a power of two are summed as they are; maxima of any width go by pairs.
+  // Vectors whose width is not a power of two are summed directly; maxima of any width compare pairs.
   auto across = [&](int64_t c, Num v) {
     if (!isMax[c])
       return sum(v);

@@ -64,10 +64,10 @@ public:
   /// Whether the target has an instruction that rounds f32 to bf16 (AVX512-BF16, sm_80); if not, integer operations
   /// round.
   const bool roundsToBf16;
-  /// Whether kernels multiply pairs of bf16 by instructions (addProducts; AVX512-BF16). Needs roundsToBf16.
+  /// Whether kernels multiply pairs of bf16 with instructions (addProducts; AVX512-BF16). Needs roundsToBf16.
   const bool multipliesPairs;
 
-  /// Constants, of i64 and of f32; and a value that is already there.
+  /// Constants of i64 and f32, and an existing value.
   Num integer(int64_t value);
   Num real(double value);
   Num wrap(mlir::Value v) { return {this, v}; }
@@ -76,8 +76,8 @@ public:
   Num zeros(int64_t width) { return splat(real(0), width); }
 
   Num fma(Num a, Num b, Num c);
-  /// The words of two vectors of f32, rounded to nearest even. Words are vectors typed f32 in which each element holds
-  /// the bits of two bf16, the first one in the low half; only addProducts computes with them.
+  /// Rounds two vectors of f32 to nearest even and packs them into words. Words are vectors of type f32 in which each
+  /// element holds the bits of two bf16, the first one in the low half. Only addProducts computes with them.
   Num words(Num first, Num second);
   /// sums + the two products of each word of a and b, in f32 (AVX512-BF16 on a CPU; full vectors).
   Num addProducts(Num a, Num b, Num sums);
@@ -91,48 +91,49 @@ public:
   Num cos(Num x);
   /// e^x for x <= 88, relative error below 2e-7; at most 1.2e-38 for x <= -87.33; NaN stays NaN.
   virtual Num exp(Num x);
-  /// Sum and maximum of the elements of a vector; the maximum of a power of two of them.
+  /// Sum and maximum of the elements of a vector. For a maximum, their number must be a power of two.
   Num sum(Num x);
   Num maximum(Num x);
-  /// A 32-bit integer as i64; i32 as f32.
+  /// Converts a 32-bit integer to i64, and i32 to f32.
   Num extend(Num x);
   Num toReal(Num x);
   /// 0 <= x < end.
   Num inRange(Num x, Num end);
-  /// A mask: which of the `width` elements from column `from` on are before column `end`.
+  /// A mask of those of the `width` elements from column `from` on that are before column `end`.
   Num before(Num from, Num end, int64_t width);
 
   /// for (i = lo; i < hi; i += step) body(i)
   void loop(Num lo, Num hi, int64_t step, llvm::function_ref<void(Num)> body);
-  /// A loop with loop-carried values; returns the last ones.
+  /// A loop with loop-carried values. Returns their final values.
   using Carried = llvm::SmallVector<Num>;
   Carried loop(Num lo, Num hi, int64_t step, Carried init, llvm::function_ref<Carried(Num, const Carried &)> body);
-  /// The body runs only where the condition holds, `otherwise` (may be null) where it does not.
+  /// The body runs if the condition holds, and `otherwise` (may be null) if it does not.
   void when(Num condition, llvm::function_ref<void()> body, llvm::function_ref<void()> otherwise = nullptr);
 
-  /// Covers [0, n) by full vectors and one narrower vector: body(first index, width). If passes get the same SSA value
-  /// as index, it is about the same elements, and values computed for it are still in registers.
+  /// Covers [0, n) by full vectors and one narrower vector: body(first index, width). If several passes get the same
+  /// SSA value as index, it refers to the same elements, and values computed for it may still be in registers.
   virtual void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
-  /// Like `vectors` above, in two parts: `body` reads and computes, `store` gets its values for the same index and
-  /// writes. On a GPU the reads of some vectors come before their writes, so that they are in flight together.
+  /// Like `vectors` above, in two parts: `body` reads and computes, `store` gets the values for the same index and
+  /// writes. On a GPU, several vectors are read before the first one is written, so that the reads are in flight
+  /// together.
   using Store = llvm::function_ref<void(Num, int64_t, llvm::ArrayRef<Num>)>;
   virtual void vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store);
-  /// Reduces over [0, n): body(first index, width) yields one vector per entry of `isMax`, whose elements are summed,
-  /// or whose maximum is computed; what it yields after them goes to `store`. Returns scalars.
+  /// Reduces over [0, n): body(first index, width) yields one vector per entry of `isMax`, whose elements are summed or
+  /// whose maximum is computed. Further values that it yields are passed to `store`. Returns scalars.
   virtual Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body,
                              Store store = nullptr);
-  /// Sums over [0, n) of the `count` vectors that body(first index, width) yields; scalars.
+  /// Returns as scalars the sums over [0, n) of the `count` vectors that body(first index, width) yields.
   Carried sums(int64_t n, int64_t count, llvm::function_ref<Carried(Num, int64_t)> body) {
     return reductions(n, llvm::SmallVector<bool>(count, false), body);
   }
-  /// Places of the elements of a vector, counted from its first one.
+  /// Positions of the elements of a vector, relative to its first element.
   virtual llvm::SmallVector<int32_t> steps(int64_t width) { return llvm::to_vector(llvm::seq<int32_t>(0, width)); }
-  /// Runs `body`, which stores values that all threads of an item have, in one of the threads.
+  /// Runs `body` in one thread of an item. It stores values that all threads have.
   virtual void once(llvm::function_ref<void()> body) { body(); }
 
 protected:
   friend struct Ptr;
-  /// `width` elements from `index` on, as f32 where memory has bf16; 0: a scalar.
+  /// Loads `width` elements from `index` on, as f32 if memory has bf16. Width 0: a scalar.
   virtual Num load(Ptr from, Num index, int64_t width);
   virtual void store(Num value, Ptr to, Num index);
 };
@@ -141,7 +142,7 @@ protected:
 Num fromBf16(Emitter &e, mlir::Value halves);
 mlir::Value roundToBf16(Num x);
 
-/// What the operators of Num emit: `op` is one of + - * /, and a scalar fits every vector.
+/// Emits the operators of Num: `op` is one of + - * /, and a scalar is broadcast to any vector.
 mlir::Value emitBinary(Num a, Num b, char op);
 Num compare(mlir::arith::CmpFPredicate how, Num x, Num y);
 Num emitLess(Num a, Num b);

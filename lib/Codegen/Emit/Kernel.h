@@ -10,14 +10,14 @@
 
 namespace pc {
 
-/// A kernel that an emitter writes; it sets the fields marked `out`. The work is [0, items). The kernel runs any range
-/// [lo, hi) of it, and its results do not depend on how the items are divided into ranges.
+/// A kernel that an emitter writes. The emitter sets the fields marked `out`. The work is [0, items). The kernel runs
+/// any range [lo, hi) of it, and its results do not depend on how the items are divided into ranges.
 struct Kernel {
   kernels::Emitter &e;
   llvm::SmallVector<kernels::Ptr> operands, results; ///< of the op, in order, by pieceBytes (f32, bf16, i32 elements)
   kernels::Num lo, hi;
   kernels::Ptr scratch;         ///< this thread's memory, f32 elements, 64-byte aligned
-  unsigned part = 0;            ///< which of the op's kernels this is
+  unsigned part = 0;            ///< the number of this kernel among those of the op
   int64_t items = 0;            ///< out
   int64_t scratchBytes = 0;     ///< out
   bool multipliesPairs = false; ///< out, CPU: it multiplies pairs of bf16 (Emitter::multipliesPairs)
@@ -29,8 +29,9 @@ struct Kernel {
   kernels::SimtEmitter *simt = nullptr; ///< GPU: `e`, with its own type; lo, hi and scratch are null
   bool warpgroups = false;              ///< GPU: it has wgmma (KernelTarget)
 
-  /// Runs `body` for every item: on a CPU one by one for those of [lo, hi), on a GPU each by a team of threads whose
-  /// size suits rows of `columns` elements. `reduces`: the body uses sums or reductions.
+  /// Runs `body` for every item. On a CPU, it runs for the items of [lo, hi) one by one. On a GPU, a team of threads
+  /// runs it for each item; the size of teams suits rows of `columns` elements. `reduces`: the body uses sums or
+  /// reductions.
   void forItems(int64_t count, int64_t columns, bool reduces, llvm::function_ref<void(kernels::Num)> body) {
     items = count;
     if (simt)
@@ -40,24 +41,24 @@ struct Kernel {
   }
 };
 
-/// How many kernels the op becomes on a GPU (`simt`) or CPU; they run one after the other (layer_norm_grad: one over
-/// rows, one over columns).
+/// The number of kernels of an op on a GPU (`simt`) or CPU. They run one after another (layer_norm_grad: one over rows,
+/// one over columns).
 unsigned numKernels(mlir::Operation *op, bool simt);
 
-/// Bytes of workspace by which the op's kernels on a GPU pass data to each other; its address is their last argument. 0
-/// if they need none.
+/// Bytes of the workspace in which the op's kernels on a GPU pass data to each other; 0 if they need none. Its address
+/// is their last argument.
 int64_t kernelWorkspaceBytes(mlir::Operation *op);
 
-/// Where buffers of the op's kernels begin in its operand or result `number` (results follow operands), in bytes. It is
-/// one buffer, but packed heads are three: their queries, keys and values.
+/// The byte offsets of the kernels' buffers in the op's operand or result `number` (results follow operands). Usually
+/// there is one buffer; packed heads have three: queries, keys and values.
 llvm::SmallVector<int64_t> pieceBytes(mlir::Operation *op, unsigned number);
 
 /// Emits kernel `kernel.part` of `op` at the emitter's insertion point. Fails with an error at an op that has no
 /// kernel.
 llvm::LogicalResult emitKernel(mlir::Operation *op, Kernel &kernel);
 
-/// As emitKernel, for the special kernels (attention, gradients of norms, embeddings, optimizers, rope); std::nullopt
-/// if `op` is not one of them.
+/// The same as emitKernel, for the special kernels (attention, gradients of norms, embeddings, optimizers, rope);
+/// std::nullopt if `op` is not one of them.
 std::optional<llvm::LogicalResult> emitSpecialKernel(mlir::Operation *op, Kernel &kernel);
 unsigned numSpecialKernels(mlir::Operation *op, bool simt);
 

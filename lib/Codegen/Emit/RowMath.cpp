@@ -1,6 +1,7 @@
 //===- RowMath.cpp - Operations of row kernels that the Emitter lacks -------------------===//
-// One text for CPU vectors and GPU threads: every function uses only what Emitter and SimtEmitter share. A pointwise op
-// is one case here. Formulas are chosen to be right for all f32 arguments, infinities and NaN included.
+// The same code serves CPU vectors and GPU threads: every function uses only the common interface of Emitter and
+// SimtEmitter. A pointwise op is one case here. Formulas are exact enough for all f32 arguments, including infinities
+// and NaN.
 //===-----------------------------------------------------------------------------===//
 #include "RowMath.h"
 
@@ -44,13 +45,14 @@ Num pc::kernels::erf(Emitter &e, Num x) { return e.wrap(math::ErfOp::create(e.b,
 
 // The minimum keeps NaN, which is its second operand.
 Num pc::kernels::expAny(Emitter &e, Num x) {
-  // e^x = (e^(x/2))^2, since Emitter::exp is right up to 88 only.
+  // e^x = (e^(x/2))^2, since Emitter::exp is correct only up to 88.
   Num root = e.exp(e.min(e.real(178), x) * 0.5); // infinite from 88.4 on
   return root * root;
 }
 Num pc::kernels::gate(Emitter &e, Num x, Num z) { return x / (e.exp(e.min(e.real(88), z * -1.0)) + 1.0); }
 
-// An odd polynomial over an even one, between the points beyond which f32 has +-1. The minimum keeps NaN.
+// An odd polynomial divided by an even one, on the interval outside of which the f32 result is +-1. The minimum keeps
+// NaN.
 Num pc::kernels::tanh(Emitter &e, Num x) {
   constexpr double odd[] = {-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
                             1.48572235717979e-05,  6.37261928875436e-04, 4.89352455891786e-03};
@@ -113,7 +115,7 @@ static Num activationGrad(Emitter &e, ActivationKind kind, Num dy, Num x) {
   }
   case ActivationKind::Relu:
     return e.select(e.real(0) < x, dy, e.real(0));
-  case ActivationKind::Tanh: // 4 sigmoid(2x) sigmoid(-2x): 1 - tanh^2 loses all digits where it is small
+  case ActivationKind::Tanh: // 4 sigmoid(2x) sigmoid(-2x), because 1 - tanh^2 loses all digits if it is small
     return dy * gate(e, one, x * 2.0) * gate(e, one, x * -2.0) * 4.0;
   case ActivationKind::Sigmoid: // sigmoid(x) sigmoid(-x)
     return dy * gate(e, one, x) * gate(e, one, x * -1.0);
@@ -121,8 +123,8 @@ static Num activationGrad(Emitter &e, ActivationKind kind, Num dy, Num x) {
   llvm_unreachable("unknown activation");
 }
 
-/// `inside` where x is between the ends of `op`, a clamp or its gradient; the ends, or 0 of a gradient, where it is
-/// not.
+/// `inside` if x is between the bounds of `op`, which is a clamp or its gradient. Otherwise the bound for a clamp, and
+/// 0 for a gradient.
 template <typename Op> static Num clamped(Emitter &e, Op op, Num x, Num inside) {
   constexpr bool isGradient = std::is_same_v<Op, ClampGradOp>;
   auto end = [&](double at) { return e.real(isGradient ? 0 : at); };
@@ -134,7 +136,7 @@ template <typename Op> static Num clamped(Emitter &e, Op op, Num x, Num inside) 
   return e.select(x < e.real(from), end(from), value);
 }
 
-/// The comparison of `kind`, false where one of the numbers is NaN.
+/// The comparison of `kind`, which is false if one of the numbers is NaN.
 static arith::CmpFPredicate predicateOf(ComparisonKind kind) {
   switch (kind) {
   case ComparisonKind::Less:

@@ -12,17 +12,17 @@ namespace pc::kernels {
 
 /// Computes an element of the result of a pointwise op from the elements of its operands (f32; for a cast perhaps i32).
 using PointwiseMath = std::function<Num(Emitter &, llvm::ArrayRef<Num>)>;
-/// How `op`, which is pointwise, is computed; null if it has no kernel.
+/// The function that computes the pointwise op `op`; null if it has no kernel.
 PointwiseMath pointwiseMath(mlir::Operation *op);
 
 /// An i32 constant.
 Num integer32(Emitter &e, int64_t value);
-/// i32 vector of the places of a vector's `width` elements (first, first + 1, ...), the first of which is the i64
-/// `first`.
+/// The i32 vector of positions of a vector's `width` elements (first, first + 1, ...). `first` is i64.
 Num indices(Emitter &e, Num first, int64_t width);
 /// Elementwise equality of integers.
 Num equal(Num a, Num b);
-/// The position of `index` (i64, or a vector of i64) of a sequence of `length` in the zigzag order of `ranks`.
+/// The position in the sequence of `index` (i64, or a vector of i64) in the zigzag order of `ranks` ranks; the sequence
+/// has `length` tokens.
 Num positionOf(Emitter &e, Num index, int64_t length, int64_t ranks);
 /// The error function.
 Num erf(Emitter &e, Num x);

@@ -1,8 +1,8 @@
 //===- Simt.cpp - The Emitter for the threads of a GPU ------------------------------===//
-// A team of threads works on one item (a row): part of a warp, a warp or a block, by the length of the row. A thread
-// keeps its elements in registers if they fit, else it reads them again in each pass. Reductions go by shuffles inside
-// a warp and through shared memory between warps. Rows that mix f32 and bf16 are dealt to threads so that every load is
-// 16 bytes.
+// A team of threads works on one item (a row). Depending on the length of the row, a team is part of a warp, a warp or
+// a block. A thread keeps its elements in registers if they fit; otherwise it reads them again in each pass. Reductions
+// use shuffles inside a warp and shared memory between warps. Rows that mix f32 and bf16 are divided among threads so
+// that every load has 16 bytes.
 //===-----------------------------------------------------------------------------===//
 #include "Simt.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -65,7 +65,7 @@ void SimtEmitter::teams(int64_t items, int64_t threads, int64_t perBlock, llvm::
   auto dims = [&](int64_t n) { return b.getDenseI32ArrayAttr({static_cast<int32_t>(n), 1, 1}); };
   function.setKnownBlockSizeAttr(dims(block));
   function.setKnownGridSizeAttr(dims(grid));
-  // Asks for one block per multiprocessor only, because ptxas would spill registers to fit more.
+  // Requests only one block per multiprocessor, because otherwise ptxas would spill registers to fit more.
   function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
   Num thread = special(gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x));
   Num group = special(gpu::BlockIdOp::create(b, loc, gpu::Dimension::x));
@@ -88,14 +88,14 @@ void SimtEmitter::items(int64_t items, int64_t columns, bool reduces, llvm::func
   const int64_t width = widthFor(columns), vectors = columns / width;
   chunks = perThread = 1;
   independent = !reduces;
-  if (independent) { // any thread may do any vector
+  if (independent) { // any thread may work on any vector
     perThread = vectors >= 4 * blockThreads ? 2 : 1;
     bool whole = vectors <= 2 * blockThreads && vectors % 32 == 0;
     int64_t threads = whole ? vectors : std::min<int64_t>(blockThreads, llvm::PowerOf2Ceil(vectors));
     chunks = llvm::divideCeil(vectors, threads * perThread);
     return teams(items, threads, std::max<int64_t>(1, blockThreads / threads), body);
   }
-  // A warp needs no barriers; longer rows take a block.
+  // A warp needs no barriers; longer rows need a block.
   if (columns <= 32 * registerElements)
     return teams(items, 32, items >= 1024 ? 4 : 1, body);
   teams(items, columns <= blockThreads * registerElements ? blockThreads : 2 * blockThreads, 1, body);
@@ -113,10 +113,10 @@ ArrayRef<SimtEmitter::Piece> SimtEmitter::pieces(int64_t n) {
   for (int64_t i = 0; i < each; ++i) {
     Num at = first + i * team;
     Piece piece;
-    // Only the last iteration of the last chunk can go beyond the end of the row.
+    // Only the last iteration of the last chunk can exceed the row.
     if (!exact && (chunks > 1 || (i + 1) * team > vectors)) {
       piece.inside = at < integer(vectors);
-      // Mixed rows are whole warps, which are inside or not as one.
+      // Mixed rows consist of whole warps, which are completely inside or outside.
       at = select(piece.inside, at, mixed ? rank % integer(32) + (vectors - 32) : integer(vectors - 1));
     }
     piece.index = indexOf(at, width);
@@ -130,7 +130,7 @@ ArrayRef<SimtEmitter::Piece> SimtEmitter::pieces(int64_t n) {
 // Passes over a row
 //===---------------------------------------------------------------------------===//
 
-/// How many vectors are read before the first of their results is written.
+/// The number of vectors that are read before the first result is written.
 static constexpr size_t readsAhead = 4;
 
 bool SimtEmitter::inRegisters(int64_t n) const {
@@ -138,7 +138,7 @@ bool SimtEmitter::inRegisters(int64_t n) const {
   return chunks > 1 || summing || llvm::divideCeil(n / width, team) * width <= registerElements;
 }
 
-/// Both conditions; null is a condition that always holds.
+/// The conjunction of two conditions; a null condition always holds.
 static Num both(Num a, Num b) { return !a.v ? b : !b.v ? a : a & b; }
 
 void SimtEmitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body) {
@@ -178,7 +178,7 @@ Emitter::Carried SimtEmitter::reductions(int64_t n, ArrayRef<bool> isMax,
   const int64_t width = widthFor(n), count = isMax.size(), step = team * width;
   assert((chunks == 1 || isMax.empty()) && "a team that reduces is in one block");
   auto combine = [&](int64_t c, Num x, Num y) { return isMax[c] ? maximumOf(x, y) : x + y; };
-  // A maximum so far that is finite keeps e^(x - maximum) a number where x is -infinity.
+  // A finite initial maximum avoids NaN in e^(x - maximum) if x is -infinity.
   auto neutral = [&](int64_t c) {
     using Limits = std::numeric_limits<float>;
     return real(!isMax[c] ? 0.0 : sumExp ? Limits::lowest() : -Limits::infinity());
@@ -225,7 +225,7 @@ Emitter::Carried SimtEmitter::reductions(int64_t n, ArrayRef<bool> isMax,
   Carried partial;
   if (sumExp)
     partial = start();
-  // A short row is read once and stays in registers; a long one goes by in a loop.
+  // A short row is read once and stays in registers; a long row is read in a loop.
   if (inRegisters(n)) {
     ArrayRef<Piece> all = pieces(n);
     for (; !all.empty(); all = all.drop_front(std::min(readsAhead, all.size())))
@@ -285,10 +285,10 @@ Emitter::Carried SimtEmitter::unrolled(Num lo, int64_t hi, int64_t step, Carried
 // Sums over rows
 //===---------------------------------------------------------------------------===//
 
-/// Threads of a team: one vector each, if it can be.
+/// Threads of a team: one for each vector, if possible.
 static int64_t sumThreads(int64_t vectors) { return std::min<int64_t>(llvm::alignTo(vectors, 32), 512); }
 
-/// Teams of a block: together about as many threads as two blocks of a multiprocessor need to keep its memory busy.
+/// Teams of a block. Two blocks on a multiprocessor then have enough threads to keep memory busy.
 int64_t SimtEmitter::linesOf(int64_t columns) const {
   return std::max<int64_t>(1, 384 / sumThreads(columns / widthFor(columns)));
 }
@@ -305,7 +305,7 @@ void SimtEmitter::rowSums(int64_t rows, int64_t columns, int64_t count, int64_t 
   summing = true;
   const int64_t threads = sumThreads(columns / width);
   teams(together, threads, lines, [&](Num first) {
-    // Two blocks of a multiprocessor, if a thread keeps one vector: ptxas then finds enough registers.
+    // If a thread keeps one vector, requests two blocks per multiprocessor, for which ptxas finds enough registers.
     if (columns <= threads * width)
       function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(2));
     SmallVector<Piece> own(pieces(columns));
@@ -333,7 +333,7 @@ void SimtEmitter::rowSums(int64_t rows, int64_t columns, int64_t count, int64_t 
       }
       return flat(totals);
     };
-    // All teams of a block make equally many iterations, because reductions wait for the whole block.
+    // All teams of a block have the same number of iterations, because reductions wait for the whole block.
     Carried none(own.size() * count, zeros(width));
     grouped(trips == 1 ? trip(integer(0), none) : loop(integer(0), integer(trips), 1, none, trip));
     Num block = first / integer(lines);
@@ -341,7 +341,7 @@ void SimtEmitter::rowSums(int64_t rows, int64_t columns, int64_t count, int64_t 
     Ptr memory = lines > 1 ? shared(lines * columns) : Ptr();
     for (int64_t sum = 0; sum < count; ++sum) {
       if (lines > 1 && sum)
-        barrier(); // the last sum is still being read
+        barrier(); // other threads may still read the last sum
       for (auto [piece, total] : llvm::zip_equal(own, totals)) {
         inside = piece.inside;
         if (lines > 1)
@@ -391,7 +391,7 @@ Emitter::Carried SimtEmitter::across(ArrayRef<bool> isMax, Carried mine) {
   Num warp = rank / integer(32), lane = rank % integer(32);
   Operation *around = b.getInsertionBlock()->getParentOp();
   if (isa<scf::ForOp>(around) || around->getParentOfType<scf::ForOp>())
-    barrier(); // the pass before may still read the slots
+    barrier(); // the previous pass may still read the slots
   when(lane < integer(1), [&] {
     for (auto [c, x] : llvm::enumerate(mine))
       slots.store(x, warp + static_cast<int64_t>(c) * warps);
@@ -521,7 +521,7 @@ void SimtEmitter::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b, loc); }
 
 void SimtEmitter::waitForCopies() { NVVM::CpAsyncWaitGroupOp::create(b, loc, 0u); }
 
-/// What is known of the alignment of `width` elements: vectors start at multiples of their width, up to 16 bytes.
+/// The known alignment of `width` elements: vectors start at multiples of their width, up to 16 bytes.
 static unsigned alignmentOf(Type element, int64_t width) {
   int64_t bytes = element.getIntOrFloatBitWidth() / 8;
   if (!isa<FloatType>(element)) // token ids: microbatches may start anywhere
@@ -529,8 +529,8 @@ static unsigned alignmentOf(Type element, int64_t width) {
   return std::min<int64_t>(16, bytes * std::max<int64_t>(width, 1));
 }
 
-/// Turns what neighbouring threads have loaded, each 8 bf16 of one part of 16, to the two parts that are theirs; or the
-/// other way round.
+/// Two neighbouring threads have each loaded 8 consecutive bf16 of 16. This exchanges halves, so that each thread has
+/// its two parts of 4, or reverses this exchange.
 Value SimtEmitter::exchanged(Value halves) {
   Value words = vector::BitCastOp::create(b, loc, VectorType::get(4, b.getI32Type()), halves);
   auto word = [&](int64_t i) { return wrap(vector::ExtractOp::create(b, loc, words, ArrayRef<int64_t>{i})); };

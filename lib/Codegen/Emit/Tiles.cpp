@@ -16,7 +16,7 @@ static void tile(Emitter &e, Factors factors, Num i, Num j, int64_t columns, Num
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t v = 0; v < columns; ++v)
       sums.push_back(accumulate ? c.data.load(at(r, v), e.lanes) : e.zeros(e.lanes));
-  // The sums of a tile stay in registers through the whole loop over k.
+  // The sums of a tile stay in registers during the whole loop over k.
   Ptr aTile = a.data + i * a.rowStride, bTile = b.data + j;
   sums = e.loop(e.integer(0), k, 1, sums, [&](Num l, const Emitter::Carried &carried) {
     Emitter::Carried next, bs;
@@ -131,7 +131,7 @@ void pc::kernels::transposePadded(Emitter &e, int64_t rows, int64_t columns, Mat
     e.loop(e.integer(0), e.integer(full), e.lanes, [&](Num i) { stripe(i, e.lanes); });
   if (full < rows)
     stripe(e.integer(full), rows - full);
-  // The stripes end at a full vector; rows of `to` may be longer.
+  // The written columns end at a full vector; rows of `to` may be longer.
   int64_t written = roundUp(rows, e.lanes);
   if (written < to.rowStride)
     e.loop(e.integer(0), e.integer(columns), 1,

@@ -1,6 +1,6 @@
 //===- Tiles.h - Small matrix products and copies inside one kernel -----------------===//
-// Building blocks of attention. Matrices lie in a thread's scratch memory, or are read with strides from a tensor.
-// Scratch matrices are padded with zeros to whole vectors and tiles, so products have no tails.
+// These are building blocks of attention. Matrices are in a thread's scratch memory, or are read with strides from a
+// tensor. Scratch matrices are padded with zeros to whole vectors and tiles, so products have no tails.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_EMIT_TILES_H
 #define PC_LIB_CODEGEN_EMIT_TILES_H
@@ -16,7 +16,7 @@ struct Matrix {
 };
 
 /// The factors of a product: numbers, or words of two bf16, which are multiplied in pairs. Sizes and strides of
-/// matrices of words are in words. A word holds two neighbours of a row in `a`, and of a column in `b`.
+/// matrices of words are in words. A word holds two adjacent elements of a row in `a`, and of a column in `b`.
 enum class Factors { numbers, words };
 
 /// Rows of a register tile; its columns are two full vectors.
@@ -24,8 +24,8 @@ inline int64_t tileRows(int64_t lanes) { return lanes >= 16 ? 8 : 4; }
 inline int64_t tileColumns(int64_t lanes) { return 2 * lanes; }
 inline int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-/// c[m, n] (+)= a[m, k] b[k, n]. `m` is a multiple of tileRows. `n` is a multiple of tileColumns, and one more vector
-/// follows where `oddVector` says so. Columns of b and c are contiguous; a has any strides. c holds f32.
+/// c[m, n] (+)= a[m, k] b[k, n]. `m` is a multiple of tileRows. `n` is a multiple of tileColumns, plus one vector if
+/// `oddVector`. Columns of b and c are contiguous; a has any strides. c holds f32.
 void product(Emitter &e, Factors factors, Num m, Num n, bool oddVector, Num k, Matrix a, Matrix b, Matrix c,
              bool accumulate);
 

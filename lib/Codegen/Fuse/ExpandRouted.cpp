@@ -1,6 +1,6 @@
 //===- ExpandRouted.cpp - Compute all terms of routed einsums, and mask them ---------------===//
-// For values that are not stored by rows (StoreRoutedTokens.cpp). A product of matrices stays one of two operands; the
-// product by the mask is element by element and becomes part of a neighbouring kernel.
+// This pass is for values that are not stored by rows (StoreRoutedTokens.cpp). A matrix product keeps two operands. The
+// product with the mask is elementwise and becomes part of a neighbouring kernel.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_EXPANDROUTED
 #include "pc/Codegen/Passes.h"
@@ -28,7 +28,7 @@ public:
   }
 
 private:
-  /// Products with the mask as an operand like the others, before or after the product itself.
+  /// Replaces `op` by a product without the mask, and by elementwise products with the mask before or after it.
   void expand(EinsumOp op) {
     FactorRule rule = op.getFactorRule();
     auto listOf = [](ArrayRef<int> dims) { return SmallVector<int>(dims); };
@@ -39,7 +39,7 @@ private:
     };
     SmallVector<Value> inputs(op.getInputs().drop_back());
     if (inputs.size() == 1 && operands[0] == result && hasMask(result))
-      return; // a product only with the mask
+      return; // already only a product with the mask
     OpBuilder builder(op);
     auto product = [&]() -> Value {
       std::string spec = llvm::join(llvm::map_range(operands, [&](auto &dims) { return textOf(rule, dims); }), ", ");
@@ -70,7 +70,7 @@ private:
     return llvm::join(llvm::map_range(dims, [&](int f) { return rule.factors[f].name; }), " ");
   }
 
-  /// `x` by the mask of `op`; the one that is there already, if there is one.
+  /// The product of `x` and the mask of `op`; an existing one if there is one.
   Value masked(OpBuilder &builder, EinsumOp op, const FactorRule &rule, Value x, ArrayRef<int> dims, ArrayRef<int> mask,
                ArrayRef<int> all) {
     std::string spec = textOf(rule, dims) + ", " + textOf(rule, mask) + " -> " + textOf(rule, all);
@@ -88,7 +88,7 @@ private:
 
   Block &block;
   llvm::function_ref<bool(EinsumOp)> which;
-  llvm::DenseMap<std::pair<Value, std::pair<Value, StringAttr>>, Value> products; ///< by the mask
+  llvm::DenseMap<std::pair<Value, std::pair<Value, StringAttr>>, Value> products; ///< by value, mask and spec
 };
 
 struct ExpandRouted : pc::impl::ExpandRoutedBase<ExpandRouted> {

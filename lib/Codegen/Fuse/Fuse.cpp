@@ -1,13 +1,14 @@
 //===- Fuse.cpp - Group ops that become one kernel into pc.fusion -----------------------===//
 // Per block: first fixed patterns around matrix products and embedding gradients, then groups of row ops (RowFuser).
-// What holds, and why the result is correct:
+// Invariants, and why the result is correct:
 //  1. Only pure ops are fused. Moves, tasks and updates keep their order, and a fusion is in one task.
-//  2. A fusion computes its ops in their old order. It stands where all its inputs are computed and before all readers
-//     of its results: patterns pick such a place, groups keep `position` so.
-//  3. A group has a row space, in whose `splits` is at least one that all of its ops allow.
-//  4. An op joins the group of an operand in one of two ways. It moves up to `position` if its operands are computed
-//     before, or the group moves down to the op if nothing in between reads the group. So 2 holds after each join.
-//  5. It ends: each op is visited once and joins at most one group; only mask_padding is cloned, once per group.
+//  2. A fusion computes its ops in their old order. It is placed after all its inputs and before all readers of its
+//     results. Patterns choose such a place, and groups keep `position` valid.
+//  3. A group has a row space with at least one split that all of its ops allow.
+//  4. An op joins the group of an operand in one of two ways. The op moves up to `position` if its operands are
+//     computed before that, or the group moves down to the op if no op in between reads the group. So 2 holds after
+//     each join.
+//  5. The pass ends: each op is visited once and joins at most one group; only mask_padding is cloned, once per group.
 // In exact arithmetic the results are the same; bf16 values that stay inside of a fusion are no longer rounded.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_FUSE
@@ -49,13 +50,14 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
     llvm::dbgs() << " at " << anchor->getLoc() << "\n";
   });
   OpBuilder builder(anchor);
-  // A fusion is named after its last op, whose result it is made for.
+  // A fusion has the location of its last op.
   OperationState state(ops.back()->getLoc(), FusionOp::getOperationName());
   state.addOperands(inputs);
   state.addTypes(ValueRange(outputs).getTypes());
   state.addRegion();
   auto fusion = cast<FusionOp>(builder.create(state));
-  // Numbers its place now, between two numbered ops: next to another new op, MLIR would number the whole block again.
+  // Assigns the order number now, while both neighbours have one. Next to another new op, MLIR would number the whole
+  // block again.
   (void)fusion->isBeforeInBlock(anchor);
   Block *body = new Block;
   fusion.getBody().push_back(body);
@@ -76,7 +78,8 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
     op->erase();
 }
 
-/// Splits full sums, so that their larger part is a row op: "x0 x1, x0 x1 ->" becomes "x0 x1, x0 x1 -> x0" and "x0 ->".
+/// Splits full sums into two, the larger of which is a row op: "x0 x1, x0 x1 ->" becomes "x0 x1, x0 x1 -> x0" and "x0
+/// ->".
 void splitFullSums(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto sum = dyn_cast<EinsumOp>(op);
@@ -99,7 +102,8 @@ void splitFullSums(Block &block) {
   }
 }
 
-/// Rounds the bias of a bf16 product right where it is defined, with the other weights: one kernel rounds them all.
+/// Rounds the bias of a bf16 product where it is defined, next to the other weights, so that one kernel rounds all of
+/// them.
 void roundBias(BiasedGemm &biased) {
   Value bias = biased.broadcast.getInputs()[0];
   auto type = cast<RankedTensorType>(bias.getType());
@@ -153,7 +157,7 @@ void fuseGradients(Block &block) {
       sums.push_back(sum);
   for (EinsumOp sum : sums)
     if (EinsumOp product = biasGradOf(sum)) {
-      // At the earlier of the two, if the operands of the other one are computed by then.
+      // Places the fusion at the earlier of the two, if the operands of the other one are computed before it.
       bool sumFirst = sum->isBeforeInBlock(product);
       Operation *first = sumFirst ? sum : product;
       bool there = llvm::all_of(product->getOperands(), [&](Value operand) {
@@ -174,7 +178,7 @@ bool inOneTask(Operation *first, Operation *last) {
 }
 
 /// Fuses gradients of embeddings with their addition to another value (the gradient of a tied head, the sum over
-/// earlier microbatches): their rows are added in place, without a table of their own.
+/// earlier microbatches): their rows are added in place, without a separate table.
 void fuseTableSums(Block &block) {
   auto isF32 = [](Value v) { return getElementTypeOrSelf(v.getType()).isF32(); };
   for (AddOp sum : llvm::to_vector(block.getOps<AddOp>()))
@@ -190,8 +194,8 @@ void fuseTableSums(Block &block) {
     }
 }
 
-/// Whether `product` may accumulate into the buffer of `base`: that is the result of an earlier product, or an argument
-/// of a task's function that the function returns with the product added (`sum`).
+/// Whether `product` may accumulate into the buffer of `base`. It may if `base` is the result of an earlier product, or
+/// an argument of a task's function that the function returns with the product added (`sum`).
 bool isSumSoFar(Value base, EinsumOp product, AddOp sum, bool cuda) {
   if (auto argument = dyn_cast<BlockArgument>(base))
     return argument.getOwner() == product->getBlock() && sum.getResult().hasOneUse() &&
@@ -204,8 +208,8 @@ bool isSumSoFar(Value base, EinsumOp product, AddOp sum, bool cuda) {
   return (einsum && asGemm(einsum)) || (fusion && asFusedProduct(fusion, cuda));
 }
 
-/// Fuses a product with its addition to an earlier one that has no other reader (steps of a collective matmul,
-/// microbatches): it accumulates in place, and its own result is never stored.
+/// Fuses a product with its addition to an earlier product that has no other reader (steps of a collective matmul,
+/// microbatches). The product then accumulates in place and its own result is not stored.
 void fuseSums(Block &block, bool cuda) {
   for (AddOp sum : llvm::to_vector(block.getOps<AddOp>())) {
     std::optional<SummedGemm> summed = asSummedGemm(sum);
@@ -215,15 +219,16 @@ void fuseSums(Block &block, bool cuda) {
   }
 }
 
-/// A growing group of row ops and the position (op number in the block) where it will stand.
+/// A growing group of row ops and the position (op number in the block) at which it will be placed.
 struct RowGroup {
   SmallVector<Operation *> ops;
   RowSpace space;
   unsigned position;
 };
 
-/// Groups the row ops of one block and writes the fusions. State: for each op its number and how many moves, tasks,
-/// seeds and rounds come before it, which decide where a group may stand; and the group of each op that has joined one.
+/// Groups the row ops of one block and writes the fusions. State: for each op, its number and the numbers of moves,
+/// tasks, seeds and rounds before it, which determine where a group may be placed; and the group of each op that has
+/// joined one.
 class RowFuser {
 public:
   RowFuser(Block &block, bool cuda) : block(block), cuda(cuda) {}
@@ -251,7 +256,7 @@ public:
   }
 
 private:
-  /// Puts an op into the group of one of its operands, or begins a new group.
+  /// Adds an op to the group of one of its operands, or begins a new group.
   void visit(Operation *op) {
     anchors[order[op]] = op;
     std::optional<RowSpace> space = rowSpace(op);
@@ -276,15 +281,15 @@ private:
     groups.push_back({{op}, *space, order[op]});
   }
 
-  /// Whether one kernel can do the group's ops and then `op`, row by row; if so, `op` is a member from now on.
+  /// Whether one kernel can compute the group's ops and then `op`, row by row. If so, `op` becomes a member.
   bool join(RowGroup &group, Operation *op, const RowSpace &space) {
     // A kernel must not span two tasks of a pipeline's schedule.
     if (tasksBefore[order[op]] != tasksBefore[group.position])
       return false;
-    // What a round of rows leaves is added to the others' before the next one, and forgotten.
+    // The results of a round of rows are added to those of earlier rounds before the next round, and then freed.
     if (roundsBefore[order[op]] != roundsBefore[group.position])
       return false;
-    // A sum over rows is known when the kernel has ended.
+    // A sum over rows is complete only after the kernel has ended.
     for (Value operand : op->getOperands())
       if (Operation *definition = operand.getDefiningOp();
           definition && isMember(group, definition) && llvm::is_contained(columnSumsOf(definition), operand))
@@ -294,7 +299,7 @@ private:
       merged.splits &= space.splits;
     } else if (space.isPointwise() && !space.shape.empty() &&
                ArrayRef(space.shape) == ArrayRef(group.space.shape).take_front(space.shape.size())) {
-      merged.splits &= uint64_t(1) << space.shape.size(); // works on the rows only
+      merged.splits &= uint64_t(1) << space.shape.size(); // the op works only on rows
     } else {
       return false;
     }
@@ -304,11 +309,12 @@ private:
     // nothing in between reads the group.
     unsigned here = order[op], position = group.position;
     if (definedBefore(op, group)) {
-      // An op of the backward pass does not move into the forward pass: its result would be kept over both.
+      // An op of the backward pass does not move into the forward pass, because its result would then be kept during
+      // both.
       if (seedsBefore[here] != seedsBefore[position])
         return false;
     } else {
-      // A gathered value is freed after its reader, so the reader does not move down across another move.
+      // A gathered value is freed after its reader, so a reader must not move down across another move.
       if (movesBefore[here] != movesBefore[position] && readsGathered(group))
         return false;
       for (Operation *member : group.ops)
@@ -324,8 +330,8 @@ private:
     return true;
   }
 
-  /// Clones `mask` into each other group that reads it: masking again costs less than to store masked logits and read
-  /// them back, and saves a second copy of the logits in memory.
+  /// Clones `mask` into each other group that reads it. Masking again is cheaper than storing masked logits and reading
+  /// them, and avoids a second copy of the logits in memory.
   void repeat(MaskPaddingOp mask) {
     unsigned home = groupOf.lookup(mask);
     for (unsigned id = 0; id < groups.size(); ++id) {
@@ -341,7 +347,7 @@ private:
     }
   }
 
-  /// The position at which `op` will stand: its group's, if it is in one.
+  /// The position at which `op` will be: that of its group, if it is in one.
   unsigned positionOf(Operation *op) {
     auto it = groupOf.find(op);
     return it == groupOf.end() ? order[op] : groups[it->second].position;
@@ -350,7 +356,7 @@ private:
     auto it = groupOf.find(op);
     return it != groupOf.end() && &groups[it->second] == &group;
   }
-  /// Whether all operands of `op` are there at the group's position.
+  /// Whether all operands of `op` are defined before the group's position.
   bool definedBefore(Operation *op, const RowGroup &group) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
       Operation *definition = operand.getDefiningOp();

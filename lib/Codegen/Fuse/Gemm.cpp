@@ -1,7 +1,7 @@
 //===- Gemm.cpp - Einsums that are matrix products ------------------------------------------===//
-// Input: an einsum, or a fusion around one. Result: sizes and strides of the matrix product that it is, or nothing.
-// Each group of factors must collapse to one stride in every operand. Fusions are recognized again from their ops, so
-// that the text of a program, and not a note of the fusing pass, decides.
+// Input: an einsum, or a fusion around one. Result: the sizes and strides of this matrix product, or nothing if it is
+// not one. Each group of factors must collapse to one stride in every operand. Fusions are recognized from their ops,
+// so that only the text of a program matters, and not an annotation by the fusing pass.
 //===-----------------------------------------------------------------------------===//
 #include "Gemm.h"
 #include "pc/IR/Contraction.h"
@@ -11,13 +11,13 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// One collapsed group of factors: its size, and its stride in a, b and c (0 where absent).
+/// One collapsed group of factors: its size, and its stride in a, b and c (0 if absent).
 struct Group {
   int64_t size = 1;
   int64_t stride[3] = {0, 0, 0};
 };
 
-/// Collapses `factors` (in the order of the first tensor that has them all) or fails.
+/// Collapses `factors`, in the order of the first tensor that has all of them. Returns false if that is impossible.
 bool collapse(ArrayRef<int> factors, const FactorRule &rule, ArrayRef<SmallVector<int64_t>> strides, Group &group) {
   for (int f : factors)
     group.size *= rule.factors[f].size;
@@ -50,7 +50,7 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   Type in = element(op.getInputs()[0]), out = element(op.getResult());
   if (in != element(op.getInputs()[1]) || !(in.isF32() || in.isBF16()) || !(out.isF32() || out == in))
     return std::nullopt;
-  // Strides of every factor in a, b, c; -1 where absent.
+  // Strides of every factor in a, b, c; -1 if absent.
   SmallVector<SmallVector<int64_t>> strides(3, SmallVector<int64_t>(rule.factors.size(), -1));
   ArrayRef<int> dims[3] = {rule.operands[0], rule.operands[1], rule.results[0]};
   for (int t = 0; t < 3; ++t) {
@@ -64,16 +64,16 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   }
   Contraction factors(rule);
   for (SmallVector<int> *group : {&factors.batch, &factors.m, &factors.n, &factors.k, &factors.alone})
-    llvm::erase_if(*group, [&](int f) { return rule.factors[f].size == 1; }); // no stride matters
+    llvm::erase_if(*group, [&](int f) { return rule.factors[f].size == 1; }); // their strides do not matter
   Group gb, gm, gn, gk;
   if (!factors.alone.empty() || !collapse(factors.batch, rule, strides, gb) ||
       !collapse(factors.m, rule, strides, gm) || !collapse(factors.n, rule, strides, gn) ||
       !collapse(factors.k, rule, strides, gk))
     return std::nullopt;
   if (gm.size * gn.size == 1)
-    return std::nullopt; // an elementwise product, or dot products: one row of work each
+    return std::nullopt; // an elementwise product, or dot products, which are row ops
   Gemm g;
-  // The library writes rows of c contiguously; otherwise the transposed product is asked for.
+  // The library writes rows of c contiguously; otherwise the transposed product is used.
   bool swap = gn.stride[2] != 1 && gn.size > 1;
   if (swap) {
     if (gm.stride[2] != 1)
@@ -84,7 +84,7 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   }
   g.swapped = swap;
   g.batch = gb.size, g.m = gm.size, g.n = gn.size, g.k = gk.size;
-  // A group of one element has stride 0 here; give it one with which the operand is still dense.
+  // A group of one element has stride 0 here. Replace it by a stride with which the operand is still dense.
   auto strideOr = [](int64_t stride, int64_t fallback) { return stride ? stride : fallback; };
   g.aK = strideOr(gk.stride[0], gm.stride[0] == 1 ? gm.size : 1);
   g.aM = strideOr(gm.stride[0], g.aK == 1 ? g.k : 1);
@@ -105,7 +105,7 @@ bool pc::takesBias(BiasedGemm biased, bool cuda) {
   return cuda ? bias == elementOf(biased.product.getResult()) : bias.isF32();
 }
 
-/// A product and a broadcast bias, one number a column.
+/// Recognizes the sum of a product and a broadcast bias, with one number per column.
 std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
   auto product = sum.getA().getDefiningOp<EinsumOp>(), broadcast = sum.getB().getDefiningOp<EinsumOp>();
   if (!product || !broadcast || product == broadcast || broadcast.getInputs().size() != 1)
@@ -131,7 +131,7 @@ std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
     std::optional<Gemm> gemm = product && value.hasOneUse() ? asGemm(product) : std::nullopt;
     return gemm && gemm->m > 1 && gemm->n > 1 ? product : EinsumOp();
   };
-  // The later product accumulates: the earlier one's result is there by then.
+  // The later product accumulates, because the earlier one's result exists then.
   EinsumOp product = productOf(last), other = productOf(base);
   if (!product || (other && other->getBlock() == product->getBlock() && product->isBeforeInBlock(other))) {
     std::swap(base, last);
@@ -170,8 +170,7 @@ static bool sumsOverK(EinsumOp sum, EinsumOp product) {
   if (!gemm || gemm->batch != 1 || product.getInputs()[b] != x || product.getInputs()[1 - b] == x ||
       elementOf(sum) != elementOf(product))
     return false;
-  // The dims of x that the product keeps, in their order, are those that the sum keeps; dims of one element do not
-  // matter.
+  // The product and the sum must keep the same dims of x, in the same order. Dims of one element do not matter.
   FactorRule of = sum.getFactorRule(), in = product.getFactorRule();
   SmallVector<int> kept;
   for (auto [summand, factor] : llvm::zip_equal(of.operands[0], in.operands[b])) {
@@ -196,7 +195,7 @@ EinsumOp pc::biasGradOf(EinsumOp sum) {
   return nullptr;
 }
 
-/// The one library call that does all of a fusion: a product with an epilogue, or onto a base.
+/// The single library call that computes a whole fusion: a product with an epilogue, or one that adds to a base.
 std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
   Block &body = fusion.getBody().front();
   Operation *yield = body.getTerminator();
@@ -232,7 +231,7 @@ std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
       fused.base = outside(summed->base);
       return fused;
     }
-  // The epilogues below are cuBLASLt's only.
+  // Only cuBLASLt has the epilogues below.
   if (!cuda)
     return std::nullopt;
   if (auto gelu = dyn_cast_or_null<ActivationOp>(last); gelu && ops == 4 && results == 2)

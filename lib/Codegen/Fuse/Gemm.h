@@ -1,6 +1,6 @@
 //===- Gemm.h - Einsums that are matrix products ------------------------------------------===//
-// A product in the library's terms (oneDNN on CPUs, cuBLASLt on CUDA devices) and the epilogues that it can take over.
-// Every function returns nothing, or null, if the op does not have the form.
+// A product in the library's terms (oneDNN on CPUs, cuBLASLt on CUDA devices) and the epilogues that the library can
+// compute. Every function returns nothing, or null, if the op does not have the form.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_GEMM_H
 #define PC_LIB_CODEGEN_FUSE_GEMM_H
@@ -27,7 +27,7 @@ struct BiasedGemm {
   EinsumOp product, broadcast;
 };
 std::optional<BiasedGemm> asBiasedGemm(AddOp sum);
-/// Whether the library adds a bias of this type: f32 on CPUs, the result's on CUDA devices.
+/// Whether the library adds a bias of this type: f32 on CPUs, the result's type on CUDA devices.
 bool takesBias(BiasedGemm biased, bool cuda);
 
 /// The sum of a product and `base`, both f32, which the product can compute by accumulating into the buffer of `base`.
@@ -44,10 +44,10 @@ std::optional<SummedGemm> asSummedGemm(AddOp sum);
 AddOp biasedGeluOf(ActivationOp op);
 /// A product times the derivative of gelu_tanh.
 EinsumOp geluGradOf(ActivationGradOp op);
-/// "b s f -> f", the gradient of a bias: sums over k the matrix b of a product in the same block.
+/// "b s f -> f", the gradient of a bias: the sum over k of the matrix b of a product in the same block.
 EinsumOp biasGradOf(EinsumOp sum);
 
-/// A fusion that is one matrix product with an epilogue. Values are those outside of the fusion.
+/// A fusion that is one matrix product with an epilogue. Its values are those outside of the fusion.
 struct FusedProduct {
   EinsumOp product;
   int32_t epilogue; ///< pcrt_epilogue

@@ -1,7 +1,7 @@
 //===- Grouped.cpp - Routed einsums that work on rows ---------------------------------------===//
-// Input: a routed einsum and which values are stored by rows. Result: the table entry (pcrt_gemm_desc) of the grouped
-// product, the pack, the unpack or the sum that it is, or nothing. Rows are sorted by expert, so that an expert's rows
-// are one matrix.
+// Input: a routed einsum and which values are stored by rows. Result: the table entry (pcrt_gemm_desc) of a grouped
+// product, a pack, an unpack or a sum, or nothing if the op is none of these. Rows are sorted by expert, so that the
+// rows of an expert are one matrix.
 //===-----------------------------------------------------------------------------===//
 #include "Grouped.h"
 #include "pc/Cost/CudaWorkspace.h"
@@ -21,7 +21,7 @@ struct Lie {
   SmallVector<int> rest;
 };
 
-/// Strides by factor of a row-major tensor; 0 where it has none.
+/// Strides by factor of a row-major tensor; 0 for factors that it lacks.
 SmallVector<int64_t> stridesOf(const FactorRule &rule, ArrayRef<int> dims) {
   SmallVector<int64_t> strides(rule.factors.size());
   int64_t stride = 1;
@@ -33,7 +33,7 @@ SmallVector<int64_t> stridesOf(const FactorRule &rule, ArrayRef<int> dims) {
 }
 } // namespace
 
-/// How a tensor with dims `dims` lies with respect to the mask's tokens and experts; how is -1 for any other form.
+/// The form of a tensor with dims `dims`, relative to the mask's tokens and experts; `how` is -1 for any other form.
 static Lie lieOf(ArrayRef<int> dims, ArrayRef<int> mask, bool byRows) {
   auto has = [&](int f) { return llvm::is_contained(dims, f); };
   ArrayRef<int> tokens = mask.drop_back();
@@ -59,7 +59,7 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   auto elementOf = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); };
   if (!op.getMask() || !elementOf(op.getMask()).isF32() || byRows(op.getMask()))
     return std::nullopt;
-  // Operands of one type; what bf16 makes may be f32.
+  // Operands must have one type. A result of bf16 operands may be f32.
   Type element = elementOf(op.getInputs()[0]), made = elementOf(op.getResult());
   auto isFloat = [](Type type) { return type.isF32() || type.isBF16(); };
   if (!isFloat(element) || !isFloat(made) ||
@@ -82,7 +82,7 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   d.c_lies = out.how;
   auto isOfToken = [](const Lie &lie) { return lie.how == PCRT_LIES_ROWS || lie.how == PCRT_LIES_TOKENS; };
 
-  // A line of each expert, for its rows or of their sums.
+  // One line per expert, which is spread to its rows, or is the sum of its rows.
   bool spreads = in.size() == 1 && in[0].how == PCRT_LIES_EXPERTS && out.how == PCRT_LIES_ROWS,
        sumsLines = in.size() == 1 && in[0].how == PCRT_LIES_ROWS && out.how == PCRT_LIES_EXPERTS;
   if (spreads || sumsLines) {
@@ -98,8 +98,8 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   }
   if (!made.isF32() && made != element)
     return std::nullopt;
-  if (in.size() == 1) { // a number by token and expert, to rows or back
-    // The numbers of a token, to each of its rows or added up from them.
+  if (in.size() == 1) { // a number per token and expert, copied to rows or back
+    // The values of a token, copied to each of its rows, or added up from its rows.
     bool gathers = in[0].how == PCRT_LIES_TOKENS && out.how == PCRT_LIES_ROWS;
     bool adds = in[0].how == PCRT_LIES_ROWS && out.how == PCRT_LIES_TOKENS;
     bool packs = in[0].how == PCRT_LIES_ENTRIES && out.how == PCRT_LIES_ROWS;
@@ -116,7 +116,8 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   if (in.size() != 2 || !llvm::all_of(in, hasDims))
     return std::nullopt;
   bool sumsTokens = out.how == PCRT_LIES_EXPERTS;
-  // a is the operand with m: the one of tokens; if tokens are summed, the operand without the last dim of the result.
+  // a is the operand with m, which has the tokens. If tokens are summed, it is the operand without the last dim of the
+  // result.
   if (sumsTokens) {
     if (out.rest.size() != 2 || !isOfToken(in[0]) || !isOfToken(in[1]) || out.dims.back() == mask.back())
       return std::nullopt;
@@ -157,7 +158,7 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op) {
   return asGrouped(op, [](Value v) { return rowsOf(v) != nullptr; });
 }
 
-/// The type of what the buffer of a value of `type` holds, there.
+/// The type of the data in the buffer of a value of `type`.
 static Type formOf(Type type) {
   auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(type).getEncoding());
   RankedTensorType stored = storedType(type);
@@ -183,7 +184,7 @@ static std::string specOfRows(EinsumOp op) {
   return llvm::join(operands, ", ") + " -> " + textOf(rule.results[0], op.getResult());
 }
 
-/// The op with rows instead of tokens and experts, alone in a function, so that it is emitted as any other op.
+/// Builds the op with rows instead of tokens and experts, alone in a function, so that it is emitted like any other op.
 RowForm pc::rowForm(Operation *op) {
   MLIRContext *context = op->getContext();
   SmallVector<Value> operands;
@@ -201,7 +202,7 @@ RowForm pc::rowForm(Operation *op) {
   IRMapping mapping;
   mapping.map(operands, entry->getArguments());
   form.op = builder.clone(*op, mapping);
-  // Specs are of the types that the op has.
+  // Specs must match the types of the op.
   SmallVector<EinsumOp> before, after;
   op->walk([&](EinsumOp einsum) { before.push_back(einsum); });
   form.op->walk([&](EinsumOp einsum) { after.push_back(einsum); });

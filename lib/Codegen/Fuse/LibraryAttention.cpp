@@ -1,7 +1,7 @@
-//===- LibraryAttention.cpp - Attention as the runtime asks cuDNN for it --------------===//
-// Translates the shape of an attention op into sizes and strides of cuDNN: [b, s, k, g, d] are batch, position, key
-// head, query heads per key head, head size. In packed attention, queries, keys and values of a key head lie side by
-// side.
+//===- LibraryAttention.cpp - Descriptions of attention for cuDNN ---------------------===//
+// Translates the shape of an attention op into sizes and strides for cuDNN. The dims [b, s, k, g, d] are batch,
+// position, key head, query heads per key head, and head size. In packed attention, the queries, keys and values of a
+// key head are adjacent.
 //===-----------------------------------------------------------------------------===//
 #include "LibraryAttention.h"
 #include "pc/Cost/CudaWorkspace.h"
@@ -20,7 +20,7 @@ template <typename OpT> static pcrt_attention_desc describe(OpT op, bool backwar
   desc.batch = o[0], desc.q_heads = o[2] * o[3], desc.kv_heads = o[2], desc.head_dim = o[4];
   desc.q_length = desc.kv_length = o[1];
   desc.scale = op.getScale().convertToDouble();
-  // From position to position and from head to head, in q and in k and v.
+  // The strides of positions and heads, in q and in k and v.
   int64_t queryRow = desc.q_heads * desc.head_dim, keyRow = desc.kv_heads * desc.head_dim;
   int64_t queryHead = desc.head_dim, keyHead = desc.head_dim;
   if constexpr (requires { op.getQkv(); }) {

@@ -1,5 +1,5 @@
-//===- LibraryAttention.h - Attention as the runtime asks cuDNN for it ----------------===//
-// `op` must be one that CudaLibraries::takes (Cost/CudaWorkspace.h).
+//===- LibraryAttention.h - Descriptions of attention for cuDNN -----------------------===//
+// The functions need ops for which CudaLibraries::takes returns true (Cost/CudaWorkspace.h).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_LIBRARYATTENTION_H
 #define PC_LIB_CODEGEN_FUSE_LIBRARYATTENTION_H
@@ -9,7 +9,7 @@
 
 namespace pc {
 
-/// What an attention or its gradient is; its name is null.
+/// Describes an attention or its gradient. The description's name is null.
 pcrt_attention_desc describeAttention(mlir::Operation *op, int64_t workspaceBytes);
 
 } // namespace pc

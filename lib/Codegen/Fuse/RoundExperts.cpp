@@ -1,9 +1,9 @@
 //===- RoundExperts.cpp - Rows of experts in rounds ----------------------------------------===//
-// Rows are independent of each other, and all that reads rows and makes none is linear in them. So the rows of a round
-// are made, read and dropped, and their results are added up: only one round's rows exist at a time.
+// Rows are independent of each other, and ops that read rows without making rows are linear in them. So the rows of a
+// round are made, read and freed, and the results of all rounds are added. Only the rows of one round exist at a time.
 //
-// Ops on rows are divided into passes: an op is of a later one if it depends on what was made of rows in an earlier
-// one, as the backward pass does, and if it is of another task of a pipeline. Rows of an earlier pass are computed
+// Ops on rows are divided into passes: an op belongs to a later pass if it depends on results of rows of an earlier
+// pass, as the backward pass does, or if it is in another task of a pipeline. Rows of an earlier pass are computed
 // again.
 //===-----------------------------------------------------------------------------===//
 #include "RoundExperts.h"
@@ -20,8 +20,8 @@ using namespace pc;
 
 namespace {
 
-/// Rewrites one block, pass by pass. `instead` maps a value to the copy that a pass made of it; `done` gets the ops
-/// that were replaced, which the caller erases.
+/// Rewrites one block, pass by pass. `instead` maps a value to the copy that a pass made of it. `done` receives the
+/// replaced ops, which the caller erases.
 class RowRounds {
 public:
   RowRounds(Block &block, const RowsInRounds &rows, SmallVectorImpl<Operation *> &done)
@@ -39,9 +39,9 @@ private:
   bool readsRows(Operation *op) const { return llvm::any_of(op->getOperands(), rows.areRows); }
   bool makesRows(Operation *op) const { return llvm::any_of(op->getResults(), rows.areRows); }
 
-  /// A pass is the ops that depend on equally many rounds of rows before them: one loop over rounds repeats them.
+  /// A pass consists of the ops that depend on the same number of earlier passes. One loop over rounds repeats them.
   void findPasses() {
-    llvm::DenseMap<Value, int64_t> after; // how many passes a value depends on
+    llvm::DenseMap<Value, int64_t> after; // the number of passes that a value depends on
     int64_t task = 0;
     std::map<std::pair<int64_t, int64_t>, int64_t> numbers;
     for (Operation &op : block) {
@@ -66,14 +66,14 @@ private:
     return false;
   }
 
-  /// Adds the ops that make rows which `ops` read and do not make, in front.
+  /// Adds, in front of `ops`, the ops that make rows that `ops` read but do not make.
   bool computeAgain(SmallVector<Operation *> &ops) {
     llvm::SetVector<Operation *> own(ops.begin(), ops.end()), again;
     SmallVector<Operation *> work(ops);
     for (Operation *op : ops)
       if (isa<CallOp>(op) || op->hasTrait<OpTrait::IsTerminator>())
         return refuse(op);
-    // Rows of earlier passes are gone by then, so the ops that made them run again in each round.
+    // Rows of earlier passes are freed by then, so the ops that made them run again in each round.
     while (!work.empty()) {
       Operation *op = work.pop_back_val();
       for (Value operand : op->getOperands()) {
@@ -88,7 +88,7 @@ private:
     }
     SmallVector<Operation *> before = again.takeVector();
     llvm::sort(before, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-    // A pass also reads its own values there, such as weights that were gathered again.
+    // These ops also use the values of the new pass, such as weights that were gathered again.
     for (Operation *op : before)
       for (Value operand : op->getOperands())
         for (Operation *reader : ops)
@@ -101,9 +101,10 @@ private:
     return true;
   }
 
-  /// Repeats the ops of a pass once per round, and adds up what leaves it. False if that cannot be.
+  /// Repeats the ops of a pass once per round, and adds up the values that leave it. Returns false if that is
+  /// impossible.
   bool unroll(ArrayRef<Operation *> ops) {
-    // Those of the pass itself are the last ones. What depends on them and stands between them goes after them.
+    // The pass's own ops are the last ones in `ops`. Other ops between them that depend on them are moved after them.
     Operation *last = ops.back(), *key = nullptr;
     llvm::SetVector<Operation *> own;
     for (Operation *op : ops)
@@ -114,7 +115,7 @@ private:
       }
     llvm::append_range(done, own);
     if (llvm::all_of(own, [&](Operation *op) { return makesRows(op); }))
-      return true; // rows for passes to come, which make them again
+      return true; // its rows are for later passes, which compute them again
     llvm::DenseSet<Operation *> dependent;
     SmallVector<Operation *> moved;
     for (Operation *op = key; op != last; op = op->getNextNode()) {
@@ -137,7 +138,7 @@ private:
         first = einsum;
     Value mask = here(key, first.getMask());
     llvm::MapVector<Value, Value> sums;
-    // Each round has a mask of its own rows only; its results are added to the sums of the rounds before.
+    // Each round has a mask of only its own rows; its results are added to the sums of earlier rounds.
     for (int64_t round = 0; round < rows.rounds; ++round) {
       auto attribute = [&](int64_t number) { return builder.getI64IntegerAttr(number); };
       Value part = RoundOfRowsOp::create(builder, first.getLoc(), mask.getType(), mask, attribute(round),
@@ -167,13 +168,13 @@ private:
     return true;
   }
 
-  /// Adds the results of a round; sums are f32, and rounded at the end.
+  /// Adds the results of a round; sums are f32, and are rounded at the end.
   static void add(OpBuilder &builder, Value of, Value more, llvm::MapVector<Value, Value> &sums) {
     more.setType(cast<RankedTensorType>(of.getType()).clone(builder.getF32Type()));
     Value &sum = sums[of];
     sum = sum ? AddOp::create(builder, of.getLoc(), sum.getType(), sum, more).getResult() : more;
   }
-  /// A value as the pass reads it that begins with `key`.
+  /// The version of a value that the pass beginning at `key` reads.
   Value here(Operation *key, Value value) const {
     auto it = instead.find({key, value});
     return it == instead.end() ? value : it->second;

@@ -1,6 +1,7 @@
 //===- RowSpace.cpp - Ops that work row by row ----------------------------------------------===//
-// Input: an op. Result: the dims over which it can be computed row by row and where rows may end (`splits`, one bit per
-// position), or nothing if it is no row op. Ops whose spaces agree in a split can become one kernel.
+// Input: an op. Result: the dims over which it can be computed row by row, and the positions at which rows may end
+// (`splits`, one bit per position); or nothing if it is not a row op. Ops whose spaces agree in a split can become one
+// kernel.
 //===-----------------------------------------------------------------------------===//
 #include "RowSpace.h"
 #include "Grouped.h"
@@ -17,8 +18,8 @@ static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType
 static bool isFloat(Value value) { return elementOf(value).isF32() || elementOf(value).isBF16(); }
 
 int64_t RowSpace::choose() const {
-  // Takes the first legal split that makes at least 16 rows, so that rows are long and there are enough of them for all
-  // threads; else the last legal one.
+  // Chooses the first legal split with at least 16 rows, so that rows are long and enough for all threads; otherwise
+  // the last legal split.
   int64_t rows = 1, best = -1;
   for (int64_t p = 0; p <= static_cast<int64_t>(shape.size()); ++p) {
     if (allows(p)) {
@@ -42,7 +43,7 @@ View pc::viewOf(ArrayRef<int> dims, ArrayRef<int> space, ArrayRef<int64_t> shape
     return View::Column;
   if (dims == rows)
     return View::Row;
-  // A suffix of the rows and all columns: the rows repeat.
+  // The operand has a suffix of the row dims and all columns, so its rows repeat.
   if (dims.size() > columns.size() && dims.size() < space.size() && dims == space.take_back(dims.size())) {
     period = 1;
     for (int64_t n : shape.slice(space.size() - dims.size(), dims.size() - columns.size()))
@@ -52,7 +53,7 @@ View pc::viewOf(ArrayRef<int> dims, ArrayRef<int> space, ArrayRef<int64_t> shape
   return View::None;
 }
 
-/// The space of an einsum without contraction (product and broadcast), or of one that sums trailing dims.
+/// The space of an einsum without contraction (a product and broadcast), or of an einsum that sums trailing dims.
 static std::optional<RowSpace> einsumSpace(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
   ArrayRef<int> result = rule.results[0];

@@ -1,7 +1,7 @@
 //===- RowSpace.h - Ops that work row by row ----------------------------------------------===//
-// Elementwise ops, broadcasts, reductions along columns, norms and the loss iterate over rows x columns; on a GPU also
-// what sums over rows besides (columnSumsOf): gradients of norms and of biases. Rows are the
-// first `split` dims of the op's shape, columns the others. Ops of one space can be fused into one kernel.
+// Elementwise ops, broadcasts, reductions along columns, norms and the loss iterate over rows x columns; on a GPU, so
+// do ops that also sum over rows (columnSumsOf): gradients of norms and of biases. Rows are the first `split` dims of
+// the op's shape, columns the others. Ops of one space can be fused into one kernel.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_ROWSPACE_H
 #define PC_LIB_CODEGEN_FUSE_ROWSPACE_H
@@ -30,11 +30,11 @@ struct RowSpace {
 /// The space of `op`, or nothing if it is not a row op.
 std::optional<RowSpace> rowSpace(mlir::Operation *op);
 
-/// How a tensor of `shape` is addressed from rows and columns.
+/// How a tensor is addressed by row and column.
 enum class View { Full, Row, Column, Scalar, Periodic, None };
 
-/// The view of an operand of an einsum, given the dims of the space that it has. `period` is the number of rows after
-/// which a Periodic operand repeats.
+/// The view of an einsum's operand, given the dims of the space that the operand has. `period` is the number of rows
+/// after which a Periodic operand repeats.
 View viewOf(llvm::ArrayRef<int> operandDims, llvm::ArrayRef<int> spaceDims, llvm::ArrayRef<int64_t> spaceShape,
             int64_t split, int64_t &period);
 

@@ -1,14 +1,15 @@
-//===- StoreRoutedTokens.cpp - Of routed values only what exists is stored --------------------------===//
-// Which values: those that routed einsums make or that are made of such ones entry by entry, and that nothing reads but
-// einsums routed by the same mask and ops that make such values. First all are taken that are made so; then each that
-// is read in another way is left out, until no more are. It is right because entries where the mask is 0 count for
-// nothing in an einsum that is routed by it: so it does not matter what they are, or that they are nowhere.
+//===- StoreRoutedTokens.cpp - Stores only the routed tokens of values ------------------------------===//
+// A value is stored by rows under two conditions. First, a routed einsum makes it, or an elementwise op makes it from
+// such values. Second, all its readers are einsums routed by the same mask, or ops that make such values. The pass
+// starts with all values that satisfy the first condition, and removes those with another reader until nothing changes.
+// This is correct because entries for which the mask is 0 do not contribute to an einsum that is routed by the mask, so
+// they need not exist.
 //
-// An all_to_all between tokens and experts takes rows and makes rows, of the mask that is moved likewise. It is given
-// the mask of the whole group, which is gathered for it once.
+// An all_to_all between tokens and experts reads rows and makes rows, whose mask is moved in the same way. Its operand
+// is the mask of the whole group, which is gathered once.
 //
-// Functions of a pipeline's tasks hand rows to each other, with the mask that they are of: arguments and results are
-// values like others, made by all calls and read by all calls.
+// Functions of a pipeline's tasks pass rows to each other, together with their mask. Arguments and results are values
+// like others: all calls make them, and all calls read them.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_STOREROWS
 #include "pc/Codegen/Passes.h"
@@ -27,7 +28,7 @@ using namespace pc;
 
 namespace {
 
-/// A mask, up to moves that bring the same one, and how many experts a token has.
+/// A mask, where results of equal moves count as one mask, and the number of experts per token.
 struct Choice {
   Value mask;
   uint64_t k = 0;
@@ -35,15 +36,15 @@ struct Choice {
 };
 
 /// Two steps over all blocks of a program: find() takes all candidates and drops those that some reader needs in full,
-/// until nothing changes; the rewrite then gives those that are left row types. Invariant after find(): every reader of
-/// a value in `stored` is routed by the same mask or makes a stored value.
+/// until nothing changes; the rewrite then gives the remaining values row types. Invariant after find(): every reader
+/// of a value in `stored` is routed by the same mask or makes a stored value.
 class RowStore {
 public:
   RowStore(ArrayRef<Block *> blocks, bool cuda) : blocks(blocks), cuda(cuda) {}
 
   /// Finds the values that are stored by rows.
   void find() {
-    // A routed einsum without weights becomes a product entry by entry and an einsum by the mask, before or after it.
+    // A routed einsum without weights becomes an elementwise product and, before or after it, an einsum with the mask.
     for (Block *block : blocks) {
       expandRouted(*block, [](EinsumOp op) { return !isOfExperts(op) && !isOfTokens(op); });
       for (auto call : block->getOps<CallOp>())
@@ -58,7 +59,7 @@ public:
         propose(*block);
     for (bool isStable = false; !isStable;) {
       isStable = true;
-      // The last ones first: an op that brings rows back to all entries reads rows, but makes none.
+      // In reverse order, because an op that converts rows back to all entries reads rows but makes none.
       SmallVector<Value> values = llvm::to_vector(llvm::make_first_range(stored));
       for (Value value : llvm::reverse(values))
         if (!isMadeSo(value) || !llvm::all_of(value.getUsers(), [&](Operation *user) { return isReadSo(value, user); }))
@@ -71,8 +72,8 @@ public:
       }
   }
 
-  /// Divides groups that would have more than `limit` rows into rounds; the groups then have to be found again. False
-  /// after an error.
+  /// Divides groups that would have more than `limit` rows into rounds; the groups then have to be found again. Returns
+  /// false after an error.
   bool divide(int64_t limit, llvm::function_ref<bool()> isFirst) {
     llvm::MapVector<Value, uint64_t> choices;
     for (auto &[value, choice] : stored)
@@ -124,8 +125,9 @@ public:
   }
 
 private:
-  /// How many rows there can be: all that tokens may choose, and, `byCapacity`, no more than experts take. A rank has a
-  /// sequence or a part of one in each row of the mask, of which an expert takes at most its capacity.
+  /// The most rows that there can be: all that tokens may choose, and, if `byCapacity`, at most as many as experts
+  /// accept. In each row of the mask, a rank has a sequence or a part of one, of which an expert accepts at most its
+  /// capacity.
   int64_t mostRows(const Choice &choice, bool byCapacity) {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(choice.mask.getType()).getShape();
     int64_t experts = shape.back(), tokens = llvm::product_of(shape.drop_back());
@@ -141,7 +143,7 @@ private:
     int64_t length = shape.end()[-2];
     return std::min(rows, tokens / length * std::min(capacity, length) * experts);
   }
-  /// How many tokens of a sequence an expert takes, of a mask that is `pc.admit`'s or moved from there; 0: all.
+  /// The capacity of experts, in tokens per sequence, for a mask of `pc.admit` or moved from there; 0: unlimited.
   int64_t capacityOf(Value mask) {
     while (Operation *op = (mask = origin(mask)).getDefiningOp()) {
       if (auto admit = dyn_cast<AdmitOp>(op))
@@ -154,7 +156,7 @@ private:
     return 0;
   }
 
-  /// Whether the numbers of a token go to each of its rows, or are added up from them.
+  /// Whether values per token are copied to the token's rows, or added up from them.
   static bool isOfTokens(EinsumOp op) {
     FactorRule rule = op.getFactorRule();
     ArrayRef<int> mask = rule.operands.back(), all = rule.operands[0], few = rule.results[0];
@@ -170,8 +172,9 @@ private:
     auto it = calls.find(body);
     return it == calls.end() ? ArrayRef<CallOp>() : ArrayRef<CallOp>(it->second);
   }
-  /// What an argument of a function is in the step, if it is the same result of the same function in all calls, and
-  /// what else they have of this function is of the same call of it; else null.
+  /// The result of another function that an argument of a function receives in the step, if it is the same result of
+  /// the same function in all calls, and all arguments from that function come from the same call of it. Otherwise
+  /// null.
   Value outside(BlockArgument argument) {
     OpResult first;
     for (CallOp call : callsOf(argument.getOwner())) {
@@ -189,7 +192,7 @@ private:
     }
     return first;
   }
-  /// The value of a function that an argument or a result of a call is, of the microbatch at hand.
+  /// Follows arguments and results of calls back to the value inside a function, for the current microbatch.
   Value origin(Value value) {
     if (isRewriting)
       return value;
@@ -204,12 +207,12 @@ private:
     return from ? origins[value] = origin(from) : value;
   }
 
-  /// A mask as it is when it has been gathered along a dim: `value`, gathered along `dim`, or `value` itself (-1).
+  /// A gathered mask: `value` gathered along `dim`, or `value` itself if `dim` is -1.
   struct Gathered {
     Value value;
     int64_t dim;
   };
-  /// The mask of this rank and the dim along which ranks have parts of it; the dim is -1 if it is whole already.
+  /// The mask of this rank and the dim along which ranks have parts of it, which is -1 if the mask is already whole.
   static Gathered gathered(Value mask, int64_t dim, ArrayAttr axes) {
     Operation *op = mask.getDefiningOp();
     if (auto move = dyn_cast_or_null<AllToAllOp>(op);
@@ -225,7 +228,7 @@ private:
     return {slice.getX(), -1};
   }
 
-  /// Whether `move`, of a value with `from` for a mask, is between tokens and experts; then the mask of its result.
+  /// If `move`, of a value with mask `from`, is between tokens and experts, returns the mask of its result.
   Value movedMask(AllToAllOp move, Value from) {
     int64_t experts = cast<RankedTensorType>(from.getType()).getRank() - 1;
     auto out = static_cast<int64_t>(move.getFrom()), in = static_cast<int64_t>(move.getTo());
@@ -239,7 +242,7 @@ private:
     }
     return {};
   }
-  /// Whether a value has the dims of a mask in front.
+  /// Whether the first dims of a value are those of a mask.
   static bool fits(Value mask, Value value) {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(mask.getType()).getShape();
     return cast<RankedTensorType>(value.getType()).getShape().take_front(shape.size()) == shape;
@@ -276,14 +279,14 @@ private:
     OpBuilder builder(move);
     auto rows = AllToAllRowsOp::create(builder, move.getLoc(), move.getResult().getType(), move.getX(), mask, from.k,
                                        move.getFrom(), move.getTo(), move.getAxes());
-    // `stored` and later moves go by values: this one takes the place of the other.
+    // `stored` and later moves use values as keys, so the new value replaces the old one there.
     Choice to = stored.find(move.getResult())->second;
     stored[rows.getResult()] = to;
     move.getResult().replaceAllUsesWith(rows.getResult());
     move.erase();
   }
 
-  /// A part of a mask that has been gathered needs not be sent.
+  /// If a mask has been gathered, a part of it is sliced from there instead of being sent.
   void takeFromGathered(AllToAllOp move) {
     for (auto &[known, mask] : gatheredMasks)
       if (mask.getParentBlock() == move->getBlock() && isSame(known.value, move.getX()) &&
@@ -298,7 +301,7 @@ private:
       }
   }
 
-  /// Whether an operand or the result is of experts and not of tokens.
+  /// Whether an operand or the result has experts but no tokens.
   static bool isOfExperts(EinsumOp op) {
     FactorRule rule = op.getFactorRule();
     ArrayRef<int> mask = rule.operands.back();
@@ -308,7 +311,7 @@ private:
     };
     return is(rule.results[0]) || llvm::any_of(rule.operands, is);
   }
-  /// The first mask that was brought here as `mask` is.
+  /// The first mask that was computed by the same moves as `mask`.
   Value first(Value mask) {
     Value &known = firsts[mask];
     if (known)
@@ -335,7 +338,7 @@ private:
     return einsum && einsum.getMask() ? einsum : EinsumOp();
   }
 
-  /// Whether `op` makes its result entry by entry of values that have the dims of the mask in front.
+  /// Whether `op` computes its result elementwise from values whose first dims are those of the mask.
   static bool isByEntry(Operation *op, size_t dims) {
     if (op->getNumResults() != 1 || op->getNumOperands() == 0)
       return false;
@@ -360,7 +363,7 @@ private:
       else
         propose(&op);
   }
-  /// Also in the function, at its first call.
+  /// Proposes values inside the called function as well, at its first call.
   void proposeCall(CallOp call) {
     const TaskFunction &called = functions.of(call);
     auto take = [&](ValueRange from, ValueRange to) {
@@ -374,7 +377,7 @@ private:
     }
     take(called.results(), call.getResults());
   }
-  /// Has the result stored by rows if `op` could make it so; whether its readers can read it so is asked later.
+  /// Marks the result as stored by rows if `op` could make rows. Whether its readers can read rows is checked later.
   void propose(Operation *op) {
     if (EinsumOp einsum = asRouted(op)) {
       FactorRule rule = einsum.getFactorRule();
@@ -388,7 +391,7 @@ private:
       return;
     Choice choice = it->second;
     if (auto move = dyn_cast<AllToAllOp>(op)) {
-      if (cuda || !locals.contains({op->getBlock(), choice.mask})) // which no runtime sends, or not from here
+      if (cuda || !locals.contains({op->getBlock(), choice.mask})) // the runtime cannot send it, or not from here
         return;
       if (Value mask = movedMask(move, choice.mask))
         stored[move.getResult()] = {mask, choice.k};
@@ -407,8 +410,8 @@ private:
   }
   static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
   static bool hasType(Value value) { return isa<FloatType>(elementOf(value)); }
-  /// CPUs bring numbers of f32 alone to rows and back where there is one an entry; kernels of devices have no lines of
-  /// experts, nor numbers of tokens that go to their rows without a product.
+  /// CPUs convert values with one number per entry to rows and back only in f32. Device kernels do not support lines of
+  /// experts, or copies of token values to rows without a product.
   bool isGrouped(EinsumOp op) {
     Choice choice = choiceOf(op);
     std::optional<Grouped> grouped = asGrouped(op, [&](Value v) { return isStored(v, choice); });
@@ -441,7 +444,7 @@ private:
     Choice choice = stored.find(value)->second;
     if (EinsumOp einsum = asRouted(user))
       return einsum.getMask() != value && choiceOf(einsum) == choice && isGrouped(einsum);
-    // What calls read and functions return is stored so on the other side.
+    // A value that a call passes or a function returns must also be stored by rows on the other side.
     auto isPassed = [&](ValueRange others) {
       return llvm::all_of(llvm::zip_equal(user->getOperands(), others),
                           [&](auto pair) { return std::get<0>(pair) != value || isStored(std::get<1>(pair), choice); });
@@ -460,20 +463,20 @@ private:
   SmallVector<Block *> blocks;
   const bool cuda;
   TaskFunctions functions;
-  bool isRewriting = false;                           ///< ops in other blocks may be erased
+  bool isRewriting = false;                           ///< then ops in other blocks may be erased
   llvm::DenseMap<Block *, SmallVector<CallOp>> calls; ///< of functions, by body
   llvm::DenseMap<Value, Value> origins;
   SmallVector<Value> masks;
   llvm::DenseMap<Value, Value> firsts;
-  llvm::DenseMap<std::pair<Block *, Value>, Value> locals; ///< a mask of `masks`, as a block has it
+  llvm::DenseMap<std::pair<Block *, Value>, Value> locals; ///< by block and mask of `masks`: the block's version of it
   llvm::MapVector<Value, Choice> stored;
-  llvm::DenseSet<Value> moved; ///< masks of rows that are sent, for which the runtime wants memory for all choices
+  llvm::DenseSet<Value> moved; ///< masks of rows that are sent, for which the runtime needs memory for all choices
   SmallVector<std::pair<Gathered, Value>> gatheredMasks;
 };
 
 struct StoreRows : pc::impl::StoreRowsBase<StoreRows> {
   using StoreRowsBase::StoreRowsBase;
-  /// Whether one of the stages, which run side by side, has told why there are no rounds: it is the same for all.
+  /// Whether a stage has reported why there are no rounds. Stages run in parallel and all have the same reason.
   std::shared_ptr<std::atomic<bool>> isTold = std::make_shared<std::atomic<bool>>(false);
 
   void runOnOperation() override {

@@ -1,6 +1,6 @@
-//===- WithoutDropping.cpp - Ops that drop elements, and the same without dropping ---------===//
-// An evaluation runs the calls of a training step, except those that drop elements: in their place it runs a copy of
-// the op that keeps all of them. Attention loses its random operands; a dropout becomes a product by 1.
+//===- WithoutDropping.cpp - Versions of ops that do not drop elements ---------------------===//
+// An evaluation runs the calls of a training step, but replaces calls that drop elements by copies that keep all
+// elements. Attention loses its random operands; a dropout becomes a product by 1.
 //===-----------------------------------------------------------------------------===//
 #include "WithoutDropping.h"
 

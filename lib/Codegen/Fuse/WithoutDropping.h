@@ -1,4 +1,4 @@
-//===- WithoutDropping.h - Ops that drop elements, and the same without dropping -----------===//
+//===- WithoutDropping.h - Versions of ops that do not drop elements -----------------------===//
 // An evaluation runs the calls of the step, but drops nothing.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_FUSE_WITHOUTDROPPING_H
@@ -10,7 +10,7 @@ namespace pc {
 
 /// Whether `op`, or an op in its kernel, drops anything.
 bool drops(mlir::Operation *op);
-/// A copy of `op` that keeps what `op` drops. It is in no block.
+/// A copy of `op` that keeps the elements that `op` drops. It is not in a block.
 mlir::OwningOpRef<mlir::Operation *> withoutDropping(mlir::Operation *op);
 
 } // namespace pc

@@ -26,7 +26,7 @@ std::optional<Arch> parseArch(llvm::StringRef name);
 /// Where parts of the CUDA toolkit are; empty: not found.
 struct Toolkit {
   std::string ptxas, libdevice;
-  std::string searched; ///< places, for messages
+  std::string searched; ///< the searched places, for messages
 };
 Toolkit findToolkit(llvm::StringRef cudaPath);
 
@@ -36,7 +36,7 @@ llvm::StringRef mathLibrary();
 /// Our own sine and cosine, which are always linked.
 llvm::StringRef sineLibrary();
 
-/// A new module that holds the gpu.module, lowered to the LLVM and NVVM dialects. The given one is not changed.
+/// Returns a new module with the gpu.module, lowered to the LLVM and NVVM dialects. The original is not changed.
 mlir::OwningOpRef<mlir::ModuleOp> lowerToNVVM(mlir::gpu::GPUModuleOp module);
 
 /// NVPTX LLVM IR, linked with libdevice (or mathLibrary) and optimized for `arch` and all newer ones. Null after an
@@ -44,7 +44,7 @@ mlir::OwningOpRef<mlir::ModuleOp> lowerToNVVM(mlir::gpu::GPUModuleOp module);
 std::unique_ptr<llvm::Module> deviceModule(mlir::gpu::GPUModuleOp lowered, const Arch &arch, const Toolkit &toolkit,
                                            llvm::LLVMContext &context);
 
-/// The PTX text for `arch`; consumes `module`. Fails where the code generator does.
+/// The PTX text for `arch`; consumes `module`. Fails if the code generator fails.
 llvm::FailureOr<std::string> emitPtx(mlir::Operation *op, std::unique_ptr<llvm::Module> module, const Arch &arch);
 
 /// Runs ptxas for all architectures in parallel; makes one cubin of each text.

@@ -1,7 +1,6 @@
 //===- Device.cpp - NVVM -> NVPTX LLVM IR -> PTX ----------------------------------------------===//
 // Translates to LLVM IR, links the math functions that kernels call, optimizes, and writes PTX. If CUDA's libdevice is
-// not installed, a small library of our own takes its place, so that a machine without CUDA can compile for one with
-// it.
+// not installed, our own small library replaces it, so that a machine without CUDA can compile for one with CUDA.
 //===-----------------------------------------------------------------------------===//
 #include "../Native/LlvmPasses.h"
 #include "Compile.h"
@@ -39,8 +38,8 @@ static std::unique_ptr<llvm::TargetMachine> deviceMachine(const pc::toolchain::A
 }
 
 /// Links the functions of libdevice that `module` uses or, without libdevice, our own. Sine and cosine are always our
-/// own: libdevice's have inline PTX, which the stand-in cannot run, and what is tested there runs on GPUs. Reads no
-/// library if the module uses none.
+/// own, because those of libdevice contain inline PTX, which the stand-in cannot run, and GPUs should run the code that
+/// is tested there. Reads no library if the module uses none.
 static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::toolchain::Toolkit &toolkit) {
   auto missing = [&]() -> StringRef {
     for (llvm::Function &function : module)
@@ -54,7 +53,7 @@ static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::too
       return op->emitError() << "cannot read " << name << ": " << diagnostic.getMessage();
     library->setTargetTriple(module.getTargetTriple());
     library->setDataLayout(module.getDataLayout());
-    // What the library has brought in is private to the module, so that unused parts go.
+    // Functions of the library are internal to the module, so that unused ones are removed.
     auto internalize = [](llvm::Module &linked, const llvm::StringSet<> &names) {
       llvm::internalizeModule(
           linked, [&](const llvm::GlobalValue &value) { return !value.hasName() || !names.count(value.getName()); });

@@ -1,6 +1,6 @@
 //===- HostImage.cpp - NVPTX LLVM IR -> a shared object for this machine ----------------------===//
-// Always x86-64-v3, without AVX-512 BF16, whose conversions flush subnormals, which no GPU does. The IR was optimized
-// for NVPTX already. Code generation is fast rather than thorough, because most images run once, in tests.
+// The target is always x86-64-v3, without AVX512-BF16, whose conversions flush subnormals, unlike GPUs. The IR has
+// already been optimized for NVPTX. Code generation favours compile time, because most images run once, in tests.
 //===------------------------------------------------------------------------------------------===//
 #include "../Native/LlvmPasses.h"
 #include "Compile.h"
@@ -45,7 +45,7 @@ static FailureOr<std::string> linkShared(Operation *op, StringRef object) {
   if (!linker)
     return op->emitError() << "linking the host image needs ld.lld-22 or ld.lld, but neither is in PATH; install lld";
   SmallString<128> in, out, log;
-  // Linkers read and write files only.
+  // The linker reads and writes only files.
   auto remove = llvm::scope_exit([&] {
     for (StringRef file : {in, out, log})
       if (!file.empty())
@@ -81,7 +81,7 @@ FailureOr<pc::GpuImage> pc::toolchain::emitHostImage(Operation *op, std::unique_
   if (!machine)
     return op->emitError() << "host images need LLVM's code generator for x86-64, which this LLVM lacks: " << error;
   pc::runLlvmPasses(*module, nullptr,
-                    [](llvm::PassBuilder &) { // masked loads and stores become plain ones, as for NVPTX
+                    [](llvm::PassBuilder &) { // masked loads and stores become plain loads and stores, as for NVPTX
                       llvm::ModulePassManager passes;
                       passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::ScalarizeMaskedMemIntrinPass()));
                       return passes;
@@ -92,7 +92,7 @@ FailureOr<pc::GpuImage> pc::toolchain::emitHostImage(Operation *op, std::unique_
   std::vector<HostSite> sites;
   std::vector<HostKernel> kernels;
   size_t checkedSites = 0;
-  // Two variants: one that runs fast, and one that checks every access.
+  // Emits two variants: one that runs fast, and one that checks every access.
   for (bool check : {false, true}) {
     checkedSites = sites.size();
     llvm::Module &variant = check ? *checked : *module;

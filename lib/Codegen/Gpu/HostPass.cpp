@@ -21,7 +21,7 @@ using namespace pc::toolchain;
 namespace {
 
 constexpr unsigned sharedAddressSpace = 3;
-constexpr uint64_t gapBytes = 32; ///< between shared variables, so that an index out of bounds hits no other variable
+constexpr uint64_t gapBytes = 32; ///< between shared variables, so that a wrong index does not reach another one
 
 std::string underscored(StringRef prefix, StringRef name) {
   std::string text = (prefix + name).str();
@@ -29,7 +29,8 @@ std::string underscored(StringRef prefix, StringRef name) {
   return text;
 }
 
-/// Rewrites functions one after the other. `fault`: the first instruction without a stand-in; the module is unusable.
+/// Rewrites functions one after another. `fault`: the first instruction that cannot be replaced; the module is then
+/// unusable.
 struct Rewriter {
   Module &module;
   bool check;
@@ -80,7 +81,8 @@ struct Rewriter {
     return builder.CreateCall(callee, arguments);
   }
 
-  /// A call that waits for other threads: nothing may move across it, and it stays where it is in the flow of control.
+  /// A call that waits for other threads: no other instruction may move across it, and it keeps its place in the
+  /// control flow.
   CallInst *waitingCall(IRBuilder<> &builder, StringRef name, Type *result, ArrayRef<Value *> arguments) {
     synchronizes = true;
     CallInst *instruction = call(builder, name, result, arguments);
@@ -235,7 +237,7 @@ struct Rewriter {
   void intrinsic(CallInst *instruction, StringRef name) {
     IRBuilder<> builder(instruction);
     Value *result = nullptr;
-    bool done = false; // no result
+    bool done = false; // set if the intrinsic has no result to replace
     if (StringRef rest = name; rest.consume_front("read.ptx.sreg.")) {
       result = specialRegister(builder, rest);
     } else if (name == "barrier.cta.sync.aligned.all" || name == "barrier.cta.sync.all" || name == "barrier0") {
@@ -258,7 +260,7 @@ struct Rewriter {
     } else if (name.starts_with("barrier.") || name.starts_with("mbarrier.") || name.starts_with("cp.async.") ||
                name.starts_with("wgmma.") || name.starts_with("tcgen05.") || name.starts_with("stmatrix.") ||
                instruction->getType()->isVoidTy()) {
-      // None of these can be a pure function.
+      // None of the remaining intrinsics is a pure function.
     } else {
       result = generic(builder, instruction, name);
       if (!result) {
@@ -275,7 +277,7 @@ struct Rewriter {
 
   /// The operands of an inline assembly by number: results with the inputs tied to them, then other inputs.
   struct AssemblyOperands {
-    SmallVector<Value *> values; ///< by number; a result begins as the input tied to it
+    SmallVector<Value *> values; ///< by number; a result has the value of its tied input at first
     unsigned results = 0;
   };
   AssemblyOperands operandsOf(IRBuilder<> &builder, CallInst *instruction) {
@@ -354,8 +356,8 @@ struct Rewriter {
     instruction->eraseFromParent();
   }
 
-  /// "op.modifier $0, $1, ...;" without side effects becomes pc_ptx_op_modifier(...); except for products by
-  /// warpgroups, other text is refused.
+  /// "op.modifier $0, $1, ...;" without side effects becomes pc_ptx_op_modifier(...); other text is refused, except
+  /// products by warpgroups.
   void inlineAssembly(CallInst *instruction) {
     auto *assembly = cast<InlineAsm>(instruction->getCalledOperand());
     StringRef text = StringRef(assembly->getAsmString()).trim();
@@ -575,7 +577,7 @@ struct Rewriter {
       if (!fault.empty())
         return createStringError(fault);
     }
-    if (deviceFunctionsWait) // some kernel calls them
+    if (deviceFunctionsWait) // then kernels that call them also wait
       for (HostKernel &kernel : kernels)
         kernel.synchronizes = true;
     for (Constant *constant : shared) {

@@ -1,6 +1,6 @@
 //===- HostTable.cpp - the table of a host image (pcrt/host_image.h) ---------------------------===//
-// Writes the rows of host_image.h into a module as constants. While a row is built, its pointers refer to LLVM
-// constants instead of memory; `record` replaces them.
+// Writes the rows of host_image.h into a module as constants. While a row is built, its pointer fields hold pointers to
+// LLVM constants; `record` replaces them.
 //===-----------------------------------------------------------------------------===//
 #include "HostPass.h"
 #include "pc/Codegen/Fields.h"
@@ -13,7 +13,7 @@
 using namespace llvm;
 
 namespace {
-/// Rows of host_image.h as constants of the module, to which their pointers point until then.
+/// Builds rows of host_image.h as constants of the module.
 struct Table {
   Module &module;
   LLVMContext &context = module.getContext();

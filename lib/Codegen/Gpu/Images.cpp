@@ -1,6 +1,6 @@
 //===- Images.cpp - compileGpuModule ----------------------------------------------------------===//
-// One PTX text for the oldest architecture, which newer drivers compile at load time, and a cubin for each architecture
-// if ptxas is there. Kernels that use wgmma exist for sm_90a only, so such a module has no portable PTX.
+// Makes one PTX text for the oldest architecture, which newer drivers compile at load time, and a cubin for each
+// architecture if ptxas is installed. Kernels with wgmma exist only for sm_90a, so such a module has no portable PTX.
 //===-----------------------------------------------------------------------------===//
 #include "Images.h"
 #include "Compile.h"
@@ -36,7 +36,7 @@ static void complete(std::vector<pc::GpuKernelUse> &figures, const llvm::Module 
   }
 }
 
-/// For each kernel whose location has it: the name of the program's op that it was made for.
+/// By kernel, the name of the program's op for which it was made, if the kernel's location has it.
 static llvm::StringMap<std::string> sourceNames(mlir::gpu::GPUModuleOp module) {
   llvm::StringMap<std::string> names;
   module.walk([&](mlir::gpu::GPUFuncOp function) {
@@ -75,7 +75,7 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   std::unique_ptr<llvm::Module> ir = deviceModule(device, base, toolkit, context);
   if (!ir)
     return failure();
-  // PTX with wgmma is for one architecture and none after it.
+  // PTX with wgmma runs only on one architecture, not on newer ones.
   if (usesWarpgroups(*ir)) {
     for (const Arch &arch : archs)
       if (arch.number != 90 || !arch.specific)
@@ -104,7 +104,7 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   }
   for (GpuImage &image : images)
     complete(image.use, *ir);
-  // PTX goes along even with cubins: drivers compile it for devices that came later.
+  // PTX is included in addition to cubins, so that drivers can compile it for newer devices.
   basePtx->push_back('\0');
   images.push_back({GpuImageKind::Ptx, base.number, base.specific, std::move(*basePtx), {}, {}});
   if (options.emitHostImage) {

@@ -1,7 +1,7 @@
 //===- Images.h - gpu.module -> images that a device loads -----------------------------------===//
 // One gpu.module becomes a cubin for each architecture, one PTX text for newer devices and, for tests, a shared object
-// for this machine that the stand-in runs (standin/kernel). All are made of the same LLVM IR, linked with
-// libdevice and optimized by -O3.
+// for this machine that the stand-in runs (standin/kernel). All are made from the same LLVM IR, linked with libdevice
+// and optimized with -O3.
 //===------------------------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GPU_IMAGES_H
 #define PC_LIB_CODEGEN_GPU_IMAGES_H
@@ -14,18 +14,18 @@ namespace pc {
 
 /// What to compile for, and where the CUDA toolkit is.
 struct GpuTargetOptions {
-  /// Each gets a cubin; 'a' variants run on exactly that device.
+  /// There is a cubin for each; an 'a' variant runs only on exactly that architecture.
   llvm::SmallVector<std::string> archs{std::begin(defaultArchs), std::end(defaultArchs)};
-  /// Whether to run ptxas. If not, there is PTX only (for tests on this machine).
+  /// Whether to run ptxas. Otherwise there is only PTX (for tests on this machine).
   bool emitCubins = true;
-  /// Also a shared object for this machine (needs ld.lld), with and without calls to the access checker.
+  /// Whether to make a shared object for this machine (needs ld.lld), with and without calls of the access checker.
   bool emitHostImage = false;
   /// The only place to search for the CUDA toolkit (bin/ptxas and nvvm/libdevice). If empty: $CUDA_HOME, $CUDA_PATH,
-  /// $CUDA_ROOT, beside the ptxas of PATH, and /usr/local/cuda.
+  /// $CUDA_ROOT, the toolkit of the ptxas in PATH, and /usr/local/cuda.
   std::string cudaPath;
 };
 
-/// Values as pcrt_image_kind (pcrt.h).
+/// The values equal those of pcrt_image_kind (pcrt.h).
 enum class GpuImageKind : int32_t { Cubin = 0, Ptx = 1, Host = 2 };
 
 /// The resources of one kernel as reported by ptxas, per thread except `shared` (static bytes of a block).
@@ -43,21 +43,21 @@ struct GpuSite {
   std::string kernel, text;
 };
 
-/// One image as the driver or the stand-in loads it, with what ptxas said of its kernels.
+/// An image that the driver or the stand-in loads, with ptxas's figures of its kernels.
 struct GpuImage {
   GpuImageKind kind;
   int32_t arch = 0;              ///< 90 for sm_90 and sm_90a; 0: host
   bool archSpecific = false;     ///< an 'a' variant
-  std::string bytes;             ///< PTX ends with a zero byte, as the driver wants it
+  std::string bytes;             ///< PTX ends with a zero byte, as the driver requires
   std::vector<GpuKernelUse> use; ///< of cubins, in the order of the kernels
   std::vector<GpuSite> sites;    ///< of host images
 };
 
 /// Compiles a module whose kernels (gpu.func, kernel) take pointers, scalars or static memrefs; the module is not
-/// changed. Cubins in the order of `archs`, then PTX of the lowest architecture's base (it runs there and on all newer
-/// devices; with wgmma only sm_90a, on which it runs), then the host image. Without ptxas there are no cubins, and a
-/// remark says so. Errors: an unknown architecture, libdevice needed and not found, an op that does not lower, ptxas's
-/// own.
+/// changed. Returns cubins in the order of `archs`, then PTX for the base of the lowest architecture (which runs there
+/// and on all newer devices; with wgmma, it is for sm_90a and runs only there), then the host image. Without ptxas
+/// there are no cubins, and a remark says so. Errors are: an unknown architecture, a missing libdevice, an op that
+/// cannot be lowered, and errors of ptxas.
 llvm::FailureOr<llvm::SmallVector<GpuImage>> compileGpuModule(mlir::gpu::GPUModuleOp module,
                                                               const GpuTargetOptions &options);
 

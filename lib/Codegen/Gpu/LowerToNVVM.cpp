@@ -1,6 +1,6 @@
 //===- LowerToNVVM.cpp - gpu.module -> LLVM and NVVM dialects ----------------------------------===//
-// MLIR's GPU pipeline, without the call of the code generator, and with lowerings that it lacks: reductions over a
-// subgroup, and masks.
+// Runs MLIR's GPU pipeline without the code generator, and with additional lowerings: reductions over a subgroup, and
+// masks.
 //===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
 
@@ -53,7 +53,7 @@ struct ExpandForNVVM : PassWrapper<ExpandForNVVM, OperationPass<ModuleOp>> {
 
 OwningOpRef<ModuleOp> pc::toolchain::lowerToNVVM(mlir::gpu::GPUModuleOp module) {
   MLIRContext *context = module.getContext();
-  DialectRegistry registry; // convert-gpu-to-nvvm asks the dialects themselves how their ops lower
+  DialectRegistry registry; // convert-gpu-to-nvvm reads lowerings from the registered dialects
   arith::registerConvertArithToLLVMInterface(registry);
   cf::registerConvertControlFlowToLLVMInterface(registry);
   index::registerConvertIndexToLLVMInterface(registry);
@@ -86,7 +86,7 @@ OwningOpRef<ModuleOp> pc::toolchain::lowerToNVVM(mlir::gpu::GPUModuleOp module) 
   device.addPass(createCanonicalizerPass());
   device.addPass(createCSEPass());
   device.addPass(createReconcileUnrealizedCastsPass());
-  passes.addPass(LLVM::createDIScopeForLLVMFuncOpPass()); // lines for the stand-in's reports; PTX is written without
+  passes.addPass(LLVM::createDIScopeForLLVMFuncOpPass()); // line numbers for reports of the stand-in; PTX has none
   if (failed(passes.run(*lowered)))
     return nullptr;
   return lowered;

@@ -1,7 +1,7 @@
-//===- MathLibrary.cpp - math functions where CUDA's libdevice is missing ---------------------===//
-// The functions of libdevice that generated kernels call, under its names, as LLVM IR. The error is within 3 units in
-// the last place of f32, as test/Codegen/gpu/kernels-on-host.cpp measures, plus that of ex2.approx. The polynomials are
-// Chebyshev interpolations, those of sin and cos Cephes' (sinf.c).
+//===- MathLibrary.cpp - Math functions that replace CUDA's libdevice -------------------------===//
+// This file has the functions of libdevice that generated kernels call, with the same names, as LLVM IR. Their error is
+// at most 3 units in the last place of f32, as test/Codegen/gpu/kernels-on-host.cpp measures, plus that of ex2.approx.
+// The polynomials are Chebyshev interpolations; those of sin and cos are from Cephes (sinf.c).
 //===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
 

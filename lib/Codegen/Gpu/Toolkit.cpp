@@ -1,6 +1,6 @@
 //===- Toolkit.cpp - Finds CUDA's libdevice and ptxas, runs ptxas and parses its output --------===//
-// Looks for the toolkit where CUDA_HOME and the like point, beside `ptxas` in PATH, and in usual places; messages name
-// all of them. ptxas runs once per architecture, all at the same time; its -v output gives registers and spills.
+// Looks for the toolkit in CUDA_HOME and similar variables, next to the `ptxas` in PATH, and in usual places. Messages
+// name all of them. ptxas runs once per architecture, all at the same time; its -v output gives registers and spills.
 //===-----------------------------------------------------------------------------===//
 #include "Compile.h"
 
@@ -47,10 +47,10 @@ pc::toolchain::Toolkit pc::toolchain::findToolkit(StringRef cudaPath) {
         roots.push_back(path::parent_path(path::parent_path(real)).str());
     }
     roots.push_back("/usr/local/cuda");
-    roots.push_back("/usr/lib/nvidia-cuda-toolkit"); // Debian's
+    roots.push_back("/usr/lib/nvidia-cuda-toolkit"); // the place in Debian
   }
   Toolkit toolkit;
-  // The two files may be from different places; the first place that has one counts.
+  // The two files may be in different places; for each, the first place that has it is used.
   auto pick = [](std::string &where, StringRef root, StringRef below) {
     SmallString<128> file(root);
     path::append(file, below);

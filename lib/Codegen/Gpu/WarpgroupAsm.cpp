@@ -1,6 +1,6 @@
-//===- WarpgroupAsm.cpp - Inline PTX that multiplies by warpgroups -----------------------------===//
+//===- WarpgroupAsm.cpp - Parses inline PTX of warpgroup products ------------------------------===//
 // Kernels write wgmma as inline PTX (Kernels/WarpgroupProducts.cpp). The stand-in cannot run PTX, so this parser reads
-// the text into instructions that become calls. It accepts only what our own kernels write, and refuses the rest.
+// the text into instructions, which become calls. It accepts only the forms that our own kernels use.
 //===-----------------------------------------------------------------------------===//
 #include "WarpgroupAsm.h"
 #include "pcrt/host_image.h"
@@ -12,7 +12,7 @@
 using namespace llvm;
 using namespace pc::toolchain;
 
-/// Operands, which commas separate outside of braces.
+/// Splits operands at the commas outside of braces.
 static SmallVector<StringRef> operandsOf(StringRef text) {
   SmallVector<StringRef> operands;
   size_t from = 0;
@@ -75,7 +75,7 @@ std::optional<SmallVector<WarpgroupInstruction>> pc::toolchain::parseWarpgroupAs
     auto [name, rest] = statement.split(' ');
     if (statement.empty() || name == ".reg")
       continue;
-    // Predicates are constants here: they say whether a product sets its sums or adds to them.
+    // Predicates are constants here. They decide whether a product sets its sums or adds to them.
     if (name == "setp.ne.b32") {
       auto operands = operandsOf(rest);
       int64_t x, y;

@@ -1,5 +1,5 @@
-//===- WarpgroupAsm.h - Inline PTX that multiplies by warpgroups -------------------------------===//
-// Input: the text of an inline PTX block. Result: its instructions, or nothing if it has any other.
+//===- WarpgroupAsm.h - Parses inline PTX of warpgroup products --------------------------------===//
+// Input: the text of an inline PTX block. Result: its instructions, or nothing if it has an unknown one.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GPU_WARPGROUPASM_H
 #define PC_LIB_CODEGEN_GPU_WARPGROUPASM_H
@@ -12,7 +12,7 @@
 
 namespace pc::toolchain {
 
-/// One instruction, its operands by their numbers in the text.
+/// One instruction, with its operands as numbers in the text.
 struct WarpgroupInstruction {
   enum Kind { ProxyFence, Fence, Product, Commit, Wait } kind;
   unsigned left = 0;              ///< Wait: groups that may still be in flight

@@ -1,6 +1,6 @@
 //===- CheckCases.cpp - Compares kernels of a CUDA program with those of a CPU ----------------===//
-// Writes the cases of `--check-kernels`: for each distinct device kernel, the same op as CPU kernels, and how to draw
-// operands that both accept (ids below a limit, positive numbers, masks with a given number of ones).
+// Writes the cases of `--check-kernels`. For each distinct device kernel, a case has CPU kernels of the same op, and
+// says how to draw operands that both accept (ids below a limit, positive numbers, masks with a given number of ones).
 //===-----------------------------------------------------------------------------===//
 #include "CheckCases.h"
 #include "../Emit/Kernel.h"
@@ -16,7 +16,7 @@ namespace json = llvm::json;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// An upper bound of the elements of an i32 operand: the number of rows of the table, or of classes, that they index.
+/// An upper bound of the elements of an i32 operand: the number of rows of the table, or of classes, that it indexes.
 static int64_t limitOf(Value operand) {
   int64_t limit = 1;
   for (OpOperand &use : operand.getUses()) {
@@ -39,21 +39,21 @@ static bool wantsPositive(Operation *op) {
   return anyOp(op, [](Operation *inner) { return isa<LogOp, SqrtOp, RecipOp, AdamWOp>(inner); });
 }
 
-/// Whether an i32 operand says how many keys each query of attention sees.
+/// Whether an i32 operand is the number of keys that each query of attention sees.
 static bool isKeyCounts(Operation *op, Value operand) {
   auto indexed = dyn_cast<IndexedOpInterface>(op);
   return indexed && !indexed.getOffsetMutable().empty() && indexed.getOffsetMutable()[0].get() == operand &&
          typeOf(operand).getRank() > 0;
 }
 
-/// What numbers to draw for an operand, so that a kernel does not index beyond a table or divide by nothing.
+/// The kind of numbers to draw for an operand, so that a kernel does not index beyond a table or divide by zero.
 KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
   KernelSample sample{.positive = wantsPositive(op)};
   if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask() == value && isOnRows(op)) {
     sample.of = typeOf(value).getShape().back();
     sample.chosen = std::min<int64_t>(static_cast<int64_t>(*einsum.getRouted()), sample.of);
-    // If experts have a capacity: that many rows, of any tokens.
+    // If experts have a capacity, draws that many rows, of any tokens.
     const int64_t entries = typeOf(value).getNumElements(), rows = mostRows(einsum);
     if (rows < entries / sample.of * sample.chosen)
       sample.of = entries, sample.chosen = rows;
@@ -86,7 +86,7 @@ static json::Object buffer(Value value, int64_t offset) {
 static json::Object input(Value value, int64_t offset, KernelSample sample) {
   json::Object entry = buffer(value, offset);
   if (typeOf(value).getElementType().isInteger())
-    entry["below"] = sample.ascending ? 1 : sample.below; // a device draws no order
+    entry["below"] = sample.ascending ? 1 : sample.below; // the device's test cannot draw sorted numbers
   entry["positive"] = sample.positive;
   if (sample.chosen) {
     entry["chosen"] = sample.chosen;
@@ -111,7 +111,7 @@ LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation
     SmallVector<int64_t> offsets;
     for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       offsets.push_back(offsetOf(operand));
-      // What an earlier op of the case makes is not drawn.
+      // Results of earlier ops of the case are not drawn.
       if (!made.contains(operand) && read.insert(operand).second)
         inputs.push_back(input(operand, offsets.back(), sampleOf(op, i)));
     }

@@ -1,6 +1,6 @@
 //===- CheckCases.h - Tests of a CUDA program's kernels against the CPU's --------------===//
-// With pc-compile --check-kernels a program has a test case for every distinct kernel of the device: CPU kernels of the
-// same ops, and buffers to run both on. Its own --check-kernels then compares and times them on the device. Matrix
+// With pc-compile --check-kernels, a program contains a test case for every distinct device kernel: CPU kernels of the
+// same ops, and buffers for both. The program's flag --check-kernels then compares and times them on the device. Matrix
 // products also have cases.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_CHECKCASES_H
@@ -13,8 +13,8 @@
 
 namespace pc {
 
-/// Collects the cases of one program as JSON for its description. State: the CPU kernels that were written for them,
-/// and the keys of kernels that have a case already.
+/// Collects the cases of one program as JSON for its description. State: the CPU kernels that were written for the
+/// cases, and the keys of kernels that already have a case.
 class CheckCases {
 public:
   /// A kernel of the program's table, and the arena offsets of its buffers.
@@ -23,17 +23,17 @@ public:
     llvm::SmallVector<int64_t> offsets;
   };
   using OffsetOf = llvm::function_ref<int64_t(mlir::Value)>;
-  /// Puts a kernel of the CPU into the program's table; returns its index.
+  /// Adds a CPU kernel to the program's table and returns its index.
   using AddToTable = llvm::function_ref<int64_t(llvm::StringRef name, const KernelSet::Info &)>;
 
-  /// CPU kernels are written to `output`, for any CPU with AVX2.
+  /// Writes CPU kernels to `output`, for any CPU with AVX2.
   explicit CheckCases(mlir::ModuleOp output) : reference(output, {/*cuda=*/false, /*lanes=*/8}) {}
 
-  /// Whether `key` (a kernel's name, a product's shape) is new; remembers it.
+  /// Records `key` (a kernel's name, or a product's shape) and returns whether it is new.
   bool isNew(llvm::StringRef key) { return known.insert(key).second; }
 
-  /// Adds a case: `launches` on the device against the CPU's kernels of `ops`, one after the other. `results`: offsets
-  /// of the results if there is only one op and they do not lie at their homes.
+  /// Adds a case: it compares `launches` on the device with the CPU kernels of `ops`, one after another. `results`:
+  /// offsets of the results, if there is only one op and they are not at their homes.
   llvm::LogicalResult add(llvm::StringRef name, llvm::StringRef kind, llvm::ArrayRef<mlir::Operation *> ops,
                           llvm::ArrayRef<Launch> launches, OffsetOf offsetOf, llvm::ArrayRef<int64_t> results,
                           AddToTable addToTable);

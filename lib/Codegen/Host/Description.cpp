@@ -179,7 +179,7 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
       object["config_means"] = parsed(program.getMeans().value_or("[]"));
     }
   });
-  // A stage need not train anything itself.
+  // A stage may have nothing to train.
   auto all = module->getParentOfType<ModuleOp>();
   (all ? all : module).walk([&](Operation *op) {
     adamw |= isa<AdamWOp>(op);

@@ -1,6 +1,6 @@
-//===- EmbedImages.cpp - The gpu.module of a program becomes constants of its object -------------===//
-// Compiles the gpu.module, stores each image as a constant of 64-byte alignment, and enters the table of images into
-// the program of every stage. The gpu.module is then erased.
+//===- EmbedImages.cpp - Embeds compiled GPU images in a program ---------------------------------===//
+// Compiles the gpu.module, stores each image as a constant with 64-byte alignment, and adds the table of images to the
+// program of every stage. The gpu.module is then erased.
 //===-----------------------------------------------------------------------------===//
 #include "../Gpu/Images.h"
 #include "Tables.h"

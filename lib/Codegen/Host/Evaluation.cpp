@@ -1,6 +1,6 @@
 //===- Evaluation.cpp - The part of a training step that its loss needs -------------------===//
 // Marks the ops that the loss depends on, backwards from its output, through messages between stages and sums over
-// microbatches. What is left is the function pc_evaluate; gradients and updates are not in it.
+// microbatches. These ops form the function pc_evaluate, without gradients and updates.
 //===-----------------------------------------------------------------------------===//
 #include "Evaluation.h"
 #include "pc/IR/Stages.h"
@@ -19,11 +19,11 @@ Evaluation::Evaluation(ArrayRef<ModuleOp> programs) {
     });
   while (!open.empty()) {
     Operation *op = open.pop_back_val();
-    if (!isa<StartOp, WaitOp>(op)) // only single moves of these are needed
+    if (!isa<StartOp, WaitOp>(op)) // for these, single moves are added instead
       llvm::for_each(op->getOperands(), [&](Value value) { addValue(value); });
     if (auto loop = dyn_cast<AccumulateOp>(op->getParentOp()))
       add(loop);
-    // A message that is needed makes its send needed, in another stage's program.
+    // A needed message needs its send, which is in another stage's program.
     if (auto receive = dyn_cast<ReceiveOp>(op))
       if (auto send = sends.find(
               {receive.getStage(), stageOf(op->getParentOfType<ModuleOp>()), receive.getFlow(), receive.getMessage()});
@@ -41,7 +41,7 @@ void Evaluation::add(Operation *op) {
 /// The ops that compute `value`; for a sum over microbatches, the ops that compute its addends.
 void Evaluation::addValue(Value value) {
   auto result = dyn_cast<OpResult>(value);
-  if (!result) // of a loop's body, which is there for an op in it
+  if (!result) // an argument of a loop's body; the loop is added for the op that reads it
     return;
   add(result.getOwner());
   if (auto wait = dyn_cast<WaitOp>(result.getOwner())) {
@@ -62,7 +62,7 @@ bool Evaluation::needsAll(StartOp start) const {
   return llvm::all_of(start->getOpOperands(), [&](OpOperand &input) { return moved.contains(&input); });
 }
 
-/// Tasks that something is left of.
+/// Adds the tasks of which an op is needed.
 void Evaluation::addTasks(ModuleOp program) {
   program.walk([&](TaskOp task) {
     for (Operation *op = task->getNextNode(); op && !isa<TaskOp>(op); op = op->getNextNode())

@@ -1,8 +1,8 @@
 //===- Evaluation.h - The part of a training step that its loss needs ---------------------===//
-// A program that trains can also evaluate: @pc_evaluate makes those calls of the step that the loss needs, in their
-// order, on the same buffers, with dropouts that drop nothing. It is right where the step is. Every value is still
-// written before it is read and where it is read, by the same calls, and what is left out wrote other values: it could
-// only have overwritten more. The same holds for messages between stages.
+// A program that trains can also evaluate: @pc_evaluate makes the calls of the step that the loss needs, in their
+// order, on the same buffers, with dropouts that drop nothing. If the step is correct, so is @pc_evaluate: the same
+// calls still write every value, to the same place, before it is read. The calls that are left out only wrote other
+// values. The same holds for messages between stages.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_EVALUATION_H
 #define PC_LIB_CODEGEN_HOST_EVALUATION_H
@@ -22,10 +22,10 @@ public:
   explicit Evaluation(llvm::ArrayRef<mlir::ModuleOp> programs);
 
   bool needs(mlir::Operation *op) const { return ops.contains(op); }
-  /// Whether it needs the sum over microbatches of what is yielded there.
+  /// Whether the loss needs the sum over microbatches of this yielded value.
   bool needs(mlir::OpOperand &yielded) const { return sums.contains(&yielded); }
-  /// Which moves of a start it needs. Where that is not all of them, they are made one by one instead, and nothing is
-  /// waited for.
+  /// Whether the loss needs move `i` of a start. If it does not need all moves of the start, blocking moves replace the
+  /// start and its wait.
   bool needsMove(StartOp start, unsigned i) const { return moved.contains(&start->getOpOperand(i)); }
   bool needsAll(StartOp start) const;
 
@@ -33,7 +33,8 @@ private:
   /// A message: from a stage, to a stage, flow, number.
   using MessageKey = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
-  /// The set grows from the loss backwards: an op, the ops that make its operands, and the sends of its receives.
+  /// Adds an op. The set grows backwards from the loss: an op, the ops that make its operands, and the sends of its
+  /// receives.
   void add(mlir::Operation *op);
   void addValue(mlir::Value value);
   void addTasks(mlir::ModuleOp program);
@@ -41,7 +42,7 @@ private:
   std::map<MessageKey, mlir::Operation *> sends;
   llvm::DenseSet<mlir::Operation *> ops;
   llvm::DenseSet<mlir::OpOperand *> sums, moved;
-  llvm::SmallVector<mlir::Operation *> open; ///< whose operands have not been added
+  llvm::SmallVector<mlir::Operation *> open; ///< ops whose operands have not been added yet
 };
 
 } // namespace pc

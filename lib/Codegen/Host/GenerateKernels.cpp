@@ -1,7 +1,7 @@
 //===- GenerateKernels.cpp - Planned program -> host program, tables, kernels -------------===//
 // The pass pc-generate-kernels. It inlines the tasks, writes one step function per stage, and shares kernels between
-// all of them; tables and the description go into the module as constants. The program of the first stage has the
-// report of all.
+// all stages. Tables and the description become constants of the module. The program of the first stage contains the
+// report about all stages.
 //===-----------------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -32,7 +32,8 @@ int32_t pc::dtypeOf(Value value) {
   return element.isF32() ? PCRT_F32 : element.isBF16() ? PCRT_BF16 : PCRT_I32;
 }
 
-/// A microbatch of a stack lies in the stack, one size further each time.
+/// The address of a microbatch's element of a stack is its size times the number of the microbatch, from the stack's
+/// start.
 HostProgram::Address Generator::addressOf(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value);
       argument && current && argument.getOwner() == &current.getBody().front())
@@ -40,7 +41,7 @@ HostProgram::Address Generator::addressOf(Value value) {
   return {homeOf(value), 0};
 }
 
-/// The number of a group of axes in the table, where it is entered once.
+/// The number of a group of axes in the table, to which it is added at its first use.
 int32_t Generator::groupOf(ArrayRef<StringAttr> axes) {
   std::vector<int64_t> key;
   for (StringAttr axis : axes)
@@ -54,7 +55,7 @@ int32_t Generator::groupOf(ArrayRef<StringAttr> axes) {
   return it->second;
 }
 
-/// The entry of a flow; counts a message.
+/// The table entry of a flow. Also counts the message.
 int64_t Generator::flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, Value message) {
   int64_t stage = stageOf(planned);
   auto [it, inserted] = flows.try_emplace({peer, id}, flowTable.size());
@@ -107,7 +108,7 @@ SmallVector<HostProgram::Address> Generator::piecesOf(Operation *op, ArrayRef<Ad
   return pieces;
 }
 
-/// A launch for each part of the op's kernels, and a case by which a run checks them.
+/// Writes a launch for each of the op's kernels, and a test case for --check-kernels.
 LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results) {
   SmallVector<Address> values = llvm::map_to_vector(operands, [&](Value v) { return addressOf(v); });
   values.append(results.begin(), results.end());
@@ -172,7 +173,8 @@ LogicalResult Generator::emitMove(MoveOpInterface op) {
   return success();
 }
 
-/// An evaluation needs only some of the moves. If it needs only a part of a start, it makes these moves at once.
+/// An evaluation needs only some of the moves. If it needs only a part of a start, it makes these moves as blocking
+/// moves.
 LogicalResult Generator::emitStart(StartOp op) {
   int64_t first = moveTable.size(), ticket = tickets.size();
   tickets[op.getTicket()] = ticket;
@@ -200,7 +202,7 @@ void Generator::addToSum(OpOperand &use) {
   Value yielded = use.get(), result = current.getResult(use.getOperandNumber());
   Address from = addressOf(yielded), to{homeOf(result), 0};
   OwningOpRef<UpdateOp> copy = UpdateOp::create(b, yielded.getLoc(), "accumulate", nullptr, yielded);
-  // Two values: a kernel binds its buffers by value.
+  // Uses two separate values, because a kernel identifies its buffers by value.
   OwningOpRef<AddOp> add = AddOp::create(b, yielded.getLoc(), withEncoding(yielded.getType(), {}), result, yielded);
   auto kernelOf = [&](Operation *op) { return addKernel("accumulate", **kernels.get(op, 0)); };
   int64_t copies = kernelOf(*copy), adds = current.getMicrobatches() > 1 ? kernelOf(*add) : -1;
@@ -211,7 +213,7 @@ void Generator::addToSum(OpOperand &use) {
   toEvaluation = evaluates;
 }
 
-/// A loop over microbatches around the body and the additions to its sums.
+/// Writes a loop over microbatches around the body and the additions to its sums.
 LogicalResult Generator::emitAccumulate(AccumulateOp op) {
   current = op;
   bool evaluates = toEvaluation;
@@ -246,7 +248,7 @@ bool Generator::isIdle(Operation *op) {
   return isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(op);
 }
 
-/// What the host does for one op: a call of the runtime, kernels, a library, or nothing.
+/// Writes the code of the host for one op: calls of the runtime, kernels or a library, or nothing.
 LogicalResult Generator::emitOp(Operation *op) {
   if (hasRows(op) && !isa<AllToAllRowsOp>(op)) {
     if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask())
@@ -337,7 +339,7 @@ LogicalResult Generator::emitWithoutDropping(Operation *op) {
   return done;
 }
 
-/// All ops in order. `written` notes which table entries are whose.
+/// Writes all ops in order. `written` records the table entries of each op.
 LogicalResult Generator::emitBlock(Block &block) {
   for (auto op = block.begin(); op != block.end();) {
     TableEnds begin = ends();
@@ -371,7 +373,7 @@ void Generator::emitTables(llvm::json::Value report) {
   SmallVector<const char *> names;
   for (StringAttr name : mesh.getNames())
     names.push_back(tables.text(name.getValue()));
-  // A table that all programs share is made for the first one.
+  // Tables that all programs share are written with the first program.
   auto shared = [&]<typename T>(StringRef name, ArrayRef<T> rows) {
     return all.module.lookupSymbol(name) ? tables.symbol<const T *>(name) : tables.array(name, rows);
   };
@@ -398,7 +400,7 @@ void Generator::emitTables(llvm::json::Value report) {
       .evaluate = tables.symbol<decltype(pcrt_program::evaluate)>(evaluation ? "pc_evaluate" + suffix : ""),
       .round = tables.symbol<decltype(pcrt_program::round)>(Rounds::of(planned) ? "pc_round" + suffix : ""),
       .target = cuda ? PCRT_CUDA : PCRT_CPU,
-      .num_images = 0, // until embedImages
+      .num_images = 0, // embedImages sets it
       .num_attentions = count(attentionTable),
       .num_tickets = count(tickets),
       .images = nullptr,
@@ -434,7 +436,7 @@ LogicalResult Generator::run() {
     return failure();
   step.walk([&](Operation *op) { leaves.add(op); });
   planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
-  // The libraries' workspace is the end of the arena.
+  // The workspace of the libraries is at the end of the arena.
   workspace = cuda ? libraryWorkspaceBytes(planned, all.libraries) : 0;
   if (all.evaluation)
     evaluation.emplace(all.module, "pc_evaluate" + suffix);
@@ -463,7 +465,7 @@ LogicalResult Generator::emitRound() {
   return done;
 }
 
-/// Names every flow after the sender's task whose result it carries.
+/// Names every flow after the task whose result it sends.
 static void nameFlows(ArrayRef<ModuleOp> stages, std::map<FlowKey, std::string> &names) {
   for (ModuleOp stage : stages) {
     TaskOp task;
@@ -537,13 +539,13 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
       executable.cases.emplace(*output);
     if (failed(report))
       return signalPassFailure();
-    // A step function is a straight line of calls of the runtime. Equal kernels are written once all the same.
+    // A step function is a straight line of runtime calls. Equal kernels are still written once.
     for (ModuleOp program : programsOf(planned))
       inlineCalls(program);
     auto generators = generateSteps(planned, executable);
     if (failed(generators))
       return signalPassFailure();
-    // The first program describes what all of them cost.
+    // The first program has the report about all of them.
     for (auto [i, generator] : llvm::enumerate(*generators))
       generator->emitTables(i ? llvm::json::Value(llvm::json::Object()) : std::move(*report));
     planned.getBody()->clear();

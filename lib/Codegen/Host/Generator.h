@@ -1,5 +1,5 @@
 //===- Generator.h - Writes the step and the tables of one program ------------------------===//
-// GenerateKernels.cpp writes the step op by op, and the tables; LibraryCalls.cpp matrix products, attention, and
+// GenerateKernels.cpp writes the step op by op, and the tables. LibraryCalls.cpp writes matrix products, attention, and
 // kernels that several ops share.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_GENERATOR_H
@@ -26,7 +26,7 @@ struct StepCounts;
 /// A flow of messages: from a stage, to a stage, number.
 using FlowKey = std::tuple<int64_t, int64_t, int64_t>;
 
-/// What the programs of all stages share.
+/// State that the programs of all stages share.
 struct Executable {
   Executable(mlir::ModuleOp output, KernelTarget target, CudaLibraries libraries)
       : module(output), target(target), libraries(libraries), kernels(output, target), tables(output) {}
@@ -41,8 +41,8 @@ struct Executable {
   std::vector<pcrt_group> groupTable;
   std::map<FlowKey, std::string> flowNames;
   std::optional<CheckCases> cases;      ///< CUDA: test cases of the kernels
-  std::optional<Evaluation> evaluation; ///< CPU, of programs that train
-  int64_t numStages = 0;                ///< 0: one program
+  std::optional<Evaluation> evaluation; ///< CPU: for programs that train
+  int64_t numStages = 0;                ///< 0: a single program
   int64_t stageAxis = 0, microbatches = 1;
 };
 
@@ -56,7 +56,7 @@ public:
 
   /// Writes the step.
   llvm::LogicalResult run();
-  /// Writes the tables; call it when all steps are written.
+  /// Writes the tables. Must be called after all steps are written.
   void emitTables(llvm::json::Value report);
   /// CUDA: adds the step's kernels and library calls to the report.
   llvm::LogicalResult count(StepCounts &counts);
@@ -65,7 +65,7 @@ private:
   using Address = HostProgram::Address;
 
   Address addressOf(mlir::Value value);
-  /// The ends of the tables, and the rows that an op has added.
+  /// The sizes of the tables, which show the rows that an op has added.
   struct TableEnds {
     size_t kernels, products, attentions;
   };
@@ -80,7 +80,7 @@ private:
   llvm::LogicalResult emitOp(mlir::Operation *op);
   llvm::LogicalResult emitRound();
   llvm::LogicalResult emitWithoutDropping(mlir::Operation *op);
-  /// Writes calls with `f` to the step, and to the evaluation where this op is part of it.
+  /// Writes calls with `f` to the step, and to the evaluation if it contains this op.
   template <typename F> void write(F f) {
     if (toStep)
       f(*main);
@@ -88,7 +88,7 @@ private:
       f(*evaluation);
   }
   llvm::LogicalResult emitKernels(mlir::Operation *op, mlir::ValueRange operands, llvm::ArrayRef<Address> results);
-  /// The buffers of the kernels of `op`, whose operands and results lie at `values`.
+  /// The buffers of the kernels of `op`, whose operands and results are at `values`.
   llvm::SmallVector<Address> piecesOf(mlir::Operation *op, llvm::ArrayRef<Address> values);
   int64_t addKernel(llvm::StringRef name, const KernelSet::Info &info, bool ofHost = false);
   llvm::LogicalResult addCase(llvm::StringRef name, const KernelSet::Info &info, llvm::ArrayRef<mlir::Operation *> ops,
@@ -111,7 +111,7 @@ private:
   int32_t groupOf(llvm::ArrayRef<mlir::StringAttr> axes);
   int64_t flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, mlir::Value message);
   int64_t outputOf(mlir::Operation *op);
-  /// A table of this program, under a name of its own.
+  /// A table of this program, with a unique name.
   template <typename T> const T *table(llvm::StringRef name, llvm::ArrayRef<T> rows) {
     return tables.array((name + suffix).str(), rows);
   }
@@ -124,29 +124,29 @@ private:
   std::string suffix; ///< of the names of this program's symbols
   HostProgram host;
   std::optional<HostProgram> evaluation;
-  HostProgram *main = &host;                ///< what ops are written to: the step, or the end of a round
+  HostProgram *main = &host;                ///< the function being written: the step, or the end of a round
   bool toStep = true, toEvaluation = false; ///< where calls are written
   Tables &tables;
   std::vector<pcrt_kernel> kernelTable;
   std::vector<pcrt_device_kernel> deviceKernelTable;
-  std::vector<KernelSet::Info> kernelInfos; ///< of the entries of kernelTable
+  std::vector<KernelSet::Info> kernelInfos; ///< for the entries of kernelTable
   std::vector<pcrt_gemm_desc> gemmTable;
   std::vector<pcrt_move_desc> moveTable;
   std::vector<pcrt_attention_desc> attentionTable;
   std::vector<pcrt_flow> flowTable;
   std::map<std::pair<int64_t, int64_t>, int64_t> flows; ///< (stage of the other end, number) -> entry
-  llvm::SmallVector<mlir::Operation *> outputs;         ///< that the runtime is shown
-  int64_t microbatch = 0;                               ///< of the task
+  llvm::SmallVector<mlir::Operation *> outputs;         ///< the outputs that the runtime observes
+  int64_t microbatch = 0;                               ///< of the current task
   llvm::DenseMap<mlir::Value, int64_t> tickets;
   LeavesByName leaves;
   AccumulateOp current;
-  std::vector<Written> written;                 ///< ops that compute, in order
-  TaskFunctions functions;                      ///< only to count: else calls are inlined
-  llvm::DenseMap<mlir::Block *, int64_t> calls; ///< of functions, by body
+  std::vector<Written> written;                 ///< computing ops, in order
+  TaskFunctions functions;                      ///< only for counting; otherwise calls are inlined
+  llvm::DenseMap<mlir::Block *, int64_t> calls; ///< the number of calls of functions, by body
 };
 
-/// Generators of all programs of `planned`, whose steps are written. Where calls of task functions are not inlined
-/// before, a function is written where it is called first: what it launches can be counted, but does not run.
+/// Returns generators of all programs of `planned`, with their steps written. If calls of task functions were not
+/// inlined, a function is written at its first call. Its launches can then be counted, but the step cannot run.
 llvm::FailureOr<llvm::SmallVector<std::unique_ptr<Generator>>> generateSteps(mlir::ModuleOp planned, Executable &all);
 
 } // namespace pc

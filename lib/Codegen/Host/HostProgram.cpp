@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// A function (context, arena) -> status; a call that fails leaves it by its one exit.
+/// A function (context, arena) -> status. If a call fails, the function jumps to its single exit.
 HostProgram::HostProgram(ModuleOp module, StringRef name)
     : b(module.getContext()), loc(module.getLoc()), module(module) {
   b.setInsertionPointToEnd(module.getBody());
@@ -78,7 +78,7 @@ void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::op
   };
   Value biasAddress = orNull(bias);
   Value product = integer(index, 32);
-  // The first microbatch writes the sum, the others add to it: two table entries, chosen at run time.
+  // The first microbatch writes the sum and the others add to it. These are two table entries, chosen at run time.
   bool changes = later >= 0 && microbatch;
   count(numCalls.products, index, changes ? 1 : times);
   if (changes) {
@@ -135,7 +135,7 @@ void HostProgram::beginLoop(int64_t microbatches) {
   b.setInsertionPointToStart(loopHead);
 }
 
-/// Closes the loop; after it, there is no microbatch.
+/// Ends the loop over microbatches.
 void HostProgram::endLoop() {
   times = 1;
   if (loopCount == 1)

@@ -1,5 +1,5 @@
 //===- HostProgram.h - The step function and its calls of the runtime -----------------===//
-// The writer of the step function knows calls and addresses, and no ops; GenerateKernels.cpp chooses the calls.
+// This writer of the step function deals only with calls and addresses; GenerateKernels.cpp chooses the calls for ops.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_HOSTPROGRAM_H
 #define PC_LIB_CODEGEN_HOST_HOSTPROGRAM_H
@@ -17,14 +17,15 @@ public:
   /// Begins the function `name` at the end of `module`; finish() ends it.
   HostProgram(mlir::ModuleOp module, llvm::StringRef name);
 
-  /// An address: byte offset in the arena, plus `stride` times the number of the microbatch.
+  /// An address: a byte offset in the arena, plus `stride` times the number of the microbatch.
   struct Address {
     int64_t offset = 0, stride = 0;
   };
 
-  /// Each of these writes one call of the runtime's function of that name, with the number of a table entry.
+  /// Each of these functions writes one call of the runtime's function of the same name, with the number of a table
+  /// entry.
   void launch(int64_t kernel, llvm::ArrayRef<Address> arguments);
-  /// `later` is the table entry for all microbatches but the first; -1: the same.
+  /// `later` is the table entry for all microbatches except the first; -1: the same entry.
   void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias, std::optional<Address> aux,
             int64_t later = -1);
   void move(int64_t index, Address in, Address out);
@@ -32,7 +33,7 @@ public:
   /// Starts the moves `first`, `first` + 1, ... of the table, one per address.
   void start(int64_t first, llvm::ArrayRef<Address> ins, llvm::ArrayRef<Address> outs, int64_t ticket);
   void wait(int64_t ticket);
-  /// `of`: the microbatch, where the step has no loop.
+  /// `of`: the microbatch, if the step has no loop.
   void observe(int64_t output, Address value, int64_t of = 0);
   void send(int64_t flow, Address value);
   void receive(int64_t flow, Address value);
@@ -42,7 +43,7 @@ public:
   /// Calls written from here to endLoop run once per microbatch.
   void beginLoop(int64_t microbatches);
   void endLoop();
-  /// Inside the loop: `first` for microbatch 0, `later` for the others.
+  /// Inside the loop: runs `first` in microbatch 0, and `later` in the others.
   void byMicrobatch(llvm::function_ref<void()> first, llvm::function_ref<void()> later);
   void finish();
 
@@ -60,7 +61,7 @@ private:
   }
   mlir::Value integer(int64_t value, unsigned bits = 64);
   mlir::Value address(Address at);
-  /// An argument of a function of the runtime that takes a ParameterT.
+  /// The argument for a parameter of type ParameterT of a runtime function.
   template <typename ParameterT, typename T> mlir::Value argument(const T &value) {
     if constexpr (std::is_same_v<T, mlir::Value>)
       return value;
@@ -95,7 +96,7 @@ private:
   mlir::Value context, arena, arguments, microbatch;
   mlir::Block *exit = nullptr, *loopHead = nullptr;
   int64_t loopCount = 1;
-  int64_t times = 1; ///< how often the code that is written now runs in a step
+  int64_t times = 1; ///< how often the code that is currently written runs in a step
   Calls numCalls;
 };
 

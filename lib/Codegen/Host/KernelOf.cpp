@@ -1,4 +1,4 @@
-//===- KernelOf.cpp - Which kernel an op becomes ---------------------------------------------===//
+//===- KernelOf.cpp - Selects the kernel of each op ------------------------------------------===//
 // Chooses for each op the generator of its kernel: a special one (Kernels/), a row kernel (Rows/), or one of the plain
 // loops in this file. An op without a kernel is an error that names its types.
 //===-----------------------------------------------------------------------------===//
@@ -17,7 +17,7 @@ using kernels::Num;
 
 static int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
 
-/// "b s f -> f": an item is a block of columns, and sums all rows in order.
+/// "b s f -> f": an item is a block of columns, in which it sums all rows in order.
 static LogicalResult emitColumnReduction(EinsumOp op, Kernel &k) {
   Emitter &e = k.e;
   int64_t columns = elementsOf(op.getResult()), rows = elementsOf(op.getInputs()[0]) / columns;
@@ -37,7 +37,7 @@ static LogicalResult emitColumnReduction(EinsumOp op, Kernel &k) {
         [&](Num column, const Emitter::Carried &totals) { k.results[0].store(totals[0], column); });
     return success();
   }
-  // One block of `widths` vectors from column `first` on.
+  // Sums one block of vectors with these widths, from column `first` on.
   auto sumBlock = [&](Num first, ArrayRef<int64_t> widths) {
     Emitter::Carried init;
     for (int64_t width : widths)
@@ -99,7 +99,7 @@ static LogicalResult emitLoops(EinsumOp op, Kernel &k) {
   k.forItems(k.items, 1, /*reduces=*/false, [&](Num item) {
     // The item is the number of an element of the result, row-major.
     Num left = item;
-    for (int f : llvm::reverse(rule.results[0])) { // a factor twice in the result would be a diagonal
+    for (int f : llvm::reverse(rule.results[0])) { // no factor occurs twice in the result (that would be a diagonal)
       index[f] = left % e.integer(rule.factors[f].size);
       left = left / e.integer(rule.factors[f].size);
     }
@@ -129,7 +129,7 @@ static LogicalResult emitCopy(int64_t elements, Kernel &k) {
   return success();
 }
 
-/// from, from + 1, ..., and on a rank the offset of its block besides.
+/// from, from + 1, ..., plus the offset of a rank's block.
 static LogicalResult emitIota(IotaOp op, Kernel &k) {
   k.kind = "index";
   const int64_t elements = elementsOf(op.getValue());
@@ -145,7 +145,7 @@ static LogicalResult emitIota(IotaOp op, Kernel &k) {
 
 static Num toI32(Num x) { return x.e->wrap(arith::TruncIOp::create(x.e->b, x.e->loc, x.e->b.getI32Type(), x.v)); }
 
-/// A number that changes at few places: the first one and what each place adds.
+/// A number that changes at few positions: the first value, plus an addend at each position.
 static LogicalResult emitPieces(IotaOp op, Kernel &k) {
   k.kind = "index";
   Emitter &e = k.e;
@@ -159,7 +159,7 @@ static LogicalResult emitPieces(IotaOp op, Kernel &k) {
   return success();
 }
 
-/// Positions of the sequence where it is in zigzag order.
+/// The positions of a sequence in zigzag order.
 static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
   k.kind = "index";
   Emitter &e = k.e;
@@ -173,7 +173,7 @@ static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
   return success();
 }
 
-/// How many keys of the block that comes in this step of the ring each query sees.
+/// The number of keys that each query sees in the block of this step of the ring.
 static LogicalResult emitKeyCounts(KeyCountsOp op, Kernel &k) {
   k.kind = "index";
   Emitter &e = k.e;
@@ -198,7 +198,7 @@ static LogicalResult emitMergeAttention(MergeAttentionOp op, Kernel &k) {
   k.forItems(shape[0] * s * heads, d, /*reduces=*/false, [&](Num item) {
     Num row = (item / (s * heads) * heads + item % heads) * s + item / heads % s;
     Num first = k.operands[1].load(row), second = k.operands[3].load(row), largest = e.max(first, second);
-    // A query that sees nothing of the second set has o = 0 there.
+    // A query that sees no key of the second set has o = 0 there.
     auto weight = [&](Num logSum) { return e.exp(e.max(logSum - largest, e.real(-80))); };
     Num w1 = weight(first), w2 = weight(second), sum = w1 + w2;
     Num f1 = w1 / sum, f2 = w2 / sum;
@@ -235,7 +235,7 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
     kernel.forItems(1, 1, /*reduces=*/false, [&](Num i) { kernel.results[0].store(kernel.e.real(1), i); });
     return success();
   }
-  // On a CPU a kernel that only sums over rows works by blocks of columns (emitColumnReduction).
+  // On a CPU, a kernel that only sums over rows works on blocks of columns (emitColumnReduction).
   const bool sumsColumns = !columnSumsOf(op).empty();
   if (rowSpace(op) && (kernel.simt || !sumsColumns))
     return emitRowKernel(op, kernel);

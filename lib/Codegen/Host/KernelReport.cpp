@@ -1,5 +1,5 @@
-//===- KernelReport.cpp - What the kernels of a CUDA step move ----------------------------===//
-// The step is generated as for an executable, and then read: its calls, its tables, the code of its kernels.
+//===- KernelReport.cpp - The report about the kernels of a CUDA step ---------------------===//
+// The step is generated as for an executable. Then its calls, its tables and the code of its kernels are read.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/KernelReport.h"
 #include "../Fuse/Grouped.h"
@@ -16,18 +16,19 @@ namespace json = llvm::json;
 
 namespace {
 
-/// What a step does with one kernel; bytes and flops are those of one launch.
+/// The use of one kernel in a step. Bytes and flops are for one launch.
 struct Use {
   std::string kind, op;
   int64_t launches = 0, read = 0, written = 0, distinct = 0;
   int64_t blocks = 0, threads = 0, access = 0; ///< of own kernels
-  int64_t operandBytes = 0;                    ///< of own products on tensor cores: what shared memory gives these
-  double tensorShare = 0;                      ///< and the part of the peak that they can have by it
+  int64_t operandBytes = 0;                    ///< for own products on tensor cores: bytes read from shared memory
+  double tensorShare = 0;                      ///< and the share of the peak that shared memory allows
   double flops = 0;
   double computing = 0; ///< seconds
 
-  /// Seconds of a launch. The memory of a GPU is busy when some 2 MB are in flight (3.35 TB/s x 0.6 us): 16 KB on each
-  /// multiprocessor, which 1024 threads have with four loads of 4 bytes each, and half of it with loads of 2.
+  /// Seconds of a launch. To use its full bandwidth, a GPU needs about 2 MB in flight (3.35 TB/s x 0.6 us), or 16 KB
+  /// per multiprocessor. 1024 threads with four loads of 4 bytes have 16 KB in flight, and half of it with loads of 2
+  /// bytes.
   double seconds(const MachineModel &machine) const {
     double busy = access ? std::min(1.0, static_cast<double>(access) / 4) : 1;
     return std::max(computing,
@@ -42,11 +43,11 @@ struct pc::StepCounts {
   const MachineModel &machine;
   llvm::MapVector<std::pair<int64_t, std::string>, Use, std::map<std::pair<int64_t, std::string>, unsigned>> uses = {};
   int64_t activationBytes = 0, activations = 0;
-  OpSeconds seconds = OpSeconds(); ///< of the ops of the generators' programs
+  OpSeconds seconds = OpSeconds(); ///< seconds of the ops in the generators' programs
 };
 
-/// Adds what a kernel of attention computes: at attention's rate, if shared memory gives tensor cores their operands as
-/// fast. Each kernel of the gradient computes its part of the scores again, so 5 products become 3 and 4.
+/// Adds the products of an attention kernel, at attention's rate, or at a lower rate if shared memory cannot supply the
+/// tensor cores. Each kernel of the gradient computes its part of the scores again, so 5 products become 3 and 4.
 static void addProducts(Use &use, const TensorWork &products, Operation *op, const MachineModel &machine) {
   use.flops = static_cast<double>(products.flops);
   use.operandBytes = products.sharedBytes;
@@ -54,16 +55,16 @@ static void addProducts(Use &use, const TensorWork &products, Operation *op, con
   AttentionWork work = attentionWork(op);
   if (products.dependOnData)
     work.flops *= isAttentionGrad(op) ? 0.7 : 1;
-  else // masked tiles are not in the count
+  else // the count has no masked tiles
     work = {use.flops, work.causal ? std::max<int64_t>(work.keys / 2, 1) : work.keys, work.headDim, false, work.bf16};
   use.computing = attentionSeconds(work, machine) / use.tensorShare;
 }
 
-/// Adds what a product on rows computes where each expert is chosen as often.
+/// Adds the operations of a product on rows, if all experts are chosen equally often.
 static void addGrouped(Use &use, const TensorWork &products, EinsumOp op, const MachineModel &machine) {
   const pcrt_gemm_desc d = asGrouped(op)->desc;
   use.flops = flopsOf(op.getOperation());
-  if (products.flops) { // of all blocks, also of those that leave
+  if (products.flops) { // counted for all blocks, including those that exit early
     use.operandBytes = products.sharedBytes;
     use.tensorShare = products.share(machine.sharedBandwidth, machine.bf16Flops);
   }
@@ -122,7 +123,7 @@ static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
   use.written = c + (g.epilogue == PCRT_EPILOGUE_GELU_BIAS ? c : 0);
   use.distinct = use.read + use.written;
   use.flops = 2.0 * static_cast<double>(g.batch * g.m * g.n) * static_cast<double>(g.k);
-  auto isOdd = [](int64_t stride, int64_t otherStride, int32_t dtype) { // of a row
+  auto isOdd = [](int64_t stride, int64_t otherStride, int32_t dtype) { // whether rows are not aligned
     return std::max(stride, otherStride) * bytesOf(dtype) % 16 != 0;
   };
   bool unaligned = isOdd(g.a_m_stride, g.a_k_stride, g.a_dtype) || isOdd(g.b_k_stride, g.b_n_stride, g.b_dtype) ||
@@ -133,7 +134,7 @@ static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
   return use;
 }
 
-/// A library's attention counts likewise, with two products forward and five backward.
+/// The same for a library's attention, with two products in the forward pass and five in the backward pass.
 static Use useOf(const pcrt_attention_desc &a, const MachineModel &machine) {
   int64_t queries = a.batch * a.q_heads * a.q_length, keys = a.batch * a.kv_heads * a.kv_length;
   int64_t q = queries * a.head_dim * bytesOf(a.dtype), k = keys * a.head_dim * bytesOf(a.dtype), lse = queries * 4;
@@ -157,7 +158,7 @@ static std::string nameOf(const pcrt_gemm_desc &g) {
 
 LogicalResult Generator::count(StepCounts &counts) {
   int64_t stage = all.numStages ? stageOf(planned) : -1;
-  /// Adds launches of a kernel, and describes it if it is new; returns the seconds of one.
+  /// Adds launches of a kernel, and describes it if it is new. Returns the seconds of one launch.
   auto add = [&](const std::string &kernel, const char *op, int64_t launches,
                  llvm::function_ref<FailureOr<Use>()> newUse) -> FailureOr<double> {
     auto [it, inserted] = counts.uses.try_emplace({stage, kernel});
@@ -171,7 +172,7 @@ LogicalResult Generator::count(StepCounts &counts) {
     it->second.launches += launches;
     return counts.machine.opSeconds + it->second.seconds(counts.machine);
   };
-  Operation *op = nullptr; // whose kernels are added
+  Operation *op = nullptr; // the op whose kernels are added
   auto addKernel = [&](size_t i, int64_t launches) {
     return add(kernelInfos[i].function, kernelTable[i].name, launches, [&] {
       auto device = *all.module.getOps<gpu::GPUModuleOp>().begin();
@@ -185,15 +186,15 @@ LogicalResult Generator::count(StepCounts &counts) {
     return add(attentionTable[i].backward ? "attention gradient" : "attention", attentionTable[i].name, times,
                [&] { return useOf(attentionTable[i], counts.machine); });
   };
-  // Each op knows which calls were written for it; a body runs once per microbatch, or once per call.
+  // The calls of each op are recorded. A body runs once per microbatch, or once per call of its function.
   for (const Written &one : written) {
     auto loop = one.op->getParentOfType<AccumulateOp>();
     int64_t executions = loop ? loop.getMicrobatches() : 1,
             called = std::max<int64_t>(calls.lookup(one.op->getBlock()), 1);
     op = one.op;
-    double seconds = 0; // of all executions that one call, or the step, has
+    double seconds = 0; // of all executions in one call, or in the step
     auto addRange = [&](ArrayRef<int64_t> launches, size_t begin, size_t end, auto &&addOne) -> LogicalResult {
-      for (size_t i = begin; i < std::min(end, launches.size()); ++i) { // no call names the launches after them
+      for (size_t i = begin; i < std::min(end, launches.size()); ++i) { // later launches do not occur in any call
         if (!launches[i])
           continue;
         FailureOr<double> each = addOne(i, launches[i] * called);
@@ -209,7 +210,7 @@ LogicalResult Generator::count(StepCounts &counts) {
         failed(addRange(launches.attentions, one.begin.attentions, one.end.attentions, addAttention)))
       return failure();
     counts.seconds[one.op] = seconds / static_cast<double>(executions);
-    if (isa<AttentionOp, PackedAttentionOp>(one.op)) { // a layer; its first result is an activation
+    if (isa<AttentionOp, PackedAttentionOp>(one.op)) { // one per layer; its first result is an activation
       counts.activationBytes = bytesOf(one.op->getResult(0).getType());
       counts.activations += executions * called;
     }

@@ -16,7 +16,7 @@ static std::string kernelKey(Operation *op, unsigned part) {
   std::string key;
   llvm::raw_string_ostream os(key);
   llvm::DenseMap<Value, unsigned> numbers;
-  // Operands that are the same value must be so in both ops, since a kernel may rely on it.
+  // Two operands of one op that are the same value must be so in both ops, since a kernel may rely on it.
   auto number = [&](Value v) { return numbers.try_emplace(v, numbers.size()).first->second; };
   auto type = [&](Type t) { os << withEncoding(t, rowsOf(t)) << ' '; };
   std::function<void(Operation *)> print = [&](Operation *o) {
@@ -26,7 +26,7 @@ static std::string kernelKey(Operation *op, unsigned part) {
       type(v.getType());
     }
     os << ')';
-    if (auto choice = dyn_cast<TopKOp>(o)) // of any layer
+    if (auto choice = dyn_cast<TopKOp>(o)) // regardless of the layer
       os << choice.getK();
     else if (!isa<UpdateOp>(o))
       os << o->getPropertiesAsAttribute();
@@ -74,7 +74,7 @@ struct Elements {
       if (i < op->getNumOperands())
         numOperands = types.size();
     }
-    if (isa<UpdateOp>(op)) // a copy: its result is the leaf
+    if (isa<UpdateOp>(op)) // a copy, whose result is the leaf
       types.push_back(types[0]);
   }
   SmallVector<Type> types;
@@ -82,7 +82,7 @@ struct Elements {
 };
 } // namespace
 
-/// One function; if it multiplies pairs of bf16, also the same one without that.
+/// Writes one function and, if it multiplies pairs of bf16, a second one that does not.
 LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
   FailureOr<bool> pairs = writeForm(op, part, info.function, target.roundsToBf16, info);
   if (failed(pairs) || !*pairs)
@@ -152,7 +152,7 @@ KernelSet::Info KernelSet::add(StringRef name, StringRef kind, int64_t numBuffer
   return info;
 }
 
-/// The buffers of `op`'s kernels. One without a home is memory of its own.
+/// The buffers of `op`'s kernels. A buffer without a home is separate memory.
 static SmallVector<CountedBuffer> buffersOf(Operation *op) {
   SmallVector<CountedBuffer> buffers;
   auto add = [&](Type type) {
@@ -168,8 +168,8 @@ static SmallVector<CountedBuffer> buffersOf(Operation *op) {
   return buffers;
 }
 
-/// One device function: its arguments are the buffers of the op, and of a workspace where parts of it hand something
-/// on.
+/// Writes one device function. Its arguments are the buffers of the op and, if parts of the op pass data to each other,
+/// a workspace.
 LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
   Location loc = op->getLoc();
   Elements elements(op);

@@ -1,6 +1,6 @@
 //===- KernelSet.h - The kernels of a program -----------------------------------------------===//
-// Input: ops of a planned program, one by one. Result: functions in the output module and what the tables say of them.
-// Kernels are numbered in the order in which they are first asked for.
+// Input: ops of a planned program, one by one. Result: functions in the output module, and the data for their table
+// entries. Kernels are numbered in the order of their first request.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_KERNELSET_H
 #define PC_LIB_CODEGEN_HOST_KERNELSET_H
@@ -13,11 +13,11 @@
 
 namespace pc {
 
-/// What kernels are written for.
+/// The target of kernels.
 struct KernelTarget {
   bool cuda = false;
   int64_t lanes = 16;        ///< CPU: f32 elements of a vector
-  bool roundsToBf16 = false; ///< CPU: it has instructions for that, and for products of pairs of bf16
+  bool roundsToBf16 = false; ///< CPU: it has instructions for rounding, and for products of pairs of bf16
   bool warpgroups = false;   ///< CUDA: all devices are of sm_90a, which multiplies by warpgroups (wgmma)
 };
 
@@ -31,7 +31,7 @@ class KernelSet {
 public:
   KernelSet(mlir::ModuleOp output, KernelTarget target) : output(output), target(target) {}
 
-  /// What the table says of a kernel. Sizes are in bytes; `items` are the units that CPU threads share.
+  /// The data for a kernel's table entry. Sizes are in bytes. CPU threads divide the `items` among them.
   struct Info {
     std::string function, kind;
     std::string functionInF32;           ///< CPU: the same without products of pairs of bf16, if `function` has those
@@ -41,13 +41,13 @@ public:
     /// CUDA: the buffers of the op that the kernel was written for; empty if several ops share it.
     llvm::SmallVector<CountedBuffer> buffers;
   };
-  /// Kernel `part` of `op`, which is written if the set has no equal one. Fails with an error at an op that has no
+  /// Returns kernel `part` of `op`, and writes it if the set has no equal one. Fails with an error at an op that has no
   /// kernel.
   llvm::FailureOr<const Info *> get(mlir::Operation *op, unsigned part);
   /// Adds a CUDA kernel for several ops: `write` gets the emitter and the addresses of its `numBuffers` buffers.
   Info add(llvm::StringRef name, llvm::StringRef kind, int64_t numBuffers,
            llvm::function_ref<void(kernels::SimtEmitter &, mlir::ValueRange)> write);
-  /// How many kernels `op` becomes.
+  /// The number of kernels for `op`.
   unsigned numParts(mlir::Operation *op) const;
 
 private:

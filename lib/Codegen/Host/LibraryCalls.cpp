@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace pc;
 
 /// Adds a test case for the kernels of `ops`, if `info`, the first of them, has none yet. Without `results`, the ops'
-/// results lie at their homes.
+/// results are at their homes.
 LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, ArrayRef<Operation *> ops,
                                  ArrayRef<CheckCases::Launch> launches, ArrayRef<Address> results) {
   if (!all.cases || !all.cases->isNew(info.function))
@@ -24,8 +24,8 @@ LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, Ar
       [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); });
 }
 
-/// The kernels of an op inside a fusion, whose operands and result are `buffers`, for use where the library cannot do
-/// it: one after the other in the table, of which no call is written. Returns the first one's index.
+/// Adds kernels of an op inside a fusion, with operands and result `buffers`, for libraries that cannot compute the op.
+/// They follow each other in the table, and the step does not call them. Returns the index of the first one.
 FailureOr<int32_t> Generator::addKernelsBeside(Operation *op, ArrayRef<Value> buffers) {
   std::string name = op->getName().stripDialect().str() + " " + sourceName(op);
   auto offsets = llvm::map_to_vector(buffers, [&](Value v) { return addressOf(v).offset; });
@@ -54,8 +54,8 @@ FailureOr<int32_t> Generator::addKernelsBeside(Operation *op, ArrayRef<Value> bu
   return index;
 }
 
-/// With several microbatches: the yield of `product`, if nothing else reads it. The product then accumulates into the
-/// sum over microbatches itself, which saves three passes over a gradient. Otherwise null.
+/// With several microbatches: the yield of `product`, if nothing else reads it. The product then accumulates directly
+/// into the sum over microbatches, which saves three passes over a gradient. Otherwise returns null.
 OpOperand *Generator::summedByProduct(Value product) {
   auto isProduct = [&] {
     if (auto einsum = product.getDefiningOp<EinsumOp>())
@@ -81,12 +81,12 @@ LogicalResult Generator::emitGemm(EinsumOp op) {
                    {}});
 }
 
-/// A table entry for the product, one more where it adds to a sum, and the kernel that does the rest if the library
-/// cannot.
+/// Writes a table entry for the product, a second one if it adds to a sum, and the kernel for an epilogue that the
+/// library may lack.
 LogicalResult Generator::emitGemm(const FusedProduct &p) {
   Gemm g = *asGemm(p.product);
   int32_t rest = -1;
-  // A library that does not have the epilogue leaves it to these kernels, which read the product's buffers.
+  // If the library lacks the epilogue, these kernels compute it from the product's buffers.
   if (p.rest) {
     SmallVector<Value> buffers = p.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? SmallVector<Value>{p.aux, p.c}
                                  : p.epilogue == PCRT_EPILOGUE_GELU_GRAD ? SmallVector<Value>{p.c, p.aux, p.c}
@@ -126,8 +126,8 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
                          .rest = rest});
     return gemmTable.size() - 1;
   };
-  // Three ways to add: into the base in place, into the sum over microbatches (from the second one on), or by a kernel
-  // of its own after the product.
+  // There are three ways to add: into the base in place, into the sum over microbatches (from the second one on), or
+  // with a separate kernel after the product.
   bool inPlace = p.sum && homeOf(p.base) == homeOf(p.c);
   int64_t first = entry(inPlace), later = -1;
   Address to = addressOf(p.c);

@@ -1,6 +1,6 @@
 //===- Tables.cpp - Constant tables of a program, in the LLVM dialect --------------------===//
-// Rows of pcrt structs as LLVM constants. While a row is built, its pointers refer to names of symbols or texts (Cell);
-// the constants are written field by field, so that padding and order are those of the struct.
+// Writes rows of pcrt structs as LLVM constants. While a row is built, its pointers point to names of symbols or to
+// texts (Cell). The constants are written field by field, so that padding and order equal those of the struct.
 //===-----------------------------------------------------------------------------===//
 #include "Tables.h"
 
@@ -24,7 +24,7 @@ Type Tables::typeOf(const Cells &row) {
   return LLVM::LLVMStructType::getLiteral(builder.getContext(), types);
 }
 
-/// The global of a text, made when the text is first seen.
+/// The global of a text, which is created at its first use.
 std::string Tables::textGlobal(StringRef value) {
   auto [it, inserted] = strings.try_emplace(value, "pc_text" + std::to_string(strings.size()));
   if (inserted) {

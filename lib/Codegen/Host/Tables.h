@@ -1,6 +1,6 @@
 //===- Tables.h - Constant tables of a program, in the LLVM dialect --------------------===//
-// Rows are values of the structs of runtime/include/pcrt/pcrt.h. A pointer to characters in them is a string constant
-// of the program; any other pointer stands for a symbol, and comes from symbol(), array() or bytes().
+// Rows are values of the structs of runtime/include/pcrt/pcrt.h. A pointer to characters in a row stands for a string
+// constant of the program. Any other pointer stands for a symbol, and is made by symbol(), array() or bytes().
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_TABLES_H
 #define PC_LIB_CODEGEN_HOST_TABLES_H
@@ -15,27 +15,27 @@
 
 namespace pc {
 
-/// Writes constants to the end of a module. Equal texts share one constant. Rows passed to it hold names instead of
-/// real pointers, which only this class may follow.
+/// Writes constants to the end of a module. Equal texts share one constant. Pointers in its rows point to names instead
+/// of real data, so only this class may dereference them.
 class Tables {
 public:
   explicit Tables(mlir::ModuleOp module);
 
-  /// A string constant, as a field holds it.
+  /// The value of a field for a string constant.
   const char *text(llvm::StringRef value) { return saver.save(value).data(); }
-  /// The address of a symbol, as a field holds it; null for "".
+  /// The value of a field for the address of a symbol; null for "".
   template <typename PointerT> PointerT symbol(llvm::StringRef name) {
     return name.empty() ? nullptr : reinterpret_cast<PointerT>(const_cast<char *>(text(name)));
   }
-  /// A global array of rows; returns its address. An empty one is a null pointer.
+  /// Writes a global array of rows and returns its address, which is null for an empty array.
   template <typename T> const T *array(llvm::StringRef name, llvm::ArrayRef<T> rows) {
     if (!rows.empty())
       addArray(name, llvm::map_to_vector(rows, [](const T &row) { return cellsOf(row); }));
     return symbol<const T *>(rows.empty() ? "" : name);
   }
-  /// A global constant of these bytes, at a multiple of 64; returns its address.
+  /// Writes a global constant of these bytes, aligned to 64 bytes, and returns its address.
   const void *bytes(llvm::StringRef name, llvm::StringRef value);
-  /// A global struct that other objects see.
+  /// Writes a global struct with external linkage.
   template <typename T> void publish(llvm::StringRef name, const T &row) { addStruct(name, cellsOf(row)); }
   /// Sets a field of the struct that was published as `name`.
   template <typename T, typename FieldT>
@@ -82,7 +82,7 @@ private:
   mlir::Value build(mlir::OpBuilder &b, const Cell &cell);
   mlir::Value build(mlir::OpBuilder &b, const Cells &row);
   std::string textGlobal(llvm::StringRef value);
-  /// The globals themselves; a field can change until the module is translated.
+  /// Write the globals. A field can change until the module is translated.
   void addArray(llvm::StringRef name, llvm::ArrayRef<Cells> rows);
   void addStruct(llvm::StringRef name, const Cells &row);
   void setCell(llvm::StringRef name, int64_t index, const Cell &value);

@@ -1,7 +1,7 @@
 //===- Together.cpp - Ops of a CUDA step that share one kernel ------------------------===//
-// Updates of many small parameters, casts of weights and sums of squares would each be a launch of a few microseconds.
-// Each find* function collects such ops as far as they stand together and do not overlap in memory, and writes one
-// kernel for all of them.
+// Updates of many small parameters, casts of weights and sums of squares would each need a launch of a few
+// microseconds. Each find* function collects consecutive ops of one of these kinds that do not overlap in memory, and
+// writes one kernel for all of them.
 //===-----------------------------------------------------------------------------===//
 #include "Together.h"
 #include "../Fuse/Grouped.h"
@@ -97,7 +97,7 @@ static std::optional<Together> findRounding(Block::iterator first, KernelSet &ke
   return Together{after, {}, {{"cast of the weights", info}}};
 }
 
-/// The scalar sum of squares that `op` computes, alone or with the op after it; null if it computes none. Sets `end`
+/// The scalar sum of squares that `op` computes, alone or with the next op; null if it does not compute one. Sets `end`
 /// to the last op of the computation.
 static Value squareSum(EinsumOp op, Operation *&end) {
   if (op.getInputs().size() != 2 || op.getInputs()[0] != op.getInputs()[1] || !isF32(op.getInputs()[0]))
@@ -110,7 +110,7 @@ static Value squareSum(EinsumOp op, Operation *&end) {
   end = op;
   if (elementsOf(op.getResult()) == 1 && rule.results[0].empty())
     return op.getResult();
-  // In two steps: sums per row, then their sum.
+  // The sum may have two steps: sums per row, then the sum of these.
   ArrayRef<int> rows = rule.results[0];
   if (!op.getResult().hasOneUse() || rows.size() > dims.size() || dims.take_front(rows.size()) != rows)
     return {};
@@ -122,7 +122,7 @@ static Value squareSum(EinsumOp op, Operation *&end) {
   return total.getResult();
 }
 
-/// Sums of squares of tensors that stand one after another, as those of gradients for their norm.
+/// Finds consecutive sums of squares of tensors, such as those of gradients for their norm.
 static std::optional<Together> findSquares(Block::iterator first, KernelSet &kernels, int64_t partials,
                                            int64_t partialBytes, IsIdle isIdle) {
   kernels::TensorList tensors;
@@ -157,7 +157,7 @@ static std::optional<Together> findSquares(Block::iterator first, KernelSet &ker
   }
   if (tensors.elements.size() < 2 || tensors.numBlocks() * 4 > partialBytes)
     return std::nullopt;
-  // Outputs among the ops are shown before the kernel; those after it are not part of it.
+  // Outputs between the ops are observed before the kernel. Outputs after the last op do not belong to the group.
   llvm::erase_if(shown, [&](Operation *output) { return !output->isBeforeInBlock(&*std::prev(after)); });
   KernelSet::Info parts = kernels.add("squares", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
     kernels::emitSquares(e, buffers[0], tensors, partials);

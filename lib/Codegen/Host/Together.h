@@ -10,16 +10,16 @@
 
 namespace pc {
 
-/// Ops that stand one after another and that a few kernels do for all tensors at once.
+/// Consecutive ops that a few kernels compute for all tensors at once.
 struct Together {
   mlir::Block::iterator after;                ///< The op after them.
-  llvm::SmallVector<mlir::Operation *> shown; ///< Outputs that stand among them; observed before the kernels run.
+  llvm::SmallVector<mlir::Operation *> shown; ///< Outputs between the ops, which are observed before the kernels run.
   llvm::SmallVector<std::pair<std::string, KernelSet::Info>>
       launches; ///< Names and kernels, whose only argument is the arena.
 };
 
-/// The ops from `first` on that share a kernel, if there are at least two. Ops for which nothing runs (`isIdle`) may
-/// stand between them. `partials` is the arena offset of memory for the sums of thread blocks, of `partialBytes` bytes.
+/// The ops from `first` on that share a kernel, if there are at least two. Ops for which nothing runs (`isIdle`) may be
+/// between them. `partials` is the arena offset of memory for the sums of thread blocks, of `partialBytes` bytes.
 std::optional<Together> findTogether(mlir::Block::iterator first, KernelSet &kernels, int64_t partials,
                                      int64_t partialBytes, llvm::function_ref<bool(mlir::Operation *)> isIdle);
 

@@ -1,6 +1,6 @@
-//===- Admit.cpp - Which choices of a sequence an expert takes ----------------------------===//
-// An item counts the choices of one expert in one sequence, position after position. Those of neighbouring experts lie
-// side by side.
+//===- Admit.cpp - Selects the choices of a sequence that experts accept ------------------===//
+// An item counts the choices of one expert in one sequence, position by position. Choices of neighbouring experts are
+// adjacent in memory.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 
@@ -16,8 +16,8 @@ LogicalResult pc::kernels::emit(AdmitOp op, Kernel &kernel) {
   kernel.forItems(shape[0] * experts, 1, /*reduces=*/false, [&](Num item) {
     Num sequence = item / experts, first = sequence * (length * experts) + (item - sequence * experts);
     Ptr x = kernel.operands[0] + first, taken = kernel.results[0] + first;
-    // In zigzag order of n ranks chunk c of positions is chunk 2c of the sequence, or 4n - 1 - 2c if it is one of the
-    // last n.
+    // In the zigzag order of n ranks, chunk c of positions is stored as chunk 2c, or as chunk 4n - 1 - 2c if it is one
+    // of the last n.
     auto placeOf = [&](Num position) {
       if (!ranks)
         return position;

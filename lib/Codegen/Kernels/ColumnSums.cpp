@@ -9,15 +9,15 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
-// A block owns a few columns, at least 16 bytes of a row. Its threads form n lines, each of which sums every n-th row;
-// the sums of the lines are added in shared memory. So partial sums need no buffer.
+// A block owns a few columns, at least 16 bytes of a row. Its threads form n lines, each of which sums every n-th row.
+// The sums of the lines are added in shared memory, so partial sums need no buffer.
 void pc::kernels::columnSums(Kernel &kernel, int64_t rows, int64_t columns, int64_t count,
                              llvm::function_ref<Emitter::Carried(Num, Num, int64_t)> terms,
                              llvm::function_ref<void(Num, const Emitter::Carried &)> finish) {
   SimtEmitter &e = *kernel.simt;
   constexpr int64_t threads = 256;
   const int64_t width = e.widthFor(columns), vectors = columns / width;
-  // `lines` threads share a column, each with at least four rows or so.
+  // `lines` threads share a column, each with at least about four rows.
   const int64_t lines = std::clamp<int64_t>(llvm::bit_floor(uint64_t(rows) / 4 + 1), 1, threads);
   const int64_t perBlock = threads / lines;
   kernel.items = llvm::divideCeil(vectors, perBlock);

@@ -1,5 +1,5 @@
-//===- Columns.cpp - Some columns of each row, among zeros -------------------------------===//
-// The kernel of pc.columns, which cuts columns out of a row or puts a row among zeros (its gradient).
+//===- Columns.cpp - Cuts columns out of rows, or pads rows with zeros -------------------===//
+// The kernel of pc.columns, which cuts columns out of a row, or surrounds a row with zeros (its gradient).
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 
@@ -12,13 +12,13 @@ LogicalResult pc::kernels::emit(ColumnsOp op, Kernel &kernel) {
   const int64_t read = cast<RankedTensorType>(op.getX().getType()).getShape().back(), written = type.getShape().back();
   const int64_t rows = type.getNumElements() / written;
   const auto from = static_cast<int64_t>(op.getFrom());
-  // Columns of the result that are some of x.
+  // The columns of the result that are columns of x.
   const int64_t begin = std::clamp<int64_t>(-from, 0, written);
   const int64_t end = std::clamp<int64_t>(read - from, begin, written);
   Emitter &e = kernel.e;
   Ptr x = kernel.operands[0], y = kernel.results[0];
   kernel.kind = "copy";
-  if (kernel.simt) { // rows start anywhere, so vectors would not be aligned
+  if (kernel.simt) { // rows start at any address, so vectors would not be aligned
     kernel.forItems(rows * written, 1, /*reduces=*/false, [&](Num item) {
       Num column = item % written;
       e.when(

@@ -1,6 +1,6 @@
-//===- Dispatch.cpp - Which ops have a special kernel --------------------------------===//
-// The table of special kernels: how many parts one has, what workspace it needs, and which function writes it. An op
-// that is not here becomes a kernel of rows or of plain loops (Host/KernelOf.cpp).
+//===- Dispatch.cpp - Selects special kernels for ops --------------------------------===//
+// The table of special kernels: the number of their parts, their workspace, and the function that writes them. Other
+// ops become row kernels or plain loops (Host/KernelOf.cpp).
 //===-----------------------------------------------------------------------------===//
 #include "Attention/Attention.h"
 #include "Kernels.h"
@@ -14,7 +14,7 @@ using namespace pc;
 /// On a GPU the kernel of a bias's gradient comes after the kernels for q, k and v.
 static constexpr unsigned biasGradPart = 2, biasGradResult = 3;
 
-/// More than one where a kernel needs all that another has made.
+/// An op has several kernels if one needs all results of another one.
 unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   if (simt && isOnRows(op))
     return kernels::groupedParts(cast<EinsumOp>(op));
@@ -54,7 +54,7 @@ SmallVector<int64_t> pc::pieceBytes(Operation *op, unsigned number) {
       .Default([](Operation *) { return SmallVector<int64_t>{0}; });
 }
 
-/// Emits attention or its gradient by one of the three functions.
+/// Emits attention or its gradient with one of the three functions.
 template <typename OpT>
 static LogicalResult emitOneOf(OpT op, Kernel &kernel, void (*onCpu)(kernels::AttentionShape, Kernel &),
                                bool (*simt)(const kernels::AttentionShape &, Kernel &),
@@ -105,7 +105,7 @@ static LogicalResult emitTableSum(TableSum sum, Kernel &kernel) {
 
 std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
   if (kernel.simt && isa<LayerNormGradOp, RMSNormGradOp>(op))
-    return std::nullopt; // a kernel of rows
+    return std::nullopt; // a row kernel
   if (isOnRows(op)) {
     auto emit = kernel.simt ? kernels::emitGrouped : kernels::emitPlainGrouped;
     return failed(checkTypes(op)) ? failure() : emit(cast<EinsumOp>(op), kernel);

@@ -1,7 +1,7 @@
-//===- Dropping.cpp - Which elements a kernel drops ----------------------------------===//
-// Random bits by Philox (J. Salmon et al., 2011), a function of seed, step, op and the element's global index, so that
-// all placements, microbatches and recomputations drop the same elements. A block of the generator has the bits of 8
-// neighbouring elements; drawing them together is what makes it fast.
+//===- Dropping.cpp - Selects the elements that a kernel drops -----------------------===//
+// Random bits are computed by Philox (J. Salmon et al., 2011). They are a function of seed, step, op and the element's
+// global index, so all placements, microbatches and recomputations drop the same elements. A block of the generator has
+// the bits of 8 neighbouring elements. It is fast because these are drawn together.
 //===-----------------------------------------------------------------------------===//
 #include "Dropping.h"
 
@@ -15,10 +15,10 @@ using namespace pc;
 using namespace pc::kernels;
 
 constexpr int64_t perBlock = 8;
-/// Elements whose bits a CPU draws at once: by vectors of 512 bits of 8 blocks.
+/// The number of elements whose bits a CPU draws at once, with vectors of 512 bits for 8 blocks.
 constexpr int64_t perDraw = 64;
 
-/// `scalar` in each element of a vector of type `type`, or as it is.
+/// Broadcasts `scalar` if `type` is a vector type.
 static Value spread(Emitter &e, Value scalar, Type type) {
   return isa<VectorType>(type) ? vector::BroadcastOp::create(e.b, e.loc, type, scalar) : scalar;
 }
@@ -28,7 +28,7 @@ static Value lowWord(Emitter &e, Value x) {
   return arith::AndIOp::create(e.b, e.loc, x, constant(e, x.getType(), 0xffffffff));
 }
 
-/// Reads the key of random numbers, and where this rank's block begins in each dim.
+/// Reads the key of random numbers, and the start of this rank's block in each dim.
 Dropping::Dropping(Emitter &e, DrawnOpInterface op, Ptr random, ArrayRef<Ptr> offsets)
     : e(e), drop(op.getDropAttr()), sizes(drawnSizes(op)), sequences(op.getDrawnSequences()), ranks(zigzagRanks(op)) {
   auto word = [&](int at) {
@@ -79,7 +79,7 @@ Dropping::Bits Dropping::draw(Value block) const {
     Value upper = shiftRight(e, product, constant(e, type, 32));
     return arith::XOrIOp::create(e.b, e.loc, arith::XOrIOp::create(e.b, e.loc, upper, word), each(key));
   };
-  // Words of 32 bits are kept in 64, so that one multiplication gives both halves of a product.
+  // Words of 32 bits are held in 64 bits, so that one multiplication gives both halves of a product.
   Value words[4] = {lowWord(e, block), shiftRight(e, block, constant(e, type, 32)), each(step), each(number)};
   Num keys[2] = {key[0], key[1]};
   for (int round = 0; round < PCRT_PHILOX_ROUNDS; ++round) {
@@ -95,7 +95,7 @@ Dropping::Bits Dropping::draw(Value block) const {
   return {join(words[0], words[1]), join(words[2], words[3])};
 }
 
-/// The numbers of elements of a row whose blocks may be cut anywhere: draws a block for each element.
+/// The random numbers of elements of a row whose blocks may be cut anywhere: draws a block for each element.
 Num Dropping::eachAlone(Num row, Num column, ArrayRef<int32_t> steps) const {
   const int64_t width = static_cast<int64_t>(steps.size());
   SmallVector<int64_t> wide(steps.begin(), steps.end());
@@ -121,8 +121,8 @@ static Num widened(Emitter &e, Value bits, int64_t width) {
   return e.wrap(arith::ExtUIOp::create(e.b, e.loc, VectorType::get(width, e.b.getI32Type()), bits));
 }
 
-/// The numbers of elements of which every `unit`, a power of two, are in one block, and begin at a multiple of `unit`
-/// there.
+/// The random numbers of elements of which each group of `unit` (a power of two) is in one block, at a multiple of
+/// `unit`.
 Num Dropping::byBlock(Num row, Num column, ArrayRef<int32_t> steps, int64_t unit) const {
   const int64_t width = static_cast<int64_t>(steps.size()), last = static_cast<int64_t>(sizes.size()) - 1;
   Type i32 = e.b.getI32Type();
@@ -150,7 +150,7 @@ Num Dropping::byBlock(Num row, Num column, ArrayRef<int32_t> steps, int64_t unit
 Value Dropping::drawInOrder(ArrayRef<Value> blocks) const {
   const int64_t count = static_cast<int64_t>(blocks.size());
   Bits bits = draw(vector::FromElementsOp::create(e.b, e.loc, VectorType::get(count, e.b.getI64Type()), blocks));
-  SmallVector<int64_t> turns; // the halves of all blocks in turn
+  SmallVector<int64_t> turns; // the order that interleaves the halves of blocks
   for (int64_t block = 0; block < count; ++block)
     turns.append({block, count + block});
   return vector::ShuffleOp::create(e.b, e.loc, bits.low, bits.high, turns);
@@ -192,7 +192,7 @@ Num Dropping::numbers(Num row, Num column, ArrayRef<int32_t> steps) const {
   int64_t run = 1;
   while (run < width && steps[run] == steps[0] + run)
     ++run;
-  bool isTail = !llvm::isPowerOf2_64(run); // of a CPU's row
+  bool isTail = !llvm::isPowerOf2_64(run); // the tail of a row on a CPU
   int64_t unit = isTail ? (e.lanes % perBlock ? 1 : perBlock) : std::min(run, perBlock);
   return byBlock(row, column, steps, unit);
 }

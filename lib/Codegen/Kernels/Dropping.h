@@ -1,7 +1,8 @@
-//===- Dropping.h - Which elements a kernel drops ------------------------------------===//
-// `#pc.drop` in kernels: random bits are integers, so CPUs and GPUs drop the same elements. Eight neighbours in a row
-// share a block of Philox4x32-10; a thread that has all of them computes it once. A CPU draws the bits of a row ahead
-// of it, because a vector of a row has two blocks, and a vector of blocks 64 elements.
+//===- Dropping.h - Selects the elements that a kernel drops -------------------------===//
+// This implements `#pc.drop` in kernels. Random bits are integers, so CPUs and GPUs drop the same elements. Eight
+// neighbours in a row share a block of Philox4x32-10, and a thread that has all of them computes it once. A CPU draws
+// the bits of a row in advance, because a vector of a row needs only two blocks, while a vector of blocks has the bits
+// of 64 elements.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_DROPPING_H
 #define PC_LIB_CODEGEN_KERNELS_DROPPING_H
@@ -11,24 +12,24 @@
 
 namespace pc::kernels {
 
-/// The drop of one op in one kernel. The constructor emits the loads of seed, step and offsets; the other functions
-/// emit code per row or vector and have no state of their own.
+/// The dropout of one op in one kernel. The constructor emits the loads of seed, step and offsets. The other functions
+/// emit code per row or vector, and change no state.
 class Dropping {
 public:
-  /// Emits what all elements share; call it outside of loops. `random` and `offsets` are the buffers of the op's
-  /// operands.
+  /// Emits the code that all elements share. Must be called outside of loops. `random` and `offsets` are the buffers of
+  /// the op's operands.
   Dropping(Emitter &e, DrawnOpInterface op, Ptr random, llvm::ArrayRef<Ptr> offsets);
 
-  /// What `apply` wants to know of a row: by the local indices of all dims but the last, or by the number of the row.
-  /// Both i64.
+  /// The value that identifies a row in `apply`, from the local indices of all dims except the last, or from the number
+  /// of the row. Both are i64.
   Num row(llvm::ArrayRef<Num> index) const;
   Num row(Num number) const;
-  /// x with dropped elements 0 and the others divided by 1 - p. Element i of x (a scalar has one) is that of local
-  /// column `column` + steps[i]; vectors begin at multiples of their width, those of a CPU at multiples of its lanes.
+  /// x with dropped elements 0 and the others divided by 1 - p. Element i of x (a scalar has one) is in local column
+  /// `column` + steps[i]. Vectors begin at multiples of their width, and on a CPU at multiples of its lanes.
   Num apply(Num x, Num row, Num column, llvm::ArrayRef<int32_t> steps) const;
 
-  /// On a CPU: i32 elements of memory for the bits of a row of `columns` elements; 0 if they cannot be drawn ahead,
-  /// because blocks are cut.
+  /// On a CPU: i32 elements of memory for the bits of a row of `columns` elements; 0 if they cannot be drawn in
+  /// advance, because blocks are cut.
   int64_t wordsAhead(int64_t columns) const;
   /// Draws the bits of columns [from, to) of `row` into `ahead`: i32, wordsAhead, or null.
   void drawAhead(Num row, Num from, Num to, Ptr ahead) const;
@@ -39,7 +40,7 @@ public:
   void apply(llvm::MutableArrayRef<Num> x, Num row, Num column) const;
 
 private:
-  /// One draw, which is for eight elements.
+  /// The bits of one block, which is for eight elements.
   struct Bits {
     mlir::Value low, high; ///< i64: elements 0 to 3 of a block, 16 bits each, and elements 4 to 7
   };
@@ -54,7 +55,7 @@ private:
   Num keep(Num x, Num bits) const;
   /// Whether a vector may begin or end within a block.
   bool isCut() const;
-  /// The place in its whole dim of index `at` of dim d.
+  /// The global index of the local index `at` of dim d.
   Num place(int64_t d, Num at) const;
   bool isInZigzag(int64_t d) const { return ranks && llvm::is_contained(sequences, d); }
 
@@ -62,7 +63,7 @@ private:
   DropAttr drop;
   llvm::SmallVector<int64_t> sizes, local, sequences;
   llvm::SmallVector<Num> starts; ///< by dim; null: 0
-  const int64_t ranks;           ///< of the zigzag order, or 0
+  const int64_t ranks;           ///< ranks of the zigzag order, or 0
   Num key[2], step, number;      ///< i64: the words of the key, the last two of the counter
 };
 

@@ -1,6 +1,7 @@
 //===- Embedding.cpp - Rows of a table by id, and the sum of gradients per id --------===//
 // The lookup copies a row per id, or zeros if the row is on another rank. The gradient adds rows per id in the order of
-// the ids, so that results are the same on every run; on a GPU the ids are sorted for that (SimtEmbeddingGrad.cpp).
+// the ids, so that results are the same on every run; on a GPU, the ids are sorted for this purpose
+// (SimtEmbeddingGrad.cpp).
 //===-----------------------------------------------------------------------------===//
 #include "Embedding.h"
 #include "../Emit/RowMath.h"
@@ -49,7 +50,7 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
         },
         [&] { e.vectors(width, [&](Num j, int64_t w) { target.store(e.zeros(w), j); }); });
   };
-  if (kernel.simt) { // the runtime checks ids before they get to the device
+  if (kernel.simt) { // the runtime checks ids before it copies them to the device
     kernel.forItems(ids, width, /*reduces=*/false, [&](Num i) {
       Num row = localRow(kernel, i, hasOffset);
       writeRow(i, row, e.inRange(row, e.integer(rows)));
@@ -76,9 +77,9 @@ LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
   const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
   const int64_t ids = tensorOf(op.getIds()).getNumElements();
   const bool hasOffset = bool(op.getOffset());
-  // An item owns a rectangle of the table: it clears it, then goes through all ids in order and adds their parts in it.
-  // In a large table most of the work is clearing, so an item owns rows. In a small one it is adding, which columns
-  // share evenly.
+  // An item owns a rectangle of the table: it clears the rectangle, then goes through all ids in order and adds their
+  // gradients in it. In a large table most of the work is clearing, so an item owns rows. In a small table most of the
+  // work is adding, which is balanced if an item owns columns.
   const bool large = rows > 4096;
   const int64_t rowBlock = large ? (rows + 63) / 64 : rows, columnBlock = large ? width : std::min<int64_t>(64, width);
   const int64_t rowItems = (rows + rowBlock - 1) / rowBlock, columnItems = (width + columnBlock - 1) / columnBlock;

@@ -1,5 +1,5 @@
-//===- Embedding.h - What kernels of embeddings and of their gradients share ---------===//
-// Operands of both kernels: 1 is the ids, 2 the first row of this rank's block, if the table is split.
+//===- Embedding.h - Common code of embeddings and their gradients -------------------===//
+// In both kernels, operand 1 has the ids, and operand 2 the first row of this rank's block, if the table is split.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_EMBEDDING_H
 #define PC_LIB_CODEGEN_KERNELS_EMBEDDING_H
@@ -8,7 +8,7 @@
 
 namespace pc::kernels {
 
-/// The row of this rank's block of the table for the id at `i` (i64); may lie outside of the block.
+/// The row of this rank's block of the table for the id at `i` (i64); it may be outside of the block.
 Num localRow(Kernel &kernel, Num i, bool hasOffset);
 
 /// Whether the id at `i` adds to the gradient: it is `inside` of the block and not the padding id.

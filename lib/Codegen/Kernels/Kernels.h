@@ -16,7 +16,7 @@ llvm::LogicalResult emit(AttentionOp op, Kernel &kernel);
 llvm::LogicalResult emit(PackedAttentionOp op, Kernel &kernel);
 llvm::LogicalResult emit(AttentionGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(PackedAttentionGradOp op, Kernel &kernel);
-/// For CPUs (kernels of rows do it on a GPU). Part 0: dx, an item is a row. Part 1: dgamma (and dbeta), an item is a
+/// For CPUs (on a GPU, row kernels compute it). Part 0: dx, an item is a row. Part 1: dgamma (and dbeta), an item is a
 /// block of columns.
 llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(RMSNormGradOp op, Kernel &kernel);
@@ -31,17 +31,17 @@ constexpr unsigned embeddingGradParts = 5;
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
-/// An item is one head of one token, or, of interleaved pairs, a pair. The result may be the operand's own memory.
+/// An item is one head of one token or, for interleaved pairs, a pair. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 /// An item is a row.
 llvm::LogicalResult emit(TopKOp op, Kernel &kernel);
 /// An item is a group of a row.
 llvm::LogicalResult emit(TopGroupsOp op, Kernel &kernel);
-/// An item goes through a sequence for one expert.
+/// An item is an expert and a sequence.
 llvm::LogicalResult emit(AdmitOp op, Kernel &kernel);
 /// An item is an expert.
 llvm::LogicalResult emit(RoundOfRowsOp op, Kernel &kernel);
-/// An item is a row of the result, on a GPU an element.
+/// An item is a row of the result or, on a GPU, an element.
 llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
 /// An item is a block of neighbouring recurrences, on a GPU one of them. Where a lacks dims, its gradient is the second
 /// part; there an item is an element of a, or a block of them.
@@ -52,11 +52,11 @@ unsigned recurrenceGradParts(RecurrenceGradOp op);
 llvm::LogicalResult emit(SplitQkvOp op, Kernel &kernel);
 llvm::LogicalResult emit(JoinQkvOp op, Kernel &kernel);
 
-/// An item is a piece of a row of the result, on a GPU an element.
+/// An item is a piece of a row of the result or, on a GPU, an element.
 llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
 
-/// For GPUs: a routed einsum on rows. Parts 0 and 1 find the rows, part 2 multiplies, part 3, of a result by token,
-/// adds.
+/// For GPUs: a routed einsum on rows. Parts 0 and 1 find the rows, part 2 multiplies, and part 3 (for a result by
+/// token) adds.
 llvm::LogicalResult emitGrouped(EinsumOp op, Kernel &kernel);
 unsigned groupedParts(EinsumOp op);
 /// The grouped product for CPUs. An item is a block of columns.

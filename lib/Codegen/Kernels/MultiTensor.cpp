@@ -1,6 +1,6 @@
 //===- MultiTensor.cpp - One kernel for many tensors, on a GPU ----------------------===//
 // A constant table lists the tensors; each block finds its tensor by binary search and works on up to 8192 elements of
-// it. Addresses are offsets in the arena, since a launch passes few arguments.
+// it. Addresses are offsets in the arena, because a launch can pass only few arguments.
 //===-----------------------------------------------------------------------------===//
 #include "MultiTensor.h"
 #include "Optimizer.h"
@@ -50,7 +50,7 @@ public:
   Num elements(Num tensor) { return at.load(tensor * stride + 1); }
   Num offset(Num tensor, int64_t role) { return at.load(tensor * stride + (2 + role)); }
 
-  /// The tensor of `block`: the last one whose first block is at most that.
+  /// The tensor of `block`: the last one whose first block is at most `block`.
   Num find(Num block) {
     Num low = e.integer(0);
     // Binary search without branches: `low` is always a tensor that begins at or before the block.

@@ -1,6 +1,6 @@
 //===- MultiTensor.h - One kernel for many tensors, on a GPU ------------------------===//
 // The optimizer and the norm of gradients work on every parameter, in one launch each. A constant table in the module
-// says which block works on which tensor, with arena offsets.
+// has the first block and the arena offsets of each tensor.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_MULTITENSOR_H
 #define PC_LIB_CODEGEN_KERNELS_MULTITENSOR_H
@@ -28,7 +28,7 @@ void emitAdamW(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int
 void emitSGD(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper);
 /// Rounds role 0, f32, to role 1, bf16.
 void emitRounding(SimtEmitter &e, mlir::Value arena, const TensorList &tensors);
-/// Stores the sum of squares of each block's part of role 0 at `partials`, one f32 a block.
+/// Stores the sum of squares of each block's part of role 0 at `partials`, as one f32 per block.
 void emitSquares(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t partials);
 /// Stores the sum of the partials of each tensor's blocks at role 1.
 void emitSquareTotals(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t partials);

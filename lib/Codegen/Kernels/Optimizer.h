@@ -1,6 +1,6 @@
 //===- Optimizer.h - AdamW and SGD of a vector of elements--------------------------------===//
-// One formula for all kernels of an optimizer: per tensor or many tensors, CPU or GPU. Constructors load the scalars
-// once, outside of loops.
+// All kernels of an optimizer share these formulas: for one tensor or many, on a CPU or a GPU. Constructors load the
+// scalars once, outside of loops.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
 #define PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
@@ -12,7 +12,7 @@ namespace pc::kernels {
 /// The scalars of AdamW, loaded once. The order of operations is torch.optim's. A coefficient of NaN skips the step.
 class AdamW {
 public:
-  /// Loads the scalars; call it outside of loops. `coefficient` is the factor that clips gradients, `hyper`
+  /// Loads the scalars. Must be called outside of loops. `coefficient` is the factor that clips gradients, `hyper`
   /// PCRT_HYPER_*.
   AdamW(Emitter &e, Ptr coefficient, Ptr hyper);
 

@@ -1,4 +1,4 @@
-//===- Resize.cpp - One dim shorter, or longer by zeros --------------------------------===//
+//===- Resize.cpp - Makes a dim shorter, or longer with zeros --------------------------===//
 // The kernel of pc.resize, which adds or removes padding of a dim. Everything after the dim is one contiguous stretch.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
@@ -20,7 +20,7 @@ LogicalResult pc::kernels::emit(ResizeOp op, Kernel &kernel) {
   Emitter &e = kernel.e;
   Ptr x = kernel.operands[0], y = kernel.results[0];
   kernel.kind = "copy";
-  if (kernel.simt) { // rows start anywhere, so vectors would not be aligned
+  if (kernel.simt) { // rows start at any address, so vectors would not be aligned
     kernel.forItems(outer * written, 1, /*reduces=*/false, [&](Num item) {
       Num column = item % written;
       e.when(

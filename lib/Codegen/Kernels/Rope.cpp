@@ -9,13 +9,12 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
-/// The u and w of a pair, rotated by what stands at `cosines` and `sines`.
+/// The elements u and w of a pair, rotated by the given cosine and sine.
 static std::pair<Num, Num> rotated(Num u, Num w, Num cosine, Num sine) {
   return {u * cosine - w * sine, w * cosine + u * sine};
 }
 
-/// An item is a pair of elements side by side, which is rotated if it is one of those from `first` on that have a
-/// cosine.
+/// An item is a pair of adjacent elements. It is rotated if it is among the pairs from `first` on that have a cosine.
 static void emitInterleaved(RopeOp op, Kernel &kernel) {
   auto type = cast<RankedTensorType>(op.getX().getType());
   const int64_t positions = type.getDimSize(1), pairs = type.getShape().back() / 2;

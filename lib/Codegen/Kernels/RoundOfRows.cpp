@@ -1,6 +1,6 @@
-//===- RoundOfRows.cpp - Which rows of experts are of a round ------------------------------===//
-// Rows are numbered by expert and then by token. An item counts the rows of the experts before its own, and then goes
-// through the tokens of its own expert.
+//===- RoundOfRows.cpp - Selects the rows of experts of a round ----------------------------===//
+// Rows are numbered by expert and then by token. An item counts the rows of earlier experts, and then goes through the
+// tokens of its own expert.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 

@@ -1,7 +1,7 @@
 //===- SimtEmbeddingGrad.cpp - The gradient of an embedding, on a GPU ----------------===//
-// Ids are sorted, so that the rows of equal ids are a run. Runs are cut into chunks, whose rows are added in order by a
-// team each; of a run of several chunks these sums are then added in order. What an id gets depends on its own rows
-// alone, and needs no atomics.
+// Ids are sorted, so that the rows of equal ids form a run. Runs are cut into chunks, and one team adds the rows of
+// each chunk in order. If a run has several chunks, their sums are then added in order. The result of an id depends
+// only on its own rows, and needs no atomics.
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/RowMath.h"
 #include "Embedding.h"
@@ -28,7 +28,7 @@ public:
   }
 
   void emit() {
-    // Where only the gradients that come in are bf16: 16 bytes per thread at a time, side by side in a warp.
+    // If only the incoming gradients are bf16, a thread reads 16 bytes at a time, contiguously within a warp.
     bool inF32 = table.element.isF32() && (!base.e || base.element.isF32());
     if (inF32 && (k.part == 0 || k.part == 4))
       e.setWidest(4);
@@ -56,7 +56,7 @@ public:
   }
 
 private:
-  /// Part 0: the table gets zeros, or `base`, if that is not its own memory.
+  /// Part 0: sets the table to zeros, or to `base` if that is different memory.
   void clear() {
     k.forItems(1, rows * width, /*reduces=*/false, [&](Num) {
       auto fill = [&] {
@@ -69,13 +69,13 @@ private:
     });
   }
 
-  /// Part 1: sorts each tile of ids. The new place of an id is the number of those that go before it.
+  /// Part 1: sorts each tile of ids. The new position of an id is the number of ids that come before it.
   void sortTiles() {
     const int64_t tile = at.tile, team = std::max<int64_t>(32, tile / 2);
     e.teams(at.padded / tile, team, 1, [&](Num number) {
       Num first = number * tile;
       Ptr own = e.shared(tile, e.b.getI32Type());
-      // After the last id there are larger ones.
+      // The tile is padded with larger ids.
       e.loop(e.rank, e.integer(tile), team, [&](Num i) {
         Num exists = first + i < e.integer(count), id = ids.load(e.select(exists, first + i, e.integer(0)));
         own.store(e.select(exists, id, integer32(e, INT32_MAX)), i);
@@ -94,13 +94,13 @@ private:
     });
   }
 
-  /// Part 2: an id's place among all is the number of those that go before it in each tile. Of a run, each id gets to
-  /// know its number in it and the run's length.
+  /// Part 2: an id's final position is the sum over tiles of the number of ids that come before it. Also computes each
+  /// id's number in its run and the run's length.
   void mergeTiles() {
     const int64_t tile = at.tile, tiles = at.padded / tile;
     e.teams(at.padded, 1, 64, [&](Num i) {
       Num id = word(at.tileIds).load(i), own = i / e.integer(tile);
-      auto below = [&](Num first, Num bound) { // of a tile
+      auto below = [&](Num first, Num bound) { // the number of ids of a tile below `bound`
         Num low = e.integer(0);
         for (int64_t step = tile / 2; step >= 1; step /= 2) {
           Num there = word(at.tileIds).load(first + low + (step - 1));
@@ -118,14 +118,14 @@ private:
       word(at.places).store(word(at.tilePlaces).load(i), place);
       word(at.numbers).store(toI32(number), place);
       word(at.lengths).store(toI32(length), place);
-      // Two runs of several chunks do not begin in the same stretch of a chunk's length.
+      // At most one run of several chunks begins in a stretch of a chunk's length.
       e.when((place < e.integer(count)) & (number < e.integer(1)) & (e.integer(at.chunk) < length),
              [&] { word(at.longRuns).store(toI32(place), place / e.integer(at.chunk)); });
     });
   }
 
-  /// Part 3: the rows of a chunk, which begins at each chunk-th id of a run. Of a run of several chunks the sum is
-  /// kept.
+  /// Part 3: adds the rows of each chunk. Chunks begin at every chunk-th id of a run. If a run has several chunks,
+  /// their sums are kept.
   void addChunks() {
     forParts(count, [&](Num place) {
       Num number = wordAt(at.numbers, place), left = wordAt(at.lengths, place) - number;
@@ -150,7 +150,7 @@ private:
     });
   }
 
-  /// Part 4: the sums of the chunks of a long run.
+  /// Part 4: adds the sums of the chunks of long runs.
   void addRuns() {
     forParts(at.padded / at.chunk, [&](Num stretch) {
       Num place = wordAt(at.longRuns, stretch);
@@ -167,11 +167,11 @@ private:
     });
   }
 
-  /// Where the sum of the chunk from `place` on is kept: at most two begin in a stretch of a chunk's length, a run's
-  /// last one and the next run's first one.
+  /// The slot for the sum of the chunk that begins at `place`. At most two kept chunks begin in a stretch of a chunk's
+  /// length: the last chunk of one run and the first of the next.
   Num sumSlot(Num place, Num number) { return place / e.integer(at.chunk) * 2 + one(e.integer(0) < number); }
 
-  /// One team for each part of a row: as many columns as its threads have registers for.
+  /// Runs one team for each part of a row. A part has as many columns as the team's threads can hold in registers.
   void forParts(int64_t number, llvm::function_ref<void(Num)> body) {
     e.teams(number * parts, threads, 1, [&](Num team) {
       part = parts > 1 ? std::optional(team % e.integer(parts)) : std::nullopt;
@@ -179,7 +179,8 @@ private:
     });
   }
 
-  /// The vectors of a row that this thread has: whether they exist, and their columns (of one that exists if not).
+  /// A vector of a row that belongs to this thread: whether it exists, and its column (that of an existing vector if it
+  /// does not).
   struct Piece {
     Num exists, column;
   };
@@ -197,7 +198,7 @@ private:
     }
     return own;
   }
-  /// Sums of rows [lo, hi), in order; four are read at a time.
+  /// Sums rows [lo, hi) in order, reading four at a time.
   Emitter::Carried add(Num lo, Num hi, llvm::function_ref<Num(Num, Num, int64_t)> rowOf) {
     const int64_t vector = e.widthFor(width), ahead = 4;
     SmallVector<Piece> mine = own();
@@ -217,7 +218,7 @@ private:
     for (auto [sum, piece] : llvm::zip_equal(sums, own()))
       e.when(piece.exists, [&, sum = sum, piece = piece] { write(piece.column, sum); });
   }
-  /// Stores a row of the table, on top of what is there if the gradient is a sum.
+  /// Stores a row of the table, or adds to it if the gradient is a sum.
   void write(Num row, const Emitter::Carried &sums) {
     store(sums, [&](Num column, Num sum) {
       Num index = row * width + column;
@@ -240,8 +241,8 @@ private:
   const EmbeddingSort at;
   Ptr base, dy, ids, table;
   int64_t rows, width, count;
-  int64_t parts = 1, partVectors = 0, pieces = 0; ///< of a row; vectors of a part; of these, a thread's
-  std::optional<Num> part;                        ///< this team's, if there are several
+  int64_t parts = 1, partVectors = 0, pieces = 0; ///< parts of a row; vectors of a part; vectors of a thread
+  std::optional<Num> part;                        ///< the part of this team, if there are several
 };
 } // namespace
 

@@ -1,5 +1,5 @@
-//===- TopGroups.cpp - Which groups of a row have its largest entries -------------------===//
-// An item computes the numbers of all groups of its row, since there are few, and compares its own with them.
+//===- TopGroups.cpp - Selects the groups of a row with its largest entries -------------===//
+// An item computes the scores of all groups of its row, since there are few, and compares its own score with them.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 
@@ -16,7 +16,7 @@ LogicalResult pc::kernels::emit(TopGroupsOp op, Kernel &kernel) {
   kernel.kind = "elementwise";
   kernel.forItems(type.getNumElements() / size, 1, /*reduces=*/false, [&](Num item) {
     Num row = item / groups * groups, zero = e.integer(0);
-    // The sum of the two largest entries of a group, by its number among all.
+    // The sum of the two largest entries of the group with this number.
     auto sumOf = [&](Num group) {
       Ptr x = kernel.operands[0] + group * size;
       Num least = e.real(-std::numeric_limits<double>::infinity());

@@ -1,7 +1,7 @@
-//===- CompiledKernels.cpp - The kernels of an object file, run by the compiler -------------===//
+//===- CompiledKernels.cpp - Runs the kernels of an object file in the compiler -------------===//
 // Loads an object file into the compiler's own process and runs single kernels from it, each in a child process with
 // guard pages around its buffers and a limit of CPU time, so that a broken kernel cannot harm the compiler. A kernel
-// runs twice, whole and in pieces, and must give the same bits.
+// runs twice, once over all items and once in pieces, and must give the same bits.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/CompiledKernels.h"
 #include "../Emit/Kernel.h"
@@ -31,7 +31,7 @@ struct CompiledKernels::Loaded {
 CompiledKernels::CompiledKernels(std::unique_ptr<Loaded> loaded) : loaded(std::move(loaded)) {}
 CompiledKernels::~CompiledKernels() = default;
 
-/// In the place of the runtime, which kernels do not call.
+/// Replaces the functions of the runtime, which kernels do not call.
 static void noRuntime() { abort(); }
 
 std::unique_ptr<CompiledKernels> CompiledKernels::load(StringRef object, std::string &error) {
@@ -71,13 +71,13 @@ std::unique_ptr<CompiledKernels> CompiledKernels::load(StringRef object, std::st
 }
 
 namespace {
-constexpr int64_t alignment = 64; // of values in an arena
+constexpr int64_t alignment = 64; // the alignment of values in an arena
 constexpr char untouched = 0x5a;
 
 /// Memory that a child writes and its parent reads, between two guard pages.
 class SharedBuffer {
 public:
-  /// Pages without rights before and after the buffer stop a kernel that runs far beyond it.
+  /// Inaccessible pages before and after the buffer stop a kernel that writes far beyond it.
   explicit SharedBuffer(int64_t bytes) : bytes(bytes), page(sysconf(_SC_PAGESIZE)) {
     room = static_cast<int64_t>(llvm::alignTo(bytes, alignment));
     mapped = static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(room, 1), page)) + 2 * page;
@@ -111,7 +111,7 @@ private:
   char *base;
 };
 
-/// What a child says of its kernel.
+/// The result that a child reports for its kernel.
 enum Outcome : int { Unfinished = 0x5a5a5a5a, Done = 1, Refused, DependsOnOrder };
 
 /// A kernel's rows and buffers.
@@ -129,7 +129,7 @@ public:
     SmallVector<Value> values(op->getOperands());
     llvm::append_range(values, op->getResults());
     llvm::for_each(values, [&](Value value) { addBuffer(value, /*own=*/false); });
-    if (isa<UpdateOp>(op)) // what it sets
+    if (isa<UpdateOp>(op)) // the leaf that it sets
       addBuffer(op->getOperand(0), /*own=*/true);
     for (size_t i = 0; i < bufferOf.size(); ++i)
       for (int64_t bytes : pieceBytes(op, i))
@@ -142,9 +142,10 @@ public:
     return llvm::all_of(buffers, [](const SharedBuffer &buffer) { return bool(buffer); }) && *scratch && *said;
   }
 
-  /// Runs in a child process, which only leaves this result.
+  /// Runs in a child process, whose only output is this result.
   void run(unsigned seconds) {
-    // The parent must see these signals, and not the compiler's crash handler in the child.
+    // The child must die from these signals, so that the parent sees them, instead of running the compiler's crash
+    // handler.
     for (int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGVTALRM})
       signal(number, SIG_DFL);
     itimerval limit{{0, 0}, {seconds, 0}};
@@ -157,7 +158,7 @@ public:
     outcome() = !ok ? Refused : first != results() ? DependsOnOrder : Done;
   }
 
-  /// What a child has left.
+  /// The result of a child.
   Outcome found() { return static_cast<Outcome>(outcome()); }
   std::vector<Bytes> results() const {
     std::vector<Bytes> bytes;
@@ -172,7 +173,7 @@ public:
   }
 
 private:
-  /// A buffer for each value, but one for those that lie in the same bytes of the arena.
+  /// Adds a buffer for each value. Values in the same bytes of the arena share one.
   void addBuffer(Value value, bool own) {
     auto isSame = [&](Value other) {
       return other == value || (homeOrNone(value) >= 0 && homeOrNone(other) == homeOrNone(value));
@@ -194,7 +195,7 @@ private:
   bool runRows(int64_t pieces) {
     return llvm::all_of(rows, [&](const pcrt_kernel *row) {
       for (int64_t piece = pieces; piece-- > 0;) {
-        // Scratch memory begins as NaN: a kernel that reads what it did not write shows it.
+        // Scratch memory is initialised to NaN, so that reading unwritten memory affects results.
         memset(scratch->begin(), 0xff, row->scratch_bytes);
         int64_t lo = row->items * piece / pieces, hi = row->items * (piece + 1) / pieces;
         if ((inF32 && row->fn_f32 ? row->fn_f32 : row->fn)(args.data(), lo, hi, scratch->begin()))
@@ -226,7 +227,7 @@ std::string CompiledKernels::run(const WrittenKernel &kernel, ArrayRef<Bytes> op
   KernelRun run(kernel, *symbol->toPtr<const pcrt_program *>(), operands, inF32);
   if (!run.hasMemory())
     return "cannot be run: there is not enough memory";
-  // A kernel that crashes, loops or spoils memory does so in a process of its own.
+  // A kernel may crash, loop or overwrite memory, so it runs in a separate process.
   pid_t child = fork();
   if (child < 0)
     return std::string("cannot be run: no process could be started: ") + strerror(errno);

@@ -1,6 +1,6 @@
 //===- Link.cpp - Object file -> executable ---------------------------------------------------===//
-// Runs the system's C++ driver with its output in a log, and turns the log into an error. Signals are held back until
-// the linker has ended, so that no half-written executable stays.
+// Runs the system's C++ driver with its output in a log, and turns the log into an error. Signals are blocked until the
+// linker has ended, so that no partly written executable remains.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/Codegen.h"
 #include "pc/Support/NotedSignals.h"
@@ -14,8 +14,8 @@
 
 using namespace mlir;
 
-/// Why there was no room for `output`, or "". lld writes through mapped pages, so a full disk or a limit on file sizes
-/// ends it with a signal, and its message does not say so.
+/// The reason why there was no room for `output`, or "". lld writes through mapped pages, so a full disk or a limit on
+/// file sizes ends it with a signal, which its message does not explain.
 static StringRef whyNoRoom(StringRef words, StringRef output, ArrayRef<StringRef> inputs) {
   uint64_t needed = 0, bytes = 0;
   for (StringRef input : inputs)
@@ -49,13 +49,13 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
       return module.emitError() << "cannot make a temporary file: " << code.message();
     llvm::sys::RemoveFileOnSignal(log);
     SmallVector<StringRef> arguments{*driver, object, "-o", output};
-    // On a CPU, matrix products are oneDNN's; a CUDA program needs only the C++ library on the machine on which it
-    // runs.
+    // A CPU program uses oneDNN for matrix products. A CUDA program needs only the C++ library on the machine on which
+    // it runs.
     if (cuda)
       arguments.append({"-Wl,--whole-archive", noOneDnn, "-Wl,--no-whole-archive", runtime});
     else
       arguments.append({runtime, "-ldnnl"});
-    // A program takes SHA-256 from libcrypto, statically.
+    // A program links SHA-256 statically, from libcrypto.
     arguments.append({"-l:libcrypto.a", "-lpthread", "-ldl", "-Xlinker", "-rpath", "-Xlinker",
                       libraries}); // for the runtime's plug-ins
     if (name == "clang++-22" && llvm::sys::findProgramByName("ld.lld-22"))

@@ -12,7 +12,7 @@ void pc::runLlvmPasses(llvm::Module &module, llvm::TargetMachine *machine,
   llvm::CGSCCAnalysisManager graph;
   llvm::ModuleAnalysisManager modules;
   llvm::PassInstrumentationCallbacks callbacks;
-  llvm::OptNoneInstrumentation optNone(/*DebugLogging=*/false); // without it the attribute is nothing to these passes
+  llvm::OptNoneInstrumentation optNone(/*DebugLogging=*/false); // without it these passes ignore the attribute
   optNone.registerCallbacks(callbacks);
   llvm::PassBuilder builder(machine, llvm::PipelineTuningOptions(), std::nullopt, &callbacks);
   builder.registerModuleAnalyses(modules);
@@ -29,8 +29,8 @@ void pc::runLlvmPasses(llvm::Module &module, llvm::TargetMachine *machine, llvm:
 }
 
 void pc::optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine) {
-  // Kernels come with their vectors, tiles and unrolled blocks, so these passes of O3 make the same code in a sixth of
-  // its time. Unswitching moves a condition of a whole row (whether an update is skipped) out of its loop.
+  // Kernels are already vectorized, tiled and unrolled, so these passes give the same code as O3 in a sixth of the
+  // time. Unswitching moves a condition for a whole row (whether an update is skipped) out of its loop.
   constexpr llvm::StringLiteral passes =
       "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
       "loop-mssa(loop-rotate,licm,simple-loop-unswitch<nontrivial>),simplifycfg,instcombine<no-verify-fixpoint>,"

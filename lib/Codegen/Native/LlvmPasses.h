@@ -1,5 +1,5 @@
 //===- LlvmPasses.h - Passes of LLVM on a module ---------------------------------------------===//
-// Used for CPU kernels (optimizeKernels) and for GPU kernels (a whole level).
+// They are used for CPU kernels (optimizeKernels) and for GPU kernels (a whole optimization level).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_NATIVE_LLVMPASSES_H
 #define PC_LIB_CODEGEN_NATIVE_LLVMPASSES_H
@@ -9,7 +9,7 @@
 #include "llvm/Target/TargetMachine.h"
 
 namespace pc {
-/// Runs the passes that `passes` returns; it gets a builder for `machine`, which may be null.
+/// Runs the passes that `passes` returns. `passes` gets a builder for `machine`, which may be null.
 void runLlvmPasses(llvm::Module &module, llvm::TargetMachine *machine,
                    llvm::function_ref<llvm::ModulePassManager(llvm::PassBuilder &)> passes);
 /// Runs LLVM's passes of this level.

@@ -1,6 +1,6 @@
 //===- Lower.cpp - Kernels to the LLVM dialect ---------------------------------------------===//
-// The module's kernels contain arith, math, vector and scf ops; its step functions are in the LLVM dialect already. CSE
-// and hoisting happen before the lowering, where loops are still loops.
+// The module's kernels contain arith, math, vector and scf ops; its step functions are already in the LLVM dialect. CSE
+// and hoisting run before the lowering, while loops are still loops.
 //===-----------------------------------------------------------------------------===//
 #include "Lower.h"
 
@@ -23,11 +23,12 @@ struct ApproximateMath : PassWrapper<ApproximateMath, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     populateMathPolynomialApproximationPatterns(patterns);
-    // Applied to math ops only: a greedy rewrite of the whole module would also try to fold the constant tables.
+    // Only math ops are rewritten, because a greedy rewrite of the whole module would also try to fold the constant
+    // tables.
     GreedyRewriteConfig config;
     SmallVector<Operation *> math;
     getOperation().walk([&](Operation *op) {
-      // The polynomials of sin and cos are only right for small angles, so those two do call libm.
+      // The polynomials of sin and cos are exact only for small angles, so these two call libm.
       if (op->getName().getDialectNamespace() == "math" && !isa<math::SinOp, math::CosOp>(op))
         math.push_back(op);
     });
@@ -36,8 +37,8 @@ struct ApproximateMath : PassWrapper<ApproximateMath, OperationPass<ModuleOp>> {
   }
 };
 
-/// Shares values in kernels. Not in steps: an address that is shared by calls all over a step would be kept in a
-/// register, or on the stack, throughout, and finding which takes time that grows with the square of the calls.
+/// Runs CSE in kernels, but not in steps. In a step, an address that many calls share would stay in a register or on
+/// the stack for the whole step, and register allocation would take time quadratic in the number of calls.
 struct SimplifyKernels : PassWrapper<SimplifyKernels, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SimplifyKernels)
   void runOnOperation() override {

@@ -8,7 +8,7 @@
 #include "mlir/IR/BuiltinOps.h"
 
 namespace pc {
-/// Whether a function is a step, calls of the runtime one after another, and no kernel.
+/// Whether a function is a step, which only calls the runtime, and not a kernel.
 inline bool isStep(llvm::StringRef function) { return function.starts_with("pc_step"); }
 /// Lowers scf, vector, math and arith ops in llvm.funcs to the LLVM dialect, in place.
 llvm::LogicalResult lowerToLLVM(mlir::ModuleOp module);

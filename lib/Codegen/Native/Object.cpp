@@ -30,7 +30,7 @@ bool pc::nativeRoundsToBf16() {
   return features.lookup("avx512bf16") && features.lookup("avx512vl");
 }
 
-/// This machine with all its features, or any x86-64-v3 for programs that are taken elsewhere.
+/// The target: this machine with all its features, or x86-64-v3 for programs that run on other machines.
 static std::unique_ptr<llvm::TargetMachine> hostMachine(bool portable, llvm::CodeGenOptLevel level,
                                                         std::string &error) {
   llvm::InitializeNativeTarget();
@@ -55,7 +55,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
     function.addFnAttr("prefer-vector-width", std::to_string(lanes * 32));
-    if (pc::isStep(function.getName())) { // straight-line calls: nothing to gain
+    if (pc::isStep(function.getName())) { // straight-line calls, for which optimization gains nothing
       function.addFnAttr(llvm::Attribute::OptimizeNone);
       function.addFnAttr(llvm::Attribute::NoInline);
     }
@@ -74,7 +74,7 @@ LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, Stri
   std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(module, context);
   if (!llvmModule)
     return module.emitError() << "translation to LLVM IR failed";
-  // Not part of the phase `kernels`, which is the same from every commit.
+  // Added here and not in phase `kernels`, whose output does not depend on the commit.
   auto *compiler =
       llvm::ConstantDataArray::getString(context, pcrt_version + std::string(", LLVM " LLVM_VERSION_STRING));
   new llvm::GlobalVariable(*llvmModule, compiler->getType(), /*isConstant=*/true, llvm::GlobalValue::ExternalLinkage,
@@ -89,7 +89,7 @@ LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, Stri
     return module.emitError() << "LLVM has no code generator for this machine: " << error;
   llvmModule->setTargetTriple(machine->getTargetTriple());
   llvmModule->setDataLayout(machine->createDataLayout());
-  // The runtime reads the tables as structs of C, so both must use the same layout.
+  // The runtime reads the tables as C structs, so both must use the same layout.
   const llvm::GlobalVariable *program = llvmModule->getGlobalVariable("pc_program");
   if (program && llvmModule->getDataLayout().getTypeAllocSize(program->getValueType()) != sizeof(pcrt_program))
     return module.emitError() << "internal error: on the target machine, the program's tables have a different layout "

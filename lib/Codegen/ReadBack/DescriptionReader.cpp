@@ -1,4 +1,4 @@
-//===- DescriptionReader.cpp - The JSON description of a program, read back ------------------===//
+//===- DescriptionReader.cpp - Reads the JSON description of a program back ------------------===//
 // Compares every field of the description with the planned program, in the order of the program's ops, and refuses
 // entries that are left over. It shares no code with Host/Description.cpp.
 //===-----------------------------------------------------------------------------===//
@@ -16,7 +16,7 @@ namespace json = llvm::json;
 
 namespace {
 
-/// One comparison of one description. `at` is the op that an error names; `taken` counts the entries used of each list.
+/// Compares one description. `at` is the op that an error names; `taken` counts the used entries of each list.
 class Reader {
 public:
   Reader(ModuleOp planned, const json::Object &object) : planned(planned), object(object) {}
@@ -79,7 +79,7 @@ private:
     op->emitOpError() << why << " in the executable's description";
     return false;
   }
-  /// Whether a field of `entry` is `wanted`; null: it is not there.
+  /// Whether a field of `entry` equals `wanted`; null: the field must be absent.
   bool is(const json::Object &entry, StringRef key, const json::Value &wanted) {
     const json::Value *found = entry.get(key);
     if (found ? *found == wanted : wanted == json::Value(nullptr))
@@ -101,7 +101,7 @@ private:
     return json::Array(llvm::map_range(axes, [](StringAttr axis) { return axis.getValue(); }));
   }
 
-  /// The next entry of a list, for `op`; null after an error.
+  /// Returns the next entry of a list, for `op`; null after an error.
   const json::Object *entryFor(Operation *op, StringRef key) {
     at = op;
     const json::Array *entries = object.getArray(key);
@@ -140,7 +140,7 @@ private:
     return is(entry, "group", group ? json::Value(std::move(wanted)) : json::Value(nullptr));
   }
 
-  /// Where in the checkpoint a parameter, or a part of it, is read from.
+  /// Checks the source in the checkpoint of a parameter, or of a part of it.
   bool source(SourceAttr source, const json::Object &entry) {
     const json::Object *found = entry.getObject("source");
     return (found || refuse(at, "has no source")) && is(*found, "tensor", source.getTensor()) &&
@@ -149,7 +149,7 @@ private:
            is(*found, "view", source.getView().empty() ? json::Value(nullptr) : json::Value(list(source.getView())));
   }
 
-  /// Name, shape, init and source of a parameter, as the program has them.
+  /// Checks name, shape, init and source of a parameter.
   bool parameter(ParameterOp op) {
     const json::Object *entry = entryFor(op, "parameters");
     const json::Object *init = entry ? entry->getObject("init") : nullptr;
@@ -194,7 +194,7 @@ private:
            is(*entry, "inv_freq", std::move(frequencies)) && is(*entry, "scale", op.getScale().convertToDouble());
   }
 
-  /// Every leaf has its entry, in the program's order, and there are no others.
+  /// Checks that every leaf has its entry, in the program's order, and that there are no other entries.
   bool leaves() {
     bool ok = true;
     planned.walk([&](Operation *op) {
@@ -227,7 +227,7 @@ private:
     return (entries && entries->size() == taken[key]) || refuse(planned, "has different '" + key + "'");
   }
 
-  /// Every output has its entry, in the order of their numbers.
+  /// Checks that every output has its entry, in the order of their numbers.
   bool shown(ArrayRef<Operation *> outputs) {
     for (Operation *op : outputs) {
       const json::Object *entry = entryFor(op, "outputs");
@@ -253,9 +253,9 @@ private:
 
   ModuleOp planned;
   const json::Object &object;
-  Operation *at = nullptr; ///< what is being compared
+  Operation *at = nullptr; ///< the op that is being compared
   llvm::StringMap<size_t> taken;
-  int64_t imported = 0; ///< parameters so far
+  int64_t imported = 0; ///< the number of imported parameters so far
 };
 
 } // namespace

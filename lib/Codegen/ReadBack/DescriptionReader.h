@@ -1,5 +1,5 @@
-//===- DescriptionReader.h - The JSON description of a program, read back --------------------===//
-// Part of the check that an executable says what the planned program says (verifyTables).
+//===- DescriptionReader.h - Reads the JSON description of a program back --------------------===//
+// This is a part of the check that an executable agrees with its planned program (verifyTables).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_READBACK_DESCRIPTIONREADER_H
 #define PC_LIB_CODEGEN_READBACK_DESCRIPTIONREADER_H
@@ -8,8 +8,8 @@
 
 namespace pc {
 
-/// Whether a description says of the planned program what the program says: what it is, its leaves and where they lie,
-/// its `outputs` by their numbers. Emits an error where not.
+/// Whether a description agrees with the planned program: its name and sizes, its leaves and their homes, and its
+/// `outputs`, which are in the order of their numbers. Emits an error if not.
 bool describes(mlir::ModuleOp planned, llvm::StringRef description, llvm::ArrayRef<mlir::Operation *> outputs);
 
 } // namespace pc

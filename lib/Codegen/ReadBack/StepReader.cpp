@@ -1,7 +1,7 @@
-//===- StepReader.cpp - The calls of a step, read back -----------------------------------------===//
+//===- StepReader.cpp - Reads the calls of a step back -----------------------------------------===//
 // Follows the blocks of a step function from its entry and collects its calls. It accepts exactly the control flow that
-// a step may have (checks of statuses, one loop over microbatches, one choice by the first microbatch) and stops with
-// the op at hand at anything else.
+// a step may have (checks of statuses, one loop over microbatches, one choice by the first microbatch) and stops at any
+// other op.
 //===-----------------------------------------------------------------------------===//
 #include "StepReader.h"
 
@@ -15,7 +15,7 @@ static int64_t numberOf(Value value) {
   return value && matchPattern(value, m_ConstantInt(&number)) ? number.getSExtValue() : StepReader::none;
 }
 
-/// The one index of an address, a value or a number.
+/// The single index of an address, which is a value or a number.
 static int64_t elementOf(LLVM::GEPOp address, Value &dynamic) {
   if (address.getIndices().size() != 1)
     return StepReader::none;
@@ -26,7 +26,7 @@ static int64_t elementOf(LLVM::GEPOp address, Value &dynamic) {
   return numberOf(dynamic);
 }
 
-/// An offset in the arena, plus a stride by microbatch; `none` for any other form of address.
+/// An offset in the arena, plus a stride per microbatch; `none` for any other form of address.
 StepReader::At StepReader::addressOf(Value value) {
   if (value.getDefiningOp<LLVM::ZeroOp>())
     return {};
@@ -44,16 +44,16 @@ StepReader::At StepReader::addressOf(Value value) {
   return {base.offset, numberOf(product.getRhs())};
 }
 
-/// Whether this is microbatch 0.
+/// Whether `condition` is the test for microbatch 0.
 bool StepReader::isFirst(Value condition) {
   auto compare = condition.getDefiningOp<LLVM::ICmpOp>();
   return compare && microbatch && compare.getPredicate() == LLVM::ICmpPredicate::eq && compare.getLhs() == microbatch &&
          numberOf(compare.getRhs()) == 0;
 }
 
-/// Reads a call with its numbers and addresses; one of them may differ in the first microbatch.
+/// Reads a call with its numbers and addresses. One of the numbers may differ in the first microbatch.
 bool StepReader::readCall(LLVM::CallOp op) {
-  // A call before the last one's status was checked would run after a failure.
+  // The status of the previous call must be checked first, or this call would run after a failure.
   if (!op.getCallee() || unchecked || op.getNumOperands() == 0 || op.getOperand(0) != function.getArgument(0))
     return false;
   Call call;
@@ -84,7 +84,7 @@ bool StepReader::readCall(LLVM::CallOp op) {
   return true;
 }
 
-/// Calls, and stores of their arguments into the list; nothing else may have an effect.
+/// Reads calls, and stores of their arguments into the list. No other op may have an effect.
 bool StepReader::readBlock(Block &block) {
   for (Operation &op : block.without_terminator()) {
     wrong = &op;
@@ -109,7 +109,7 @@ bool StepReader::readBlock(Block &block) {
   return true;
 }
 
-/// Reads both sides of a branch, each with its own call, and the block after them.
+/// Reads both sides of a branch, each with one call, and returns the block after them.
 Block *StepReader::choose(LLVM::CondBrOp branch) {
   Block *after = nullptr;
   for (auto [side, side_when] : {std::pair(branch.getTrueDest(), First), std::pair(branch.getFalseDest(), Later)}) {
@@ -134,7 +134,7 @@ Block *StepReader::choose(LLVM::CondBrOp branch) {
   return after;
 }
 
-/// The block where a step continues: after a status was checked, into the loop, round it, or out of it.
+/// The block in which the step continues: after the check of a status, into the loop, back to its start, or out of it.
 Block *StepReader::follow(Operation *terminator) {
   wrong = terminator;
   if (auto jump = dyn_cast<LLVM::BrOp>(terminator)) { // into the loop
@@ -150,7 +150,7 @@ Block *StepReader::follow(Operation *terminator) {
   auto compare = branch ? branch.getCondition().getDefiningOp<LLVM::ICmpOp>() : LLVM::ICmpOp();
   if (!compare)
     return nullptr;
-  if (unchecked) { // ends the step where the call has failed
+  if (unchecked) { // ends the step if the call has failed
     Value status = unchecked->getResult(0);
     bool checks = compare.getPredicate() == LLVM::ICmpPredicate::eq && compare.getLhs() == status &&
                   numberOf(compare.getRhs()) == 0 && branch.getFalseDest() == exit &&
@@ -161,7 +161,7 @@ Block *StepReader::follow(Operation *terminator) {
   }
   if (isFirst(branch.getCondition()))
     return choose(branch);
-  // The end of the loop: goes back while the next number is below the count.
+  // At the end of the loop, jumps back while the next number is below the count.
   auto add = compare.getLhs().getDefiningOp<LLVM::AddOp>();
   bool goesOn = add && microbatch && compare.getPredicate() == LLVM::ICmpPredicate::slt && add.getLhs() == microbatch &&
                 numberOf(add.getRhs()) == 1 && branch.getTrueDest() == microbatch.getParentBlock() &&
@@ -182,7 +182,7 @@ bool StepReader::read(std::vector<Call> &found, Operation *&where) {
         block.getOperations().size() == 1 && block.getTerminator()->getOperand(0) == block.getArgument(0))
       exit = &block;
   Block *block = exit && function.getNumArguments() == 2 ? &function.getBody().front() : nullptr;
-  const size_t most = function.getBody().getBlocks().size(); // a list, which is counted
+  const size_t most = function.getBody().getBlocks().size(); // computed once, because size() of a list counts
   for (size_t visited = 0; block && visited <= most; ++visited) {
     if (!readBlock(*block))
       break;

@@ -1,6 +1,6 @@
-//===- StepReader.h - The calls of a step, read back -------------------------------------------===//
-// A step is a line of calls of the runtime, each of which ends it where it fails; a loop over microbatches may be in
-// it, and in that a choice between the first one and the others.
+//===- StepReader.h - Reads the calls of a step back -------------------------------------------===//
+// A step is a sequence of runtime calls, and ends if one of them fails. It may contain a loop over microbatches, and in
+// the loop a choice between the first microbatch and the others.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_READBACK_STEPREADER_H
 #define PC_LIB_CODEGEN_READBACK_STEPREADER_H
@@ -12,28 +12,28 @@
 
 namespace pc {
 
-/// Input: a step function. Result: its calls in order, with numbers and addresses resolved. State: where in the
-/// function the reader is, and the arguments of the current call so far. One object reads once.
+/// Input: a step function. Result: its calls in order, with numbers and addresses resolved. State: the position in the
+/// function, and the arguments of the current call so far. One object reads once.
 class StepReader {
 public:
-  /// Bytes of the arena: `stride` further in each microbatch. -1: null.
+  /// An offset in the arena, which grows by `stride` in each microbatch. -1: null.
   struct At {
     int64_t offset = -1, stride = 0;
     bool operator==(const At &) const = default;
   };
-  enum When { Always, First, Later }; ///< in which microbatches
+  enum When { Always, First, Later }; ///< the microbatches in which a call runs
 
-  /// A call of the step. For an argument of another kind an accessor returns a value that no program has.
+  /// A call of the step. If an argument has another kind, an accessor returns a value that no program has.
   struct Call {
     mlir::LLVM::CallOp op;
     llvm::StringRef callee;
     llvm::SmallVector<int64_t> numbers; ///< by operand
     llvm::SmallVector<At> addresses;    ///< by operand
-    llvm::SmallVector<At> list;         ///< of buffers, put together before the call
-    int64_t laterIndex = none;          ///< the index in all microbatches but the first
+    llvm::SmallVector<At> list;         ///< the list of buffers, stored before the call
+    int64_t laterIndex = none;          ///< the index in all microbatches except the first
     int loopNumber = -1;                ///< the operand that is the microbatch
     When when = Always;
-    int64_t times = 1; ///< runs in a step
+    int64_t times = 1; ///< how often it runs in a step
 
     int64_t number(unsigned i) const { return i < numbers.size() ? numbers[i] : none; }
     int64_t later() const { return laterIndex == none ? number(1) : laterIndex; }
@@ -43,11 +43,12 @@ public:
   static constexpr int64_t none = INT64_MIN;
 
   explicit StepReader(mlir::LLVM::LLVMFuncOp function) : function(function) {}
-  /// False where it is anything else, `wrong` is the op.
+  /// Returns false if the function has any other op, which `wrong` then is.
   bool read(std::vector<Call> &calls, mlir::Operation *&wrong);
 
 private:
-  /// A step is followed block by block; each of these is false, or null, at what the generator does not write.
+  /// These functions follow a step block by block. They return false, or null, at code that the generator does not
+  /// write.
   bool readBlock(mlir::Block &block);
   bool readCall(mlir::LLVM::CallOp call);
   mlir::Block *follow(mlir::Operation *terminator);
@@ -57,9 +58,9 @@ private:
 
   mlir::LLVM::LLVMFuncOp function;
   std::vector<Call> *calls = nullptr;
-  mlir::Value buffers;                  ///< the array that calls get their list in
-  std::map<int64_t, At> stored;         ///< by element, since the last call
-  mlir::Operation *unchecked = nullptr; ///< the call of this block
+  mlir::Value buffers;                  ///< the array with the list of a call
+  std::map<int64_t, At> stored;         ///< by element: stores since the last call
+  mlir::Operation *unchecked = nullptr; ///< the call of this block whose status is not checked yet
   mlir::Value microbatch;
   mlir::Block *exit = nullptr;
   size_t loopBegin = 0; ///< the first call in the loop

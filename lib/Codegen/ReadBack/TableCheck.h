@@ -1,6 +1,6 @@
 //===- TableCheck.h - Compares a program of an executable with the planned one ----------------------===//
-// VerifyTables.cpp goes through the step, VerifyCompute.cpp has the ops that compute, VerifyEvaluation.cpp the part of
-// the step that is its evaluation.
+// VerifyTables.cpp goes through the step, VerifyCompute.cpp checks ops that compute, and VerifyEvaluation.cpp checks
+// the evaluation.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_READBACK_TABLECHECK_H
 #define PC_LIB_CODEGEN_READBACK_TABLECHECK_H
@@ -19,16 +19,16 @@
 
 namespace pc {
 
-/// The ops that each kernel was written for, by its name, in all programs.
+/// The ops for which each kernel was written, by its name, in all programs.
 struct KernelNames {
-  WrittenKernels *written = nullptr;        ///< where each kernel is noted with its first op
+  WrittenKernels *written = nullptr;        ///< records each kernel with its first op
   std::map<std::string, std::string> opsOf; ///< by function
   std::map<std::string, std::string> of;    ///< by ops and part
 };
 
-/// Checks one program of an executable against its planned program. Input: both. Result: run() is true if the step
-/// calls what the program says, in its order, at its homes; if not, the op has an error. State: how far the calls have
-/// been taken. One object checks once.
+/// Checks one program of an executable against its planned program. Result: run() returns true if the step makes
+/// exactly the calls of the program's ops, in their order, at their homes. Otherwise it emits an error at the op.
+/// State: the number of calls that were already matched. One object checks once.
 class TableCheck {
 public:
   TableCheck(mlir::ModuleOp planned, mlir::ModuleOp kernels, KernelNames &names)
@@ -36,13 +36,13 @@ public:
         suffix(stageAxisOf(planned) && stageOf(planned) ? "_stage" + std::to_string(stageOf(planned)) : "") {}
 
   bool run();
-  /// After run, of a program without task functions.
+  /// Checks the evaluation. Call it after run, for a program without task functions.
   bool checkEvaluation();
 
-  /// After those: that what ends a round is that of its rounds.
+  /// Checks the function for the end of a round. Call it after the others.
   bool checkRound();
 
-  /// Messages of its evaluation: from a stage, to a stage, flow, number.
+  /// The messages of the evaluation: from a stage, to a stage, flow, number.
   std::set<std::array<uint64_t, 4>> sent, received;
 
 private:
@@ -50,7 +50,7 @@ private:
   using Call = StepReader::Call;
 
   bool readTables();
-  /// Each of these takes the calls of an op from `calls`, and is false after an error.
+  /// Each of these functions matches the calls of an op with the next of `calls`, and returns false after an error.
   bool runBlock(mlir::Block &block);
   bool runOp(mlir::Operation *op);
   bool runCall(CallOp call);
@@ -70,7 +70,7 @@ private:
   bool isShown(mlir::Operation *op, mlir::Value value);
   bool flow(mlir::Operation *op, const Call &call, int64_t stage, int64_t id, int64_t slots, bool sends,
             mlir::Value message);
-  /// Evaluations: whether the calls that a step makes for an op also come next in the evaluation.
+  /// Whether the calls that a step makes for an op are also the next ones of the evaluation.
   bool takes(std::pair<size_t, size_t> range);
   bool takesWithoutDropping(mlir::Operation *op);
   void takeMoves(StartOp start);
@@ -82,7 +82,7 @@ private:
     op->emitOpError() << why << "; the executable does not match the planned program";
     return false;
   }
-  /// Whether a call, or a table, has the values of the program; refuses if not.
+  /// Whether a value of a call or a table equals that of the program. Emits an error if not.
   bool same(mlir::Operation *op, llvm::StringRef what, int64_t found, int64_t wanted) {
     return found == wanted ||
            refuse(op, "has " + what + " " + llvm::Twine(wanted) + ", but in the tables it is " + llvm::Twine(found));
@@ -93,11 +93,11 @@ private:
                           " per microbatch), but the step's call takes " + llvm::Twine(found.offset) + " (" +
                           llvm::Twine(found.stride) + ")");
   }
-  /// Rows are used once, in their order.
+  /// Whether a row is the next one. Rows are used once, in their order.
   bool isNext(mlir::Operation *op, int64_t row, int64_t &last) {
     return row > std::exchange(last, row) || refuse(op, "has row " + llvm::Twine(row) + " of a table out of order");
   }
-  /// The next call, which has to be of `callee`; null after an error.
+  /// Returns the next call, which has to be of `callee`; null after an error.
   const Call *expect(mlir::Operation *op, llvm::StringRef callee);
   At homeOf(mlir::Value value);
   llvm::SmallVector<At> piecesOf(mlir::Operation *op, llvm::ArrayRef<At> values);
@@ -115,32 +115,32 @@ private:
   std::vector<pcrt_group> groupRows;
   std::vector<pcrt_attention_desc> attentionRows;
   std::vector<pcrt_flow> flowRows;
-  std::map<int64_t, int64_t> messages; ///< by row of the flows
+  std::map<int64_t, int64_t> messages; ///< the number of messages, by row of the flows
   std::vector<Call> calls;
   size_t next = 0;
-  std::set<int64_t> capacities; ///< of experts
-  bool inRound = false;         ///< the calls are those of what ends a round
+  std::set<int64_t> capacities; ///< the capacities of experts
+  bool inRound = false;         ///< the calls are those of the end of a round
   int64_t lastKernel = -1, lastProduct = -1, lastMove = -1, lastAttention = -1;
   llvm::SmallVector<mlir::Operation *> outputs; ///< by their numbers
-  llvm::DenseMap<mlir::Value, int64_t> tickets; ///< of starts that were read
-  int64_t numTickets = 0;                       ///< in all runs of all functions
-  llvm::DenseMap<int64_t, Call> shownEarly;     ///< outputs that were shown before their place, by index
+  llvm::DenseMap<mlir::Value, int64_t> tickets; ///< tickets of starts that were read
+  int64_t numTickets = 0;                       ///< the number of tickets in all runs of all functions
+  llvm::DenseMap<int64_t, Call> shownEarly;     ///< by index: outputs that were observed before their position
   AccumulateOp current;
   int64_t microbatch = 0;
-  const std::map<int64_t, int64_t> *places = nullptr; ///< of the ranges of a task's function: in the arena
+  const std::map<int64_t, int64_t> *places = nullptr; ///< maps the ranges of a task's function to the arena
   TaskFunctions functions;
-  llvm::StringRef sharing; ///< the name of the ops that the last kernel of several ops is for
+  llvm::StringRef sharing; ///< the name of the ops of the last kernel that several ops share
   llvm::StringMap<mlir::Value> leaves;
-  /// The calls of an op, and of the sum over microbatches of what is yielded: from, to.
+  /// By op, the range of its calls; also for sums over microbatches of yielded values.
   llvm::DenseMap<mlir::Operation *, std::pair<size_t, size_t>> madeBy;
   llvm::DenseMap<mlir::OpOperand *, std::pair<size_t, size_t>> summedBy;
   std::vector<Call> evaluationCalls;
-  size_t taken = 0; ///< of them
+  size_t taken = 0; ///< the number of matched calls
   llvm::DenseSet<mlir::Operation *> evaluated;
   llvm::DenseSet<mlir::OpOperand *> evaluatedSums, evaluatedMoves; ///< moves of a start that are made one by one
 };
 
-/// pcrt_dtype of a tensor's elements, a second time.
+/// pcrt_dtype of a tensor's elements, written independently of dtypeOf.
 int32_t elementTypeOf(mlir::Value value);
 
 } // namespace pc

@@ -1,6 +1,6 @@
-//===- TableReader.cpp - A program's tables, read back from the module of its kernels -------===//
+//===- TableReader.cpp - Reads a program's tables back --------------------------------------===//
 // Input: the LLVM dialect module of a program. Result: its tables as the structs of pcrt.h, whose pointers are names of
-// symbols or texts. Values must be constants; anything else reads as missing.
+// symbols or texts. Values must be constants; any other value counts as missing.
 //===-----------------------------------------------------------------------------===//
 #include "TableReader.h"
 
@@ -16,7 +16,7 @@ TableReader::TableReader(ModuleOp module) {
     globals[global.getSymName()] = global;
 }
 
-/// The value that a global is initialized with; null for anything but one block that returns it.
+/// The initial value of a global; null unless its initializer is a single block that returns a value.
 Value TableReader::initializer(StringRef symbol) {
   auto global = globals.lookup(symbol);
   Block *block = global ? global.getInitializerBlock() : nullptr;
@@ -30,7 +30,7 @@ std::vector<Value> TableReader::elementsOf(Value aggregate, size_t count) {
   for (; auto insert = aggregate.getDefiningOp<LLVM::InsertValueOp>(); aggregate = insert.getContainer())
     if (ArrayRef<int64_t> at = insert.getPosition();
         at.size() == 1 && at[0] >= 0 && at[0] < static_cast<int64_t>(count))
-      if (Value &element = elements[at[0]]; !element) // the last one holds
+      if (Value &element = elements[at[0]]; !element) // the last insertion counts
         element = insert.getValue();
   return elements;
 }
@@ -63,7 +63,7 @@ bool TableReader::pointer(Value value, bool isText, const char *&result) {
 }
 
 //===---------------------------------------------------------------------------===//
-// All of them, as bytes
+// All tables as bytes
 //===---------------------------------------------------------------------------===//
 
 namespace {

@@ -1,6 +1,6 @@
-//===- TableReader.h - A program's tables, read back from the module of its kernels ---------===//
-// The other way round than Tables.h, and without its code: constants of the LLVM dialect become values of the structs
-// of pcrt.h again. A string is a pointer to its characters, any other pointer one to the name of its symbol.
+//===- TableReader.h - Reads a program's tables back ----------------------------------------===//
+// This is the inverse of Tables.h, without shared code: constants of the LLVM dialect become values of the structs of
+// pcrt.h again. A string is a pointer to its characters. Any other pointer points to the name of its symbol.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_READBACK_TABLEREADER_H
 #define PC_LIB_CODEGEN_READBACK_TABLEREADER_H
@@ -22,7 +22,7 @@ class TableReader {
 public:
   explicit TableReader(mlir::ModuleOp module);
 
-  /// The struct that a symbol is; none if there is no such struct with that many fields.
+  /// The struct at a symbol; none if there is no such struct with the right number of fields.
   template <typename T> std::optional<T> structOf(llvm::StringRef symbol) {
     mlir::Value value = initializer(symbol);
     T row{};
@@ -31,7 +31,7 @@ public:
     return row;
   }
 
-  /// `count` rows of the table that a field names; none if it has more or fewer.
+  /// The `count` rows of the table to which a field points; none if the table has more or fewer.
   template <typename T> std::optional<std::vector<T>> rowsOf(const T *field, int64_t count) {
     if (!field)
       return count == 0 ? std::optional(std::vector<T>()) : std::nullopt;
@@ -47,7 +47,7 @@ public:
     return rows;
   }
 
-  /// The symbol that a field points to; "" for null.
+  /// The symbol to which a field points; "" for null.
   static llvm::StringRef nameOf(const void *field) {
     return field ? llvm::StringRef(static_cast<const char *>(field)) : llvm::StringRef();
   }
@@ -57,10 +57,10 @@ public:
 
 private:
   mlir::Value initializer(llvm::StringRef symbol);
-  /// The elements of a constant that is built by insertvalue; null where nothing was inserted.
+  /// The elements of a constant that is built by insertvalue; null for elements that were not inserted.
   static std::vector<mlir::Value> elementsOf(mlir::Value aggregate, size_t count);
   bool number(mlir::Value value, int64_t &result);
-  /// A pointer: null, or as the class comment says.
+  /// Reads a pointer, which is null or has the form that the file comment describes.
   bool pointer(mlir::Value value, bool isText, const char *&result);
 
   template <typename T> bool read(mlir::Value value, T &row) {

@@ -1,7 +1,7 @@
 //===- VerifyCompute.cpp - Compares kernels, products and attention with their ops ------------===//
-// Compares each call of a kernel, a product or an attention with the op of the planned program: the table row, the
-// buffers in order, and that a kernel is used only for ops with the same text. Expected rows are computed from the
-// specs of the ops, without asGemm and asGrouped, which wrote them.
+// Compares each call of a kernel, a product or an attention with the op of the planned program: it compares the table
+// row and the buffers in order, and checks that a kernel is used only for ops with the same text. Expected rows are
+// computed from the specs of the ops, without asGemm and asGrouped, with which they were written.
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/Kernel.h"
 #include "../Fuse/Grouped.h"
@@ -28,7 +28,7 @@ SmallVector<At> TableCheck::piecesOf(Operation *op, ArrayRef<At> values) {
   return pieces;
 }
 
-/// A text that is equal for ops that may share a kernel: everything but homes, locations, names of leaves.
+/// A text that is equal for ops that may share a kernel. It has everything except homes, locations and names of leaves.
 static std::string textOf(Operation *op, unsigned part) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -51,7 +51,7 @@ static std::string textOf(Operation *op, unsigned part) {
   return text;
 }
 
-/// One kernel is for ops of one text only, and ops of one text have one kernel.
+/// Checks that a kernel is used only for ops with one text, and that ops with one text have one kernel.
 bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
   if (hasRows(op) && !isOnRows(op)) {
     RowForm form = rowForm(op);
@@ -75,7 +75,8 @@ bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
     names.written->kernels.back().rows.push_back(row);
     names.written->kernels.back().hasF32Form |= !inF32.empty();
   }
-  // One function per text and one text per function: so a kernel cannot be used for an op that it was not written for.
+  // There is one function per text and one text per function, so a kernel cannot be used for an op for which it was not
+  // written.
   bool isNamed = StringRef(function).starts_with(("pc_" + op->getName().stripDialect() + "_").str());
   return (isNamed && ops->second == text && name->second == function) ||
          refuse(op, "runs kernel @" + function + ", which was written for other ops");
@@ -89,7 +90,7 @@ bool TableCheck::isBeside(Operation *op, int64_t row, int32_t epilogue) {
   return true;
 }
 
-/// The next calls launch all parts of the op's kernels on its buffers.
+/// Whether the next calls launch all parts of the op's kernels on its buffers.
 bool TableCheck::launches(Operation *op, ArrayRef<At> buffers) {
   SmallVector<At> wanted(buffers);
   if (cuda && kernelWorkspaceBytes(op))
@@ -116,7 +117,7 @@ struct Loop {
 };
 } // namespace
 
-/// The letters of an einsum of row-major operands; none where one stands twice in an operand.
+/// The letters of an einsum of row-major operands; none if an operand has a letter twice.
 static std::optional<SmallVector<Loop>> lettersOf(EinsumOp einsum, bool swapped) {
   auto [inputs, output] = einsum.getSpec().split("->");
   auto [first, second] = inputs.split(',');
@@ -144,7 +145,7 @@ static std::optional<SmallVector<Loop>> lettersOf(EinsumOp einsum, bool swapped)
   return isPlain ? std::optional(loops) : std::nullopt;
 }
 
-/// Whether a product's loops are the letters: each is a letter, or several, the inner ones before the outer ones.
+/// Whether a product's loops correspond to the letters. A loop is one letter or several, inner ones before outer ones.
 static bool areLetters(const pcrt_gemm_desc &row, SmallVector<Loop> letters) {
   for (Loop loop : {Loop{row.batch, row.a_batch_stride, row.b_batch_stride, row.c_batch_stride},
                     Loop{row.m, row.a_m_stride, 0, row.c_m_stride}, Loop{row.n, 0, row.b_n_stride, row.c_n_stride},
@@ -162,7 +163,7 @@ static bool areLetters(const pcrt_gemm_desc &row, SmallVector<Loop> letters) {
 }
 
 namespace {
-/// An einsum of two operands, alone or in a fusion, with the other work of a library product.
+/// An einsum of two operands, alone or in a fusion, with the epilogue of a library product.
 struct Products {
   explicit Products(Operation *op) : op(op) {
     auto fusion = dyn_cast<FusionOp>(op);
@@ -192,7 +193,7 @@ struct Products {
         return result;
     return {};
   }
-  /// What has the result that the library writes to c.
+  /// The value that the library writes to c.
   Value c() {
     bool isLast = last && (sum || !line);
     return outside(isLast ? Value(last->getResult(0)) : Value(product.getResult()));
@@ -208,7 +209,7 @@ struct Products {
   Value aux() {
     return hasGelu ? outside(sum.getResult()) : hasGeluGrad ? outside(cast<ActivationGradOp>(last).getX()) : Value();
   }
-  /// What the product is added to.
+  /// The value to which the product is added.
   Value base() { return sum && !line ? outside(sum.getA() == product.getResult() ? sum.getB() : sum.getA()) : Value(); }
 
   Operation *op, *last = nullptr;
@@ -231,7 +232,7 @@ static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> lett
   return {how, rest};
 }
 
-/// Checks the table entry of a product of experts by the letters of its spec, not by asGrouped, which has written it.
+/// Checks the table entry of a product of experts by the letters of its spec, and not with asGrouped, which wrote it.
 bool TableCheck::grouped(EinsumOp op, const Call &call) {
   int64_t index = call.number(1);
   if (index < 0 || index >= static_cast<int64_t>(gemmRows.size()) || call.later() != index || cuda)
@@ -257,15 +258,15 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   int64_t tokens = 1, experts = sizes[mask.back()];
   for (StringRef letter : mask.drop_back())
     tokens *= sizes[letter];
-  bool isProduct = texts.size() == 4; // else a number for each row
-  // The library may take the operands in either order; the addresses tell which.
+  bool isProduct = texts.size() == 4; // otherwise a number for each row
+  // The operands may be in either order; the addresses show which.
   bool swapped = isProduct && call.address(2) != homeOf(values[0]);
   unsigned a = swapped ? 1 : 0, b = isProduct ? 1 - a : a;
   auto [aLies, aRest] = lieOf(letters[a], mask, rowsOf(values[a]) != nullptr);
   auto [bLies, bRest] = lieOf(letters[b], mask, rowsOf(values[b]) != nullptr);
   auto [cLies, cRest] = lieOf(c, mask, rowsOf(values.back()) != nullptr);
   const int64_t all = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
-  // A round has its limit of rows; the last one has the rest.
+  // A round has at most the limit of rows; the last one has the rest.
   auto ofRound = [&](int64_t rows) {
     auto round = op.getMask().getDefiningOp<RoundOfRowsOp>();
     if (!round)
@@ -274,7 +275,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
     const int64_t left = std::max<int64_t>(rows - static_cast<int64_t>(round.getRound()) * limit, 1);
     return round.getRound() + 1 == round.getRounds() ? left : std::min(left, limit);
   };
-  // Or the number that experts take of each sequence, or of a part of one.
+  // The other possible number of rows: the capacity of experts for each sequence, or for each part of one.
   int64_t rows = ofRound(all);
   for (int64_t capacity : capacities)
     if (int64_t taken = tokens / sizes[mask.end()[-2]] * std::min(capacity, sizes[mask.end()[-2]]) * experts;
@@ -306,7 +307,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   };
   wanted.a_dtype = elementTypeOf(values[a]), wanted.b_dtype = elementTypeOf(values[b]);
   wanted.c_dtype = elementTypeOf(values.back());
-  size_t others = isProduct ? 1 : 0; // letters that operands of tokens have besides
+  size_t others = isProduct ? 1 : 0; // further letters of operands with tokens
   if (!isProduct && aRest.empty() && cRest.empty() && (aLies == PCRT_LIES_ROWS) != (cLies == PCRT_LIES_ROWS)) {
     wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
     setRows(rows, 1, 1);
@@ -358,7 +359,7 @@ bool TableCheck::product(Operation *op, const Call &call) {
   if (!isNext(op, call.number(1), lastProduct) ||
       (call.later() != call.number(1) && !isNext(op, call.later(), lastProduct)))
     return false;
-  OpOperand *sum = nullptr; // of microbatches, into which the product adds
+  OpOperand *sum = nullptr; // the sum over microbatches to which the product adds
   for (OpOperand &use : c.getUses())
     if (current && current.getMicrobatches() > 1 && use.getOwner() == current.getBody().front().getTerminator() &&
         call.later() != call.number(1))
@@ -372,7 +373,7 @@ bool TableCheck::product(Operation *op, const Call &call) {
     auto letters = lettersOf(fused.product, swapped);
     Value a = fused.outside(fused.product.getInputs()[swapped ? 1 : 0]),
           b = fused.outside(fused.product.getInputs()[swapped ? 0 : 1]);
-    // With one operand twice, addresses do not tell a from b.
+    // If both operands are the same value, addresses cannot distinguish a from b.
     if ((!letters || !areLetters(row, *letters)) && fused.product.getInputs()[0] == fused.product.getInputs()[1])
       letters = lettersOf(fused.product, !swapped);
     if (!letters || !areLetters(row, *letters))
@@ -399,7 +400,8 @@ bool TableCheck::product(Operation *op, const Call &call) {
          (add->list == ArrayRef<At>{homeOf(base), to, to} || refuse(op, "adds different buffers in the step's calls"));
 }
 
-/// The sizes and strides of an attention of heads in a row, or of packed ones: queries, keys and values of each group.
+/// The sizes and strides of an attention on separate heads, or on packed heads with queries, keys and values of each
+/// group.
 template <typename OpT> static pcrt_attention_desc attentionOf(OpT op) {
   ArrayRef<int64_t> o = cast<RankedTensorType>(op.getO().getType()).getShape(); // b s k g d
   int64_t length = o[1], kv = o[2], group = o[3], d = o[4], keys = length, row = kv * group * d;
@@ -471,12 +473,12 @@ bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers
          refuse(op, "has temporary buffers outside its part of the workspace");
 }
 
-/// A kernel that several ops share is given the whole arena.
+/// Checks a kernel that several ops share; its argument is the whole arena.
 bool TableCheck::together(Operation *op) {
   auto isShared = [&](size_t at) {
     return at < calls.size() && calls[at].callee == "pcrt_launch" && calls[at].list == SmallVector<At>{At{0, 0}};
   };
-  size_t at = next; // sums of squares stand after the outputs among them
+  size_t at = next; // the kernels of sums of squares follow outputs between the ops
   while (isa<EinsumOp>(op) && at < calls.size() && calls[at].callee == "pcrt_observe")
     ++at;
   StringRef kernels = llvm::TypeSwitch<Operation *, StringRef>(op)
@@ -512,6 +514,6 @@ bool TableCheck::compute(Operation *op) {
   }
   bool isOwn = callee == "pcrt_launch" && ArrayRef(calls[next].list).take_front(buffers.size()) == ArrayRef(buffers);
   if (!isOwn && sharing == op->getName().getStringRef())
-    return true; // done by the kernel before
+    return true; // computed by the previous kernel
   return launches(op, buffers);
 }

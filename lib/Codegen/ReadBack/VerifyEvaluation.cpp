@@ -1,7 +1,7 @@
 //===- VerifyEvaluation.cpp - Compares the evaluation with the step ----------------------------------===//
-// Its calls are also read back. They must be calls of the step, in their order (where something is dropped: of a kernel
-// that keeps it), and enough of them: all that the loss is made of, what the other stages send for it included. None
-// may write where a parameter or a state lies.
+// The calls of the evaluation are also read back. They must be calls of the step, in their order, except that kernels
+// with dropout are replaced by kernels without. They must include all calls that the loss needs, including messages
+// from other stages. None may write to the home of a parameter or a state.
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/Kernel.h"
 #include "../Fuse/WithoutDropping.h"
@@ -20,7 +20,7 @@ static bool isSameCall(const Call &a, const Call &b) {
          a.laterIndex == b.laterIndex && a.loopNumber == b.loopNumber && a.when == b.when && a.times == b.times;
 }
 
-/// Passes over calls [begin, end) of the step, if they are the next ones of the evaluation.
+/// Skips calls [begin, end) of the step, if they are the next ones of the evaluation.
 bool TableCheck::takes(std::pair<size_t, size_t> range) {
   auto [begin, end] = range;
   if (begin == end || evaluationCalls.size() - taken < end - begin ||
@@ -30,8 +30,8 @@ bool TableCheck::takes(std::pair<size_t, size_t> range) {
   return true;
 }
 
-/// Passes over the calls of an op that drops elements in training: in the evaluation its kernels are those of the op
-/// that does not drop.
+/// Skips the calls of an op that drops elements in training. In the evaluation, its kernels are those of the op without
+/// dropout.
 bool TableCheck::takesWithoutDropping(Operation *op) {
   OwningOpRef<Operation *> keeps = withoutDropping(op);
   SmallVector<At> values;
@@ -47,7 +47,7 @@ bool TableCheck::takesWithoutDropping(Operation *op) {
   return true;
 }
 
-/// Passes over calls that make single moves of a start, in their order.
+/// Skips calls that make single moves of a start, in their order.
 void TableCheck::takeMoves(StartOp start) {
   const Call &whole = calls[madeBy.lookup(start).first];
   for (OpOperand &input : start->getOpOperands()) {
@@ -63,7 +63,7 @@ void TableCheck::takeMoves(StartOp start) {
   }
 }
 
-/// Finds which ops the evaluation makes: those whose calls come next in it.
+/// Finds the ops in the evaluation, which are those whose calls come next in it.
 void TableCheck::evaluateBlock(Block &block) {
   for (Operation &op : block) {
     if (auto loop = dyn_cast<AccumulateOp>(op)) {
@@ -84,7 +84,7 @@ void TableCheck::evaluateBlock(Block &block) {
   }
 }
 
-/// Whether the evaluation finds `value` where it is: it has made it, or it is there before.
+/// Whether `value` is at its home in the evaluation: the evaluation computes it, or it is there from the start.
 bool TableCheck::isEvaluated(Value value) {
   auto result = dyn_cast<OpResult>(value);
   if (!result || isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(result.getOwner()))
@@ -117,8 +117,8 @@ bool TableCheck::checkEvaluation() {
   if (taken < evaluationCalls.size())
     return refuse(step, "makes a call of @" + evaluationCalls[taken].callee +
                             " in its evaluation that does not belong there");
-  // An evaluation must leave training as it is: nothing it makes may lie over a parameter or a state.
-  std::map<int64_t, int64_t> leaves; // where they end, by where they begin
+  // An evaluation must not change training, so no result of it may overlap a parameter or a state.
+  std::map<int64_t, int64_t> leaves; // ends of leaves, by their starts
   step.walk([&](Operation *op) {
     if (isa<ParameterOp, StateOp>(op))
       leaves[homeOrNone(op->getResult(0))] = homeOrNone(op->getResult(0)) + byteSize(op->getResult(0).getType());

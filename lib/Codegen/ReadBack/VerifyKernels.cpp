@@ -1,4 +1,4 @@
-//===- VerifyKernels.cpp - What code generation relies on --------------------------------===//
+//===- VerifyKernels.cpp - Verifies programs of phase kernels ----------------------------===//
 // The constraints (K1) to (K4) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -11,14 +11,14 @@
 using namespace mlir;
 using namespace pc;
 
-/// Calls of the runtime whose second argument is an index, and the table that it is an index of.
+/// Calls of the runtime whose second argument is an index, and the table that it indexes.
 static constexpr std::pair<StringRef, StringRef> indexed[] = {
     {"pcrt_launch", "pc_kernel_table"}, {"pcrt_gemm", "pc_gemms"},  {"pcrt_attention", "pc_attentions"},
     {"pcrt_move", "pc_moves"},          {"pcrt_start", "pc_moves"}, {"pcrt_send", "pc_flows"},
     {"pcrt_receive", "pc_flows"},
 };
 
-/// Whether `index` is a number below `size`, or one of two, by microbatch.
+/// Whether `index` is a number below `size`, or a choice by microbatch between two such numbers.
 static bool isBelow(Value index, uint64_t size) {
   if (auto select = index.getDefiningOp<LLVM::SelectOp>())
     return isBelow(select.getTrueValue(), size) && isBelow(select.getFalseValue(), size);
@@ -54,12 +54,12 @@ struct VerifyKernels : pc::impl::VerifyKernelsBase<VerifyKernels> {
   }
 
 private:
-  /// (K2): the program has a step; (K3) holds in it, in its evaluation and in its round.
+  /// (K2): the program has a step. (K3) holds in it, in its evaluation and in its end of a round.
   LogicalResult verifyStep(LLVM::GlobalOp program, StringRef suffix) {
     auto step = getOperation().lookupSymbol<LLVM::LLVMFuncOp>(("pc_step" + suffix).str());
     if (!step || step.isExternal())
       return program.emitOpError() << "has no step @pc_step" << suffix << " (K2)";
-    llvm::StringMap<int64_t> sizes; // of tables, by the calls that index them
+    llvm::StringMap<int64_t> sizes; // sizes of tables, by the calls that index them
     for (auto [call, table] : indexed) {
       auto global = getOperation().lookupSymbol<LLVM::GlobalOp>((table + suffix).str());
       auto type = global ? dyn_cast<LLVM::LLVMArrayType>(global.getGlobalType()) : LLVM::LLVMArrayType();

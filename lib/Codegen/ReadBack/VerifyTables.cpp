@@ -1,8 +1,8 @@
 //===- VerifyTables.cpp - Compares an executable with the planned program ---===//
 // Reads back the step's calls to the runtime, the table rows that their arguments index, and the description, and
 // compares them with the planned program, op by op, in order: every call belongs to an op, every op has its calls, and
-// both have the same attributes. It does not check what kernels compute; a kernel is identified by the ops that it was
-// written for.
+// both have the same attributes. It does not check what kernels compute; a kernel is identified by the ops for which it
+// was written.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYTABLES
 #include "pc/Codegen/Passes.h"
@@ -155,7 +155,7 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
           refuse(op, "has a different partner in the tables"));
 }
 
-/// Whether a message goes by the table entry of its flow.
+/// Whether a message uses the table entry of its flow.
 bool TableCheck::flow(Operation *op, const Call &call, int64_t stage, int64_t id, int64_t slots, bool sends,
                       Value message) {
   int64_t index = call.number(1);
@@ -172,7 +172,7 @@ bool TableCheck::flow(Operation *op, const Call &call, int64_t stage, int64_t id
 // The step
 //===---------------------------------------------------------------------------===//
 
-/// Whether the next call shows the output under its number, or a call before has.
+/// Whether the next call, or an earlier one, observes the output under its number.
 bool TableCheck::isShown(Operation *op, Value value) {
   auto *number = llvm::find_if(outputs, [&](Operation *other) {
     if (auto a = dyn_cast<OutputOp>(op), b = dyn_cast<OutputOp>(other); a || b)
@@ -280,7 +280,7 @@ bool TableCheck::runBlock(Block &block) {
   return true;
 }
 
-/// The calls of a task's body, at the homes that the caller gives it.
+/// Checks the calls of a task's body, at homes relative to the caller.
 bool TableCheck::runCall(CallOp call) {
   const TaskFunction &called = functions.of(call);
   std::map<int64_t, int64_t> ranges;
@@ -295,7 +295,7 @@ bool TableCheck::runCall(CallOp call) {
   return ok;
 }
 
-/// The sum over microbatches is a copy of the first one, to which the others are added.
+/// Checks that the sum over microbatches is a copy of the first one, to which the others are added.
 bool TableCheck::addToSum(Operation *op, OpOperand &yielded) {
   size_t begin = next;
   bool ok = isAddedToSum(op, yielded);
@@ -303,7 +303,7 @@ bool TableCheck::addToSum(Operation *op, OpOperand &yielded) {
   return ok;
 }
 
-/// The first microbatch is copied into the sum, later ones are added; with one microbatch it may lie there already.
+/// The first microbatch is copied into the sum, and later ones are added. With one microbatch, it may already be there.
 bool TableCheck::isAddedToSum(Operation *op, OpOperand &yielded) {
   Value value = yielded.get(), result = current.getResult(yielded.getOperandNumber());
   At from = homeOf(value), to{homeOf(result)};
@@ -312,7 +312,7 @@ bool TableCheck::isAddedToSum(Operation *op, OpOperand &yielded) {
     return true;
   if (next > 0 && calls[next - 1].callee == "pcrt_gemm" && calls[next - 1].later() != calls[next - 1].number(1) &&
       calls[next - 1].address(4) == to)
-    return true; // the product adds
+    return true; // the product itself adds
   OpBuilder b(planned.getContext());
   OwningOpRef<UpdateOp> copy = UpdateOp::create(b, value.getLoc(), "accumulate", nullptr, value);
   OwningOpRef<AddOp> add = AddOp::create(b, value.getLoc(), withEncoding(value.getType(), {}), result, value);
@@ -399,7 +399,7 @@ LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, WrittenKernel
     for (ModuleOp program : programsOf(planned))
       if (!TableCheck(program, kernels, names).run())
         return failure();
-    // What an evaluation needs differs from call to call.
+    // Different calls of a function may be needed by the evaluation in different parts, so calls are inlined.
     inlined = planned.clone();
     llvm::for_each(programsOf(*inlined), inlineCalls);
   }

@@ -1,8 +1,8 @@
 //===- RowGraph.h - The nodes of a row kernel and their segments ----------------------------===//
 // Ops are expanded into a graph of nodes: loads, arithmetic, reductions along the row (RowProgram.cpp). Nodes are
-// divided into segments of one loop over the columns each. The result of a reduction is known in the segments after its
-// own (RowSegments.cpp). Sums over the rows are known when the kernel has ended: on a GPU in a second kernel, of
-// blocks' sums in the workspace.
+// divided into segments of one loop over the columns each. The result of a reduction is available in the segments after
+// its own (RowSegments.cpp). Sums over the rows are available only after the kernel has ended; on a GPU, a second
+// kernel adds the blocks' sums from the workspace.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_ROWS_ROWGRAPH_H
 #define PC_LIB_CODEGEN_ROWS_ROWGRAPH_H
@@ -21,9 +21,9 @@ struct Position {
   int64_t width = 0;
 };
 
-/// How often a node has a value: once for all rows, per row, or per element.
+/// Whether a node has one value for all rows, one per row, or one per element.
 enum class Space { Scalar, Row, Full };
-/// SumExp: of args[0], together with its maximum args[1], in one pass.
+/// SumExp: the sum of exponentials of args[0], computed together with its maximum args[1] in one pass.
 enum class Reduction { None, Sum, Max, SumExp, OverRows };
 
 /// A value of the kernel: per row, per element of a row, or once. `eval` writes its code from the values of `args`.
@@ -34,15 +34,14 @@ struct Node {
   Reduction reduction = Reduction::None;
   int segment =
       0; ///< the column loop that computes it (Full and reductions), or the loop before which it is computed (Row)
-  llvm::SmallVector<Ptr> stores; ///< results of the kernel that this node is the value of
+  llvm::SmallVector<Ptr> stores; ///< results of the kernel that have this node's value
   int sum = -1;                  ///< number of the sum over rows; -1: none
   int scratch = -1;              ///< number of the scratch row that keeps it for later segments; -1: none
   bool recompute = false;        ///< later segments compute it again, because it is cheap
 };
 
 /// One row kernel: expand() adds the nodes of each op, bind() and result() connect them with buffers, and emit() writes
-/// the loops. Nodes are in an order in which arguments come first. `split` divides the dims into those of rows and
-/// columns.
+/// the loops. Arguments come before the nodes that use them. `split` divides the dims into row dims and column dims.
 class RowProgram {
 public:
   RowProgram(Kernel &kernel, RowSpace space)
@@ -53,7 +52,7 @@ public:
 
   /// Fails after an error at an op that has no row kernel.
   llvm::LogicalResult expand(mlir::Operation *op);
-  /// Where an operand is read from, and where a result is stored.
+  /// Sets the buffer of an operand or a result.
   void bind(mlir::Value value, Ptr buffer) { buffers[value] = buffer; }
   void result(mlir::Value value, Ptr buffer) {
     Node &n = nodes[node(value)];
@@ -67,7 +66,7 @@ public:
 private:
   using Eval = std::function<Num(llvm::ArrayRef<Num>, const Position &)>;
 
-  /// Adds a node, as often as the most frequent of its arguments; returns its number.
+  /// Adds a node, whose space is the largest of its arguments' spaces. Returns its number.
   int add(llvm::SmallVector<int> args, Eval eval) {
     Node n;
     n.space = Space::Scalar;
@@ -78,14 +77,14 @@ private:
     nodes.push_back(std::move(n));
     return nodes.size() - 1;
   }
-  /// A number a row: the sum, or the maximum, of its elements.
+  /// One number per row: the sum, or the maximum, of its elements.
   int reduce(Reduction kind, int arg) {
     int n = add({full(arg)}, [](llvm::ArrayRef<Num> x, const Position &) { return x[0]; });
     nodes[n].space = Space::Row;
     nodes[n].reduction = kind;
     return n;
   }
-  /// A number a column, which is known when the kernel has seen all rows.
+  /// One number per column, which is available after all rows.
   int sumOverRows(int arg) {
     int n = reduce(Reduction::OverRows, arg);
     nodes[n].sum = numSums++;
@@ -113,14 +112,14 @@ private:
 
   /// A node that loads `value` under `view`.
   int load(mlir::Value value, View view, int64_t period = 1);
-  /// The node of an operand that has the shape of the space, of its rows, or is a scalar.
+  /// The node of an operand that has the shape of the space or of its rows, or is a scalar.
   int node(mlir::Value value);
   int einsum(EinsumOp op);
   int pickFromMemory(PickOp op);
   int normGradient(mlir::Operation *op, mlir::Value mean, mlir::Value gamma, llvm::SmallVector<int> &weights);
   int columnIndex(mlir::Value offset); ///< i32 vector of global column numbers
 
-  /// From here on, the nodes are written: which loop computes what, and the loops.
+  /// The functions below write the nodes: they assign nodes to loops, and write the loops.
   void schedule();
   int64_t scratchElements() const { return (numScratch + numSums) * columns; }
   void emitRows();
@@ -130,7 +129,7 @@ private:
   void emitSegment(int segment, Num row);
   Num value(int n, const Position &at, llvm::SmallVectorImpl<Num> &cache, int segment);
 
-  /// Values of nodes that were computed in the column loops of this row, by the SSA value of the column's index.
+  /// By the SSA value of the column's index: values of nodes from the column loops of this row.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Num>> atColumn;
 
   Kernel &k;
@@ -140,7 +139,7 @@ private:
   std::vector<Node> nodes;
   llvm::DenseMap<mlir::Value, int> known;
   llvm::DenseMap<mlir::Value, Ptr> buffers;
-  llvm::SmallVector<Num> rowValues; ///< per node: its value, once known for this row (or for all rows)
+  llvm::SmallVector<Num> rowValues; ///< per node: its value for this row (or for all rows), when available
   int numScratch = 0, numSums = 0;
   int64_t numDrawn = 0; ///< i32 elements of scratch memory for bits that dropouts draw ahead, after all others
   llvm::SmallVector<mlir::Type> rowTypes; ///< element types of buffers that are read or written row by row

@@ -67,8 +67,8 @@ int RowProgram::node(Value value) {
 /// A product of operands, which may be rows, columns or scalars, and a sum over the row or over all rows.
 int RowProgram::einsum(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
-  // The dims of the space as factors of this op: those of its widest operand if it sums, else of the result. An op
-  // whose shape is that of the rows reads its operands as Row or Scalar.
+  // The dims of the space as factors of this op: those of its widest operand if it sums, otherwise those of the result.
+  // An op whose shape is that of the rows reads its operands as Row or Scalar.
   SmallVector<int> space(rule.results[0].begin(), rule.results[0].end());
   for (ArrayRef<int> dims : rule.operands)
     if (dims.size() > space.size())
@@ -119,7 +119,7 @@ int RowProgram::columnIndex(Value offset) {
   return n;
 }
 
-/// Loads one element per row, instead of a pass over the columns; for logits that are a buffer.
+/// Loads one element per row instead of a pass over the columns. For logits in a buffer.
 int RowProgram::pickFromMemory(PickOp op) {
   Ptr logits = buffers.lookup(op.getLogits());
   SmallVector<int> args = {node(op.getTargets())};
@@ -134,8 +134,8 @@ int RowProgram::pickFromMemory(PickOp op) {
   return n;
 }
 
-/// dx of a norm, and what sums over rows to the gradients of its `weights`: rstd (g - mean(g) - h mean(g h)) with
-/// g = dy gamma and h the normalized x; rms_norm has no `mean`, and no mean(g).
+/// dx of a norm, and the nodes whose sums over rows are the gradients of its `weights`: rstd (g - mean(g) - h mean(g
+/// h)) with g = dy gamma and h the normalized x; rms_norm has no `mean`, and no mean(g).
 int RowProgram::normGradient(Operation *op, Value mean, Value gamma, SmallVector<int> &weights) {
   double inverse = 1.0 / columns;
   int dy = node(op->getOperand(0)), x = node(op->getOperand(1)), rstd = node(op->getOperand(mean ? 3 : 2));
@@ -150,10 +150,10 @@ int RowProgram::normGradient(Operation *op, Value mean, Value gamma, SmallVector
   return binary('*', dx, rstd);
 }
 
-/// Adds the nodes that compute an op, and notes which of them are its results.
+/// Adds the nodes that compute an op, and records which of them are its results.
 LogicalResult RowProgram::expand(Operation *op) {
   auto define = [&](unsigned i, int n) {
-    // A value that the kernel stores in bf16 is also rounded for its readers in the kernel.
+    // If the kernel stores a value in bf16, readers in the kernel also get the rounded value.
     Value result = op->getResult(i);
     auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
     if (cast<RankedTensorType>(result.getType()).getElementType().isBF16() &&
@@ -180,7 +180,7 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](EinsumOp x) { return define(0, einsum(x)); })
       .Case([&](ReduceMaxOp x) { return define(0, reduce(Reduction::Max, node(x.getX()))); })
       .Case([&](SoftmaxOp x) {
-        // Subtracting the maximum keeps the exponential from overflowing.
+        // Subtracting the maximum prevents overflow of the exponential.
         int in = node(x.getX()), max = reduce(Reduction::Max, in);
         int z = add({in, max}, [this](ArrayRef<Num> a, const Position &) { return e.exp(a[0] - a[1]); });
         return define(0, binary('/', z, reduce(Reduction::Sum, z)));
@@ -205,7 +205,7 @@ LogicalResult RowProgram::expand(Operation *op) {
         auto logits = known.find(x.getLogits());
         if (logits == known.end() || nodes[logits->second].args.empty())
           return define(0, pickFromMemory(x));
-        // A sum with one term that is not 0: the target's column, which may be another rank's.
+        // A sum with one nonzero term, which is in the target's column. The column may be on another rank.
         int hit = add({node(x.getLogits()), columnIndex(x.getOffset()), node(x.getTargets())},
                       [this](ArrayRef<Num> a, const Position &) {
                         return e.select(kernels::equal(a[1], a[2]), a[0], e.real(0));
@@ -283,7 +283,7 @@ LogicalResult RowProgram::expand(Operation *op) {
                         Num clip = hyper.load(e.integer(PCRT_HYPER_CLIP)),
                             limit = hyper.load(e.integer(PCRT_HYPER_NORM_LIMIT)),
                             factor = e.min(e.real(1), clip / (a[0] + 1e-6));
-                        // A norm beyond the limit, or NaN, makes a coefficient of NaN, with which optimizers skip the
+                        // If the norm exceeds the limit or is NaN, the coefficient is NaN, and optimizers skip the
                         // step.
                         return e.select(a[0] < limit, factor, e.real(NAN));
                       }));
@@ -321,7 +321,7 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
     return op->emitOpError() << "mixes ops that split rows and columns differently";
   RowProgram program(kernel, space);
   ValueRange inputs = fusion ? ValueRange(fusion.getBody().getArguments()) : ValueRange(op->getOperands());
-  // Buffers first, since ops load values that no other op of the kernel makes.
+  // Buffers come first, since ops load values that no other op of the kernel computes.
   for (auto [value, buffer] : llvm::zip(inputs, kernel.operands))
     program.bind(value, buffer);
   kernel.kind = columnSumBytes(op) ? "reduction" : isa<CastOp>(op) ? "cast" : "elementwise";

@@ -1,5 +1,5 @@
 //===- RowProgram.h - One kernel for a group of row ops -----------------------------------===//
-// Writes a group of ops that work row by row as one kernel; RowGraph.h says how.
+// Writes a group of ops that work row by row as one kernel. RowGraph.h describes the method.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_ROWS_ROWPROGRAM_H
 #define PC_LIB_CODEGEN_ROWS_ROWPROGRAM_H

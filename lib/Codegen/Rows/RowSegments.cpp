@@ -1,4 +1,4 @@
-//===- RowSegments.cpp - The nodes of a row kernel, segment by segment ----------------------===//
+//===- RowSegments.cpp - Writes the nodes of a row kernel segment by segment ----------------===//
 // A segment is one pass over the columns of a row. A node that needs the result of a reduction goes into the segment
 // after it. Values that a later segment needs are kept in a result, in scratch memory or in registers, or computed
 // again.
@@ -15,14 +15,14 @@ void RowProgram::schedule() {
   for (Node &n : nodes) {
     for (int a : n.args) {
       const Node &arg = nodes[a];
-      // The result of a reduction is known one segment after the loop that computes it.
+      // The result of a reduction is available in the segment after the loop that computes it.
       bool later = arg.reduction != Reduction::None && n.reduction != Reduction::SumExp;
       n.segment = std::max(n.segment, arg.segment + later);
     }
   }
-  // CPU: an element that a later segment reads is kept, in a result if it is one, else in a scratch row; loads are
-  // repeated. GPU: it stays in registers or is computed again from the operands, which still exist, because no fusion
-  // that reduces works in place (mayShareHome).
+  // On a CPU, an element that a later segment reads is kept in a result, if it is one, or in a scratch row; loads are
+  // repeated. On a GPU, it stays in registers or is computed again from the operands. These are still intact, because
+  // no fusion with a reduction works in place (mayShareHome).
   if (k.simt)
     return;
   for (Node &n : nodes)
@@ -58,7 +58,8 @@ Num RowProgram::value(int n, const Position &at, SmallVectorImpl<Num> &cache, in
   return cache[n] = v;
 }
 
-/// One loop over the columns: all sums and maxima of the segment at once, and what later segments or results need.
+/// Writes one loop over the columns, with all sums and maxima of the segment, and the values that later segments or
+/// results need.
 void RowProgram::emitSegment(int segment, Num row) {
   SmallVector<int> reductions, sums, stored;
   SmallVector<bool> isMax;
@@ -76,7 +77,7 @@ void RowProgram::emitSegment(int segment, Num row) {
   }
   auto body = [&](Num column, int64_t width) {
     Position at{row, column, width};
-    // Segments that visit the same column (registers of a GPU thread) find each other's values.
+    // Segments that visit the same column (in registers of a GPU thread) share values.
     SmallVector<Num> &cache = atColumn[column.v];
     cache.resize(nodes.size());
     Emitter::Carried values;
@@ -86,7 +87,7 @@ void RowProgram::emitSegment(int segment, Num row) {
       values.push_back(value(n, at, cache, segment));
     return values;
   };
-  // After the loads: a result may lie where an operand lies.
+  // Stores follow the loads, because a result may overwrite an operand.
   auto store = [&](Num column, int64_t, ArrayRef<Num> values) {
     for (auto [n, v] : llvm::zip(sums, values))
       addToSum(nodes[n].sum, column, v);
@@ -144,7 +145,7 @@ void RowProgram::addToSum(int sum, Num column, Num value) {
 }
 
 /// Emits the rows of a program that sums over them: on a CPU one item, which keeps the sums in its scratch memory; on a
-/// GPU teams that leave sums of their rows in the workspace.
+/// GPU, teams that write the sums of their rows to the workspace.
 void RowProgram::emitRows() {
   if (k.simt) {
     bool readsOnly = llvm::all_of(nodes, [](const Node &n) {
@@ -164,7 +165,7 @@ void RowProgram::emitRows() {
   });
 }
 
-/// GPU, the second kernel: adds up the sums that the first one left in the workspace.
+/// On a GPU, the second kernel adds the sums that the first one wrote to the workspace.
 void RowProgram::emitSums() {
   const int64_t blocks = k.simt->rowSumBlocks(rows, columns);
   k.simt->setWidest(4);

@@ -1,6 +1,6 @@
 //===- Attention.cpp - softmax(scale q k^T + mask) v, one head at a time ------------===//
-// Per head: copies K transposed and V to scratch, then works on blocks of 32 queries. Scores of a block exist in
-// scratch only; with a causal mask a block stops at the diagonal. Attention of bf16 rounds exp(scores - maximum) to
+// Per head: copies K transposed and V to scratch, then works on blocks of 32 queries. Scores of a block exist only in
+// scratch memory. With a causal mask, a block stops at the diagonal. Attention of bf16 rounds exp(scores - maximum) to
 // bf16, but sums the f32 values. The backward pass is in AttentionGrad.cpp.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
@@ -60,7 +60,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
   Ptr o = kernel.results[0], lse = kernel.results[1];
   Scratch scratch{kernel.scratch};
   ForwardScratch at(scratch, a, lanes, dropping ? dropping->wordsAhead(a.paddedT(lanes)) : 0);
-  // An item is one query head: its keys and values are laid out once, and its queries come in blocks that share them.
+  // An item is one query head: its keys and values are copied once, and all blocks of its queries use these copies.
   kernel.items = a.batch * a.heads * a.groups;
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
@@ -84,7 +84,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
 
     e.loop(zero, e.integer(a.s), block, [&](Num first) {
       Num rows = e.min(e.integer(block), e.integer(a.s) - first);
-      // Keys that no query of the block sees are left out: those from `columns` on, and those before `begin`.
+      // Skips keys that no query of the block sees: those before `begin`, and those from `columns` on.
       Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, begins, tileColumns(lanes));
       Num count = a.limits() ? columns - begin : columns;
       auto fromBegin = [&](Ptr p, int64_t stride) { return a.limits() ? p + begin * stride : p; };
@@ -96,7 +96,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
               {fromBegin(at.keys, 1), strideT}, {scores, strideT}, false);
 
       e.loop(zero, e.integer(block), 1, [&](Num r) {
-        // Weights are written over scores that have been read.
+        // Weights overwrite scores that have already been read.
         Ptr row = at.scores + r * strideT, weights = a.factors == Factors::words ? row.as(e.b.getBF16Type()) : row;
         Num end = a.seen(e, first + r, counts), unseen = a.limits() ? a.firstSeen(e, first + r, begins) : Num();
         auto seen = [&](Num j, Num x, Num other) {
@@ -139,9 +139,9 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
       e.loop(zero, e.integer(roundUp(block, lanes)), lanes,
              [&](Num r) { at.maxima.store(at.maxima.load(r, lanes) + e.log(at.sums.load(r, lanes)), r); });
       e.loop(zero, rows, 1, [&](Num r) {
-        // The sum of weights divides the output here, which has fewer numbers than there are weights.
+        // The sum of weights divides the output instead of the weights, because the output has fewer elements.
         Num factor = e.real(1) / at.sums.load(r), logSum = at.maxima.load(r);
-        if (a.counted) { // a query may see nothing
+        if (a.counted) { // a query may see no key
           Num any = e.real(0) < at.sums.load(r);
           factor = e.select(any, factor, e.real(0));
           logSum = e.select(any, logSum, e.real(-std::numeric_limits<double>::infinity()));

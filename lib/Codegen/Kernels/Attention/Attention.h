@@ -1,7 +1,7 @@
 //===- Attention.h - Shapes shared by attention and its gradient --------------------===//
-// The sizes, strides and options of an attention, and the questions that all of its kernels ask: which keys a query
-// sees, where its document begins, what is added to its scores. CPU kernels work on tiles of a few queries; GPU kernels
-// are by threads or on tensor cores.
+// Declares the sizes, strides and options of an attention, and functions that all of its kernels need: which keys a
+// query sees, where its document begins, what is added to its scores. CPU kernels work on tiles of a few queries. GPU
+// kernels use SIMT code or tensor cores.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_ATTENTION_ATTENTION_H
 #define PC_LIB_CODEGEN_KERNELS_ATTENTION_ATTENTION_H
@@ -13,21 +13,21 @@
 
 namespace pc::kernels {
 
-/// o and q: [batch, s, heads, groups, d]; k, v: [batch, t, heads, d]. All sizes in elements. Of packed attention q, k
+/// o and q: [batch, s, heads, groups, d]; k, v: [batch, t, heads, d]. All sizes in elements. In packed attention, q, k
 /// and v are parts of [batch, s, heads, groups + 2, d], and so are their gradients.
 struct AttentionShape {
   int64_t batch, s, t, heads, groups, d;
-  int64_t perHead, perKey; ///< from one key/value head to the next in a row of q, and of k and v
+  int64_t perHead, perKey; ///< strides between key/value heads in a row of q, and of k and v
   double scale;
   bool causal, counted = false;
-  int64_t window = 0;                 ///< how many keys a query sees at most, itself among them; 0: all before it
-  double cap = 0;                     ///< of scores; 0: none
+  int64_t window = 0;                 ///< the most keys that a query sees, including its own; 0: all up to its own
+  double cap = 0;                     ///< the softcap of scores; 0: none
   bool biased = false;                ///< whether scores have addends, [heads, groups, s + t - 1]
-  bool sunk = false;                  ///< whether queries have one more score, [heads, groups]
-  bool sumsBias = false;              ///< whether a gradient also has the gradient of addends
-  bool documented = false;            ///< whether queries see no key before their document, whose first one is given
+  bool sunk = false;                  ///< whether queries have an extra score (a sink), [heads, groups]
+  bool sumsBias = false;              ///< whether the gradient of addends is also computed
+  bool documented = false;            ///< whether queries see only keys of their document, whose start is given
   DrawnOpInterface drops;             ///< the op, if it drops weights
-  bool narrow = false;                ///< all factors are bf16, also the weights and the gradients of scores
+  bool narrow = false;                ///< all factors are bf16, including the weights and the gradients of scores
   Factors factors = Factors::numbers; ///< of the products on a CPU
 
   template <typename OpT> explicit AttentionShape(OpT op) {
@@ -57,17 +57,18 @@ struct AttentionShape {
 
   /// The addends of scores, after `count` operands.
   Ptr bias(Kernel &kernel, size_t count) const { return biased ? kernel.operands[count] : Ptr(); }
-  /// The score that query head `head` (of all) has besides, after `count` operands and addends.
+  /// The sink of query head `head` (among all), which follows `count` operands and the addends.
   Num sink(Kernel &kernel, size_t count, Num head) const { return kernel.operands[count + biased].load(head); }
-  /// Where documents begin, [batch, s], after `count` operands, addends and sinks; and the part for batch row `batch`.
+  /// The starts of documents, [batch, s], which follow `count` operands, addends and sinks; and the part for batch row
+  /// `batch`.
   Ptr starts(Kernel &kernel, size_t count) const { return documented ? kernel.operands[count + biased + sunk] : Ptr(); }
   Ptr startsOf(Ptr starts, Num batch) const { return documented ? starts + batch * s : Ptr(); }
-  /// How many keys each query sees, if the op says so: after `count` operands, addends, sinks, starts and what it
-  /// drops by.
+  /// The number of keys that each query sees, if the op has this operand. It follows `count` operands, addends, sinks,
+  /// starts and the operands of dropout.
   Ptr counts(Kernel &kernel, size_t count) const {
     return counted ? kernel.operands[count + biased + sunk + documented + !!drops] : Ptr();
   }
-  /// What it drops. Call it outside of loops.
+  /// The dropout of the weights. Must be called outside of loops.
   std::optional<Dropping> dropping(Kernel &kernel, size_t count) const {
     if (!drops)
       return std::nullopt;
@@ -76,29 +77,30 @@ struct AttentionShape {
                     llvm::ArrayRef(kernel.operands).drop_front(count + 1 + counted));
   }
 
-  /// Whether a score is something else than `scale` times a product.
+  /// Whether a score is not just `scale` times a product.
   bool changesScores() const { return cap > 0 || biased; }
   struct Score {
-    Num value, slope; ///< its derivative is `scale` times `slope`, which there is of capped ones
+    Num value, slope; ///< its derivative is `scale` times `slope`, which exists only for capped scores
   };
-  /// The score of a product of a query and a key; `addend` if scores have one.
+  /// The score of a product of a query and a key. `addend` is used if scores have one.
   Score score(Emitter &e, Num product, Num addend) const;
-  /// The number of addends of one head, and where among them the addends of query `row` begin, in the order of keys.
+  /// The number of addends of one head, and the index of the first addend of query `row`, whose addends are in the
+  /// order of keys.
   int64_t addends() const { return s + t - 1; }
   Num addendsAt(Num row) const { return (s - 1) - row; }
 
-  /// Whether scores are `scale` times products, and each query sees all keys up to some key, and no key is dropped.
+  /// Whether scores are `scale` times products, each query sees all keys up to some key, and nothing is dropped.
   bool isPlain() const { return !changesScores() && !limits() && !drops; }
 
   /// Whether a query does not see all keys before it.
   bool limits() const { return window || documented; }
-  /// The first key that query `row` sees, where there are limits; rows after the last query count as the last one.
-  /// `starts`: those of its batch row, if there are.
+  /// The first key that query `row` sees, if there are limits. Rows after the last query count as the last one.
+  /// `starts`: those of its batch row, if there are any.
   Num firstSeen(Emitter &e, Num row, Ptr starts) const {
     Num first = window ? e.max(row + (1 - window), e.integer(0)) : e.integer(0);
     return documented ? e.max(first, e.extend(starts.load(e.min(row, e.integer(s - 1))))) : first;
   }
-  /// The first key, at a whole tile, that any of the rows from `first` on sees.
+  /// The start of the tile with the first key that any row from `first` on sees.
   Num firstOfTile(Emitter &e, Num first, Ptr starts, int64_t tile) const {
     return limits() ? firstSeen(e, first, starts) / tile * tile : e.integer(0);
   }
@@ -107,15 +109,15 @@ struct AttentionShape {
     return window ? e.min(e.integer(s), first + (count - 1 + window)) : e.integer(s);
   }
 
-  /// How many keys query `row` sees; rows after the last query count as the last one. `counts`: the key counts of the
-  /// op, if it has any.
+  /// The number of keys that query `row` sees. Rows after the last query count as the last one. `counts`: the key
+  /// counts of the op, if it has any.
   Num seen(Emitter &e, Num row, Ptr counts) const {
     if (counted)
       return e.extend(counts.load(e.min(row, e.integer(s - 1))));
     return causal ? e.min(row + 1, e.integer(t)) : e.integer(t);
   }
   /// The number of columns, in whole tiles, that any of the `block` rows from `first` on sees. A row sees at least as
-  /// many as the one before.
+  /// many as the previous row.
   Num columns(Emitter &e, Num first, Ptr counts, int64_t lanes) const {
     Num padded = e.integer(paddedT(lanes));
     if (!causal)
@@ -125,45 +127,46 @@ struct AttentionShape {
     return e.min((end + (tile - 1)) / tile * tile, padded);
   }
 
-  /// Chooses products of words (pairs of bf16) if all of `matrices` (q, k, v, dout) are bf16 and the kernel is to
+  /// Chooses products of words (pairs of bf16) if all of `matrices` (q, k, v, dout) are bf16 and the kernel may
   /// multiply words.
   void chooseFactors(Kernel &kernel, llvm::ArrayRef<Ptr> matrices) {
     narrow = llvm::all_of(matrices, [](Ptr m) { return m.element.isBF16(); });
     kernel.multipliesPairs = narrow && d % 2 == 0 && kernel.e.multipliesPairs;
     factors = kernel.multipliesPairs ? Factors::words : Factors::numbers;
   }
-  /// Rounds a weight or a gradient of a score to bf16, if products are of numbers; words are rounded when they are
-  /// made.
+  /// Rounds a weight or a gradient of a score to bf16, unless products use words, which are rounded when they are
+  /// packed.
   Num rounded(Num x) const { return narrow && factors == Factors::numbers ? fromBf16(*x.e, roundToBf16(x)) : x; }
-  /// How many factors an element of a product's matrices holds.
+  /// The number of factors in an element of a product's matrices.
   int64_t perElement() const { return factors == Factors::words ? 2 : 1; }
   /// Elements of a row of q, k, v or dout in products along d, and the same padded to full vectors.
   int64_t depth() const { return d / perElement(); }
   int64_t paddedDepth(int64_t lanes) const { return roundUp(depth(), lanes); }
-  /// A tensor whose rows begin `stride` numbers after each other, for a product along d.
+  /// A tensor with row stride `stride`, as a matrix for a product along d.
   Matrix alongD(Emitter &e, Ptr tensor, int64_t stride) const {
     bool words = factors == Factors::words;
     return {words ? tensor.as(e.b.getF32Type()) : tensor, stride / perElement()};
   }
 
-  /// From one position to the next in q and dq, in k, v, dk and dv, and in o and dout.
+  /// The strides between positions in q and dq, in k, v, dk and dv, and in o and dout.
   int64_t queryStride() const { return heads * perHead; }
   int64_t keyStride() const { return heads * perKey; }
   int64_t outStride() const { return heads * groups * d; }
-  /// Where a query head (of all), or a key/value head, begins in a row.
+  /// The offset of a query head (among all), or of a key/value head, in a row.
   Num queryAt(Num head) const { return perHead == groups * d ? head * d : head / groups * perHead + head % groups * d; }
   Num keyAt(Num head) const { return head * perKey; }
-  /// Queries that are worked on together, a multiple of tileRows.
+  /// The number of queries in a block, a multiple of tileRows.
   int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
-  /// Addends of one head with as many after them as a row of scores can be longer than the keys.
+  /// The number of addends of one head, padded so that a padded row of scores can be read.
   int64_t paddedAddends(int64_t lanes) const { return roundUp(s + paddedT(lanes), lanes); }
-  /// Whole tiles, since rows are filled and multiplied by those; and whole blocks of queries.
+  /// The number of keys, padded to whole tiles, by which rows are filled and multiplied, and to whole blocks of
+  /// queries.
   int64_t paddedT(int64_t lanes) const { return roundUp(roundUp(t, block(lanes)), tileColumns(lanes)); }
   /// Row stride of matrices with t columns. It is not a power of two, which would map all rows to a few sets of the
   /// cache.
   int64_t strideT(int64_t lanes) const { return paddedT(lanes) + 16; }
   int64_t paddedD(int64_t lanes) const { return roundUp(d, lanes); }
-  /// Columns of d-wide products: whole tiles, and whether one more vector follows.
+  /// Columns of d-wide products: those in whole tiles, and whether one more vector follows.
   int64_t tiledD(int64_t lanes) const { return paddedD(lanes) / tileColumns(lanes) * tileColumns(lanes); }
   bool oddD(int64_t lanes) const { return tiledD(lanes) < paddedD(lanes); }
 };
@@ -186,7 +189,7 @@ void emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel);
 /// The gradient of a bias for the threads of a GPU; on a CPU the gradient of attention computes it.
 void emitBiasGrad(const AttentionShape &a, Kernel &kernel);
 
-/// Hands out one thread's scratch memory, in f32 elements; every piece starts at a multiple of 64 bytes.
+/// Allocates one thread's scratch memory, in f32 elements. Every piece is aligned to 64 bytes.
 struct Scratch {
   Ptr base;
   int64_t used = 0;

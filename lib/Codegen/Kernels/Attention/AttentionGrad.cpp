@@ -2,9 +2,9 @@
 // With P = exp(scale q k^T - lse) recomputed per block of queries and D = rowsum(dout * o):
 //   dv += P^T dout;  dS = scale P * (dout v^T - D);  dq = dS k;  dk += dS^T q.
 // dk and dv are summed in scratch over the blocks and over the query heads that share them, so no other thread is
-// involved. Attention of bf16 rounds P and dS to bf16. With dropout, of P in dv and of dout v^T the elements are
-// dropped whose weights were. The gradient of addends is P * (dout v^T - D), summed over queries and keys of one
-// distance.
+// involved. Attention of bf16 rounds P and dS to bf16. With dropout, the elements of P in dv and of dout v^T whose
+// weights were dropped are dropped. The gradient of addends is P * (dout v^T - D), summed over all pairs of a query and
+// a key with the same distance.
 //===-----------------------------------------------------------------------------===//
 #include "../Kernels.h"
 #include "Attention.h"
@@ -18,10 +18,10 @@ namespace {
 struct BackwardScratch {
   Ptr keysAcross, valuesAcross, keys, keyGradients, valueGradients, queries, outGradients, queryGradients, weights,
       gradients;
-  Ptr packedQueries, packedOutGradients; ///< as right sides of products
-  Ptr gradientRows;                      ///< as left side of dq's product
+  Ptr packedQueries, packedOutGradients; ///< right operands of products
+  Ptr gradientRows;                      ///< left operand of dq's product
   Ptr addends, addendSums;
-  Ptr drawn; ///< of each row that is worked on at once
+  Ptr drawn; ///< for each row of the current block
 
   BackwardScratch(Scratch &scratch, const AttentionShape &a, int64_t lanes, int64_t wordsAhead) {
     int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
@@ -116,7 +116,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
         product(e, a.factors, m, count, false, e.integer(depth), {at.outGradients, paddedDepth},
                 {fromBegin(at.valuesAcross, 1), strideT}, {gradients, strideT}, false);
 
-        // P and dS, of two rows at once if products are of words; rows after the last query see no key.
+        // Computes P and dS, for two rows at once if products use words. Rows after the last query see no key.
         Num steps = (rows + (per - 1)) / per;
         e.loop(zero, steps, 1, [&](Num step) {
           struct Row {
@@ -148,7 +148,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
                 x = e.select(visible, x, e.real(0));
                 return a.limits() ? e.select(e.before(j, row.unseen, lanes), e.real(0), x) : x;
               };
-              // P comes from the scores and the log-sum-exp of the forward pass, which kept no weights.
+              // P is computed again from the scores and the log-sum-exp, because the forward pass kept no weights.
               Num product = row.weight.load(j, lanes), exponent, slope;
               if (a.changesScores()) {
                 auto score = a.score(e, product, a.biased ? row.addends.load(j, lanes) : Num());

@@ -1,6 +1,7 @@
 //===- BiasGrad.cpp - The gradient of attention's bias on a GPU ------------------------------===//
-// One thread an entry: queries and keys of one distance, whose changes of scores it adds up in their order. It computes
-// products again that the kernels of dq, dk and dv have had in other threads, so that no two threads add to one number.
+// There is one thread per entry. It adds the gradients of the scores of all queries and keys with one distance, in
+// order. It computes products again that the kernels of dq, dk and dv computed in other threads, so that no two threads
+// add to the same number.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 

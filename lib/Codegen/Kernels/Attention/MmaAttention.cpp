@@ -1,6 +1,6 @@
 //===- MmaAttention.cpp - Attention on tensor cores ----------------------------------===//
 // A block has 64 queries; each warp has 16 of them in registers. Keys and values pass through shared memory tile by
-// tile; the next tile is copied during the work on this one. Softmax is online, in powers of two. Its weights never
+// tile; the next tile is copied while the current one is used. Softmax is online, in powers of two. Its weights never
 // leave registers, because the accumulator layout of one product is that of the left operand of the next.
 //===-----------------------------------------------------------------------------===//
 #include "MmaAttention.h"
@@ -126,7 +126,7 @@ void MmaAttention::add(MutableArrayRef<Num> sums, const Left &left, Ptr tile) {
 
 void MmaAttention::meetTiles() {
   e.waitForCopies();
-  if (warpgroups) // cp.async writes as threads do, wgmma reads by the asynchronous proxy
+  if (warpgroups) // cp.async writes through the generic proxy, wgmma reads through the asynchronous proxy
     LLVM::InlineAsmOp::create(e.b, e.loc, TypeRange(), ValueRange(), "fence.proxy.async.shared::cta;", "~{memory}",
                               /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
                               LLVM::AsmDialectAttr(), ArrayAttr());
@@ -289,7 +289,7 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
         for (size_t i = 2 * r; i < scores.size(); i += i % 2 ? 3 : 1)
           larger = e.maximumOf(larger, scores[i]);
         larger = at.maximumOfRow(larger);
-        // A larger maximum rescales the sums under the one before. exp2 is the instruction; `factor` has log2(e).
+        // A larger maximum rescales the sums for the previous one. exp2 is an instruction; `factor` contains log2(e).
         Num shrink = e.exp2((carried[r] - larger) * factor), minus = larger * -factor;
         sums[r] = carried[2 + r] * shrink;
         for (size_t i = 2 * r; i < scores.size(); i += i % 2 ? 3 : 1) {
@@ -312,7 +312,7 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
         sum = sum + e.exp2((lowest - done[r]) * factor);
       Num logSum = done[r] * unit + e.log(sum);
       inverse[r] = e.real(1) / sum;
-      if (a.counted) { // a query may see nothing
+      if (a.counted) { // a query may see no key
         Num any = e.real(0) < sum;
         inverse[r] = e.select(any, inverse[r], e.real(0));
         logSum = e.select(any, logSum, e.real(nothing));

@@ -21,7 +21,7 @@ struct MmaGradBuffers {
 static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
-  // As many keys and queries as leave registers for the sums.
+  // Tile sizes leave enough registers for the sums.
   const bool small = a.d > 64 || (at.warpgroups && !a.isPlain());
   QueryBlock block(at, kernel, small ? 32 : 64, in.k, in.v, in.counts, in.bias, in.starts, in.dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
@@ -65,7 +65,7 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &
 static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
-  // Values of wide heads stay in shared memory: the sums leave no registers for them.
+  // Values of wide heads stay in shared memory, because the sums leave no registers for them.
   const bool wide = a.d > 64;
   const int64_t blocks = llvm::divideCeil(a.t, at.perBlock),
                 tile = (wide ? 16 : 32) * (at.warpgroups && a.isPlain() ? 2 : 1);
@@ -183,7 +183,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
         return sums;
       };
       Emitter::Carried following = {nextFirst, nextHead}, before(carried.begin() + 2, carried.end());
-      if (a.counted) { // it may be that no query of the tile sees a key of the block
+      if (a.counted) { // possibly no query of the tile sees a key of the block
         Num last = a.seen(e, first + (tile - 1), in.counts);
         following.append(e.choose(e.notBefore(firstKey, last), before, work));
       } else {

@@ -1,8 +1,8 @@
 //===- SimtAttention.cpp - Attention and its gradient for the threads of a GPU ------===//
-// For cases that neither a library nor MmaAttention.cpp handles (f32, odd shapes). A few threads share a query (for dk
-// and dv, a key) and hold its vectors in registers; keys (for dk and dv, queries) pass through shared memory tile by
-// tile. Softmax is online, so scores are never stored. The gradient recomputes P = exp(scale q k^T - lse), with D =
-// rowsum(dout * o):
+// These kernels are for cases that neither a library nor MmaAttention.cpp handles (f32, odd shapes). A few threads
+// share a query (for dk and dv, a key) and hold its vectors in registers; keys (for dk and dv, queries) pass through
+// shared memory tile by tile. Softmax is online, so scores are never stored. The gradient recomputes P = exp(scale q
+// k^T - lse), with D = rowsum(dout * o):
 //   dS = scale P * (dout v^T - D);  dq = dS k  (part 0);  dv = P^T dout;  dk = dS^T q  (part 1).
 //===-----------------------------------------------------------------------------===//
 #include "../Kernels.h"
@@ -70,12 +70,12 @@ public:
       sums[i] = e.fma(x[i], e.splat(factor, width), sums[i]);
   }
 
-  /// The score of a query and a key that has `addends` after it (of the query), and its slope.
+  /// The score of a query and a key, and its slope. `addends`: those of the query.
   AttentionShape::Score score(Num product, Ptr addends, Num key) {
     Num addend = a.biased ? addends.load(e.min(key, e.integer(a.t - 1))) : Num();
     return a.score(e, product, addend);
   }
-  /// Addends of query `row`, which exists, of query head `head`.
+  /// Addends of the existing query `row` of query head `head`.
   Ptr addendsOf(Ptr bias, Num head, Num row) {
     return a.biased ? bias + (head * a.addends() + a.addendsAt(row)) : Ptr();
   }
@@ -130,7 +130,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
     init.append(at.zeros());
     Num begin = a.firstOfTile(e, firstQuery, begins, tile);
     auto done = e.loop(begin, end, tile, init, [&](Num first, const Emitter::Carried &carried) {
-      e.barrier(); // the tile before is no longer read
+      e.barrier(); // no thread reads the previous tile any more
       at.copyTile(k, keys, first, e.integer(a.t), keyRow);
       at.copyTile(v, values, first, e.integer(a.t), keyRow);
       e.barrier();
@@ -149,7 +149,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
         Num larger = maximum;
         for (Num score : scores)
           larger = e.maximumOf(larger, score);
-        // A larger maximum rescales what was summed under the one before.
+        // A larger maximum rescales the sums for the previous one.
         Num shrink = e.exp(maximum - larger);
         sum = sum * shrink;
         for (Num &x : output)
@@ -175,7 +175,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
         x = x / done[1];
         x = a.counted ? e.select(any, x, e.zeros(at.width)) : x;
       }
-      if (a.counted) // a query may see nothing
+      if (a.counted) // a query may see no key
         logSum = e.select(any, logSum, e.real(-std::numeric_limits<float>::infinity()));
       at.store(output, o, at.outRow(batch, inside, head));
       e.when(at.part() < e.integer(1), [&] { lse.store(logSum, (batch * at.heads() + head) * a.s + query); });
@@ -189,7 +189,7 @@ struct SimtGradBuffers {
   Ptr q, k, v, o, lse, dout, dq, dk, dv, counts, bias, starts;
   std::optional<Dropping> dropping;
 
-  /// x, or 0 where weights of key `key` in row `drawn` are dropped.
+  /// x, or 0 if the weight of key `key` in row `drawn` is dropped.
   Num kept(Num x, Num drawn, Num key) const { return dropping ? dropping->apply(x, drawn, key, {0}) : x; }
 };
 } // namespace

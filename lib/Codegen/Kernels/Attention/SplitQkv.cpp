@@ -1,5 +1,5 @@
 //===- SplitQkv.cpp - Packed heads to q, k and v, and back ------------------------------===//
-// Queries and keys are rotated on the way, so that no head passes through memory twice.
+// Queries and keys are rotated at the same time, so that no head passes through memory twice.
 //===-----------------------------------------------------------------------------===//
 #include "../Kernels.h"
 #include <numeric>
@@ -33,7 +33,7 @@ static LogicalResult emitParts(Operation *op, Kernel &kernel, Value packed, Ptr 
           e.vectors(d - 2 * half,
                     [&](Num i, int64_t width) { to.store(from.load(i + 2 * half, width), i + 2 * half); });
       };
-      if (!rotates) { // halves all the same: the threads of a GPU are dealt out by them
+      if (!rotates) { // still divided into halves, because the threads of a GPU are assigned by them
         e.vectors(half, [&](Num i, int64_t width) {
           Num u = from.load(i, width), w = from.load(i + half, width);
           to.store(u, i);

@@ -1,8 +1,9 @@
 //===- WarpgroupProducts.cpp - Products of tiles by wgmma, for attention ------------------------===//
-// PTX ISA, "asynchronous warpgroup level matrix instructions". A tile is columns of 64 elements, one after the other;
-// of row r of a column, 128 bytes, the 16 bytes at 8 c are those at 8 (c ^ r % 8): the swizzle of 128 bytes, in which
-// neither the copies to the tile nor the reads of tensor cores meet on banks. A matrix of a descriptor is 16 elements
-// of the summed dim: of a column's rows, or, transposed, 16 of its rows.
+// The source is the PTX ISA, "asynchronous warpgroup level matrix instructions". A tile consists of columns of 64
+// elements, one after another. In row r of a column, which has 128 bytes, chunk c of 16 bytes is stored at chunk c ^ (r
+// % 8). This is the swizzle of 128 bytes, with which neither copies to the tile nor reads of tensor cores have bank
+// conflicts. The matrix of a descriptor has 16 elements of the summed dim: 16 elements of a column's rows or, if
+// transposed, 16 of its rows.
 //===-----------------------------------------------------------------------------===//
 #include "MmaAttention.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -30,8 +31,8 @@ Num MmaAttention::descriptor(Ptr at, int64_t leading) {
   return start + static_cast<int64_t>(constant);
 }
 
-/// `before` (none: zeros) + left right, for as many pieces of 16 as `right` has descriptors; all of it is done when it
-/// returns, as its registers may not be used before.
+/// `before` (none: zeros) + left right, for as many pieces of 16 as `right` has descriptors. The emitted code waits for
+/// the result, because its registers may not be used earlier.
 MmaAttention::Carried MmaAttention::multiply(ArrayRef<Num> before, int64_t columns, const Left &left,
                                              ArrayRef<Num> right, bool transposed) {
   const int64_t count = columns / 2;
@@ -50,7 +51,7 @@ MmaAttention::Carried MmaAttention::multiply(ArrayRef<Num> before, int64_t colum
   };
   std::string text = "{\n.reg .pred sets, adds;\nsetp.ne.b32 sets, 0, 0;\nsetp.ne.b32 adds, 1, 0;\n"
                      "wgmma.fence.sync.aligned;\n";
-  // The tile of a left operand has the rows of all warpgroups.
+  // The tile of a left operand contains the rows of all warpgroups.
   Num rowsBefore = left.tile.e ? e.rank / 128 * (64 * columnWidth) : Num();
   for (auto [k, matrix] : llvm::enumerate(right)) {
     text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32.bf16.bf16 {" + list + "}, ";
@@ -79,7 +80,7 @@ MmaAttention::Carried MmaAttention::multiply(ArrayRef<Num> before, int64_t colum
   return sums;
 }
 
-/// A descriptor of the tile for every 16 columns of the left operand.
+/// Uses one descriptor of the tile for every 16 columns of the left operand.
 MmaAttention::Carried MmaAttention::timesTransposedByWarpgroups(const Left &left, Ptr tile, int64_t rows) {
   SmallVector<Num> right;
   for (int64_t p = 0; p < pieces; ++p) {

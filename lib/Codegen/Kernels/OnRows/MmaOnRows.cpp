@@ -1,7 +1,7 @@
 //===- MmaOnRows.cpp - Products of rows on tensor cores, on a GPU --------------------===//
-// A block has four warps, each a quarter of its sums. What is summed over passes through shared memory, 32 at a time,
-// in two buffers: one is copied by cp.async while the other is multiplied by mma.sync. Lines are padded by 16 bytes, so
-// that the eight rows of a matrix that ldmatrix loads lie on different banks.
+// A block has four warps, each with a quarter of the block's sums. The summed dim passes through shared memory, 32
+// elements at a time, in two buffers: cp.async copies one while mma.sync multiplies the other. Lines are padded by 16
+// bytes, so that the eight rows of a matrix that ldmatrix loads are in different banks.
 //===-----------------------------------------------------------------------------===//
 #include "../Mma.h"
 #include "OnRows.h"
@@ -14,7 +14,7 @@ using namespace pc::kernels;
 namespace {
 constexpr int64_t depth = 32, threads = 128, inCopy = 8, padding = 8, piece = 16;
 
-/// An operand's tile in shared memory. `deep`: its lines run over the side, [side, depth]; else [depth, side].
+/// An operand's tile in shared memory. `deep`: its shape is [side, depth]; otherwise [depth, side].
 struct Tile {
   int64_t side;
   bool deep;
@@ -24,19 +24,19 @@ struct Tile {
   int64_t lines() const { return deep ? side : depth; }
   int64_t pitch() const { return width() + padding; }
   int64_t elements() const { return lines() * pitch(); }
-  /// Copies that a thread makes of one.
+  /// The number of copies that a thread makes for a tile.
   int64_t trips() const { return lines() * width() / inCopy / threads; }
 };
 
 /// The product of a tile of rows and a tile of columns in one block: stages chunks of both in shared memory, multiplies
-/// them, and gives each thread its sums. begin() comes first.
+/// them, and gives each thread its sums. begin() must be called first.
 class TileProduct {
 public:
   using Carried = OnRows::Carried;
 
   TileProduct(OnRows &on, Tile left, Tile right) : e(on.e), left(left), right(right) {}
 
-  /// Takes shared memory; call it first inside of the kernel.
+  /// Allocates shared memory. Must be called first inside the kernel.
   void begin() {
     for (Tile *tile : {&left, &right})
       tile->memory = e.shared(2 * tile->elements(), e.b.getBF16Type());
@@ -49,17 +49,18 @@ public:
   const Tile &leftTile() const { return left; }
   const Tile &rightTile() const { return right; }
 
-  /// The place of this thread's copy number `trip`: its line and the element in it.
+  /// The position of this thread's copy number `trip`: its line and the element in it.
   std::pair<Num, Num> place(const Tile &tile, int64_t trip) {
     Num i = e.rank + trip * threads;
     return {i / (tile.width() / inCopy), i % (tile.width() / inCopy) * inCopy};
   }
-  /// Starts to copy a chunk into the buffer that begins at `buffer`: at(trip, line, element) says where in `from` a
-  /// copy lies, and whether it exists (null: it does); zeros are written where it does not.
+  /// The source of a copy: its offset in `from`, and whether it exists (null: it does). If it does not, zeros are
+  /// written.
   struct Source {
     Num at, exists;
   };
-  /// Copies a tile to shared memory, 16 bytes per thread at a time; elements that do not exist become 0.
+  /// Starts to copy a tile to the buffer at `buffer` in shared memory, 16 bytes per thread at a time. at(trip, line,
+  /// element) returns the source; elements that do not exist become 0.
   void stage(const Tile &tile, Num buffer, Ptr from, llvm::function_ref<Source(int64_t, Num, Num)> at) {
     for (int64_t trip = 0; trip < tile.trips(); ++trip) {
       auto [own, element] = place(tile, trip);
@@ -83,7 +84,7 @@ public:
     Carried none(rows() * columns() / 32, e.real(0));
     return e.loop(lo, hi, depth, none, [&](Num first, const Carried &before) {
       e.waitForCopies();
-      e.barrier(); // the chunk is there, and no thread reads the one before
+      e.barrier(); // the chunk has arrived, and no thread reads the previous one
       Num next = first + depth;
       e.when(next < hi, [&] { start(next); });
       Carried sums(before);
@@ -92,8 +93,8 @@ public:
     });
   }
 
-  /// Writes pairs of sums to row i of the block, which begins at lineAt(i), if exists(i); columns from `first` on,
-  /// below n.
+  /// Writes pairs of sums to each row i of the block with exists(i). The row begins at lineAt(i); its columns are from
+  /// `first` on, below n.
   void write(const Carried &sums, Ptr to, Num first, int64_t n, llvm::function_ref<Num(Num)> exists,
              llvm::function_ref<Num(Num)> lineAt) {
     auto pairType = VectorType::get(2, e.b.getF32Type());
@@ -122,7 +123,7 @@ private:
     auto begin = [&](const Tile &tile, Num first) {
       return tile.memory + (buffer * tile.elements() + first * (tile.deep ? tile.pitch() : 1));
     };
-    // Where this thread's row lies among four 8 x 8 matrices; in the left operand rows advance first.
+    // The position of this thread's row among four 8 x 8 matrices. In the left operand, rows advance first.
     auto own = [&](const Tile &tile, Num ofSide, Num ofDepth) {
       Num atSide = tile.deep ? ofSide + line : ofSide, atDepth = tile.deep ? ofDepth : ofDepth + line;
       return tile.deep ? atSide * tile.pitch() + atDepth : atDepth * tile.pitch() + atSide;
@@ -147,7 +148,7 @@ private:
 
   SimtEmitter &e;
   Tile left, right;
-  Num line, odd, upper;      ///< of this thread, among the matrices that it loads
+  Num line, odd, upper;      ///< this thread's position among the matrices that it loads
   Num firstRow, firstColumn; ///< of this warp's sums in the block
   Num row, column;           ///< of this thread's first sum
 };
@@ -161,7 +162,7 @@ bool pc::kernels::suitsTensorCores(const OnRows &on) {
   return on.a.element.isBF16() && on.b.element.isBF16() && d.n % inCopy == 0 && (isProduct ? d.k : d.m) % inCopy == 0;
 }
 
-/// Rows of one expert by its weights. The rows of a tile may be scattered over the tokens.
+/// Multiplies the rows of one expert by its weights. The rows of a tile may be scattered over the tokens.
 void pc::kernels::emitProductByTensorCores(OnRows &on) {
   SimtEmitter &e = on.e;
   const pcrt_gemm_desc &d = on.d;
@@ -171,7 +172,7 @@ void pc::kernels::emitProductByTensorCores(OnRows &on) {
   forRowBlocks(on, threads, on.at.tile, side, [&](const RowBlock &block) {
     m.begin();
     auto exists = [&](Num line) { return block.first + line < block.end; };
-    OnRows::Carried rows; // where this thread's ones of a begin; those that do not exist are not stored
+    OnRows::Carried rows; // offsets of this thread's rows of a; rows that do not exist are not stored
     for (int64_t trip = 0; trip < m.leftTile().trips(); ++trip) {
       Num line = m.place(m.leftTile(), trip).first;
       rows.push_back(on.rowAt(d.a_lies, e.select(exists(line), block.first + line, block.first), d.k));
@@ -195,7 +196,7 @@ void pc::kernels::emitProductByTensorCores(OnRows &on) {
   });
 }
 
-/// The gradient of an expert's weights: the depth of the product is its rows, as many as there are.
+/// The gradient of an expert's weights. The summed dim is the expert's rows.
 void pc::kernels::emitGradientByTensorCores(OnRows &on) {
   SimtEmitter &e = on.e;
   const pcrt_gemm_desc &d = on.d;

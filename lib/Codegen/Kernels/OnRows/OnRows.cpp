@@ -1,6 +1,6 @@
 //===- OnRows.cpp - Routed einsums on rows, on a GPU ---------------------------------===//
-// Rows are ordered by expert, then by token. A warp counts, and places, 32 tokens of one expert. Sums are in the order
-// of the experts, or of the tokens; nothing is added by atomics.
+// Rows are ordered by expert, then by token. A warp counts and places 32 tokens of one expert at a time. Sums are in
+// the order of experts or of tokens, without atomics.
 //===-----------------------------------------------------------------------------===//
 #include "OnRows.h"
 #include "llvm/Support/MathExtras.h"
@@ -50,10 +50,11 @@ public:
         });
         Num first = sums[0], firstTile = sums[1], own = e.extend(all.load(expert));
         Num here = token(chunk), exists = here < e.integer(at.tokens), chosen = hasChosen(here, expert);
-        // A row's number: rows of experts before, of this expert in chunks before, and of threads before in the warp.
+        // A row's number: the rows of earlier experts, those of this expert in earlier chunks, and those of lower
+        // threads in the warp.
         Num votes = e.ballot(chosen);
         Num row = first + e.extend(before.load(expert)) + e.extend(e.bitsBefore(votes));
-        chosen = chosen & (row < e.integer(at.rows)); // a mask of more is none of the program's
+        chosen = chosen & (row < e.integer(at.rows)); // guards against a mask with more rows than the program allows
         e.when(chosen, [&] { on.table(at.tokenOf).store(toI32(here), row); });
         e.when(exists, [&] {
           on.table(at.rowOf).store(toI32(e.select(chosen, row, e.integer(-1))), here * at.experts + expert);
@@ -64,7 +65,7 @@ public:
   }
 
 private:
-  /// Writes the first row and the tiles of one expert, by a warp; for the last expert also where all rows end.
+  /// Writes the first row and the tiles of one expert, with a warp; for the last expert, also the end of all rows.
   void describe(Num expert, Num first, Num firstTile, Num own) {
     Num most = e.integer(at.rows), isLast = e.integer(at.experts - 2) < expert;
     onFirst([&] {
@@ -95,7 +96,7 @@ private:
   /// The experts of this warp.
   void forExperts(llvm::function_ref<void(Num)> body) { e.loop(e.rank / warp, e.integer(at.experts), warps, body); }
   void onFirst(llvm::function_ref<void()> body) { e.when(e.rank % warp < e.integer(1), body); }
-  /// Sums of what body(i) yields for i in [0, end), by a warp; each of its threads gets them.
+  /// Sums the values of body(i) for i in [0, end) with a warp. Each of its threads gets the sums.
   OnRows::Carried sumOver(Num end, int64_t count, llvm::function_ref<OnRows::Carried(Num)> body) {
     OnRows::Carried sums(count, e.integer(0));
     sums = e.loop(e.rank % warp, end, warp, sums, [&](Num i, const OnRows::Carried &before) {
@@ -117,7 +118,7 @@ private:
 };
 } // namespace
 
-/// A number by token and expert, to rows.
+/// Copies one number per token and expert to rows.
 static void emitPack(OnRows &on) {
   SimtEmitter &e = on.e;
   e.teams(on.at.tokens * on.at.experts, 1, 256, [&](Num i) {
@@ -126,7 +127,7 @@ static void emitPack(OnRows &on) {
   });
 }
 
-/// Copies numbers of rows back to tokens and experts: 0 where there is no row. The result may be where the mask was.
+/// Copies numbers of rows back to tokens and experts; entries without a row are 0. The result may overwrite the mask.
 static void emitUnpack(OnRows &on) {
   SimtEmitter &e = on.e;
   e.teams(on.at.tokens * on.at.experts, 1, 256, [&](Num i) {
@@ -136,7 +137,7 @@ static void emitUnpack(OnRows &on) {
   });
 }
 
-/// Part 3 of a product by token: its rows, in the order of its experts.
+/// Part 3 of a product by token: adds the rows of each token, in the order of its experts.
 static void emitCombine(OnRows &on) {
   SimtEmitter &e = on.e;
   const int64_t width = on.d.n;
@@ -157,8 +158,8 @@ static void emitCombine(OnRows &on) {
 void pc::kernels::forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_t columns,
                                llvm::function_ref<void(const RowBlock &)> body) {
   SimtEmitter &e = on.e;
-  // Blocks that run at the same time have some tiles and some columns in common, which then are in the second-level
-  // cache: `together` blocks of columns of the same rows follow each other, then the blocks of the next rows.
+  // Blocks that run at the same time share tiles of rows or of columns, which stay in the second-level cache. Therefore
+  // `together` blocks of columns of the same rows follow each other, then the blocks of the next rows.
   const int64_t all = llvm::divideCeil(on.d.n, columns), together = std::min<int64_t>(all, 16);
   const int64_t stripes = llvm::divideCeil(all, together), parts = on.at.tile / rows, height = on.at.tiles * parts;
   e.teams(stripes * height * together, threads, 1, [&](Num item) {

@@ -1,6 +1,6 @@
 //===- OnRows.h - Routed einsums on rows, on a GPU -----------------------------------===//
-// Two kernels find the rows from the mask and write them to the workspace (RowTables). Products run in blocks of rows
-// of one expert each, as many as there can be; blocks without rows return at once.
+// Two kernels find the rows from the mask and write them to the workspace (RowTables). Each block of a product has rows
+// of one expert. The grid has as many blocks as can be needed; blocks without rows return at once.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_ONROWS_ONROWS_H
 #define PC_LIB_CODEGEN_KERNELS_ONROWS_ONROWS_H
@@ -34,18 +34,18 @@ public:
   Num entry(int64_t offset, Num index) { return e.extend(table(offset).load(index)); }
   Ptr made() { return table(at.made).as(e.b.getF32Type()); }
 
-  /// Where row `row`, which exists, begins in an operand whose rows have `width` elements.
+  /// The offset of the existing row `row` in an operand whose rows have `width` elements.
   Num rowAt(int32_t lies, Num row, int64_t width) {
     return (lies == PCRT_LIES_TOKENS ? entry(at.tokenOf, row) : row) * width;
   }
 };
 
-/// A block of a product: rows [first, end) of `expert`, and the columns from `column` on.
+/// A block of a product: rows [first, end) of `expert`, and columns from `column` on.
 struct RowBlock {
   Num expert, first, end, column;
 };
-/// Runs `body` for each block of up to `rows` rows, which divide a tile, and `columns` columns of n, with blocks that
-/// share neighbouring rows or columns.
+/// Runs `body` for each block of up to `rows` rows (a divisor of a tile) and `columns` columns of n, in an order in
+/// which neighbouring blocks share rows or columns.
 void forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_t columns,
                   llvm::function_ref<void(const RowBlock &)> body);
 

@@ -1,6 +1,6 @@
-//===- PlainOnRows.cpp - Routed einsums on rows, as simply as can be, on a CPU -------===//
-// What --check-kernels compares a device's kernels with; programs for CPUs call the runtime. Rows are counted from the
-// mask whenever they are needed.
+//===- PlainOnRows.cpp - Simple routed einsums on rows, on a CPU ---------------------===//
+// --check-kernels compares a device's kernels with these; programs for CPUs call the runtime instead. Rows are counted
+// from the mask whenever they are needed.
 //===-----------------------------------------------------------------------------===//
 #include "../../Fuse/Grouped.h"
 #include "../Kernels.h"
@@ -61,8 +61,8 @@ private:
     return width;
   }
 
-  /// The result may be where the mask is, so each entry is read before it is written: rows of an entry are counted
-  /// from those that are not written yet, the last ones.
+  /// The result may overwrite the mask, so each entry is read before it is written, from last to first. Rows are
+  /// counted from the entries that are not written yet.
   void unpack() {
     Num all = forRows(e.integer(0), e.integer(d.experts), e.integer(0), [](Num, Num, Num) {});
     e.loop(e.integer(0), e.integer(d.experts), 1, {all}, [&](Num before, const Carried &rows) {
@@ -77,7 +77,7 @@ private:
     });
   }
 
-  /// An item is some columns of the result, for all rows; rows of one token add up in the order of experts.
+  /// An item is some columns of the result, for all rows. The rows of one token are added in the order of experts.
   void product() {
     const bool deep = d.b_n_stride != 1, byToken = d.c_lies == PCRT_LIES_TOKENS;
     const int64_t width = deep ? 1 : widthFor(d.n);
@@ -104,7 +104,7 @@ private:
     });
   }
 
-  /// An item is some columns of one expert's weights; its rows are found by counting those of the experts before it.
+  /// An item is some columns of one expert's weights. Its rows are found by counting the rows of earlier experts.
   void gradient() {
     const int64_t width = widthFor(d.n), blocks = d.n / width;
     k.forItems(d.experts * blocks, 1, /*reduces=*/false, [&](Num item) {

@@ -1,6 +1,6 @@
-//===- SimtOnRows.cpp - Products of rows by numbers in f32, on a GPU -----------------===//
-// A block has 64 x 64 sums, a thread 4 x 4 of them. What is summed over passes through shared memory, 16 at a time, in
-// two buffers: while one is read, the next is written, so that one barrier for each is enough.
+//===- SimtOnRows.cpp - Products of rows in f32, on a GPU ----------------------------===//
+// A block has 64 x 64 sums, and a thread 4 x 4 of them. The summed dim passes through shared memory, 16 elements at a
+// time, in two buffers: one is read while the other is written, so one barrier per chunk is enough.
 //===-----------------------------------------------------------------------------===//
 #include "OnRows.h"
 #include "llvm/Support/MathExtras.h"
@@ -11,32 +11,31 @@ using namespace pc::kernels;
 
 namespace {
 constexpr int64_t side = 64, depth = 16, threads = 256, own = 4;
-constexpr int64_t pitch = side + 4; ///< elements from one line of a tile in shared memory to the next
+constexpr int64_t pitch = side + 4; ///< line stride of a tile in shared memory, in elements
 
-/// The product of two operands in shared memory by the threads of one block. begin() comes first; x and y are the place
-/// of this thread's sums.
+/// The product of two operands in shared memory by the threads of one block. begin() must be called first. x and y are
+/// the position of this thread's sums.
 class Multiplier {
 public:
   using Carried = OnRows::Carried;
 
   explicit Multiplier(OnRows &on) : on(on), e(on.e) { e.setWidest(own); }
 
-  /// Takes shared memory; call it first inside of the kernel.
+  /// Allocates shared memory. Must be called first inside the kernel.
   void begin() {
     left = e.shared(2 * depth * pitch), right = e.shared(2 * depth * pitch);
     x = e.rank % (side / own) * own, y = e.rank / (side / own) * own;
   }
 
-  /// How many vectors of a chunk, [depth, side], a thread copies, of which `width` elements lie beside each other.
+  /// The number of vectors of `width` contiguous elements that a thread copies of a chunk, [depth, side].
   static int64_t trips(int64_t width) { return llvm::divideCeil(depth * side / width, threads); }
-  /// The place of this thread's vector number `trip` in a chunk; `deep`: elements along the depth lie beside each
-  /// other.
+  /// The position of this thread's vector number `trip` in a chunk. `deep`: elements along the depth are contiguous.
   std::pair<Num, Num> place(int64_t trip, int64_t width, bool deep) {
     const int64_t inLine = (deep ? depth : side) / width;
     Num i = e.rank + trip * threads, along = i % inLine * width, line = i / inLine;
     return deep ? std::pair(along, line) : std::pair(line, along);
   }
-  /// One chunk of an operand to shared memory: read(trip, place in the depth, in the side).
+  /// Copies one chunk of an operand to shared memory: read(trip, position in the depth, position in the side).
   void stage(Ptr to, int64_t width, bool deep, llvm::function_ref<Num(int64_t, Num, Num)> read) {
     for (int64_t trip = 0; trip < trips(width); ++trip) {
       auto [inDepth, inSide] = place(trip, width, deep);
@@ -49,7 +48,7 @@ public:
                    (inDepth + j) * pitch + inSide);
     }
   }
-  /// The vector at `base` + `at`, or zeros where that does not exist.
+  /// The vector at `base` + `at`, or zeros if it does not exist.
   Num loadIf(Num exists, Ptr from, Num base, Num at, int64_t width) {
     Num values = from.load(base + e.select(exists, at, e.integer(0)), width);
     return e.select(exists, values, e.zeros(width));
@@ -92,7 +91,7 @@ public:
   OnRows &on;
   SimtEmitter &e;
   Ptr left, right;
-  Num x, y; ///< of this thread's sums in the block: the first column, the first row
+  Num x, y; ///< the first column and the first row of this thread's sums in the block
 };
 } // namespace
 
@@ -105,7 +104,7 @@ void pc::kernels::emitProductByNumbers(OnRows &on) {
     const bool deep = d.b_n_stride != 1;
     const int64_t widthOfA = e.widthFor(d.k), widthOfB = e.widthFor(deep ? d.k : d.n);
     auto exists = [&](Num line) { return block.first + line < block.end; };
-    OnRows::Carried rows; // where this thread's ones of a begin
+    OnRows::Carried rows; // offsets of this thread's rows of a
     for (int64_t trip = 0; trip < Multiplier::trips(widthOfA); ++trip) {
       Num line = m.place(trip, widthOfA, /*deep=*/true).second;
       rows.push_back(on.rowAt(d.a_lies, e.select(exists(line), block.first + line, block.first), d.k));
