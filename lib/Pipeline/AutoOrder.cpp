@@ -1,6 +1,6 @@
-//===- AutoOrder.cpp - The best order found ------------------------------------------------===//
+//===- AutoOrder.cpp - Searches for the best order -----------------------------------------===//
 // Tries a portfolio: named orders, the same with weight gradients moved, list schedules over rules and caps, and the
-// best of these again with noise. Deterministic.
+// best of these again with noise. The result is deterministic.
 //===-----------------------------------------------------------------------------===//
 #include "ListSchedule.h"
 
@@ -19,7 +19,7 @@ class Portfolio {
 public:
   Portfolio(const Problem &problem, Goal goal) : p(problem), goal(goal) {}
 
-  /// Returns the order's figure, or infinity where it does not fit.
+  /// Returns the order's figure, or infinity if it does not fit.
   double offer(const std::string &name, std::optional<Order> order) {
     if (!order || !fits(p, *order))
       return infinity;
@@ -51,7 +51,7 @@ public:
         }
     }
     std::vector<ListRule> all = rules();
-    std::vector<std::pair<double, size_t>> tried; // figure, number of the rule
+    std::vector<std::pair<double, size_t>> tried; // figure and number of the rule
     for (size_t i = 0; i < all.size(); ++i)
       tried.push_back({offer("list schedule", listSchedule(p, all[i])), i});
     std::sort(tried.begin(), tried.end());
@@ -68,8 +68,7 @@ public:
   static constexpr double infinity = 1e300;
 
 private:
-  /// Every combination of what a rule prefers, of the gap for weight gradients, and of four caps on microbatches in
-  /// flight.
+  /// Every combination of a preference, a gap for weight gradients, and one of four caps on microbatches in flight.
   std::vector<ListRule> rules() const {
     std::vector<std::vector<int>> caps(4);
     for (int d = 0; d < p.stages; ++d) {
@@ -99,7 +98,7 @@ private:
 
 } // namespace
 
-/// Without room for one microbatch there is no order at all, so this is said first.
+/// Without memory for one microbatch there is no order at all, so this error is checked first.
 std::optional<AutoOrder> pc::pipeline::autoOrder(const Problem &problem, Goal goal, std::string &error) {
   for (int d = 0; d < problem.stages && !problem.limit.empty(); ++d)
     if (problem.floor(d) > problem.limit[d] * (1 + 1e-12)) {

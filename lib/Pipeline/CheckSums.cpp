@@ -1,7 +1,7 @@
-//===- CheckSums.cpp - What is added up over microbatches, chunks and stages ---------------===//
-// An abstract run of all stages. A value depends on no microbatch, belongs to one, or is a sum: how often it holds the
-// part of each (chunk, microbatch), or for the norm the square of each gradient. The parameter that a chunk reads says
-// which parts its gradient must hold.
+//===- CheckSums.cpp - Checks sums over microbatches, chunks and stages --------------------===//
+// Runs all stages abstractly. A value depends on no microbatch, belongs to one, or is a sum. For a sum, the state is
+// how often it contains the part of each (chunk, microbatch) or, for the norm, the square of each gradient. The chunks
+// that read a parameter determine which parts its gradient must contain.
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
 #include "pc/IR/Calls.h"
@@ -16,8 +16,8 @@ using namespace pc::pipeline;
 
 namespace {
 
-/// How often a sum holds the part of each (chunk, microbatch). Microbatches in a row that are held equally often are
-/// one run, so that sums over many of them stay short.
+/// How often a sum contains the part of each (chunk, microbatch). Consecutive microbatches with equal counts are one
+/// run, so that sums over many of them stay short.
 class Parts {
 public:
   struct Run {
@@ -35,7 +35,8 @@ public:
     return 0;
   }
 
-  /// Keeps the list sorted and its runs disjoint: if `run` overlaps one of them, both are cut and their counts added.
+  /// Adds a run. The list stays sorted and its runs disjoint: if `run` overlaps one of them, both are cut and their
+  /// counts added.
   void add(Run run) {
     if (list.empty() || list.back().isBefore(run))
       return put(run);
@@ -68,7 +69,7 @@ public:
   }
 
 private:
-  /// `run` comes after all others, or is empty.
+  /// Appends `run`, which comes after all others or is empty.
   void put(const Run &run) {
     if (run.first > run.last)
       return;
@@ -82,19 +83,20 @@ private:
   SmallVector<Run, 1> list; ///< by chunk and microbatch
 };
 
-/// The addends in a value. Fixed and Local values are not counted; sums and norms say how often they hold each part.
+/// The addends in a value. Fixed and Local values are not counted. Sums and norms record how often they contain each
+/// part.
 struct State {
   enum Class { Fixed, Local, Sum, Norm } is = Fixed;
   int chunk = 0, microbatch = 0;      ///< Local
   SmallVector<int64_t, 1> parameters; ///< Fixed: keys of the parameters that it is computed from, ascending
   Parts parts;                        ///< Sum
-  Value root;                         ///< Sum: the value where it became what it is; moves and casts keep it
-  llvm::DenseMap<Value, int> squares; ///< Norm: root of what was squared -> how often
+  Value root;                         ///< Sum: the value at which it was computed; moves and casts keep it
+  llvm::DenseMap<Value, int> squares; ///< Norm: root of a squared sum -> how often
 
   bool isTracked() const { return is == Sum || is == Norm; }
 };
 
-/// `x` as a sum of one.
+/// `x` as a sum with one addend.
 State asSum(State x, Value root) {
   if (x.is != State::Local)
     return x;
@@ -105,7 +107,7 @@ State asSum(State x, Value root) {
   return sum;
 }
 
-/// The sum of two sums. `root` is where it came to be, by which readers name it.
+/// The sum of two sums. `root` is the value at which it was computed, by which readers identify it.
 State merge(State a, const State &b, Value root) {
   if (a.is == State::Fixed)
     return b;
@@ -122,8 +124,8 @@ void unite(SmallVectorImpl<int64_t> &keys, ArrayRef<int64_t> more) {
       keys.insert(it, key);
 }
 
-/// Runs all stages on States instead of tensors. Afterwards checkReads() compares what the optimizer and the outputs
-/// have read with the parts that there must be, each once.
+/// Runs all stages on States instead of tensors. Afterwards checkReads() checks that the sums that the optimizer and
+/// the outputs read contain each required part once.
 class SumChecker : public StageRunner::Visitor {
 public:
   explicit SumChecker(const StagePrograms &all) : all(all), runner(all.axis), walks(all.stages()) {
@@ -134,7 +136,7 @@ public:
         names[parameter.getName()] = keyOf(parameter);
   }
 
-  /// All stages, in the order of their messages; then what could only be judged with all sums known.
+  /// Runs all stages, in the order of their messages, and then the checks that need all sums.
   LogicalResult run() {
     SmallVector<Block *> programs;
     for (func::FuncOp step : all.steps)
@@ -148,14 +150,14 @@ public:
   }
 
 private:
-  /// Where the run of one stage is.
+  /// The state of the run of one stage.
   struct Walk {
     int stage = 0;
     std::optional<Task> task;
     bool optimizer = false;
     llvm::DenseMap<Value, State> states;
   };
-  /// An op after the tasks that is more than a sum of what it reads.
+  /// An op after the tasks that does not just add its operands.
   struct Read {
     Operation *op;
     SmallVector<State> operands;
@@ -173,7 +175,7 @@ private:
   void arrive(int stage, MoveOpInterface, Value input, int meeting) override {
     meetings[meeting][stage] = asSum(walks[stage].states[input], input);
   }
-  /// Merges the states that the stages pass into a move over stages.
+  /// Merges the states that the stages contribute to a move over stages.
   State resultOf(MoveOpInterface move, Value root) {
     State sum;
     for (auto &[stage, part] : meetings[runner.meetingOf(move)])
@@ -187,7 +189,7 @@ private:
   // One op
   //===-------------------------------------------------------------------------===//
 
-  /// What an op makes of the states of its operands.
+  /// Computes the states of an op's results from those of its operands.
   LogicalResult visit(Walk &walk, Operation *op) {
     if (auto marker = dyn_cast<TaskOp>(op)) {
       walk.optimizer = marker.getKind() == TaskKind::Optimizer;
@@ -232,14 +234,14 @@ private:
     return success();
   }
 
-  /// The state of a value that continues under another name. After the tasks the value of one microbatch is a sum,
-  /// whose root is where the tasks made it.
+  /// The state of a value that continues under another name. After the tasks, the value of one microbatch is a sum,
+  /// whose root is the value in its task.
   static State stateIn(Walk &walk, Value value) {
     State state = walk.states[value];
     return walk.optimizer ? asSum(std::move(state), value) : state;
   }
 
-  /// The ops of a fusion one by one.
+  /// Visits the ops of a fusion one by one.
   LogicalResult visitFusion(Walk &walk, FusionOp fusion) {
     Block &body = fusion.getBody().front();
     for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs()))
@@ -252,14 +254,15 @@ private:
     return success();
   }
 
-  /// What a function does once is what it does in every call: the first one is run on stand-ins, sum i of which holds
-  /// "microbatch i of chunk -1" once; the others have what they give put in.
+  /// A function has the same effect in every call. At the first call, it is run on placeholders: placeholder sum i
+  /// contains "microbatch i of chunk -1" once. For each call, the placeholders in the result are replaced by the
+  /// arguments.
   LogicalResult visitCall(Walk &walk, CallOp call) {
     const Task task = *walk.task;
     size_t numInputs = call.getInputs().size();
     for (Value value : call.getInputs())
       walk.states.try_emplace(value);
-    SmallVector<const State *> operands; // until a state of the walk is added
+    SmallVector<const State *> operands; // the pointers are valid until a state is added
     for (Value value : call.getInputs())
       operands.push_back(&walk.states.find(value)->second);
     auto classOf = [&](const State &operand) {
@@ -324,7 +327,7 @@ private:
     return state;
   }
 
-  /// Whether an op is linear in its first operand and reads nothing besides but where a block begins.
+  /// Whether an op is linear in its first operand and has no other operand except the start of a block.
   static bool isLinear(Operation *op) {
     auto isOffset = [](Value value) {
       auto type = cast<RankedTensorType>(value.getType());
@@ -334,7 +337,7 @@ private:
            (op->getNumOperands() && isLinearIn(op, 0) && llvm::all_of(llvm::drop_begin(op->getOperands()), isOffset));
   }
 
-  /// A task works on whole values of its own microbatch.
+  /// Checks that an operand of a task is a whole value of the task's microbatch.
   LogicalResult works(Walk &walk, Operation *op, const State &operand) {
     if (operand.isTracked())
       return op->emitOpError() << "reads a sum over microbatches inside a task, which is not allowed (P6)";
@@ -381,7 +384,8 @@ private:
     return success();
   }
 
-  /// After the tasks: linear ops keep a sum, squares turn it into norms, and every other reader is checked at the end.
+  /// After the tasks: linear ops keep a sum, squares turn sums into norms, and all other readers are checked at the
+  /// end.
   LogicalResult visitAfter(Walk &walk, Operation *op) {
     SmallVector<State> operands;
     int tracked = 0;
@@ -413,10 +417,10 @@ private:
   }
 
   //===-------------------------------------------------------------------------===//
-  // What must be whole
+  // Checks of complete sums
   //===-------------------------------------------------------------------------===//
 
-  /// After all tasks: they say which chunks read which parameters.
+  /// Runs after all tasks, which show which chunks read which parameters.
   LogicalResult checkReads() {
     for (const Read &read : reads)
       for (const State &operand : read.operands)
@@ -440,7 +444,7 @@ private:
     return isWhole(read.op, sum, chunks);
   }
 
-  /// Every microbatch of `chunks` once, and nothing else.
+  /// Checks that a sum contains every microbatch of `chunks` once, and nothing else.
   LogicalResult isWhole(Operation *op, const State &sum, const std::set<int> &chunks) {
     auto refuse = [&](int chunk, int microbatch, int count) {
       return op->emitOpError() << "of " << sourceName(op) << " reads a sum that contains microbatch " << microbatch
@@ -459,7 +463,7 @@ private:
     return success();
   }
 
-  /// The norm holds the square of the gradient of every parameter once, whichever stage counts it.
+  /// Checks that the norm contains the square of every parameter's gradient once, no matter which stage adds it.
   LogicalResult checkNorms() {
     for (const Read &read : reads)
       for (const State &operand : read.operands)
@@ -467,7 +471,7 @@ private:
           return failure();
     return success();
   }
-  /// The norm of all gradients has each of them once, also of parameters that several stages have.
+  /// Checks that the norm contains each gradient once, also for parameters that several stages have.
   LogicalResult checkNorm(Operation *op, const State &norm) {
     size_t known = 0;
     for (auto &[key, roots] : gradients) {
@@ -493,7 +497,7 @@ private:
     return "";
   }
 
-  /// What a function makes of stand-ins.
+  /// The results of a function on placeholders.
   struct Effect {
     int chunk = -1;
     SmallVector<State> operands, results;
@@ -503,13 +507,13 @@ private:
   StageRunner runner;
   std::vector<Walk> walks;
   TaskFunctions functions;
-  std::map<Operation *, Effect> effects;           ///< of the call before, by function
-  llvm::StringMap<int64_t> names;                  ///< of parameters: their keys
-  std::map<int64_t, std::set<int>> readers;        ///< chunks that read a parameter
+  std::map<Operation *, Effect> effects;           ///< by function: the effect of its first call
+  llvm::StringMap<int64_t> names;                  ///< the keys of parameters, by name
+  std::map<int64_t, std::set<int>> readers;        ///< the chunks that read a parameter
   std::map<int64_t, SmallVector<Value>> gradients; ///< roots of each parameter's gradient, as the optimizer reads it
   std::vector<Read> reads;
   std::map<StageFlow, std::deque<State>> flows;
-  std::map<int, std::map<int, State>> meetings; ///< what each stage puts in
+  std::map<int, std::map<int, State>> meetings; ///< by collective: the contribution of each stage
 };
 
 } // namespace

@@ -1,7 +1,7 @@
-//===- ChooseSchedule.cpp - Which chunks, on which stages, in which order ------------------===//
+//===- ChooseSchedule.cpp - Chooses chunks, their stages, and the order of tasks -----------===//
 // A named schedule has a rule for its order; a file gives the order itself. "auto" tries four chunk maps, and several
-// memory limits if none is given. Among the orders within 1 % of the fastest it takes the one that holds least. If no
-// order is found, it falls back to `naive`.
+// memory limits if none is given. Among the orders within 1 % of the fastest, it chooses the one that keeps the fewest
+// bytes. If no order is found, it falls back to `naive`.
 //===-----------------------------------------------------------------------------===//
 #include "ChooseSchedule.h"
 #include "pc/Support/Source.h"
@@ -91,21 +91,21 @@ std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, P
   return Schedule{path.str(), *problem, *order};
 }
 
-/// The best of all chunk maps. Without a limit: of those that are at most a hundredth slower than the fastest, the one
-/// that holds least.
+/// The best order for all chunk maps. Without a limit, it is the one that keeps the fewest bytes among those at most 1
+/// % slower than the fastest.
 std::optional<Schedule> best(int stages, int microbatches, ProblemFor problemFor, std::string &error) {
   struct Candidate {
     Schedule schedule;
     double span, memory;
   };
   std::vector<Candidate> found;
-  std::string refused; // also deeper cuts of a model with few layers
+  std::string refused; // includes cuts into more chunks than the model has layers
   for (const Shape &shape : {Shape{roundRobin(stages, 1), true, {}}, Shape{roundRobin(stages, 1), false, {}},
                              Shape{roundRobin(stages, 2), true, {}}, Shape{vShape(stages), true, {}}}) {
     std::optional<Problem> problem = problemOf(shape, microbatches, problemFor, refused);
     if (!problem)
       continue;
-    // Enough for as many microbatches as there are stages, for twice that, and for any.
+    // Limits for as many microbatches as there are stages, for twice as many, and for any number.
     bool limited = !problem->limit.empty();
     for (int times : limited ? std::vector{0} : std::vector{stages, 2 * stages - 1, 0}) {
       for (int d = 0; d < stages && times; ++d) {
@@ -121,7 +121,7 @@ std::optional<Schedule> best(int stages, int microbatches, ProblemFor problemFor
                          *std::max_element(figures->memory.begin(), figures->memory.end())});
     }
   }
-  if (found.empty()) { // the order that needs least memory; memory planning finds whether that is too much
+  if (found.empty()) { // the order with the least memory; memory planning finds out whether it fits
     std::optional<Schedule> naive = chooseSchedule("naive", stages, microbatches, problemFor, error);
     if (!naive && error.empty())
       error = refused;

@@ -1,4 +1,4 @@
-//===- ChooseSchedule.h - Which chunks, on which stages, in which order --------------------===//
+//===- ChooseSchedule.h - Chooses chunks, their stages, and the order of tasks -------------===//
 // Turns the schedule that the user asked for (a name, name:CHUNKS, "auto" or a file) into a problem and an order.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_CHOOSESCHEDULE_H
@@ -8,23 +8,23 @@
 
 namespace pc::pipeline {
 
-/// What a cut should need on one rank. A guess: memory is planned much later.
+/// A limit for the memory of a cut on one rank. It is an estimate, because memory is planned much later.
 struct Budget {
-  double bytes = 0;             ///< 0: any
-  std::vector<double> inFlight; ///< per chunk: microbatches whose activations it holds at most; empty: not known
+  double bytes = 0;             ///< 0: no limit
+  std::vector<double> inFlight; ///< per chunk: the most microbatches whose activations it holds; empty: not known
 };
 
-/// The chunk of every unit, ascending. `stageOf`: of every chunk. `stages`: "cost" (the slowest chunk is as fast as
-/// possible, then the chunks as equal as possible; exact, within the budget if any cut is; stages of several chunks are
-/// then made even, as far as moving ends of chunks does it), "layers" (numbers of layers differ by at most one;
-/// embedding and head go with the first and the last) or a list of numbers of layers. Nothing, with the reason, where
-/// that is not possible.
+/// Returns the chunk of every unit, ascending. `stageOf`: the stage of every chunk. `stages` is "cost", "layers" or a
+/// list of numbers of layers. "cost": the slowest chunk is as fast as possible, then the chunks are as equal as
+/// possible. This is exact, and within the budget if any cut is; then ends of chunks are moved to balance stages with
+/// several chunks. "layers": numbers of layers differ by at most one, and embedding and head belong to the first and
+/// the last chunk. Returns nothing, and the reason, if no cut is possible.
 std::optional<llvm::SmallVector<int>> cutUnits(const Units &units, llvm::ArrayRef<int> stageOf, llvm::StringRef stages,
                                                const Budget &budget, std::string &error);
 
 /// A schedule for a step.
 struct Schedule {
-  std::string name; ///< what was chosen
+  std::string name; ///< the chosen schedule
   Problem problem;
   Order order;
 };
@@ -32,13 +32,15 @@ struct Schedule {
 /// How the model is cut for a schedule.
 struct Shape {
   std::vector<int> stageOf;     ///< per chunk
-  bool split = false;           ///< whether gradients of weights are tasks of their own
-  std::vector<double> inFlight; ///< as in Budget
+  bool split = false;           ///< whether gradients of weights are separate tasks
+  std::vector<double> inFlight; ///< the same as in Budget
 };
-/// The problem of a shape but for the number of microbatches; nothing, with the reason unless it was emitted.
+/// Returns the problem of a shape, without the number of microbatches. Returns nothing, and the reason unless it was
+/// emitted, if there is none.
 using ProblemFor = llvm::function_ref<std::optional<Problem>(const Shape &, std::string &error)>;
 
-/// `schedule` as in pc-pipeline-parallel. Nothing where it does not suit, with the reason unless it was emitted.
+/// Chooses a schedule. `schedule` is the option of pc-pipeline-parallel. Returns nothing, and the reason unless it was
+/// emitted, if it does not fit the problem.
 std::optional<Schedule> chooseSchedule(llvm::StringRef schedule, int stages, int microbatches, ProblemFor problemFor,
                                        std::string &error);
 

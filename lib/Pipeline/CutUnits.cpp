@@ -1,8 +1,8 @@
-//===- CutUnits.cpp - Units -> chunks ------------------------------------------------------===//
+//===- CutUnits.cpp - Assigns units to chunks ----------------------------------------------===//
 // Input: seconds and bytes of each unit (half a layer, embedding, head), and the stage of every chunk. Result: the
 // chunk of every unit. `cost` balances by dynamic programming, minimizing the slowest chunk and then the sum of
-// squares, within a budget of memory if one is given; `layers` deals out equal numbers; a list of numbers is taken as
-// it is.
+// squares, within a budget of memory if one is given; `layers` assigns equal numbers; a list of numbers is used
+// directly.
 //===-----------------------------------------------------------------------------===//
 #include "ChooseSchedule.h"
 
@@ -40,9 +40,9 @@ static Units wholeLayers(const Units &units) {
   return whole;
 }
 
-/// best[c][j]: the least (largest chunk, sum of squares) of units 0 .. j-1 in c chunks, none empty. Lexicographic,
-/// which is not exact for the second figure, so the largest is found first and then bounds the second search.
-/// Empty where no cut keeps the budget.
+/// best[c][j]: the lexicographically least (largest chunk, sum of squares) of units 0 .. j-1 in c chunks, none empty.
+/// This order is not exact for the second figure, so the largest chunk is minimized first and then limits the second
+/// search. Empty if no cut is within the budget.
 static SmallVector<int> balance(const Units &units, int chunks, const Budget &budget) {
   size_t n = units.seconds.size();
   auto sums = [&](ArrayRef<double> values) {
@@ -95,11 +95,11 @@ static double slowest(const Units &units, ArrayRef<int> chunkOf, ArrayRef<int> s
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
-/// Moves ends of chunks, one or two at a time, as long as the slowest stage gets faster: a chunk that cannot be small
-/// (a head) is made up for by the other chunks of its stage.
+/// Moves ends of chunks, one or two at a time, as long as the slowest stage gets faster. So the other chunks of a stage
+/// compensate for a chunk that cannot be small (the head).
 static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<int> stageOf) {
   auto n = static_cast<int>(chunkOf.size()), chunks = static_cast<int>(stageOf.size());
-  // Whether the end of `chunk` could move by one unit; then it has.
+  // Moves the end of `chunk` by one unit if possible, and returns whether it was.
   auto moved = [&](SmallVector<int> &cut, int chunk, bool onward) {
     auto end = static_cast<int>(upper_bound(cut, chunk) - cut.begin());
     if (onward) {
@@ -118,7 +118,7 @@ static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<i
     better = false;
     SmallVector<int> next = chunkOf;
     auto consider = [&](const SmallVector<int> &cut) {
-      // Takes the best of all neighbours, not the first better one; each round is strictly faster, so it ends.
+      // Chooses the best of all neighbours, not the first better one. Each round is strictly faster, so the loop ends.
       if (double seconds = slowest(units, cut, stageOf); seconds < best * (1 - 1e-9)) {
         best = seconds;
         next = cut;
@@ -140,7 +140,8 @@ static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<i
   }
 }
 
-/// A layer is cut in half only where the slowest chunk gains this share: stages of whole layers are easier to read.
+/// A layer is cut in half only if the slowest chunk gains more than this share, because stages of whole layers are
+/// easier to read.
 static constexpr double worthHalves = 0.02;
 
 /// The best cut at layers, unless a cut within layers makes the slowest stage faster by more than `worthHalves`.
@@ -166,7 +167,7 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, Array
   if (stages == "cost") {
     if (units.layers() && chunks <= units.layers() + 2) {
       SmallVector<int> cut = cutByCost(units, stageOf, budget);
-      // If no cut keeps the budget, the fastest one is returned, and the memory limit is reported later.
+      // If no cut is within the budget, the fastest one is returned, and the memory limit is reported later.
       return cut.empty() ? cutByCost(units, stageOf, {}) : cut;
     }
     error = "the model has " + std::to_string(units.layers()) +

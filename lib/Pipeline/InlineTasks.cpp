@@ -1,5 +1,5 @@
-//===- InlineTasks.cpp - The ops of tasks in place of their calls --------------------------===//
-// Undoes the outlining of tasks (IR/Calls.h), for readers and for passes that look at one function only.
+//===- InlineTasks.cpp - Inlines the functions of tasks ------------------------------------===//
+// Undoes the outlining of tasks (IR/Calls.h), for human readers and for passes that look at only one function.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_INLINETASKS
 #include "pc/Pipeline/Passes.h"

@@ -1,7 +1,7 @@
 //===- ListSchedule.cpp - Greedy orders under a memory limit -------------------------------===//
-// List scheduling: the stage whose next task can start earliest takes it. A stage's choice is cached and recomputed
-// only after an event that can change it. Memory is kept by the banker's test (E. W. Dijkstra, 1965): a forward task
-// starts only if all live microbatches could still finish, oldest first.
+// List scheduling: the stage whose next task can start earliest runs this task. A stage's choice is cached and
+// recomputed only after an event that can change it. The banker's test keeps the memory limit (E. W. Dijkstra, 1965): a
+// forward task starts only if all live microbatches could still finish, oldest first.
 //===-----------------------------------------------------------------------------===//
 #include "ListSchedule.h"
 
@@ -17,7 +17,7 @@ namespace {
 constexpr double slack = 1e-9;
 
 /// State: the clock, memory and live microbatches of each stage, and the end of each task that has run. run() may be
-/// called once. It returns nothing if no stage can take a task, which happens only with a fixed order or too little
+/// called once. It returns nothing if no stage can begin a task, which happens only with a fixed order or too little
 /// memory.
 class Greedy {
 public:
@@ -36,7 +36,7 @@ public:
                      [](const Task &task) { return task.kind != TaskKind::Weight; });
   }
 
-  /// One task at a time, on the stage whose choice can start first. Nothing if no stage can begin a task.
+  /// Schedules one task at a time, on the stage whose choice can start first. Nothing if no stage can begin a task.
   std::optional<Order> run() {
     for (size_t left = p.all().size(); left--;) {
       int best = -1;
@@ -61,8 +61,8 @@ private:
   struct Live {
     double held = 0, needed = 0;
   };
-  using Choice = std::pair<double, Task>; ///< start
-  /// A stage in time: its clock, the memory in use, and its next choice, which is valid while `known`.
+  using Choice = std::pair<double, Task>; ///< its start, and the task
+  /// The state of a stage: its clock, the memory in use, and its next choice, which is valid if `known`.
   struct Stage {
     double clock = 0, used = 0, floor = 0;
     std::vector<int> chunks;
@@ -76,7 +76,7 @@ private:
 
   int &counter(TaskKind kind, int chunk) { return next[static_cast<int>(kind)][chunk]; }
 
-  /// When the inputs of a task are there, if they will be.
+  /// The time at which the inputs of a task have arrived, if their tasks have run.
   std::optional<double> ready(const Task &task) const {
     double when = 0;
     for (const auto &[needed, delay] : p.inputs(task)) {
@@ -88,7 +88,8 @@ private:
     return when;
   }
 
-  /// Whether stage `d` may begin `task` now: within the rule's cap, and with memory to finish all that it has begun.
+  /// Whether stage `d` may begin `task` now: within the rule's cap, and with enough memory to finish all microbatches
+  /// that it has begun.
   bool fits(int d, const Task &task) const {
     if (task.kind != TaskKind::Forward && task.kind != TaskKind::Recompute)
       return true;
@@ -115,7 +116,7 @@ private:
     return true;
   }
 
-  /// The next task of each kind and chunk, as far as earlier microbatches have had it; of a fixed order, the next one.
+  /// The next task of each kind and chunk whose predecessor has run; with a fixed order, only the next one.
   std::vector<Task> candidates(const Stage &stage) {
     if (rule.fixed)
       return stage.atFixed < stage.fixed.size() ? std::vector<Task>{stage.fixed[stage.atFixed]} : std::vector<Task>{};
@@ -127,7 +128,8 @@ private:
     return tasks;
   }
 
-  /// The task that stage `d` would begin next, and when: the first that is ready, among equals by the rule.
+  /// The task that stage `d` would begin next, and its start: the first task that is ready, with ties broken by the
+  /// rule.
   std::optional<Choice> choose(int d) {
     const Stage &stage = stages[d];
     using Key = std::tuple<double, double, int, int>;
@@ -152,13 +154,13 @@ private:
         best = {key, task};
     }
     if (p.split) {
-      // The oldest weight gradient that waits, of the deepest chunk.
+      // The oldest pending weight gradient of the deepest chunk.
       int chunk = -1;
       for (int c : stage.chunks)
         if (counter(TaskKind::Weight, c) < counter(TaskKind::Backward, c) &&
             (chunk < 0 || counter(TaskKind::Weight, c) <= counter(TaskKind::Weight, chunk)))
           chunk = c;
-      // Weight gradients fill gaps, and free memory where a forward task is blocked for lack of it.
+      // Weight gradients fill gaps, and free memory if a forward task is blocked for lack of memory.
       if (chunk >= 0 &&
           (blocked || !best ||
            std::get<0>(best->first) - stage.clock >= rule.gap * p.seconds({TaskKind::Weight, chunk, 0}) - slack))
@@ -167,7 +169,7 @@ private:
     return best ? std::optional(Choice{std::get<0>(best->first), best->second}) : std::nullopt;
   }
 
-  /// Begins the choice of stage `d`, and has only those stages choose again for which it can change something.
+  /// Begins the chosen task of stage `d`. Only the stages that this can affect choose again.
   void take(int d) {
     Stage &stage = stages[d];
     auto [start, task] = *stage.choice;
@@ -185,7 +187,7 @@ private:
     if (own.held <= slack && own.needed <= slack)
       stage.live.erase(task.microbatch);
     stage.known = false;
-    // Only the neighbours of the chunk may have got an input.
+    // Only the stages of neighbouring chunks may have got an input.
     if (task.kind == TaskKind::Forward && task.chunk + 1 < p.chunks())
       stages[p.stageOf[task.chunk + 1]].known = false;
     if (task.kind == TaskKind::Backward && task.chunk > 0)

@@ -11,20 +11,20 @@
 
 namespace pc::pipeline {
 
-/// How the greedy chooses.
+/// How the list scheduler chooses.
 struct ListRule {
   enum Prefer { Backward, Forward, Alternate } prefer = Backward; ///< among tasks that can start at the same time
   bool deepestFirst = true;                                       ///< of forwards: the last chunk, else the first
-  double gap = 1;            ///< a weight gradient is run where nothing else can start within `gap` times its seconds
-  std::vector<int> inFlight; ///< per stage: microbatches at most; empty: no cap
-  double noise = 0;          ///< added to priorities, at most
-  std::mt19937 *random = nullptr; ///< where there is noise
-  const Order *fixed = nullptr;   ///< keep the order of all but the weight gradients
+  double gap = 1;                 ///< a weight gradient runs if nothing else can start within `gap` times its seconds
+  std::vector<int> inFlight;      ///< per stage: the most microbatches; empty: no cap
+  double noise = 0;               ///< the most that is randomly added to priorities
+  std::mt19937 *random = nullptr; ///< used if there is noise
+  const Order *fixed = nullptr;   ///< keeps this order of all tasks except weight gradients
 };
 
-/// Takes again and again the task that can start earliest. Never stalls if every stage can hold one microbatch,
-/// because a forward is only run where the oldest microbatches can still finish (the banker's test, stage by stage:
-/// the oldest is the oldest everywhere). Nothing where a `fixed` order needs more memory than there is.
+/// Repeatedly chooses the task that can start earliest. It never stalls if every stage can hold one microbatch, because
+/// a forward task runs only if the oldest microbatches can still finish (the banker's test, for each stage; the oldest
+/// microbatch is the same on all). Returns nothing if a `fixed` order needs more memory than there is.
 std::optional<Order> listSchedule(const Problem &problem, const ListRule &rule);
 
 } // namespace pc::pipeline

@@ -25,7 +25,7 @@ std::vector<int> chunksOf(const Problem &p, int stage) {
   return chunks;
 }
 
-/// Puts the recomputation right before its backward task, where a chunk recomputes.
+/// Inserts the recomputation right before its backward task, if a chunk recomputes.
 Tasks withRecompute(const Problem &p, const Tasks &tasks) {
   Tasks out;
   for (const Task &task : tasks) {
@@ -42,8 +42,8 @@ void backward(const Problem &p, Tasks &out, int chunk, int microbatch) {
     out.push_back({TaskKind::Weight, chunk, microbatch});
 }
 
-/// `warm` forwards, then one forward and one backward in turn; after a backward one weight gradient while more than
-/// `lag` of them wait; the rest of them at the end.
+/// `warm` forwards, then forwards and backwards alternately. After a backward comes a weight gradient if more than
+/// `lag` are pending; the rest of them come at the end.
 Tasks merge(const Problem &p, const std::vector<Item> &forwards, const std::vector<Item> &backwards, int warm,
             int lag) {
   Tasks out;
@@ -92,7 +92,8 @@ Tasks naive(const Problem &p, int d) {
   return out;
 }
 
-/// Backwards in ascending order too: the same time and memory as the other way round, and gradients sum in one order.
+/// Backwards are also in ascending order. Time and memory are the same as in descending order, and gradients are summed
+/// in the same order as in other schedules.
 Tasks gpipe(const Problem &p, int d) {
   Tasks out;
   std::vector<int> chunks = chunksOf(p, d);
@@ -121,7 +122,7 @@ Tasks interleaved(const Problem &p, int d) {
   return merge(p, forwards, backwards, 2 * (p.stages - 1 - d) + (perStage - 1) * largest, 0);
 }
 
-/// Two chunks a stage, front (0) and back (1). Written for at least 2p - 1 microbatches; those beyond m are left out,
+/// Two chunks per stage, front (0) and back (1). Written for at least 2p - 1 microbatches; those beyond m are left out,
 /// which keeps an order legal.
 Tasks zeroBubbleV(const Problem &p, int d) {
   int n = std::max(p.microbatches, 2 * p.stages - 1), chunk[2] = {d, 2 * p.stages - 1 - d};
@@ -163,7 +164,7 @@ Tasks zeroBubbleV(const Problem &p, int d) {
     put(TaskKind::Backward, 0);
     put(TaskKind::Weight, 0);
   }
-  // What weight gradients are left fill the end.
+  // The remaining weight gradients fill the end.
   for (int side : {1, 0})
     while (weights[side] < n)
       put(TaskKind::Weight, side);
@@ -183,7 +184,7 @@ double fillAndDrain(const Stages &s) { return (s.p - 1) / (s.v * s.m); }
 constexpr const char *gpipePaper = "GPipe (Huang et al. 2019); Narayanan et al. 2021, section 2.2";
 constexpr const char *megatronPaper = "Narayanan et al. 2021, section 2.2";
 
-/// Why the problem does not suit, or nothing.
+/// The reason why the problem does not fit the schedule, or nothing.
 std::string mismatch(const Problem &p, const NamedSchedule &schedule) {
   std::string name(schedule.name);
   bool whole = p.chunks() % p.stages == 0,
@@ -227,7 +228,7 @@ const std::vector<NamedSchedule> &pc::pipeline::namedSchedules() {
        .inFlight = [](int stages, int stage) { return stages - stage; },
        .memory = {"min(m, p - d), at most p", "Narayanan et al. 2021, section 2.2; Zero Bubble, table 2"},
        .idle = {{"(p - 1) / m", always, fillAndDrain, "PipeDream-flush (Narayanan et al. 2021, section 2.2)"}}},
-      // Two more in flight per stage: hides hops up to half of F + B + W.
+      // Two more microbatches in flight per stage, which hides hops of up to half of F + B + W.
       {.name = "1f1b-eager",
        .tasks = oneChunk<2, 0>,
        .inFlight = [](int stages, int stage) { return 2 * (stages - stage) - 1; },

@@ -1,5 +1,5 @@
 //===- PipelineParallel.cpp - Placed program -> the programs of pipeline stages ------------===//
-// Cut, schedule, check, write. What is written is the order that was checked.
+// The pass cuts the model, chooses a schedule, checks the order, and writes exactly this order.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PIPELINEPARALLEL
 #include "pc/Pipeline/Passes.h"
@@ -63,7 +63,8 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       Problem problem = it->second.problem(mesh, name, *machine);
       problem.stageOf = shape.stageOf;
       problem.stages = stages;
-      // What is on a stage all the time (fixed bytes, workspace) is taken off the limit; the rest is for activations.
+      // Bytes that a stage needs all the time (fixed bytes, workspace) are subtracted from the limit; the rest is for
+      // activations.
       if (memory > 0) {
         problem.limit.assign(stages, static_cast<double>(memory));
         for (auto [unit, chunk] : llvm::enumerate(*chunkOf))
@@ -83,7 +84,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       return error.empty() ? signalPassFailure() : fail(error);
 
     Problem &problem = chosen->problem;
-    if (accumulate.getBody().getOps<SeedOp>().empty()) { // evaluation: what remains of the order
+    if (accumulate.getBody().getOps<SeedOp>().empty()) { // evaluation: only forward tasks remain
       problem.training = false;
       for (auto &tasks : chosen->order)
         std::erase_if(tasks, [](const Task &task) { return task.kind != TaskKind::Forward; });
@@ -97,7 +98,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     if (std::optional<Fault> fault = verify(problem, program, options))
       return fail("schedule '" + chosen->name + "': " + fault->kind + ": " + fault->text);
 
-    // A stage has some of the parameters; the key of each is its place among all.
+    // A stage has only some of the parameters. The key of each is its index among all parameters.
     int64_t key = 0;
     for (auto parameter : function.getOps<ParameterOp>()) {
       parameter.setKey(key);

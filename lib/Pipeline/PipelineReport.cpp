@@ -1,4 +1,4 @@
-//===- PipelineReport.cpp - What a report calls "pipeline" ---------------------------------===//
+//===- PipelineReport.cpp - The part "pipeline" of a report --------------------------------===//
 // Input: a planned program and its predicted timeline. Result: the bubble, the seconds of each stage by kind of work,
 // its peak of microbatches and bytes, and, for a named schedule with uniform stages, the closed form of its idle time.
 //===-----------------------------------------------------------------------------===//
@@ -38,7 +38,7 @@ json::Object Reporter::describe(int64_t number) const {
   json::Object seconds{{"move", stage.moves}, {"message", stage.messages}, {"idle", stage.idle}};
   for (auto [kind, work] : llvm::enumerate(stage.work))
     seconds[stringifyTaskKind(*symbolizeTaskKind(kind))] = work;
-  std::map<int64_t, bool> own; // chunks, and whether weights have tasks of their own
+  std::map<int64_t, bool> own; // chunks, and whether weight gradients are separate tasks
   for (const StageSpan &span : stage.spans)
     if (span.isTask())
       own[span.chunk] |= span.kind == TaskKind::Weight;
@@ -62,14 +62,14 @@ json::Object Reporter::describe(int64_t number) const {
                       {"peak_activation_bytes", bytes}};
 }
 
-/// The closed form of the schedule's bubble, where the literature gives one, for comparison with the simulated one.
+/// The closed form of the schedule's bubble, if the literature has one, for comparison with the simulation.
 json::Value Reporter::theory(StringRef schedule) const {
   const NamedSchedule *named = findSchedule(std::string_view(schedule.split(':').first));
   if (!named)
     return nullptr;
   // Closed forms assume equal stages, so they are evaluated with mean times.
   double p = static_cast<double>(timeline.size()), m = static_cast<double>(microbatches);
-  std::array<double, numKinds> mean = {}; // seconds of a stage and microbatch
+  std::array<double, numKinds> mean = {}; // mean seconds per stage and microbatch
   for (const StageTimeline &stage : timeline)
     for (const StageSpan &span : stage.spans)
       if (span.isTask())
@@ -101,7 +101,8 @@ json::Object pc::pipeline::reportPipeline(ModuleOp planned, const Prediction &pr
         last = std::max(last, span.end);
         busy += span.end - span.start;
       }
-    // These are the figures of `measure`, but of the whole simulated program, with messages and moves.
+    // These figures are the same as those of `measure`, but for the whole simulated program, including messages and
+    // moves.
     cost = std::max(cost, last - first);
     ideal = std::max(ideal, busy);
   }

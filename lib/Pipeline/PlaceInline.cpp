@@ -1,6 +1,6 @@
-//===- PlaceInline.cpp - One thread per stage ---------------------------------------------===//
-// Receives right before their reader, sends right after their producer, all in the order of the tasks. Whether that
-// stalls depends on how many messages a flow holds: found by trying.
+//===- PlaceInline.cpp - Places messages for one thread per stage -------------------------===//
+// Receives are placed right before their reader, and sends right after their producer, in the order of the tasks.
+// Whether this stalls depends on the number of messages that a flow holds, which is found by trying.
 //===-----------------------------------------------------------------------------===//
 #include "Stall.h"
 

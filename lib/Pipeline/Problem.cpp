@@ -1,6 +1,6 @@
-//===- Problem.cpp - What is to be scheduled, and what an order costs ----------------------===//
-// What Schedule.h declares of problems and orders: which tasks there are, their inputs, seconds and bytes, the timeline
-// of an order, and its memory. Knows nothing of IR. simulate() is linear in the number of tasks.
+//===- Problem.cpp - Scheduling problems, and the cost of orders ---------------------------===//
+// Implements problems and orders of Schedule.h: the tasks, their inputs, seconds and bytes, the timeline of an order,
+// and its memory. It does not depend on IR. simulate() is linear in the number of tasks.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Pipeline/Schedule.h"
 
@@ -85,12 +85,12 @@ double Problem::takes(const Task &task) const {
   return task.kind == TaskKind::Recompute ? at(heldByRecompute, task.chunk) : 0;
 }
 
-/// What a microbatch holds of a chunk between its backward tasks.
+/// The bytes of a chunk that a microbatch holds between its backward tasks.
 static double heldOf(const Problem &p, int chunk) {
   return at(p.held, chunk, 1) + (p.has(TaskKind::Recompute, chunk) ? at(p.heldByRecompute, chunk) : 0);
 }
 
-/// B gives back all that its microbatch holds of the chunk, or a part, and W the rest.
+/// B frees all bytes that its microbatch holds for the chunk, or a part of them, and W frees the rest.
 double Problem::frees(const Task &task) const {
   if (task.kind == TaskKind::Forward || task.kind == TaskKind::Recompute)
     return 0;
@@ -154,7 +154,8 @@ std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Ord
   Timeline time{std::vector<double>(problem.tasks()), std::vector<double>(problem.tasks(), -1), {}};
   std::vector<double> clock(order.size());
   std::vector<size_t> next(order.size());
-  // The stages that wait for a task, one after the other: each waits for one. And those that can continue.
+  // For each task, a linked list of the stages that wait for it (each stage waits for one task), and the stages that
+  // can continue.
   std::vector<int> firstWaiting(problem.tasks(), -1), nextWaiting(order.size(), -1), runnable(order.size());
   std::iota(runnable.begin(), runnable.end(), 0);
   for (size_t turn = 0; turn < runnable.size(); ++turn) {
@@ -171,7 +172,7 @@ std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Ord
         }
         start = std::max(start, time.end[input] + delay);
       }
-      // The stage waits in the list of the task that is missing; it becomes runnable when that task ends.
+      // The stage is added to the list of the missing task, and becomes runnable when that task ends.
       if (missing >= 0) {
         int *last = &firstWaiting[missing];
         while (*last >= 0)

@@ -1,6 +1,6 @@
-//===- StagePrograms.cpp - What stages do, read from their programs ------------------------===//
-// A task's receives stand after its `pc.task`, its sends before the next one, so the tasks say which message a send or
-// receive is about.
+//===- StagePrograms.cpp - Reads the instructions of stages from their programs ------------===//
+// A task's receives and sends are between its `pc.task` and the next one, so the task determines the message of a send
+// or receive.
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
 #include "pc/Cost/Cost.h"
@@ -15,7 +15,7 @@ using namespace pc::pipeline;
 
 namespace {
 
-/// Reads a staged module into `all`. Checks on the way what the library cannot see: numbers of stages, types of
+/// Reads a staged module into `all`. Also checks what the schedule library cannot see: numbers of stages, types of
 /// messages, slots. Errors are emitted at the op.
 class StageReader {
 public:
@@ -51,7 +51,7 @@ public:
   }
 
 private:
-  /// (P1) for one stage: its number is its position, it has one step, and all have the same mesh.
+  /// (P1) for one stage: its number is its position, it has one step, and all stages have the same mesh.
   LogicalResult readModule(ModuleOp stage) {
     auto number = stage->getAttrOfType<IntegerAttr>("pc.stage");
     auto step = stage.lookupSymbol<func::FuncOp>("step");
@@ -65,7 +65,7 @@ private:
     return success();
   }
 
-  /// Reads which tasks there must be: those of the named chunks, for every microbatch that the inputs have.
+  /// Reads the required tasks: those of the named chunks, for every microbatch of the inputs.
   LogicalResult readProblem() {
     Problem &p = all.problem;
     p.stages = all.stages();
@@ -96,7 +96,8 @@ private:
     return success();
   }
 
-  /// Adds an instruction; one of the stage itself comes after what has been waited for since the last one.
+  /// Adds an instruction. If it is on the compute stream, it comes after everything that was waited for since the last
+  /// one.
   int add(int stage, Operation *op, Instruction instruction) {
     if (instruction.stream == "compute")
       instruction.after = std::exchange(waitedFor, {});
@@ -105,7 +106,7 @@ private:
     return static_cast<int>(all.ops[stage].size()) - 1;
   }
 
-  /// The task itself stands after its receives.
+  /// Adds the pending task, which follows its receives.
   void flush(int stage) {
     if (!pending)
       return;
@@ -144,7 +145,7 @@ private:
                  << "is outside the tasks, or its function contains an op that tasks may not contain (P2)";
         continue;
       }
-      // Leaves, and values computed only from leaves, may stand anywhere.
+      // Leaves, and values computed only from leaves, may be anywhere.
       if (!task && !optimizer && isa<UpdateOp, OutputOp, SeedOp>(op))
         return op.emitOpError() << "must come after the first pc.task (P2)";
       if (auto wait = dyn_cast<WaitOp>(op)) {
@@ -158,11 +159,11 @@ private:
       else
         move = dyn_cast<MoveOpInterface>(op);
       if (!move || !all.isOverStages(move))
-        continue; // within a stage every rank does the same: nothing to match
+        continue; // within a stage all ranks run the same program, so there is nothing to match
       flush(stage);
       std::string tag = std::string(moveName(move.getMoveKind())) + typeText(op.getOperand(0));
       Instruction call = Instruction::collective(axesText(move), tag);
-      // A start does not hold up its stage, but moves of one group keep their order.
+      // A start does not block its stage, but moves of one group keep their order.
       if (isa<StartOp>(op)) {
         call.stream = call.group;
         if (!all.ops[stage].empty())
@@ -174,7 +175,7 @@ private:
     return success();
   }
 
-  /// Functions compute, and move within a stage.
+  /// Functions may only compute, and move values within a stage.
   LogicalResult checkFunction(CallOp call) {
     func::FuncOp function = functions.of(call).function;
     if (!checked.insert(function).second)
@@ -192,7 +193,7 @@ private:
     return text;
   }
 
-  /// What stages exchange after their tasks is named by the first task of the chunk that comes first on its source.
+  /// Values that stages exchange after their tasks are identified by the first task of their source's first chunk.
   Part exchanged(bool send, int source, int destination, int flow) {
     int chunk = static_cast<int>(llvm::find(all.problem.stageOf, source) - all.problem.stageOf.begin());
     chunk = std::min(chunk, all.problem.chunks() - 1);
@@ -223,8 +224,8 @@ private:
     return addPart(stage, send, {true, {stage, to, task->kind, task->chunk, flow}, *task});
   }
 
-  /// A receive of a task brings what the neighbouring chunk's task of the same kind sends; it stands before the task's
-  /// sends.
+  /// A receive of a task gets a value that the neighbouring chunk's task of the same kind sends. It comes before the
+  /// task's sends.
   LogicalResult readReceive(int stage, ReceiveOp receive) {
     int from = static_cast<int>(receive.getStage()), flow = static_cast<int>(receive.getFlow());
     if (!task)
@@ -240,8 +241,8 @@ private:
     return addPart(stage, receive, {false, {from, stage, message.kind, message.chunk, flow}, message});
   }
 
-  /// Where all that a chunk reads or has is frozen, the next one has no gradient for it: no message is sent or
-  /// received.
+  /// If everything that a chunk reads or has is frozen, the next chunk has no gradient for it, and no message is sent
+  /// or received.
   void findGradients() {
     Problem &p = all.problem;
     p.noGradientFrom.assign(p.chunks(), true);
@@ -254,7 +255,7 @@ private:
         p.noGradientFrom[c] = false;
   }
 
-  /// Messages agree in type and in the room that their flow has.
+  /// Checks that the two ends of a message agree in type and in the slots of their flow.
   LogicalResult checkEnds() {
     for (auto &[flow, list] : sends)
       for (auto [a, b] : llvm::zip(list, receives[flow])) {
@@ -278,8 +279,8 @@ private:
   TaskFunctions functions;
   llvm::DenseSet<Operation *> checked; ///< functions
   std::optional<Task> task;
-  TaskOp pending;             ///< whose ops have not begun
-  std::vector<int> waitedFor; ///< instructions that the next one of the compute stream stands after
+  TaskOp pending;             ///< the task whose ops have not begun
+  std::vector<int> waitedFor; ///< instructions that come before the next one of the compute stream
   std::map<std::pair<Flow, bool>, size_t> positions;
   std::map<Flow, std::vector<Operation *>> sends, receives;
 };

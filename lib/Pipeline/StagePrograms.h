@@ -1,6 +1,6 @@
-//===- StagePrograms.h - What stages do, read from their programs --------------------------===//
-// Input: a staged module. Result: its tasks, messages and collectives as instructions, which the checks of the schedule
-// library take. The reader shares no code with the writer of stages, so that a mistake of one shows.
+//===- StagePrograms.h - Reads the instructions of stages from their programs --------------===//
+// Input: a staged module. Result: its tasks, messages and collectives as instructions, the input of the schedule
+// library's checks. The reader shares no code with the writer of stages, so that it detects mistakes of the writer.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_STAGEPROGRAMS_H
 #define PC_LIB_PIPELINE_STAGEPROGRAMS_H
@@ -12,14 +12,15 @@
 
 namespace pc::pipeline {
 
-/// The programs of all stages as IR, and as the schedule library checks them. Nothing in it comes from the scheduler.
+/// The programs of all stages as IR, and in the form that the schedule library checks. It contains no data from the
+/// scheduler.
 struct StagePrograms {
   mlir::StringAttr axis;
   std::vector<mlir::func::FuncOp> steps; ///< per stage
-  Problem problem;                       ///< no times, no memory: which tasks there must be, and where
+  Problem problem;                       ///< the required tasks and their stages, without times and memory
   Program program;
   VerifyOptions options;
-  std::vector<std::vector<mlir::Operation *>> ops; ///< of every instruction
+  std::vector<std::vector<mlir::Operation *>> ops; ///< by stage: the op of every instruction
 
   /// Reads the nested modules of `module`. Fails after an error at an op that cannot be read or whose types do not
   /// agree.
@@ -31,9 +32,9 @@ struct StagePrograms {
   bool isOverStages(MoveOpInterface move) const { return pc::isOverStages(move, axis); }
 };
 
-/// Counts the addends of sums over microbatches, chunks and stages. Fails after an error if a task works on another
-/// microbatch than its own, or if the optimizer or an output reads a sum that lacks an addend or has one twice.
-/// `stages` have passed the other checks: nothing waits forever, messages match.
+/// Counts the addends of sums over microbatches, chunks and stages. Fails after an error if a task uses a value of
+/// another microbatch, or if the optimizer or an output reads a sum in which an addend is missing or repeated. `stages`
+/// must have passed the other checks: no deadlocks, and matching messages.
 mlir::LogicalResult checkSums(const StagePrograms &stages);
 
 } // namespace pc::pipeline

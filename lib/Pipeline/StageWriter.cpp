@@ -34,8 +34,8 @@ StageWriter::StageWriter(Step &step, int stage)
 }
 
 Value StageWriter::outside(Value value) {
-  // A value outside of the body is cloned once, with all that it is made from; finish() puts the clones in front, in
-  // order.
+  // A value from outside of the body is cloned once, with the ops that compute it. finish() moves the clones to the
+  // front, in order.
   if (Value known = leaves.lookup(value))
     return known;
   Operation *op = value.getDefiningOp();
@@ -56,7 +56,7 @@ Value StageWriter::read(Value value, int microbatch) {
     return outside(value);
   if (Value known = values[microbatch].lookup(value))
     return known;
-  auto argument = cast<BlockArgument>(value); // what tasks make is known: they come in order
+  auto argument = cast<BlockArgument>(value); // results of tasks are already known, because tasks are written in order
   Value stack = outside(step.accumulate.getInputs()[argument.getArgNumber()]);
   return values[microbatch][value] = MicrobatchOp::create(builder, stack.getLoc(), value.getType(), stack, microbatch);
 }
@@ -75,7 +75,7 @@ void StageWriter::sendAll(const Task &message, int to) {
          step.flows.of(number, to, letterOf(message.kind), message.chunk, i), message.microbatch);
 }
 
-/// One receive for each value that the task hands on.
+/// Writes one receive for each value that the task passes on.
 void StageWriter::receiveAll(const Task &message, int microbatch, int from) {
   for (auto [i, value] : llvm::enumerate(step.tasks.handedOn(message.kind, message.chunk)))
     values[microbatch][value] =
@@ -83,8 +83,8 @@ void StageWriter::receiveAll(const Task &message, int microbatch, int from) {
                 step.flows.of(from, number, letterOf(message.kind), message.chunk, i), microbatch);
 }
 
-/// Gradients and the loss are added up by the tasks. Each chunk has its own sums, so that the order of additions is
-/// the order of the microbatches under every schedule.
+/// Tasks add gradients and the loss to sums. Each chunk has its own sums, so that additions are in the order of the
+/// microbatches in every schedule.
 void StageWriter::writeTask(const Task &task) {
   const WrittenTask &written = functions.get(
       task.kind, task.chunk, [&](unsigned yielded) { return sumsOfChunks.count({yielded, task.chunk}) > 0; });
@@ -116,13 +116,13 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
     const Task &task = instruction.task;
     TaskOp::create(builder, step.accumulate.getLoc(), task.kind, builder.getI64IntegerAttr(task.chunk),
                    builder.getI64IntegerAttr(task.microbatch));
-    for (const Part *part : received) // what a task reads arrives in it
+    for (const Part *part : received) // values arrive in the task that reads them
       receiveAll(part->message, task.microbatch, part->flow.source);
     received.clear();
     writeTask(task);
   }
   TaskOp::create(builder, step.accumulate.getLoc(), TaskKind::Optimizer, nullptr, nullptr);
-  // A parameter that several chunks of the stage read has one gradient: the sum of theirs.
+  // If several chunks of the stage read a parameter, its gradient is the sum of their gradients.
   for (auto &[key, value] : sumsOfChunks) { // by chunk, ascending
     Value &sum = sums[key.first];
     sum = sum ? AddOp::create(builder, value.getLoc(), value.getType(), sum, value).getResult() : value;

@@ -14,11 +14,11 @@
 
 namespace pc::pipeline {
 
-/// Numbers flows in the order in which they are first asked for.
+/// Numbers flows in the order of their first request.
 class FlowNumbers {
 public:
-  /// `what`: F, B, or a letter for what is exchanged after the tasks; `item`: chunk or yielded value; `index`: of
-  /// several values.
+  /// `what`: F, B, or a letter for values that are exchanged after the tasks. `item`: the chunk or the yielded value.
+  /// `index`: the number among several values.
   int of(int source, int destination, char what, int item, int index) {
     return numbers.try_emplace({source, destination, what, item, index}, numbers.size()).first->second;
   }
@@ -27,10 +27,11 @@ private:
   std::map<std::tuple<int, int, char, int, int>, int> numbers;
 };
 
-/// Writes a nested module: leaves, calls of the tasks of one stage in their order, and what a caller adds after them.
+/// Writes a nested module: leaves, calls of the tasks of one stage in their order, and the ops that a caller adds after
+/// them.
 class StageWriter {
 public:
-  /// What all stages have in common.
+  /// Data that all stages share.
   struct Step {
     mlir::ModuleOp module;
     mlir::func::FuncOp function;
@@ -44,9 +45,9 @@ public:
   StageWriter(Step &step, int stage);
 
   void writeTasks(const std::vector<Instruction> &instructions);
-  /// The sum over microbatches of what tasks of this stage contribute to a yielded value; null where they don't.
+  /// The sum over microbatches of the contributions of this stage's tasks to a yielded value; null if there are none.
   mlir::Value sum(unsigned yielded) const { return sums.lookup(yielded); }
-  /// The clone of a value from outside of the accumulation, which is made if need be.
+  /// The clone of a value from outside of the accumulation, which is made at its first use.
   mlir::Value outside(mlir::Value value);
 
   /// Writes one message, at the end of the program so far.
@@ -55,7 +56,7 @@ public:
 
   /// Sorts leaves, ends the function and drops values without readers.
   void finish();
-  /// The ops that the step would have if tasks were written where they are called.
+  /// The number of ops that the step would have if the calls of tasks were inlined.
   int64_t numOps();
 
   int stage() const { return number; }
@@ -75,14 +76,14 @@ private:
   mlir::func::FuncOp function;
   llvm::DenseMap<mlir::Value, mlir::Value> leaves;                     ///< outside values
   std::vector<std::pair<mlir::Operation *, mlir::Operation *>> header; ///< original, clone
-  std::vector<llvm::DenseMap<mlir::Value, mlir::Value>> values;        ///< per microbatch: of the body
+  std::vector<llvm::DenseMap<mlir::Value, mlir::Value>> values;        ///< per microbatch: values of the body
   TaskWriter functions;
-  std::map<std::pair<unsigned, int>, mlir::Value> sumsOfChunks; ///< (yielded, chunk), so far
+  std::map<std::pair<unsigned, int>, mlir::Value> sumsOfChunks; ///< by (yielded value, chunk): the sums so far
   llvm::DenseMap<unsigned, mlir::Value> sums;
 };
 
-/// Writes what follows the accumulation into all stages: gradients' reductions, the norm, the optimizer. Fails after an
-/// error where an update or an output can be written on no stage.
+/// Writes the ops after the accumulation into all stages: reductions of gradients, the norm, the optimizer. Fails after
+/// an error if an update or an output cannot be written on any stage.
 llvm::LogicalResult writeUpdates(llvm::MutableArrayRef<StageWriter> stages, StageWriter::Step &step,
                                  mlir::StringAttr axis);
 

@@ -1,7 +1,7 @@
-//===- Stall.cpp - Who waits for whom ------------------------------------------------------===//
-// Nodes are instructions (reached, done) and collectives; an edge means "before". All finish if and only if a
-// topological sort takes every node. If not, a breadth-first search from each stopped stream finds the shortest circle
-// of waits, which the error prints.
+//===- Stall.cpp - Finds deadlocks between stages ------------------------------------------===//
+// Nodes are instructions (reached, done) and collectives; an edge means "before". All instructions finish if and only
+// if a topological sort reaches every node. If not, a breadth-first search from each stopped stream finds the shortest
+// cycle of waits, which the error prints.
 //===-----------------------------------------------------------------------------===//
 #include "Stall.h"
 
@@ -18,8 +18,8 @@ struct Place {
   int stage = 0, index = 0;
 };
 
-/// The graph of one program; run() is called once. `buffered` is the number of messages of a flow that may be under
-/// way.
+/// The graph of one program. run() may be called once. `buffered` is the number of messages of a flow that may be in
+/// flight.
 class WaitGraph {
 public:
   WaitGraph(const Program &program, int buffered) : program(program), buffered(buffered) {
@@ -31,7 +31,7 @@ public:
     sortEdges();
   }
 
-  /// Removes events whose needs are done, as long as there are any (Kahn); the remaining events wait in a circle.
+  /// Removes events whose predecessors are done, as long as there are any (Kahn). The remaining events wait in a cycle.
   StallResult run() {
     std::vector<int> ready;
     finished.assign(incoming.size(), false);
@@ -63,7 +63,7 @@ private:
     ++incoming[to];
   }
 
-  /// Two events an instruction, reached and done, and an edge for every one that must come before another.
+  /// Adds two events per instruction, reached and done, and an edge for every event that must come before another.
   void build() {
     for (int d = 0; d < static_cast<int>(program.stages.size()); ++d) {
       std::map<std::string, int> previous;
@@ -71,7 +71,7 @@ private:
       for (int i = 0; i < static_cast<int>(program.stages[d].size()); ++i) {
         Place at{d, i};
         const Instruction &x = of(at);
-        // Done comes after reached; an instruction of a stream is reached after the one before it is done.
+        // Done comes after reached. An instruction of a stream is reached after the previous one is done.
         edge(reached(at), done(at));
         if (auto it = previous.find(x.stream); it != previous.end())
           edge(done({d, it->second}), reached(at));
@@ -89,12 +89,13 @@ private:
       for (size_t n = 0; n < std::min(list.size(), other.size()); ++n) {
         // A receive is done when its send has been reached.
         edge(reached(list[n]), done(other[n]));
-        // A send is done when a slot is free: when the receive of the message `buffered` before it is reached.
+        // A send is done when a slot is free, which is when the receive of the message `buffered` places earlier is
+        // reached.
         if (n >= static_cast<size_t>(buffered))
           edge(reached(other[n - buffered]), done(list[n]));
       }
     }
-    // A collective opens when every member has come: one more node, a hub, per call.
+    // A collective begins when every member has reached it. Each call has one more node, a hub.
     for (auto &[group, calls] : collectives) {
       size_t members = program.groups.at(group).size();
       for (auto &[number, places] : calls) {
@@ -108,7 +109,7 @@ private:
     }
   }
 
-  /// By their sources, in one list: there are millions.
+  /// Sorts edges by source, in one list, because there are millions.
   void sortEdges() {
     firstEdge.resize(incoming.size() + 1);
     for (const Edge &edge : edges)
@@ -121,13 +122,13 @@ private:
     edges = std::move(sorted);
   }
 
-  /// One wait of the head of a stopped stream: for `target`, which stands at or after the head of stream `to`.
+  /// One wait of the head of a stopped stream, for `target`, which is at or after the head of stream `to`.
   struct Wait {
     int to;
     Place target;
   };
 
-  /// A shortest circle of streams that wait for each other.
+  /// Finds a shortest cycle of streams that wait for each other.
   void explain(StallResult &result) {
     // The head of a stream is its first instruction that is not done; streams that are done have none.
     std::vector<Place> heads;
@@ -141,11 +142,11 @@ private:
       for (Place target : waitsOf(heads[h]))
         if (!finished[done(target)])
           waits[h].push_back({headOf.at({target.stage, of(target).stream}), target});
-    std::vector<std::pair<int, Place>> best; // head, and what it waits for
+    std::vector<std::pair<int, Place>> best; // heads, and the instructions for which they wait
     for (size_t h = 0; h < heads.size(); ++h) {
       std::vector<int> from(heads.size(), -1);
       std::vector<Place> via(heads.size());
-      // Breadth first, so the first circle through `h` is a shortest one.
+      // The search is breadth first, so the first cycle through `h` is a shortest one.
       std::deque<int> queue{static_cast<int>(h)};
       bool closed = false;
       while (!queue.empty() && !closed) {
@@ -177,14 +178,14 @@ private:
                        " waits for stage " + std::to_string(target.stage) + " #" + std::to_string(target.index) + " " +
                        text(of(target));
     }
-    if (best.empty()) { // not a circle: a stage waits for what never comes
+    if (best.empty()) { // not a cycle: a stage waits for an instruction that does not exist
       Place at = heads.front();
       result.circle = "stage " + std::to_string(at.stage) + " #" + std::to_string(at.index) + " " + text(of(at)) +
                       " waits for an event that never happens";
     }
   }
 
-  /// The instructions that the one `at`, which is reached but not done, waits for.
+  /// The instructions for which the instruction `at`, which is reached but not done, waits.
   std::vector<Place> waitsOf(Place at) const {
     const Instruction &x = of(at);
     std::vector<Place> targets;
@@ -219,12 +220,12 @@ private:
 
   const Program &program;
   int buffered;
-  std::vector<int> first; ///< per stage: number of its first instruction
+  std::vector<int> first; ///< per stage: the number of its first instruction
   struct Edge {
     int from, to;
   };
   std::vector<Edge> edges;
-  std::vector<int> firstEdge; ///< per node, of those that it is the source of
+  std::vector<int> firstEdge; ///< per node: the first edge whose source it is
   std::vector<int> incoming;  ///< per node: edges from unfinished nodes
   std::vector<bool> finished;
   std::map<Flow, std::vector<Place>> sends, receives;

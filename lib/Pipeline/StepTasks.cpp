@@ -1,5 +1,5 @@
 //===- StepTasks.cpp - A training step as tasks of chunks ----------------------------------===//
-// Units.cpp says where a layer begins; data flow says everything else.
+// Units.cpp determines where a layer begins; data flow determines everything else.
 //===-----------------------------------------------------------------------------===//
 #include "StepTasks.h"
 
@@ -25,7 +25,8 @@ ArrayRef<Value> StepTasks::handedOn(TaskKind kind, int chunk) const {
   return it == handed.end() ? ArrayRef<Value>() : it->second;
 }
 
-/// Cheap ops that nothing of the microbatch and no gradient goes into, and what comes round a ring in one chunk.
+/// Finds cheap ops that depend neither on the microbatch nor on gradients, and gathers whose blocks pass around a ring
+/// in one chunk.
 void StepTasks::findMadeAgain() {
   for (Operation &op : body().without_terminator()) {
     bool ofParameters = !isa<SeedOp, OutputOp>(op) && !isExpensive(&op) && !isa<EmbeddingOp>(op) &&
@@ -51,8 +52,8 @@ SmallVector<Operation *> StepTasks::readersOf(Value value) const {
   return readers;
 }
 
-/// An op that makes a value larger, or that reads what its readers' chunk gets anyway, goes to the chunk of its
-/// readers.
+/// Moves an op to the chunk of its readers if it makes a value larger, or if it reads a value that this chunk gets
+/// anyway.
 void StepTasks::sinkGrowing() {
   for (Operation &op : llvm::reverse(body())) {
     if (!isUnaryLinear(&op) || madeAgain.contains(&op) || op.use_empty())
@@ -72,7 +73,8 @@ void StepTasks::sinkGrowing() {
   }
 }
 
-/// Addends of `value` with their chunks; false if all of them lie in one chunk, where the value is taken as it is.
+/// Collects the addends of `value` with their chunks. Returns false if all of them are in one chunk, which then has the
+/// whole value.
 bool StepTasks::collectAddends(Value value, SmallVector<Operation *, 2> through, SmallVectorImpl<Addend> &addends,
                                SmallVectorImpl<Operation *> &inside) {
   Operation *op = value.getDefiningOp();
@@ -96,7 +98,7 @@ bool StepTasks::collectAddends(Value value, SmallVector<Operation *, 2> through,
   return false;
 }
 
-/// A parameter of several chunks gets the sum of what each of them computes: the sum leaves the body.
+/// The gradient of a parameter of several chunks is the sum of their gradients. This sum is moved out of the body.
 void StepTasks::splitSums() {
   for (Value value : body().getTerminator()->getOperands()) {
     SmallVector<Operation *> inside;
@@ -106,10 +108,10 @@ void StepTasks::splitSums() {
 }
 
 /// F before the seed; after it B for what depends on the seed, and R for copies. If weight gradients are separate
-/// tasks, W is what leads to sums only.
+/// tasks, W has the ops that only lead to sums.
 void StepTasks::findKinds() {
   bool afterSeed = false;
-  llvm::DenseSet<Operation *> last; // what only moves and casts follow before it is yielded
+  llvm::DenseSet<Operation *> last; // ops with only moves and casts between them and the yield
   for (Operation &op : body().without_terminator()) {
     afterSeed |= isa<SeedOp>(op);
     if (madeAgain.contains(&op) || sumOps.contains(&op))
@@ -138,7 +140,8 @@ void StepTasks::findKinds() {
   }
 }
 
-/// Values that readers of other chunks need travel from chunk to chunk: forward ones up, gradients down.
+/// Values that other chunks read are passed from chunk to chunk: activations to later chunks, gradients to earlier
+/// ones.
 LogicalResult StepTasks::findHandedOn() {
   for (Operation &op : body().without_terminator()) {
     if (!kind.count(&op))
@@ -196,7 +199,7 @@ FailureOr<StepTasks> StepTasks::find(AccumulateOp accumulate, const Units &units
 Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &machine) const {
   Problem p;
   p.split = split;
-  NodeSpread spread = NodeSpread::ofGroups(mesh, axis, machine); // which stages send to each other is not known yet
+  NodeSpread spread = NodeSpread::ofGroups(mesh, axis, machine); // it is not known yet which stages send to each other
   auto seconds = [&](TaskKind kind, int c) {
     double sum = 0;
     for (Operation *op : ops(kind, c)) {
@@ -209,7 +212,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
   };
   for (int c = 0; c < numChunks; ++c) {
     p.forward.push_back(seconds(TaskKind::Forward, c));
-    // A chunk with an R task has a positive time for it, which tells it from a chunk without one.
+    // A chunk with an R task has a positive time for it, which distinguishes it from a chunk without one.
     p.recompute.push_back(ops(TaskKind::Recompute, c).empty() ? 0 : std::max(seconds(TaskKind::Recompute, c), 1e-9));
     p.backward.push_back(seconds(TaskKind::Backward, c));
     p.weight.push_back(seconds(TaskKind::Weight, c));
@@ -217,7 +220,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
     for (Value value : handedOn(TaskKind::Forward, c))
       handed += localBytes(value, mesh);
     p.hop.push_back(messageSeconds(handed, spread, machine));
-    // What F and R make, or F receives, and later tasks of the chunk read.
+    // Values that F and R compute, or F receives, and that later tasks of the chunk read.
     double held = 0, heldByR = 0, released = 0;
     llvm::SetVector<Value> made;
     if (c)
@@ -238,7 +241,8 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
       (byR ? heldByR : held) += bytes;
       released += weight ? 0 : bytes;
     }
-    // What B makes or receives for W is there from B to W; the model of memory knows F to W only, which is more.
+    // Values that B computes or receives for W live from B to W. The memory model counts them from F to W, which is an
+    // upper bound.
     if (split) {
       llvm::SetVector<Value> gradients;
       if (c + 1 < numChunks)
@@ -261,7 +265,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
 double StepTasks::workspace(int of, MeshAttr mesh) const {
   double most = 0;
   for (TaskKind k : taskKinds) {
-    llvm::DenseMap<Operation *, double> frees; // by the last reader, in the task
+    llvm::DenseMap<Operation *, double> frees; // by the last reader in the task
     double now = 0;
     for (Operation *op : ops(k, of)) {
       for (Value value : op->getResults()) {

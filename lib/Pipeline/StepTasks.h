@@ -1,6 +1,6 @@
 //===- StepTasks.h - A training step as tasks of chunks ------------------------------------===//
-// Finds which op of the body of `pc.accumulate` belongs to which task, which values pass from chunk to chunk, and which
-// are added up over microbatches. Reads the step and changes nothing.
+// For the body of `pc.accumulate`, finds the task of each op, the values that pass from chunk to chunk, and the values
+// that are added over microbatches. The step is not changed.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PIPELINE_STEPTASKS_H
 #define PC_LIB_PIPELINE_STEPTASKS_H
@@ -14,27 +14,27 @@
 
 namespace pc::pipeline {
 
-/// The bytes of one rank's part.
+/// The bytes of one rank's part of `value`.
 double localBytes(mlir::Value value, MeshAttr mesh);
-/// Seconds on one rank: of its part of the work that ranks split, and of the bytes that it sends.
+/// Seconds on one rank, for its part of the work and for the bytes that it sends.
 double secondsOnRank(mlir::Operation *op, MeshAttr mesh, const MachineModel &machine);
-/// Moves, casts, copies and resizes.
+/// Whether an op is a move, a cast, a copy or a resize.
 bool isUnaryLinear(mlir::Operation *op);
-/// Whether the op gathers keys or values for attention over the ranks of a ring: their blocks will come round
+/// Whether the op gathers keys or values for attention over the ranks of a ring: their blocks will pass around the ring
 /// (pc-window-moves), so the gathered value never exists as a whole.
 bool comesRound(mlir::Operation *op);
 
-/// What is never cut: the halves of layers (attention, feed-forward, each with its norm), and what comes before and
-/// after the layers. Found by source names; a layer of fewer than four parts is one unit.
+/// The units that are never divided: the halves of layers (attention, feed-forward, each with its norm), and the ops
+/// before and after the layers. They are found by source names. A layer of fewer than four parts is one unit.
 struct Units {
   std::vector<std::string> names;              ///< in model order: "embedding", "h.0.ln_1", "h.0.ln_2", .., "head"
   std::vector<int> layer;                      ///< of every unit: 0 the embedding, then layers, the last the head
   std::vector<double> seconds;                 ///< forward and backward of one microbatch
-  std::vector<double> held;                    ///< bytes on a rank that the forward pass leaves for the backward pass
+  std::vector<double> held;                    ///< bytes on a rank that the forward pass keeps for the backward pass
   std::vector<double> fixed;                   ///< bytes on a rank: parameters, their gradients and states
   llvm::DenseMap<mlir::Operation *, int> unit; ///< of every op of the body
 
-  /// Fails after an error where layers are not one after the other.
+  /// Fails after an error if layers do not follow each other.
   static mlir::FailureOr<Units> find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine);
   int layers() const { return layer.back() - 1; }
 };
@@ -42,18 +42,18 @@ struct Units {
 /// The ops of all tasks.
 class StepTasks {
 public:
-  /// `chunkOf`: of every unit. With `split`, gradients of weights are tasks of their own. Fails after an error where a
-  /// value would have to go back in time.
+  /// `chunkOf`: of every unit. With `split`, gradients of weights are separate tasks. Fails after an error if a task
+  /// would need a value of a later task.
   static mlir::FailureOr<StepTasks> find(AccumulateOp accumulate, const Units &units, llvm::ArrayRef<int> chunkOf,
                                          bool split);
 
   int chunks() const { return numChunks; }
-  /// Ops of a task, in program order. Where none of them is expensive there is no task R.
+  /// Ops of a task, in program order. If none of them is expensive, there is no task R.
   llvm::ArrayRef<mlir::Operation *> ops(TaskKind kind, int chunk) const;
-  /// Values that F of the chunk hands to the next chunk, or B to the one before, in program order.
+  /// Values that F of the chunk passes to the next chunk, or B to the previous one, in program order.
   llvm::ArrayRef<mlir::Value> handedOn(TaskKind kind, int chunk) const;
-  /// Whether `op` only depends on parameters and costs little, or gathers what comes round a ring: every task that
-  /// reads it makes it for itself.
+  /// Whether `op` depends only on parameters and is cheap, or gathers a value that passes around a ring. Every task
+  /// that reads it repeats it.
   bool isMadeAgain(mlir::Operation *op) const { return madeAgain.contains(op); }
 
   /// A part of a yielded value. The value is the sum of all parts, with `through` (moves and casts) applied to each.
@@ -65,10 +65,10 @@ public:
   };
   llvm::ArrayRef<Addend> addends(unsigned yielded) const { return sums[yielded]; }
 
-  /// The most bytes on a rank that live within one task of a chunk only.
+  /// The most bytes on a rank that live only within one task of a chunk.
   double workspace(int chunk, MeshAttr mesh) const;
-  /// Seconds on `machine`, bytes and dependencies of the chunks, in stages over `axis`; `stageOf` and the number of
-  /// microbatches are the caller's.
+  /// Seconds on `machine`, bytes and dependencies of the chunks, in stages over `axis`. The caller sets `stageOf` and
+  /// the number of microbatches.
   Problem problem(MeshAttr mesh, mlir::StringAttr axis, const MachineModel &machine) const;
 
 private:
@@ -76,7 +76,7 @@ private:
   mlir::Block &body() const { return accumulate->getRegion(0).front(); }
 
   void findMadeAgain();
-  /// The ops of tasks that read `value`, which a task makes, or values that are recomputed from it.
+  /// The ops of tasks that read `value`, a task's result, or values that are recomputed from it.
   llvm::SmallVector<mlir::Operation *> readersOf(mlir::Value value) const;
   void sinkGrowing();
   void splitSums();

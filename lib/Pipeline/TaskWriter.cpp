@@ -1,7 +1,7 @@
 //===- TaskWriter.cpp - Tasks of a stage as functions --------------------------------------===//
 // Input: the ops of each task (StepTasks). Result: one private function per kind and chunk, which every microbatch
-// calls. Functions take what they read and the sums so far as arguments, and return what later tasks read and the new
-// sums. A function for the first microbatch lacks the sums.
+// calls. The arguments of a function are its operands and the sums so far; its results are the values that later tasks
+// read and the new sums. A function for the first microbatch lacks the sums.
 //===-----------------------------------------------------------------------------===//
 #include "TaskWriter.h"
 
@@ -21,7 +21,7 @@ TaskWriter::TaskWriter(ModuleOp module, AccumulateOp accumulate, const StepTasks
     }
 }
 
-/// Finds the live ops, backwards from values that are summed, seen outside, or read by later tasks of the chunk or by
+/// Finds the live ops, backwards from values that are summed, used outside, or read by later tasks of the chunk or by
 /// other chunks.
 const TaskWriter::Live &TaskWriter::live(TaskKind kind, int chunk) {
   auto [it, isNew] = lives.try_emplace({kind, chunk});
@@ -30,7 +30,7 @@ const TaskWriter::Live &TaskWriter::live(TaskKind kind, int chunk) {
     return result;
   Values needed;
   needed.insert(tasks.handedOn(kind, chunk).begin(), tasks.handedOn(kind, chunk).end());
-  // What later tasks of the chunk read must be kept, so it is live here.
+  // Values that later tasks of the chunk read must be kept, so they are live here.
   for (TaskKind later : {TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight})
     if (later > kind)
       needed.insert(live(later, chunk).reads.begin(), live(later, chunk).reads.end());
@@ -60,7 +60,7 @@ const TaskWriter::Live &TaskWriter::live(TaskKind kind, int chunk) {
         result.made.insert(value);
   }
   std::reverse(result.ops.begin(), result.ops.end());
-  for (Value value : tasks.handedOn(kind, chunk)) // an earlier task may have made it: also of forward values
+  for (Value value : tasks.handedOn(kind, chunk)) // an earlier task may have computed it, also for forward values
     if (!own.contains(value.getDefiningOp()))
       read(value);
   return result;
@@ -73,7 +73,7 @@ const WrittenTask &TaskWriter::get(TaskKind kind, int chunk, llvm::function_ref<
   auto [it, isNew] = written.try_emplace({kind, chunk, sums});
   if (isNew) {
     std::string name = stringifyTaskKind(kind).str() + std::to_string(chunk);
-    if (llvm::is_contained(sums, false)) // a chunk has one such task, for its first microbatch
+    if (llvm::is_contained(sums, false)) // a chunk has one such function, for its first microbatch
       name += "_first";
     for (std::string base = name; module.lookupSymbol(name);)
       name = base + "_" + std::to_string(written.size());
@@ -82,8 +82,8 @@ const WrittenTask &TaskWriter::get(TaskKind kind, int chunk, llvm::function_ref<
   return it->second;
 }
 
-/// A private function of the live ops of a task. Its arguments are what they read from elsewhere, its results what
-/// others read, and sums so far plus the task's addends.
+/// Writes a private function with the live ops of a task. Its arguments are values that they read from elsewhere. Its
+/// results are values that others read, and the sums so far plus the task's addends.
 WrittenTask TaskWriter::write(TaskKind kind, int chunk, StringRef name, llvm::function_ref<bool(unsigned)> hasSum) {
   const Live &part = live(kind, chunk);
   WrittenTask task;
@@ -122,7 +122,7 @@ WrittenTask TaskWriter::write(TaskKind kind, int chunk, StringRef name, llvm::fu
     }
     return static_cast<int>(known - results.begin());
   };
-  // Addends of one sum in this task: those so far, and how many are to come.
+  // For each sum: the addends of this task so far, and the number of those to come.
   llvm::MapVector<unsigned, Value> sums;
   llvm::DenseMap<unsigned, int> missing;
   for (Operation *op : part.ops)
@@ -131,7 +131,7 @@ WrittenTask TaskWriter::write(TaskKind kind, int chunk, StringRef name, llvm::fu
   for (Operation *op : part.ops) {
     llvm::for_each(op->getOperands(), read);
     clone(op);
-    // Gradients and the loss join their sums as soon as they are there.
+    // Gradients and the loss are added to their sums as soon as they are computed.
     auto [first, last] = addends.equal_range(op);
     for (const auto &[yielded, addend] :
          llvm::map_range(llvm::make_range(first, last), [](auto &x) { return x.second; })) {
@@ -146,7 +146,7 @@ WrittenTask TaskWriter::write(TaskKind kind, int chunk, StringRef name, llvm::fu
       };
       Value &sum = sums[yielded];
       sum = value = add(sum);
-      // The sum so far joins when all of the task's addends are in, so it is read once.
+      // The sum so far is added after all of the task's addends, so it is read once.
       if (--missing[yielded] == 0 && hasSum(yielded))
         sum = add(argument({{}, static_cast<int>(yielded)}, value.getType(), value.getLoc()));
     }

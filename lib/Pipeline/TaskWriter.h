@@ -13,22 +13,22 @@
 
 namespace pc::pipeline {
 
-/// A task of a chunk, for any microbatch. Values are values of the step: leaves, arguments of the accumulation's body,
-/// and results of other tasks of the microbatch. A number instead of a value is the number of a yielded value and means
-/// its sum so far.
+/// A task of a chunk, for any microbatch. Its values are those of the step: leaves, arguments of the accumulation's
+/// body, and results of other tasks of the microbatch. A number instead of a value is that of a yielded value, and
+/// stands for its sum so far.
 struct WrittenTask {
-  mlir::func::FuncOp function; ///< null: there is nothing to do
+  mlir::func::FuncOp function; ///< null if the task has no ops
   /// What a call of the function passes.
   struct Input {
     mlir::Value value;
-    int yielded = -1; ///< the sum of this, where there is no value
+    int yielded = -1; ///< the number of a sum, if there is no value
   };
   llvm::SmallVector<Input> inputs;                     ///< by argument
   llvm::SmallVector<std::pair<mlir::Value, int>> made; ///< what later tasks or stages read, and which result it is
-  llvm::SmallVector<std::pair<unsigned, int>> summed;  ///< sums with this task's addends, and which result it is
+  llvm::SmallVector<std::pair<unsigned, int>> summed;  ///< sums with this task's addends, and their result numbers
 };
 
-/// Writes the functions of one stage, each when it is first asked for.
+/// Writes the functions of one stage, each at its first request.
 class TaskWriter {
 public:
   TaskWriter(mlir::ModuleOp module, AccumulateOp accumulate, const StepTasks &tasks);
@@ -40,9 +40,9 @@ private:
   using Values = llvm::SmallSetVector<mlir::Value, 16>;
   /// The part of a task that a result of the step depends on.
   struct Live {
-    llvm::SmallVector<mlir::Operation *> ops; ///< those that matter, in program order
-    Values reads;                             ///< what other tasks of the chunk or other chunks make
-    Values made;                              ///< what later tasks of the chunk or other chunks read
+    llvm::SmallVector<mlir::Operation *> ops; ///< in program order
+    Values reads;                             ///< values that other tasks of the chunk or other chunks compute
+    Values made;                              ///< values that later tasks of the chunk or other chunks read
   };
   const Live &live(TaskKind kind, int chunk);
   WrittenTask write(TaskKind kind, int chunk, llvm::StringRef name, llvm::function_ref<bool(unsigned)> hasSum);
@@ -50,7 +50,7 @@ private:
   mlir::ModuleOp module;
   AccumulateOp accumulate;
   const StepTasks &tasks;
-  /// By the op that makes it.
+  /// The addends, by the op that computes them.
   std::multimap<mlir::Operation *, std::pair<unsigned, const StepTasks::Addend *>> addends;
   std::map<std::pair<TaskKind, int>, llvm::SmallVector<unsigned>> yieldedBy; ///< sums that a task adds to, ascending
   std::map<std::pair<TaskKind, int>, Live> lives;

@@ -1,5 +1,6 @@
-//===- Units.cpp - What is never cut ---------------------------------------------------------===//
-// Program order and source names say where a layer and its second half begin, in the forward and in the backward pass.
+//===- Units.cpp - Finds the parts of a model that are never divided -------------------------===//
+// Program order and source names determine where a layer and its second half begin, in the forward and in the backward
+// pass.
 //===-----------------------------------------------------------------------------===//
 #include "StepTasks.h"
 
@@ -49,7 +50,7 @@ bool pc::pipeline::comesRound(Operation *op) {
 
 namespace {
 
-/// The part of a layer that a name belongs to, as "h.3.attn" of "h.3.attn.c_attn:q"; empty outside of layers.
+/// The part of a layer that a name belongs to, such as "h.3.attn" for "h.3.attn.c_attn:q"; empty outside of layers.
 StringRef partOf(StringRef name) {
   StringRef layer = layerOf(name), rest = name.drop_front(layer.size());
   if (layer.empty() || !rest.consume_front("."))
@@ -57,8 +58,8 @@ StringRef partOf(StringRef name) {
   return name.take_front(layer.size() + 1 + rest.take_until([](char c) { return c == '.' || c == ':'; }).size());
 }
 
-/// Which unit an op belongs to, except for moves and casts, which may be named after either side: they belong to the
-/// unit of their operand.
+/// Finds the unit of each op. Moves and casts may have the name of either side, so they belong to the unit of their
+/// operand.
 class UnitFinder {
 public:
   UnitFinder(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine)
@@ -71,8 +72,7 @@ public:
         backward.push_back(&op);
       else
         forward.push_back(&op);
-    // Between the passes stand copies of forward ops (pc-recompute) and ops on parameters; they belong to their
-    // readers.
+    // Copies of forward ops (pc-recompute) and ops on parameters are between the passes; they belong to their readers.
     llvm::DenseSet<Operation *> gradients;
     llvm::erase_if(backward, [&](Operation *op) {
       bool reached = isa<SeedOp>(op) || llvm::any_of(op->getOperands(), [&](Value value) {
@@ -92,7 +92,7 @@ public:
     walk(backward, head, 0, [](int a, int b) { return std::min(a, b); });
     // In reverse order, since the readers of a copy can be copies themselves.
     for (Operation *op : llvm::reverse(again)) {
-      int unit = 0; // of the reader that comes first
+      int unit = 0; // the unit of the first reader
       for (Operation *user : op->getUsers())
         unit = std::max(unit, units.unit.lookup(user));
       units.unit[op] = unit;
@@ -105,8 +105,8 @@ public:
   }
 
 private:
-  /// Norm, attention, norm, feed-forward: where a layer has four parts or more, the third begins its second half. A
-  /// layer that is made `again` from its input is one unit.
+  /// If a layer has four parts or more (norm, attention, norm, feed-forward), the third begins its second half. A layer
+  /// that is made `again` from its input is one unit.
   void nameUnits(ArrayRef<Operation *> forward, ArrayRef<Operation *> again) {
     std::set<std::string> whole;
     for (Operation *op : again)
@@ -126,7 +126,7 @@ private:
       if (at == std::ssize(parts))
         parts.push_back(part);
       auto &latest = latestPart[layer];
-      if (at < 2 && latest >= 2) // its halves are mixed
+      if (at < 2 && latest >= 2) // the ops of its halves are mixed
         whole.insert(layer);
       latest = std::max(latest, at);
     }
@@ -144,7 +144,7 @@ private:
     begin("head", static_cast<int>(layers.size()) + 1);
   }
 
-  /// A layer ends where the next one begins: ops of an earlier layer cannot stand after it.
+  /// A layer ends where the next one begins: ops of an earlier layer must not come after it.
   LogicalResult checkOrder(ArrayRef<Operation *> forward) const {
     Operation *last = nullptr;
     for (Operation *op : forward) {
@@ -177,8 +177,8 @@ private:
   }
 
   /// Units come one after another; ops before all layers are in `first`, ops after them in `last`, and an op without a
-  /// name of its own in the unit of the ops before it. Without an op of a layer all are in `first`: where the layers
-  /// are frozen, the backward pass is the head's.
+  /// name is in the unit of the ops before it. If no op belongs to a layer, all are in `first`: with frozen layers, the
+  /// backward pass has only the head.
   void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
     Operation *end = nullptr;
     for (Operation *op : ops)
@@ -196,7 +196,8 @@ private:
     }
   }
 
-  /// Bytes that a unit holds a microbatch, for its backward pass; and bytes of parameters, gradients and states.
+  /// Counts the bytes that a unit holds per microbatch for its backward pass, and the bytes of parameters, gradients
+  /// and states.
   void countBytes(ArrayRef<Operation *> forward) {
     units.held.resize(units.names.size());
     units.fixed.resize(units.names.size());
@@ -206,7 +207,7 @@ private:
         if (llvm::any_of(value.getUsers(),
                          [&](Operation *user) { return !isForward.contains(user) && !isa<YieldOp>(user); }))
           units.held[units.unit[op]] += localBytes(comesRound(op) ? op->getOperand(0) : value, mesh);
-    // A parameter, and values computed from it outside, belong to the units that read it.
+    // A parameter, and values computed from it outside of the body, belong to the units that read them.
     llvm::DenseMap<Value, double> bytes;
     std::map<std::string, double> states;
     for (auto state : accumulate->getBlock()->getOps<StateOp>())
@@ -231,9 +232,9 @@ private:
   MeshAttr mesh;
   const MachineModel &machine;
   Units units;
-  std::map<std::string, int> number; ///< of a unit, by part of a layer
-  /// Maps the name of an op that stands between layers, as between an encoder and a decoder, to its unit. The gradient
-  /// of the op belongs to the same unit.
+  std::map<std::string, int> number; ///< unit numbers, by part of a layer
+  /// Maps the name of an op between layers, such as between an encoder and a decoder, to its unit. The gradient of the
+  /// op belongs to the same unit.
   std::map<std::string, int> between;
 };
 

@@ -1,6 +1,7 @@
-//===- UpdateWriter.cpp - What follows the accumulation, in every stage --------------------===//
-// One pass over the ops after the accumulation, for all stages at once. A value that depends on it is there on some
-// stages, either whole or as an addend of a sum over them. Linear ops keep a sum; anything else needs it added up.
+//===- UpdateWriter.cpp - Writes the ops after the accumulation into stages ----------------===//
+// Makes one pass over the ops after the accumulation, for all stages at once. A value that depends on the accumulation
+// exists on some stages, either whole or as an addend of a sum over them. Linear ops keep a sum; other ops need the
+// total.
 //===-----------------------------------------------------------------------------===//
 #include "StageWriter.h"
 
@@ -13,14 +14,14 @@ using namespace pc::pipeline;
 namespace {
 
 /// Walks once over the ops of the step after its accumulation and writes each on the stages that have its operands.
-/// `values` knows for each value on which stages it is, and whether these hold addends of a sum.
+/// `values` has, for each value, the stages on which it exists, and whether they hold addends of a sum.
 class UpdateWriter {
 public:
   UpdateWriter(MutableArrayRef<StageWriter> stages, StageWriter::Step &step, StringAttr axis)
       : stages(stages), step(step), axis(axis) {}
 
-  /// Each op after the accumulation goes to the stages that have its operands; the sums over stages that it needs come
-  /// first.
+  /// Writes each op after the accumulation to the stages that have its operands, after the sums over stages that it
+  /// needs.
   LogicalResult run() {
     for (Value result : step.accumulate.getResults()) {
       Parts &parts = values[result];
@@ -47,9 +48,9 @@ public:
 private:
   /// A value of the step on the stages.
   struct Parts {
-    SmallVector<Value> on; ///< per stage; null where it is not known
-    bool isSum = false;    ///< the value is the sum of those there are
-    int gradient = -1;     ///< only moves and casts lie between it and this result of the accumulation
+    SmallVector<Value> on; ///< per stage; null if the stage does not have it
+    bool isSum = false;    ///< the value is the sum of these
+    int gradient = -1;     ///< the result of the accumulation from which only moves and casts lead here
 
     int count() const {
       return static_cast<int>(llvm::count_if(on, [](Value v) { return bool(v); }));
@@ -57,14 +58,13 @@ private:
   };
 
   static bool isLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp>(op); }
-  /// Outputs that all stages get.
+  /// Whether all stages get the output.
   static bool isFigure(Operation *op) {
     auto output = dyn_cast<OutputOp>(op);
     return output && (output.getKind() == OutputKind::Loss || output.getKind() == OutputKind::GradNorm);
   }
 
-  /// Linear ops continue with addends; others need the whole value, so sums are exchanged or reduced over stages
-  /// before.
+  /// Linear ops continue with addends; others need the whole value, so sums are first exchanged or reduced over stages.
   void write(Operation *op) {
     if (isLinear(op)) {
       Parts &from = values[op->getOperand(0)];
@@ -85,11 +85,11 @@ private:
         else if (it->second.isSum || (isFigure(op) && !everywhere))
           reduce(operand.getLoc(), operand.getType(), it->second);
       }
-    // If several stages have a value of one parameter, it is used once.
+    // If several stages have the value of a parameter, only one of them uses it.
     cloneWhereKnown(op, /*once=*/isa<OutputOp, EinsumOp>(op) && !isFigure(op));
   }
 
-  /// Clones the op into every stage, or only the first, that has all its operands.
+  /// Clones the op into every stage that has all its operands, or only into the first one.
   void cloneWhereKnown(Operation *op, bool once = false) {
     SmallVector<SmallVector<Value>> results(op->getNumResults(), SmallVector<Value>(stages.size()));
     for (auto [s, stage] : llvm::enumerate(stages)) {
@@ -129,7 +129,7 @@ private:
     values[op->getResult(0)] = sum;
   }
 
-  /// Every stage that has an addend gets the sum, added in the order of stages by each of them.
+  /// Every stage that has an addend gets the sum. Each adds the addends in the order of stages.
   void exchange(Location loc, Parts &parts) {
     SmallVector<Value> whole(stages.size());
     auto flow = [&](int from, int to) { return step.flows.of(from, to, 'T', parts.gradient, 0); };
@@ -151,7 +151,7 @@ private:
     parts.isSum = false;
   }
 
-  /// All stages get the sum of the addends that there are.
+  /// All stages get the sum of the existing addends.
   void reduce(Location loc, Type type, Parts &parts) {
     PlaceAttr place = placement(type).with(axis, AxisState::sum());
     ArrayAttr axes = ArrayAttr::get(axis.getContext(), {axis});
@@ -170,7 +170,7 @@ private:
   StageWriter::Step &step;
   StringAttr axis;
   llvm::DenseMap<Value, Parts> values;
-  bool isWritten = false; ///< the op at hand, on some stage
+  bool isWritten = false; ///< whether the current op was written on some stage
 };
 
 } // namespace

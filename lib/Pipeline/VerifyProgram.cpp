@@ -1,6 +1,6 @@
-//===- VerifyProgram.cpp - Whether programs of all stages are right -----------------------===//
+//===- VerifyProgram.cpp - Verifies the programs of all stages ----------------------------===//
 // Checks, in this order: flows, collectives, tasks, dependencies, missing tasks, memory, and freedom from deadlock
-// (Stall.h). The first fault is reported with its stage and instruction. Nothing is taken from the scheduler.
+// (Stall.h). The first fault is reported with its stage and instruction. No data come from the scheduler.
 //===-----------------------------------------------------------------------------===//
 #include "Stall.h"
 
@@ -29,8 +29,8 @@ std::string pc::pipeline::text(const Instruction &x) {
 
 namespace {
 
-/// Checks one program; run() returns the first fault. The checks build on each other: later ones index by what earlier
-/// ones have found to be complete.
+/// Checks one program; run() returns the first fault. The checks build on each other: later ones use indices that
+/// earlier ones have checked.
 class Verifier {
 public:
   Verifier(const Problem &problem, const Program &program, const VerifyOptions &options)
@@ -62,7 +62,7 @@ private:
         visit(d, i, program.stages[d][i]);
   }
 
-  /// Sends and receives of a flow pair up in their order, with the same message.
+  /// Checks that the sends and receives of a flow match in order, with the same messages.
   bool flows() {
     struct End {
       Place place;
@@ -92,7 +92,7 @@ private:
     return good;
   }
 
-  /// All members of a group make the same calls in the same order.
+  /// Checks that all members of a group make the same calls in the same order.
   bool collectives() {
     std::map<std::string, std::map<int, std::vector<int>>> calls; // indices by group and stage
     bool good = true;
@@ -121,7 +121,7 @@ private:
     return good;
   }
 
-  /// Every task is one of the problem's, on the stage of its chunk, and there once.
+  /// Checks that every task is a task of the problem, on the stage of its chunk, and occurs once.
   bool tasks() {
     taskAt.assign(p.tasks(), {-1, -1});
     bool good = true;
@@ -142,7 +142,7 @@ private:
     return good;
   }
 
-  /// What is known to be done when an instruction starts: how many of each stream of its stage.
+  /// Computes how many instructions of each stream are certainly done when an instruction of the stage starts.
   void makeClocks(int d) {
     const auto &instructions = program.stages[d];
     std::map<std::string, int> index;
@@ -168,10 +168,10 @@ private:
     }
   }
   int *clockOf(int i) { return &clocks[i * streams]; }
-  /// Whether `a` is sure to be done when `b` starts, by vector clocks.
+  /// Whether `a` is certainly done when `b` starts, by vector clocks.
   bool before(int a, int b) { return clockOf(b)[streamOf[a]] > number[a]; }
 
-  /// A message is sent after its task and read after its receive, and tasks of one stage wait for each other.
+  /// Checks that a message is sent after its task and read after its receive, and that tasks of one stage are ordered.
   bool dependencies() {
     for (int d = 0; d < static_cast<int>(program.stages.size()); ++d) {
       makeClocks(d);
@@ -202,7 +202,7 @@ private:
     return true;
   }
 
-  /// Whether all inputs of a task are sure to be there when it begins.
+  /// Whether all inputs of a task have certainly arrived when it begins.
   bool inputsOf(int d, int i, const std::vector<int> &receiveAt) {
     for (const auto &[needed, delay] : p.inputs(program.stages[d][i].task)) {
       int id = p.id(needed);
@@ -218,7 +218,7 @@ private:
     return true;
   }
 
-  /// Message n lands in the slot of message n - slots: its consumer must be done.
+  /// Message n is written to the slot of message n - slots, whose consumer must be done.
   bool slots(int d, const std::map<Flow, std::vector<int>> &received) {
     auto messageOf = [&](int i, const Flow &flow) {
       for (const Part &part : program.stages[d][i].parts)
@@ -237,7 +237,7 @@ private:
     return true;
   }
 
-  /// Every task of the problem runs.
+  /// Checks that every task of the problem occurs.
   bool missing() {
     for (const Task &task : p.all())
       if (taskAt[p.id(task)].first < 0)
@@ -245,7 +245,7 @@ private:
     return true;
   }
 
-  /// What tasks take and free, in the order of the stage, stays within its limit.
+  /// Checks that the bytes that tasks allocate and free, in the order of the stage, stay within its limit.
   bool memory() {
     for (int d = 0; d < static_cast<int>(program.stages.size()) && !p.limit.empty(); ++d) {
       double used = 0;
@@ -267,8 +267,8 @@ private:
   Fault fault;
   std::vector<Place> taskAt;         ///< by task id
   std::vector<int> streamOf, number; ///< of one stage
-  size_t streams = 0;                ///< that it has
-  std::vector<int> clocks;           ///< of its instructions, one after the other
+  size_t streams = 0;                ///< the number of its streams
+  std::vector<int> clocks;           ///< the clocks of its instructions, one after another
 };
 
 } // namespace

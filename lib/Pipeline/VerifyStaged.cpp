@@ -1,5 +1,5 @@
-//===- VerifyStaged.cpp - Check the programs of all stages together ------------------------===//
-// Reads the programs, has the schedule library check them, and counts the addends of sums.
+//===- VerifyStaged.cpp - Verifies the programs of all stages together ---------------------===//
+// Reads the programs, checks them with the schedule library, and counts the addends of sums.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYSTAGED
 #include "pc/Pipeline/Passes.h"
@@ -22,7 +22,7 @@ static StringRef constraintOf(StringRef fault) {
   return fault == "deadlock" ? "P5" : "P2";
 }
 
-/// The fault, and the ops of the instructions that it names ("stage 2 #5").
+/// Emits the fault at the ops of the instructions that it names ("stage 2 #5").
 static LogicalResult report(const StagePrograms &stages, const Fault &fault) {
   static llvm::Regex place("stage ([0-9]+) #([0-9]+)");
   SmallVector<std::pair<int, int>> named;
@@ -46,7 +46,7 @@ static LogicalResult report(const StagePrograms &stages, const Fault &fault) {
   return error;
 }
 
-/// Updates of a stage are of parameters and states that it holds.
+/// Checks that a stage updates only parameters and states that it holds.
 static LogicalResult checkUpdates(const StagePrograms &stages) {
   for (auto [stage, function] : llvm::enumerate(stages.steps)) {
     func::FuncOp step = function;
@@ -68,7 +68,7 @@ struct VerifyStaged : pc::impl::VerifyStagedBase<VerifyStaged> {
   void runOnOperation() override {
     markAllAnalysesPreserved();
     if (getOperation().getOps<ModuleOp>().empty())
-      return; // one stage
+      return; // there is only one stage
     FailureOr<StagePrograms> stages = StagePrograms::read(getOperation());
     if (failed(stages))
       return signalPassFailure();

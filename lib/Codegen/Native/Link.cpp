@@ -67,7 +67,7 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
 #endif
     std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
     int status = 0, signal = 0;
-    { // a linker that outlived this process would write the file again that its signal handler has removed
+    { // a linker that outlives this process could write the file again after its removal
       pc::NotedSignals noted({SIGHUP, SIGINT, SIGTERM});
       status = llvm::sys::ExecuteAndWait(*driver, arguments, std::nullopt, redirects);
       signal = noted.first();
