@@ -13,13 +13,13 @@
 using namespace mlir;
 using namespace pc;
 
-/// What NCCL allocates for a channel of a communicator in use: a buffer to receive in for each of its protocols, of the
-/// sizes that it takes by itself (Simple, LL128, LL).
+/// The bytes that NCCL allocates for a channel of a communicator in use: a receive buffer for each of its protocols, of
+/// default size (Simple, LL128, LL).
 static constexpr int64_t channelBytes = 4194304 + 4915200 + 524288;
-/// Channels of a communicator; NCCL takes 2 to 32, by topology.
+/// Channels of a communicator. NCCL uses 2 to 32, depending on the topology.
 static constexpr int64_t channels = 16;
 
-/// Bytes of the runtime's memory that a move of NCCL needs between `members` ranks.
+/// Bytes of the runtime's staging memory for a move by NCCL between `members` ranks.
 static int64_t stagingBytes(MoveOpInterface move, int64_t members) {
   pcrt_move_shape shape = moveShape(move);
   auto type = cast<RankedTensorType>(move->getOperand(0).getType());
@@ -56,7 +56,7 @@ llvm::json::Object pc::besideArena(ModuleOp planned) {
     staging = std::max(staging, sum);
   }
   int64_t used = llvm::count_if(groups, [](auto &group) { return group.second; });
-  return llvm::json::Object{{"communicators", int64_t(groups.size()) + !groups.empty()}, // one of all ranks
+  return llvm::json::Object{{"communicators", int64_t(groups.size()) + !groups.empty()}, // plus one of all ranks
                             {"staging_bytes", staging},
                             {"nccl_bytes_estimated", used * channels * channelBytes}};
 }

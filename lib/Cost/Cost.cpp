@@ -1,8 +1,8 @@
 //===- Cost.cpp - Operations, bytes and traffic of one op -----------------------------------===//
 // All other estimates are computed from these: FLOPs from factor rules, bytes from types, traffic from the facts of
-// moves, and seconds from a MachineModel. An op takes the longer of computing and reading; a move the longer of that
-// and of sending. Formulas of collectives follow NCCL's rings and trees; docs/rationale/machines.md has the
-// measurements.
+// moves, and seconds from a MachineModel. The time of an op is the maximum of its times for computing and for memory
+// traffic; for a move, also for sending. Formulas of collectives follow NCCL's rings and trees;
+// docs/rationale/machines.md has the measurements.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/CudaWorkspace.h"
@@ -38,7 +38,7 @@ static double flopsOf(Operation *op, const FactorRule &rule) {
   auto einsum = dyn_cast<EinsumOp>(op);
   if (!einsum)
     return 0;
-  double share = 1; // of the terms
+  double share = 1; // the share of the terms that count
   ArrayRef<SmallVector<int, 6>> operands = rule.operands;
   if (einsum.getMask()) {
     const auto most = static_cast<double>(rule.factors[operands.back().back()].size);
@@ -94,20 +94,20 @@ int64_t pc::bytesOf(Operation *op) {
   return sum;
 }
 
-// Computed a second time, on purpose: runtime/metrics/Summary.cpp counts what a run did from the compiled tables, kind
-// by kind, and the end-to-end tests compare the two. So the rows of pcrt/moves.h do not say it.
+// Traffic is computed twice on purpose: runtime/metrics/Summary.cpp counts that of a run from the compiled tables, and
+// end-to-end tests compare the two. Therefore the rows of pcrt/moves.h do not contain it.
 Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   MoveKind kind = move.getMoveKind();
   bool takes = takesBlocks(kind), makes = makesBlocks(kind), blocks = takes || makes;
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 1;
   int64_t operand = byteSize(move->getOperand(0).getType()), result = byteSize(move->getResult(0).getType());
   int64_t whole = takes && !makes ? result : operand;
-  // For rows, count those that exist. All rows of a rank's tokens exist; as many rows of its experts do if every expert
-  // is chosen equally often.
+  // For values by rows, counts existing rows. All rows of a rank's tokens exist, and if every expert is chosen equally
+  // often, as many rows of its experts exist.
   if (rowsOf(move->getOperand(0)))
     operand = std::min(operand, result);
   switch (factsOf(kind).way) {
-  case PCRT_WAY_RING: // without blocks, first to blocks and then from them
+  case PCRT_WAY_RING: // without blocks: first to blocks, then from blocks
     return {whole, (blocks ? 1 : 2) * (n - 1) * whole / n};
   case PCRT_WAY_ROOTED: {
     int64_t members = isRoot ? n - 1 : 1;
@@ -116,8 +116,8 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   case PCRT_WAY_PAIRS:
     if (blocks)
       return {n * operand, (n - 1) * operand / n};
-    // In one of the n permutes of a windowed move a rank keeps its own block. Which one depends on the rank; it is
-    // counted as the one with shift 0.
+    // In one of the n permutes of a windowed move, a rank keeps its own block. Which permute this is depends on the
+    // rank; the one with shift 0 is counted.
     return {n * operand, move.getMoveShift() ? operand : 0};
   case PCRT_WAY_LOCAL:
     return {};
@@ -130,7 +130,7 @@ static NodeSpread spreadOf(ArrayRef<int64_t> offsets, const std::set<int64_t> &r
   NodeSpread spread;
   spread.fewest = static_cast<int64_t>(offsets.size());
   std::vector<int64_t> nodes(offsets.size());
-  // How a group spreads depends only on where its first rank lies in its node.
+  // How a group is spread over nodes depends only on the position of its first rank in its node.
   for (int64_t base : residues) {
     llvm::transform(offsets, nodes.begin(), [&](int64_t offset) { return (base + offset) / nodeRanks; });
     llvm::sort(nodes);
@@ -206,13 +206,13 @@ NodeSpread NodeSpread::between(MeshAttr mesh, StringAttr axis, int64_t from, int
 double pc::messageSeconds(double bytes, const NodeSpread &spread, const MachineModel &machine) {
   const Link &link = spread.inNode ? machine.node : machine.network;
   double bandwidth = link.bandwidth * machine.linkShare;
-  if (machine.multiprocessors) // a device, where a message has few blocks of NCCL
+  if (machine.multiprocessors) // a device, on which NCCL uses few blocks for a message
     bandwidth = std::min(bandwidth, pcrt_blocks_of_message(static_cast<int64_t>(bytes)) * pcrt_block_bandwidth);
   return machine.moveSeconds + link.latency + bytes / bandwidth;
 }
 
-/// Seconds of the hops of a ring of n ranks, with `here` of them on a node. An all_reduce goes round twice, or up and
-/// down a tree of nodes.
+/// Seconds of the hops of a ring of n ranks, with `here` of them on a node. An all_reduce goes round the ring twice, or
+/// up and down a tree of nodes.
 static double ringLatency(MoveKind kind, int64_t n, int64_t here, const MachineModel &machine) {
   int64_t nodes = llvm::divideCeil(n, here), rounds = kind == MoveKind::AllReduce ? 2 : 1;
   auto seconds = [&](int64_t inNode, double between, double hop) {
@@ -227,7 +227,7 @@ static double ringLatency(MoveKind kind, int64_t n, int64_t here, const MachineM
 
 namespace {
 
-/// Seconds of a move: those of any size, and those of its bytes.
+/// The seconds of a move: its latency, and the time of its bytes.
 struct MoveTime {
   double latency, sending;
   double seconds() const { return latency + sending; }
@@ -266,7 +266,7 @@ double pc::copySeconds(double wire, double seconds, const MachineModel &machine)
 double pc::productSeconds(const ProductWork &work, const MachineModel &machine) {
   double share = machine.productShare * (work.bf16 && work.unaligned ? machine.unalignedShare : 1);
   double rate = (work.bf16 ? machine.bf16Flops : machine.f32Flops) * share;
-  bool hasTiles = work.m * work.n > 1; // else they are sums of products, which no tensor core makes
+  bool hasTiles = work.m * work.n > 1; // otherwise it is a sum of products, which does not use tensor cores
   if (machine.multiprocessors == 0 || machine.productTiles.empty() || !hasTiles)
     return 2 * work.count * work.m * work.n * work.k / rate;
   auto all = static_cast<double>(machine.multiprocessors);
@@ -286,9 +286,9 @@ double pc::productSeconds(const ProductWork &work, const MachineModel &machine) 
   return best;
 }
 
-// The rates that Dao-AILab/flash-attention#2605 has of cuDNN on a B200, with heads of 64 elements and 1024, 2048, 4096,
-// 8192 and 16384 tokens, are 979, 1069, 1113, 1147 and 1157 Tflop/s; causal, 627, 827, 977, 1072 and 1120. Both are
-// 1165 n / (n + 185) for the n keys that a query sees on average, where 256 queries of a causal head skip only what
+// The rates of cuDNN on a B200 in Dao-AILab/flash-attention#2605, with heads of 64 elements and 1024, 2048, 4096, 8192
+// and 16384 tokens, are 979, 1069, 1113, 1147 and 1157 Tflop/s; causal, 627, 827, 977, 1072 and 1120. Both are 1165 n /
+// (n + 185) where n is the mean number of keys per query; in a causal head, a group of 256 queries skips only keys that
 // none of them sees (within 9 %). Heads of 64 reach 0.69 of the rate of heads of 128.
 double pc::attentionSeconds(const AttentionWork &work, const MachineModel &machine) {
   double share = machine.attentionShare, flops = work.causal ? work.flops / 2 : work.flops;
@@ -310,7 +310,8 @@ AttentionWork pc::attentionWork(Operation *op) {
   return {flopsOf(op), shape[1], shape.back(), *isCausalAttention(op), getElementTypeOrSelf(keys).isBF16()};
 }
 
-/// Whether rows of a matrix of the product, dims of one group at its end, are no whole numbers of 16 bytes.
+/// Whether the rows of a matrix of the product are not multiples of 16 bytes. A row has the trailing dims that are in
+/// one group.
 static bool isUnaligned(EinsumOp op, const FactorRule &rule) {
   Contraction groups(rule);
   const SmallVector<int> *all[] = {&groups.batch, &groups.m, &groups.n, &groups.k, &groups.alone};
@@ -332,7 +333,8 @@ static bool isUnaligned(EinsumOp op, const FactorRule &rule) {
   return hasOddRows(rule.results[0], op.getResult());
 }
 
-/// An einsum of two or more operands as products of matrices. What is in no group of a product makes more of them.
+/// An einsum of two or more operands as matrix products. Factors outside of the groups of a product multiply the number
+/// of products.
 static ProductWork workOf(EinsumOp op, const FactorRule &rule, double flops) {
   Contraction groups(rule);
   auto sizeOf = [&](ArrayRef<int> factors) {
@@ -347,7 +349,7 @@ static ProductWork workOf(EinsumOp op, const FactorRule &rule, double flops) {
   return work;
 }
 
-/// What adding its result to a sum in f32 takes of a product besides itself; 0 of an einsum that is none.
+/// The extra seconds if a product adds its result to a sum in f32; 0 for an einsum that is not a product.
 static double secondsOfAdding(EinsumOp op, const MachineModel &machine) {
   if (op.getInputs().size() < 2 || !getElementTypeOrSelf(op->getOperand(0)).isBF16() ||
       !getElementTypeOrSelf(op.getResult()).isF32())
@@ -396,7 +398,7 @@ double pc::secondsOfPart(Operation *op, const FactorRule &part, double bytes, co
   return std::max(products, bytes / (machine.memoryBandwidth * machine.streamShare));
 }
 
-/// Without the moving: `move` is `op`, if it is one.
+/// Seconds of an op without sending. `move`: whether the op is a move.
 static double secondsOnDevice(Operation *op, bool move, const MachineModel &machine) {
   double reading =
       static_cast<double>(bytesOf(op)) / (machine.memoryBandwidth * (move ? machine.memoryShare : machine.streamShare));
@@ -430,7 +432,7 @@ double pc::secondsOf(Operation *op, const MachineModel &machine) {
 
 SmallVector<double> pc::secondsOfMoves(StartOp start, const MachineModel &machine) {
   SmallVector<double> seconds;
-  SmallVector<std::pair<SmallVector<StringAttr>, double>> paid; // of each ring: the longest latency so far
+  SmallVector<std::pair<SmallVector<StringAttr>, double>> paid; // by ring: the longest latency so far
   for (MoveOpInterface move : start.getMoves()) {
     if (!hasTraffic(move.getMoveKind()) || factsOf(move.getMoveKind()).way != PCRT_WAY_RING) {
       seconds.push_back(secondsOf(move, machine));
@@ -441,7 +443,7 @@ SmallVector<double> pc::secondsOfMoves(StartOp start, const MachineModel &machin
     auto *ring = llvm::find_if(paid, [&](const auto &one) { return one.first == axes; });
     if (ring == paid.end())
       ring = paid.insert(paid.end(), {axes, 0.0});
-    // Rings that are started together pay the latency once: the hops of one hide those of the next.
+    // Rings that are started together pay the latency once, because their hops overlap.
     double more = std::max(time.latency - ring->second, 0.0);
     ring->second += more;
     seconds.push_back(std::max(secondsOnDevice(move, true, machine), more + time.sending));

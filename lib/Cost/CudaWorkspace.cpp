@@ -1,7 +1,7 @@
 //===- CudaWorkspace.cpp - Memory that library calls of a CUDA program need -------------------===//
-// Job: the bytes that kernels and library calls of a CUDA program need in addition to their operands, and where tables
-// lie in them. Compiler and runtime must agree, so sizes follow only from the ops and the flags. All calls share one
-// workspace at the end of the arena, as large as the largest of them needs.
+// Computes the bytes that kernels and library calls of a CUDA program need in addition to their operands, and the
+// offsets of tables in them. Compiler and runtime must agree, so sizes depend only on the ops and the flags. All calls
+// share one workspace at the end of the arena, which has the size of the largest one.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Contraction.h"
@@ -18,7 +18,7 @@ CudaLibraries::CudaLibraries(StringRef attention, ArrayRef<std::string> archs)
     : attention(attention == "library"),
       hopperOnly(!archs.empty() && llvm::all_of(archs, [](StringRef arch) { return arch.starts_with("sm_90"); })) {}
 
-/// Heads that cuDNN's kernels of flash attention take.
+/// Whether cuDNN's kernels of flash attention support the heads of `q`.
 static bool isForCudnn(Value q) {
   int64_t d = typeOf(q).getShape().back();
   return typeOf(q).getElementType().isBF16() && d % 8 == 0 && d <= 128;
@@ -28,7 +28,7 @@ bool CudaLibraries::takes(Operation *op) const {
       .Case<AttentionOp, AttentionGradOp>([&](auto op) {
         return attention && !op.getSees() && !op.getDropAttr() && op.isPlain() && isForCudnn(op.getQ());
       })
-      // Heads must be equally far apart.
+      // The distance between heads must be constant.
       .Case<PackedAttentionOp, PackedAttentionGradOp>([&](auto op) {
         return attention && isForCudnn(op.getQkv()) &&
                (typeOf(op.getO()).getDimSize(2) == 1 || typeOf(op.getO()).getDimSize(3) == 1);
@@ -74,7 +74,7 @@ int64_t pc::attentionDotsBytes(Operation *op) {
 SmallVector<Value> pc::columnSumsOf(Operation *op) {
   if (isa<LayerNormGradOp, RMSNormGradOp>(op))
     return llvm::to_vector_of<Value>(op->getResults().drop_front());
-  // Threads keep the sums of a row in registers. Few rows leave nothing to divide.
+  // Threads keep the sums of a row in registers. With few rows, there is nothing to divide.
   constexpr int64_t mostColumns = 32768, fewestRows = 32;
   auto sum = dyn_cast<EinsumOp>(op);
   if (!sum || !sumsLeadingDims(sum))
@@ -93,7 +93,7 @@ int64_t pc::columnSumBytes(Operation *op) {
   return bytes;
 }
 
-/// Tables lie one after another, each as long as the padded list of ids; the partial sums of long runs come last.
+/// Tables follow each other, each with the length of the padded list of ids. The partial sums of long runs come last.
 EmbeddingSort::EmbeddingSort(EmbeddingGradOp op) {
   const int64_t ids = typeOf(op.getIds()).getNumElements(), width = typeOf(op.getResult()).getDimSize(1);
   tile = std::clamp<int64_t>(llvm::PowerOf2Ceil(ids), chunk, 1024);
@@ -107,14 +107,15 @@ EmbeddingSort::EmbeddingSort(EmbeddingGradOp op) {
   bytes = 4 * (sums + padded / chunk * 2 * width);
 }
 
-/// Tables lie one after another; the rows of a product whose result is by token come last.
+/// Tables follow each other. The rows of a product whose result is by token come last.
 RowTables::RowTables(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
   ArrayRef<int> mask = rule.operands.back(), result = rule.results[0];
   experts = rule.factors[mask.back()].size;
   tokens = typeOf(op.getMask()).getNumElements() / experts;
   rows = mostRows(op);
-  // On tensor cores tiles of 128 rows read half as many bytes from memory; an expert must have that many rows.
+  // With tensor cores, tiles of 128 rows read half as many bytes from memory as tiles of 64, if an expert has that many
+  // rows.
   const bool half = typeOf(op.getInputs()[0]).getElementType().isBF16();
   tile = half && rows >= 128 * experts ? 128 : 64;
   tiles = rows / tile + experts;

@@ -1,4 +1,4 @@
-//===- Machine.cpp - The machines that are known --------------------------------------------===//
+//===- Machine.cpp - The known machines -----------------------------------------------------===//
 // Figures of known GPUs, and the JSON form of a machine. Peak rates are those of data sheets; shares and latencies are
 // fitted to measurements (docs/rationale/machines.md). A file may give a whole machine or name one that it is `like`.
 // Reading checks every member and refuses unknown ones.
@@ -109,7 +109,7 @@ struct Figure {
   llvm::StringLiteral name;
   double &(*of)(MachineModel &);
   double most;          ///< largest valid value
-  bool isNeeded = true; ///< in a file that names no other machine
+  bool isNeeded = true; ///< whether a file without `like` must have it
   bool mayBeZero = false;
 };
 
@@ -148,7 +148,7 @@ static const Figure figures[] = {
     {"step_seconds", [](MachineModel &m) -> double & { return m.stepSeconds; }, any, false, true},
     {"spread", [](MachineModel &m) -> double & { return m.spread; }, 1, false, true},
 };
-/// Figures that are whole numbers.
+/// Figures that are integers.
 static constexpr std::pair<llvm::StringLiteral, int64_t MachineModel::*> counts[] = {
     {"node_ranks", &MachineModel::nodeRanks}, {"multiprocessors", &MachineModel::multiprocessors}};
 
@@ -166,7 +166,7 @@ json::Object MachineModel::json() const {
   return object;
 }
 
-/// The shortest description: the known machine that differs least, and the members that differ.
+/// The shortest description: the most similar known machine, and the members that differ.
 json::Object MachineModel::file() const {
   json::Object least;
   for (const MachineModel &other : all()) {
@@ -180,7 +180,7 @@ json::Object MachineModel::file() const {
   return least;
 }
 
-/// Tiles as in [[256, 128, 1], ...]; false where they are none.
+/// Reads tiles such as [[256, 128, 1], ...]. Returns false if the value has another form.
 static bool setTiles(MachineModel &machine, const json::Value &value) {
   const json::Array *rows = value.getAsArray();
   machine.productTiles.clear();
@@ -197,7 +197,7 @@ static bool setTiles(MachineModel &machine, const json::Value &value) {
   return rows;
 }
 
-/// Why a figure cannot have this value.
+/// The text that describes the valid values of a figure.
 static llvm::StringRef whyNot(const Figure &figure) {
   if (figure.most == 1)
     return figure.mayBeZero ? "must be a number from 0 to 1" : "must be a number above 0 and at most 1";
@@ -208,7 +208,7 @@ static llvm::StringRef whyNot(const Figure &figure) {
   return figure.mayBeZero ? "must be a number, or 0 for unknown" : "must be a number above 0, per second";
 }
 
-/// Sets one member. False, with the reason, where there is none or it cannot have this value.
+/// Sets one member. Returns false, and the reason, if there is no such member or the value is not valid.
 static bool set(MachineModel &machine, llvm::StringRef key, const json::Value &value, std::string &error) {
   auto refuse = [&](const llvm::Twine &message) {
     error = ("'" + key + "' " + message).str();
@@ -259,7 +259,7 @@ static std::optional<MachineModel> named(llvm::StringRef name, std::string &erro
   return std::nullopt;
 }
 
-/// Where pc-calibrate leaves what it measured.
+/// The path to which pc-calibrate writes its measurements.
 static std::string cachedMachine() {
   std::optional<std::string> cache = llvm::sys::Process::GetEnv("XDG_CACHE_HOME");
   std::optional<std::string> home = llvm::sys::Process::GetEnv("HOME");
@@ -290,14 +290,14 @@ std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string
   json::Object *object = value->getAsObject();
   std::optional<llvm::StringRef> like = object ? object->getString("like") : std::nullopt;
   auto lacks = [&](const Figure &figure) { return figure.isNeeded && !object->get(figure.name); };
-  // A machine that is like a known one states what differs; any other states everything.
+  // A machine that is like a known one states only the figures that differ; any other states all.
   if (!like && (!object || !object->get("name") || !object->get("node_ranks") || llvm::any_of(figures, lacks)))
     return fail("a machine must be a JSON object with all fields, or with \"like\" and the fields that differ");
   std::optional<MachineModel> machine = like ? named(*like, error) : MachineModel();
   if (!machine)
     return fail(error);
   machine->name = name.str();
-  llvm::SmallVector<llvm::StringRef> keys; // in one order, so that an error is the same each time
+  llvm::SmallVector<llvm::StringRef> keys; // sorted, so that errors are deterministic
   for (const auto &member : *object)
     keys.push_back(member.first);
   llvm::sort(keys);

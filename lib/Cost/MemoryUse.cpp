@@ -1,7 +1,7 @@
-//===- MemoryUse.cpp - What lies in the arena, when --------------------------------------------===//
+//===- MemoryUse.cpp - The contents of the arena over time -------------------------------------===//
 // Input: the body of a planned step. Result: its buffers with offset, life and kind, and the bytes of each kind over
-// time. Kinds follow from what an op does (leaf, move, task), not from names. Values that share a home count once; if
-// their kinds differ, the buffer has the kind that is last in the enum.
+// time. Kinds follow from the ops (leaf, move, task), not from names. Values that share a home count once. If their
+// kinds differ, the buffer has the kind that is last in the enum.
 //===-----------------------------------------------------------------------------===//
 #include "MemoryUse.h"
 #include "pc/IR/Calls.h"
@@ -25,8 +25,8 @@ StringRef pc::memoryKindName(MemoryKind kind) {
 
 namespace {
 
-/// Finds the gradients in a stage's program: the operands that the optimizer reads as gradients, and all values that
-/// moves and sums make them of.
+/// Finds the gradients in a stage's program: the operands that the optimizer reads as gradients, and all values from
+/// which moves and sums compute them.
 void findStageGradients(Block &body, TaskFunctions &functions, llvm::DenseSet<Value> &gradients) {
   SmallVector<Value> open;
   auto add = [&](Value value) {
@@ -52,13 +52,13 @@ void findStageGradients(Block &body, TaskFunctions &functions, llvm::DenseSet<Va
                      [&](Value operand) { shapeOf(operand) == shapeOf(value) ? add(operand) : void(); });
     else if (auto wait = dyn_cast<WaitOp>(op))
       add(wait.getStart().getInputs()[value.getResultNumber()]);
-    else if (auto call = dyn_cast<CallOp>(op)) // the sum so far
+    else if (auto call = dyn_cast<CallOp>(op)) // follows the sum so far
       if (int argument = functions.of(call).inPlace[value.getResultNumber()]; argument >= 0)
         add(call.getInputs()[argument]);
   }
 }
 
-/// The gradients: yielded tensors, results of accumulations, and what moves make of these.
+/// Finds the gradients: yielded tensors, results of accumulations, and results of moves of these.
 llvm::DenseSet<Value> findGradients(Block &body, TaskFunctions &functions) {
   llvm::DenseSet<Value> gradients;
   findStageGradients(body, functions, gradients);
@@ -92,8 +92,7 @@ bool isWeight(Value value) {
          (isa_and_nonnull<CastOp, AllGatherOp, ResizeOp>(op) && isWeight(op->getOperand(0)));
 }
 
-/// Whether a microbatch reads its gathered weight in both passes, as it does a weight that is gathered once for all
-/// microbatches.
+/// Whether both passes of a microbatch read a gathered weight, as they do if it is gathered once for all microbatches.
 bool staysForBackward(Value value) {
   Operation *op = value.getDefiningOp();
   if (!isa<AccumulateOp>(op->getParentOp()) || !isa<AllGatherOp, WaitOp>(op) || !isWeight(value))
@@ -105,7 +104,7 @@ bool staysForBackward(Value value) {
          });
 }
 
-/// Whether a rounded copy is made for a gather that comes once per step.
+/// Whether a rounded copy is the operand of a gather that runs once per step.
 bool isGatheredOnce(Operation *op) {
   return isa<CastOp>(op) && llvm::all_of(op->getUsers(), [&](Operation *user) {
            auto accumulate = dyn_cast<AccumulateOp>(user->getParentOp());
@@ -115,7 +114,7 @@ bool isGatheredOnce(Operation *op) {
          });
 }
 
-/// What a buffer is for; the first rule that fits decides.
+/// The kind of a buffer. The first rule that matches decides.
 MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llvm::DenseSet<Operation *> &inTasks) {
   if (gradients.contains(value))
     return MemoryKind::Gradient;
@@ -135,7 +134,7 @@ MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llv
   if (isa<AllGatherOp, AllToAllOp, AllToAllRowsOp>(producer) ||
       isa_and_nonnull<ReduceScatterOp, AllToAllOp, AllToAllRowsOp>(reader))
     return MemoryKind::Communication;
-  // A copy without padding of a weight that is stored with padding.
+  // An unpadded copy of a weight that is stored with padding.
   if (auto resize = dyn_cast<ResizeOp>(op))
     return isa_and_nonnull<AllGatherOp, WaitOp>(resize.getX().getDefiningOp()) ? MemoryKind::Communication
                                                                                : MemoryKind::Workspace;
@@ -152,7 +151,7 @@ int64_t homeOf(Value value) {
 MemoryProfile::MemoryProfile(Block &body) : lives(body) {
   TaskFunctions functions;
   llvm::DenseSet<Value> gradients = findGradients(body, functions);
-  llvm::DenseSet<Operation *> inTasks; // of a pipeline, before the optimizer
+  llvm::DenseSet<Operation *> inTasks; // ops in tasks of a pipeline, before the optimizer
   for (auto [op, inTask] = std::pair(&body.front(), false); op; op = op->getNextNode()) {
     if (auto task = dyn_cast<TaskOp>(op))
       inTask = task.getKind() != TaskKind::Optimizer;
@@ -169,11 +168,11 @@ MemoryProfile::MemoryProfile(Block &body) : lives(body) {
     if (isLeaf(value.getDefiningOp()) && leafHomes.insert(homeOf(value)).second)
       add(value);
   for (Value value : lives.values())
-    if (!isLeaf(value.getDefiningOp()) && !leafHomes.contains(homeOf(value))) // an updated leaf lies in the leaf's home
+    if (!isLeaf(value.getDefiningOp()) && !leafHomes.contains(homeOf(value))) // an updated leaf is in the leaf's home
       add(value);
   for (auto call : body.getOps<CallOp>())
     if (int64_t bytes = functions.of(call).frameBytes; call.getFrame() && call.getNumResults() && bytes > 0) {
-      // A frame exists during its call only.
+      // A frame exists only during its call.
       int64_t at = lives.position(call);
       single.push_back(
           {call.getResult(0), static_cast<int64_t>(*call.getFrame()), bytes, {at, at}, MemoryKind::Activation});

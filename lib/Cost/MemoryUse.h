@@ -1,5 +1,5 @@
-//===- MemoryUse.h - What lies in the arena, when ---------------------------------------------===//
-// Values at one offset whose lifetimes touch are one buffer (the planner let them share it).
+//===- MemoryUse.h - The contents of the arena over time --------------------------------------===//
+// Values at the same offset whose lifetimes touch are one buffer, which the planner let them share.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_COST_MEMORYUSE_H
 #define PC_LIB_COST_MEMORYUSE_H
@@ -19,7 +19,7 @@ llvm::StringRef memoryKindName(MemoryKind kind);
 /// Bytes by kind.
 using MemoryUse = std::array<int64_t, numMemoryKinds>;
 
-/// One home: the value that takes it first, its place in the arena and when it is needed (positions of Liveness).
+/// A home: its first value, its place in the arena, and its lifetime (positions of Liveness).
 struct PlacedBuffer {
   mlir::Value value;
   int64_t offset = 0, bytes = 0;
@@ -35,13 +35,14 @@ public:
 
   llvm::ArrayRef<PlacedBuffer> buffers() const { return placed; }
   const Liveness &liveness() const { return lives; }
-  /// What is live at a position.
+  /// The bytes that are live at a position.
   MemoryUse at(int64_t position) const;
-  /// The position at which most is live.
+  /// The position at which the most bytes are live.
   int64_t peak() const { return fullest; }
-  /// The most that is live of each kind, whenever that is.
+  /// The most live bytes of each kind, at any position.
   const MemoryUse &atMost() const { return most; }
-  /// What lies in an arena of `arenaBytes` at the peak; gaps count as workspace, so that the figures add up to it.
+  /// The contents of an arena of `arenaBytes` at the peak. Gaps count as workspace, so that the figures add up to the
+  /// size of the arena.
   MemoryUse atPeak(int64_t arenaBytes) const;
 
 private:

@@ -1,5 +1,5 @@
 //===- Page.cpp - The report as a page ----------------------------------------------------===//
-// Collects what the page shows as JSON; Page.html holds the text, the style and the drawing.
+// Collects the data of the page as JSON. Page.html has the text, the style and the code that draws.
 //===-----------------------------------------------------------------------------===//
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
@@ -22,7 +22,8 @@ static constexpr StringLiteral page =
 
 namespace {
 
-/// Runs of digits between dots become "*", so that the layers of a model fall together: "h.11.ln_1" is "h.*.ln_1".
+/// Runs of digits between dots become "*", so that the layers of a model have equal names: "h.11.ln_1" becomes
+/// "h.*.ln_1".
 std::string withoutLayer(StringRef name) {
   SmallVector<StringRef> parts;
   name.split(parts, '.');
@@ -46,7 +47,7 @@ std::string shapeText(ArrayRef<int64_t> shape, PlaceAttr place) {
   return text;
 }
 
-/// What an op of a planned step does, in a word.
+/// A word for the work of an op in a planned step.
 StringRef workName(Operation *op) {
   if (isa<MoveOpInterface, StartOp, WaitOp>(op))
     return "communication between ranks";
@@ -59,7 +60,7 @@ StringRef workName(Operation *op) {
   return "elementwise, norms and reductions";
 }
 
-/// Collects the data of one program: its ops by position, memory over time, work by kind, moves, and what is live at
+/// Collects the data of one program: its ops by position, memory over time, work by kind, moves, and the live values at
 /// the peak. data() is called once.
 class Page {
 public:
@@ -89,8 +90,8 @@ private:
   MemoryProfile profile;
   SmallVector<Operation *> ops;                          ///< by position
   bool inFront = false;                                  ///< of the first microbatch: the drawing begins with it
-  SmallVector<std::pair<StepPhase, int64_t>> phases;     ///< where each begins
-  SmallVector<std::pair<Operation *, StepPhase>> phased; ///< what computes or moves
+  SmallVector<std::pair<StepPhase, int64_t>> phases;     ///< the phases, with their start positions
+  SmallVector<std::pair<Operation *, StepPhase>> phased; ///< ops that compute or move
   llvm::MapVector<StringRef, Work> work;
   TaskFunctions functions;
   llvm::MapVector<Block *, int64_t> calls; ///< of functions
@@ -133,8 +134,8 @@ void Page::addWork(Operation *op, int64_t times) {
   sum.bytes += static_cast<double>(times) * static_cast<double>(bytesOf(op));
 }
 
-/// Rows [position, bytes by kind in the order of the page, op], one where something changes; at most about 1500, each
-/// the fullest of its window.
+/// Rows [position, bytes by kind in the order of the page, op], one for each change. If there would be more than about
+/// 1500, each row is the fullest of its window.
 json::Array Page::memory() {
   int64_t positions = liveness.size(), first = phases.empty() ? 0 : phases[0].second;
   int64_t window = std::max<int64_t>(1, (positions - first) / 1500);
@@ -148,7 +149,7 @@ json::Array Page::memory() {
                                                        MemoryKind::Communication, MemoryKind::Workspace};
   json::Array rows;
   MemoryUse live = {};
-  for (int64_t p = 0; p < first; ++p) // leaves
+  for (int64_t p = 0; p < first; ++p) // these positions are leaves
     for (int kind = 0; kind < numMemoryKinds; ++kind)
       live[kind] += change[p][kind];
   for (int64_t begin = first; begin < positions; begin += window) {
@@ -169,8 +170,8 @@ json::Array Page::memory() {
   return rows;
 }
 
-/// Every move in the order of issue, at most the first 400: when it is issued, when its result is there, when nothing
-/// needs it any more.
+/// The first 400 moves at most, in the order of issue: when each is issued, when its result arrives, and when its
+/// result is freed.
 json::Array Page::moves() {
   json::Array rows;
   MeshAttr mesh = meshOf(body.getParentOp());
@@ -269,7 +270,7 @@ json::Array Page::tensors() {
   return rows;
 }
 
-/// Everything that the page shows, as its script reads it.
+/// All data of the page, in the form that its script reads.
 json::Object Page::data() {
   bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp, AdamWOp, SGDOp>(op); });
   inFront = training;
@@ -317,7 +318,7 @@ LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, const Step
     microbatches = accumulate.getMicrobatches();
   for (auto task : body.getOps<TaskOp>())
     microbatches = std::max<int64_t>(microbatches, task.getMicrobatch().value_or(0) + 1);
-  json::Array axes; // outermost first, which an object of JSON does not keep
+  json::Array axes; // outermost first; a JSON object would not keep this order
   if (MeshAttr mesh = meshOf(planned))
     for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes()))
       axes.push_back(json::Array{name.str(), size});
@@ -333,7 +334,7 @@ LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, const Step
   llvm::raw_string_ostream stream(text);
   json::OStream out(stream);
   writeWithTimeline(std::move(data), timeline, out);
-  // Inside a script element "</" would end it.
+  // Inside a script element, "</" would end the element.
   for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3)
     text.replace(at, 2, "<\\/");
   auto [before, after] = StringRef(page).split("@DATA@");

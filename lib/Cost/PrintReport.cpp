@@ -1,5 +1,5 @@
 //===- PrintReport.cpp - Print the report of a planned program as JSON ---------------------------===//
-// For tests and for pc-opt; pc-compile writes the same JSON by itself. The module is not changed.
+// This pass is for tests and for pc-opt; pc-compile writes the same JSON without it. The module is not changed.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PRINTREPORT
 #include "pc/Cost/Passes.h"

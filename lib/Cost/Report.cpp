@@ -1,4 +1,4 @@
-//===- Report.cpp - What a plan costs, before anything runs ------------------------------------===//
+//===- Report.cpp - The report of a plan's predicted costs -------------------------------------===//
 // Input: a planned program, of one or of all stages. Result: JSON with FLOPs, parameters, memory by kind, and traffic
 // by axis, move and phase, per group of ranks with equal figures. A run's summary has the same schema
 // (runtime/metrics), and end-to-end tests compare the two.
@@ -35,7 +35,7 @@ using Boxes = std::set<std::tuple<std::string, std::vector<int64_t>, std::vector
 /// Sums over the ops of a step, in one walk.
 class Totals {
 public:
-  /// As `rank` sees it. `boxes`: the parameters that have been counted.
+  /// Totals for `rank`. `boxes`: the parameters that have already been counted.
   Totals(MeshAttr mesh, int64_t rank, StringAttr stageAxis, Boxes &boxes)
       : mesh(mesh), coordinates(mesh ? mesh.coordinates(rank) : SmallVector<int64_t>()), stageAxis(stageAxis),
         boxes(boxes) {}
@@ -46,7 +46,8 @@ public:
       add(*called.first, called.second, times);
   }
 
-  /// What ends a round of local SGD: an all_reduce of every parameter, or an all_gather of its codes.
+  /// Adds the moves at the end of a round of local SGD: an all_reduce of every parameter, or an all_gather of its
+  /// codes.
   void addRound(ModuleOp program) {
     std::optional<Rounds> rounds = Rounds::of(program);
     int64_t replicas = rounds ? mesh.size(rounds->axis) : 1;
@@ -59,7 +60,7 @@ public:
         return;
       int64_t bytes = byteSize(parameter.getValue().getType());
       ++row.count;
-      if (rounds->codes) { // a byte for each element, by fours, and a scale for each 256
+      if (rounds->codes) { // a byte per element, in groups of four, and a scale per 256 elements
         int64_t elements = bytes / 4, own = llvm::divideCeil(elements, 4) * 4 + llvm::divideCeil(elements, 256) * 4;
         row.payload += replicas * own;
         row.wire += (replicas - 1) * own;
@@ -72,11 +73,11 @@ public:
 
   double flops = 0;
   double forwardFlops[2] = {};              ///< Of the forward pass: products of f32, of bf16.
-  int64_t parameters = 0, messageBytes = 0; ///< messageBytes: of the flows that end here
+  int64_t parameters = 0, messageBytes = 0; ///< messageBytes: slots of the flows that end on this rank
   std::map<std::tuple<std::string, StringRef, StringRef>, TrafficRow> traffic; ///< by axis, move, phase
 
 private:
-  /// `phase`: that in which the block begins.
+  /// Adds the ops of a block. `phase`: the phase at the start of the block.
   void add(Block &block, StepPhase phase, int64_t times) {
     for (Operation &op : block) {
       phase = phaseBegunBy(&op).value_or(phase);
@@ -111,7 +112,7 @@ private:
           static_cast<double>(times) * flops;
   }
 
-  /// Counts elements of the checkpoint: what two parameters share counts once.
+  /// Counts elements of the checkpoint. Elements that two parameters share count once.
   void add(ParameterOp parameter) {
     for (const ParameterPart &part : partsOf(parameter)) {
       SourceAttr source = part.source;
@@ -128,7 +129,7 @@ private:
     row.wire += bytes;
   }
 
-  /// What the rank of the report sends, which for a move from or to a root depends on where it is.
+  /// Adds the bytes that the rank sends, which depend on its coordinates if a move has a root.
   void add(MoveOpInterface move, StepPhase phase, int64_t times) {
     if (!mesh || mesh.size(move.getMoveAxes()) == 1)
       return;
@@ -144,12 +145,12 @@ private:
   SmallVector<int64_t> coordinates;
   StringAttr stageAxis;
   Boxes &boxes;
-  std::set<std::pair<int64_t, int64_t>> flows; ///< that end here
+  std::set<std::pair<int64_t, int64_t>> flows; ///< flows that end on this rank
   TaskFunctions functions;
   llvm::MapVector<std::pair<Block *, StepPhase>, int64_t> calls; ///< of functions, by phase
 };
 
-/// An integer where it fits.
+/// An integer if the value is one.
 json::Value number(double value) {
   if (value < 9.0e18)
     return static_cast<int64_t>(value);
@@ -171,7 +172,7 @@ SmallVector<int64_t> ranksOf(MeshAttr mesh, StringAttr stageAxis, int64_t stage)
   return ranks;
 }
 
-/// Splits `ranks` into groups that are root in the same rooted moves of `program`.
+/// Splits `ranks` into groups that are the root of the same rooted moves of `program`.
 SmallVector<SmallVector<int64_t>> separateRoots(ArrayRef<int64_t> ranks, ModuleOp program, MeshAttr mesh) {
   std::set<std::vector<int64_t>> rooted; // lists of axes, by their numbers
   program.walk([&](MoveOpInterface move) {
@@ -291,7 +292,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
     for (int type : {0, 1})
       forward[type] += totals.forwardFlops[type] * static_cast<double>(ranks.size());
     trains |= program.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
-    // A root sends more than the others, so it gets an entry of its own; ranks with equal figures share one.
+    // A root sends more than other ranks, so it has a separate entry. Ranks with equal figures share an entry.
     for (ArrayRef<int64_t> members : separateRoots(ranks, program, mesh)) {
       Totals own(mesh, members.front(), stageAxis, boxes);
       own.add(body);
@@ -326,7 +327,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   json::Array perRank;
   for (auto &entry : entries)
     perRank.push_back(std::move(entry.first));
-  double passes = trains ? 3 : 1; // a product has two gradients, each of as many operations
+  double passes = trains ? 3 : 1; // a product has two gradients, each with as many operations as the product
   return json::Value(json::Object{
       {"plan", plan.str()},
       {"mesh", std::move(axes)},

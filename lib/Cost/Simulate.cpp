@@ -1,5 +1,5 @@
-//===- Simulate.cpp - A step in time, before anything runs -----------------------------------===//
-// A StageRunner runs the programs of all stages; here is what their ops do to the clocks.
+//===- Simulate.cpp - Simulates the time of a step -------------------------------------------===//
+// A StageRunner runs the programs of all stages. This file implements the effect of their ops on the clocks.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Simulate.h"
 #include "MemoryUse.h"
@@ -16,18 +16,19 @@ using namespace pc;
 
 namespace {
 
-/// What an op, or a run of ops that compute, does on its own stage.
+/// The effect of an op, or of a run of computing ops, on its own stage.
 struct Action {
   enum Type { Work, Move, Start, Wait } type = Work;
   double seconds = 0;
-  double copying = 0;      ///< Start: of these seconds, at the speed of a node's links
-  int start = 0;           ///< Wait: which of its block's
-  Operation *op = nullptr; ///< for a listener; of several that work, the first
+  double copying = 0;      ///< Start: the part of these seconds at the speed of a node's links
+  int start = 0;           ///< Wait: the number of its start in the block
+  Operation *op = nullptr; ///< for a listener: the op, or the first of several
   StepPhase phase = StepPhase::Forward;
 };
 
-/// By how much later than the later of two times, on average, both have come that are `apart` (how the distance between
-/// them is spread, as a standard deviation) because the work before them takes a varying time (Clark 1961).
+/// Two events are expected at times that differ by `distance`, but the time of the work before them varies. `apart` is
+/// the standard deviation of the difference. Returns by how much the mean of the later event exceeds the later expected
+/// time (Clark 1961).
 double lastOfTwo(double distance, double apart) {
   if (apart <= 0)
     return 0;
@@ -35,41 +36,41 @@ double lastOfTwo(double distance, double apart) {
   return apart * (std::exp(-x * x / 2) / std::sqrt(2 * M_PI) - x * std::erfc(x / std::sqrt(2)) / 2);
 }
 
-/// The starts of a block, numbered as they come; those in functions and accumulations count each time.
+/// Numbers the starts of a block in order. Starts in functions and accumulations count each time.
 struct Starts {
   std::map<Operation *, int> number;
   int count = 0;
-  StepPhase phase = StepPhase::Forward; ///< of the op that was read last
+  StepPhase phase = StepPhase::Forward; ///< the phase of the last op
 };
 
-/// What a function or the body of an accumulation does.
+/// The actions of a function or of the body of an accumulation.
 struct Actions {
   std::vector<Action> list;
   Starts starts;
 };
 
-/// The clock of one stage. Work is booked into spans in order; moves run beside it on one link and slow it down while
-/// they last. Times never decrease.
+/// The clock of one stage. Work is recorded in spans, in order. Moves run at the same time on one link, and slow down
+/// the work. Times never decrease.
 struct Stage : StageTimeline {
   Starts starts;
-  std::vector<double> moved; ///< by start: when its moves are done; of moves over stages: their seconds
-  double linkFree = 0;       ///< when its moves are done
-  /// Moves in flight, in the order of time: the work beside them continues at this rate.
+  std::vector<double> moved; ///< by start: when its moves are done; for moves over stages: their seconds
+  double linkFree = 0;       ///< when the link is free
+  /// Moves in flight, in the order of time, and the rate of the work during each.
   struct Hindrance {
     double from, until, rate;
   };
   std::deque<Hindrance> hindrances;
-  double sinceMet = 0;        ///< seconds of work since it last waited for others, with which it then was in step
-  std::optional<double> next; ///< seconds of consecutive work that is not booked yet
-  int open = -1;              ///< the span that work is booked in; -1: none
-  bool begun = false;         ///< whether that span has any
+  double sinceMet = 0;        ///< seconds of work since it last synchronised with other stages
+  std::optional<double> next; ///< seconds of consecutive work that is not recorded yet
+  int open = -1;              ///< the span in which work is recorded; -1: none
+  bool begun = false;         ///< whether that span contains work
 
   void run(const Action &action, const MachineModel &machine);
-  /// By how much later than at `done`, or now, it has what others send who are in step with it: those that have as much
-  /// to do are not done at once.
+  /// The extra wait, after `done` or now, for ranks that are synchronised with this one. Ranks with equal work do not
+  /// finish at exactly the same time.
   double meet(double done, const MachineModel &machine);
   void workAhead();
-  /// The time at which `seconds` of work that begin now are done.
+  /// The time at which work of `seconds` that begins now is done.
   double workUntil(double seconds) const;
   void wait(double until);
   /// `what`: a span of moves, or of a message.
@@ -94,8 +95,8 @@ double Stage::workUntil(double seconds) const {
   return now + seconds;
 }
 
-/// Books the work so far, since the next action is not work. It belongs to the open span: of a task, or of ops outside
-/// of tasks.
+/// Records the work so far, since the next action is not work. It belongs to the open span, which is for a task or for
+/// ops outside of tasks.
 void Stage::workAhead() {
   if (!next)
     return;
@@ -118,14 +119,15 @@ void Stage::workAhead() {
 }
 
 double Stage::meet(double done, const MachineModel &machine) {
-  // Two that meet at once wait 1 / sqrt(2 pi) of what lies between them.
+  // If two ranks are expected at the same time, they wait for 1 / sqrt(2 pi) times the standard deviation of their
+  // difference.
   double apart = std::sqrt(2 * M_PI * machine.jitterSeconds * sinceMet);
   if (done >= end)
     sinceMet = 0;
   return lastOfTwo(done - end, apart);
 }
 
-/// Waits for other stages. Work outside of tasks then begins another span.
+/// Waits for other stages. Then work outside of tasks begins a new span.
 void Stage::wait(double until) {
   if (until <= end)
     return;
@@ -150,7 +152,7 @@ void Stage::spend(double until, const StageSpan &what) {
     span.end = end = until;
     return;
   }
-  // The wait comes before a task that has not begun. Work outside of tasks then begins another span.
+  // The wait comes before a task that has not begun. Then work outside of tasks begins a new span.
   bool waitsAhead = open >= 0 && !begun;
   size_t place = waitsAhead ? open : spans.size();
   if (StageSpan *last = place ? &spans[place - 1] : nullptr;
@@ -178,7 +180,7 @@ void Stage::begin(TaskOp task, int64_t liveBytes) {
                    static_cast<int64_t>(*task.getMicrobatch()), end, end, 0, liveBytes});
 }
 
-/// A task without work begins and ends where it is passed.
+/// A task without work begins and ends at the current time.
 void Stage::close() {
   if (open >= 0 && !begun)
     spans[open].start = spans[open].end = end;
@@ -209,8 +211,8 @@ void Stage::run(const Action &action, const MachineModel &machine) {
   linkFree = done;
 }
 
-/// Plays one planned program. The StageRunner calls arrive() and visit(); the actions of a task function are read once
-/// and replayed for every microbatch.
+/// Simulates one planned program. The StageRunner calls arrive() and visit(); the actions of a task function are read
+/// once and replayed for every microbatch.
 class Simulation : public StageRunner::Visitor {
 public:
   Simulation(ModuleOp planned, const MachineModel &machine, const OpSeconds &known, StepListener listener,
@@ -224,13 +226,13 @@ private:
   void arrive(int number, MoveOpInterface move, Value input, int meeting) override;
   LogicalResult visit(int number, Operation *op) override;
 
-  /// Calls `tell` with the actions of an op that waits for no other stage.
+  /// Calls `tell` with the actions of an op that does not wait for other stages.
   void read(Operation *op, Starts &starts, llvm::function_ref<void(const Action &)> tell);
   const Actions &actionsOf(Block &body);
   void run(Stage &stage, const Action &action);
   void readMemory(Block &body);
   bool isOver(Operation *op) const;
-  /// When the last stage arrived at the last of `moves`.
+  /// The time at which the last stage reached the last of `moves`.
   double lastArrival(ArrayRef<MoveOpInterface> moves) const;
   /// Seconds of a message between two stages.
   double hop(int64_t from, int64_t to, Value message) const {
@@ -241,7 +243,7 @@ private:
   ModuleOp planned;
   MachineModel machine;
   const OpSeconds &known;
-  StringAttr axis; ///< Of stages; null: there are none.
+  StringAttr axis; ///< The axis of stages; null if there are no stages.
   MeshAttr mesh;
   StageRunner runner;
   StepListener listener;
@@ -251,14 +253,14 @@ private:
     std::vector<double> sent, taken;
   };
   std::map<StageFlow, Messages> flows;
-  std::vector<double> arrivals; ///< by meeting: the last one
+  std::vector<double> arrivals; ///< by collective: the last arrival
   TaskFunctions functions;
   std::map<Block *, Actions> blocks;
   llvm::DenseMap<Block *, LeavesByName> leavesOf;
   llvm::DenseMap<Operation *, int64_t> liveBytes; ///< by task
 };
 
-/// Whether the op is a collective of all stages, or the start of some.
+/// Whether the op is a collective of all stages, or starts one.
 bool Simulation::isOver(Operation *op) const {
   if (auto start = dyn_cast<StartOp>(op))
     return llvm::any_of(start.getMoves(), [&](MoveOpInterface move) { return isOverStages(move, axis); });
@@ -279,7 +281,7 @@ void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(con
   }
   auto call = dyn_cast<CallOp>(op);
   auto accumulate = dyn_cast<AccumulateOp>(op);
-  if (call || accumulate) { // but for sums the same each time
+  if (call || accumulate) { // the same each time, except for sums
     Block &body = call ? *functions.of(call).body : accumulate.getBody().front();
     const Actions &inner = actionsOf(body);
     const int64_t times = accumulate ? accumulate.getMicrobatches() : 1;
@@ -325,7 +327,7 @@ void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(con
   tell(action);
 }
 
-/// The actions of a block, in which consecutive work is one action unless there is a listener.
+/// The actions of a block, in which consecutive work is merged into one action unless there is a listener.
 const Actions &Simulation::actionsOf(Block &body) {
   auto [it, first] = blocks.try_emplace(&body);
   Actions &actions = it->second;
@@ -407,14 +409,14 @@ LogicalResult Simulation::visit(int number, Operation *op) {
   } else if (auto send = dyn_cast<SendOp>(op)) {
     stage.workAhead();
     Messages &flow = flows[StageFlow(number, send)];
-    // A flow has a few slots: a further message waits until the receiver has taken the one in its slot.
+    // A flow has a few slots: another message waits until the receiver has read the one in its slot.
     if (flow.sent.size() >= send.getSlots())
       stage.wait(flow.taken[flow.sent.size() - send.getSlots()]);
     flow.sent.push_back(stage.end);
   } else if (auto receive = dyn_cast<ReceiveOp>(op)) {
     stage.workAhead();
     Messages &flow = flows[StageFlow(number, receive)];
-    // A message is in flight from its send on, and so hidden as far as the receiver works meanwhile.
+    // A message is in flight from its send on, so it is hidden while the receiver works.
     double sent = flow.sent[flow.taken.size()];
     auto from = static_cast<int64_t>(receive.getStage());
     stage.wait(std::max(sent, stage.end) + stage.meet(sent, machine));

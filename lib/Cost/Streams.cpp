@@ -1,5 +1,5 @@
-//===- Streams.cpp - When the ranks of a plan without stages compute and move ---------------===//
-// Listens to the simulation of a step and keeps every stretch of time.
+//===- Streams.cpp - The timeline of a rank without pipeline stages -------------------------===//
+// Listens to the simulation of a step and records when a rank computes and moves data.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Streams.h"
 #include "pc/Cost/Cost.h"
@@ -22,7 +22,7 @@ struct Stretch {
 };
 using Stretches = std::vector<Stretch>;
 
-/// Input: what a StepListener hears. Result: rows of stretches; neighbours that are too short to see are joined.
+/// Input: the calls of a StepListener. Result: rows of time intervals. Neighbours that are too short to see are joined.
 class Streams {
 public:
   explicit Streams(const MachineModel &machine) : machine(machine) {}
@@ -35,7 +35,7 @@ private:
   static json::Array texts(const Stretches &stretches, double shortest);
 
   const MachineModel &machine;
-  double last = 0; ///< when everything is done
+  double last = 0; ///< the end of the step
   Stretches work;
   llvm::MapVector<std::string, Stretches, std::map<std::string, unsigned>> moves; ///< by axes
 };
@@ -44,7 +44,7 @@ private:
 
 void Streams::add(Operation *op, StepPhase phase, double start, double end) {
   last = std::max(last, end);
-  if (auto starts = dyn_cast<StartOp>(op)) { // one after another
+  if (auto starts = dyn_cast<StartOp>(op)) { // its moves run one after another
     for (auto [move, seconds] : llvm::zip_equal(starts.getMoves(), secondsOfMoves(starts, machine))) {
       double done = start + seconds;
       send(move, phase, start, done);

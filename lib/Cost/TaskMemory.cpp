@@ -1,7 +1,7 @@
-//===- TaskMemory.cpp - What a pipeline's stage keeps from task to task ----------------------===//
-// Input: the planned step of a stage. Result: the bytes that each stretch of the program (what lies between two tasks)
-// needs by itself, and those that buffers hold from one stretch to a later one. With it, the memory of another order of
-// the same tasks can be computed without planning it.
+//===- TaskMemory.cpp - The bytes that a pipeline stage keeps between tasks ------------------===//
+// Input: the planned step of a stage. Result: the bytes that each stretch of the program (the ops between two tasks)
+// needs only inside it, and the bytes that buffers keep from one stretch to a later one. From these, the memory of
+// another order of the same tasks can be computed without planning it.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/TaskMemory.h"
 #include "MemoryUse.h"
@@ -12,7 +12,7 @@ using namespace pc;
 TaskMemory TaskMemory::of(Block &body, int64_t arenaBytes) {
   TaskMemory memory;
   memory.stretches.emplace_back();
-  std::vector<int64_t> begins = {0}; // positions of stretches
+  std::vector<int64_t> begins = {0}; // positions at which stretches begin
   MemoryProfile profile(body);
   const Liveness &liveness = profile.liveness();
   for (auto task : body.getOps<TaskOp>()) {
@@ -26,14 +26,14 @@ TaskMemory TaskMemory::of(Block &body, int64_t arenaBytes) {
   auto stretchOf = [&](int64_t position) {
     return static_cast<int>(std::upper_bound(begins.begin(), std::prev(begins.end()), position) - begins.begin()) - 1;
   };
-  std::vector<int64_t> all(liveness.size() + 1), own(liveness.size() + 1); // what is added at a position
+  std::vector<int64_t> all(liveness.size() + 1), own(liveness.size() + 1); // bytes that are added at a position
   auto add = [](std::vector<int64_t> &bytes, int64_t first, int64_t end, int64_t count) {
     bytes[first] += count;
     bytes[end] -= count;
   };
   for (const PlacedBuffer &buffer : profile.buffers()) {
-    // A buffer that lives in several stretches counts as `own` in the first and the last one, where its life does not
-    // fill them, and as kept from one to the other.
+    // A buffer that lives in several stretches counts as kept between them. In the first and the last stretch, it
+    // counts as `own` at positions outside of its life.
     int64_t end = std::min(buffer.life.last + 1, liveness.size());
     int first = stretchOf(buffer.life.first), last = stretchOf(end - 1);
     add(all, buffer.life.first, end, buffer.bytes);

@@ -1,6 +1,6 @@
-//===- Trace.cpp - A step in time as a trace -----------------------------------------------===//
-// Writes a predicted timeline as Chrome trace events (one process per stage, times in microseconds), in place of the
-// key "traceEvents" of a report. Viewers such as Perfetto read it.
+//===- Trace.cpp - Writes a predicted timeline as a trace ----------------------------------===//
+// Writes a predicted timeline as Chrome trace events (one process per stage, times in microseconds), under the key
+// "traceEvents" of a report. Viewers such as Perfetto read it.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Simulate.h"
 
@@ -22,7 +22,7 @@ std::string nameOf(const StageSpan &span) {
   return (span.what.empty() ? span.category() : span.what).str();
 }
 
-/// Keys in order, as elsewhere.
+/// Writes keys in sorted order, as elsewhere.
 void writeEvents(const StepTimeline &timeline, json::OStream &out) {
   for (size_t s = 0; s < timeline.size(); ++s)
     out.value(json::Object{{"ph", "M"},

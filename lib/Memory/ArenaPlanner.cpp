@@ -1,8 +1,8 @@
 //===- ArenaPlanner.cpp - Buffers with lifetimes -> offsets in one arena ----------------===//
-// Dynamic storage allocation: intervals of time with sizes, placed so that no two overlap in both. The problem is
-// NP-hard; this is best fit in a few orders (by the crowd at the memory peak, by size), plus a faster best fit in the
-// order of time for programs of many buffers. maxLiveBytes is a lower bound: a plan that reaches it is optimal.
-// checkArena verifies any plan, and shares no code with the search.
+// This is dynamic storage allocation: time intervals with sizes get offsets so that no two overlap in both time and
+// space. The problem is NP-hard. The planner uses best fit in a few orders (by the live bytes at the busiest moment, by
+// size), and a faster best fit in the order of time for programs with many buffers. maxLiveBytes is a lower bound: a
+// plan that reaches it is optimal. checkArena verifies any plan, and shares no code with the search.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Memory/ArenaPlanner.h"
 
@@ -65,14 +65,14 @@ static SmallVector<int64_t> crowds(ArrayRef<ArenaBuffer> buffers) {
 }
 
 namespace {
-/// A buffer that has its offset. Positions count from the first one.
+/// A buffer with its offset. Positions are relative to the first one.
 struct Placed {
   int64_t begin, end;
   int32_t first, last;
 };
 
-/// Placed buffers by offset. Most of them are not live together with a buffer that is placed, and what tells that lies
-/// together, so that many are compared at once.
+/// Placed buffers, sorted by offset. Most of them are not live at the same time as a new buffer. Their live ranges are
+/// stored contiguously, so that many are compared at once.
 class PlacedList {
 public:
   void insert(const Placed &placed) {
@@ -83,7 +83,7 @@ public:
     lasts.insert(lasts.begin() + at, placed.last);
   }
 
-  /// Inserts all, which are sorted.
+  /// Inserts a sorted list.
   void insert(ArrayRef<Placed> some) {
     size_t old = begins.size(), to = old + some.size();
     begins.resize(to), ends.resize(to), firsts.resize(to), lasts.resize(to);
@@ -98,8 +98,8 @@ public:
       }
   }
 
-  /// The start of the smallest gap of at least `bytes` between those that are live together with a buffer, or the end
-  /// of the last of them.
+  /// The start of the smallest gap of at least `bytes` between the buffers that are live in this range, or the end of
+  /// the last of them.
   int64_t bestFit(int32_t first, int32_t last, int64_t bytes) {
     constexpr size_t word = sizeof(uint64_t);
     const size_t count = begins.size();
@@ -130,12 +130,12 @@ public:
 private:
   std::vector<int64_t> begins, ends;
   std::vector<int32_t> firsts, lasts;
-  std::vector<uint8_t> live; ///< 1: together with the buffer that is placed
+  std::vector<uint8_t> live; ///< 1: live at the same time as the new buffer
 };
 
 /// The buffers placed so far. In a long program most live ranges are short, so time is divided into windows, each of
-/// which overlaps the next by half its length: a short live range lies within one window, and has to be compared with
-/// the buffers of that window only.
+/// which overlaps the next by half its length: a short live range is within one window, and has to be compared only
+/// with the buffers of that window.
 class PlacedBuffers {
 public:
   /// Windows of time are about as long as most live ranges, so that a buffer is in few of them.
@@ -149,15 +149,14 @@ public:
     }
     if (buffers.empty())
       return;
-    auto most =
-        lengths.begin() + static_cast<int64_t>(lengths.size() * 9 / 10); // nine in ten live ranges are no longer
+    auto most = lengths.begin() + static_cast<int64_t>(lengths.size() * 9 / 10); // 90 % of live ranges are not longer
     std::nth_element(lengths.begin(), most, lengths.end());
     half = std::max(*most, (end - start) / 256 + 1);
     if (end - start > 8 * half)
       windows.resize((end - start) / half + 1);
   }
 
-  /// Whether there are no more positions than a `Placed` can count.
+  /// Whether positions fit the type that `Placed` uses.
   bool isCountable() const { return end - start <= INT32_MAX; }
 
   /// Places a buffer in the smallest gap that is free; returns its offset.
@@ -170,7 +169,8 @@ public:
   }
 
 private:
-  /// A buffer goes into every window of time in which it lives; `all` gets it when a search needs all of them.
+  /// Adds a buffer to every window of time in which it lives. It is added to `all` only when a search needs all
+  /// buffers.
   void add(const Placed &placed) {
     if (windows.empty())
       return all.insert(placed);
@@ -195,12 +195,12 @@ private:
 
   int64_t start = 0, end = 0, half = 0; ///< window w is from w half to (w + 2) half
   PlacedList all;
-  SmallVector<Placed> recent;      ///< not yet in `all`; used with windows only
+  SmallVector<Placed> recent;      ///< not yet in `all`; used only with windows
   std::vector<PlacedList> windows; ///< empty if most live ranges are long
 };
 } // namespace
 
-/// Places buffers in an order, each in the smallest gap that is free; nothing once the arena gets larger than `most`.
+/// Places buffers in an order, each in the smallest gap that is free; returns nothing if the arena would exceed `most`.
 static std::optional<ArenaPlan> placeInOrder(ArrayRef<ArenaBuffer> buffers, ArrayRef<unsigned> order, int64_t most) {
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());
@@ -216,8 +216,9 @@ static std::optional<ArenaPlan> placeInOrder(ArrayRef<ArenaBuffer> buffers, Arra
   return plan;
 }
 
-/// Places buffers in the order in which their live ranges begin, each in the smallest gap that is free then. Takes
-/// O(n log n), placeInOrder O(n^2). Close to the lower bound for long programs of equal parts (microbatches).
+/// Places buffers in the order in which their live ranges begin, each in the smallest gap that is free then. This takes
+/// O(n log n), while placeInOrder takes O(n^2). The result is close to the lower bound for long programs of equal parts
+/// (microbatches).
 static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());
@@ -242,7 +243,7 @@ static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
   };
   for (auto [position, begins, order, i] : events) {
     int64_t bytes = alignedBytes(buffers[i]);
-    if (!begins) { // a freed range merges with the gaps next to it
+    if (!begins) { // a freed range is merged with adjacent gaps
       int64_t begin = plan.offsets[i], end = begin + bytes;
       auto next = gaps.lower_bound(begin);
       if (next != gaps.begin() && std::prev(next)->second == begin) {

@@ -1,5 +1,5 @@
-//===- Buffers.cpp - Which values of a step share a home ---------------------------------===//
-// Union-find over the values of a step. Values are joined only where a kernel may write a result over an operand
+//===- Buffers.cpp - Decides which values of a step share a home -------------------------===//
+// Union-find over the values of a step. Values are joined only if a kernel may write a result over an operand
 // (IR/Sharing.h) and nothing reads the old value later. Invariant: no op reads a value of a buffer after a later value
 // of the buffer was written.
 //===-----------------------------------------------------------------------------===//
@@ -34,7 +34,7 @@ void Buffers::join(unsigned a, unsigned b) {
     buffers[a].leaf = buffers[b].leaf;
 }
 
-/// One buffer a value first; then values that may share one are joined.
+/// Begins with one buffer per value; then joins values that may share one.
 Buffers::Buffers(Block &body, const Liveness &liveness, TaskFunctions &functions, ArrayRef<BlockArgument> dying)
     : liveness(liveness), functions(functions) {
   for (BlockArgument argument : body.getArguments()) {
@@ -54,7 +54,7 @@ Buffers::Buffers(Block &body, const Liveness &liveness, TaskFunctions &functions
   });
   for (auto view : body.getOps<MicrobatchOp>())
     number[view.getElement()] = number.lookup(view.getStack());
-  // Yields, updates and arguments come first; operands share what these leave.
+  // Yields, updates and arguments come first; operands come last.
   shareYields(body);
   shareUpdates(body);
   shareArguments(dying, body.getTerminator());
@@ -143,7 +143,7 @@ void Buffers::shareOperands(Operation *op) {
       if (of(operand) == of(result) || buffer.leaf || buffer.life.last != now ||
           buffer.bytes != buffers[of(result)].bytes)
         continue;
-      // Two results cannot lie over one operand.
+      // Two results cannot share the home of one operand.
       bool taken = llvm::any_of(op->getResults(), [&](Value other) { return of(other) == of(operand); });
       bool legal = llvm::all_of(op->getOpOperands(), [&](OpOperand &use) {
         return of(use.get()) != of(operand) || mayShareHome(op, use.getOperandNumber(), result.getResultNumber());

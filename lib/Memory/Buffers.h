@@ -1,6 +1,6 @@
-//===- Buffers.h - Which values of a step share a home -----------------------------------===//
-// Input: a step, its liveness, and functions that are planned already. Result: buffers, for which the arena planner
-// finds offsets.
+//===- Buffers.h - Decides which values of a step share a home ---------------------------===//
+// Input: a step, its liveness, and already planned functions. Result: buffers, for which the arena planner finds
+// offsets.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_MEMORY_BUFFERS_H
 #define PC_LIB_MEMORY_BUFFERS_H
@@ -17,11 +17,11 @@ namespace pc {
 /// writes it.
 class Buffers {
 public:
-  /// `dying`: if `body` is a function's, the arguments that no caller reads after the call.
+  /// `dying`: if `body` belongs to a function, the arguments that no caller reads after the call.
   Buffers(mlir::Block &body, const Liveness &liveness, TaskFunctions &functions,
           llvm::ArrayRef<mlir::BlockArgument> dying = {});
 
-  /// Values of one home.
+  /// The values that share one home.
   struct Buffer {
     llvm::SmallVector<mlir::Value, 2> values;
     int64_t bytes = 0;
@@ -32,11 +32,11 @@ public:
   llvm::SmallVector<Buffer> take();
 
 private:
-  /// Buffers that become one are joined as trees (union-find).
+  /// Finds the representative of a buffer (union-find).
   unsigned find(unsigned i) const;
   void join(unsigned a, unsigned b);
   unsigned of(mlir::Value value) const;
-  /// Each joins the values that may share a buffer for one of the reasons above.
+  /// Each of these functions joins values for one of the reasons above.
   void shareYields(mlir::Block &body);
   void shareUpdates(mlir::Block &body);
   void shareOperands(mlir::Operation *op);

@@ -1,7 +1,7 @@
 //===- PlanMemory.cpp - Give every value an offset in the device arena ------------------===//
 // Input: a scheduled local program. Result: every value has a home, every call a frame, and the module has `pc.arena`.
-// Task functions are planned first, each in an address space of its own; a call then needs one block for the frame. In
-// the arena, parameters come first, then states, other leaves, all that lives shorter, and the workspace of CUDA
+// Task functions are planned first, each in a separate address space; a call then needs one block for the frame. In the
+// arena, parameters come first, then states, other leaves, values with shorter lifetimes, and the workspace of CUDA
 // libraries.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PLANMEMORY
@@ -95,7 +95,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     ArenaOp::create(builder, steps[0].getLoc(), bytes);
   }
 
-  /// Plans every function that the step calls, in an address space of its own: the frame, the arguments, the results.
+  /// Plans every function that the step calls, in a separate address space: the frame, the arguments, the results.
   void planFunctions(func::FuncOp step) {
     llvm::MapVector<Operation *, SmallVector<BlockArgument>> dying; // arguments that no caller reads after a call
     TaskFunctions functions;
@@ -105,7 +105,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       if (first)
         it->second.assign(function.body->args_begin(), function.body->args_end());
       llvm::erase_if(it->second, [&](BlockArgument argument) {
-        // An argument dies only if it does at every call: its value has no other reader and is no leaf.
+        // An argument dies only if it dies at every call: its value has no later reader and is not a leaf.
         Value input = call.getInputs()[argument.getArgNumber()];
         return !input.hasOneUse() || isLeaf(input.getDefiningOp()) || isa<MicrobatchOp>(input.getDefiningOp());
       });
@@ -114,12 +114,12 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       planFunction(cast<func::FuncOp>(op), arguments, functions);
   }
 
-  /// Homes in a function of tasks, relative to its frame, which every call puts somewhere in the caller's arena.
+  /// Plans homes in a task function, relative to its frame. Every call has a place for the frame in the caller's arena.
   void planFunction(func::FuncOp function, ArrayRef<BlockArgument> dying, TaskFunctions &functions) {
     Block &body = function.getBody().front();
     Liveness liveness(body);
     SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness, functions, dying).take();
-    // Results lie after the frame, with the arguments, since callers give them homes of their own.
+    // Results and arguments come after the frame, since callers choose their homes.
     auto returned = [&](const Buffers::Buffer &buffer) {
       return llvm::any_of(buffer.values,
                           [&](Value value) { return llvm::is_contained(value.getUsers(), body.getTerminator()); });
@@ -154,7 +154,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     TaskFunctions functions;
     SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness, functions).take();
 
-    int64_t base = 0; // leaves are live throughout, so they lie one after the other
+    int64_t base = 0; // leaves are always live, so they follow each other
     auto settle = [&](auto isNext) {
       for (const Buffers::Buffer &buffer : buffers)
         if (buffer.leaf && isNext(buffer.leaf)) {

@@ -20,16 +20,16 @@ using namespace pc;
 
 namespace {
 
-/// One walk over a step, or over a task function in its own address space. `held` says which value each byte holds; the
-/// check fails at the first read of a value whose bytes hold something else, and at writes over a value that is still
-/// needed.
+/// One walk over a step, or over a task function in its own address space. `held` has the value that each byte holds.
+/// The check fails at the first read of a value whose bytes hold another value, and at a write over a value that is
+/// still needed.
 class Replay {
 public:
-  /// `functions`: those that the step calls.
+  /// `functions`: the functions that the step calls.
   Replay(int64_t arenaBytes, TaskFunctions &functions) : arenaBytes(arenaBytes), functions(functions) {}
 
-  /// (A7) A function, in its own address space: it holds its arguments, and keeps those that no result is written over;
-  /// it holds all results at the end; all other values lie in the frame.
+  /// (A7) Checks a function in its own address space. It holds its arguments at the start, and keeps those that no
+  /// result overwrites. It holds all results at the end. All other values are in the frame.
   LogicalResult run(const TaskFunction &called) {
     Operation *op = called.function, *terminator = called.body->getTerminator();
     for (BlockArgument argument : called.body->getArguments()) {
@@ -47,7 +47,7 @@ public:
     for (Value result : called.results())
       if (!holds(result))
         return terminator->emitOpError() << "finds its result at offset " << homeOrNone(result) << " overwritten (A7)";
-    // Only arguments and results lie after the frame.
+    // Only arguments and results are after the frame.
     llvm::DenseMap<int64_t, int64_t> outside; // bytes, by home
     SmallVector<Value> values(called.body->getArguments());
     llvm::append_range(values, called.results());
@@ -125,8 +125,8 @@ private:
     return success();
   }
 
-  /// Whether `op` may write `result` over `old`: same place, no reader of `old` after `op`, and `op` works in place if
-  /// it reads `old` itself.
+  /// Whether `op` may write `result` over `old`: both have the same home, `old` has no reader after `op`, and `op`
+  /// works in place if it reads `old`.
   bool mayReplace(Operation *op, OpResult result, Value old) {
     if (homeOrNone(old) != homeOrNone(result) || byteSize(old.getType()) != byteSize(result.getType()) || pending[old])
       return false;
@@ -137,7 +137,7 @@ private:
           auto update = dyn_cast<UpdateOp>(user);
           return update && leaves.of(update) == old;
         }))
-      return false; // over a leaf only its own new value may be written
+      return false; // only a leaf's own new value may overwrite it
     auto call = dyn_cast<CallOp>(op);
     return llvm::all_of(op->getOpOperands(), [&](OpOperand &use) {
       if (use.get() != old)
@@ -186,7 +186,7 @@ private:
     return success();
   }
 
-  /// (A5) Counts the inputs of the start as read; checks that the results still lie where the start put them.
+  /// (A5) Counts the inputs of the start as read; checks that the results still have the homes that the start used.
   LogicalResult replay(WaitOp wait, SmallVectorImpl<Value> *later) {
     StartOp start = wait.getStart();
     if (!start)
@@ -216,7 +216,8 @@ private:
     return success();
   }
 
-  /// (A7) The results that its function writes over arguments lie on their operands; the frame is free.
+  /// (A7) Results that the function writes over arguments have the homes of the operands. The bytes of the frame are
+  /// free.
   LogicalResult replay(CallOp call) {
     const TaskFunction &called = functions.of(call);
     if (!call.getFrame())
@@ -263,7 +264,7 @@ private:
     if (failed(runBlock(inner, &later)))
       return failure();
     Operation *yield = inner.getTerminator();
-    // A value that was computed where the result lies becomes the result; the others are copied or added.
+    // A value that was computed at the result's home becomes the result; others are copied or added.
     for (auto [value, result] : llvm::zip(yield->getOperands(), accumulate->getResults())) {
       if (!once)
         continue;
@@ -289,7 +290,7 @@ private:
     return success();
   }
 
-  /// Counts the uses by `op` as done: those of values of its own block now, others when the accumulation around it
+  /// Counts the uses by `op` as done: those of values of its own block now, and others when the accumulation around it
   /// ends.
   void read(Operation *op, SmallVectorImpl<Value> *later) {
     for (OpOperand &use : op->getOpOperands()) {
@@ -322,8 +323,8 @@ private:
         release(value);
   }
 
-  /// Replays the ops in order. `later` collects what an accumulation's body reads from outside, which is not dead
-  /// before all microbatches are through.
+  /// Replays the ops in order. `later` collects values that an accumulation's body reads from outside. They are not
+  /// dead before all microbatches have run.
   LogicalResult runBlock(Block &block, SmallVectorImpl<Value> *later) {
     for (Operation &op : block) {
       if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>()) // leaves are held already; the accumulation or caller
@@ -338,7 +339,7 @@ private:
           return failure();
         continue;
       }
-      // From here on, pending uses are those after this op.
+      // From here on, only uses after this op are pending.
       read(&op, later);
       if (isa<MicrobatchOp, CallOp>(op)) {
         if (failed(isa<CallOp>(op) ? replay(cast<CallOp>(op)) : replay(cast<MicrobatchOp>(op))))

@@ -1,14 +1,15 @@
-//===- Blocks.cpp - Which values of collective matmul exist as blocks -------------------===//
+//===- Blocks.cpp - Decides which values of collective matmul exist as blocks -----------===//
 // A gathered value exists as n blocks along the gathered dim, and so do values that are computed from it block by
-// block, up to a sum over the blocks, a reduce_scatter, or an op that needs the whole value. What holds of the
+// block, up to a sum over the blocks, a reduce_scatter, or an op that needs the whole value. Invariants of the
 // decisions:
-//  1. A step has a legal row of its factor rule: on blocks of its split operands it gives a block of the result, or an
-//     addend.
-//  2. A blocked gather is read by steps only, block by block. One that is read otherwise goes to `whole`, and stays.
-//  3. A step reads blocks of one window; its other split operands are sliced. Moves over two axes of one size that meet
-//     in a product are noted in `met`, and have one window in the next round.
-//  4. It ends: if `whole` grows, decisions go back to that gather; if `met` changes, to the beginning. `whole` never
-//     shrinks, and `met` is emptied only when `whole` grows. When neither changes any more, 1 to 3 hold for all ops.
+//  1. A step has a legal row of its factor rule: from blocks of its split operands it computes a block of the result,
+//     or an addend.
+//  2. Only steps read a blocked gather, block by block. A gather with another reader is added to `whole`, and stays.
+//  3. A step reads blocks of one window; its other split operands are sliced. If a product has moves over two axes of
+//     equal size, these are recorded in `met`, and have a common window in the next round.
+//  4. The algorithm ends: if `whole` grows, decisions are repeated from that gather on; if `met` changes, from the
+//     beginning. `whole` never shrinks, and `met` is cleared only when `whole` grows. When neither changes any more, 1
+//     to 3 hold for all ops.
 //===-----------------------------------------------------------------------------===//
 #include "Blocks.h"
 #include "pc/Cost/Cost.h"
@@ -24,14 +25,14 @@ namespace {
 bool worksOnBlocks(Operation *op, const Row &row) {
   if (!op->hasTrait<Pointwise>() && !op->hasTrait<Rowwise>() && !isa<EinsumOp, ReduceMaxOp>(op))
     return false;
-  // An offset says where the rank's block begins, not a block of that.
+  // An offset is the start of the rank's block, not of a block of this block.
   if (isa<DrawnOpInterface>(op))
     return false;
   if (auto indexed = dyn_cast<IndexedOpInterface>(op))
     for (auto [operand, state] : llvm::zip_equal(op->getOperands(), row.operands))
       if (IndexedDim dim = indexed.getIndexedDim(); operand == dim.value && state == AxisState::split(dim.dim))
         return false;
-  // What is stored by rows has no blocks.
+  // Values that are stored by rows have no blocks.
   auto isInParts = [](auto pair) { return std::get<1>(pair).isSplit() && rowsOf(std::get<0>(pair)); };
   if (llvm::any_of(llvm::zip_equal(op->getOperands(), row.operands), isInParts) ||
       llvm::any_of(llvm::zip_equal(op->getResults(), row.results), isInParts))
@@ -110,7 +111,7 @@ void BlockDecisions::followGathers() {
       if (auto [gather, reader] = neededWhole(op); gather) {
         whole.insert({gather, reader});
         again |= !met.empty();
-        met.clear(); // some of it may have followed from this gather's blocks
+        met.clear(); // some entries may depend on this gather's blocks
         at = gather->getIterator();
         forget(at, std::next(op->getIterator()));
       }
@@ -121,7 +122,7 @@ void BlockDecisions::followGathers() {
 std::pair<AllGatherOp, Operation *> BlockDecisions::neededWhole(Operation *op) const {
   const BlockStep *step = this->step(op);
   std::pair<AllGatherOp, Operation *> found;
-  op->walk([&](Operation *inner) { // an op with a region reads what the ops in it read
+  op->walk([&](Operation *inner) { // an op with a region reads the operands of the ops in it
     for (OpOperand &use : inner->getOpOperands()) {
       const Blocked *operand = blocked(use.get());
       auto gather = use.get().getDefiningOp<AllGatherOp>();
@@ -232,11 +233,11 @@ bool BlockDecisions::follow(Value value, const Blocked &wanted,
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
       if (const Blocked *known = blocked(operand);
           known && operand.getDefiningOp<AllGatherOp>() && !step.reads(i, *known))
-        return false; // `op` needs it otherwise than block by block, see 2
+        return false; // `op` does not read it block by block, see 2
     made.push_back({op, step});
     if (isProduct(op)) {
       found = true;
-      return true; // reads slices of its operands
+      return true; // `op` reads slices of its operands
     }
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
       if (row.operands[i].isSplit() && !blocked(operand)) // if this fails, the operand is sliced
@@ -246,7 +247,7 @@ bool BlockDecisions::follow(Value value, const Blocked &wanted,
   return false;
 }
 
-/// Whether a matrix product is among the ops that work block by block on the way to `value`.
+/// Whether a matrix product is among the ops that compute `value` block by block.
 bool BlockDecisions::isMadeByProduct(Value value) const {
   SmallVector<Value> list = {value};
   llvm::DenseSet<Value> seen;

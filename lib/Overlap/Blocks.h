@@ -1,6 +1,6 @@
-//===- Blocks.h - Which values of collective matmul exist as blocks ---------------------===//
+//===- Blocks.h - Decides which values of collective matmul exist as blocks -------------===//
 // The decisions of a rewrite that WindowProducts.cpp writes: which gathered values, and values computed from them,
-// exist as blocks, and how ops work on these. Blocks.cpp says what holds of them and why.
+// exist as blocks, and how ops work on these. Blocks.cpp has their invariants.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_OVERLAP_BLOCKS_H
 #define PC_LIB_OVERLAP_BLOCKS_H
@@ -12,11 +12,11 @@
 
 namespace pc {
 
-/// The order in which n blocks are worked on. A ring (`with` is null): on coordinate i of `axes`, step t works on the
-/// block of coordinate (i - t) mod n. Two axes whose moves meet in a product (`with` is the minor one): on coordinates
-/// (i, j), step t works on the block of coordinate k with i + j + k = t mod n, for the moves over either axis. Blocks
-/// are then sent directly from their owners, because rings would need the initial skew of Cannon's algorithm, which
-/// sends more.
+/// The order in which n blocks are processed. A ring (`with` is null): on coordinate i of `axes`, step t works on the
+/// block of coordinate (i - t) mod n. Two axes whose moves belong to one product (`with` is the minor one): on
+/// coordinates (i, j), step t works on the block of coordinate k with i + j + k = t mod n, for the moves over either
+/// axis. In this case blocks are sent directly from their owners, because rings would need the initial skew of Cannon's
+/// algorithm, which sends more.
 struct Window {
   mlir::ArrayAttr axes, with;
   int64_t n = 0;
@@ -37,7 +37,7 @@ struct BlockStep {
   Window window;
   Row row;
 
-  /// Whether the op takes this operand block by block, as it comes.
+  /// Whether the op reads this operand block by block.
   bool reads(unsigned operand, const Blocked &blocked) const {
     return window == blocked.window && row.operands[operand] == AxisState::split(blocked.dim);
   }
@@ -46,22 +46,22 @@ struct BlockStep {
 /// Whether `op` is a matrix product, and not a sum or a permutation of dims.
 bool isProduct(mlir::Operation *op);
 
-/// Which values of a block are blocked, and how its ops work on them.
+/// The decisions for a block: which values are blocked, and how ops work on them.
 class BlockDecisions {
 public:
   BlockDecisions(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes);
 
-  /// Null where the value is not blocked.
+  /// Null if the value is not blocked.
   const Blocked *blocked(mlir::Value value) const {
     auto it = values.find(value);
     return it == values.end() ? nullptr : &it->second;
   }
-  /// Null where the op works on whole values.
+  /// Null if the op works on whole values.
   const BlockStep *step(mlir::Operation *op) const {
     auto it = steps.find(op);
     return it == steps.end() ? nullptr : &it->second;
   }
-  /// Null where the scatter stays one.
+  /// Null if the scatter stays a single move.
   const Window *window(ReduceScatterOp scatter) const {
     auto it = scatters.find(scatter);
     return it == scatters.end() ? nullptr : &it->second;
@@ -73,32 +73,33 @@ public:
 private:
   bool isWindow(MoveOpInterface move) const;
 
-  /// One round. False if `met` changed, so that another round is needed.
+  /// Makes one round of decisions. Returns false if `met` changed, so that another round is needed.
   bool decideAll();
 
-  /// The window of a move over `axes`: a ring, or exchanges over two axes if it met a move over another one.
+  /// The window of a move over `axes`: a ring, or exchanges over two axes if a product also has a move over another
+  /// axis.
   Window windowOf(mlir::Operation *move, mlir::ArrayAttr axes) const;
   Window pair(mlir::ArrayAttr a, mlir::ArrayAttr b, int64_t n) const;
 
   /// Decides ops from gathers on, in program order. At an op that needs a gather whole, goes back to the gather and
-  /// forgets what was decided since.
+  /// discards later decisions.
   void followGathers();
 
-  /// A blocked gather that `op`, or an op in its region, reads otherwise than block by block; and that op.
+  /// Returns a blocked gather that `op`, or an op in its region, does not read block by block, and that op.
   std::pair<AllGatherOp, mlir::Operation *> neededWhole(mlir::Operation *op) const;
 
-  /// Takes back the decisions on these ops.
+  /// Discards the decisions for these ops.
   void forget(mlir::Block::iterator begin, mlir::Block::iterator end);
 
-  /// Makes `op` a step if it can work on the blocks that it reads. True if that let moves meet which had not met
-  /// before.
+  /// Makes `op` a step if it can work on the blocks that it reads. Returns true if `op` combines moves that were not
+  /// recorded in `met` before.
   bool decide(mlir::Operation *op);
 
-  /// The window in which moves of both orders can meet, if there is one and they differ so far.
+  /// The common window of moves with both orders, if there is one and the orders differ.
   std::optional<Window> common(const Window &a, const Window &b) const;
 
-  /// Notes in `met` that the gathers from which the blocks of `value` come meet a move of `window`'s other axis. A
-  /// gather that met another move before keeps that one.
+  /// Records in `met` that the gathers from which the blocks of `value` come share a product with a move over
+  /// `window`'s other axis. A gather keeps its first record.
   void take(mlir::Value value, const Window &window);
   void take(mlir::Operation *move, mlir::ArrayAttr axes, const Window &window) {
     again |= met.try_emplace(move, window.other(axes)).second;
@@ -107,8 +108,8 @@ private:
   /// Decides ops from a reduce_scatter backwards, up to the products whose results it sums.
   void followScatter(ReduceScatterOp scatter);
 
-  /// Whether `value` can be made block by block as `wanted`; `made` gets the ops that it takes, `found` whether one of
-  /// them is a product.
+  /// Whether `value` can be computed block by block as `wanted`. `made` receives the ops that are needed, `found`
+  /// whether one of them is a product.
   bool follow(mlir::Value value, const Blocked &wanted,
               llvm::SmallVectorImpl<std::pair<mlir::Operation *, BlockStep>> &made, bool &found);
 
@@ -121,9 +122,9 @@ private:
   llvm::DenseMap<mlir::Value, Blocked> values;
   llvm::DenseMap<mlir::Operation *, BlockStep> steps;
   llvm::DenseMap<mlir::Operation *, Window> scatters;
-  /// Per move: the axes of the moves that it meets in products.
+  /// Per move: the axes of the moves with which it shares a product.
   llvm::DenseMap<mlir::Operation *, mlir::ArrayAttr> met;
-  /// Gathers that stay, and the op that needs each, if any.
+  /// Gathers that stay, and the op that needs the whole value, if any.
   llvm::MapVector<mlir::Operation *, mlir::Operation *> whole;
 };
 

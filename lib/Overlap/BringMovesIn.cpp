@@ -1,6 +1,6 @@
-//===- BringMovesIn.cpp - Moves into the one microbatch of a step ----------------------===//
-// The step is rebuilt around the moves: `accumulate` gets the results of moves in the body in place of its own, and the
-// moves after it go.
+//===- BringMovesIn.cpp - Moves communication into the body of a single microbatch -----===//
+// Moves are cloned into the body: `accumulate` then yields their results instead of their operands, and the moves after
+// it are erased.
 //===-----------------------------------------------------------------------------===//
 #include "BringMovesIn.h"
 
@@ -9,8 +9,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// Moves gathers of stored tensors whose results only the body reads to the front of the body: there they are waited
-/// for one by one.
+/// Moves gathers of stored tensors to the front of the body if only the body reads their results, so that each can be
+/// waited for separately.
 static void bringGathersIn(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   for (Operation *op = accumulate->getPrevNode(); op;) {
@@ -30,7 +30,7 @@ void pc::bringMovesIn(AccumulateOp accumulate) {
   SmallVector<Value> outer(accumulate.getResults()); // per result: the value outside of the body that it replaces
   SmallVector<Operation *> moved;
   for (auto [i, value] : llvm::enumerate(outer)) {
-    // A chain of moves comes in as a whole; other readers would need the value from in between.
+    // A chain of moves is moved as a whole, unless another reader needs a value inside the chain.
     while (value.hasOneUse() && isa<MoveOpInterface>(*value.user_begin()) &&
            value.user_begin()->getBlock() == accumulate->getBlock()) {
       Operation *move = *value.user_begin();

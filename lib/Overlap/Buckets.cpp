@@ -1,4 +1,4 @@
-//===- Buckets.cpp - When moves start and which start together ------------------------===//
+//===- Buckets.cpp - Decides when moves start, and which start together ---------------===//
 // Implements Problem.h: moves that may wait fill buckets by group and kind, gathers of units start `depth` units ahead,
 // the others start when they are ready. A last pass makes the waits of each group follow the order of the starts. The
 // input determines the result.
@@ -13,7 +13,7 @@ using namespace pc;
 
 namespace {
 
-/// One use: construct, then run(). `buckets` grows while each kind of move is handled; run() sorts it at the end.
+/// Construct it, then call run() once. `buckets` grows while each kind of move is handled; run() sorts it at the end.
 class Scheduler {
 public:
   Scheduler(ArrayRef<MoveItem> items, const ScheduleLimits &limits) : items(items), limits(limits) {}
@@ -65,7 +65,7 @@ private:
         return;
       const MoveItem &first = items[o.bucket.items[0]];
       SmallVector<size_t> &earlier = closed[{first.group, first.kind}];
-      // Inputs are held until the wait; waiting for the bucket before last bounds how many are held at once.
+      // Inputs are held until the wait. Waiting for the bucket before the last one limits how many are held at once.
       if (!first.inPlace && earlier.size() >= 2) {
         MoveBucket &old = buckets[earlier[earlier.size() - 2]];
         if (old.start < o.bucket.start)
@@ -94,7 +94,7 @@ private:
       close(o);
   }
 
-  /// A run of items of one unit in the order in which items are needed.
+  /// Consecutive items of one unit, in the order in which items are needed.
   struct Unit {
     SmallVector<unsigned> items;
     int64_t bytes = 0, needed = 0, last = 0;
@@ -121,14 +121,14 @@ private:
         bytes += units[--first].bytes;
       int64_t freed = -1;
       for (size_t before = 0; before < first; ++before)
-        // Nothing is saved by waiting for an earlier unit that is read even after this one is needed.
+        // Waiting for an earlier unit saves no memory if it is still read after this one is needed.
         if (units[before].last < units[k].needed)
           freed = std::max(freed, units[before].last);
       split(units[k], freed);
     }
   }
 
-  /// Makes buckets of a unit's items by group and kind, within the limits; none starts before op `freed` is done.
+  /// Makes buckets of a unit's items by group and kind, within the limits. None starts before op `freed` is done.
   void split(const Unit &unit, int64_t freed) {
     std::map<std::pair<int64_t, int64_t>, std::pair<unsigned, int64_t>> open; // the bucket and its bytes
     for (unsigned i : unit.items) {

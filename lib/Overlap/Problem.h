@@ -1,7 +1,7 @@
-//===- Problem.h - Moves that may be started ahead -----------------------------------===//
-// The problem: a block as a line of positions, and moves with some freedom on it. The answer: buckets of moves with one
-// start and one wait each (Buckets.cpp, free of IR). VerifyScheduled.cpp checks the program that is built from it, and
-// includes neither.
+//===- Problem.h - The problem of scheduling moves -----------------------------------===//
+// The problem is a block as a sequence of positions, and moves that may start and end within ranges of them. The
+// solution is a list of buckets of moves with one start and one wait each (Buckets.cpp, which does not depend on IR).
+// VerifyScheduled.cpp checks the resulting program without including either.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_OVERLAP_PROBLEM_H
 #define PC_LIB_OVERLAP_PROBLEM_H
@@ -15,24 +15,24 @@ namespace pc {
 
 /// A move. Positions number the ops of its block; -1 is before the first one.
 struct MoveItem {
-  int64_t group = 0;    ///< number of the axes it works over; equal numbers share a communicator
+  int64_t group = 0;    ///< number of its axes; moves with equal numbers share a communicator
   int64_t kind = 0;     ///< only moves of equal group and kind share a bucket
   int64_t bytes = 0;    ///< payload
   int64_t ready = -1;   ///< the op after which it may start
   int64_t place = 0;    ///< its position in the block
   int64_t needed = 0;   ///< the op before which it must be done
   int64_t last = 0;     ///< the last op that reads its result
-  bool mayWait = false; ///< may wait for others to fill a bucket
+  bool mayWait = false; ///< it may wait for other moves to fill a bucket
   bool inPlace = false; ///< its result may overwrite its input, so that it needs no memory while it is in flight
-  int64_t unit = -1;    ///< the unit that it is gathered ahead with; -1: none
+  int64_t unit = -1;    ///< the unit with which it is prefetched; -1: none
 };
 
-/// How much memory the schedule may take to hide moves.
+/// Limits for the memory that a schedule may use to hide moves.
 struct ScheduleLimits {
   int64_t bucketBytes;                   ///< payload of a bucket; a single larger move is a bucket of its own
   int64_t depth;                         ///< prefetch: units that are gathered ahead of the one in use
-  int64_t aheadBytes;                    ///< most payload of a unit and those gathered ahead of it; 0: any
-  int64_t mostMoves = PCRT_MOST_STARTED; ///< in a bucket
+  int64_t aheadBytes;                    ///< most payload of a unit and the units prefetched before it; 0: no limit
+  int64_t mostMoves = PCRT_MOST_STARTED; ///< the most moves in a bucket
 };
 
 /// Moves that are started after op `start`, all at once, and waited for before op `wait`.
@@ -41,7 +41,8 @@ struct MoveBucket {
   int64_t start = -1, wait = 0;
 };
 
-/// Puts every item into one bucket; buckets are in the order of issue. Deterministic; knows nothing of IR.
+/// Puts every item into one bucket; buckets are in the order of issue. The result is deterministic and does not depend
+/// on IR.
 /// * Items that may wait are put into buckets by group and kind, in the order in which they are ready. A bucket starts
 ///   when its last item is ready. Unless its moves work in place, it is waited for when the second one after it starts,
 ///   to limit the inputs that are held.

@@ -1,5 +1,5 @@
 //===- Schedule.cpp - Local program -> scheduled program ------------------------------===//
-// Reads a block as a problem of Problem.h, has it solved, and writes the solution as `pc.start` and `pc.wait`.
+// Reads a block as a problem (Problem.h), solves it, and writes the solution as `pc.start` and `pc.wait`.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_SCHEDULE
 #include "pc/Overlap/Passes.h"
@@ -33,8 +33,8 @@ std::string unitName(StringRef tensor) {
   return (layer.empty() ? tensor : layer).str();
 }
 
-/// Reads one block into `items`, has scheduleMoves() solve them, and writes starts and waits. Positions are those of
-/// the ops before anything is written.
+/// Reads one block into `items`, calls scheduleMoves(), and writes starts and waits. Positions are those of the ops
+/// before rewriting.
 class BlockScheduler {
 public:
   BlockScheduler(Block &block, MeshAttr mesh, StringAttr stageAxis) : block(block), mesh(mesh), stageAxis(stageAxis) {}
@@ -71,7 +71,7 @@ public:
     for (auto move : block.getOps<AllToAllRowsOp>())
       keepOutOf(move, {number(groups, axesOf(move))});
     SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);
-    // A move of a move's result is ready only at a wait, which is known only now; the second answer has it.
+    // A move of another move's result is ready only at a wait, whose position is known only now. Solving again uses it.
     if (advanceChains(buckets))
       buckets = scheduleMoves(items, limits);
     for (const MoveBucket &bucket : buckets) {
@@ -86,16 +86,17 @@ public:
   }
 
 private:
-  /// Whether `op` is a move between two or more ranks that may be in flight: moves of rows block. Moves between stages
-  /// stay as they are: each stage's program is scheduled by itself, and all of them have to run these in one order.
+  /// Whether `op` is a move between two or more ranks that may be in flight: moves of rows always block. Moves between
+  /// stages are not changed, because each stage's program is scheduled separately, and all stages have to run these
+  /// moves in the same order.
   bool sends(Operation *op) const {
     auto move = dyn_cast_or_null<MoveOpInterface>(op);
     return move && !isa<AllToAllRowsOp>(op) && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) &&
            hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1;
   }
 
-  /// Puts updates whose values are results of moves at the end of the block, where the moves are waited for last.
-  /// Nothing reads an update.
+  /// Moves updates whose values are results of moves to the end of the block, so that the moves can be waited for
+  /// there. Nothing reads an update.
   void sinkUpdates() {
     SmallVector<UpdateOp> late;
     for (auto update : block.getOps<UpdateOp>())
@@ -106,11 +107,11 @@ private:
     atEnd.insert(late.begin(), late.end());
   }
 
-  /// Puts sums of what tasks have sent at the end of their task: there the moves are waited for last. The sum so far is
-  /// of an earlier task, or handed in; what is sent may be rounded.
+  /// Moves additions of reduced gradients to the end of their task, so that the moves can be waited for there. The sum
+  /// so far comes from an earlier task or is an argument; the reduced value may be rounded.
   void sinkSums() {
     int64_t task = 0;
-    SmallVector<Operation *> ends; // of every task
+    SmallVector<Operation *> ends; // the end of every task
     for (Operation &op : block) {
       if (isa<TaskOp>(op)) {
         ends.push_back(&op);
@@ -169,8 +170,8 @@ private:
       }
   }
 
-  /// Whether `op` is a stored tensor (a leaf) or the rounded copy of one. A rounded copy before the accumulation
-  /// does not count: its gather serves all microbatches, and starts as soon as it is ready.
+  /// Whether `op` is a stored tensor (a leaf) or the rounded copy of one. A rounded copy before the accumulation does
+  /// not count, because its gather serves all microbatches and starts as soon as it is ready.
   bool isStored(Operation *op) const {
     if (!isa_and_nonnull<CastOp>(op))
       return op && isLeaf(op);
@@ -195,7 +196,7 @@ private:
                         [&](Operation *user) { return user == block.getTerminator() || atEnd.contains(user); });
   }
 
-  /// When a move is ready, needed and last read, as positions of the block.
+  /// Adds a move, with the positions at which it is ready, needed and last read.
   void addItem(MoveOpInterface move) {
     Operation *op = move, *source = op->getOperand(0).getDefiningOp();
     MoveItem item;
@@ -204,7 +205,8 @@ private:
     item.bytes = trafficOf(move, mesh).payload;
     item.inPlace = mayShareHome(op, 0, 0);
     item.place = position.lookup(op);
-    // If the operand is the result of another move, this one is ready where it stands, and the other is needed there.
+    // If the operand is the result of another move, this move is ready at its own position, and the other one is needed
+    // there.
     if (source && source->getBlock() == &block)
       item.ready = sends(source) ? item.place : position.lookup(source);
     item.needed = item.last = ops.size() - 1;
@@ -214,12 +216,12 @@ private:
       item.needed = std::min(item.needed, at);
       item.last = i ? std::max(item.last, at) : at;
     }
-    // A move may also wait if it is read only by moves that are needed at the end: sums over several axes.
+    // A move may also wait if only moves that are needed at the end read it, as in sums over several axes.
     bool feedsMoves = llvm::all_of(op->getUsers(), [&](Operation *user) {
       return sends(user) && user->getBlock() == &block && isReadAtEnd(user);
     });
     item.mayWait = isReadAtEnd(op) || feedsMoves || isa_and_nonnull<AccumulateOp>(source);
-    // What waits until the end of a task shares buckets with others of the task.
+    // Moves that wait until the end of a task share buckets only with moves of the same task.
     item.kind = number(kinds, {static_cast<int>(move.getMoveKind()), static_cast<int>(move.getReduction()),
                                element.getIntOrFloatBitWidth(), item.mayWait ? taskOf[op] : 0});
     if (isa<AllGatherOp>(op) && isStored(source)) {
@@ -228,7 +230,7 @@ private:
       item.mayWait = false;
     } else if (isa<AllGatherOp, PermuteOp>(op) && !item.mayWait) {
       // The result of a gather is larger than its operand, and a permute's result lives at the same time as its
-      // operand. So they start one matrix product ahead of where they stand, and not as early as the operand allows.
+      // operand. So they start one matrix product before their position, and not as early as the operand allows.
       int64_t product = item.place - 1;
       while (product > item.ready && flopsOf(ops[product]) == 0)
         --product;
@@ -237,8 +239,8 @@ private:
     items.push_back(item);
   }
 
-  /// Where a move reads the result of another move of a different group: it becomes ready when the first one is waited
-  /// for. True if that changed an item, so that the problem has to be solved again.
+  /// If a move reads the result of a move of a different group, it becomes ready at the wait of that move. Returns true
+  /// if this changed an item, so that the problem has to be solved again.
   bool advanceChains(ArrayRef<MoveBucket> buckets) {
     llvm::DenseMap<Operation *, unsigned> bucketOf;
     for (auto [b, bucket] : llvm::enumerate(buckets))
@@ -255,15 +257,15 @@ private:
       if (items[first.items[0]].group == item.group || ready >= item.ready)
         continue;
       item.ready = ready;
-      for (unsigned i : first.items) // nor may the first be waited for later in the second solution
+      for (unsigned i : first.items) // the first move must not be waited for later in the second solution
         items[i].needed = std::min(items[i].needed, first.wait);
       changed = true;
     }
     return changed;
   }
 
-  /// Whether `bucket` stays a blocking move: it is one move, no computation stands between its start and its wait, it
-  /// stands within them, and no other bucket of its group is in flight then.
+  /// Whether `bucket` stays a blocking move: it has one move, there is no computation between its start and its wait,
+  /// its position is between them, and no other bucket of its group is in flight at that time.
   bool blocks(const MoveBucket &bucket, ArrayRef<MoveBucket> buckets) const {
     int64_t place = items[bucket.items[0]].place;
     if (bucket.items.size() > 1 || place < bucket.start || place > bucket.wait)
@@ -284,7 +286,7 @@ private:
     for (unsigned i : bucket.items)
       moves.push_back(ops[items[i].place]);
     OpBuilder builder(block.getParentOp()->getContext());
-    // Starts at one position stand in the order of their buckets, so that what is needed first starts first.
+    // Starts at the same position are in the order of their buckets, so that the one needed first starts first.
     Operation *&previous = lastStart[bucket.start];
     if (!previous && bucket.start >= 0)
       previous = ops[bucket.start];
@@ -322,24 +324,24 @@ private:
 
   Block &block;
   MeshAttr mesh;
-  StringAttr stageAxis;         ///< null: one program for all ranks
-  SmallVector<Operation *> ops; ///< of the block, before anything is written
+  StringAttr stageAxis;         ///< null: all ranks have the same program
+  SmallVector<Operation *> ops; ///< of the block, before rewriting
   llvm::DenseMap<Operation *, int64_t> position;
-  bool accumulates = false;                    ///< there is an accumulation in the block
-  llvm::DenseMap<Operation *, int64_t> taskOf; ///< how many have begun before each op
+  bool accumulates = false;                    ///< the block has an accumulation
+  llvm::DenseMap<Operation *, int64_t> taskOf; ///< by op: the number of tasks that have begun before it
   llvm::DenseSet<Operation *> atEnd;           ///< sums and updates at the end of their task, or of the block
   SmallVector<MoveItem> items;
-  SmallVector<int64_t> notBefore; ///< by item: where it may start at the earliest, even if it is ready before
+  SmallVector<int64_t> notBefore; ///< by item: the earliest start, even if it is ready before
   std::map<std::vector<std::string>, int64_t> groups;
-  std::map<std::tuple<int, int, unsigned, int64_t>, int64_t> kinds; ///< and the task
+  std::map<std::tuple<int, int, unsigned, int64_t>, int64_t> kinds; ///< the kind of a move, and its task
   std::map<std::pair<std::string, int64_t>, int64_t> units;
-  llvm::DenseMap<Operation *, int64_t> gathers;   ///< of each tensor: how many so far
+  llvm::DenseMap<Operation *, int64_t> gathers;   ///< by tensor: the number of gathers so far
   llvm::DenseMap<int64_t, Operation *> lastStart; ///< by position: the last start written after it
   SmallVector<Operation *> replaced;
 };
 
-/// Names moves of results of `accumulate` after the values that it sums, for messages and traces. They have the
-/// location of `accumulate` itself otherwise.
+/// Names moves of results of `accumulate` after the values that it sums, for messages and traces. Otherwise they have
+/// the location of `accumulate`.
 void nameMoves(AccumulateOp accumulate) {
   Operation *yield = accumulate.getBody().front().getTerminator();
   for (auto [value, result] : llvm::zip_equal(yield->getOperands(), accumulate.getResults()))
@@ -357,7 +359,7 @@ struct Schedule : pc::impl::ScheduleBase<Schedule> {
     const ScheduleLimits limits = {.bucketBytes = bucketBytes, .depth = prefetch, .aheadBytes = prefetchBytes};
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (!function.getBody().hasOneBlock())
-        continue; // pc-verify-scheduled says so
+        continue; // pc-verify-scheduled reports this
       Block &body = function.getBody().front();
       for (auto accumulate : llvm::make_early_inc_range(body.getOps<AccumulateOp>())) {
         nameMoves(accumulate);

@@ -1,7 +1,7 @@
-//===- VerifyScheduled.cpp - Check the order of moves and that its edges suffice -------===//
+//===- VerifyScheduled.cpp - Checks the order of moves and their dependencies ----------===//
 // Runs a scheduled or planned program as streams would: one for computation and one per communicator. `pc.start` is an
 // edge from the computation so far to its communicator, `pc.wait` an edge back; there are no others. Two accesses to
-// the same bytes, one of them a write, must be ordered by edges. Shares nothing with the code that makes schedules.
+// the same bytes, one of them a write, must be ordered by edges. The verifier shares no code with the scheduler.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYSCHEDULED
 #include "pc/Overlap/Passes.h"
@@ -37,7 +37,7 @@ struct Clock {
 
 struct Access {
   size_t stream;
-  int64_t stamp; ///< of the stream's own clock
+  int64_t stamp; ///< the value of the stream's own clock
   Operation *op;
 };
 
@@ -83,7 +83,7 @@ private:
     SmallVector<Access, 2> reads, writes;
   };
 
-  /// The last access of each stream is enough: the earlier ones are done before it.
+  /// Records an access. The last access of each stream is enough, because earlier ones are done before it.
   static void note(SmallVectorImpl<Access> &list, const Access &by) {
     auto it = llvm::find_if(list, [&](const Access &access) { return access.stream == by.stream; });
     if (it == list.end())
@@ -106,12 +106,12 @@ private:
 /// `memory` remembers the last accesses of every byte. An access that is not ordered after an earlier one fails.
 class Streams {
 public:
-  /// `functions`: those that `body` calls.
+  /// `functions`: the functions that `body` calls.
   Streams(Block &body, TaskFunctions &functions) : functions(functions), leaves(body) {}
 
   LogicalResult run(Block &block) {
     for (Operation &op : block) {
-      if (isLeaf(&op) || isa<MicrobatchOp>(op)) // a view of a leaf
+      if (isLeaf(&op) || isa<MicrobatchOp>(op)) // which is a view of a leaf
         continue;
       LogicalResult result = success();
       if (auto accumulate = dyn_cast<AccumulateOp>(op))
@@ -137,7 +137,7 @@ private:
     int64_t begin, end;
   };
 
-  /// The bytes of `value`; without homes every value has a place of its own.
+  /// The bytes of `value`; without homes, every value has a separate place.
   Range rangeOf(Value value) {
     if (auto argument = dyn_cast<BlockArgument>(value))
       if (auto accumulate = dyn_cast<AccumulateOp>(argument.getOwner()->getParentOp()))
@@ -186,7 +186,7 @@ private:
     return success();
   }
 
-  /// An op of the computation reads and writes in its order.
+  /// An op of the computation reads and writes in program order.
   LogicalResult compute(Operation *op) {
     computed.advance(0);
     for (OpOperand &use : op->getOpOperands())
@@ -212,7 +212,7 @@ private:
     return communicators.try_emplace(axesText(move), Communicator{communicators.size() + 1, {}, {}}).first->second;
   }
 
-  /// Moves read and write on their communicator's stream, from what is computed now until their wait.
+  /// Moves read and write on their communicator's stream, after the computation so far and until their wait.
   LogicalResult run(StartOp start) {
     WaitOp wait = start.getWait();
     SmallVector<MoveOpInterface> moves = start.getMoves();
@@ -232,7 +232,7 @@ private:
     return success();
   }
 
-  /// (S3), and from here on the computation comes after the moves.
+  /// (S3). From here on, the computation comes after the moves.
   LogicalResult run(WaitOp wait) {
     StartOp start = wait.getStart();
     if (!start || start.getMoves().empty())
@@ -264,7 +264,7 @@ private:
 
   LogicalResult run(AccumulateOp accumulate) {
     Block &inner = accumulate.getBody().front();
-    // Twice, because the second microbatch may conflict with moves that the first one left in flight.
+    // Runs twice, because the second microbatch may conflict with moves of the first one that are still in flight.
     for (int64_t round = 0; round < std::min<int64_t>(2, accumulate.getMicrobatches()); ++round) {
       if (failed(run(inner)))
         return failure();

@@ -1,6 +1,7 @@
-//===- VerifyWindows.cpp - Check that every axis of windows has one in some stage -----------===//
-// With a pipeline, a stage may have nothing to window although another one has, so pc-window-moves cannot report that
-// itself. This pass looks at all stages: an axis of the option that no stage has windows over is an error.
+//===- VerifyWindows.cpp - Checks that every axis of windows is used in some stage ----------===//
+// With a pipeline, one stage may have no moves to window while another one has, so pc-window-moves cannot report an
+// unused axis itself. This pass looks at all stages: if no stage has windows over an axis of the option, that is an
+// error.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYWINDOWS
 #include "pc/Overlap/Passes.h"

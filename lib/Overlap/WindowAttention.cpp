@@ -1,6 +1,6 @@
-//===- WindowAttention.cpp - Gathers that feed attention become steps round a ring -----------===//
-// Gathered keys and values never exist as a whole: blocks of them travel round the ring, and each rank attends to the
-// block that it has while the next one arrives. References: H. Liu et al., "Ring attention with blockwise
+//===- WindowAttention.cpp - Ring attention --------------------------------------------------===//
+// Replaces gathers of keys and values by steps around a ring: blocks pass around the ring, and each rank computes
+// attention to its current block while the next one arrives. References: H. Liu et al., "Ring attention with blockwise
 // transformers", 2023; for orders that balance causal attention, W. Brandon et al., "Striped attention", 2023, and its
 // followers.
 //===-----------------------------------------------------------------------------===//
@@ -20,8 +20,8 @@ Type pc::inF32(Type type) {
 
 namespace {
 
-/// Rewrites the attentions of one function whose keys and values are gathered. `coordinates` and `counted` share small
-/// values (a rank's place in the ring, how many keys it sees of a block) among all attentions.
+/// Rewrites the attentions of one function whose keys and values are gathered. `coordinates` and `counted` are small
+/// values that all attentions share (a rank's coordinate in the ring, the number of keys that a query sees in a block).
 class Windows {
 public:
   Windows(func::FuncOp function, MeshAttr mesh) : function(function), mesh(mesh), builder(function.getContext()) {}
@@ -39,7 +39,7 @@ public:
   }
 
 private:
-  /// The gather along the keys that made `value`; null if it is something else.
+  /// The gather along the keys that defines `value`; null if another op does.
   static AllGatherOp gatherOf(Value value) {
     auto gather = value.getDefiningOp<AllGatherOp>();
     return gather && gather.getDim() == 1 ? gather : AllGatherOp();
@@ -57,8 +57,7 @@ private:
     return keys.getAxes();
   }
 
-  /// For each of this rank's queries: how many keys it sees of the block that belongs to the rank `shift` before this
-  /// one.
+  /// For each query of this rank: the number of keys that it sees in the block of the rank `shift` before this one.
   Value keyCounts(ArrayAttr axes, int64_t queries, int64_t n, int64_t shift) {
     Value &counts = counted[{axes, {queries, shift}}];
     if (counts)
@@ -75,15 +74,15 @@ private:
     return counts;
   }
 
-  /// What a step drops where `op` drops: the positions of its keys are those of its queries' block, `shift` blocks
-  /// before.
+  /// The dropout of a step, if `op` has dropout. The positions of its keys are `shift` blocks before those of its
+  /// queries.
   template <typename Op> std::pair<DropAttr, SmallVector<Value>> stepDrop(Op op, int64_t shift) {
     SmallVector<Value> offsets(op.getOffsets());
     DropAttr drop = op.getDropAttr();
     if (!drop)
       return {};
     SmallVector<int64_t> split(drop.getSplit());
-    constexpr int64_t queries = 3, keys = 4; // of the weights [b, k, g, s, t]
+    constexpr int64_t queries = 3, keys = 4; // dims of the weights [b, k, g, s, t]
     offsets.push_back(offsets[llvm::find(split, queries) - split.begin()]);
     split.push_back(keys);
     return {DropAttr::get(op.getContext(), drop.getThreshold(), drop.getGlobal(), split, shift), offsets};
@@ -101,7 +100,7 @@ private:
       op->erase();
   }
 
-  /// One attention over gathered keys becomes one a block of keys, merged by their log-sum-exps.
+  /// Replaces an attention over gathered keys by one attention per block of keys, merged by their log-sum-exps.
   LogicalResult rewrite(AttentionOp op) {
     if (!op.getSees())
       return success();
@@ -114,7 +113,7 @@ private:
     Type partial = inF32(op.getO().getType());
     builder.setInsertionPoint(op);
     for (int64_t t = 0; t < n; ++t) {
-      // The permutes of the next block come first: they are in flight during this block's attention.
+      // The permutes of the next block come first, so that they are in flight during this block's attention.
       Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto [drop, offsets] = stepDrop(op, t);
@@ -147,8 +146,8 @@ private:
     return scatter && scatter.getDim() == 1 && scatter.getAxes() == axes ? scatter : ReduceScatterOp();
   }
 
-  /// The backward pass goes over the same blocks. Gradients of keys and values go round with them, instead of a
-  /// reduce_scatter.
+  /// Rewrites the backward pass, which goes over the same blocks. Gradients of keys and values pass around the ring
+  /// with them, instead of a reduce_scatter.
   LogicalResult rewrite(AttentionGradOp op) {
     if (!op.getSees())
       return success();
@@ -168,7 +167,7 @@ private:
     builder.setInsertionPoint(op);
     for (int64_t t = 0; t < n; ++t) {
       Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
-      // The gradient of a block travels with it: from the rank before comes the sum of the addends so far.
+      // The gradient of a block is sent with it: the sum of the addends so far arrives from the previous rank.
       Value sumK = t > 1 && needsK ? permute(dk, *axes) : Value(),
             sumV = t > 1 && needsV ? permute(dv, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
@@ -185,7 +184,7 @@ private:
         dk = sumK ? add(sumK, part.getDk()) : part.getDk(), dv = sumV ? add(sumV, part.getDv()) : part.getDv();
       k = nextK, v = nextV;
     }
-    // The last permute brings each block's sum to the rank that owns the block, which adds its own part.
+    // The last permute sends each block's sum to the rank that owns the block, which adds its own part.
     auto bringHome = [&](ReduceScatterOp sum, Value travelled, Value own) {
       sum.getResult().replaceAllUsesWith(travelled ? add(permute(travelled, *axes), own) : own);
       sum.erase();

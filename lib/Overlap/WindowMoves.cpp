@@ -1,6 +1,7 @@
 //===- WindowMoves.cpp - Ring attention and collective matmuls -------------------------------===//
 // Runs the two rewrites of Windows.h (attention over a ring, products with their gather or reduce_scatter) on every
-// function, tells by remarks which moves stay whole and why, and fails if an axis of the option has nothing to window.
+// function, emits remarks that say which moves stay whole and why, and fails if there is no move to window over an axis
+// of the option.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_WINDOWMOVES
 #include "pc/Overlap/Passes.h"
@@ -82,7 +83,7 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
       windowProducts(body, mesh, axes, windowed, stays);
     }
     if (hasRing)
-      tidyCalls(module); // which rank of the ring this one is, tasks are told
+      tidyCalls(module); // passes the rank's coordinate in the ring to tasks
     for (const auto &[what, first] : staying) {
       InFlightDiagnostic remark = emitRemark(first.loc) << "pc-window-moves: the " << what.first << " of '"
                                                         << first.tensor << "' is not split into ring steps, because '"
@@ -90,9 +91,9 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
       if (first.more)
         remark << "; the same holds for " << first.more << " more";
     }
-    if (stageAxisOf(module)) // another stage may have what this one lacks
+    if (stageAxisOf(module)) // another stage may have a window over this axis
       return;
-    for (const std::string &axis : axes) // where all moves over it stay, the remarks say why
+    for (const std::string &axis : axes) // if all moves over it stay, the remarks say why
       if (llvm::none_of(llvm::concat<ArrayAttr>(windowed, stayed), [&](ArrayAttr list) {
             return llvm::any_of(list.getAsRange<StringAttr>(), [&](StringAttr name) { return isAxisOf(name, axis); });
           })) {

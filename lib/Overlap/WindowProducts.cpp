@@ -1,9 +1,9 @@
-//===- WindowProducts.cpp - Gathers and reduce_scatters become steps with partial products ----===//
-// Collective matmul. Blocks.h decides which values exist as blocks, and which ops are steps that work on these.
-// `Writer` makes each block once, where its first reader stands, in the order of the ring. What needs a whole value
-// reads it put together by `pc.insert`. After: no blocked gather, and no scatter that has a window, is left. Reference:
-// S. Wang et al., "Overlap communication with dependent computation via decomposition in large deep learning models",
-// ASPLOS 2023.
+//===- WindowProducts.cpp - Collective matmul -------------------------------------------------===//
+// Replaces gathers and reduce_scatters by steps with partial products. Blocks.h decides which values exist as blocks,
+// and which ops are steps that work on them. `Writer` makes each block once, at its first reader, in the order of the
+// ring. If an op needs a whole value, `pc.insert` assembles it. Afterwards, no blocked gather and no scatter with a
+// window is left. Reference: S. Wang et al., "Overlap communication with dependent computation via decomposition in
+// large deep learning models", ASPLOS 2023.
 //===-----------------------------------------------------------------------------===//
 #include "Blocks.h"
 
@@ -29,13 +29,13 @@ public:
   Writer(Block &block, const BlockDecisions &decisions)
       : block(block), decisions(decisions), builder(block.getParentOp()->getContext()) {}
 
-  /// Writes each op that works block by block before its position, and erases what it replaces at the end.
+  /// Writes the steps of each op that works block by block before the op, and erases the replaced ops at the end.
   void run(SmallVectorImpl<ArrayAttr> &windowed) {
     SmallVector<Operation *> replaced;
     for (Operation *op : llvm::to_vector(llvm::make_pointer_range(block))) {
       builder.setInsertionPoint(op);
       if (isa<TaskOp, SeedOp>(op)) {
-        slices.clear(); // slice again in the next pass or task, rather than keep slices for it
+        slices.clear(); // the next pass or task slices again, so that slices are not kept
         if (isa<TaskOp>(op))
           finish();
         continue;
@@ -64,7 +64,7 @@ public:
   }
 
 private:
-  /// At the end of a pipeline task: makes the blocks that stand in this task and have no reader yet.
+  /// At the end of a pipeline task: makes the blocks that belong to this task and have no reader yet.
   void finish() {
     for (Value value : pending)
       for (int64_t t = 0, n = decisions.blocked(value)->window.n; t < n; ++t)
@@ -78,18 +78,18 @@ private:
   Value add(Value a, Value b) { return AddOp::create(builder, a.getLoc(), a.getType(), a, b); }
 
   /// Block `t` of `value`, made if it does not exist. With `inOrder`, blocks 0 to t - 1 are made first, which is the
-  /// order in which they come round the ring. A reduce_scatter needs its addends in another order and passes false.
+  /// order in which they arrive from the ring. A reduce_scatter needs its addends in another order and passes false.
   Value makeBlock(Value value, int64_t t, bool inOrder) {
     Operation *op = value.getDefiningOp();
     if (auto gather = dyn_cast<AllGatherOp>(op)) {
       const Window &window = decisions.blocked(value)->window;
       SmallVector<Value> &made = blocks[value];
       made.resize(window.n);
-      if (window.with && !made[t]) // directly from its owner; pc-schedule starts it one product ahead
+      if (window.with && !made[t]) // sent directly by its owner; pc-schedule starts this one product ahead
         made[t] = permute(gather.getX(), gather.getAxes(), gather.getLoc(), t, window.other(gather.getAxes()));
       if (window.with)
         return made[t];
-      // The permute of block t + 1 comes before the work on block t, to be in flight meanwhile.
+      // The permute of block t + 1 comes before the work on block t, so that both can overlap.
       made[0] = gather.getX();
       for (int64_t u = 1; u < std::min(window.n, t + 2); ++u)
         if (!made[u])
@@ -124,14 +124,15 @@ private:
     return clone->getResult(0);
   }
 
-  /// Block `t` of an operand: of a value that comes in blocks, or a slice of a whole one.
+  /// Block `t` of an operand: a block of a blocked value, or a slice of a whole one.
   Value blockOf(Value operand, const BlockStep &step, unsigned number, int64_t t, bool inOrder) {
     if (const Blocked *blocked = decisions.blocked(operand); blocked && step.reads(number, *blocked))
       return makeBlock(operand, t, inOrder);
     int64_t dim = step.row.operands[number].dim();
     RankedTensorType type = blockType(operand.getType(), dim, step.window.n);
     Value whole = wholeOf(operand);
-    // All blocks of a broadcast along `dim` are equal: broadcast to the size of a block, rather than slice.
+    // All blocks of a broadcast along `dim` are equal, so it is broadcast to the size of a block instead of being
+    // sliced.
     if (auto einsum = whole.getDefiningOp<EinsumOp>();
         einsum && einsum.getInputs().size() == 1 && !decisions.step(einsum))
       for (const Row &row : legalRows(einsum.getFactorRule()))
@@ -149,7 +150,7 @@ private:
     return slice;
   }
 
-  /// The whole value; if it is blocked, put together from its blocks.
+  /// The whole value. If it is blocked, it is assembled from its blocks.
   Value wholeOf(Value value) {
     const Blocked *blocked = decisions.blocked(value);
     if (!blocked)
@@ -159,7 +160,7 @@ private:
     return wholes[value].back();
   }
 
-  /// Makes the whole value with blocks 0 to `t` in place: `wholes[value][t]`.
+  /// Makes `wholes[value][t]`, the whole value with blocks 0 to `t` inserted.
   void insert(Value value, int64_t t) {
     if (static_cast<int64_t>(wholes[value].size()) > t)
       return;
@@ -170,7 +171,7 @@ private:
                                     blocked.dim, blocked.window.axes, t, blocked.window.with));
   }
 
-  /// Lets `op`, which is no step, read whole values.
+  /// Lets `op`, which is not a step, read whole values.
   void giveWhole(Operation *op) {
     SmallVector<OpOperand *> uses;
     op->walk([&](Operation *inner) {
@@ -189,7 +190,7 @@ private:
       use->set(wholes[use->get()].back());
   }
 
-  /// Whether all ranks along `axes` have the same `value`; false where this block does not say so.
+  /// Whether all ranks along `axes` certainly have the same `value`, judging by this block.
   bool isSameOver(ArrayAttr axes, Value value) {
     auto [known, isNew] = same.try_emplace({axes, value}, false);
     if (!isNew)
@@ -203,9 +204,9 @@ private:
     return same[{axes, value}] = result;
   }
 
-  /// The sum of the results of `op` on each of its blocks. Ranks have their blocks in different orders, and the bits of
-  /// a sum of more than two depend on it: one that all are to have alike (the gradient of a replicated bias) is added
-  /// up by a move.
+  /// The sum of the results of `op` on each of its blocks. Ranks have their blocks in different orders, on which the
+  /// bits of a sum of more than two addends depend. A sum that all ranks must have equal (the gradient of a replicated
+  /// bias) is therefore computed by a move.
   Value sumOf(Operation *op) {
     Type type = op->getResult(0).getType(), partial = inF32(type);
     const Window &window = decisions.step(op)->window;
@@ -221,8 +222,8 @@ private:
     return partial == type ? sum : Value(CastOp::create(builder, op->getLoc(), type, sum));
   }
 
-  /// A reduce_scatter round the ring: the sum for each rank travels towards it, every rank on the way adds its product,
-  /// and the rank itself adds the last one.
+  /// A reduce_scatter around the ring: the sum for each rank passes from rank to rank towards it. Every rank adds its
+  /// product, and the destination adds the last one.
   Value ringOf(ReduceScatterOp scatter) {
     Value sum;
     for (int64_t j = 1, n = decisions.blocked(scatter.getX())->window.n; j <= n; ++j) {
@@ -233,8 +234,7 @@ private:
     return sum;
   }
 
-  /// A reduce_scatter by exchanges: step t sends one product to the rank that it is for, while the next one is
-  /// computed.
+  /// A reduce_scatter by exchanges: step t sends one product to its destination while the next one is computed.
   Value exchangedSum(ReduceScatterOp scatter, const Window &window) {
     Value sum, arriving;
     for (int64_t t = 0; t < window.n; ++t) {
@@ -251,12 +251,12 @@ private:
   const BlockDecisions &decisions;
   OpBuilder builder;
   llvm::DenseMap<Value, SmallVector<Value>> blocks; ///< by t; null: not made yet
-  llvm::DenseMap<Value, SmallVector<Value>> wholes; ///< by the number of blocks in place
+  llvm::DenseMap<Value, SmallVector<Value>> wholes; ///< by the number of inserted blocks
   llvm::DenseMap<std::pair<std::pair<Value, std::pair<Attribute, Attribute>>, std::pair<int64_t, int64_t>>, Value>
       slices;                                             ///< axes, with; dim, t
   llvm::DenseMap<std::pair<ArrayAttr, Value>, bool> same; ///< isSameOver
   SmallVector<Value> pending;                             ///< blocked values of this task
-  llvm::SetVector<Operation *> broadcasts;                ///< that were cloned at the size of a block
+  llvm::SetVector<Operation *> broadcasts;                ///< broadcasts that were cloned at the size of a block
 };
 
 } // namespace

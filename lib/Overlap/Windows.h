@@ -1,7 +1,7 @@
-//===- Windows.h - Moves that become steps round a ring -------------------------------===//
-// Collective matmul, and ring attention: the gathered tensor never exists as a whole; its blocks come round the ring by
-// `pc.permute`s while the ranks work on those that have arrived. Works on local programs, so it does not touch
-// placements, and erasure is not concerned.
+//===- Windows.h - Replaces moves by steps around a ring ------------------------------===//
+// Declares collective matmul and ring attention. The gathered tensor never exists as a whole: `pc.permute`s send its
+// blocks around the ring while the ranks work on the blocks that have arrived. The rewrites work on local programs, so
+// they do not affect placements or erasure.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_OVERLAP_WINDOWS_H
 #define PC_LIB_OVERLAP_WINDOWS_H
@@ -15,11 +15,12 @@ namespace pc {
 /// Attention to gathered keys and values becomes attention to one block after another; its gradient likewise.
 llvm::LogicalResult windowAttention(mlir::func::FuncOp function, MeshAttr mesh);
 
-/// A gather or reduce_scatter over a windowed axis that stays one, although a matrix product reads or makes its value.
+/// A gather or reduce_scatter over a windowed axis that is not rewritten, although a matrix product reads or makes its
+/// value.
 struct StayingMove {
   MoveOpInterface move;
   mlir::Operation *product; ///< the op that prevents a window
-  llvm::StringRef why;      ///< what `product` does; the end of a sentence that begins with its name
+  llvm::StringRef why;      ///< the reason, as the end of a sentence that begins with the name of `product`
 };
 
 /// Rewrites gathers that feed matrix products, and reduce_scatters of their results, over any of `axes` (or a part of
@@ -28,9 +29,9 @@ struct StayingMove {
 void windowProducts(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes,
                     llvm::SmallVectorImpl<mlir::ArrayAttr> &windowed, llvm::function_ref<void(StayingMove)> stays);
 
-/// Whether a sum over `axes` is computed from an addend that only one rank along them has: the gradient of a residual
-/// after whose sum a norm is, that of keys that all ranks have, that of the loss of an uneven load of experts. Such
-/// sums do not travel, since nothing would tell which rank's addends are in them.
+/// Whether a sum over `axes` contains an addend that only one rank along them has. Examples are gradients of a residual
+/// whose sum is followed by a norm, of keys that all ranks have, and of the loss of an uneven load of experts. Such
+/// sums are not passed around the ring, because the proof could not tell which ranks' addends they contain.
 bool hasLoneAddend(mlir::Value sum, mlir::ArrayAttr axes);
 
 /// Whether `axis` is `name` or a part of it: "tp", "tp.0".
@@ -38,7 +39,7 @@ inline bool isAxisOf(mlir::StringAttr axis, llvm::StringRef name) {
   return axis.getValue() == name || (axis.getValue().starts_with(name) && axis.getValue()[name.size()] == '.');
 }
 
-/// The type of `type`'s shape in which partial results are summed: f32 for bf16, else `type` itself.
+/// The type in which partial results of `type` are summed: f32 for bf16, otherwise `type` itself.
 mlir::Type inF32(mlir::Type type);
 
 } // namespace pc
