@@ -1,8 +1,8 @@
 //===- BatchSums.cpp - Whether a model can be computed by microbatches -----------------------===//
-// Input: a model program. The pass that cuts a step into microbatches sums their losses and gradients; that is right
-// only if the loss is a sum over sequences that do not depend on each other. Each value is classified in program order
-// (Part), from the factor rules of the ops. The check refuses the first output that is not of the right kind, at the op
-// that made it so.
+// Input: a model program. The pass that divides a step into microbatches sums their losses and gradients. This is
+// correct only if the loss is a sum over sequences that do not depend on each other. Each value is classified in
+// program order (Part), from the factor rules of the ops. The check refuses the first output of the wrong kind, at the
+// op that caused it.
 //===-----------------------------------------------------------------------------===//
 #include "BatchSums.h"
 
@@ -13,20 +13,21 @@ namespace {
 
 int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
 
-/// What a microbatch makes of a value of the whole batch.
+/// The relation between a value of the whole batch and its microbatches.
 struct Part {
   enum Kind {
     Same, ///< does not depend on the batch
-    Rows, ///< the rows of its own sequences, which depend on no others
+    Rows, ///< a microbatch has the rows of its sequences, which do not depend on others
     Sum,  ///< an addend: the value is the sum over microbatches
-    Other ///< none of these, as of op `at`, because of `why`
+    Other ///< none of these, from op `at` on, because of `why`
   } kind = Same;
   Operation *at = nullptr;
   std::string why = "";
-  /// For a value that is made of sums: with k times the tokens it is k^degree as large, if each has as large a part in
-  /// it.
+  /// For a value computed from sums: with k times as many tokens, which contribute equally, it is k^degree times as
+  /// large.
   std::optional<int> degree = std::nullopt;
-  /// It is a sum of choices of experts, or was divided by one: with degree 0, a mean over the tokens of a microbatch.
+  /// The value is a sum of choices of experts, or was divided by one. With degree 0, it is a mean over the tokens of a
+  /// microbatch.
   bool ofChoices = false;
   bool isMeanLoad() const { return kind == Other && ofChoices && degree == 0; }
 };
@@ -42,7 +43,7 @@ public:
     return it == parts.end() ? Part() : it->second;
   }
 
-  /// Reads an op; those of its operands have been read.
+  /// Reads an op, after the ops of its operands.
   void add(Operation *op) {
     auto factored = dyn_cast<FactorOpInterface>(op);
     if (isa<InputOp, ParameterOp, ConstantOp>(op) || !factored) {
@@ -81,7 +82,7 @@ private:
 
   static Part other(Operation *op, StringRef why) { return {Part::Other, op, why.str()}; }
 
-  /// Operands that are sums; or the first that is none of the three others.
+  /// Finds the operands that are sums, or returns the first operand that is Other.
   std::optional<Part> findSums(Operation *op, SmallVectorImpl<unsigned> &numbers) const {
     for (OpOperand &operand : op->getOpOperands()) {
       Part part = of(operand.get());
@@ -102,8 +103,8 @@ private:
     part.ofChoices = false;
     if (operands.empty())
       return part;
-    // The balancing loss divides sums by sums of choices. If the degrees cancel it is a mean over the microbatch's own
-    // tokens, which is allowed although it is no sum.
+    // The balancing loss divides sums by sums of choices. If the degrees cancel, it is a mean over the microbatch's own
+    // tokens, which is allowed although it is not a sum.
     if (isa<RecipOp>(op) && allOfChoices && operands[0].degree) {
       part.degree = -*operands[0].degree;
       part.ofChoices = true;
@@ -152,7 +153,8 @@ private:
     return sum;
   }
 
-  /// Whether the op reads the index of the batch: dropout and attention are told the first row of a microbatch.
+  /// Whether the op reads the index of the batch. (Dropout and attention get the first row of a microbatch as an
+  /// operand.)
   static bool readsIndex(Operation *op, const FactorRule &rule, int rows) {
     if (isa<RopeTableOp>(op))
       return true;
@@ -191,7 +193,7 @@ std::set<unsigned> pc::batchClasses(func::FuncOp model, DimClasses &classes) {
   return batch;
 }
 
-/// Leaves have the batch as the first dim of inputs, and nowhere else.
+/// Checks that the batch is the first dim of inputs, and no other dim of leaves.
 static LogicalResult checkLeaf(Operation *leaf, DimClasses &classes, const std::set<unsigned> &batch) {
   auto input = dyn_cast<InputOp>(leaf);
   Value value = leaf->getResult(0);

@@ -1,4 +1,4 @@
-//===- CheckInputs.cpp - What a model may say of its inputs and frozen leaves ---------------===//
+//===- CheckInputs.cpp - Checks the inputs and frozen leaves of a model ---------------------===//
 #include "CheckInputs.h"
 
 #include "pc/IR/Parts.h"
@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// How many indices the dim has that `index` is looked up in by `user`, without padding; nothing if it is another use.
+/// The unpadded size of the dim that `user` indexes by `index`; nothing if `user` does not use it as an index.
 static std::optional<int64_t> boundOf(Value index, Operation *user) {
   auto type = [](Value value) { return cast<RankedTensorType>(value.getType()); };
   if (auto embedding = dyn_cast<EmbeddingOp>(user); embedding && embedding.getIds() == index) {
@@ -20,7 +20,7 @@ static std::optional<int64_t> boundOf(Value index, Operation *user) {
   return std::nullopt;
 }
 
-/// Fails at a user that looks up the numbers of `input`, which are below `below`, among fewer entries.
+/// Fails at a user that indexes a dim of fewer than `below` entries by the numbers of `input`, which are below `below`.
 static LogicalResult checkBounds(InputOp input, int64_t below) {
   StringRef name = input.getName().value_or(stringifyInputKind(input.getKind()));
   for (Operation *user : input->getUsers())
@@ -32,7 +32,7 @@ static LogicalResult checkBounds(InputOp input, int64_t below) {
 }
 
 /// Fails unless the tokens, targets or weights of the loss are batch x sequence as `program` says, and tokens and
-/// targets are looked up among all of its vocabulary.
+/// targets index dims of its whole vocabulary.
 static LogicalResult checkSizes(InputOp input, ProgramOp program) {
   auto type = cast<RankedTensorType>(input.getValue().getType());
   bool ofTargets =

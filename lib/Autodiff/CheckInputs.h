@@ -1,4 +1,4 @@
-//===- CheckInputs.h - What a model may say of its inputs and frozen leaves -----------------===//
+//===- CheckInputs.h - Checks the inputs and frozen leaves of a model -----------------------===//
 #ifndef PC_LIB_AUTODIFF_CHECKINPUTS_H
 #define PC_LIB_AUTODIFF_CHECKINPUTS_H
 
@@ -6,9 +6,8 @@
 
 namespace pc {
 
-/// Returns the batch of the inputs of `model`. Fails with a located error where there is none, where inputs by name
-/// occur together with tokens or share a name, where a size differs from the program's, or where an index may be out of
-/// bounds.
+/// Returns the batch of the inputs of `model`. Fails with a located error if there is none, if inputs by name occur
+/// together with tokens or share a name, if a size differs from the program's, or if an index may be out of bounds.
 llvm::FailureOr<int64_t> checkInputs(mlir::func::FuncOp model);
 
 /// Fails with a located error at a frozen parameter that no output depends on: a stage would not keep it.

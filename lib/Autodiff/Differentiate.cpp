@@ -41,7 +41,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
     model.erase();
   }
 
-  /// A program that only evaluates the model drops nothing.
+  /// Removes dropout, for a program that only evaluates the model.
   static void dropNothing(func::FuncOp model) {
     model.walk([](Operation *op) {
       if (auto attention = dyn_cast<AttentionOp>(op)) {
@@ -79,7 +79,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
     return success();
   }
 
-  /// Numbers of microbatches that would do, for an error.
+  /// Numbers of microbatches that would work, for an error.
   std::string nearestDivisors(int64_t batch) {
     int64_t below = std::min<int64_t>(microbatches, batch), above = microbatches;
     while (below > 1 && batch % below)
@@ -122,7 +122,7 @@ Loss expandLoss(OpBuilder &builder, Operation *op, const IRMapping &mapping) {
   return loss;
 }
 
-/// The gradient of the logits from `dy`, that of the result. That of a logsumexp is exp(logits - result).
+/// The gradient of the logits, from the gradient `dy` of the result. For a logsumexp it is dy exp(logits - result).
 Value lossGradient(OpBuilder &builder, Location loc, const Loss &loss, Value dy) {
   auto type = cast<RankedTensorType>(loss.logits.getType());
   if (loss.targets)
@@ -134,7 +134,7 @@ Value lossGradient(OpBuilder &builder, Location loc, const Loss &loss, Value dy)
   return EinsumOp::create(builder, loc, type, all + ", " + rows + " -> " + all, ValueRange{share, dy});
 }
 
-/// All values that depend on a parameter: gradients flow through them. A choice has none.
+/// All values that depend on a parameter, through which gradients flow. Choices of experts have no gradient.
 llvm::DenseSet<Value> dependents(Block &block, ArrayRef<Value> parameters) {
   llvm::DenseSet<Value> live(parameters.begin(), parameters.end());
   for (Operation &op : block)
@@ -160,7 +160,7 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
       parameters.push_back(cast<ParameterOp>(builder.clone(op, mapping)));
     } else if (auto input = dyn_cast<InputOp>(op)) {
-      // The step takes all microbatches of an input at once; the accumulation deals them out along the first dim.
+      // An input of the step has all microbatches; the accumulation divides them along the first dim.
       auto type = cast<RankedTensorType>(input.getValue().getType());
       SmallVector<int64_t> shape{microbatches};
       llvm::append_range(shape, type.getShape());
@@ -265,7 +265,7 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
       return failure();
     }
   }
-  // What only choices read has no gradient, and stays as it is.
+  // A parameter that only choices read has no gradient and is not trained.
   llvm::erase_if(parameters, [](ParameterOp parameter) { return isOfChoices(parameter.getValue()); });
   for (ParameterOp parameter : parameters) {
     Value gradient = gradients.of(parameter.getValue());
@@ -278,7 +278,7 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
   return success();
 }
 
-/// The norm of all gradients, the factor that clips them, and an update of each parameter and its states.
+/// Adds the norm of all gradients, the factor that clips them, and an update of each parameter and its states.
 void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients) {
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
   Value squares;

@@ -1,6 +1,7 @@
 //===- LayerOrder.cpp - The ops of a model in the order of its layers ------------------------===//
-// Finds the layers by the names in locations, orders them so that each follows those that it reads (by number where
-// there is a choice), and sorts the ops stably by layer. Ops outside of layers follow the last layer that they read.
+// Finds the layers by the names in locations, orders them so that each follows the layers that it reads (by number if
+// several orders are possible), and sorts the ops stably by layer. Ops outside of layers follow the last layer that
+// they read.
 //===-----------------------------------------------------------------------------===//
 #include "LayerOrder.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 /// The layers of a model by name, in the order in which they appear.
 struct Layers {
-  /// Numbers layers by the first op that bears their name.
+  /// Numbers layers by the first op with their name.
   explicit Layers(Block &model) {
     for (Operation &op : model)
       if (op.getNumOperands() && op.getNumResults())
@@ -40,12 +41,12 @@ struct Layers {
   llvm::DenseMap<Operation *, size_t> of; ///< ops of layers
 };
 
-/// The place of each layer among all: after the layers that it reads, directly or through ops of no layer. Empty if two
-/// layers read each other.
+/// The position of each layer in the new order: after the layers that it reads, directly or through ops outside of
+/// layers. Empty if two layers read each other.
 SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
   size_t count = layers.number.size();
   SmallVector<llvm::SetVector<size_t>> reads(count);
-  llvm::DenseMap<Operation *, llvm::SetVector<size_t>> after; // ops of no layer: the layers that each reads
+  llvm::DenseMap<Operation *, llvm::SetVector<size_t>> after; // by op outside of layers: the layers that it reads
   for (Operation &op : model) {
     llvm::SetVector<size_t> from;
     for (Value operand : op.getOperands())

@@ -1,5 +1,5 @@
 //===- LayerOrder.h - The ops of a model in the order of its layers --------------------------===//
-// A model that is written in another order of ops, for example by another importer, must still be cut into stages.
+// With this, a model with another order of ops, for example from another importer, can also be divided into stages.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_AUTODIFF_LAYERORDER_H
 #define PC_LIB_AUTODIFF_LAYERORDER_H
@@ -8,9 +8,9 @@
 
 namespace pc {
 
-/// Puts the ops of a model layer by layer, as a pipeline cuts them: each layer after those that it reads, and what is
-/// in no layer right after the last layer that it reads. Text that is in such an order already stays as it is, and so
-/// does that of layers which read each other.
+/// Sorts the ops of a model by layer, as pipelines need: each layer comes after the layers that it reads, and ops
+/// outside of layers come right after the last layer that they read. A program that is already in such an order does
+/// not change, and neither does one in which layers read each other.
 void sortByLayers(mlir::Block &model);
 
 } // namespace pc

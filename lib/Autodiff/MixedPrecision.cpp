@@ -1,4 +1,4 @@
-//===- MixedPrecision.cpp - Which values of a step are bf16 ----------------------------===//
+//===- MixedPrecision.cpp - Chooses the values of a step that are bf16 -----------------===//
 // One walk over the body of the accumulation, in program order: `visit` sets the element types of every op's operands
 // and results. Ops compute in f32 for all types, so only stored values change.
 //===-----------------------------------------------------------------------------===//
@@ -41,7 +41,7 @@ public:
       : builder(context), f32(builder.getF32Type()), bf16(builder.getBF16Type()),
         residual(narrowResidual ? Type(bf16) : Type(f32)), narrowTables(narrowTables) {}
 
-  /// `sums`: what the body yields is summed over microbatches, so it stays f32.
+  /// `sums`: yielded values are summed over microbatches, so they stay f32.
   void run(Block &body, bool sums) {
     for (Value value : body.getTerminator()->getOperands())
       if (sums || !cast<RankedTensorType>(value.getType()).getRank())
@@ -58,7 +58,7 @@ public:
     gradient.replaceAllUsesExcept(wide, narrow);
   }
 
-  /// With one microbatch, where nothing is added to the gradients: yields them in bf16.
+  /// With one microbatch, in which nothing is added to gradients: yields them in bf16.
   void yieldNarrow(AccumulateOp accumulate) {
     Operation *yield = accumulate.getBody().front().getTerminator();
     builder.setInsertionPoint(yield);
@@ -112,14 +112,14 @@ private:
       op->setOperand(i, CastOp::create(builder, op->getLoc(), withElement(value, f32), value));
   }
 
-  /// Whether `value` is what a router chooses by, or scores are made of it: rounded, more entries would be equal.
+  /// Whether a router chooses by `value`, or computes scores from it. If it were rounded, more entries would be equal.
   static bool isOfRouter(Value value) {
     return llvm::any_of(value.getUsers(), [](Operation *user) {
       return isa<TopKOp, TopGroupsOp>(user) || (isa<AddOp, ActivationOp>(user) && isOfRouter(user->getResult(0)));
     });
   }
 
-  /// bf16 if all of `values` are, else f32.
+  /// bf16 if all of `values` are bf16, otherwise f32.
   Type promote(ValueRange values) {
     return llvm::all_of(values, [&](Value v) { return elementOf(v).isBF16(); }) ? Type(bf16) : Type(f32);
   }
@@ -133,7 +133,7 @@ private:
       return set(op.getResult(), bf16);
     FactorRule rule = op.getFactorRule();
     ValueRange inputs = op.getInputs();
-    if (op.getMask()) { // says only which terms there are
+    if (op.getMask()) { // the mask only selects terms
       rule.operands.pop_back();
       inputs = inputs.drop_back();
     }
@@ -159,7 +159,7 @@ private:
     set(op->getResult(0), promote(values.empty() ? operands : ValueRange(values)));
   }
 
-  /// What an op makes: bf16 where it reads or feeds matrix products, else as its operands are.
+  /// Sets the types of an op's results: bf16 if it reads or feeds matrix products, otherwise the type of its operands.
   void visit(Operation *op) {
     auto sameAs = [&](Value result, Value operand) { set(result, elementOf(operand)); };
     llvm::TypeSwitch<Operation *>(op)
@@ -205,12 +205,12 @@ private:
         .Case([&](CrossEntropyGradOp x) { sameAs(x.getResult(), x.getLogits()); })
         .Case([&](MoveOpInterface) { sameAs(op->getResult(0), op->getOperand(0)); })
         .Case<CastOp, LogOp, ExpOp, RecipOp, SqrtOp, SinOp, CosOp>([](auto) {})  // of norms, the loss and angles
-        .Case([&](SelectOp) { pointwise(op, op->getOperands().drop_front(2)); }) // x and y only choose
+        .Case([&](SelectOp) { pointwise(op, op->getOperands().drop_front(2)); }) // x and y are only compared
         .Default([&](Operation *) {
           if (op->hasTrait<Pointwise>())
             pointwise(op, op->getOperands());
         });
-    // All others keep f32: leaves, statistics, the loss, gradients of tables.
+    // All other ops keep f32: leaves, statistics, the loss, gradients of tables.
   }
 
   OpBuilder builder;

@@ -1,7 +1,7 @@
 //===- PackProducts.cpp - One product for q, k and v --------------------------------------===//
-// Starts at attention and looks for the products that make its q, k and v. Where they read one value, their weights
-// become one parameter, by key/value head: its query heads, its key, its value. So splitting heads is still splitting
-// the dim `kv_heads`, and a rank's part is a product of its own.
+// Starts at attention and looks for the products that make its q, k and v. If they read the same value, their weights
+// become one parameter, which has for each key/value head its query heads, its key and its value. So tensor parallelism
+// still splits the dim `kv_heads`, and a rank's part is also one product.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PACKPRODUCTS
 #include "pc/Autodiff/Passes.h"
@@ -25,14 +25,14 @@ struct Projection {
   Value result;
 };
 
-/// What attention reads of a projection, and what is between them: at most a norm and a rotation.
+/// A projection and the ops between it and attention: at most a norm and a rotation.
 struct Path {
   Projection from;
   RMSNormOp norm;
   RopeOp rope;
 };
 
-/// The product with a weight, and a bias if there is one, that makes `result` and is of no other use.
+/// The product with a weight, and a bias if there is one, that computes `result` and has no other use.
 std::optional<Projection> projectionOf(Value result) {
   Projection p;
   p.result = result;
@@ -53,7 +53,7 @@ std::optional<Projection> projectionOf(Value result) {
   return p.weight && p.weight->hasOneUse() ? std::optional(p) : std::nullopt;
 }
 
-/// What stands between a projection and the attention: a norm, a rotation, or nothing.
+/// Finds the ops between a projection and attention: a norm, a rotation, or nothing.
 std::optional<Path> pathTo(Value value) {
   Path path;
   path.rope = value.getDefiningOp<RopeOp>();
@@ -90,7 +90,7 @@ std::string specWithout(EinsumOp op, StringRef left) {
   return text;
 }
 
-/// The names with what differs in braces: "layers.0.{q,k,v}_proj".
+/// Joins names, with the differences in braces: "layers.0.{q,k,v}_proj".
 std::string together(ArrayRef<StringRef> names) {
   size_t front = names[0].size(), back = names[0].size();
   for (StringRef name : names) {
@@ -124,7 +124,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
       pack(attention);
   }
 
-  /// Keys are places among the parameters as they were imported.
+  /// Sets keys, which are positions among the imported parameters.
   void numberParameters() {
     int64_t key = 0;
     getOperation().walk([&](ParameterOp parameter) {
@@ -145,8 +145,8 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     bool rotated = q->rope && k->rope && !q->norm && !k->norm && isAlike(q->rope, k->rope);
     bool plain = !q->rope && !k->rope && !q->norm && !k->norm;
     auto onlyHere = [](Value value) { return value.hasOneUse(); };
-    // Attention that needs nothing else of q, k and v reads them from the packed product; otherwise one op splits that,
-    // and rotates on the way.
+    // If nothing else uses q, k and v, attention reads them from the packed product. Otherwise one op splits the
+    // product, and also rotates.
     if (plain && attention.isPlain() && !attention.getDropAttr() && onlyHere(attention.getQ()) &&
         onlyHere(attention.getK()) && onlyHere(attention.getV())) {
       builder.setInsertionPoint(attention);
@@ -182,7 +182,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
            !k.getInverse() && q.getX().hasOneUse() && k.getX().hasOneUse();
   }
 
-  /// Whether q, k and v are projections of one value whose weights, and whose biases, differ in query heads only.
+  /// Whether q, k and v are projections of one value whose weights and biases differ only in query heads.
   bool belongTogether(ArrayRef<Projection> parts) {
     Projection q = parts[0];
     SmallVector<StringRef> dims = dimsOf(q.weight);
@@ -211,7 +211,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
       if (q.bias && (specWithout(part.broadcast, letter) != bias || !isLike(q.bias, part.bias)))
         return false;
     }
-    // Other parameters keep their places among all.
+    // Other parameters keep their positions.
     auto [least, most] = std::minmax({keys[parts[0].weight], keys[parts[1].weight], keys[parts[2].weight]});
     int64_t count = 3;
     if (q.bias) {
@@ -224,7 +224,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     return most - least + 1 == count && least == keys[q.weight];
   }
 
-  /// The parameter of three parts, before the first one.
+  /// Makes the parameter of three parts, before the first one.
   Value join(OpBuilder &builder, ArrayRef<ParameterOp> parameters) {
     ParameterOp q = parameters[0];
     MLIRContext *context = builder.getContext();
@@ -248,7 +248,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
                                q.getGroupAttr());
   }
 
-  /// The product with the joined weights: the dim of query heads has two more rows, for key and value.
+  /// Makes the product with the joined weights, in which the dim of query heads has two more rows, for key and value.
   Value productOf(OpBuilder &builder, ArrayRef<Projection> parts) {
     Projection q = parts[0];
     OpBuilder leaves(q.weight);
@@ -269,7 +269,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     return AddOp::create(builder, loc, type, product, broadcast);
   }
 
-  /// The packed product has taken the place of this one.
+  /// Erases a projection that the packed product replaces.
   static void erase(Projection &part) {
     if (part.bias) {
       part.result.getDefiningOp()->erase();

@@ -14,13 +14,12 @@ using namespace pc;
 
 namespace {
 
-/// Whether padding of these classes stays out of all sums: entries after the valid ones are 0 or go nowhere, and so
-/// are their gradients.
+/// Checks that padding of these classes does not reach a sum: the padded entries and their gradients are 0 or unused.
 class Padding {
 public:
   Padding(DimClasses &classes, const llvm::SmallDenseSet<unsigned> &padded) : classes(classes), padded(padded) {}
 
-  /// Reads an op; those of its operands have been read. False if padding reaches something.
+  /// Reads an op, after the ops of its operands. Returns false if padding has an effect.
   bool staysOut(Operation *op) {
     auto factored = dyn_cast<FactorOpInterface>(op);
     if (isa<ParameterOp>(op))
@@ -53,7 +52,8 @@ private:
       isPadded[factor] |= padded.contains(classes.classOf(value, dim));
   }
 
-  /// Words of tables are below the valid ones. A product of two zeros is 0, and so is what either gets as its gradient.
+  /// Rows that tables are indexed by are valid ones. A product of two zeros is 0, and so are the gradients of its
+  /// operands.
   bool sumsZeros(Operation *op, const FactorRule &rule, int factor) const {
     if (auto embedding = dyn_cast<EmbeddingOp>(op))
       return rule.operands[0][0] == factor;
@@ -131,7 +131,7 @@ struct PadVocabulary : pc::impl::PadVocabularyBase<PadVocabulary> {
           if (classes.classOf(output.getValue(), d) == id && type.getDimSize(d) != size)
             output.setValid(type.getShape());
     });
-    // The size before the resize tells which losses read logits that were padded.
+    // The size before the resize shows which losses read padded logits.
     auto sizeOf = [](Operation *loss) {
       return cast<RankedTensorType>(loss->getOperand(0).getType()).getShape().back();
     };

@@ -1,6 +1,6 @@
 //===- Recompute.cpp - Activation checkpointing: compute values again, keep fewer ------===//
-// Values of the forward pass that the backward pass reads are live through both. This pass clones the ops that make
-// them before their first reader in the backward pass: two short live ranges instead of a long one.
+// Values of the forward pass that the backward pass reads are live during both passes. This pass clones the ops that
+// make them before their first reader in the backward pass: two short live ranges instead of a long one.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_RECOMPUTE
 #include "pc/Autodiff/Passes.h"
@@ -22,8 +22,8 @@ namespace {
 /// Whether the op costs more than reading its operands: a matrix product or attention.
 bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
-/// Whether the op is never computed again: rounded in another way, its operand could lead to another choice. What
-/// experts take of choices is all that is read of them.
+/// Whether the op is never computed again, because different rounding of its operand could lead to different choices.
+/// Other ops read choices only through AdmitOp.
 bool isKept(Operation *op) { return isa<TopKOp, AdmitOp>(op); }
 
 /// Input: the body of a step and the layers to recompute. full() and selective() choose values of a layer, and clones
@@ -194,7 +194,7 @@ struct Recompute : pc::impl::RecomputeBase<Recompute> {
     for (AccumulateOp accumulate : bodies) {
       Block &body = accumulate.getBody().front();
       if (llvm::none_of(body, [](Operation &op) { return isa<SeedOp>(op); }))
-        continue; // no backward pass
+        continue; // there is no backward pass
       Recomputer recomputer(body, chosen);
       if (last >= recomputer.numLayers) {
         getOperation().emitError() << "pc-recompute: layer " << last << " does not exist; the model has "

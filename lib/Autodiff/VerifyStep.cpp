@@ -1,4 +1,4 @@
-//===- VerifyStep.cpp - What the step phase promises beyond single ops ------------------===//
+//===- VerifyStep.cpp - Constraints of the step phase beyond single ops -----------------===//
 // The constraints (T1) to (T6) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYSTEP
@@ -29,7 +29,7 @@ struct VerifyStep : pc::impl::VerifyStepBase<VerifyStep> {
   }
 
 private:
-  /// (T1): the program has one function, which takes and gives nothing.
+  /// (T1): the program has one function, without arguments and results.
   LogicalResult verifyFunctions() {
     auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     if (functions.size() != 1 || functions[0].getSymName() != "step" || functions[0].isExternal())
@@ -105,7 +105,7 @@ private:
     return success();
   }
 
-  /// What only the whole program shows: that nothing is missing.
+  /// Checks that nothing is missing in the whole program.
   LogicalResult verifyWhole() {
     if (!accumulate)
       return getOperation().emitError() << "a step program needs a pc.accumulate over its microbatches (T3)";

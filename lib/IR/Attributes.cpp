@@ -1,7 +1,7 @@
 //===- Attributes.cpp - Mesh, placements and leaf attributes ---------------------===//
-// Every attribute prints in its shortest form and parses back to the same attribute. Verifiers refuse what no later
-// code could read: an axis that is named twice, partial or root axes out of order, a box outside of its tensor. The
-// numbers (C1), (C2), ... in errors are those of the constraints in PCBase.td.
+// Every attribute prints in its shortest form and parses back to the same attribute. Verifiers refuse attributes that
+// later code could not handle: an axis that is named twice, partial or root axes out of order, a box outside of its
+// tensor. The numbers (C1), (C2), ... in errors are those of the constraints in PCBase.td.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/PC.h"
 

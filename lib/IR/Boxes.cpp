@@ -1,7 +1,7 @@
-//===- Boxes.cpp - Whether parameters make up the tensors of a checkpoint --------------------===//
+//===- Boxes.cpp - Checks that parameters cover the tensors of a checkpoint ------------------===//
 // Input: a module whose parameters name boxes of checkpoint tensors. The check fails unless the boxes of each tensor
-// agree on its shape, do not overlap, and cover all of its elements; then a checkpoint can be written from the
-// only the parameters.
+// agree on its shape, do not overlap, and cover all of its elements. Then a checkpoint can be written from the
+// parameters alone.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Boxes.h"
 #include "pc/IR/Parts.h"
@@ -13,7 +13,7 @@ using namespace pc;
 
 namespace {
 
-/// What a parameter, or a part of one, has of a tensor.
+/// The part of a tensor that a parameter, or a part of one, has.
 struct Box {
   Operation *parameter;
   StringRef name;
@@ -21,7 +21,7 @@ struct Box {
 
   InFlightDiagnostic error() const { return emitError(parameter->getLoc()); }
   int64_t elements() const { return ShapedType::getNumElements(source.getSize()); }
-  /// The first element of the tensor that it has, and the one after its last.
+  /// The first element of the tensor in the box, and the one after the last.
   std::pair<int64_t, int64_t> hull() const {
     int64_t first = 0, last = 0;
     for (auto [size, start, count] : llvm::zip(source.boxShape(), source.getStart(), source.getSize())) {
@@ -55,7 +55,7 @@ bool overlap(const Box &a, const Box &b) {
   auto [firstB, endB] = b.hull();
   if (!meet(firstA, endA - firstA, firstB, endB - firstB))
     return false;
-  // Boxes of one view overlap if they do in every dim. Boxes of different views are compared element by element.
+  // Boxes of one view overlap if they overlap in every dim. Boxes of different views are compared element by element.
   if (a.source.boxShape() == b.source.boxShape())
     return llvm::all_of(llvm::zip(a.source.getStart(), a.source.getSize(), b.source.getStart(), b.source.getSize()),
                         [&](auto dim) { return std::apply(meet, dim); });
@@ -68,7 +68,7 @@ bool overlap(const Box &a, const Box &b) {
 
 } // namespace
 
-/// All boxes of one tensor.
+/// Checks all boxes of one tensor.
 static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes) {
   ArrayRef<int64_t> shape = boxes.front().source.getShape();
   // Since no two boxes overlap, counting their elements is enough to know that they cover the tensor.

@@ -1,7 +1,7 @@
 //===- Calls.cpp - Task functions and their calls ------------------------------------------===//
-// A task function holds the ops of one pipeline task and is called once per microbatch. This file verifies calls, finds
-// what a function's homes mean to its callers (TaskFunctions), moves leaves out of functions (tidyCalls), and puts the
-// functions' ops back in place of the calls (inlineCalls).
+// A task function holds the ops of one pipeline task and is called once per microbatch. This file verifies calls, maps
+// a function's homes to those of its callers (TaskFunctions), moves leaves out of functions (tidyCalls), and inlines
+// calls (inlineCalls).
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
@@ -160,7 +160,7 @@ void pc::inlineCalls(ModuleOp program) {
       IRMapping mapping;
       mapping.map(function.body->getArguments(), call.getInputs());
       std::map<int64_t, int64_t>
-          places; // for each range of the function's addresses, by its begin: where it lies in the arena
+          places; // by the start of each range of the function's addresses: its offset in the arena
       if (call.getFrame()) {
         // Addresses of the frame begin at 0; those of arguments and results begin where each of them has its home.
         places[0] = *call.getFrame();

@@ -1,6 +1,6 @@
-//===- Dispatch.cpp - What goes to experts and comes back ----------------------------------===//
-// Recognizes, by the factors of an einsum and its mask, the einsums that bring tokens to the (token, expert) entries
-// and entries back to tokens. The mask's last dim is that of experts; the other dims are those of tokens.
+//===- Dispatch.cpp - Recognizes dispatch to experts and its inverse -----------------------===//
+// Recognizes, by the factors of an einsum and its mask, the einsums that copy tokens to (token, expert) entries, and
+// those that combine entries to tokens. The mask's last dim is that of experts; the other dims are those of tokens.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Dispatch.h"
 

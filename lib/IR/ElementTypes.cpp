@@ -1,6 +1,6 @@
-//===- ElementTypes.cpp - Which element types an op takes --------------------------===//
-// (T1) data are f32, bf16 or f64 (f64 for the interpreter only), indices i32; (T2) statistics and what an optimizer
-// keeps are not bf16. The table lists the operands and results that are not data; it is for all ops with factors.
+//===- ElementTypes.cpp - Verifies the element types of ops ------------------------===//
+// (T1) data are f32, bf16 or f64 (f64 only for the interpreter), and indices are i32. (T2) statistics and optimizer
+// states are not bf16. The table lists the operands and results that are not data, for all ops with factors.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/MoveRows.h"
 
@@ -16,7 +16,7 @@ struct Kinds {
 };
 } // namespace
 
-/// The operands and results that are not of the op's one float type: of integers, and always f32.
+/// The operands and results that do not have the op's float type: integers, and values that are always f32.
 static Kinds kindsOf(Operation *op) {
   auto from = [&](unsigned first) { return llvm::to_vector<4>(llvm::seq(first, op->getNumOperands())); };
   return llvm::TypeSwitch<Operation *, Kinds>(op)

@@ -1,6 +1,6 @@
 //===- FactorRules.cpp - The factor rule of every op ------------------------------===//
-// One function per op that is not pointwise, in the order of PCOps.td. This file is the only place that knows how an op
-// may be split.
+// One function per op that is not pointwise, in the order of PCOps.td. This is the only file that defines how an op may
+// be split.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/MoveRows.h"
 
@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// What `spec` says without sizes; empty where it says nothing. A program has few different ones, and passes ask for
-/// each again and again.
+/// The rule of `spec` without sizes. Rules are cached, because a program has few different ones, and passes need each
+/// many times.
 static const FactorRule &parsed(StringRef spec) {
   constexpr size_t most = 1024;
   static thread_local llvm::StringMap<FactorRule> known;
@@ -64,7 +64,7 @@ static std::string letters(StringRef prefix, int64_t n) {
   return text;
 }
 
-/// The first `operands` operands have the results' shape, the others none.
+/// The rule of a pointwise op: the first `operands` operands have the results' shape, and the others have no dims.
 static FactorRule pointwise(Operation *op, unsigned operands) {
   FactorRule rule;
   auto dims = llvm::to_vector<6>(llvm::seq<int>(0, static_cast<int>(rankOf(op->getResult(0)))));
@@ -88,7 +88,7 @@ FactorRule pc::detail::pointwiseRule(Operation *op, std::initializer_list<unsign
 FactorRule RopeTableOp::getFactorRule() { return make(*this, "-> s h").keepWhole({"h"}); }
 FactorRule IotaOp::getFactorRule() { return make(*this, getOffset() ? " -> s" : "-> s"); }
 
-/// A product is linear in every operand, though not in two at once.
+/// A product is linear in every operand separately, but not in two together.
 FactorRule EinsumOp::getFactorRule() {
   FactorRule rule = make(*this, getSpec());
   for (unsigned i = 0; i < rule.operands.size(); ++i)
@@ -108,7 +108,7 @@ FactorRule ReduceMaxOp::getFactorRule() {
   return rule;
 }
 
-/// Row by row: a row is whole.
+/// The rule of an op that works row by row: rows stay whole.
 static FactorRule rowsRule(Operation *op) {
   std::string x = letters("x", rankOf(op->getOperand(0)) - 1) + "c";
   return make(op, x + " -> " + x).keepWhole({"c"});
@@ -164,15 +164,15 @@ FactorRule RopeOp::getFactorRule() {
   return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
 }
 
-/// In a spec the dims of what attention `op` may have: `bias`, `sinks`, `starts`, `random`, and `sees`, which has none
-/// or an entry per query.
+/// The part of a spec for the optional operands of attention `op`: `bias`, `sinks`, `starts`, `random`, and `sees`,
+/// which has no dims or one entry per query.
 template <typename Op> static std::string moreDims(Op op) {
   Value sees = op.getSees();
   return std::string(op.getBias() ? ", k g r" : "") + (op.hasSinks() ? ", k g" : "") + (op.getStarts() ? ", b s" : "") +
          (op.getRandom() ? ", w" : "") + (sees && rankOf(sees) ? ", s" : "");
 }
 
-/// Keys are never split. Queries are only in the zigzag order, where ranks know the positions of their queries.
+/// Keys are never split. Queries are split only in zigzag order, in which ranks know the positions of their queries.
 static FactorRule keepAttentionWhole(Operation *op, FactorRule rule) {
   rule.keepWhole({"t", "d"});
   for (StringRef more : {"w", "r"})
@@ -184,7 +184,7 @@ FactorRule AttentionOp::getFactorRule() {
   return keepAttentionWhole(*this,
                             make(*this, "b s k g d, b t k d, b t k d" + moreDims(*this) + " -> b s k g d, b k g s"));
 }
-/// With q, k, v, o and lse fixed, all gradients are linear in that of o.
+/// For fixed q, k, v, o and lse, all gradients are linear in the gradient of o.
 FactorRule AttentionGradOp::getFactorRule() {
   return withLinear(keepAttentionWhole(*this, make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d" +
                                                               moreDims(*this) + " -> b s k g d, b t k d, b t k d" +
@@ -272,7 +272,7 @@ FactorRule SGDOp::getFactorRule() {
 }
 
 //===---------------------------------------------------------------------------===//
-// What follows from the rules
+// Functions of the rules
 //===---------------------------------------------------------------------------===//
 
 static bool hasGroup(const FactorRule &rule, ArrayRef<unsigned> group) {

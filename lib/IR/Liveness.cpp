@@ -1,7 +1,7 @@
 //===- Liveness.cpp - How long the values of a step are needed -----------------------===//
 // Positions number the ops of a step, those of an accumulation's body included. A value lives from the op that writes
-// it to the last one that reads it. Three rules lengthen a life: leaves live throughout, what a repeated body reads
-// from outside lives to the body's end, and what a move in flight reads lives to its wait.
+// it to the last one that reads it. Three rules extend this: leaves are always live; values that a repeated body reads
+// from outside live until the body's end; and operands of a move in flight live until its wait.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Liveness.h"
 

@@ -1,7 +1,7 @@
-//===- MoveRows.cpp - The move of values that are stored by rows, and what limits rows --===//
-// Verifies the ops of values that are stored by rows, one row per token and expert that it takes: their exchange
-// between ranks, the limit of tokens per expert, and rounds that bound the rows at hand. How many rows there are is
-// known at run time only, so types have the largest number that is possible.
+//===- MoveRows.cpp - Ops of values that are stored by rows -----------------------------===//
+// Verifies the ops of values that are stored by rows, with one row per token and chosen expert: their exchange between
+// ranks, the limit of tokens per expert, and rounds that limit the rows in memory. The number of rows is known only at
+// run time, so types have the largest possible number.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/MoveRows.h"
 

@@ -1,7 +1,7 @@
 //===- Ops.cpp - Structure, leaves and moves: assembly and verifiers --------------===//
-// What ODS cannot generate: the assembly of ops with regions, verifiers, the shape of a move for the runtime, and a
-// builder of moves by kind. Verifiers hold for any IR that parses and never crash. The numbers (C1), (C2), ... in
-// errors are those of the constraints in PCOps.td.
+// This file has the code that ODS cannot generate: the assembly of ops with regions, verifiers, the shape of a move for
+// the runtime, and a builder of moves by kind. Verifiers hold for any IR that parses and never crash. The numbers (C1),
+// (C2), ... in errors are those of the constraints in PCOps.td.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Groups.h"
 #include "pc/IR/PC.h"
@@ -27,7 +27,7 @@ LogicalResult ArenaOp::verify() {
 // Regions: `pc.accumulate (%arg = %value : type, ...) { ... } : types`
 //===---------------------------------------------------------------------------===//
 
-/// Fusions and starts read alike: (%argument = %operand : type -> type, ...) { body } : types.
+/// Fusions and starts have the same syntax: (%argument = %operand : type -> type, ...) { body } : types.
 static ParseResult parseRegionOp(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::Argument> arguments;
   SmallVector<OpAsmParser::UnresolvedOperand> operands;
@@ -68,7 +68,7 @@ void FusionOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
 ParseResult StartOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result); }
 void StartOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
 
-/// Equal up to the home in the arena.
+/// Whether two types are equal except for their homes.
 static bool sameUpToHome(Type a, Type b) {
   auto strip = [](Type type) -> Type {
     auto tensor = cast<RankedTensorType>(type);
@@ -78,7 +78,7 @@ static bool sameUpToHome(Type a, Type b) {
   return strip(a) == strip(b);
 }
 
-/// The body yields what the op's results are, homes aside.
+/// Checks that the body yields the types of the op's results, except for homes.
 static LogicalResult verifyYield(Operation *op, StringRef constraint) {
   auto yield = dyn_cast<YieldOp>(op->getRegion(0).front().getTerminator());
   if (!yield || yield.getNumOperands() != op->getNumResults())
@@ -375,10 +375,11 @@ LogicalResult OutputOp::verify() {
 }
 
 //===---------------------------------------------------------------------------===//
-// Computation: what factor rules and element types do not say
+// Computation: constraints beyond factor rules and element types
 //===---------------------------------------------------------------------------===//
 
-/// (C1) and (C2) of ops on packed heads: x [b, s, k, j, d] and q [b, s, k, g, d]. Factors say what is wrong with ranks.
+/// (C1) and (C2) of ops on packed heads: x [b, s, k, j, d] and q [b, s, k, g, d]. Verifiers of factors report wrong
+/// ranks.
 static LogicalResult verifyPacked(Operation *op, Value x, Value q, ValueRange tables = {}) {
   auto packed = cast<RankedTensorType>(x.getType()), queries = cast<RankedTensorType>(q.getType());
   if (packed.getRank() != 5 || queries.getRank() != 5)
@@ -521,7 +522,7 @@ LogicalResult pc::detail::verifyDrawnOp(Operation *op) {
   DropAttr drop = drawn.getDropAttr();
   if (!drop != !drawn.getRandom())
     return op->emitOpError() << "needs both or neither of 'random' and 'drop' (C1)";
-  // Factors say what is wrong with ranks of other ops.
+  // For other ops, verifiers of factors report wrong ranks.
   if (auto dropout = dyn_cast<DropoutOp>(op); dropout && dropout.getX().getType().getRank() < 2)
     return op->emitOpError() << "needs an operand with a batch dim and a sequence dim, got " << dropout.getX().getType()
                              << " (C1)";
@@ -538,7 +539,7 @@ LogicalResult pc::detail::verifyDrawnOp(Operation *op) {
 template <typename Op> static LogicalResult verifyPadding(Op op, Value table) {
   std::optional<int64_t> padding = op.getPadding();
   auto type = cast<RankedTensorType>(table.getType());
-  if (!padding || type.getRank() < 1) // factors say what is wrong with a scalar
+  if (!padding || type.getRank() < 1) // verifiers of factors report scalars
     return success();
   if (*padding < 0 || (!op.getOffset() && *padding >= type.getDimSize(0)))
     return op.emitOpError() << "has padding id " << *padding << ", which is not a row of " << type << " (C1)";
@@ -572,8 +573,7 @@ pcrt_move_shape pc::moveShape(MoveOpInterface move) {
     shape.outer = from.getNumElements();
     return shape;
   }
-  // [outer, extent, inner], or [outer, extent, middle, extent2, inner] where blocks of one dim become blocks of
-  // another.
+  // [outer, extent, inner], or [outer, extent, middle, extent2, inner] if blocks of one dim become blocks of another.
   int64_t low = other < 0 ? dim : std::min(dim, other), high = other < 0 ? dim : std::max(dim, other);
   shape.back = other >= 0 && dim > other;
   for (int64_t d = 0; d < from.getRank(); ++d) {

@@ -54,7 +54,7 @@ int64_t zigzagRanks(Operation *op) {
 int64_t zigzagPosition(int64_t index, int64_t length, int64_t ranks) {
   if (!ranks)
     return index;
-  // Rank r has chunks r and 2 ranks - 1 - r, so that with causal attention all ranks have equally much to do.
+  // Rank r has chunks r and 2 ranks - 1 - r, so that with causal attention all ranks have equal work.
   int64_t chunk = length / (2 * ranks), block = index / (2 * chunk), within = index % (2 * chunk);
   return within < chunk ? block * chunk + within : (2 * ranks - 1 - block) * chunk + within - chunk;
 }

@@ -1,8 +1,8 @@
 //===- Rounds.cpp - Local SGD in the IR -----------------------------------===//
-// Reads and writes the module's attribute `pc.rounds`, and builds the function @round, by which replicas average:
-// Nesterov momentum on the mean difference between the shared parameters and those of the replicas (DiLoCo, A.
-// Douillard et al., 2023). The function works on one parameter at a time in two buffers after the leaves, which a step
-// does not need then.
+// Reads and writes the module's attribute `pc.rounds`, and builds the function @round, with which replicas average
+// their parameters: Nesterov momentum on the mean difference between the shared parameters and those of the replicas
+// (DiLoCo, A. Douillard et al., 2023). The function processes one parameter at a time, in two buffers after the leaves,
+// in memory that is free between steps.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Rounds.h"
 #include "pc/IR/Calls.h"
@@ -37,7 +37,7 @@ void Rounds::set(ModuleOp program) const {
   program->setAttr(attributeName, b.getDictionaryAttr(fields));
 }
 
-/// Homes are multiples of it, on CPU ranks.
+/// The alignment of homes on CPU ranks.
 static constexpr int64_t alignment = 64;
 
 /// Elements of the largest parameter.
@@ -50,10 +50,10 @@ static int64_t mostElements(ModuleOp program) {
   return most;
 }
 
-/// Bytes of one of the two buffers of @round, in which parameters are worked on one after the other.
+/// Bytes of one of the two buffers of @round, which hold one parameter after another.
 static int64_t bufferBytes(ModuleOp program) { return llvm::alignTo(4 * mostElements(program), alignment); }
 
-/// Where the bytes begin that no leaf takes.
+/// The end of the leaves in the arena.
 static int64_t leavesEnd(ModuleOp program) {
   int64_t end = 0;
   for (Operation &op : stepsOf(program)[0].getBody().front())
@@ -95,7 +95,7 @@ func::FuncOp pc::buildRound(ModuleOp program) {
       if (auto own = dyn_cast<ParameterOp>(b.clone(op)))
         parameters.push_back(own);
   }
-  // The first of the two buffers holds d, the second what follows from it.
+  // The first of the two buffers holds d, and the second holds values computed from it.
   int64_t scratch = leavesEnd(program);
   LeavesByName leaves(*body);
   int64_t replicas = meshOf(program).size(rounds->axis);

@@ -16,16 +16,16 @@ static bool sameShapeAndWidth(Value a, Value b) {
          s.getElementTypeBitWidth() == t.getElementTypeBitWidth();
 }
 
-/// How operand `i` of an op that is computed element by element is read.
+/// How an elementwise op reads an operand.
 enum class Read { Same, Broadcast, Other };
-/// At which index a loop over the result reads operand `i`.
+/// The index at which a loop over the result reads operand `i`.
 static Read readOf(FactorOpInterface op, const FactorRule &rule, unsigned i) {
   if (i >= op.getNumElementwise())
     return Read::Broadcast; // at any index
   if (i >= rule.operands.size() || rule.results.empty())
     return Read::Other;
   ArrayRef<int> from = rule.operands[i], to = rule.results[0];
-  for (auto [d, f] : llvm::enumerate(to)) // a diagonal is no loop over the result
+  for (auto [d, f] : llvm::enumerate(to)) // not for a diagonal
     if (llvm::is_contained(to.drop_front(d + 1), f))
       return Read::Other;
   if (from == to)
@@ -40,8 +40,9 @@ static Read readOf(FactorOpInterface op, const FactorRule &rule, unsigned i) {
   return Read::Broadcast;
 }
 
-/// Whether an einsum may become a library matrix product (with m, n or k of 1), which does not promise to work in
-/// place: alone, one that broadcasts; in a kernel, where it may get a bias, one that broadcasts a single element.
+/// Whether an einsum may become a library matrix product (with m, n or k of 1), which may not work in place. Outside of
+/// a fusion, this is an einsum that broadcasts. In a fusion, where it may get a bias, it is an einsum that broadcasts a
+/// single element.
 static bool mayBecomeProduct(FactorOpInterface op, const FactorRule &rule) {
   if (!isa<EinsumOp>(op) || op->getNumOperands() < 2)
     return false;
@@ -74,7 +75,8 @@ static bool fitsLoop(Operation *op, ArrayRef<int64_t> shape) {
   });
 }
 
-/// What a fusion of one op and a sum adds to `base`, an argument that nothing else in it reads; null if it is none.
+/// The value that a fusion of one op and a sum adds to its argument `base`, which nothing else in the fusion reads.
+/// Null if the fusion has another form.
 static Value addendOnto(FusionOp fusion, BlockArgument base) {
   Block &body = fusion.getBody().front();
   if (fusion.getNumResults() != 1 || body.getOperations().size() != 3 || !base.hasOneUse())
@@ -99,12 +101,12 @@ static bool isProductOnto(FusionOp fusion, unsigned operand) {
   auto product = addend ? addend.getDefiningOp<EinsumOp>() : EinsumOp();
   if (!product || product.getInputs().size() != 2)
     return false;
-  // Each factor has a dim of the result that the other one lacks: no kernel of rows.
+  // Each operand has a dim of the result that the other one lacks, so this is not a row kernel.
   Contraction factors(product);
   return !factors.m.empty() && !factors.n.empty();
 }
 
-/// A fusion may write over an operand that it reads at the index it writes, and nowhere else.
+/// A fusion may write over an operand that it reads only at the index that it writes.
 static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result) {
   if (std::optional<TableSum> sum = asTableSum(fusion))
     return sum->base.getArgNumber() == operand;

@@ -1,7 +1,7 @@
 //===- StageRunner.cpp - Runs the programs of all stages together --------------------------===//
 // Runs one block per stage as a cooperative scheduler: each stage runs until it waits for a message, a free slot, or
 // other stages at a collective over the stages. The order does not depend on time, and the run ends when no stage can
-// continue; a stage that is not at its end then is in a deadlock, which callers find by `waitingAt`.
+// continue; a stage that is not at its end is then in a deadlock, which callers find with `waitingAt`.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/StageRunner.h"
 #include "pc/IR/Stages.h"
@@ -27,7 +27,8 @@ LogicalResult StageRunner::run(ArrayRef<Block *> programs, Visitor &visitor) {
   return success();
 }
 
-/// Whether `op` need not wait for another stage; arrives at collectives on the way.
+/// Whether `op` can run without waiting for another stage. If it is a collective, records that the stage has reached
+/// it.
 bool StageRunner::canRun(int stage, Operation *op, Visitor &visitor) {
   if (auto send = dyn_cast<SendOp>(op))
     return underWay[StageFlow(stage, send)] < send.getSlots();

@@ -184,7 +184,7 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
   auto all = [&](AxisState state) {
     return llvm::all_of(axes, [&](StringAttr axis) { return from.state(axis) == state; });
   };
-  // Splits join and leave at the minor end only: the last axis of the list is the most minor one.
+  // Axes are added and removed only at the minor end, which is the end of the list.
   auto leave = [&]() {
     for (StringAttr axis : llvm::reverse(axes)) {
       SmallVector<StringAttr> list = from.axes(dim);
@@ -220,7 +220,7 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
     }
     return AxisState::whole();
   };
-  // Whose block a rank holds is not in its type.
+  // The type does not contain whose block a rank holds.
   bool placed = !(facts.flags & PCRT_MOVE_UNPLACED);
   bool addsToMax = facts.makes == PCRT_STATE_PARTIAL && from.getKind() == PartialKind::Max;
   if (!placed || addsToMax || !applies())
@@ -230,7 +230,7 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
   return from;
 }
 
-/// (M1) and (M2) where types are of one rank: sizes follow from the number of ranks.
+/// (M1) and (M2) for local types, whose sizes follow from the number of ranks.
 static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from, RankedTensorType to, MeshAttr mesh) {
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 0;
   if (!n)

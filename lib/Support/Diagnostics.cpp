@@ -12,7 +12,7 @@
 
 using namespace mlir;
 
-/// The length in bytes of the first character of `text`, if it may be printed; else 0.
+/// The length in bytes of the first character of `text` if it may be printed, otherwise 0.
 static size_t printable(StringRef text) {
   const auto *bytes = text.bytes_begin();
   if (bytes[0] < 0x80)
@@ -22,7 +22,7 @@ static size_t printable(StringRef text) {
   return length <= text.size() && llvm::isLegalUTF8Sequence(bytes, bytes + length) && !isControl ? length : 0;
 }
 
-/// Bytes that are not printable, and not `kept`, become \XX, so that no text of a file can act on a terminal.
+/// Bytes that are neither printable nor in `kept` become \XX, so that text from a file cannot control the terminal.
 static void escape(StringRef text, StringRef kept, llvm::raw_ostream &os) {
   while (!text.empty()) {
     size_t length = kept.contains(text[0]) ? 1 : printable(text);
@@ -42,7 +42,7 @@ std::string pc::escaped(StringRef text) {
 }
 
 namespace {
-/// Writes to standard error with control characters escaped; colors are passed on as they are.
+/// Writes to standard error with control characters escaped; colors are passed on unchanged.
 class EscapedErrors : public llvm::raw_ostream {
 public:
   EscapedErrors() : raw_ostream(/*unbuffered=*/true) {}
@@ -69,7 +69,7 @@ llvm::raw_ostream &pc::errs() {
   return stream;
 }
 
-/// A diagnostic handler that escapes the text of a message and leaves it to the next handler.
+/// A diagnostic handler that escapes the text of a message and passes it to the next handler.
 static LogicalResult escapeMessage(Diagnostic &diagnostic) {
   auto write = [](Diagnostic &from, Diagnostic &to) {
     std::string text;

@@ -1,7 +1,7 @@
 //===- Source.cpp - Files that a user names, and IR in them ------------------------------===//
-// MLIR's parser recurses and allocates as the text tells it to, so a bad file could overflow the stack or the memory.
-// Scan reads the text first, in one pass, and refuses what the parser could not survive, with line and column. It also
-// finds the locations in the text, to which readSource adds the line in this file.
+// The recursion and the memory of MLIR's parser depend on the text, so a bad file could overflow the stack or exhaust
+// memory. Scan reads the text first, in one pass, and refuses text that would crash the parser, with line and column.
+// It also finds the locations in the text, to which readSource adds the line in this file.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Support/Source.h"
 #include "pc/Support/Diagnostics.h"
@@ -24,7 +24,7 @@ static Buffer take(llvm::ErrorOr<Buffer> buffer, std::string &error) {
   return nullptr;
 }
 
-/// `terminated`: zero-terminated, for which files that end at a page boundary are copied rather than mapped.
+/// `terminated`: zero-terminated, which requires copying instead of mapping a file that ends at a page boundary.
 static Buffer read(StringRef path, bool terminated, std::string &error) {
   llvm::sys::fs::file_status status;
   if (std::error_code code = llvm::sys::fs::status(path, status))
@@ -42,8 +42,8 @@ Buffer pc::readFile(StringRef path, std::string &error) { return read(path, /*te
 
 namespace {
 
-/// Limits that no program reaches, and within which MLIR's parser gets along with a stack of 8 MiB, even with the
-/// larger frames of a sanitizer.
+/// Limits that no real program reaches. Within them, a stack of 8 MiB is enough for MLIR's parser, even with the larger
+/// frames of a sanitizer.
 constexpr int maxDepth = 256;
 constexpr uint64_t maxDigits = 1000, maxWidth = 1024, maxAffine = 4096, maxExpanded = 1 << 20;
 
@@ -58,8 +58,8 @@ struct Located {
   Place op;
 };
 
-/// Reads text as MLIR's lexer does, in one pass, and stops at the first place that its parser cannot take. Other syntax
-/// errors are left to the parser.
+/// Reads text like MLIR's lexer, in one pass, and stops at the first place that could crash the parser. The parser
+/// reports other syntax errors.
 class Scan {
 public:
   static constexpr size_t npos = StringRef::npos;
@@ -106,7 +106,7 @@ private:
     return text.slice(start, at);
   }
 
-  /// Takes what stands next. The scan knows as much of the syntax as it takes to find depth, size and ends.
+  /// Reads the next token. The scan implements only as much of the syntax as it needs to find depth, size and ends.
   void token() {
     char c = peek();
     if (isControl(c))
@@ -154,7 +154,7 @@ private:
       refuse(start, "a resource with an alignment of 0");
   }
 
-  /// A number, or the dims of a shape with what follows them; its length is limited.
+  /// A number, or the dims of a shape and the text after them. Its length is limited.
   void number() {
     size_t start = at;
     size_t digits = take(llvm::isDigit).size();
@@ -215,7 +215,7 @@ private:
       alias(start, text.slice(start, at));
   }
 
-  /// The parser keeps, per name, a list as long as the largest result number that it has met. As each result has a type
+  /// For each name, the parser keeps a list that is as long as the largest result number. Since each result has a type
   /// in the text, a correct program has fewer results than bytes.
   void resultNumber(size_t start, StringRef digits) {
     uint64_t number, &known = results[value];
@@ -229,7 +229,7 @@ private:
       refuse(start, "the ops up to here would have more results than this file has bytes");
   }
 
-  /// An alias where it is defined, or used.
+  /// The definition or a use of an alias.
   void alias(size_t start, StringRef name) {
     StringRef rest = text.substr(at).ltrim(" \t");
     if (depth == 0 && rest.starts_with("=")) {
@@ -245,7 +245,7 @@ private:
     }
   }
 
-  /// Adds words to the alias that is being defined, if one is.
+  /// Adds to the size of the alias that is currently defined, if there is one.
   void count(uint64_t size, int deep) {
     if (defined.empty())
       return;
@@ -319,7 +319,7 @@ private:
 
   StringRef text;
   size_t at = 0, lines = 1, lineBegin = 0;
-  Place statement;           ///< whose words these are
+  Place statement;           ///< the start of the current statement
   std::vector<Place> opened; ///< by "{" around: the statement that it belongs to
   size_t location = npos;    ///< where "loc(" begins
   int depth = 0, affineDepth = 0, locationDepth = 0;
@@ -352,8 +352,8 @@ static bool mayBeParsed(StringRef path, StringRef text, StringRef splitMarker) {
   return true;
 }
 
-/// The text with a location of its own for each op: what "loc(...)" says there, which are names of the model's modules,
-/// and the op's line in this file.
+/// The text with a location for each op, which has the content of its "loc(...)" (names of the model's modules) and the
+/// op's line in this file.
 static Buffer withLines(Buffer buffer) {
   Scan scan(buffer->getBuffer());
   if (!scan.run() || scan.located.empty())
@@ -370,7 +370,7 @@ static Buffer withLines(Buffer buffer) {
     os << buffer->getBuffer().slice(from, one.begin) << "loc(#line" << number << ")";
     placesOs << "#line" << number++ << " = loc(";
     StringRef name = says.take_front(says.find('"', 1) + 1), rest = says.drop_front(name.size());
-    if (says.starts_with("\"") && !rest.starts_with(":")) // a name; the place after it was in another file
+    if (says.starts_with("\"") && !rest.starts_with(":")) // a name; a position after it refers to another file
       placesOs << name << "(" << line << "))\n";
     else if (says.starts_with("\"") || says == "unknown" || says == "?")
       placesOs << line << ")\n";

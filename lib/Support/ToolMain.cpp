@@ -1,5 +1,5 @@
-//===- ToolMain.cpp - What all command-line tools do first --------------------------------===//
-// Order matters here: InitLLVM first, then the signal for files that get too large, then a check at exit that standard
+//===- ToolMain.cpp - The start of all command-line tools ---------------------------------===//
+// The order matters: first InitLLVM, then the signal for files that get too large, then a check at exit that standard
 // output could be written. A full disk ends in PCRT_RESOURCE instead of a crash.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Support/ToolMain.h"

@@ -1,8 +1,8 @@
 //===- ContextParallel.cpp - Split the sequence everywhere -----------------------------------===//
 // Attention needs the whole sequence. form=heads: each rank attends with its heads over the whole sequence, and
 // all_to_alls before and after it change a split sequence to split heads and back (S. A. Jacobs et al., "DeepSpeed
-// Ulysses", 2023). form=ring: each rank attends with its queries; keys and values are gathered, which pc-window-moves
-// makes steps round a ring (H. Liu et al., "Ring attention", 2023).
+// Ulysses", 2023). form=ring: each rank attends with its queries; keys and values are gathered, and pc-window-moves
+// turns this into steps around a ring (H. Liu et al., "Ring attention", 2023).
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_CONTEXTPARALLEL
 #include "pc/Tactics/Passes.h"
@@ -48,7 +48,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     seeds.must = ofTokens;
     if (!isRing)
       seeds.may.insert("kv_heads");
-    // Heads are split in activations only; those have a sequence, and weights have none.
+    // Heads are split only in activations, which have a sequence dim; weights do not.
     seeds.splits = [](const PlacementValue &v, int64_t dim) {
       return v.names[dim].getValue() != "kv_heads" || v.find("sequence") >= 0;
     };
@@ -66,7 +66,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       signalPassFailure();
   }
 
-  /// Ranks have equally many of the heads that other axes have left.
+  /// Checks that the ranks can have equal numbers of the heads that other axes leave.
   LogicalResult checkHeads(StringAttr name, int64_t size) {
     MeshAttr mesh = meshOf(getOperation());
     WalkResult walked = getOperation().walk([&](AttentionOp attention) -> WalkResult {
@@ -92,7 +92,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     return failure(walked.wasInterrupted());
   }
 
-  /// The zigzag order is that of one ring's ranks, so no other axis may split the sequence.
+  /// The zigzag order is for the ranks of one ring, so no other axis may split the sequence.
   LogicalResult checkAlone(StringAttr name) {
     WalkResult split = getOperation().walk([&](InputOp input) -> WalkResult {
       for (auto [d, dim] : llvm::enumerate(input.getDims().getAsValueRange<StringAttr>()))

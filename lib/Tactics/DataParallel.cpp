@@ -20,7 +20,7 @@ LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) 
 }
 
 /// The values with one number per token that pass through the root: the addends of the loss, and in the backward pass
-/// the gradients of those, the first values that are no scalars.
+/// their gradients, which are the first values that are not scalars.
 static llvm::DenseSet<Value> findLossTerms(ModuleOp module) {
   llvm::DenseSet<Value> terms;
   auto rankOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getRank(); };

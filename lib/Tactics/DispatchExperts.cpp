@@ -1,9 +1,9 @@
-//===- DispatchExperts.cpp - What goes to experts and comes back as values of their own ------===//
+//===- DispatchExperts.cpp - Separates dispatch and combine from products of experts ---------===//
 // A routed product reads tokens, or makes sums over the experts of a token. With
 //   dispatch "b s e, b s n -> b s n e" in front, combine "b s n e, b s n -> b s e" after,
-// all that a product reads and makes is by token and expert, so an axis can split experts inside and tokens outside of
-// it: what lies between is an all_to_all of entries that exist, where else all tokens would be gathered.
-// References: D. Lepikhin et al., "GShard", 2020; C. Hwang et al., "Tutel", 2023.
+// the operands and results of a product are by token and expert. So an axis can split experts inside and tokens
+// outside, with an all_to_all of the existing entries in between. Otherwise all tokens would be gathered. References:
+// D. Lepikhin et al., "GShard", 2020; C. Hwang et al., "Tutel", 2023.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_DISPATCHEXPERTS
 #include "pc/Tactics/Passes.h"
@@ -26,7 +26,7 @@ class Dispatcher {
 public:
   Dispatcher(Block &block, uint64_t least) : block(block), least(least) {}
 
-  /// Whether there was a product to separate.
+  /// Returns whether there was a product to separate.
   bool run() {
     bool any = false;
     for (EinsumOp op : llvm::to_vector(block.getOps<EinsumOp>()))
@@ -46,7 +46,8 @@ private:
     return llvm::map_to_vector(dims, [&](int f) { return rule.factors[f].size; });
   }
 
-  /// A product with weights of experts: reads entries and tokens, and makes entries, tokens or weights.
+  /// A product with weights of experts: it reads entries or tokens, and computes entries, tokens or gradients of
+  /// weights.
   bool takeApart(EinsumOp op) {
     if (!op.getMask() || op.getInputs().size() != 3 || *op.getRouted() >= least)
       return false;
@@ -89,7 +90,7 @@ private:
         inputs[i] = made;
         dims[i] = all;
       }
-    // A result of tokens is a product into entries, and a sum of each token's entries.
+    // If the result is by token, the product computes entries, and each token's entries are then added.
     bool adds = areOfTokens(dims[2], mask);
     SmallVector<int> made = adds ? entriesOf(dims[2]) : dims[2];
     std::string spec =
@@ -106,7 +107,7 @@ private:
     return true;
   }
 
-  /// In a sum of combines, and perhaps of other addends: results of experts are added first, and combined once.
+  /// In a sum of combines and possibly other addends, results of experts are added first and combined once.
   void joinCombines(AddOp root) {
     SmallVector<Value> addends;
     SmallVector<Operation *> sums;
@@ -154,7 +155,7 @@ private:
   }
 
   Block &block;
-  uint64_t least; ///< products with at least this many experts per token stay as they are
+  uint64_t least; ///< products with at least this many experts per token are not changed
   llvm::DenseMap<std::pair<Value, Value>, Value> dispatched;
 };
 

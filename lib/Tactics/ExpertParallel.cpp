@@ -1,9 +1,9 @@
 //===- ExpertParallel.cpp - Split the experts, and the batch everywhere else ----------------===//
 // In a mixture of experts each rank has some of the experts; everywhere else it has some of the sequences. So tokens
-// are gathered before the experts, and what the ranks' experts make of each is added up and scattered after them;
-// or, after pc-dispatch-experts, what goes to experts and comes back is sent from rank to rank. Tactics that split
-// something else outside of experts on their axis split experts in the same way (`splitExperts`).
-// References: D. Lepikhin et al., "GShard", 2020; W. Fedus et al., "Switch Transformers", 2021.
+// are gathered before the experts, and the results of the ranks' experts are reduced and scattered after them. After
+// pc-dispatch-experts, routed tokens and their results are instead sent from rank to rank. Tactics that split something
+// else outside of experts on their axis split experts in the same way (`splitExperts`). References: D. Lepikhin et al.,
+// "GShard", 2020; W. Fedus et al., "Switch Transformers", 2021.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_EXPERTPARALLEL
 #include "pc/Tactics/Passes.h"
@@ -25,7 +25,7 @@ bool pc::hasExperts(ModuleOp module) {
       .wasInterrupted();
 }
 
-/// Whether there are experts, equally many on each rank; else emits an error.
+/// Checks that there are experts, and equal numbers on each rank; otherwise emits an error.
 static LogicalResult checkExperts(ModuleOp module, const Seeds &seeds) {
   if (!hasExperts(module))
     return module.emitError() << seeds.tactic << ": the model is not a mixture of experts";

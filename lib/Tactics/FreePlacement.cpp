@@ -1,7 +1,7 @@
-//===- FreePlacement.cpp - Seeds that leave all to the search -------------------------------===//
-// No name of a dim says what a strategy would do with it: which dims an axis splits, where parameters, states and
-// inputs lie, and what is sent, follows only from predicted seconds. Megatron's placement, sequence parallelism and a
-// split vocabulary come out of it where they are the best.
+//===- FreePlacement.cpp - Seeds that let the search decide everything ----------------------===//
+// Names of dims have no meaning here: predicted seconds determine which dims an axis splits, the placements of
+// parameters, states and inputs, and the moves. The search finds Megatron's placement, sequence parallelism and a split
+// vocabulary if they are the best.
 //===-----------------------------------------------------------------------------===//
 #include "Tactics.h"
 #include "llvm/ADT/StringExtras.h"
@@ -9,8 +9,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// What leaves call their dims, in the order in which a search that is too wide does without them. Positions in the
-/// zigzag order are known to no axis but the ring's.
+/// The names of leaves' dims, in the order in which they are given up if a search is too wide. Only the axis of the
+/// ring can handle positions in zigzag order.
 static SmallVector<std::string> dimNames(ModuleOp module) {
   SmallVector<std::string> inputs;
   bool isZigzag = false;
@@ -25,7 +25,7 @@ static SmallVector<std::string> dimNames(ModuleOp module) {
         inputs.push_back(name.str());
   });
   SmallVector<std::tuple<int64_t, int64_t, std::string>>
-      others; // elements of parameters; if they have equally many, the later one first
+      others; // by elements of parameters; among equals, the later one first
   module.walk([&](ParameterOp parameter) {
     int64_t elements = cast<RankedTensorType>(parameter.getValue().getType()).getNumElements();
     for (StringRef name : parameter.getDims().getAsValueRange<StringAttr>()) {
@@ -45,7 +45,7 @@ static SmallVector<std::string> dimNames(ModuleOp module) {
 }
 
 void pc::setFree(Seeds &seeds, const llvm::StringSet<> &names) {
-  seeds.may = names; // those that an op must split stay so
+  seeds.may = names; // dims that an op must split are not changed
   seeds.leaf = [names](Operation *leaf) {
     SmallVector<AxisState, 2> states{AxisState::whole()};
     if (ArrayAttr dims = leafDims(leaf))
@@ -67,7 +67,7 @@ LogicalResult pc::propagateFree(ModuleOp module, Seeds seeds, FoundPlacement &fo
       found.leftOut = llvm::join(leftOut, ",");
       return success();
     }
-    // Only a table that is too large is a reason to try again, with the choice smaller by one dim.
+    // Tries again, with one dim less, only if a table was too large.
     if (!found.tooWide || names.empty())
       return failure();
     leftOut.push_back(names.front());

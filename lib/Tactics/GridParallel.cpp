@@ -60,7 +60,8 @@ private:
     return names;
   }
 
-  /// One axis of the grid: weights lie as `weight` says, and activations of the embedding are split along `restSplit`.
+  /// One axis of the grid: weights have the state that `weight` returns, and activations with "embed" are split along
+  /// `restSplit`.
   LogicalResult place(StringAttr axis, llvm::StringSet<> must, llvm::StringSet<> may,
                       llvm::function_ref<AxisState(ParameterOp)> weight, StringRef restSplit) {
     Seeds seeds(tactic, axis, AxisOrder(module));

@@ -1,7 +1,7 @@
 //===- LocalSgd.cpp - Local SGD over a mesh axis --------------------------------------------===//
-// Input: a scheduled local program. Each coordinate of the axis becomes a replica that trains by itself; the pass adds
-// the states of the outer optimizer for each parameter and notes the rounds (IR/Rounds.h). It refuses an axis that any
-// op works over.
+// Input: a scheduled local program. Each coordinate of the axis becomes a replica that trains separately. The pass adds
+// the states of the outer optimizer for each parameter and records the rounds (IR/Rounds.h). It refuses an axis that is
+// used by an op.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_LOCALSGD
 #include "pc/Tactics/Passes.h"
@@ -70,7 +70,7 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
   }
 
 private:
-  /// Whether `op` moves over the axis, or names it in how a leaf or an output lies.
+  /// Whether `op` is a move over the axis, or names it in the layout of a leaf or an output.
   static bool worksOver(Operation *op, StringAttr axis) {
     if (auto move = dyn_cast<MoveOpInterface>(op))
       if (llvm::is_contained(move.getMoveAxes(), axis) || llvm::is_contained(move.getMoveWith(), axis))

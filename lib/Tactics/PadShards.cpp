@@ -1,7 +1,7 @@
-//===- PadShards.cpp - Parameters whose dims do not divide get zeros at an end ------------------===//
+//===- PadShards.cpp - Pads parameters whose dims cannot be divided -----------------------------===//
 // Only the stored parameter, its optimizer state and its gradient are padded; the forward and backward pass read the
-// tensor without padding. Works on the step program, before placement: erasing the placements gives back the program
-// that this pass made.
+// tensor without padding. The pass works on the step program, before placement: erasing the placements gives back the
+// program that this pass made.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_PADSHARDS
 #include "pc/Tactics/Passes.h"
@@ -20,7 +20,7 @@ class Padding {
 public:
   Padding(ParameterOp parameter, int64_t dim, int64_t size) : parameter(parameter), dim(dim), size(size) {}
 
-  /// Grows the parameter, its states and its gradient, and cuts it where ops read it.
+  /// Pads the parameter, its states and its gradient, and removes the padding where ops read the parameter.
   void apply(ModuleOp module) {
     auto type = cast<RankedTensorType>(parameter.getValue().getType());
     valid = SmallVector<int64_t>(parameter.getValid().value_or(type.getShape()));
@@ -106,8 +106,8 @@ struct PadShards : pc::impl::PadShardsBase<PadShards> {
       }
   }
 
-  /// The dim to pad, which is the one that grows least in relation; -1 if some dim divides already or none can be
-  /// padded.
+  /// The dim to pad, which is the one with the smallest relative growth; -1 if a dim is already divisible or none can
+  /// be padded.
   int64_t dimToPad(ParameterOp parameter) {
     auto shape = cast<RankedTensorType>(parameter.getValue().getType()).getShape();
     int64_t best = -1;

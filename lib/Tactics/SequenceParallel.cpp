@@ -1,7 +1,7 @@
 //===- SequenceParallel.cpp - Split the sequence where tensor parallelism leaves activations whole ---===//
-// Residual stream and norms are split along the sequence. Around each pair of linears, an all_gather in front and a
-// reduce_scatter after replace the all_reduce. Reference: V. Korthikanti et al., "Reducing activation
-// recomputation in large transformer models", MLSys 2023.
+// The residual stream and norms are split along the sequence. Around each pair of linears, an all_gather in front and a
+// reduce_scatter after replace the all_reduce. Reference: V. Korthikanti et al., "Reducing activation recomputation in
+// large transformer models", MLSys 2023.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_SEQUENCEPARALLEL
 #include "pc/Tactics/Passes.h"
@@ -16,7 +16,7 @@ static constexpr StringRef tactic = "pc-sequence-parallel";
 
 namespace {
 
-/// Where the leaves lie on one axis.
+/// The states of the leaves on one axis.
 struct Weights {
   StringAttr axis;
   llvm::DenseMap<Operation *, AxisState> states;
@@ -77,8 +77,9 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
       Operation *op = v.value.getDefiningOp();
       if (!v.isActivation("embed") || isa_and_nonnull<CopyOp>(op))
         return std::nullopt;
-      // If recomputed norms and gradients of norms stayed whole, their moves would send as many bytes, and the sums of
-      // their weights' gradients would not be needed. The search would then also leave everything between them whole.
+      // Recomputed norms and gradients of norms are split explicitly. If they stayed whole, their moves would send the
+      // same number of bytes, and the sums of their weights' gradients would not be needed, so the search would leave
+      // them and everything between them whole.
       bool isNorm = isa_and_nonnull<LayerNormOp, RMSNormOp, LayerNormGradOp, RMSNormGradOp>(op);
       if (v.section != Section::Forward && !(v.section == Section::Backward && isNorm))
         return std::nullopt;

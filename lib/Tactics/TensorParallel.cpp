@@ -17,7 +17,8 @@ using namespace pc;
 static constexpr StringRef tactic = "pc-tensor-parallel";
 
 /// Places one axis: weights are split along `heads`, the width of an MLP or the vocabulary, and never sent; activations
-/// are split wherever they have such a dim. `experts`: those of a mixture are split one from the other, and not each.
+/// are split wherever they have such a dim. `experts`: a mixture's experts are distributed over ranks, and the weights
+/// of each are not split.
 static LogicalResult splitWeights(ModuleOp module, StringAttr axis, StringRef heads, bool experts) {
   Seeds seeds(tactic, axis, AxisOrder(module));
   llvm::StringSet<> names;
@@ -26,7 +27,7 @@ static LogicalResult splitWeights(ModuleOp module, StringAttr axis, StringRef he
   if (!experts)
     names.insert("expert_ffn");
   seeds.must = names;
-  // The optimizer works on shards of weights; the norm over all gradients may add up partial sums.
+  // The optimizer works on shards of weights. The norm over all gradients may add partial sums.
   seeds.only[Section::Accumulate] = seeds.only[Section::Optimizer] = seeds.must;
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
     return {isa<ParameterOp, StateOp>(leaf) ? splitByName(leaf, names) : AxisState::whole()};
@@ -37,7 +38,7 @@ static LogicalResult splitWeights(ModuleOp module, StringAttr axis, StringRef he
   return propagate(module, seeds);
 }
 
-/// The smallest size of the dims that leaves call `name`, with such a leaf; 0 if there is none.
+/// The smallest size of the dims with this name, and a leaf that has it; 0 if there is none.
 static std::pair<int64_t, Operation *> sizeOf(ModuleOp module, StringRef name) {
   std::pair<int64_t, Operation *> least{0, nullptr};
   module.walk([&](ParameterOp parameter) {
@@ -72,7 +73,7 @@ static std::pair<StringAttr, StringAttr> splitAxis(ModuleOp module, StringAttr a
 }
 
 bool pc::takesDim(StringRef form, ParameterOp parameter, int64_t dim) {
-  if (form != "1d" && form != "free") // which is likely to split the same dims
+  if (form != "1d" && form != "free") // the free form is likely to split the same dims
     return gridTakesDim(form, parameter, dim);
   StringRef name = cast<StringAttr>(parameter.getDims()[dim]).getValue();
   return llvm::is_contained({"kv_heads", "group", "ffn", "expert_ffn", "vocab"}, name);
@@ -128,7 +129,7 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     return axes.size() == 1 ? place(axes[0]) : placeGrid(getOperation(), form, axes, regather);
   }
 
-  /// Each axis by a search for the placement that takes the least time, given those of the axes before it.
+  /// Places one axis after another, each by a search for the placement that takes the least time.
   LogicalResult placeFreely(ArrayRef<StringAttr> axes) {
     std::string error;
     std::optional<MachineModel> model = MachineModel::find(machine, error);
@@ -140,7 +141,7 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     return success();
   }
 
-  /// Splits heads over the axis; with more ranks than key/value heads, over two axes that it is divided into.
+  /// Splits heads over the axis; with more ranks than key/value heads, the axis is divided into two.
   LogicalResult place(StringAttr name) {
     ModuleOp module = getOperation();
     int64_t ranks = meshOf(module).size(name);

@@ -15,10 +15,9 @@
 using namespace mlir;
 using namespace pc;
 
-/// The dim along which a parameter and its optimizer state (`leaves`) are sharded, of those that divide; whole if there
-/// is none. Preferred are, in this order: dims that no other axis splits; dims whose counterpart in the activation is
-/// split (both operands of the product are then gathered along one factor, so they can be windowed together); longer
-/// dims.
+/// The divisible dim along which a parameter and its optimizer state (`leaves`) are sharded; whole if there is none.
+/// The order of preference is: dims that no other axis splits; dims whose counterpart in the activation is split (both
+/// operands of the product are then gathered along one factor, so they can be windowed together); longer dims.
 static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshAttr mesh, LaterSplits later) {
   auto shape = cast<RankedTensorType>(leaves[0]->getResult(0).getType()).getShape();
   AxisState best = AxisState::whole();
@@ -40,7 +39,7 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
   return best;
 }
 
-/// Whether `parameter` is the f32 master of a rounded copy: only the optimizer reads it, the passes read the copy.
+/// Whether `parameter` is the f32 master of a rounded copy: only the optimizer reads it, and the passes read the copy.
 static bool isMaster(ParameterOp parameter) {
   bool rounded = false;
   for (Operation *user : parameter->getUsers()) {
@@ -135,8 +134,8 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
       return {shards.lookup(state.getParameter())};
     return {splitByName(leaf, seeds.must)};
   };
-  // Pins: accumulated gradients and copies of parameters are split as the shards are (each copy is then gathered by
-  // itself); the rounded copies of masters are whole in stages 1 and 2.
+  // Pins: accumulated gradients and copies of parameters are split like the shards (each copy is then gathered
+  // separately); the rounded copies of masters are whole in stages 1 and 2.
   llvm::DenseMap<Value, AxisState> rest;
   if (stage >= 2)
     module.walk([&](OutputOp output) {

@@ -1,7 +1,7 @@
-//===- Zigzag.cpp - The sequence in an order that balances causal attention ------------------===//
-// Indices of the sequence are renamed everywhere at once: in all dims of the classes (DimClasses.h) that hold the
-// sequence of tokens and targets. That computes the same if no op of these dims depends on their order and no parameter
-// has one; an op that does is refused by name.
+//===- Zigzag.cpp - Orders the sequence to balance causal attention --------------------------===//
+// The sequence is permuted everywhere at once: in all dims of the classes (DimClasses.h) of the sequence of tokens and
+// targets. The result is the same if no op depends on the order of these dims and no parameter has one. Otherwise the
+// error names the op.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_ZIGZAG
 #include "pc/Tactics/Passes.h"
@@ -18,10 +18,10 @@ namespace {
 
 int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
 
-/// Whether an input has a number for each token or target, which the runtime puts in the order of the program.
+/// Whether an input has one number per token or target, which the runtime writes in the order of the program.
 bool isOfTokens(InputOp input) { return input.getKind() != InputKind::Hyper && input.getKind() != InputKind::Random; }
 
-/// Reports the first op, leaf or output that would compute something else in another order.
+/// Reports the first op, leaf or output whose value would change in another order.
 class Order {
 public:
   explicit Order(ModuleOp module) : module(module), classes(module) {}
@@ -114,7 +114,7 @@ private:
     return success();
   }
 
-  /// Queries and keys have positions; nothing else of them is a sequence.
+  /// Checks that only the position dims of queries and keys are the sequence.
   template <typename Op> LogicalResult checkAttention(Op op) {
     if (op.getWindow() || op.getBias() || op.hasSinks() || op.getStarts())
       return op.emitError()
@@ -129,7 +129,7 @@ private:
     return success();
   }
 
-  /// An op does not care about the order of a dim that it neither keeps whole nor counts.
+  /// An op does not depend on the order of a dim unless it needs the dim whole or reads its index.
   LogicalResult checkFactors(FactorOpInterface op) {
     FactorRule rule = op.getFactorRule();
     auto indexed = dyn_cast<IndexedOpInterface>(op.getOperation());
