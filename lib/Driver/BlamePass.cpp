@@ -1,4 +1,4 @@
-//===- BlamePass.cpp - The pass that broke a program -----------------------------------------===//
+//===- BlamePass.cpp - Finds the pass that broke a program -----------------------------------===//
 #include "BlamePass.h"
 #include "pc/Driver/Origin.h"
 #include "pc/Proof/Proof.h"
@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// Proves the whole program after every pass, also of one stage's program, until one is not proved.
+/// Proves the whole program after every pass, including passes on one stage's program, until a proof fails.
 struct ProveEach : PassInstrumentation {
   ProveEach(ModuleOp program, const Proof &proof, std::string &broken)
       : program(program), proof(proof), broken(broken) {}
@@ -34,7 +34,7 @@ std::string pc::passThatBroke(const Proof &proof, Phase phase, CompileOptions op
   options.timing = nullptr;
   ScopedDiagnosticHandler silence(context, [](Diagnostic &) { return success(); });
   bool inThreads = context->isMultithreadingEnabled();
-  context->disableMultithreading(); // a pass must not change a program that is proved after another pass
+  context->disableMultithreading(); // so that no pass changes a program while it is being proved
   llvm::scope_exit restore([&] { context->enableMultithreading(inThreads); });
 
   std::optional<Phase> from = phaseOf(*program);

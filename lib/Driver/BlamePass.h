@@ -1,4 +1,4 @@
-//===- BlamePass.h - The pass that broke a program -------------------------------------------===//
+//===- BlamePass.h - Finds the pass that broke a program -------------------------------------===//
 #ifndef PC_LIB_DRIVER_BLAMEPASS_H
 #define PC_LIB_DRIVER_BLAMEPASS_H
 
@@ -9,8 +9,8 @@ namespace pc {
 class Proof;
 
 /// Names the first pass of `phase` after which the program no longer computes what `proof` began with, for a message
-/// that the phase is not proved. Compiles once more from there, with the proof after every pass of the phase. "" if no
-/// pass is found.
+/// that the phase is not proved. Compiles again from the first program of `proof`, with a proof after every pass of the
+/// phase. Returns "" if no pass is found.
 std::string passThatBroke(const Proof &proof, Phase phase, CompileOptions options);
 
 } // namespace pc

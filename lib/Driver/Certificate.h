@@ -12,22 +12,22 @@ namespace pc {
 
 class Certificate {
 public:
-  /// Adds a program as it is after a phase. `how`: "proved", "given" (later ones are proved to compute what it
-  /// computes), or "unproved".
+  /// Adds the program after a phase. `how`: "proved", "given" (later programs are proved to compute what it computes),
+  /// or "unproved".
   void add(Phase phase, mlir::ModuleOp program, llvm::StringRef how);
-  /// The tables have been compared with the planned program.
+  /// Records that the tables were compared with the planned program.
   void tablesAreReadBack() { readBack = true; }
-  /// Ends it, with the tables of a program of the phase kernels, into which it is written.
+  /// Completes the certificate with the tables of a program of phase kernels, and writes it into this program.
   void finish(mlir::ModuleOp kernels, llvm::StringRef plan, llvm::StringRef step);
 
-  /// Writes the entries so far, with a hash of the program, into a program of the phase kernels: pc.certificate, with
-  /// which a compile can continue from it. Nothing where the tables have not been compared.
+  /// Writes pc.certificate into a program of phase kernels: the entries so far and a hash of the program, so that a
+  /// compile can continue from it. Does nothing if the tables were not compared.
   void carry(mlir::ModuleOp kernels) const;
-  /// What take() has found.
+  /// The result of take().
   enum class Carried { Nothing, Intact, Edited };
-  /// Takes what a program of the phase kernels carries, if the program is still the one that it was written for.
+  /// Reads pc.certificate from a program of phase kernels, if the program was not edited since.
   Carried take(mlir::ModuleOp kernels);
-  /// Whether it says nothing of any phase.
+  /// Whether it has no entries.
   bool empty() const { return phases.empty(); }
 
 private:

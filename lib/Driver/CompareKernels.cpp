@@ -16,7 +16,7 @@ using Bytes = CompiledKernels::Bytes;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// Draws an operand, as the numbers that its bytes are.
+/// Draws an operand, as numbers and as bytes.
 static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19937_64 &random) {
   Tensor tensor(typeOf(value).getShape());
   Type element = typeOf(value).getElementType();
@@ -59,11 +59,11 @@ static Tensor read(Value value, const Bytes &bytes) {
 }
 
 namespace {
-/// How far a kernel may be from the interpreter.
+/// The largest allowed difference between a kernel and the interpreter.
 struct Bound {
-  int64_t length = 1; ///< of the longest sum that it may have
+  int64_t length = 1; ///< of its longest sum
   bool hasBf16 = false;
-  double steps = 0; ///< of the interpreter
+  double steps = 0; ///< operations of the interpreter
 
   explicit Bound(Operation *op) {
     op->walk([&](Operation *inner) {
@@ -84,15 +84,15 @@ struct Bound {
         steps += flopsOf(inner);
     });
   }
-  /// Errors of a sum's roundings grow like the root of its length; a value that is rounded to bf16 where another is
-  /// just below may be off by a unit of its last place, and values computed from it by a few.
+  /// The rounding error of a sum grows like the square root of its length. A value near a tie may be rounded to bf16 in
+  /// the other direction, which is one unit in its last place, and values computed from it may differ by a few units.
   double difference() const {
     return std::ldexp(128, -24) * std::sqrt(static_cast<double>(length)) + (hasBf16 ? std::ldexp(5, -8) : 0);
   }
 };
 } // namespace
 
-/// Compares one form of a kernel; PCRT_OK, or the status after an error.
+/// Compares one form of a kernel. Returns PCRT_OK, or the status after an error.
 static pcrt_status compare(const WrittenKernel &kernel, bool inF32, const CompiledKernels &compiled,
                            const Bound &bound) {
   Operation *op = *kernel.op;

@@ -1,9 +1,9 @@
 //===- Compile.cpp - From a model program to an executable ---------------------------------===//
-// compile() takes a module of phase `from` through all later phases up to `options.to`, and writes the program of
-// that phase or an executable. A module that was given is verified; every later phase runs its passes. With
-// --verify=full the phases step to planned are proved against the step program, and the tables of the kernels are
-// read back. The report of the planned program comes before kernels are generated, and refuses a plan over the memory
-// limit.
+// compile() runs a module of phase `from` through all later phases up to `options.to`, and writes the program of that
+// phase or an executable. The given module is verified; every later phase runs its passes. With --verify=full, the
+// phases from step to planned are proved against the step program, and the tables of the kernels are read back. The
+// report is made from the planned program before kernels are generated; at this point a plan over the memory limit is
+// refused.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/Compile.h"
 
@@ -42,7 +42,7 @@ int64_t CompileOptions::memoryLimitOn(const MachineModel &machine) const {
   return memoryLimit > 0 ? memoryLimit : static_cast<int64_t>(machine.memoryBytes);
 }
 
-/// PCRT_OK if `why` is empty, else reports it as the reason why a file cannot be written.
+/// Returns PCRT_OK if `why` is empty; otherwise reports it as the reason why a file cannot be written.
 static pcrt_status written(ModuleOp module, const std::string &why) {
   if (why.empty())
     return PCRT_OK;
@@ -68,13 +68,13 @@ static bool comparesKernels(const CompileOptions &options) {
   return !options.cuda() && options.to == Phase::Exe && (options.verifyKernels || options.verify == Verify::Full);
 }
 
-/// Compares the kernels of an object file with the interpreter: those that cost little, or where it was asked for all
-/// that it can run, and then says which it has left out.
+/// Compares the kernels of an object file with the interpreter: those that are cheap, or, on request, all that the
+/// interpreter can run, with a remark about the rest.
 static pcrt_status compareKernels(ModuleOp module, ArrayRef<WrittenKernel> kernels, StringRef object,
                                   const CompileOptions &options) {
   TimingScope timing = options.timing ? options.timing->nest("comparison of kernels") : TimingScope();
   bool all = options.verifyKernels;
-  constexpr double mostSteps = 4e8, little = 1e5; // some seconds, some milliseconds
+  constexpr double mostSteps = 4e8, little = 1e5; // a few seconds, and a few milliseconds
   int64_t leftOut = 0;
   if (pcrt_status status = compareKernels(kernels, object, mostSteps, all ? HUGE_VAL : little, leftOut))
     return status;
@@ -118,11 +118,11 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
   return status ? status : written(module, output.keep());
 }
 
-/// The pipeline's schedule as the plan names it.
+/// The name of the pipeline's schedule in the plan.
 static StringRef scheduleOf(const Plan &plan) { return plan.pipeline() ? plan.pipeline()->schedule() : ""; }
 
-/// What ZeRO could not split: of every axis, the parameters that are whole on it (stage 3), or whose optimizer state
-/// is.
+/// The tensors that ZeRO could not split: for every axis, the parameters that are whole on it (stage 3), or whose
+/// optimizer state is.
 static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
   llvm::json::Array entries;
   for (const Tactic &tactic : plan.tactics) {
@@ -148,7 +148,7 @@ static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
   return entries;
 }
 
-/// Adds to the report how long a step takes on the machine.
+/// Adds the predicted seconds of a step on the machine to the report.
 static pcrt_status predict(ModuleOp module, const CompileOptions &options, const MachineModel &machine,
                            const OpSeconds &known, llvm::json::Object &report, StepTimeline &timeline) {
   FailureOr<Prediction> prediction = predictStep(module, machine, known);
@@ -172,7 +172,7 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
   return PCRT_OK;
 }
 
-/// What the plan costs, and whether that is allowed.
+/// Makes the report of the plan, and checks the memory limit.
 static pcrt_status report(ModuleOp module, const CompileOptions &options, const MachineModel &machine) {
   FailureOr<llvm::json::Value> value = buildReport(module, planLine(options.plan, module));
   if (failed(value))
@@ -216,7 +216,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, const 
     object["kernels"] = std::move(kernels.kernels);
     object["activation"] = std::move(kernels.activation);
     if (!stageAxisOf(module)) {
-      double working = 0; // moves during it take no time of their own
+      double working = 0; // the time of work, which hides moves
       for (const auto &part : kernels.parts)
         working += *part.second.getAsNumber();
       double all = *object.getObject("predicted")->getNumber("program_seconds");
@@ -243,8 +243,8 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, const 
   return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << page; });
 }
 
-/// The program in the file of --reference, which has to be of phase `wanted`; null after an error, which begins with
-/// `rule`.
+/// Reads the program in the file of --reference, which has to be of phase `wanted`. Returns null after an error, which
+/// begins with `rule`.
 static OwningOpRef<ModuleOp> parseReference(StringRef path, Phase wanted, StringRef rule, llvm::SourceMgr &sources,
                                             ModuleOp module) {
   OwningOpRef<ModuleOp> program = parseProgram(path, sources, module.getContext());
@@ -256,7 +256,7 @@ static OwningOpRef<ModuleOp> parseReference(StringRef path, Phase wanted, String
   return nullptr;
 }
 
-/// The step program that `options` name begins the proof; its fingerprint goes with the module.
+/// Begins the proof with the step program that `options` name, and stores its fingerprint in the module.
 static pcrt_status beginWithReference(ModuleOp module, const CompileOptions &options, Proof &proof) {
   llvm::SourceMgr sources;
   ToolDiagnostics diagnostics("pc-compile", sources, module.getContext());
@@ -289,8 +289,8 @@ static pcrt_status proveGiven(ModuleOp module, const PhaseInfo &info, const Comp
   return PCRT_VERIFICATION;
 }
 
-/// Proves the program that a phase has written, or that was `given`; there is nothing to prove before a step, without
-/// stages at `staged`, and in kernels.
+/// Proves the program of a phase, or the `given` one. Nothing is proved before phase step, at `staged` without stages,
+/// and in kernels.
 static pcrt_status prove(ModuleOp module, const PhaseInfo &info, const CompileOptions &options, Proof &proof,
                          bool given) {
   bool isNew = info.phase != Phase::Staged || options.plan.pipeline();
@@ -304,7 +304,7 @@ static pcrt_status prove(ModuleOp module, const PhaseInfo &info, const CompileOp
   return proved ? PCRT_OK : PCRT_VERIFICATION;
 }
 
-/// A program that was given is only verified; what flags add to its plan goes with it from here on.
+/// Only verifies a given program. From here on, its plan includes what the flags add.
 static pcrt_status takeGiven(ModuleOp module, Phase phase, const CompileOptions &options) {
   if (pcrt_status status = verifyPhase(module, phase, options))
     return status;
@@ -313,12 +313,12 @@ static pcrt_status takeGiven(ModuleOp module, Phase phase, const CompileOptions 
     writeOrigin(module, signature);
   if (phase != Phase::Step)
     return PCRT_OK;
-  PassManager manager(module.getContext()); // it may have been edited on purpose, so its present meaning counts
+  PassManager manager(module.getContext()); // it may have been edited on purpose, so it is signed as it is now
   manager.addPass(createSignStep(signature));
   return succeeded(manager.run(module)) ? PCRT_OK : PCRT_INTERNAL;
 }
 
-/// What a certificate says of the program after a phase.
+/// The `how` of the program after a phase, for the certificate.
 static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const CompileOptions &options) {
   bool begins = options.reference.empty() && (phase == Phase::Step || (given && !module->hasAttr(stepAttribute)));
   return options.verify != Verify::Full ? "unproved" : begins ? "given" : "proved";
@@ -352,7 +352,8 @@ static pcrt_status compareWithReference(ModuleOp module, CompileOptions options,
   return PCRT_OK;
 }
 
-/// A program of the phase kernels was compared with its planned program when it was made, if it is still the same.
+/// Uses the certificate of an unedited program of phase kernels, which was compared with its planned program when it
+/// was made.
 static pcrt_status believeKernels(ModuleOp module, const CompileOptions &options, Certificate &certificate) {
   Certificate::Carried carried = certificate.take(module);
   if (carried == Certificate::Carried::Intact)
@@ -421,7 +422,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     bool makesKernels = info.phase == Phase::Kernels && !given;
     if (makesKernels && (options.verify == Verify::Full || comparesKernels(options)))
       planned = module.clone();
-    if (makesKernels) { // the program's description quotes its plan
+    if (makesKernels) { // the program's description contains its plan
       OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
       options.plan.build(builder);
     }

@@ -1,7 +1,7 @@
-//===- Flags.cpp - What a compile can be asked for, by name -------------------------------===//
+//===- Flags.cpp - The flags of a compile -------------------------------------------------===//
 // CompileFlags holds the flags of a compile. Strategy flags stay text until resolve(), which makes the plan from a plan
-// file, from the flags, or from the flags and the plan of a program that was compiled already. With --auto they are
-// passed on as the pins of the search.
+// file, from the flags, or from the flags and the plan of a partly compiled program. With --auto, they are passed to
+// the search as fixed choices.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 
@@ -24,7 +24,7 @@ cl::OptionCategory &pc::categoryOf(FlagGroup group) {
 }
 
 namespace {
-/// Puts a flag into its group, and on the command line of the tool.
+/// Adds a flag to its group, and to the command line of the tool.
 struct InGroup {
   FlagGroup group;
   bool ofTool;
@@ -36,7 +36,7 @@ struct InGroup {
 };
 } // namespace
 
-/// 25M, 8G: a number of bytes; false where it is none.
+/// Parses a number of bytes such as 25M or 8G. Returns false if it is not one.
 static bool parseBytes(StringRef text, int64_t &bytes) {
   int64_t shift = 0;
   if (!text.empty())
@@ -113,7 +113,7 @@ void CompileFlags::bytes(int64_t &field, StringRef name, const Twine &descriptio
       });
 }
 
-/// A strategy flag, kept as it was written.
+/// A strategy flag, whose text is kept.
 void CompileFlags::strategy(const TacticFlag &row, const Twine &description, ArrayRef<TacticForm> forms) {
   auto set = [this, name = row.name](const Twine &value) {
     strategyFlags.set(name, value.str());
@@ -136,7 +136,7 @@ void CompileFlags::strategy(const TacticFlag &row, const Twine &description, Arr
   }
 }
 
-/// "Tensor parallelism: 1d (default), 2d over axes row,col": what a flag form:axis takes.
+/// The description of a flag's forms: "Tensor parallelism: 1d (default), 2d over axes row,col".
 static std::string formsOf(const TacticInfo &row) {
   const Tactic byDefault(row.pass);
   std::string text;
@@ -145,7 +145,7 @@ static std::string formsOf(const TacticInfo &row) {
     text += form.axes.empty() ? "" : " over axes " + form.axes;
     text += form.name == byDefault.option(row.formOption) ? " (default)" : "";
   }
-  std::string name = row.flags.front().name + "ism: "; // of tensor-parallel
+  std::string name = row.flags.front().name + "ism: "; // "tensor-parallel" becomes "tensor-parallelism"
   name.front() = llvm::toUpper(name.front());
   std::replace(name.begin(), name.end(), '-', ' ');
   return name + text + "; append :AXIS to use another axis than " + byDefault.axis().str();
@@ -259,7 +259,7 @@ std::vector<const char *> CompileFlags::words(int argc, const char *const *argv)
   return all;
 }
 
-/// The first thing that is wrong with the values, or PCRT_OK.
+/// Checks the values. Returns the status of the first error, or PCRT_OK.
 pcrt_status CompileFlags::check(std::string &error) const {
   const GenerateKernelsOptions &kernels = fields.kernels;
   auto refuse = [&](bool wrong, const Twine &why) {

@@ -1,7 +1,7 @@
-//===- Origin.cpp - Of which phase a program is, and what was meant to become of it --------===//
+//===- Origin.cpp - Finds the phase, the plan and the target of a program ------------------===//
 // The phase of a program follows only from its ops. Its plan and target come from the attributes that earlier phases
-// wrote into it (writeOrigin); ranks and stages of the plan must agree with the ops. Without a plan attribute the plan
-// is what the ops show.
+// wrote into it (writeOrigin); ranks and stages of the plan must agree with the ops. Without a plan attribute, the plan
+// is derived from the ops.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/Origin.h"
 
@@ -35,7 +35,7 @@ std::optional<Phase> pc::phaseOf(ModuleOp module) {
                        : Phase::Step;
 }
 
-/// The plan as far as the ops of a program show it.
+/// The part of the plan that the ops of a program show.
 static Plan shownPlan(ModuleOp module) {
   Plan plan;
   module.walk([&](Operation *op) {
@@ -108,8 +108,8 @@ static LogicalResult readTarget(ModuleOp module, Origin &origin) {
   return success();
 }
 
-/// Why a run could not take an output, or "": it knows the parameter of a gradient by its name, and the others by what
-/// they are.
+/// The reason why a run could not use an output, or "". A run identifies a gradient by the name of its parameter, and
+/// other outputs by their kind.
 static std::string whyNoOutput(OutputOp output, const llvm::StringMap<ParameterOp> &parameters, bool hasTokens) {
   auto type = cast<RankedTensorType>(output.getValue().getType());
   switch (output.getKind()) {
@@ -125,7 +125,7 @@ static std::string whyNoOutput(OutputOp output, const llvm::StringMap<ParameterO
     if (!parameter)
       return "must have the name of a parameter of this program, but no parameter is called '" +
              output.getName().str() + "'";
-    bool isBlock = output.getGlobal().has_value(); // of a size of its own
+    bool isBlock = output.getGlobal().has_value(); // it states its global size
     auto of = cast<RankedTensorType>(parameter.getValue().getType());
     return !isBlock && of.getShape() != type.getShape() ? "must have the shape of its parameter" : "";
   }

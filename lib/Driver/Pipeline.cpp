@@ -1,5 +1,5 @@
 //===- Pipeline.cpp - The passes of every phase, in order -------------------------------===//
-// The whole compiler on one page. Each phase ends in a verifier that lists what is legal there.
+// This file has the order of all passes. Each phase ends with a verifier of the programs that are legal after it.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/Codegen.h"
 #include "pc/Driver/Compile.h"
@@ -21,7 +21,7 @@ namespace {
 
 class PhaseBuilder {
 public:
-  /// `verifiers`: only those of the phase.
+  /// `verifiers`: adds only the verifiers of the phase.
   PhaseBuilder(OpPassManager &program, const CompileOptions &options, PhaseFailures &failures, bool verifiers = false)
       : program(program), options(options), plan(options.plan), failures(failures), verifiers(verifiers) {}
 
@@ -35,31 +35,31 @@ public:
       return;
 
     case Phase::Step: {
-      // First, so that the passes after it meet ops and not their pieces.
+      // Raising comes first, so that the passes after it meet ops and not their pieces.
       add(createRaise(), PCRT_INTERNAL);
-      // Before differentiation, which then also makes one product for each gradient.
+      // This runs before differentiation, so that each gradient is also one product.
       if (options.packs() && plan.packsProducts())
         add(createPackProducts({.ranks = plan.vocabularyRanks()}), PCRT_INTERNAL);
-      // Before differentiation, so that the padding has a gradient (zero) like everything else.
+      // This runs before differentiation, so that padding also has a gradient, which is zero.
       add(createPadVocabulary({.multiple = plan.vocabularyMultiple(options.cuda(), options.padVocabulary)}),
           PCRT_INFEASIBLE);
-      // Backward needs no placement rules of its own because differentiation comes before placement.
+      // Differentiation comes before placement, so the backward pass needs no special placement rules.
       DifferentiateOptions step = options.step;
       step.microbatches = plan.microbatches;
       if (!options.train)
         step.optimizer = "none";
       add(createDifferentiate(step), PCRT_INFEASIBLE);
-      // Some tactics split a dim that a norm needs whole. Before placement, so that the placed program without
-      // placements is still the verified step.
+      // Some tactics split a dim that a norm needs whole. This runs before placement, so that erasing the placements
+      // still gives the verified step.
       if (plan.splitsEmbed())
         add(createDecomposeNorms(), PCRT_INTERNAL);
-      // Dtypes do not depend on placement: without placements, the placed program is the step in bf16.
+      // Dtypes do not depend on placement, so erasing the placements gives the step in bf16.
       addTactics(Phase::Step);
-      // Pads parameters whose dims the axes do not divide. After the tactics, which decide how often and in which dtype
-      // parameters are read.
+      // Pads parameters whose dims the axes do not divide. This runs after tactics that decide how often and in which
+      // dtype parameters are read.
       if (std::optional<PadShardsOptions> padding = plan.padding())
         add(createPadShards(*padding), PCRT_INTERNAL);
-      // What a compile that continues from any later phase must know.
+      // Adds the data that a compile needs to continue from a later phase.
       if (options.signs)
         add(createSignStep(signatureOf(plan, options.kernels)), PCRT_INTERNAL);
       return add(createVerifyStep(), PCRT_VERIFICATION);
@@ -74,7 +74,7 @@ public:
 
     case Phase::Staged:
       if (!plan.pipeline())
-        return; // one stage, nothing to cut
+        return; // there is only one stage
       addTactic(plan.pipeline()->on(options.machine, options.inlineOps, options.memoryLimit));
       return add(createVerifyStaged(), PCRT_VERIFICATION);
 
@@ -83,14 +83,14 @@ public:
       return add(createVerifyLocal(), PCRT_VERIFICATION);
 
     case Phase::Scheduled: {
-      // What tokens have not chosen is not stored where that can be, and else multiplied by zeros.
+      // Entries that tokens have not chosen are not stored if possible, and are otherwise multiplied by zeros.
       add(createStoreRows({.target = options.kernels.target, .limit = options.expertsLimit}), PCRT_INFEASIBLE);
       add(createExpandRouted(), PCRT_INTERNAL);
-      // Gathers that feed attention over a split sequence, or products as the plan says; while every op still stands
-      // alone.
+      // Windows for attention over a split sequence, and for products if the plan asks for them. This runs before ops
+      // are fused.
       if (!addTactics(Phase::Scheduled))
-        add(createWindowMoves(), PCRT_INFEASIBLE); // the needs of a ring depend on where the plan put keys and values
-      // What is fused needs no buffer, so fusion comes before memory planning.
+        add(createWindowMoves(), PCRT_INFEASIBLE); // rings depend on the placements of keys and values
+      // Values inside fusions need no buffer, so fusion comes before memory planning.
       FuseOptions fuse = options.fuse;
       fuse.target = options.kernels.target;
       add(createFuse(fuse), PCRT_INTERNAL);
@@ -99,10 +99,10 @@ public:
       if (!perStage)
         return;
       to = &program;
-      // pc-window-moves checks the axes itself where there is one program; an axis may have its windows in one stage
-      // only.
+      // With one program, pc-window-moves checks the axes itself. With stages, an axis may have windows in only one
+      // stage.
       add(createVerifyWindows({.axes = windowAxes()}), PCRT_INFEASIBLE);
-      // Scheduling moves sends and receives: the stages' programs must still match.
+      // Scheduling changes the positions of sends and receives, so the programs of the stages are checked again.
       return add(createVerifyStaged(), PCRT_VERIFICATION);
     }
 
@@ -115,7 +115,7 @@ public:
       arena.archs = options.kernels.archs;
       add(createPlanMemory(arena), PCRT_INTERNAL);
       add(createVerifyMemory(), PCRT_VERIFICATION);
-      // Again, since values now share bytes: starts and waits must order their accesses.
+      // Runs again, since values now share bytes, and starts and waits must order their accesses.
       return add(createVerifyScheduled(), PCRT_VERIFICATION);
     }
 
@@ -130,11 +130,11 @@ public:
     }
 
     case Phase::Exe:
-      return; // code generation and linking are not passes (Compile.cpp)
+      return; // linking is not a pass (Compile.cpp)
     }
   }
 
-  std::string error; ///< of a tactic whose options are wrong
+  std::string error; ///< the error of a tactic whose options are wrong
 
 private:
   void add(std::unique_ptr<Pass> pass, pcrt_status failure) {
@@ -162,13 +162,13 @@ private:
       auto dispatch = tactic.as<DispatchExpertsTactic>();
       if (!dispatch)
         addTactic(tactic.onMachine(options.machine));
-      else if (!options.expertsLimit || !dispatch->isAuto()) // rounds are of tokens that are gathered
+      else if (!options.expertsLimit || !dispatch->isAuto()) // rounds need gathered tokens
         addTactic(dispatch->forRanks(expertRanks(), options.kernels.target));
     }
     return !tactics.empty();
   }
 
-  /// The ranks that will split experts.
+  /// The number of ranks that will split experts.
   int64_t expertRanks() const {
     int64_t ranks = 1;
     for (const Tactic &tactic : plan.tactics)
@@ -218,7 +218,7 @@ std::string pc::buildPhase(OpPassManager &passes, Phase phase, const CompileOpti
 static pcrt_status run(ModuleOp module, Phase phase, const CompileOptions &options, bool verifiers) {
   TimingScope timing = options.timing ? options.timing->nest(nameOf(phase)) : TimingScope();
   PassManager manager = PassManager::on<ModuleOp>(module.getContext());
-  manager.enableVerifier(false); // each phase ends in a verifier of its own, and the ops are verified below
+  manager.enableVerifier(false); // each phase ends with a verifier, and the ops are verified below
   PhaseFailures failures;
   PhaseBuilder builder(manager, options, failures, verifiers);
   builder.build(phase);

@@ -1,4 +1,4 @@
-//===- Remarks.cpp - What a user should know of a plan ------------------------------------------===//
+//===- Remarks.cpp - Remarks about a plan for users ---------------------------------------------===//
 #include "Remarks.h"
 
 #include "llvm/Support/FormatVariadic.h"

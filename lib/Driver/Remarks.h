@@ -1,4 +1,4 @@
-//===- Remarks.h - What a user should know of a plan --------------------------------------------===//
+//===- Remarks.h - Remarks about a plan for users -----------------------------------------------===//
 #ifndef PC_LIB_DRIVER_REMARKS_H
 #define PC_LIB_DRIVER_REMARKS_H
 
@@ -8,10 +8,10 @@
 
 namespace pc {
 
-/// A sentence or two each, of ZeRO-2 and 3 with a pipeline. `report` is buildReport's.
+/// Remarks about ZeRO-2 and 3 with a pipeline, each of one or two sentences. `report` is the result of buildReport.
 llvm::json::Array remarksOn(const llvm::json::Value &report, const Plan &plan);
 
-/// That a rank's `bytes` are more than its device on `machine` has, and what helps; empty where they are not.
+/// A warning that a rank's `bytes` exceed the memory of its device on `machine`, with advice; empty if they do not.
 std::string memoryWarning(int64_t bytes, const MachineModel &machine);
 
 } // namespace pc

@@ -1,4 +1,4 @@
-//===- SignStep.cpp - What goes with a step program through all phases ----------------------===//
+//===- SignStep.cpp - Adds pc.step to a step program ----------------------------------------===//
 #define GEN_PASS_DEF_SIGNSTEP
 #include "pc/Driver/Origin.h"
 #include "pc/Proof/Proof.h"

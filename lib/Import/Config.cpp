@@ -1,5 +1,5 @@
 //===- Config.cpp - config.json of the supported families -----------------------------===//
-// Every key of a config.json is used, known not to change the numbers, refused by its name, or warned about.
+// Every key of a config.json is used, known not to change results, refused by name, or named in a warning.
 //===-----------------------------------------------------------------------------===//
 #include "Config.h"
 #include "ConfigReader.h"
@@ -59,7 +59,7 @@ ConfigKey pc::keyOf(llvm::StringRef name, llvm::StringRef other) {
 
 namespace {
 
-/// GPT-2's keys are unlike those of later families, so they are read here and not by a family's description.
+/// GPT-2's keys are unlike those of later families, so they are read here and not with a family's description.
 void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
   config.family = &gpt2Family;
   config.vocab = reader.size("vocab_size");
@@ -80,17 +80,17 @@ void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &op
   config.residualDrop = readDropout(reader, "resid_pdrop", 0.1, options.dropout);
   reader.onlyFlag("add_cross_attention", false);
   reader.raw("pad_token_id"); // ignored: GPT-2's embedding table has no padding row
-  reader.raw("output_past");  // ignored: of early versions of transformers
+  reader.raw("output_past");  // ignored: from early versions of transformers
   if (!reader.failed && config.embed % config.heads)
     reader.fail() << "'n_embd' = " << config.embed << " is not divisible by 'n_head' = " << config.heads;
   config.headDim = config.embed / config.heads;
   config.scale = scaled ? 1.0 / std::sqrt(double(config.headDim)) : 1.0;
 }
 
-/// A limit beyond which a config is taken to be a mistake.
+/// A config with more parameters is considered a mistake.
 constexpr double mostParameters = 1e15;
 
-/// About how many parameters the model has; in floating point, which does not overflow.
+/// An estimate of the model's parameters, in floating point, which does not overflow.
 double parametersOf(const ModelConfig &config) {
   double heads = double(config.headDim) * double(config.heads + config.kvHeads);
   double ffn = std::max(double(config.ffn), double(config.experts) * double(config.expertFfn));
@@ -147,8 +147,8 @@ double readCap(ConfigReader &reader, const char *key, double absent) {
   return cap.getAsNumber().value_or(0);
 }
 
-/// The size of a head: as given, if the family has a key for it; else the family's own, or an equal part of the
-/// embedding.
+/// The size of a head: the value of the family's key if it has one, otherwise the family's default, or the embedding
+/// divided by the heads.
 void readHeads(ConfigReader &reader, const Family &family, ModelConfig &config) {
   bool isGiven = family.headDim && reader.has("head_dim");
   if (!reader.failed && !isGiven && !family.headDim.value_or(0) && config.embed % config.heads)
@@ -158,7 +158,7 @@ void readHeads(ConfigReader &reader, const Family &family, ModelConfig &config) 
   config.headDim = family.headDim ? reader.size("head_dim", *family.headDim ? *family.headDim : equal) : equal;
 }
 
-/// Queries, keys and values of few numbers per token.
+/// Reads the sizes of latent attention, whose queries, keys and values come from few numbers per token.
 void readLatent(ConfigReader &reader, ModelConfig &config) {
   const char *rank = "q_lora_rank";
   constexpr int64_t usualRank = 1536;
@@ -190,7 +190,7 @@ void readLatent(ConfigReader &reader, ModelConfig &config) {
     reader.fail() << "'qk_nope_head_dim' = " << config.plainDim << " is odd, which 'rope_interleave' does not support";
 }
 
-/// Which projections have a bias: the family says it, or one key for all, or keys for attention and MLP.
+/// Reads which projections have a bias. The family determines it, or one key for all, or keys for attention and MLP.
 void readBiases(ConfigReader &reader, const Family &family, ModelConfig &config) {
   config.qkvBias = family.biasOfQKV;
   config.outBias = family.biasOfOutput;
@@ -254,7 +254,7 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     config.residualDrop = readDropout(reader, keys.residualDrop, family.residualDrop, options.dropout);
   if (!keys.embedDrop.empty())
     config.embedDrop = readDropout(reader, keys.embedDrop, family.embedDrop, options.dropout);
-  // Keys that change nothing here are read, so that no warning names them; other keys have only one supported value.
+  // Keys without an effect here are read, so that no warning names them. Other keys have only one supported value.
   for (const char *key : family.ignored)
     reader.raw(key);
   for (auto [key, needed] : family.onlyFlags)
@@ -290,7 +290,7 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     config.scale *= config.ropes[0].ofScores;
 }
 
-/// Documents that the token `end` ends, in one sequence.
+/// Checks that the model supports several documents in a sequence, each ended by token `end`.
 void checkDocuments(ConfigReader &reader, int64_t end, const ModelConfig &config) {
   if (end < 0 || end >= config.vocab)
     reader.fail() << "--documents=" << end << " is not a token of the vocabulary of " << config.vocab;
@@ -315,8 +315,8 @@ void readTies(ConfigReader &reader, ModelConfig &config) {
 /// Refuses options of transformers that no family supports, or only those with `experts`.
 void refuseOthers(ConfigReader &reader, bool experts) {
   reader.onlyFlag("is_causal", true);
-  reader.onlyFlag("torchscript", false, KeyRole::Aside); // unties a tied head
-  reader.onlyFlag("return_dict", true, KeyRole::Aside);  // transformers 5 does not run
+  reader.onlyFlag("torchscript", false, KeyRole::Aside); // would untie a tied head
+  reader.onlyFlag("return_dict", true, KeyRole::Aside);  // transformers 5 fails with another value
   if (const llvm::json::Value *heads = reader.raw("pruned_heads"))
     if (const llvm::json::Object *object = heads->getAsObject(); !object || !object->empty())
       reader.fail() << "'pruned_heads' = " << ConfigReader::show(*heads) << " is not supported";
@@ -365,7 +365,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
       diagnostic << ", " << known.type;
     diagnostic << ", t5)";
   }
-  // What was asked of the import is checked after the model is known, and only if that could be read.
+  // Options of the import are checked after the model is known, and only if it could be read.
   bool isTable = config.family && !config.family->form.positions.empty();
   if (!reader.failed && isTable && options.sequence > config.positions)
     reader.fail() << "a sequence of " << options.sequence << " tokens is longer than '" << config.family->keys.positions
@@ -383,7 +383,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   if (reader.failed)
     return failure();
   readTies(reader, config);
-  // Sizes are limited before a model is built of them.
+  // Sizes are limited before a model is built.
   constexpr int64_t mostLayers = 100000;
   if (config.layers > mostLayers || config.encoderLayers > mostLayers || config.embed > (1 << 24) ||
       config.ffn > (1 << 26) || config.headDim > mostHeadDim || parametersOf(config) > mostParameters) {
@@ -392,7 +392,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
                 << ", vocabulary " << config.vocab;
     return failure();
   }
-  // Keys that transformers also ignores are named, so that users do not rely on them.
+  // Keys that transformers also ignores are named in a warning, so that users do not rely on them.
   for (const char *key : config.family->unused)
     if (const llvm::json::Value *value = reader.raw(key))
       emitWarning() << "'" << key << "' = " << ConfigReader::show(*value) << " is ignored, as in transformers for '"

@@ -13,16 +13,15 @@
 
 namespace pc {
 
-/// Rotary embeddings: by pair of elements of a head, and what cos and sin are multiplied by.
+/// Rotary embeddings: one frequency per pair of elements of a head, and the factor of cos and sin.
 struct Rotation {
   llvm::SmallVector<float> frequencies;
   double scale = 1;
-  double ofScores = 1; ///< what scores are multiplied by besides, where queries and keys are latent
+  double ofScores = 1; ///< a further factor of scores, for latent queries and keys
 };
 
-/// What the model builder needs to know; sizes in elements.
-/// The result of parseConfig. `heads` is a multiple of `kvHeads`; vectors by layer are empty or have one entry per
-/// layer.
+/// The data that the model builder needs, with sizes in elements. It is the result of parseConfig. `heads` is a
+/// multiple of `kvHeads`; vectors by layer are empty or have one entry per layer.
 struct ModelConfig {
   std::string type;  ///< "gpt2", "llama", ...
   std::string text;  ///< config.json
@@ -39,33 +38,33 @@ struct ModelConfig {
   int64_t embedDrop = 0, attentionDrop = 0, residualDrop = 0;
   int64_t ffnDrop = 0, finalDrop = 0; ///< inside of MLPs, and after the last norm
   int64_t padding = -1;               ///< the row of the embedding without a gradient; -1: none
-  int64_t firstPosition = 0;          ///< the row of the position table that position 0 has
+  int64_t firstPosition = 0;          ///< the row of the position table for position 0
   double scale = 1;                   ///< of scores
   bool scaleByLayer = false;          ///< GPT-2: scores also divided by layer + 1
   double scoreCap = 0, logitCap = 0;  ///< of scores and logits; 0: none
-  double headScale = 1;               ///< of what the head reads
-  int64_t encoderLayers = 0;          ///< of an encoder before the `layers`
+  double headScale = 1;               ///< a factor of the head's input
+  int64_t encoderLayers = 0;          ///< layers of an encoder before the `layers`
   int64_t startToken = 0;             ///< the token that a decoder reads before the first target
-  int64_t buckets = 0, farthest = 0;  ///< of distances, where scores have addends by them
-  /// A second one is that of layers with windows.
+  int64_t buckets = 0, farthest = 0;  ///< of distances, if scores have addends by distance
+  /// If there are two, the second one is for layers with windows.
   llvm::SmallVector<Rotation, 2> ropes;
   llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
   /// Mixture of experts: the number of experts, the number of experts per token, and their width; 0: none.
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
-  int64_t capacity = 0;               ///< tokens of a sequence that an expert takes; 0: all that choose it
+  int64_t capacity = 0;               ///< tokens of a sequence that an expert accepts; 0: all that choose it
   int64_t sharedFfn = 0;              ///< the width of the MLP for every token
-  int64_t groups = 1, keptGroups = 1; ///< of experts, and of how many groups those of a token are
-  double routingScale = 1;            ///< of the weights of experts
-  /// Latent queries, keys and values: how many numbers they are made from (queries from all: 0), and the widths of the
-  /// parts of a head: not rotated, rotated, and values.
+  int64_t groups = 1, keptGroups = 1; ///< of experts, and the number of groups from which a token chooses
+  double routingScale = 1;            ///< a factor of the weights of experts
+  /// Latent queries, keys and values: the numbers of latent values (0: queries are not latent), and the widths of the
+  /// unrotated part of a head, the rotated part, and values.
   int64_t queryRank = 0, keyRank = 0, plainDim = 0, ropeDim = 0, valueDim = 0;
-  bool interleaved = false;            ///< pairs that are rotated lie side by side
-  double gateSlope = 0, gateLimit = 0; ///< of experts that are clamped
-  bool normalizesExperts = false;      ///< weights of those that a token takes a part of add up to 1
+  bool interleaved = false;            ///< rotated pairs are adjacent elements
+  double gateSlope = 0, gateLimit = 0; ///< of experts with clamped gates
+  bool normalizesExperts = false;      ///< the weights of a token's experts are normalized to a sum of 1
   llvm::SmallVector<bool> hasExperts;  ///< by layer
   double balance = 0;                  ///< the factor of the loss of an uneven load of experts; 0: none
-  llvm::SmallVector<bool> sliding;     ///< by layer, whether it is one of those that have windows, however long
-  /// Tensors that checkpoints may have as copies of others: pairs of a copy and the tensor that it is equal to.
+  llvm::SmallVector<bool> sliding;     ///< by layer: whether it has a window, of any length
+  /// Tensors that checkpoints may have as copies of others: pairs of a copy and its original.
   std::vector<std::pair<std::string, std::string>> ties;
 };
 

@@ -1,5 +1,5 @@
 //===- ConfigExperts.cpp - Keys of mixtures of experts --------------------------------===//
-// Reads how many experts there are, how many a token takes, which layers have them, their groups (DeepSeek V3), and the
+// Reads the number of experts, the number per token, the layers that have them, their groups (DeepSeek V3), and the
 // factor of the balancing loss. `Family::experts` names the keys. An empty key name means that the family has no such
 // key.
 //===-----------------------------------------------------------------------------===//
@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace pc;
 namespace json = llvm::json;
 
-/// How many layers in front have no experts: 0 or more.
+/// The number of layers at the beginning without experts.
 static int64_t readFirst(ConfigReader &reader, StringRef key) {
   constexpr int64_t absent = 3;
   const json::Value *value = reader.raw(key);
@@ -20,7 +20,7 @@ static int64_t readFirst(ConfigReader &reader, StringRef key) {
   return std::max<int64_t>(first, 0);
 }
 
-/// Reads how experts are grouped, and how many of the best groups are kept.
+/// Reads the number of groups of experts, and how many of the best groups are kept.
 static void readGroups(ConfigReader &reader, const ExpertKeys &keys, ModelConfig &config) {
   constexpr int64_t usualGroups = 8, usualKept = 4;
   config.groups = reader.size(keys.groups, usualGroups);
@@ -39,7 +39,7 @@ static void readGroups(ConfigReader &reader, const ExpertKeys &keys, ModelConfig
                   << " groups of " << each << " experts contain";
 }
 
-/// Which layers have experts.
+/// By layer, whether it has experts.
 static SmallVector<bool> layersWithExperts(ConfigReader &reader, const ExpertKeys &keys, int64_t layers) {
   SmallVector<bool> result(layers, true);
   int64_t every = keys.every.empty() ? 1 : reader.size(keys.every, 1);

@@ -1,5 +1,5 @@
-//===- ConfigReader.cpp - One key of a config.json after the other --------------------===//
-// Each accessor notes that its key was read, checks the type and the range, and reports an error with the key's name.
+//===- ConfigReader.cpp - Reads and checks the keys of a config.json ------------------===//
+// Each accessor records that its key was read, checks the type and the range, and reports an error with the key's name.
 // Keys that change what the model computes are also recorded as `config_means`: the values with which a checkpoint's
 // config.json means the same model. The keys that remain in `unused()` become warnings.
 //===-----------------------------------------------------------------------------===//
@@ -37,7 +37,7 @@ const json::Value *ConfigReader::raw(ConfigKey key) {
 
 std::string ConfigReader::name(const ConfigKey &key) const {
   StringRef best = key.places.front();
-  for (StringRef place : llvm::reverse(key.places)) // where the key stands; else a place whose object exists
+  for (StringRef place : llvm::reverse(key.places)) // the place of the key, or a place whose object exists
     if (at(object, place.rsplit('.').first))
       best = place;
   for (StringRef place : llvm::reverse(key.places))
@@ -102,7 +102,7 @@ double ConfigReader::positive(ConfigKey key, std::optional<double> absent, KeyRo
   return value;
 }
 
-/// A truth value. null is refused where transformers would take it for false and the default is true.
+/// A boolean. null is refused if the default is true, because transformers would treat it as false.
 bool ConfigReader::flag(ConfigKey key, bool absent, KeyRole role) {
   bool result = absent;
   if (const json::Value *value = raw(key)) {
@@ -111,7 +111,7 @@ bool ConfigReader::flag(ConfigKey key, bool absent, KeyRole role) {
     else
       fail() << name(key) << " must be true or false, got " << show(*value);
   } else if (absent && llvm::any_of(key.places, [&](StringRef place) { return at(object, place); })) {
-    fail() << name(key) << " must be true or false, got null"; // which is false where transformers takes it
+    fail() << name(key) << " must be true or false, got null"; // transformers treats null as false
   }
   if (role == KeyRole::Computes)
     means(key, {result}, absent, absent ? std::optional<json::Value>(false) : std::nullopt);

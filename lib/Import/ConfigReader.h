@@ -1,7 +1,7 @@
-//===- ConfigReader.h - One key of a config.json after the other ----------------------===//
-// Every getter reports errors by the key's name and continues. Of keys that decide what a model with given weights
-// computes, it also notes which values mean the same (config_means): a run refuses checkpoints whose config.json has
-// others.
+//===- ConfigReader.h - Reads and checks the keys of a config.json --------------------===//
+// Every getter reports errors by the key's name and continues. For keys that determine what a model with given weights
+// computes, it also records the equivalent values (config_means). A run refuses checkpoints whose config.json has other
+// values.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_CONFIGREADER_H
 #define PC_LIB_IMPORT_CONFIGREADER_H
@@ -12,8 +12,8 @@
 
 namespace pc {
 
-/// Where a key can stand in a config.json: "rope_parameters.rope_theta" is inside of an object. The first place that
-/// holds something other than null counts.
+/// Where a key can stand in a config.json: "rope_parameters.rope_theta" is inside of an object. The first place with a
+/// value other than null counts.
 struct ConfigKey {
   llvm::SmallVector<llvm::StringRef, 4> places;
   ConfigKey(const char *place) : places{place} {}
@@ -24,8 +24,8 @@ struct ConfigKey {
 /// Whether a key decides what a model with given weights computes, or only how it is trained, initialized or used.
 enum class KeyRole { Computes, Aside };
 
-/// Input: one config.json. State: which keys were read, and the meanings that were noted. After an error getters return
-/// a legal value, so that reading continues and reports further errors; `failed` stays set.
+/// Input: one config.json. State: the keys that were read, and the recorded meanings. After an error getters return a
+/// legal value, so that reading continues and reports further errors; `failed` stays set.
 class ConfigReader {
 public:
   using Emit = llvm::function_ref<mlir::InFlightDiagnostic()>;
@@ -47,17 +47,17 @@ public:
   void onlyOne(ConfigKey key);
   void onlyFlag(ConfigKey key, bool allowed, KeyRole role = KeyRole::Computes);
 
-  /// The value, if it is there and not null.
+  /// The value of a key, or null if it is absent or null.
   const llvm::json::Value *raw(ConfigKey key);
   bool has(ConfigKey key) const { return find(key); }
-  /// Whether the key is there, be it null.
+  /// Whether the key is present, possibly with value null.
   bool isGiven(llvm::StringRef key) const { return object.get(key); }
 
-  /// Notes the values of the key that mean the same (config_means); `absent` is the value if a config lacks the key,
-  /// `null` that of a null where it is another one.
+  /// Records the equivalent values of a key (config_means). `absent`: the value if a config lacks the key. `null`: the
+  /// value of a null, if it differs.
   void means(ConfigKey key, std::vector<llvm::json::Value> values, llvm::json::Value absent,
              std::optional<llvm::json::Value> null = std::nullopt);
-  /// Notes that other weights may have a tensor `copy`, which is equal to `original`.
+  /// Records that other weights may have a tensor `copy` that equals `original`.
   void isTied(llvm::StringRef copy, llvm::StringRef original) {
     written.push_back(llvm::json::Object{{"tensor", copy}, {"tied", original}});
   }
@@ -67,7 +67,7 @@ public:
     failed = true;
     return error();
   }
-  /// The key for messages: the place where it stands, or should stand, in quotes.
+  /// The key for messages: the place where it is, or should be, in quotes.
   std::string name(const ConfigKey &key) const;
   static std::string show(const llvm::json::Value &value);
 

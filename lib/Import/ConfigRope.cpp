@@ -1,7 +1,7 @@
 //===- ConfigRope.cpp - Keys of rotary embeddings ------------------------------------------===//
 // Reads theta, the scaling type and its parameters, and computes one frequency per rotated pair. Supported types:
-// default, linear, llama3, and YaRN. transformers computes frequencies in f32, in an order of operations that is
-// repeated here, because another order would change the last bit of cos and sin tables.
+// default, linear, llama3, and YaRN. transformers computes frequencies in f32, and this file repeats its order of
+// operations, because another order would change the last bit of cos and sin tables.
 //===-----------------------------------------------------------------------------===//
 #include "ConfigSections.h"
 #include "pc/Support/Diagnostics.h"
@@ -18,8 +18,8 @@ namespace {
 struct Rope {
   std::string type;
   double theta = 10000, part = 1, factor = 1, low = 1, high = 4, original = 8192;
-  double fast = 32, slow = 1, scale = 1; ///< yarn: rotations in the original length, and what cos and sin are scaled by
-  double ofScores = 1;                   ///< yarn: what latent attention's scores are multiplied by
+  double fast = 32, slow = 1, scale = 1; ///< yarn: rotations in the original length, and the factor of cos and sin
+  double ofScores = 1;                   ///< yarn: the factor of latent attention's scores
   bool wholePairs = true;                ///< yarn: its bounds are rounded
 };
 
@@ -32,8 +32,9 @@ struct Pairs {
   float power(int64_t i) const { return std::pow(theta, static_cast<float>(2 * i) / static_cast<float>(all)); }
 };
 
-/// YaRN (Peng et al., arXiv:2309.00071): pairs that turn often within the original length keep their frequencies, those
-/// that turn seldom are slowed by the factor, and between them it is a ramp. In f32, in the order of transformers.
+/// YaRN (Peng et al., arXiv:2309.00071): pairs that turn often within the original length keep their frequencies, pairs
+/// that turn seldom are slowed by the factor, and there is a linear ramp in between. Computed in f32, in the order of
+/// transformers.
 class Yarn {
 public:
   Yarn(const Rope &rope, const Pairs &pairs) : rope(rope), pairs(pairs) {
@@ -67,13 +68,13 @@ private:
   double first, last;
 };
 
-/// What rotary embeddings of some layers are read by.
+/// The places of the keys of some layers' rotary embeddings.
 struct RopePlace {
   StringRef layers;    ///< those layers, as objects in 'rope_parameters' are called; "": of all
-  bool scaled;         ///< 'rope_scaling' is theirs
+  bool scaled;         ///< 'rope_scaling' applies to them
   StringRef theta;     ///< the key next to the objects
-  double usualTheta;   ///< where it is absent
-  StringRef part = ""; ///< the key of the part of a head that is rotated
+  double usualTheta;   ///< the default of theta
+  StringRef part = ""; ///< the key of the rotated share of a head
   double usualPart = 1;
 };
 
@@ -84,8 +85,8 @@ public:
   RopeReader(ConfigReader &reader, const Family &family, const ModelConfig &config)
       : reader(reader), family(family), config(config) {}
 
-  /// Checks that the objects of rotary embeddings are as deep as the family's and, if both are given, equal:
-  /// transformers reads the first one only.
+  /// Checks that the objects of rotary embeddings have the depth of the family's objects and, if both are given, are
+  /// equal, because transformers reads only the first one.
   bool checkObjects();
   Rope read(const RopePlace &at);
   Rotation rotation(const Rope &rope);
@@ -198,7 +199,7 @@ void RopeReader::readYarn(const RopePlace &at, Rope &rope) {
   rope.fast = reader.positive(places(at, "beta_fast"), 32);
   rope.slow = reader.positive(places(at, "beta_slow"), 1);
   rope.wholePairs = reader.flag(places(at, "truncate"), true);
-  // The paper's "mscale": softmax over a longer sequence is flatter, and larger cos and sin make up for it.
+  // The paper's "mscale": softmax over a longer sequence is flatter, and larger cos and sin compensate for this.
   auto scaleBy = [&](double weight) { return rope.factor <= 1 ? 1 : 0.1 * weight * std::log(rope.factor) + 1; };
   ConfigKey given = places(at, "attention_factor");
   double own = reader.real(places(at, "mscale"), 0.0), all = reader.real(places(at, "mscale_all_dim"), 0.0);
@@ -232,7 +233,8 @@ Rotation RopeReader::rotation(const Rope &rope) {
     if (rope.type == "linear") {
       frequency /= static_cast<float>(rope.factor);
     } else if (rope.type == "llama3") {
-      // Llama 3: long waves are slowed by the factor, short ones stay, and the waves between are interpolated.
+      // Llama 3: long waves are slowed by the factor, short ones do not change, and the waves in between are
+      // interpolated.
       double wavelength = 2 * M_PI / frequency;
       if (wavelength > rope.original / rope.low) {
         frequency /= static_cast<float>(rope.factor);

@@ -1,4 +1,4 @@
-//===- ConfigSections.h - Groups of keys with files of their own ------------------------===//
+//===- ConfigSections.h - Groups of keys with separate files ----------------------------===//
 // parseConfig calls these readers in turn. Each reads its keys through the ConfigReader and fills its fields of the
 // ModelConfig. Errors are reported through the reader; callers check `reader.failed`.
 //===-----------------------------------------------------------------------------===//
@@ -10,19 +10,18 @@
 
 namespace pc {
 
-/// A limit beyond which a head is taken to be a mistake.
+/// A larger head is considered a mistake.
 constexpr int64_t mostHeadDim = 1 << 16;
 
 /// The activation that `key` names.
 void readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef absent, ModelConfig &config);
-/// The probability of dropout, in 65536ths. `instead`: that of the flag, if it is given.
+/// The probability of dropout, in 65536ths. `instead`: the probability from the flag, if it is given.
 int64_t readDropout(ConfigReader &reader, ConfigKey key, double absent, std::optional<double> instead);
-/// All of a T5: an encoder and a decoder.
+/// Reads all keys of a T5, which has an encoder and a decoder.
 void readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &options);
-/// Which layers have a sliding window, and of how many tokens. One that no sequence of `sequence` tokens leaves changes
-/// nothing.
+/// Reads which layers have a sliding window, and its length. A window of at least `sequence` tokens has no effect.
 void readWindows(ConfigReader &reader, const Family &family, ModelConfig &config, int64_t sequence);
-/// All of a mixture of experts. Needs `config.ffn` and `config.layers`.
+/// Reads all keys of a mixture of experts. Needs `config.ffn` and `config.layers`.
 void readExperts(ConfigReader &reader, const Family &family, ModelConfig &config);
 /// A key that can have two names.
 ConfigKey keyOf(llvm::StringRef name, llvm::StringRef other);

@@ -1,6 +1,6 @@
 //===- ConfigT5.cpp - config.json of T5 ----------------------------------------------------===//
 // T5 has its own key names, an encoder and a decoder, buckets of relative positions instead of rotary embeddings, and
-// no scale of scores. A function of its own reads it, because the key table of a `Family` would fit little of it.
+// no scale of scores. A separate function reads it, because the key table of a `Family` covers few of its keys.
 //===-----------------------------------------------------------------------------===//
 #include "ConfigSections.h"
 #include "pc/Support/Diagnostics.h"
@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// The MLP: its activation, and whether it is gated. "gated-gelu" means gelu_new; newer files have two keys more, which
-/// say the same.
+/// The MLP: its activation, and whether it is gated. "gated-gelu" means gelu_new; newer files have two more keys with
+/// the same meaning.
 static bool readMlp(ConfigReader &reader, ModelConfig &config) {
   std::string name = reader.text("feed_forward_proj", "relu");
   StringRef activation = name;
@@ -53,7 +53,7 @@ static void readBuckets(ConfigReader &reader, ModelConfig &config) {
                   << config.farthest;
 }
 
-/// Whether what the head reads is scaled; null is no.
+/// Whether the input of the head is scaled; null means no.
 static bool readScale(ConfigReader &reader, bool absent) {
   const char *key = "scale_decoder_outputs";
   bool isNull = reader.isGiven(key) && !reader.has(key), scales = reader.flag(key, absent && !isNull, KeyRole::Aside);
@@ -82,5 +82,5 @@ void pc::readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &
   config.embedDrop = config.attentionDrop = config.residualDrop = config.ffnDrop = config.finalDrop =
       readDropout(reader, "dropout_rate", 0.1, options.dropout);
   for (const char *key : {"classifier_dropout", "n_positions", "output_past"})
-    reader.raw(key); // ignored: of other heads and of early versions
+    reader.raw(key); // ignored: keys of other heads and of early versions
 }

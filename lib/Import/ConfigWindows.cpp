@@ -1,7 +1,7 @@
 //===- ConfigWindows.cpp - Keys of sliding windows ---------------------------------------===//
 // Families name windowed layers in five ways: none, all layers, `layer_types`, a repeating pattern, or lists of words
 // (GPT-Neo). Result: `sliding` by layer, and `windows` by layer if a window is shorter than the sequence. A window that
-// no sequence leaves is dropped, and the checkpoint may then state any window as long.
+// is at least as long as the sequence is dropped, and a checkpoint may then have any such window.
 //===-----------------------------------------------------------------------------===//
 #include "ConfigSections.h"
 
@@ -33,7 +33,7 @@ static std::optional<SmallVector<bool>> readLayerTypes(ConfigReader &reader, int
   return std::nullopt;
 }
 
-/// Appends whether each of `names` is "local"; false if one is something else than that or "global".
+/// Appends whether each of `names` is "local"; returns false if one is neither "local" nor "global".
 static bool appendLocal(const json::Array *names, SmallVectorImpl<bool> &sliding) {
   for (const json::Value &name : names ? *names : json::Array{nullptr}) {
     auto text = name.getAsString();
@@ -44,7 +44,7 @@ static bool appendLocal(const json::Array *names, SmallVectorImpl<bool> &sliding
   return true;
 }
 
-/// `attention_types`: [[["global", "local"], 12]]. What they say of each layer gives way to `attention_layers`.
+/// `attention_types`: [[["global", "local"], 12]]. `attention_layers` has priority over it.
 static SmallVector<bool> readAttentionTypes(ConfigReader &reader, int64_t layers) {
   const json::Value usual = json::Array{json::Array{json::Array{"global", "local"}, 12}};
   const json::Value *given = reader.raw("attention_types");
@@ -114,7 +114,7 @@ static SmallVector<bool> slidingLayers(ConfigReader &reader, const Family &famil
   return types.value_or(sliding);
 }
 
-/// The layers that slide, for checkpoints: as this config says it, or as transformers would.
+/// Records the layers with windows, for checkpoints: in the form of this config, or in that of transformers.
 static void meansLayers(ConfigReader &reader, const Family &family, ArrayRef<bool> sliding) {
   if (family.windows != WindowKeys::Alternating && family.windows != WindowKeys::Switched)
     return;

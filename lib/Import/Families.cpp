@@ -1,8 +1,7 @@
 //===- Families.cpp - The table of families ----------------------------------------------===//
 // One row per architecture of Hugging Face transformers. `LayerForm` says which tensors a layer has and how they are
 // named; `Family` adds the names of config keys, their defaults and the keys to ignore or to refuse. Defaults are those
-// of the configuration classes of transformers. A new architecture that is made of known parts is a row and a form
-// here.
+// of the configuration classes of transformers. A new architecture of known parts needs only a row and a form here.
 //===-----------------------------------------------------------------------------===//
 #include "Family.h"
 
@@ -61,7 +60,7 @@ constexpr LayerForm phi3Form() {
   return form;
 }
 
-/// Norms stand after the blocks only, before the residual sum, and Q and K are normalized over all heads together.
+/// Norms are only after the blocks, before the residual sum, and Q and K are normalized over all heads together.
 constexpr LayerForm olmo2Form() {
   LayerForm form = with(llamaForm, LayerForm::OfAll);
   form.beforeAttention = form.beforeMlp = "";
@@ -200,7 +199,7 @@ constexpr LayerForm t5Form(bool isEncoder, bool isGated) {
   return form;
 }
 
-// Windows that all layers have, or none.
+// Windows are supported only if all layers have them or none.
 constexpr std::pair<const char *, bool> qwen3MoeOnly[] = {{"use_sliding_window", false}};
 constexpr const char *qwen3MoeIgnored[] = {"sliding_window", "max_window_layers"};
 constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original_max_position_embeddings"};
@@ -233,7 +232,7 @@ constexpr std::pair<const char *, bool> optOnly[] = {{"layer_norm_elementwise_af
                                                      {"_remove_final_layer_norm", false}};
 
 constexpr std::pair<const char *, bool> bertOnly[] = {{"is_decoder", false}, {"add_cross_attention", false}};
-// The last five are of the pooler of BERT's other versions.
+// The last five belong to the pooler of other BERT variants.
 constexpr const char *bertIgnored[] = {
     "classifier_dropout",   "directionality",       "pooler_fc_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"};

@@ -1,6 +1,7 @@
 //===- Family.h - The differences between families of models --------------------===//
-// A family is a row of a table (Families.cpp): the names of its keys and tensors, what absent keys mean, and what its
-// layers are made of. The reader of config.json and the model builder know rows, not families.
+// A family is a row of a table (Families.cpp): the names of its keys and tensors, the meaning of absent keys, and the
+// parts of its layers. The reader of config.json and the model builder use only rows, and never ask for the family's
+// name.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_FAMILY_H
 #define PC_LIB_IMPORT_FAMILY_H
@@ -18,12 +19,12 @@ enum class NormKind {
   RMSPlusOne ///< RMS norm by 1 + the weight
 };
 
-/// What the weights of queries, keys and values are in the file.
+/// How the weights of queries, keys and values are stored in the file.
 enum class Projections {
   Apart,   ///< three tensors
   Columns, ///< thirds of the columns of one, [embed, 3 embed]
-  Rows,    ///< rows of one, those of queries first
-  ByHead   ///< of one, the rows of each head: its query, its key, its value
+  Rows,    ///< rows of one tensor, those of queries first
+  ByHead   ///< rows of one tensor, head by head: its query, its key, its value
 };
 
 /// A layer and the parts around the layers. Names are from the file, without the prefix and the layer's number. If a
@@ -41,33 +42,33 @@ struct LayerForm {
   llvm::StringRef attention = "self_attn", q = "q_proj", k = "k_proj", v = "v_proj", qkv = "", out = "o_proj";
   /// Attention to the result of an encoder, and the norm before it.
   llvm::StringRef cross = "", beforeCross = "";
-  llvm::StringRef sinks = "";        ///< of attention: one more score of each head, of a key whose value is 0
-  llvm::StringRef relativeBias = ""; ///< in the first layer's attention: what all add to scores by distance
+  llvm::StringRef sinks = "";        ///< of attention: an extra score per head, for a key whose value is 0
+  llvm::StringRef relativeBias = ""; ///< in the first layer's attention: addends of scores by distance, for all layers
   llvm::StringRef mlp = "mlp", gate = "", up = "", down = "", gateUp = "";
   /// Names in a mixture of experts: the router, the prefix of an expert's number, and the weights of an expert.
   /// A layer without experts has the MLP.
   llvm::StringRef router = "", experts = "", expertGate = "gate_proj", expertUp = "up_proj", expertDown = "down_proj";
-  /// Gate and up of experts whose weights are stacked in the file, inputs first, and have biases; the columns of gate
-  /// and up take turns. The router also has a bias, and the factors of the product of gate and up are clamped.
+  /// Gate and up of experts whose weights are stacked in the file, inputs first, and have biases; columns of gate and
+  /// up alternate. The router also has a bias, and gate and up are clamped before their product.
   llvm::StringRef expertGateUp = "";
-  /// An MLP in addition to the experts, for every token, and what is added to scores, of experts' sigmoids, to choose
-  /// by: a tensor that is not trained.
+  /// An MLP in addition to the experts, for every token; and an untrained tensor that is added to the experts' sigmoid
+  /// scores for the choice.
   llvm::StringRef sharedExperts = "", correction = "";
   bool latent = false; ///< queries, and keys and values, are computed from few numbers per token (MLA)
   Projections projections = Projections::Apart;
-  enum { NoNorm, OfHeads, OfAll } qkNorm = NoNorm; ///< RMS norms q_norm and k_norm, of each head or of all together
+  enum { NoNorm, OfHeads, OfAll } qkNorm = NoNorm; ///< RMS norms q_norm and k_norm, per head or over all heads
   bool inputsFirst = false;                        ///< weights are [inputs, outputs]
-  /// Weights start with a deviation of 1 / the root of their inputs, those of queries smaller by the root of a head's
-  /// width, as scores are not divided by that; norms start like embeddings.
+  /// Weights start with a deviation of 1 / sqrt(inputs). Those of queries are smaller by the root of a head's width,
+  /// because scores are not divided by it. Norms start like embeddings.
   bool stdByWidth = false;
   bool smallOutputs = false; ///< weights before residual sums start smaller by the root of twice the layers
   bool causal =
-      true; ///< a token sees only those before it, and predicts the next one; else all, to predict masked ones
-  bool alibi = false;        ///< scores are lower the further away a key is, by a slope of each head
+      true; ///< a token sees only earlier ones, and predicts the next one; otherwise all, and predicts masked ones
+  bool alibi = false;        ///< scores decrease with the distance of a key, with a slope per head
   bool scaledTokens = false; ///< embeddings of tokens are multiplied by the root of their width
 };
 
-/// The keys of config.json whose names differ. Those that are empty do not exist.
+/// The keys of config.json whose names differ. An empty name means that there is no such key.
 struct FamilyKeys {
   llvm::StringRef embed = "hidden_size", otherEmbed = "", layers = "num_hidden_layers", otherLayers = "",
                   heads = "num_attention_heads", otherHeads = "", ffn = "intermediate_size",
@@ -76,34 +77,34 @@ struct FamilyKeys {
                   window = "sliding_window", theta = "rope_theta", rotaryPart = "", tokenTypes = "";
 };
 
-/// The keys of a mixture of experts, and what they mean where they are absent.
+/// The keys of a mixture of experts, and their defaults.
 struct ExpertKeys {
   llvm::StringRef count = "", otherCount = "";
   llvm::StringRef ffn = "";       ///< the width of an expert; "": that of an MLP
   llvm::StringRef normalize = ""; ///< whether weights of those that are chosen add up to 1; "": they do
   llvm::StringRef every = "";     ///< the key of N if every N-th layer has experts; "": all have
-  llvm::StringRef without = "";   ///< layers that have none, a list
-  /// How many layers in front have none, and the width of the shared MLP, in experts.
+  llvm::StringRef without = "";   ///< the list of layers without experts
+  /// The number of layers at the beginning without experts, and the width of the shared MLP, in experts.
   llvm::StringRef first = "", shared = "";
-  /// How many groups experts are in, of how many of those a token's are, and what weights are multiplied by.
+  /// The number of groups of experts, the number of groups from which a token chooses, and the factor of weights.
   llvm::StringRef groups = "", keptGroups = "", scale = "";
-  /// For clamped experts: what a gate is multiplied by in its sigmoid, and the clamp.
+  /// For clamped experts: the factor of a gate in its sigmoid, and the clamp.
   llvm::StringRef slope = "", limit = "";
   int64_t usual = 8, perToken = 2, usualFfn = 0;
   bool normalizes = false; ///< `normalize`
-  bool balances = true;    ///< there can be a loss of an uneven load
+  bool balances = true;    ///< the family supports the loss of an uneven load
 };
 
-/// What says which layers have a sliding window.
+/// How a family states which layers have a sliding window.
 enum class WindowKeys {
   None,
   Always,      ///< all layers
   Switched,    ///< `use_sliding_window`, `max_window_layers`, or `layer_types`
-  Alternating, ///< all but each `windowPattern`th, or `layer_types`
+  Alternating, ///< all except every `windowPattern`th, or `layer_types`
   Listed       ///< `attention_types`, a list of lists and how often each is repeated
 };
 
-/// Types of rotary embeddings that transformers takes and this compiler knows; bits.
+/// The types of rotary embeddings in transformers that this compiler supports, as bits.
 enum RopeTypes { NoRope = 0, PlainRope = 1, LinearRope = 2, Llama3Rope = 4, YarnRope = 8, AnyRope = 15 };
 
 /// Defaults of the fields fit most decoders; a row of the table states only what differs. All texts are literals.
@@ -111,15 +112,15 @@ struct Family {
   llvm::StringRef type;
   FamilyKeys keys = {};
   LayerForm form = {};
-  const LayerForm *encoder = nullptr; ///< of a stack before this one, whose result all layers attend to
+  const LayerForm *encoder = nullptr; ///< of an encoder, to whose result all layers attend
 
-  // What absent keys mean.
+  // The defaults of keys.
   int64_t positions = 2048;
   std::optional<int64_t> kvHeads = std::nullopt; ///< num_key_value_heads; 0: as many as heads; no such key: none
   std::optional<int64_t> headDim = std::nullopt; ///< head_dim; 0: hidden_size / heads; no such key: none
   int64_t ffnFactor = 0;                         ///< the width of an MLP, in embeddings; 0: its key is required
   double normEps = 1e-6;
-  double fixedEps = 0; ///< there is no key
+  double fixedEps = 0; ///< used if there is no key
   bool tied = false;
   llvm::StringRef activation = "silu"; ///< "" if there is no key: gelu_tanh
   bool tanhGelu = false;               ///< "gelu" means its approximation
@@ -135,43 +136,43 @@ struct Family {
   bool attentionBiasAbsent = false;
   llvm::StringRef allBias = "";   ///< of all matrices
   llvm::StringRef mlpBias = "";   ///< of the MLP, and pretraining_tp with it
-  llvm::StringRef parallel = "";  ///< attention and MLP read the same input; true where absent
+  llvm::StringRef parallel = "";  ///< attention and MLP read the same input; true if absent
   llvm::StringRef normFirst = ""; ///< norms are before blocks, or after residual sums
   bool normsAfterSums = false;    ///< norms are after residual sums, always
-  llvm::StringRef scoreDim = "";  ///< scores are divided by its root, and not by that of head_dim
+  llvm::StringRef scoreDim = "";  ///< scores are divided by its root, instead of that of head_dim
   bool unscaled = false;          ///< scores are not divided
   /// attn_logit_softcapping and final_logit_softcapping; 0: none; no such key: none.
   std::optional<double> scoreCap = std::nullopt, logitCap = std::nullopt;
   WindowKeys windows = WindowKeys::None;
-  int64_t window = 4096; ///< where its key is absent; 0: none
+  int64_t window = 4096; ///< the default; 0: none
   int64_t windowPattern = 0;
   bool patternKey = false; ///< sliding_window_pattern
   unsigned ropes = AnyRope;
   double theta = 10000, rotaryPart = 1;
   bool ropeRequired = false;  ///< absent, transformers takes one that no published config means
-  bool ropeOfWindows = false; ///< layers with windows have rotary embeddings of their own
+  bool ropeOfWindows = false; ///< layers with windows have separate rotary embeddings
   int64_t firstPosition = 0;  ///< the row of the position table that position 0 has
   /// A key that must be the width of the embedding, or absent, and one that must be 0.
   llvm::StringRef sameAsEmbed = "", onlyZero = "";
   /// A key that must be a word, or absent.
   std::pair<llvm::StringRef, llvm::StringRef> onlyWord = {};
-  /// Flags that must be as they are where they are absent.
+  /// Flags that must have their default value.
   llvm::ArrayRef<std::pair<const char *, bool>> onlyFlags = {};
   /// Keys that transformers does not read.
   llvm::ArrayRef<const char *> ignored = {};
-  /// Keys that its configuration class has and its model does not use, though other families' models do: left out with
-  /// a warning where they say something.
+  /// Keys that the configuration class has but the model does not use, unlike other families. They are ignored, with a
+  /// warning if they are set.
   llvm::ArrayRef<const char *> unused = {};
-  /// What tensors of checkpoints begin with that training of this model does not need: of other heads.
+  /// Prefixes of checkpoint tensors that training does not need, such as those of other heads.
   llvm::ArrayRef<const char *> otherTensors = {};
-  /// Tensors of checkpoints that are others by other names, and those.
+  /// Tensors of checkpoints that are copies of other tensors, with their originals.
   llvm::ArrayRef<std::pair<const char *, const char *>> copies = {};
 };
 
-/// All families but GPT-2 and T5, whose keys have readers of their own.
+/// All families except GPT-2 and T5, whose keys have separate readers.
 llvm::ArrayRef<Family> families();
 extern const Family gpt2Family;
-/// With an MLP that is gated, or not.
+/// The family of T5, with or without a gated MLP.
 const Family &t5Family(bool isGated);
 
 } // namespace pc

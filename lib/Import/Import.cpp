@@ -1,5 +1,5 @@
 //===- Import.cpp - Hugging Face directory -> model program ---------------------------===//
-// Job: check the options, read config.json, build the model, and compare its parameters with the tensors of the
+// Checks the options, reads config.json, builds the model, and compares its parameters with the tensors of the
 // directory. A directory without weights is legal; the run then draws them. An exit status other than PCRT_OK comes
 // with an error at the file that caused it.
 //===-----------------------------------------------------------------------------===//
@@ -22,7 +22,7 @@ static Location fileLocation(MLIRContext *context, StringRef path) { return File
 
 /// Whether `name` is a tensor that checkpoints have in addition to the parameters, and that a step does not need.
 static bool isHarmless(StringRef name, const ModelConfig &config) {
-  // Older checkpoints store which keys a query sees.
+  // Older checkpoints store the causal mask.
   for (StringRef mask : {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"})
     if (name.ends_with(mask))
       return true;
@@ -81,7 +81,7 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
   auto equal = [](const Entry &a, const Entry &b) { return areEqual(a.second, b.second); };
   if (std::string why = pcrt::untiedTensors(config.ties, find, equal); !why.empty())
     return emitError(fileLocation(module.getContext(), directory)) << why;
-  // A tensor that no parameter wants is most likely a sign that the architecture is another one.
+  // A tensor without a parameter usually means that the architecture is different.
   SmallVector<StringRef> unexpected;
   for (const auto &entry : index)
     if (StringRef name = entry.first(); !expected.contains(name) && !isHarmless(name, config) &&
@@ -142,7 +142,7 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
            "save_pretrained), or use a directory with only config.json to draw random weights";
     return {};
   }
-  // Weights are checked now, so that a run cannot find out later that a tensor is missing.
+  // Weights are checked now, so that a missing tensor is not found only at run time.
   if (!index->empty()) {
     if (failed(checkWeights(*module, *config, *index, directory)))
       return {};

@@ -1,6 +1,6 @@
-//===- Model.cpp - Leaves of a model, and what is around its layers --------------------===//
+//===- Model.cpp - Builds the leaves of a model and the parts around its layers --------===//
 // The order of the model's text: inputs, embedding, layers (ModelLayers.cpp), final norm, head, loss. Parameters get
-// their tensor's name and the box of it that they are; a run reads the weights from there.
+// their tensor's name and their box in it, from which a run reads the weights.
 //===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"
 
@@ -76,7 +76,7 @@ void ModelBuilder::build() {
   Value nll = CrossEntropyOp::create(builder, loc, type({"batch", "sequence"}), logits, targets);
   // The loss is a weighted sum, so that ignored targets and microbatches need no special case.
   Value weights = input(InputKind::LossWeights, f32);
-  if (config.balance != 0) // the loss of each token, so that a microbatch counts as much as its targets do
+  if (config.balance != 0) // per token, so that a microbatch is weighted by its targets
     nll = bias(nll, balance.loss(builder, loc, config.balance, config.expertsPerToken), "-> b s");
   Value loss = einsum("b s, b s ->", {nll, weights}, {});
   OutputOp::create(builder, loc, OutputKind::Loss, "loss", loss, nullptr, nullptr, nullptr);
@@ -98,7 +98,7 @@ Value ModelBuilder::stack(Value table, Value tokens, int64_t layers) {
   x = dropout(x, config.embedDrop);
   for (const Rotation &rope : config.ropes)
     ropes.push_back({ropeTable(TableKind::Cos, rope), ropeTable(TableKind::Sin, rope)});
-  // Layers share one bias of relative positions, which the first layer of the stack makes.
+  // Layers share one bias of relative positions, which the first layer of the stack computes.
   relative = Value();
   for (layer = 0; layer < layers; ++layer)
     x = layerOf(x);
@@ -134,8 +134,8 @@ Value ModelBuilder::box(StringRef name, StringRef suffix, Dims dims, double std,
                              nullptr, nullptr, nullptr, nullptr, nullptr);
 }
 
-/// A parameter that is a whole tensor of the checkpoint, where `merged` says how many dims each dim of the tensor
-/// holds.
+/// A parameter that is a whole tensor of the checkpoint. `merged`: the number of parameter dims in each dim of the
+/// tensor.
 Value ModelBuilder::parameter(StringRef name, Dims dims, double std, ArrayRef<int64_t> merged, double fill) {
   SmallVector<int64_t> shape, all = sizes(dims);
   if (merged.empty()) {
@@ -206,17 +206,17 @@ Value ModelBuilder::normOfAll(Value x, StringRef name, Dims dims, StringRef lett
   return like(y, of + ", " + letters.str() + " -> " + of, {y, gamma});
 }
 
-/// Learned positions: rows of the table in order, or with documents as the input of positions says.
+/// Learned positions: rows of the table in order or, with documents, at the indices of the input of positions.
 Value ModelBuilder::positionEmbedding() {
   Value table = parameter((form->positions + ".weight").str(), {"position", "embed"}, config.initStd);
   auto look = [&](Value rows, Value index, RankedTensorType found) -> Value {
     return EmbeddingOp::create(builder, loc, found, rows, index, Value(), IntegerAttr());
   };
-  auto rowsOfSequence = [&] { // position by position
+  auto rowsOfSequence = [&] { // rows in the order of positions
     auto positions = RankedTensorType::get({sequence}, builder.getI32Type());
     return look(table, IotaOp::create(builder, loc, positions, config.firstPosition), type({"sequence", "embed"}));
   };
-  if (documents) // positions begin at 0, as the rows of what is looked up first
+  if (documents) // positions begin at 0, and so do the rows of the looked-up part of the table
     return look(config.firstPosition ? rowsOfSequence() : table, input(InputKind::Positions, builder.getI32Type()),
                 type(X));
   Value rows = rowsOfSequence();

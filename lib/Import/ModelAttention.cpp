@@ -1,7 +1,7 @@
 //===- ModelAttention.cpp - Attention of a layer ----------------------------------------===//
 // Builds projections of Q, K and V, norms of heads, rotary embeddings, addends of scores (ALiBi, T5's buckets), the
 // attention op and the output projection. Q is [b, s, kv_heads, group, head_dim], K and V are [b, s, kv_heads,
-// head_dim], so that grouped-query attention needs no repetition. Latent attention has a file of its own.
+// head_dim], so that grouped-query attention needs no repetition. Latent attention is in a separate file.
 //===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"
 #include "RelativeBuckets.h"
@@ -93,7 +93,7 @@ std::pair<Value, Value> ModelBuilder::projection(StringRef block, Part part, Dim
   auto biasOf = [&](ArrayRef<int64_t> from, ArrayRef<int64_t> sizes, ArrayRef<int64_t> view) {
     return config.qkvBias ? box(bias, suffix, heads, 0, 0, {all}, from, sizes, view) : Value();
   };
-  // q, k and v are tensors of their own, or parts of one: side by side, one below the other, or mixed head by head.
+  // q, k and v are separate tensors, or parts of one: its columns, its rows, or its rows head by head.
   switch (form->projections) {
   case Projections::Columns: {
     Value w = boxOf({e, all}, {0, start}, {e, size}, {});
@@ -151,7 +151,7 @@ Value ModelBuilder::attentionBlock(StringRef block, Value y, Value source) {
     q = rope(q);
     k = rope(k);
   }
-  // Distances have no meaning between two sequences.
+  // Distances between two different sequences have no meaning.
   Value addends = crosses ? Value() : addendsOfScores();
   in(block);
   Value sinks;

@@ -1,8 +1,8 @@
 //===- ModelBuilder.h - Builds the model program of a configuration -------------------===//
 // One builder, driven by the form of a family's layers (Family.h). Parameters keep Hugging Face's layout, with
 // `kv_heads`, `group` and `head_dim` as separate dims. Einsums name the dims of their operands in that order, so
-// nothing is transposed. Model.cpp has leaves and what is around layers, ModelAttention.cpp attention, ModelLayers.cpp
-// all else of a layer.
+// nothing is transposed. Model.cpp has leaves and the parts around layers, ModelAttention.cpp has attention, and
+// ModelLayers.cpp has the rest of a layer.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_MODELBUILDER_H
 #define PC_LIB_IMPORT_MODELBUILDER_H
@@ -47,25 +47,25 @@ private:
 
   /// One number per token; for documents, computed from the token that ends them.
   mlir::Value input(InputKind kind, mlir::Type element);
-  /// What the next dropout of the model draws by.
+  /// The random input of the next dropout of the model.
   mlir::Value random() {
     return InputOp::create(builder, loc, mlir::RankedTensorType::get({PCRT_RANDOM_COUNT}, builder.getI32Type()),
                            InputKind::Random, builder.getStrArrayAttr({"random"}), nullptr, nullptr,
                            builder.getI64IntegerAttr(numDropouts++), nullptr, nullptr, nullptr);
   }
 
-  /// A parameter that is a part of the Hugging Face tensor `name` of shape `shape`, or of another one of as many
-  /// elements, `view`: `size` elements from `start` on.
+  /// A parameter that is a part of the Hugging Face tensor `name` of shape `shape`, viewed in the shape `view` if there
+  /// is one: `size` elements from `start` on.
   mlir::Value box(llvm::StringRef name, llvm::StringRef suffix, Dims dims, double std, double fill,
                   llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> start, llvm::ArrayRef<int64_t> size,
                   llvm::ArrayRef<int64_t> view = {});
 
-  /// A parameter that is a whole tensor. `merged`: how many of `dims` each dim of the Hugging Face tensor is made of;
-  /// one each if empty.
+  /// A parameter that is a whole tensor. `merged`: the number of `dims` in each dim of the Hugging Face tensor; one
+  /// each if empty.
   mlir::Value parameter(llvm::StringRef name, Dims dims, double std, llvm::ArrayRef<int64_t> merged = {},
                         double fill = 0);
 
-  /// The weights `name` of this layer's experts, each a tensor of the file, side by side along the dim "experts".
+  /// The weights `name` of this layer's experts, each a tensor of the file, concatenated along the dim "experts".
   mlir::Value expertsParameter(llvm::StringRef name, Dims dims);
 
   /// The token embedding, which may also be the head. The padding row is initialized with zeros.
@@ -75,7 +75,7 @@ private:
 
   //===-- pieces -------------------------------------------------------------------===//
 
-  /// Ops that follow get this name: of the model, or of this layer.
+  /// Sets the name of the following ops, in the model or in this layer.
   void at(const llvm::Twine &name) { loc = mlir::NameLoc::get(builder.getStringAttr(name)); }
   std::string layerName(const llvm::Twine &name) { return (form->layers + llvm::Twine(layer) + "." + name).str(); }
   void in(const llvm::Twine &name) { at(layerName(name)); }
@@ -114,7 +114,7 @@ private:
   /// All tokens are of type 0.
   mlir::Value typeEmbedding();
 
-  /// What stands between the layers and the head.
+  /// The ops between the layers and the head.
   mlir::Value headTransform(mlir::Value x);
 
   /// 0, 1, 2, ... from `first` on, as numbers.
@@ -125,14 +125,14 @@ private:
   /// (O. Press et al., "Train short, test long", 2021).
   mlir::Value alibi();
 
-  /// Numbers of each head by the bucket that the distance of a key is in, [kv_heads, group, 2 sequence - 1]. All layers
-  /// of a stack have those of its first one.
+  /// One number per head and distance, chosen by the bucket of the distance, [kv_heads, group, 2 sequence - 1]. All
+  /// layers of a stack use those of its first layer.
   mlir::Value relativeBias();
 
-  /// What is added to scores by distance, or nothing.
+  /// The addends of scores by distance, or null.
   mlir::Value addendsOfScores();
 
-  /// `addends` may be null. All keys from an encoder are seen.
+  /// `addends` may be null. Queries see all keys of an encoder.
   mlir::Value attention(mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value addends, mlir::Value sinks,
                         bool causal);
 
@@ -162,12 +162,12 @@ private:
 
   mlir::Value headNorm(mlir::Value x, llvm::StringRef part, Dims heads, llvm::StringRef letters);
 
-  /// Standard deviation of initial weights whose products go into residual sums.
+  /// The standard deviation of the initial values of weights whose products are added to the residual stream.
   double outputStd(int64_t inputs) const {
     return form->smallOutputs ? config.initStd / std::sqrt(2.0 * config.layers) : deviation(inputs);
   }
 
-  /// Attention `block` of y to `source`: y itself, or the result of the encoder.
+  /// Attention `block` of y to `source`, which is y itself or the result of the encoder.
   mlir::Value attentionBlock(llvm::StringRef block, mlir::Value y, mlir::Value source);
 
   /// Attention of y to itself, with queries, and keys and values, that are computed from few numbers per token (MLA).
@@ -184,7 +184,7 @@ private:
   /// The MLP in addition to experts.
   mlir::Value sharedExperts(mlir::Value y);
 
-  /// A token goes through the experts that it has chosen.
+  /// The block of experts: each token is processed by the experts that it has chosen.
   mlir::Value expertsBlock(mlir::Value y);
 
   /// Builds the block of experts with clamped gates and biases.
@@ -200,11 +200,11 @@ private:
   std::string prefix;
   int64_t batch, sequence, targetLength, layer = 0, numDropouts = 0;
   std::optional<int64_t> documents; ///< the token that ends them
-  int64_t numParameters = 0;        ///< so far, each expert's by itself
-  LoadBalance balance;              ///< of experts, if there is a loss of it
-  mlir::Value starts;               ///< where they begin
+  int64_t numParameters = 0;        ///< so far, counting each expert's separately
+  LoadBalance balance;              ///< of experts, if it has a loss
+  mlir::Value starts;               ///< the starts of documents
   mlir::Value encoded;              ///< the result of the encoder
-  mlir::Value relative;             ///< what layers add to scores by distance
+  mlir::Value relative;             ///< addends of scores by distance, for all layers
   mlir::Type f32;
   llvm::StringMap<int64_t> names;
   mlir::Location loc = mlir::NameLoc::get(builder.getStringAttr("model"));

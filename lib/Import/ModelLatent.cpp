@@ -1,7 +1,7 @@
 //===- ModelLatent.cpp - Attention of latent queries, keys and values -------------------===//
-// DeepSeek-V2's multi-head latent attention (arXiv:2405.04434). A head of q and k is a part that is made of the
-// token's few numbers, and after it one that is rotated, which all heads of k share. Values are less wide and lie
-// among zeros, so that attention is what it is elsewhere.
+// DeepSeek-V2's multi-head latent attention (arXiv:2405.04434). A head of q and k has a part that is computed from the
+// token's latent values, followed by a rotated part, which all heads of k share. Values are narrower and are padded
+// with zeros, so that attention is the same op as elsewhere.
 //===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"
 
@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace pc;
 
 Value ModelBuilder::latentNorm(Value x, const Twine &name, StringRef dim) {
-  constexpr double eps = 1e-6; // whatever rms_norm_eps says
+  constexpr double eps = 1e-6; // independent of rms_norm_eps
   in(name);
   auto rows = RankedTensorType::get(cast<RankedTensorType>(x.getType()).getShape().drop_back(), f32);
   Value gamma = parameter(layerName(name + ".weight"), {dim}, 0, {}, 1.0);
@@ -32,7 +32,7 @@ Value ModelBuilder::latentAttention(Value y) {
   int64_t e = config.embed, rank = config.keyRank, heads = config.heads;
   double std = config.initStd;
   Value q;
-  // Queries come straight from the embedding, or through a narrow latent value of their own.
+  // Queries come directly from the embedding, or through a separate latent value.
   if (config.queryRank) {
     in(block + ".q_a_proj");
     Value w = parameter(layerName(block + ".q_a_proj.weight"), {"query_rank", "embed"}, std);

@@ -52,7 +52,7 @@ Value ModelBuilder::mlpBlock(Value y) {
 }
 
 Value ModelBuilder::sharedExperts(Value y) {
-  // `linear` takes the width from "ffn", which is another one for shared experts.
+  // `linear` uses the width of "ffn", which is different for shared experts.
   int64_t width = names["ffn"];
   names["ffn"] = config.sharedFfn;
   std::string name = form->sharedExperts.str();
@@ -124,7 +124,7 @@ Value ModelBuilder::clampedExperts(Value y, const Routing &routing) {
   auto number = [&](double value) { return builder.getF64FloatAttr(value); };
   Value gate = into(0, ":gate", 0);
   gate = ClampOp::create(builder, loc, gate.getType(), gate, FloatAttr(), number(config.gateLimit));
-  // 1 is added after a clamp, or to the bias before it: so it is stored by expert, not by token.
+  // 1 is added after a clamp, or, without a clamp, to the bias, so that it is stored by expert and not by token.
   Value up = into(1, ":up", 1);
   in(form->experts);
   up = ClampOp::create(builder, loc, up.getType(), up, number(1 - config.gateLimit), number(1 + config.gateLimit));
@@ -141,7 +141,7 @@ Value ModelBuilder::clampedExperts(Value y, const Routing &routing) {
 }
 
 Value ModelBuilder::layerOf(Value x) {
-  // `before` normalizes what a block reads, unless norms are after the residual sums (BERT).
+  // `before` normalizes the input of a block, unless norms are after the residual sums (BERT).
   bool first = !config.normAfterSum;
   auto before = [&](Value value, StringRef name) { return first ? layerNorm(value, name) : value; };
   auto after = [&](Value value, StringRef name) { return first ? value : layerNorm(value, name); };

@@ -1,4 +1,4 @@
-//===- RelativeBuckets.cpp - Which bucket the distance of a key is in ---------------------===//
+//===- RelativeBuckets.cpp - Buckets of relative positions --------------------------------===//
 // The arithmetic is f32 as in transformers' `_relative_position_bucket`, so that a distance at the border of two
 // buckets falls into the same one.
 //===-----------------------------------------------------------------------------===//
@@ -19,7 +19,7 @@ static int64_t bucketOf(int64_t distance, int64_t count, int64_t farthest) {
   return std::min(exact + static_cast<int64_t>(share * static_cast<float>(count - exact)), count - 1);
 }
 
-/// Goes through all distances from -(sequence - 1) on, and begins a piece where the bucket changes.
+/// Goes through all distances from -(sequence - 1) on, and begins a new piece when the bucket changes.
 RelativeBuckets::RelativeBuckets(int64_t sequence, int64_t buckets, int64_t farthest, bool bothWays) {
   int64_t count = bothWays ? buckets / 2 : buckets;
   for (int64_t index = 0; index < 2 * sequence - 1; ++index) {

@@ -1,4 +1,4 @@
-//===- Routing.cpp - Which experts a token takes a part of, and how much --------------===//
+//===- Routing.cpp - Builds the choice of experts and their weights -------------------===//
 // Both kinds of routing end in the same four values (`Routing`): softmax scores with top-k, or sigmoid scores with
 // top-k inside the best groups (DeepSeek V3). Differentiable parts are einsums; the choice itself has no gradient.
 //===-----------------------------------------------------------------------------===//
@@ -54,13 +54,13 @@ Routing pc::routeByGroups(OpBuilder &builder, Location loc, int64_t layer, Value
   Routing routing;
   routing.scores = ActivationOp::create(builder, loc, type, ActivationKind::Sigmoid, logits);
   Value choice = sum(routing.scores, einsum(builder, loc, shape, "n -> b s n", {correction}));
-  if (how.kept < how.groups) { // others are far below: 1e30 (0 - 1)
+  if (how.kept < how.groups) { // moves the others far below: 1e30 (0 - 1)
     Value kept = TopGroupsOp::create(builder, loc, type, choice, builder.getI64IntegerAttr(how.groups),
                                      builder.getI64IntegerAttr(how.kept));
     Value less = sum(kept, einsum(builder, loc, shape, "-> b s n", {number(-1)}));
     choice = sum(choice, scaled(less, 1e30));
   }
-  // The correction moves choices only: weights are computed from the scores before it.
+  // The correction affects only choices: weights are computed from the scores without it.
   routing.chosen = choose(builder, loc, layer, choice, how.k);
   routing.weights = einsum(builder, loc, shape, "b s n, b s n -> b s n", {routing.scores, routing.chosen});
   if (how.normalized) {
@@ -92,8 +92,8 @@ void LoadBalance::add(OpBuilder &builder, Location loc, const Routing &routing) 
   addTo(scores, routing.scores);
 }
 
-// With R tokens of a layer, summed over layers, the counts add up to k R: there is no need to know R, which is another
-// one on every rank and in every microbatch.
+// If R is the number of tokens times layers, the counts add up to k R. So R, which differs between ranks and
+// microbatches, need not be known.
 Value LoadBalance::loss(OpBuilder &builder, Location loc, double factor, int64_t k) const {
   auto experts = static_cast<double>(cast<RankedTensorType>(counts.getType()).getDimSize(0));
   Value total = einsum(builder, loc, {}, "n ->", {counts});

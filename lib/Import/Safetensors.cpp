@@ -1,7 +1,6 @@
 //===- Safetensors.cpp - Headers of safetensors files -------------------------------===//
-// A header is JSON after eight bytes of length. Everything in it is checked before use, since files come from
-// elsewhere: lengths, ranges, overlaps, and that sizes fit shape and dtype. Tensor data are read only to compare two
-// tied tensors.
+// A header is JSON after eight bytes of length. Everything in it is checked before use, since files are not trusted:
+// lengths, ranges, overlaps, and that sizes fit shape and dtype. Tensor data is read only to compare two tied tensors.
 //===-----------------------------------------------------------------------------===//
 #include "Safetensors.h"
 #include "pc/Support/Diagnostics.h"
@@ -73,8 +72,8 @@ static std::unique_ptr<llvm::MemoryBuffer> read(StringRef path, ErrorFn emitErro
   return nullptr;
 }
 
-/// A safetensors file is the length of its header, a JSON header with names, types, shapes and ranges, and then the
-/// bytes.
+/// Reads the header of a safetensors file. A file has the length of the header, a JSON header with names, types, shapes
+/// and ranges, and then the data.
 static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emitError) {
   std::unique_ptr<llvm::MemoryBuffer> buffer = read(path, emitError);
   if (!buffer)
@@ -109,7 +108,7 @@ static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emit
       return emitError(path) << "tensor '" << escaped(name) << "' is in two files of the checkpoint";
   }
   llvm::sort(ranges);
-  // Sorted by their first byte, ranges overlap only with their neighbours if with any.
+  // If ranges that are sorted by their first byte overlap, some neighbours overlap.
   for (size_t i = 1; i < ranges.size(); ++i)
     if (ranges[i].first < ranges[i - 1].second)
       return emitError(path) << "the data_offsets of two tensors overlap at byte " << ranges[i].first;

@@ -11,12 +11,12 @@
 
 namespace pc {
 
-/// What a header says of one tensor. `bytes` fits `dtype` and `shape`, and [begin, begin + bytes) lies in the file.
+/// The data of one tensor in a header. `bytes` fits `dtype` and `shape`, and [begin, begin + bytes) is within the file.
 struct TensorEntry {
   std::string dtype;
   llvm::SmallVector<int64_t> shape;
-  std::string file;              ///< which has its bytes
-  uint64_t begin = 0, bytes = 0; ///< where in it, and how many
+  std::string file;              ///< the file with its data
+  uint64_t begin = 0, bytes = 0; ///< the offset and the size of its data
 };
 using TensorIndex = llvm::StringMap<TensorEntry>;
 
@@ -30,8 +30,8 @@ readTensorIndex(llvm::StringRef directory,
 /// Whether two tensors are equal, byte for byte.
 bool areEqual(const TensorEntry &a, const TensorEntry &b);
 
-/// In a `directory` without safetensors to read: the first file, by name, that holds weights of another kind; else
-/// empty.
+/// In a `directory` without safetensors to read: the first file, by name, that holds weights in another format;
+/// otherwise empty.
 std::string otherWeights(llvm::StringRef directory);
 
 } // namespace pc

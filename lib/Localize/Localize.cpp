@@ -18,12 +18,12 @@ using namespace pc;
 
 namespace {
 
-/// Localizes one function. `offsets` shares the ops that compute the first index of a block among all that need it.
+/// Localizes one function. `offsets` has the ops that compute the first index of a block, which all users share.
 class Localizer {
 public:
   Localizer(func::FuncOp function, MeshAttr mesh) : function(function), mesh(mesh) {}
 
-  /// Checks everything first; from then on it cannot fail, so no program is left half local.
+  /// Checks everything first. After that it cannot fail, so no program is left partly local.
   LogicalResult run() {
     bool failed = false;
     // This walk may fail. It changes no type, because it reads the placements of other ops' types.
@@ -48,7 +48,7 @@ private:
   int64_t numRanks() const { return mesh ? mesh.numRanks() : 1; }
   int64_t blocks(ArrayRef<StringAttr> axes) const { return mesh ? mesh.size(axes) : 1; }
 
-  /// The placement of a tensor; an unplaced one, in the program of a single rank, is whole.
+  /// The placement of a tensor. An unplaced tensor, in the program of a single rank, is whole.
   PlaceAttr place(Type type) const {
     if (PlaceAttr known = placement(type))
       return known;
@@ -70,7 +70,7 @@ private:
     return local;
   }
 
-  /// Every result is placed, on axes of the mesh that divide its dims.
+  /// Checks that every result is placed, on axes of the mesh that divide its dims.
   LogicalResult check(Operation *op) {
     for (Type type : op->getResultTypes()) {
       auto tensor = dyn_cast<RankedTensorType>(type);
@@ -98,7 +98,7 @@ private:
     return success();
   }
 
-  /// Writes into attributes and operands what the local types will no longer say: placements of leaves and outputs, and
+  /// Writes data that local types will not contain into attributes and operands: placements of leaves and outputs, and
   /// offsets.
   LogicalResult annotate(Operation *op) {
     if (auto drawn = dyn_cast<DrawnOpInterface>(op); drawn && drawn.getDropAttr() && failed(addOffsets(drawn)))
@@ -152,7 +152,7 @@ private:
     op.setLayoutAttr(place(value.getType()));
   }
 
-  /// Gives `op` the first global index of its block of the dim that it indexes where that dim is split.
+  /// If the dim that `op` indexes is split, adds the first global index of the rank's block as an operand.
   LogicalResult addOffset(IndexedOpInterface op) {
     if (!op.getOffsetMutable().empty())
       return op->emitOpError()
@@ -165,7 +165,7 @@ private:
     return success();
   }
 
-  /// Tells `op` the sizes of the whole value whose elements it drops, and where this rank's block of it begins.
+  /// Adds to `op` the sizes of the whole value whose elements it drops, and the start of this rank's block.
   LogicalResult addOffsets(DrawnOpInterface op) {
     DropAttr drop = op.getDropAttr();
     if (!drop.getGlobal().empty())
@@ -213,8 +213,8 @@ private:
     return success();
   }
 
-  /// Drops moves over one rank, copies (they only kept readers from sharing a move), and pc.addend (it only changed the
-  /// placement).
+  /// Removes moves over one rank, copies (which only prevented readers from sharing a move), and pc.addend (which only
+  /// changed the placement).
   void dropWhatDoesNothing() {
     SmallVector<Operation *> nothing;
     function.walk([&](Operation *op) {

@@ -45,8 +45,8 @@ bool Plan::packsProducts() const {
 int64_t Plan::vocabularyMultiple(bool cuda, int64_t wanted) const {
   if (wanted)
     return std::lcm(wanted, vocabularyRanks());
-  // Kernels of products copy and load 16 bytes at once, 8 elements in bf16: every rank's rows are whole numbers of
-  // them. 64 is the width of their smallest tiles.
+  // Kernels of products copy and load 16 bytes at once, which are 8 elements in bf16, so the rows of every rank must be
+  // multiples of them. 64 is the width of their smallest tiles.
   return cuda ? std::lcm<int64_t>(8 * vocabularyRanks(), 64) : vocabularyRanks();
 }
 
@@ -163,7 +163,7 @@ static std::string whyUnused(StringRef axis) {
       .str();
 }
 
-/// Adds what the flags ask for of the phases after `done`, and what goes with it.
+/// Adds the tactics of the flags for phases after `done`, and tactics that belong to them.
 static std::optional<Refusal> addTactics(const StrategyFlags &flags, Phase done, Plan &plan) {
   for (const TacticInfo &row : tactics())
     if (row.phase > done && row.fromFlags)
@@ -214,7 +214,7 @@ std::optional<Plan> pc::planAfter(Phase done, const Plan &known, bool whole, con
     asked.mesh = known.mesh;
   plan.mesh = asked.mesh;
   plan.microbatches = asked.microbatches = known.microbatches;
-  // Flags are read together with tactics that are there already, such as sequence parallelism with tensor parallelism.
+  // Flags are read together with existing tactics, such as sequence parallelism with tensor parallelism.
   if (std::optional<Refusal> refusal = addTactics(flags, done, asked))
     return refuse(refusal->status, refusal->why);
   auto isAsked = [&](Phase phase) {
@@ -241,7 +241,7 @@ std::optional<Plan> pc::planAfter(Phase done, const Plan &known, bool whole, con
   return plan;
 }
 
-/// Why `text` is not one tactic with its options, or "".
+/// The reason why `text` is not one tactic with its options, or "".
 static std::string whyNoTactic(StringRef text) {
   StringRef options = text.drop_until([](char c) { return c == '{'; });
   int depth = 0;
@@ -261,8 +261,8 @@ static std::string whyNoTactic(StringRef text) {
       .str();
 }
 
-/// Returns why tactics of a plan cannot be combined, or "". Passes report what one of them can check, such as an axis
-/// that is used already.
+/// Returns why tactics of a plan cannot be combined, or "". Passes report errors that one of them can find, such as an
+/// axis that is already used.
 static std::string conflictOf(const Plan &plan) {
   if (std::string axis = unusedAxis(plan); !axis.empty())
     return "no tactic uses the mesh axis '" + axis + "'";

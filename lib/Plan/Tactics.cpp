@@ -1,4 +1,4 @@
-//===- Tactics.cpp - What the driver knows of each tactic ----------------------------------===//
+//===- Tactics.cpp - The table of tactics --------------------------------------------------===//
 #include "pc/Plan/Tactics.h"
 #include "pc/IR/MeshText.h"
 #include "pc/Pipeline/Schedule.h"
@@ -13,7 +13,7 @@ using Refused = std::optional<Refusal>;
 static Refused usage(const Twine &why) { return Refusal{PCRT_USAGE, why.str()}; }
 static Refused infeasible(const Twine &why) { return Refusal{PCRT_INFEASIBLE, why.str()}; }
 
-/// Whether a value cannot be an option of a tactic: these characters would end it.
+/// Whether a value cannot be an option of a tactic, because it contains a character that would end it.
 static bool hasNoText(StringRef value) { return value.find_first_of(" {}'\"") != StringRef::npos; }
 
 const TacticForm *TacticInfo::formOf(const Tactic &tactic) const {
@@ -130,7 +130,7 @@ static std::string expertsAxis(const StrategyFlags &flags, const Plan &plan) {
   return flags.given("expert-parallel") || plan.sizeOf(axis) ? axis : "";
 }
 
-/// Before expert parallelism, if ranks send each other the routed tokens: on CPUs.
+/// Adds pc-dispatch-experts before expert parallelism, if ranks send routed tokens to each other (on CPUs).
 static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   std::string exchange = flags.text("expert-exchange", "auto"), axis = expertsAxis(flags, plan);
   if (exchange != "auto" && exchange != "gather" && exchange != "rows")
@@ -144,7 +144,7 @@ static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags
   return {};
 }
 
-/// A tactic that has the axis already splits something else outside of experts, and experts likewise.
+/// If a tactic already uses the axis, it splits something else outside of experts, and also splits experts.
 static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   std::string axis = expertsAxis(flags, plan);
   if (axis.empty())
@@ -153,7 +153,7 @@ static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags,
     return usage("--expert-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
   auto *other = find_if(plan.tactics, [&](const Tactic &tactic) { return is_contained(tactic.axes(), axis); });
   if (other == plan.tactics.end()) {
-    if (zeroOf(flags).second != axis) // which then includes it
+    if (zeroOf(flags).second != axis) // otherwise ZeRO includes it
       plan.tactics.push_back(Tactic(row.pass).with("axis", axis));
     return {};
   }
@@ -301,7 +301,7 @@ static std::vector<std::string> scheduleNames() {
 }
 
 static std::deque<TacticInfo> &table() {
-  // Tensor parallelism comes before data parallelism and ZeRO: which dims it splits does not depend on the batch, and
+  // Tensor parallelism comes before data parallelism and ZeRO: the dims that it splits do not depend on the batch, and
   // ZeRO splits dims that are left.
   static std::deque<TacticInfo> rows = {
       {.pass = DispatchExpertsTactic::pass.str(),
@@ -387,7 +387,7 @@ static std::deque<TacticInfo> &table() {
                  {"zero-keep", "Parameters that ZeRO-3 gathers once per step, as globs such as wte.*|h.11.*"}},
        .shardsParameters = true,
        .fromFlags = zero},
-      {.pass = "pc-propagate", .phase = Phase::Placed, .takesQkvApart = true}, // in plan files only
+      {.pass = "pc-propagate", .phase = Phase::Placed, .takesQkvApart = true}, // only in plan files
       {.pass = PipelineTactic::pass.str(),
        .phase = Phase::Staged,
        .flags = {{"pipeline",

@@ -1,4 +1,4 @@
-//===- CheckGradients.cpp - Gradients against finite differences -----------------------------===//
+//===- CheckGradients.cpp - Compares gradients with finite differences -----------------------===//
 // Compares gradients of a program with central differences of its loss, at a few elements of each parameter, in double
 // precision without rounding. The module is not changed.
 //===-----------------------------------------------------------------------------===//
@@ -57,7 +57,7 @@ struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
     return options;
   }
 
-  /// The loss with element `i` of parameter `name`, without padding, moved by `delta`.
+  /// The loss after adding `delta` to element `i` of parameter `name`, without padding.
   FailureOr<double> lossWith(StringRef name, int64_t i, double delta) {
     RunOptions options = runOptions();
     options.feed = [&](Operation *leaf, Tensor &value) {

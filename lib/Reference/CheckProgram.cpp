@@ -1,6 +1,6 @@
-//===- CheckProgram.cpp - What the interpreter relies on ----------------------------------------===//
-// The interpreter indexes and allocates without checks of its own; whatever it relies on is checked here, once, before
-// it runs. Limits keep a program of a few lines from taking all memory.
+//===- CheckProgram.cpp - Checks the assumptions of the interpreter -----------------------------===//
+// The interpreter indexes and allocates without checks. Its assumptions are checked here, once, before it runs. Limits
+// prevent a program of a few lines from using all memory.
 //===-----------------------------------------------------------------------------===//
 #include "CheckProgram.h"
 
@@ -22,7 +22,7 @@ class Checker {
 public:
   explicit Checker(MeshAttr mesh) : mesh(mesh) {}
 
-  /// What the interpreter takes for granted of an op's types, whatever verifier ran before.
+  /// Checks what the interpreter assumes about an op's types, regardless of earlier verifiers.
   LogicalResult check(Operation *op) {
     SmallVector<Value> values;
     if (!isa<StartOp>(op)) // whose result is a ticket

@@ -1,7 +1,6 @@
 //===- Composites.cpp - Norms, attention, rope, tables, losses, optimizers -------------------===//
-// Each function is the definition of an op in double precision, written as directly as possible: it is what kernels and
-// rewrites are tested against, so it shares no code with them. Shapes are in Evaluators.h. Reductions run in index
-// order.
+// Each function is the definition of an op in double precision, written as directly as possible. Kernels and rewrites
+// are tested against it, so it shares no code with them. Shapes are in Evaluators.h. Reductions run in index order.
 //===-----------------------------------------------------------------------------===//
 #include "Evaluators.h"
 #include "pcrt/description.h"

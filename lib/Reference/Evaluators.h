@@ -1,5 +1,5 @@
 //===- Evaluators.h - Evaluators of composite ops, for Evaluate.cpp -------------------------===//
-// A comment gives operands and results in order, with shapes by letters: b batch, s queries, t keys, k key heads, g
+// The comments list operands and results in order, with shapes by letters: b batch, s queries, t keys, k key heads, g
 // query heads per key head, d head size, e width, v vocabulary, n experts.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_REFERENCE_EVALUATORS_H
@@ -21,25 +21,26 @@ Tensors layerNormGrad(Inputs in);
 Tensors rmsNorm(Inputs in, double eps);
 /// dy, x (rows..., e), rstd (rows...), gamma (e) -> dx (rows..., e), dgamma (e).
 Tensors rmsNormGrad(Inputs in);
-/// x (b, s, heads..., d), cos, sin (s, c): 2c of d are rotated, from `first` on, halves or pairs side by side.
+/// x (b, s, heads..., d), cos, sin (s, c): 2c of d elements are rotated, from `first` on, as two halves or as adjacent
+/// pairs.
 Tensors rope(Inputs in, bool inverse, bool interleaved = false, int64_t first = 0);
 /// Whether query s of batch row b sees key t.
 using Sight = std::function<bool(int64_t b, int64_t s, int64_t t)>;
 /// How attention rounds weights and gradients of scores before it multiplies them.
 using Rounding = double (*)(double);
-/// By local index: 0 of what an op drops, else the factor of what it keeps; 1 of an op that drops nothing.
+/// By local index: 0 for dropped elements, otherwise the factor of kept elements; 1 if an op drops nothing.
 using Mask = std::function<double(llvm::ArrayRef<int64_t>)>;
 Mask maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext &context);
-/// What attention makes of a product of query s and key t.
+/// Computes the score from the product of query s and key t.
 struct Scores {
   double scale, cap = 0;         ///< 0: no cap
-  const Tensor *bias = nullptr;  ///< (k, g, r), of `queries` queries
-  const Tensor *sinks = nullptr; ///< (k, g), one more score of each query
+  const Tensor *bias = nullptr;  ///< (k, g, r), for `queries` queries
+  const Tensor *sinks = nullptr; ///< (k, g), an extra score of each query
   int64_t queries = 0;
 
   /// The score.
   double of(double product, int64_t k, int64_t g, int64_t s, int64_t t) const;
-  /// Its derivative by the product.
+  /// The derivative of the score by the product.
   double slope(double product) const;
 };
 /// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s). `mask`: of the weights (b, k, g, s, t).
@@ -57,13 +58,14 @@ Tensors mergeAttention(Inputs in);
 Tensors softmax(Inputs in);
 /// x (rows..., c) -> 1 for the k largest of each row, the first of equal ones, and 0 for the others.
 Tensors topK(Inputs in, int64_t k);
-/// x (rows..., c) -> 1 for entries of the `keep` groups of each row whose two largest are most, and 0 for the others.
+/// x (rows..., c) -> 1 for entries of the `keep` groups of each row with the largest sums of their two largest entries,
+/// and 0 for the others.
 Tensors topGroups(Inputs in, int64_t groups, int64_t keep);
 /// x (b, s, n) -> x of the first `capacity` positions of each (b, n) where it is above 0, and 0 elsewhere; `ranks`: of
 /// the zigzag order, or 0.
 Tensors admit(Inputs in, int64_t capacity, int64_t ranks);
-/// x (tokens..., n) -> x where it is above 0 and, by n and then by token, number `round` * `limit` of such entries, or
-/// one of the `limit` - 1 after it, in the last round any after it; 0 elsewhere.
+/// x (tokens..., n) -> x for the entries of round `round`, and 0 elsewhere. Entries above 0 are numbered by n and then
+/// by token, and a round has the numbers from `round` * `limit` on: `limit` of them, or all the rest in the last round.
 Tensors roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit);
 /// x (rows..., c) -> `shape`, (rows..., d): entry j of a row is entry j + from, or 0.
 Tensors columns(Inputs in, const Shape &shape, int64_t from);

@@ -47,7 +47,8 @@ LeafLayout pc::leafLayout(Operation *op, Value value) {
   return layout;
 }
 
-/// Ids must be of the vocabulary, whose size the parameters tell, and the program's attributes better.
+/// Ids must be in the vocabulary. Its size is read from the program's attributes or, if there are none, from the
+/// parameters.
 Feeds::Feeds(func::FuncOp program, uint64_t seed) : seed(seed) {
   program.walk([&](ParameterOp parameter) {
     Shape shape = leafLayout(parameter, parameter.getValue()).global;
@@ -90,7 +91,7 @@ Tensor pc::reorderSequence(Operation *op, const Tensor &x, int64_t dim, bool bac
   for (int64_t size : ArrayRef(x.shape).drop_front(dim + 1))
     inner *= size;
   for (int64_t i = 0; i < x.size(); ++i) {
-    // In zigzag order the element at `index` is the one of position `other` in the plain order.
+    // In zigzag order, the element at `index` is the element at position `other` in plain order.
     int64_t index = i / inner % length, other = i + (sequencePosition(op, index) - index) * inner;
     back ? result[other] = x[i] : result[i] = x[other];
   }
@@ -107,7 +108,7 @@ Tensor Feeds::drawParts(ParameterOp parameter, ArrayRef<int64_t> shape, const st
   return whole;
 }
 
-/// The words that a dropout draws by: those of step 0, and of each microbatch, if there is a dim of them.
+/// The random words of a dropout: those of step 0, for each microbatch if there is a dim of microbatches.
 FailureOr<Tensor> Feeds::readRandom(InputOp op, const Shape &shape) const {
   int64_t microbatches = shape.size() == 2 ? shape[0] : 1;
   if (shape.empty() || shape.back() != PCRT_RANDOM_COUNT || shape.size() > 2)
@@ -124,7 +125,7 @@ FailureOr<Tensor> Feeds::readRandom(InputOp op, const Shape &shape) const {
   return words;
 }
 
-/// Where the document of each token begins, or its index from there: a fifth of the tokens begins one.
+/// The start of each token's document, or the token's index in it. A fifth of the tokens begins a document.
 Tensor Feeds::drawDocuments(const Shape &shape, bool starts) const {
   Tensor result = draw("starts", shape, nullptr, [&](uint64_t bits) { return uniform(bits) < 0.2; });
   int64_t length = shape.empty() ? 1 : shape.back(), start = 0;
@@ -175,7 +176,7 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
           return readRandom(op, shape);
         if (op.getKind() == InputKind::Starts || op.getKind() == InputKind::Positions)
           return drawDocuments(shape, op.getKind() == InputKind::Starts);
-        if (op.getKind() == InputKind::LossWeights) { // a quarter does not count
+        if (op.getKind() == InputKind::LossWeights) { // a quarter of the targets does not count
           Tensor weights = draw("loss_weights", shape, nullptr, [&](uint64_t bits) {
             return uniform(bits) < 0.25 ? 0 : 1 / static_cast<double>(numElements(shape));
           });

@@ -1,6 +1,6 @@
 //===- Interpret.cpp - Run a program and print a digest of its results ----------------------===//
-// For tests: a digest (largest, sum, weighted sum) per output, or per value with print=values. The module is not
-// changed.
+// This pass is for tests. It prints a digest (largest, sum, weighted sum) per output, or per value with print=values.
+// The module is not changed.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_INTERPRET
 #include "pc/Reference/Passes.h"

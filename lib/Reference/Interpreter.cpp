@@ -1,7 +1,7 @@
 //===- Interpreter.cpp - Runs programs of every phase ------------------------------------===//
 // A placed program runs twice: erased on one device, which leaves a trace of all values, then on the ranks, whose
-// values are compared with the trace. A planned program keeps its values in one arena per rank. Programs of stages have
-// a Machine each; one that must wait is resumed later.
+// values are compared with the trace. A planned program keeps its values in one arena per rank. Each stage's program
+// has a Machine; one that must wait is resumed later.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Interpreter.h"
 #include "pc/IR/AnyOp.h"
@@ -19,7 +19,7 @@ using namespace pc;
 
 namespace {
 
-/// `@step`, else `@model`, else the only function.
+/// `@step`, or `@model`, or the only function.
 func::FuncOp programOf(ModuleOp module) {
   for (StringRef name : {"step", "model"})
     if (auto function = module.lookupSymbol<func::FuncOp>(name); function && !function.isExternal())
@@ -28,7 +28,7 @@ func::FuncOp programOf(ModuleOp module) {
   return functions.size() == 1 && !functions[0].isExternal() ? functions[0] : func::FuncOp();
 }
 
-/// The function to run, once it is known that it can be.
+/// The function to run, after checking that it can be run.
 FailureOr<func::FuncOp> checkedProgramOf(ModuleOp module) {
   func::FuncOp function = programOf(module);
   if (!function)
@@ -60,7 +60,7 @@ Tensor *pc::find(Results &results, StringRef name) {
   return it == results.end() ? nullptr : &it->value;
 }
 
-/// Adds the results of a stage to those of the others. Results that several stages give must agree.
+/// Adds the results of a stage to those of the others. Results that several stages have must agree.
 static LogicalResult merge(Results &all, Results stage, func::FuncOp function, double tolerance) {
   for (NamedTensor &result : stage) {
     Tensor *known = find(all, result.name);
@@ -86,7 +86,7 @@ struct Stages : StageRunner::Visitor {
 };
 } // namespace
 
-/// One machine a stage; they run in turn, each as far as messages let it, and their results are put together.
+/// Runs one machine per stage, in turn, each until it has to wait for a message, and merges their results.
 static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &options) {
   auto axis = module->getAttrOfType<StringAttr>("pc.stage_axis");
   SmallVector<ModuleOp> stages = llvm::to_vector(module.getOps<ModuleOp>());
@@ -139,7 +139,7 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
   return results;
 }
 
-/// A copy with the tasks of stages in place of calls of their functions; null where there are none.
+/// A copy in which calls of task functions are inlined; null if there are none.
 static OwningOpRef<ModuleOp> inlined(ModuleOp module) {
   if (!anyOp(module, [](Operation *op) { return isa<CallOp>(op); }))
     return nullptr;
@@ -189,7 +189,7 @@ FailureOr<std::vector<Tensor>> pc::interpretOp(ModuleOp program, Operation *op, 
   OpBuilder b(op->getContext());
   OwningOpRef<ModuleOp> module = ModuleOp::create(b, op->getLoc());
   b.setInsertionPointToEnd(module->getBody());
-  for (auto about : program.getOps<ProgramOp>()) // in which order the sequence is
+  for (auto about : program.getOps<ProgramOp>()) // the order of the sequence
     b.clone(*about);
   auto function = func::FuncOp::create(b, op->getLoc(), "alone", b.getFunctionType(op->getOperandTypes(), {}));
   Block *block = function.addEntryBlock();

@@ -1,7 +1,7 @@
-//===- Machine.cpp - One op after the other, on all ranks -------------------------------------===//
-// Runs ops one by one on the tensors of all ranks. Three ways to check on the fly: against the trace of one device
-// (`expected`), between ranks that should agree, and, with an arena, that nothing disturbs a move in flight. Updates
-// take effect on leaves at once in planned programs, as they do in memory, and are only collected in others.
+//===- Machine.cpp - Runs one op after another on all ranks -----------------------------------===//
+// Runs ops one by one on the tensors of all ranks. It checks values in three ways: against the trace of one device
+// (`expected`), between ranks that should agree, and, with an arena, that no op disturbs a move in flight. In planned
+// programs, updates change leaves at once, as in memory; in other programs they are only collected.
 //===-----------------------------------------------------------------------------===//
 #include "Machine.h"
 
@@ -83,7 +83,7 @@ FailureOr<std::vector<Tensor>> Machine::runAlone(Operation *op, ArrayRef<Tensor>
 }
 
 FailureOr<RankTensors> Machine::apply(MoveOpInterface move, Value input) {
-  // A collective over the stages has its operands in other Machines; the link has collected them.
+  // Operands of a collective over the stages are in other Machines; the link has collected them.
   if (link && link->isOver(move))
     return link->result(stage, move);
   return ranks.apply(move, store.get(input));
@@ -129,7 +129,7 @@ LogicalResult Machine::runOp(Operation *op) {
 
 LogicalResult Machine::set(Value value, RankTensors tensors) {
   auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
-  // Inside of a kernel values stay in f32; only what it stores is rounded.
+  // Inside a kernel values stay in f32; only stored values are rounded.
   if (rounds && (!inFusion || llvm::any_of(value.getUsers(), yielded)) &&
       cast<RankedTensorType>(value.getType()).getElementType().isBF16())
     for (Tensor &tensor : tensors)
@@ -146,7 +146,7 @@ LogicalResult Machine::setAll(ValueRange values, MutableArrayRef<RankTensors> te
   return success();
 }
 
-/// Leaves are made whole from their seed and then split, so they do not depend on the plan.
+/// A leaf is drawn whole from the seed and then split, so it does not depend on the plan.
 LogicalResult Machine::runLeaf(Operation *leaf) {
   if (auto offset = dyn_cast<BlockOffsetOp>(leaf)) {
     RankTensors tensors(ranks.count());
@@ -198,7 +198,7 @@ int64_t Machine::offsetOf(Operation *op, int64_t rank) {
   auto indexed = dyn_cast<IndexedOpInterface>(op);
   if (!indexed)
     return 0;
-  // Local programs pass the offset as an operand; placed ones know it from the type.
+  // Local programs pass the offset as an operand; in placed programs it follows from the type.
   if (MutableOperandRange offset = indexed.getOffsetMutable(); !offset.empty()) {
     Value start = offset[0].get(); // of attention also the keys that each query sees, which is no offset
     return cast<RankedTensorType>(start.getType()).getRank() ? 0 : store.get(start)[rank][0];
@@ -239,7 +239,7 @@ static RankTensors element(ArrayRef<Tensor> stacks, int64_t m) {
   return elements;
 }
 
-/// Views, addends, markers of tasks, and messages.
+/// Runs views, addends, markers of tasks, and messages.
 LogicalResult Machine::runStageOp(Operation *op) {
   if (auto microbatch = dyn_cast<MicrobatchOp>(op))
     return set(microbatch.getElement(), element(store.get(microbatch.getStack()), microbatch.getIndex()));
@@ -352,7 +352,7 @@ LogicalResult Machine::runWait(WaitOp wait) {
   return setAll(wait->getResults(), results);
 }
 
-/// With an arena, the new value is collected at the end, from where the leaf lies by then.
+/// With an arena, the new value is collected at the end, from the leaf's home.
 LogicalResult Machine::runUpdate(UpdateOp update) {
   Value leaf = leaves.of(update);
   if (!leaf)
@@ -369,7 +369,7 @@ LogicalResult Machine::collectUpdate(UpdateOp update, Value value) {
   std::string name = ("update " + update.getName()).str();
   if (update.getParameter())
     name += (" of " + *update.getParameter()).str();
-  Value leaf = leaves.of(update); // in local programs only the leaf knows where the value lies
+  Value leaf = leaves.of(update); // in local programs only the leaf has the layout
   return collect(update, value, layoutOf(leaf.getDefiningOp(), leaf), name, feeds.validShape(parameter));
 }
 
@@ -380,7 +380,7 @@ LogicalResult Machine::runOutput(OutputOp output) {
                  output.getValid() ? &valid : nullptr);
 }
 
-/// Puts the blocks of all ranks together to one result. Ranks that should have the same must have it.
+/// Assembles the blocks of all ranks to one result. Ranks that should have equal data must have it.
 LogicalResult Machine::collect(Operation *op, Value value, const LeafLayout &layout, const std::string &name,
                                const Shape *valid) {
   double disagreement = 0;
@@ -423,7 +423,7 @@ LogicalResult Machine::check(Operation *op, Value value) {
   if (options.observe && ranks.count() == 1 && (record || !expected))
     options.observe(value, store.get(value)[0]);
   double disagreement = 0;
-  if (link && placement(value)) // there is no trace to compare with: the ranks have to agree with each other
+  if (link && placement(value)) // there is no trace, so the ranks are compared with each other
     ranks.assemble(store.get(value), cast<RankedTensorType>(value.getType()).getShape(), placement(value),
                    disagreement);
   auto refuse = [&](const Twine &what, double difference) {

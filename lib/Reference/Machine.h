@@ -28,25 +28,25 @@ public:
     function.walk([&](Operation *op) { leaves.add(op); });
   }
 
-  std::vector<Tensor> *record = nullptr;         ///< where to leave the trace
-  const std::vector<Tensor> *expected = nullptr; ///< what to compare with
-  StageLink *link = nullptr;                     ///< of programs of stages
+  std::vector<Tensor> *record = nullptr;         ///< receives the trace
+  const std::vector<Tensor> *expected = nullptr; ///< the trace to compare with
+  StageLink *link = nullptr;                     ///< for programs of stages
   int stage = 0;
 
   LogicalResult run();
   /// Before the first op: with an arena, writes the leaves to their places in it.
   LogicalResult begin();
-  /// Runs the next op of the function, which waits for nothing.
+  /// Runs the next op of the function, which must be able to run.
   LogicalResult step(Operation *op);
-  /// Gives this stage's operand of a move over the stage axis to the link.
+  /// Passes this stage's operand of a move over the stage axis to the link.
   void contribute(MoveOpInterface move, Value input, int meeting) {
     link->contribute(stage, move, meeting, store.get(input));
   }
-  /// The results of one op of the function, on one rank, of these operands.
+  /// Runs one op of the function on one rank, on these operands.
   FailureOr<std::vector<Tensor>> runAlone(Operation *op, ArrayRef<Tensor> operands);
-  /// After the last op: takes the updated leaves from where they are stored.
+  /// After the last op: reads the updated leaves from their homes.
   LogicalResult finish();
-  /// What belongs to a packed parameter is given by its parts.
+  /// Returns the results. Those of a packed parameter are divided into its parts.
   Results takeResults();
 
 private:
@@ -55,7 +55,7 @@ private:
   LogicalResult runOp(Operation *op);
   LogicalResult runLeaf(Operation *leaf);
   LogicalResult runAccumulate(AccumulateOp accumulate);
-  /// The sum over microbatches = itself + what is yielded; with one microbatch, what is yielded.
+  /// Adds the yielded value to the sum over microbatches; with one microbatch, the sum is the yielded value.
   LogicalResult addToSum(OpOperand &yielded);
   LogicalResult runFusion(FusionOp fusion);
   LogicalResult runStageOp(Operation *op);
@@ -64,9 +64,9 @@ private:
   /// A move in flight may read its input and write its result at any moment: with an arena, the buffer of the result
   /// holds NaNs until the wait.
   LogicalResult runStart(StartOp start);
-  /// Carries out the moves. The result must not depend on when, between start and wait, they happen.
+  /// Runs the moves. The result must not depend on when, between start and wait, they run.
   LogicalResult runWait(WaitOp wait);
-  /// An op that every rank computes from its own tensors.
+  /// Runs an op that every rank computes from its own tensors.
   LogicalResult compute(Operation *op);
   /// The first global index of the block that `op` indexes: its operand in local programs, by the placement in placed
   /// ones.
@@ -76,12 +76,12 @@ private:
 
   FailureOr<RankTensors> apply(MoveOpInterface move, Value input);
 
-  // Values: they are rounded and stored, compared, and put together from the ranks.
+  // Values: they are rounded and stored, compared, and assembled from the ranks.
   LogicalResult set(Value value, RankTensors tensors);
   LogicalResult setAll(ValueRange values, MutableArrayRef<RankTensors> tensors);
-  /// Compares `value`, put together from the ranks, with the trace of one device.
+  /// Compares `value`, assembled from the ranks, with the trace of one device.
   LogicalResult check(Operation *op, Value value);
-  /// Adds a value, put together and without padding, to the results.
+  /// Adds a value, assembled and without padding, to the results.
   LogicalResult collect(Operation *op, Value value, const LeafLayout &layout, const std::string &name,
                         const Shape *valid);
   /// Adds `value`, the new value of `update`'s leaf, to the results.

@@ -1,7 +1,6 @@
 //===- Ranks.cpp - N ranks in one process ------------------------------------------===//
-// The definition of every move on N ranks, and of what a placement means: which block of a global tensor a rank has
-// (split), and how a global tensor follows from the blocks (assemble). Copies that should be equal are compared.
-// Undefined values are NaN.
+// Defines every move on N ranks, and the meaning of a placement: the block of a global tensor on each rank (split), and
+// the global tensor from the blocks (assemble). Copies that should be equal are compared. Undefined values are NaN.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Ranks.h"
 
@@ -125,7 +124,7 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<
   auto resultOn = [&](int64_t rank) -> Tensor {
     const Tensor &own = parts[rank];
     int64_t at = index(rank, axes);
-    // The coordinate of the rank whose block a slice, an insert or a permute is about.
+    // The coordinate of the rank whose block a slice, an insert or a permute uses.
     int64_t other = with.empty() ? (at + n - shift) % n : (shift + 2 * n - at - index(rank, with)) % n;
     SmallVector<const Tensor *> group;
     for (int64_t member : this->group(rank, axes))

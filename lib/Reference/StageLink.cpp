@@ -1,4 +1,4 @@
-//===- StageLink.cpp - What simulated stages hand to each other ----------------------------===//
+//===- StageLink.cpp - Data that simulated stages exchange ---------------------------------===//
 // Mailboxes between simulated stages: messages by flow, in order, and operands of collectives over the stage axis. A
 // message must have the number and type that the receiver expects.
 //===-----------------------------------------------------------------------------===//

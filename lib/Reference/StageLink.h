@@ -1,6 +1,6 @@
-//===- StageLink.h - What simulated stages hand to each other ------------------------------===//
-// The messages of flows, and the operands of moves over the stage axis. Nothing
-// blocks here: a StageRunner calls when data are there.
+//===- StageLink.h - Data that simulated stages exchange -----------------------------------===//
+// The messages of flows, and the operands of moves over the stage axis. Nothing blocks here, because a StageRunner
+// calls these functions only when data is available.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_REFERENCE_STAGELINK_H
 #define PC_LIB_REFERENCE_STAGELINK_H
@@ -15,7 +15,7 @@
 namespace pc {
 
 /// State: messages that were sent and not received, by flow in order, and the operands of collectives over the stage
-/// axis, by meeting.
+/// axis, by the number of the collective.
 class StageLink {
 public:
   /// `mesh`: of all stages.
@@ -25,7 +25,7 @@ public:
   MeshAttr meshOfStage() const;
   bool isOver(MoveOpInterface move) const { return isOverStages(move, axis); }
 
-  /// Never waits: the runner has seen to it that a slot is free.
+  /// Never waits, because the runner has checked that a slot is free.
   void send(int stage, SendOp send, RankTensors tensors) {
     flows[StageFlow(stage, send)].push_back({send, std::move(tensors)});
   }
