@@ -431,13 +431,13 @@ LogicalResult TopGroupsOp::verify() {
     return emitOpError() << "keeps " << keep << " of " << groups << " (C1)";
   return success();
 }
+
 /// (C1) to (C3) of recurrences and their gradients.
 static LogicalResult verifyRecurrence(Operation *op, StringRef spec, StringRef along) {
   FactorRule rule;
   if (!FactorRule::parse(spec, rule) || rule.operands.size() != 2 || rule.results.size() != 1 ||
       rule.results[0] != rule.operands[1])
-    return op->emitOpError() << "\"" << spec
-                             << "\" must name the dims of a, of b and of the result, which are those of b (C1)";
+    return op->emitOpError() << "\"" << spec << "\" must name the dims of a, b and the result, which has b's dims (C1)";
   ArrayRef<int> a = rule.operands[0], b = rule.operands[1];
   for (ArrayRef<int> dims : {a, b})
     for (int dim : dims)

@@ -37,7 +37,9 @@ Data
 Optimizer (defaults as in torch.optim)
   --lr X                learning rate (default 1e-3)
   --lr-warmup N         raise the learning rate linearly over the first N steps (default 0)
-  --lr-decay KIND       then lower it to --min-lr at step --lr-steps: none, linear or cosine (default none)
+  --lr-decay KIND       then lower it to --min-lr at step --lr-steps: none, linear, cosine, wsd (constant until
+                        --lr-stable, then linear) or inverse-sqrt (by the square root of the step) (default none)
+  --lr-stable N         for wsd: step at which the rate begins to fall (default: 9/10 of --lr-steps)
   --lr-steps N          step at which the decay ends (default: --steps of the first run)
   --min-lr X            learning rate at the end of the decay (default 0)
   --weight-decay X      decoupled weight decay (default 1e-2 for AdamW, 0 for SGD)
@@ -135,6 +137,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--lr-warmup", options.lrWarmup, Concerns::Numbers);
   f("--lr-decay", options.lrDecay, Concerns::Numbers);
   f("--lr-steps", options.lrSteps, Concerns::Numbers);
+  f("--lr-stable", options.lrStable, Concerns::Numbers);
   f("--min-lr", options.minLr, Concerns::Numbers);
   f("--weight-decay", options.weightDecay, Concerns::Numbers);
   f("--beta1", options.beta1, Concerns::Numbers);
@@ -261,8 +264,11 @@ std::vector<NamedPath> pcrt::outputsOf(const Options &options) {
 
 /// Throws PCRT_USAGE if flags exclude or need each other.
 static void checkTogether(const Options &options) {
-  if (options.lrDecay != "none" && options.lrDecay != "linear" && options.lrDecay != "cosine")
-    fail(PCRT_USAGE, "--lr-decay takes none, linear or cosine, not '" + options.lrDecay + "'");
+  const std::string curves[] = {"none", "linear", "cosine", "wsd", "inverse-sqrt"};
+  if (std::find(std::begin(curves), std::end(curves), options.lrDecay) == std::end(curves))
+    fail(PCRT_USAGE, "--lr-decay takes none, linear, cosine, wsd or inverse-sqrt, not '" + options.lrDecay + "'");
+  if (options.lrStable && options.lrDecay != "wsd")
+    fail(PCRT_USAGE, "--lr-stable needs --lr-decay wsd");
   if (options.beta1 >= 1 || options.beta2 >= 1)
     fail(PCRT_USAGE, std::string(options.beta1 >= 1 ? "--beta1" : "--beta2") + " must be less than 1");
   if (options.clip == 0)
@@ -348,9 +354,14 @@ double Options::rateAt(int64_t step) const {
     return lr * double(step + 1) / double(lrWarmup);
   if (lrDecay == "none")
     return lr;
-  double done = double(step - lrWarmup) / double(std::max<int64_t>(lrSteps.value_or(steps) - lrWarmup, 1));
-  done = std::min(done, 1.0);
-  double left = lrDecay == "linear" ? 1 - done : 0.5 * (1 + std::cos(M_PI * done));
+  if (lrDecay == "inverse-sqrt") { // continues the warm-up, or begins as after 10,000 steps of one
+    double from = lrWarmup ? double(lrWarmup) : 1e4, at = double(step + 1) + (lrWarmup ? 0 : from);
+    return std::max(lr * std::sqrt(from / at), minLr);
+  }
+  int64_t end = lrSteps.value_or(steps), begin = lrDecay == "wsd" ? lrStable.value_or(end - end / 10) : lrWarmup;
+  double done = double(step - begin) / double(std::max<int64_t>(end - begin, 1));
+  done = std::clamp(done, 0.0, 1.0);
+  double left = lrDecay == "cosine" ? 0.5 * (1 + std::cos(M_PI * done)) : 1 - done;
   return minLr + (lr - minLr) * left;
 }
 

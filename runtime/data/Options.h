@@ -54,9 +54,11 @@ struct Options {
   uint64_t seed = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   int64_t lrWarmup = 0;         ///< Steps over which the rate rises linearly to `lr`.
-  std::string lrDecay = "none"; ///< The curve from there to `minLr`: "none", "linear" or "cosine".
+  std::string lrDecay = "none"; ///< The curve from there to `minLr`.
   std::optional<int64_t>
       lrSteps; ///< The step at which the rate reaches `minLr`. Default: the checkpoint's, or `steps`.
+  std::optional<int64_t>
+      lrStable; ///< For "wsd": the step at which the rate begins to fall. Default: 9/10 of `lrSteps`.
   double minLr = 0;
   double clip = std::numeric_limits<double>::infinity();
   std::optional<double> skipSpikes;  ///< A step is skipped if its norm is this many standard deviations above the mean.

@@ -819,7 +819,7 @@ func.func @keeps_too_many(%x: tensor<2x8x6xf32>) {
 // -----
 
 func.func @recurrence_of_other_dims(%a: tensor<2x8xf32>, %b: tensor<2x8x6xf32>) {
-  // expected-error@+1 {{"b s, b s c -> b c s" must name the dims of a, of b and of the result, which are those of b (C1)}}
+  // expected-error@+1 {{"b s, b s c -> b c s" must name the dims of a, b and the result, which has b's dims (C1)}}
   %h = pc.recurrence "b s, b s c -> b c s" along "s" %a, %b : (tensor<2x8xf32>, tensor<2x8x6xf32>) -> tensor<2x6x8xf32>
   return
 }

@@ -29,8 +29,7 @@ std::string underscored(StringRef prefix, StringRef name) {
   return text;
 }
 
-/// Rewrites functions one after another. `fault`: the first instruction that cannot be replaced; the module is then
-/// unusable.
+/// Rewrites functions one after another. `fault`: the first instruction that cannot be replaced, or null.
 struct Rewriter {
   Module &module;
   bool check;

@@ -155,7 +155,7 @@ for mesh in $one $four; do
   expect 2 "unknown flag '--frobnicate'" "$mesh unknown flag" program $mesh --frobnicate
   expect 2 "--steps takes .*'many'" "$mesh bad number" program $mesh --steps many
   expect 2 "--lr takes" "$mesh negative rate" program $mesh --lr -1
-  expect 2 "--lr-decay takes none, linear or cosine" "$mesh unknown decay" program $mesh --lr-decay step
+  expect 2 "--lr-decay takes none, linear, cosine, wsd or inverse-sqrt" "$mesh unknown decay" program $mesh --lr-decay step
   expect 2 "--min-lr must not be larger than --lr" "$mesh rate that would rise" program $mesh --lr 0.1 --min-lr 1
   expect 2 "needs a value" "$mesh missing value" program $mesh --save
   expect 2 "mode=eval" "$mesh --eval of a training program" program $mesh --eval

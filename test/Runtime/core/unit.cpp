@@ -57,6 +57,16 @@ static void testRates() {
   options.lrDecay = "cosine";
   expect(options.rateAt(4) == 2 && std::fabs(options.rateAt(8) - 1.5) < 1e-12 && options.rateAt(12) == 1,
          "cosine decay");
+  options.lrDecay = "wsd", options.lrStable = 8;
+  expect(options.rateAt(4) == 2 && options.rateAt(8) == 2 && options.rateAt(10) == 1.5 && options.rateAt(20) == 1,
+         "a stable rate that decays at the end");
+  options.lrStable.reset(), options.lrSteps = 40;
+  expect(options.rateAt(36) == 2 && options.rateAt(38) == 1.5, "the last tenth");
+  options.lrDecay = "inverse-sqrt";
+  expect(options.rateAt(3) == 2 && options.rateAt(8) == 2 * std::sqrt(4 / 9.0) && options.rateAt(99) == 1,
+         "inverse square root after a warm-up, at least the smallest rate");
+  options.lrWarmup = 0;
+  expect(std::fabs(options.rateAt(29999) - 1) < 1e-12, "inverse square root without a warm-up");
 }
 
 /// config.json with the type of the weights: all other characters stay.
