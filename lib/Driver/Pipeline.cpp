@@ -25,110 +25,28 @@ public:
   PhaseBuilder(OpPassManager &program, const CompileOptions &options, PhaseFailures &failures, bool verifiers = false)
       : program(program), options(options), plan(options.plan), failures(failures), verifiers(verifiers) {}
 
+  /// Adds the passes of `phase`. After `staged` the programs of stages are compiled independently, up to their kernels,
+  /// which stages share.
   void build(Phase phase) {
-    // After `staged` the programs of stages are compiled independently, up to their kernels, which stages share.
     bool perStage = plan.pipeline() && phase > Phase::Staged && phase < Phase::Kernels;
-    OpPassManager &rank = perStage ? program.nest<ModuleOp>() : program;
-    to = &rank;
+    to = perStage ? &program.nest<ModuleOp>() : &program;
     switch (phase) {
     case Phase::Model:
       return;
-
-    case Phase::Step: {
-      // Raising comes first, so that the passes after it meet ops and not their pieces.
-      add(createRaise(), PCRT_INTERNAL);
-      // This runs before differentiation, so that each gradient is also one product.
-      if (options.packs() && plan.packsProducts())
-        add(createPackProducts({.ranks = plan.vocabularyRanks()}), PCRT_INTERNAL);
-      // This runs before differentiation, so that padding also has a gradient, which is zero.
-      add(createPadVocabulary({.multiple = plan.vocabularyMultiple(options.cuda(), options.padVocabulary)}),
-          PCRT_INFEASIBLE);
-      // Differentiation comes before placement, so the backward pass needs no special placement rules.
-      DifferentiateOptions step = options.step;
-      step.microbatches = plan.microbatches;
-      if (!options.train)
-        step.optimizer = "none";
-      add(createDifferentiate(step), PCRT_INFEASIBLE);
-      // Some tactics split a dim that a norm needs whole. This runs before placement, so that erasing the placements
-      // still gives the verified step.
-      if (plan.splitsEmbed())
-        add(createDecomposeNorms(), PCRT_INTERNAL);
-      // Dtypes do not depend on placement, so erasing the placements gives the step in bf16.
-      addTactics(Phase::Step);
-      // Pads parameters whose dims the axes do not divide. This runs after tactics that decide how often and in which
-      // dtype parameters are read.
-      if (std::optional<PadShardsOptions> padding = plan.padding())
-        add(createPadShards(*padding), PCRT_INTERNAL);
-      // Adds the data that a compile needs to continue from a later phase.
-      if (options.signs)
-        add(createSignStep(signatureOf(plan, options.kernels)), PCRT_INTERNAL);
-      return add(createVerifyStep(), PCRT_VERIFICATION);
-    }
-
+    case Phase::Step:
+      return buildStep();
     case Phase::Placed:
-      add(createSetMesh({.mesh = plan.meshText()}), PCRT_INFEASIBLE);
-      addTactics(Phase::Placed);
-      // A chain of moves of one kind over several axes becomes one move over all of them, which costs less.
-      add(createFuseMoves(), PCRT_INTERNAL);
-      return add(createVerifyPlaced(), PCRT_VERIFICATION);
-
+      return buildPlaced();
     case Phase::Staged:
-      if (!plan.pipeline())
-        return; // there is only one stage
-      addTactic(plan.pipeline()->on(options.machine, options.inlineOps, options.memoryLimit));
-      return add(createVerifyStaged(), PCRT_VERIFICATION);
-
+      return buildStaged();
     case Phase::Local:
-      add(createLocalize(), PCRT_INTERNAL);
-      return add(createVerifyLocal(), PCRT_VERIFICATION);
-
-    case Phase::Scheduled: {
-      // Entries that tokens have not chosen are not stored if possible, and are otherwise multiplied by zeros.
-      add(createStoreRows({.target = options.kernels.target, .limit = options.expertsLimit}), PCRT_INFEASIBLE);
-      add(createExpandRouted(), PCRT_INTERNAL);
-      // Windows for attention over a split sequence, and for products if the plan asks for them. This runs before ops
-      // are fused.
-      if (!addTactics(Phase::Scheduled))
-        add(createWindowMoves(), PCRT_INFEASIBLE); // rings depend on the placements of keys and values
-      // Values inside fusions need no buffer, so fusion comes before memory planning.
-      FuseOptions fuse = options.fuse;
-      fuse.target = options.kernels.target;
-      add(createFuse(fuse), PCRT_INTERNAL);
-      add(createSchedule(options.schedule), PCRT_INTERNAL);
-      add(createVerifyScheduled(), PCRT_VERIFICATION);
-      if (!perStage)
-        return;
-      to = &program;
-      // With one program, pc-window-moves checks the axes itself. With stages, an axis may have windows in only one
-      // stage.
-      add(createVerifyWindows({.axes = windowAxes()}), PCRT_INFEASIBLE);
-      // Scheduling changes the positions of sends and receives, so the programs of the stages are checked again.
-      return add(createVerifyStaged(), PCRT_VERIFICATION);
-    }
-
-    case Phase::Planned: {
-      // Rounds of local SGD use only memory of the step.
-      addTactics(Phase::Planned);
-      PlanMemoryOptions arena = options.arena;
-      arena.target = options.kernels.target;
-      arena.attention = options.kernels.attention;
-      arena.archs = options.kernels.archs;
-      add(createPlanMemory(arena), PCRT_INTERNAL);
-      add(createVerifyMemory(), PCRT_VERIFICATION);
-      // Runs again, since values now share bytes, and starts and waits must order their accesses.
-      return add(createVerifyScheduled(), PCRT_VERIFICATION);
-    }
-
-    case Phase::Kernels: {
-      GenerateKernelsOptions kernels = options.kernels;
-      if (!options.cuda()) {
-        kernels.lanes = nativeLanes();
-        kernels.roundsToBf16 = nativeRoundsToBf16();
-      }
-      add(createGenerateKernels(kernels), PCRT_INTERNAL);
-      return add(createVerifyKernels(), PCRT_VERIFICATION);
-    }
-
+      return buildLocal();
+    case Phase::Scheduled:
+      return buildScheduled(perStage);
+    case Phase::Planned:
+      return buildPlanned();
+    case Phase::Kernels:
+      return buildKernels();
     case Phase::Exe:
       return; // linking is not a pass (Compile.cpp)
     }
@@ -137,6 +55,104 @@ public:
   std::string error; ///< the error of a tactic whose options are wrong
 
 private:
+  void buildStep() {
+    // Raising comes first, so that the passes after it meet ops and not their pieces.
+    add(createRaise(), PCRT_INTERNAL);
+    // This runs before differentiation, so that each gradient is also one product.
+    if (options.packs() && plan.packsProducts())
+      add(createPackProducts({.ranks = plan.vocabularyRanks()}), PCRT_INTERNAL);
+    // This runs before differentiation, so that padding also has a gradient, which is zero.
+    add(createPadVocabulary({.multiple = plan.vocabularyMultiple(options.cuda(), options.padVocabulary)}),
+        PCRT_INFEASIBLE);
+    // Differentiation comes before placement, so the backward pass needs no special placement rules.
+    DifferentiateOptions step = options.step;
+    step.microbatches = plan.microbatches;
+    if (!options.train)
+      step.optimizer = "none";
+    add(createDifferentiate(step), PCRT_INFEASIBLE);
+    // Some tactics split a dim that a norm needs whole. This runs before placement, so that erasing the placements
+    // still gives the verified step.
+    if (plan.splitsEmbed())
+      add(createDecomposeNorms(), PCRT_INTERNAL);
+    // Dtypes do not depend on placement, so erasing the placements gives the step in bf16.
+    addTactics(Phase::Step);
+    // Pads parameters whose dims the axes do not divide. This runs after tactics that decide how often and in which
+    // dtype parameters are read.
+    if (std::optional<PadShardsOptions> padding = plan.padding())
+      add(createPadShards(*padding), PCRT_INTERNAL);
+    // Adds the data that a compile needs to continue from a later phase.
+    if (options.signs)
+      add(createSignStep(signatureOf(plan, options.kernels)), PCRT_INTERNAL);
+    add(createVerifyStep(), PCRT_VERIFICATION);
+  }
+
+  void buildPlaced() {
+    add(createSetMesh({.mesh = plan.meshText()}), PCRT_INFEASIBLE);
+    addTactics(Phase::Placed);
+    // A chain of moves of one kind over several axes becomes one move over all of them, which costs less.
+    add(createFuseMoves(), PCRT_INTERNAL);
+    add(createVerifyPlaced(), PCRT_VERIFICATION);
+  }
+
+  void buildStaged() {
+    if (!plan.pipeline())
+      return; // there is only one stage
+    addTactic(plan.pipeline()->on(options.machine, options.inlineOps, options.memoryLimit));
+    add(createVerifyStaged(), PCRT_VERIFICATION);
+  }
+
+  void buildLocal() {
+    add(createLocalize(), PCRT_INTERNAL);
+    add(createVerifyLocal(), PCRT_VERIFICATION);
+  }
+
+  void buildScheduled(bool perStage) {
+    // Entries that tokens have not chosen are not stored if possible, and are otherwise multiplied by zeros.
+    add(createStoreRows({.target = options.kernels.target, .limit = options.expertsLimit}), PCRT_INFEASIBLE);
+    add(createExpandRouted(), PCRT_INTERNAL);
+    // Windows for attention over a split sequence, and for products if the plan asks for them. This runs before ops
+    // are fused.
+    if (!addTactics(Phase::Scheduled))
+      add(createWindowMoves(), PCRT_INFEASIBLE); // rings depend on the placements of keys and values
+    // Values inside fusions need no buffer, so fusion comes before memory planning.
+    FuseOptions fuse = options.fuse;
+    fuse.target = options.kernels.target;
+    add(createFuse(fuse), PCRT_INTERNAL);
+    add(createSchedule(options.schedule), PCRT_INTERNAL);
+    add(createVerifyScheduled(), PCRT_VERIFICATION);
+    if (!perStage)
+      return;
+    to = &program;
+    // With one program, pc-window-moves checks the axes itself. With stages, an axis may have windows in only one
+    // stage.
+    add(createVerifyWindows({.axes = windowAxes()}), PCRT_INFEASIBLE);
+    // Scheduling changes the positions of sends and receives, so the programs of the stages are checked again.
+    add(createVerifyStaged(), PCRT_VERIFICATION);
+  }
+
+  void buildPlanned() {
+    // Rounds of local SGD use only memory of the step.
+    addTactics(Phase::Planned);
+    PlanMemoryOptions arena = options.arena;
+    arena.target = options.kernels.target;
+    arena.attention = options.kernels.attention;
+    arena.archs = options.kernels.archs;
+    add(createPlanMemory(arena), PCRT_INTERNAL);
+    add(createVerifyMemory(), PCRT_VERIFICATION);
+    // Runs again, since values now share bytes, and starts and waits must order their accesses.
+    add(createVerifyScheduled(), PCRT_VERIFICATION);
+  }
+
+  void buildKernels() {
+    GenerateKernelsOptions kernels = options.kernels;
+    if (!options.cuda()) {
+      kernels.lanes = nativeLanes();
+      kernels.roundsToBf16 = nativeRoundsToBf16();
+    }
+    add(createGenerateKernels(kernels), PCRT_INTERNAL);
+    add(createVerifyKernels(), PCRT_VERIFICATION);
+  }
+
   void add(std::unique_ptr<Pass> pass, pcrt_status failure) {
     bool isVerifier = failure == PCRT_VERIFICATION;
     if (isVerifier ? options.verify == Verify::None : verifiers)

@@ -16,6 +16,86 @@ using namespace pc::pipeline;
 
 namespace {
 
+/// The step cut into the tasks of a pipeline, for the schedules that are compared.
+struct StepCuts {
+  AccumulateOp accumulate;
+  const Units &units;
+  const MachineModel &machine;
+  MeshAttr mesh;
+  StringAttr axis;
+  int stages;
+  StringRef howToCut;                                               ///< as in cutUnits
+  double memory;                                                    ///< bytes of a rank; 0: no limit
+  std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts = {}; ///< by stages of chunks, and whether W are tasks
+
+  /// Nothing if the step cannot be cut so; with the reason, unless it was emitted.
+  std::optional<Problem> problemFor(const Shape &shape, std::string &error) {
+    auto chunkOf = cutUnits(units, shape.stageOf, howToCut, {memory, shape.inFlight}, error);
+    if (!chunkOf)
+      return std::nullopt;
+    // Schedules of the same chunks and split share one cut: the graph is read once for them.
+    auto it = cuts.find({shape.stageOf, shape.split});
+    if (it == cuts.end()) {
+      FailureOr<StepTasks> tasks = StepTasks::find(accumulate, units, *chunkOf, shape.split);
+      if (failed(tasks))
+        return std::nullopt;
+      it = cuts.try_emplace({shape.stageOf, shape.split}, std::move(*tasks)).first;
+    }
+    Problem problem = it->second.problem(mesh, axis, machine);
+    problem.stageOf = shape.stageOf;
+    problem.stages = stages;
+    if (memory > 0)
+      setLimits(problem, it->second, *chunkOf);
+    return problem;
+  }
+
+  const StepTasks &tasksOf(const Problem &problem) const { return cuts.at({problem.stageOf, problem.split}); }
+
+  /// Bytes that a stage needs all the time (fixed bytes, workspace) are subtracted from the limit; the rest is for
+  /// activations.
+  void setLimits(Problem &problem, const StepTasks &tasks, ArrayRef<int> chunkOf) const {
+    problem.limit.assign(stages, memory);
+    for (auto [unit, chunk] : llvm::enumerate(chunkOf))
+      problem.limit[problem.stageOf[chunk]] -= units.fixed[unit];
+    std::vector<double> workspace(stages);
+    for (auto [chunk, stage] : llvm::enumerate(problem.stageOf))
+      workspace[stage] = std::max(workspace[stage], tasks.workspace(static_cast<int>(chunk), mesh));
+    for (int stage = 0; stage < stages; ++stage)
+      problem.limit[stage] -= workspace[stage];
+  }
+};
+
+/// Writes the programs of all stages into the module, instead of the step.
+LogicalResult writeStages(StageWriter::Step &step, const Program &program, StringAttr axis, int64_t inlineOps) {
+  // A stage has only some of the parameters. The key of each is its index among all parameters.
+  int64_t key = 0;
+  for (auto parameter : step.function.getOps<ParameterOp>()) {
+    parameter.setKey(key);
+    key += numParts(parameter);
+  }
+  std::vector<StageWriter> writers;
+  writers.reserve(step.problem.stages);
+  for (int stage = 0; stage < step.problem.stages; ++stage) {
+    writers.emplace_back(step, stage);
+    writers.back().writeTasks(program.stages[stage]);
+  }
+  if (failed(writeUpdates(writers, step, axis)))
+    return failure();
+  int64_t ops = 0;
+  for (StageWriter &writer : writers) {
+    writer.finish();
+    ops += writer.numOps();
+  }
+  if (ops <= inlineOps)
+    for (StageWriter &writer : writers)
+      inlineCalls(writer.getModule());
+  for (Operation &op : llvm::make_early_inc_range(*step.module.getBody()))
+    if (!isa<ModuleOp>(op))
+      op.erase();
+  step.module->setAttr("pc.stage_axis", axis);
+  return success();
+}
+
 struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
   using PipelineParallelBase::PipelineParallelBase;
 
@@ -42,43 +122,11 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     std::optional<MachineModel> machine = MachineModel::find(this->machine, error);
     if (!machine)
       return fail(error);
-    FailureOr<Units> found = Units::find(accumulate, mesh, *machine);
-    if (failed(found))
+    FailureOr<Units> units = Units::find(accumulate, mesh, *machine);
+    if (failed(units))
       return signalPassFailure();
-    const Units &units = *found;
-    std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts; // by stages of chunks, and whether W are tasks
-    auto problemFor = [&](const Shape &shape, std::string &error) -> std::optional<Problem> {
-      // Schedules of the same chunks and split share one cut: the graph is read once for them.
-      int chunks = static_cast<int>(shape.stageOf.size());
-      auto chunkOf = cutUnits(units, shape.stageOf, this->stages, {static_cast<double>(memory), shape.inFlight}, error);
-      if (!chunkOf)
-        return std::nullopt;
-      auto it = cuts.find({shape.stageOf, shape.split});
-      if (it == cuts.end()) {
-        FailureOr<StepTasks> tasks = StepTasks::find(accumulate, units, *chunkOf, shape.split);
-        if (failed(tasks))
-          return std::nullopt;
-        it = cuts.try_emplace({shape.stageOf, shape.split}, std::move(*tasks)).first;
-      }
-      Problem problem = it->second.problem(mesh, name, *machine);
-      problem.stageOf = shape.stageOf;
-      problem.stages = stages;
-      // Bytes that a stage needs all the time (fixed bytes, workspace) are subtracted from the limit; the rest is for
-      // activations.
-      if (memory > 0) {
-        problem.limit.assign(stages, static_cast<double>(memory));
-        for (auto [unit, chunk] : llvm::enumerate(*chunkOf))
-          problem.limit[shape.stageOf[chunk]] -= units.fixed[unit];
-        std::vector<double> workspace(stages);
-        for (int chunk = 0; chunk < chunks; ++chunk) {
-          double &most = workspace[shape.stageOf[chunk]];
-          most = std::max(most, it->second.workspace(chunk, mesh));
-        }
-        for (int stage = 0; stage < stages; ++stage)
-          problem.limit[stage] -= workspace[stage];
-      }
-      return problem;
-    };
+    StepCuts cuts{accumulate, *units, *machine, mesh, name, stages, this->stages, static_cast<double>(memory)};
+    auto problemFor = [&](const Shape &shape, std::string &error) { return cuts.problemFor(shape, error); };
     auto chosen = chooseSchedule(schedule, stages, static_cast<int>(accumulate.getMicrobatches()), problemFor, error);
     if (!chosen)
       return error.empty() ? signalPassFailure() : fail(error);
@@ -97,36 +145,10 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     options.buffered = slots;
     if (std::optional<Fault> fault = verify(problem, program, options))
       return fail("schedule '" + chosen->name + "': " + fault->kind + ": " + fault->text);
-
-    // A stage has only some of the parameters. The key of each is its index among all parameters.
-    int64_t key = 0;
-    for (auto parameter : function.getOps<ParameterOp>()) {
-      parameter.setKey(key);
-      key += numParts(parameter);
-    }
     FlowNumbers flows;
-    StageWriter::Step step{module,  function, accumulate, cuts.at({problem.stageOf, problem.split}),
-                           problem, slots,    flows};
-    std::vector<StageWriter> writers;
-    writers.reserve(stages);
-    for (int stage = 0; stage < stages; ++stage) {
-      writers.emplace_back(step, stage);
-      writers.back().writeTasks(program.stages[stage]);
-    }
-    if (failed(writeUpdates(writers, step, name)))
-      return signalPassFailure();
-    int64_t ops = 0;
-    for (StageWriter &writer : writers) {
-      writer.finish();
-      ops += writer.numOps();
-    }
-    if (ops <= inlineOps)
-      for (StageWriter &writer : writers)
-        inlineCalls(writer.getModule());
-    for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
-      if (!isa<ModuleOp>(op))
-        op.erase();
-    module->setAttr("pc.stage_axis", name);
+    StageWriter::Step step{module, function, accumulate, cuts.tasksOf(problem), problem, slots, flows};
+    if (failed(writeStages(step, program, name, inlineOps)))
+      signalPassFailure();
   }
 
   void fail(const llvm::Twine &message) {

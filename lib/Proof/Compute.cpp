@@ -443,106 +443,122 @@ bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayR
   return true;
 }
 
+/// How each dim of a rule is split, and its size on one rank; -1 if no operand or result has it.
+struct Placer::Split {
+  SmallVector<Dim> dims;
+  SmallVector<int64_t> sizes;
+};
+
+/// Reads the dims of operands and results. Those with the same letter must have the same split and size.
+bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Split &split) {
+  auto &[dims, sizes] = split;
+  dims.resize(rule.names.size());
+  sizes.assign(rule.names.size(), -1);
+  for (auto [i, letters] : llvm::enumerate(rule.operands)) {
+    if (operands[i]->note.kind == Note::Blocks)
+      return refuse("reads a value with missing blocks");
+    if (operands[i]->dims.size() != letters.size())
+      return refuse("has operands that do not match its semantics");
+    for (auto [f, dim, size] : llvm::zip_equal(letters, operands[i]->dims, localShape(op->getOperand(i)))) {
+      if (sizes[f] < 0 || dims[f].any)
+        dims[f] = dim;
+      else if (!dims[f].agrees(dim))
+        return refuse("has dim " + rule.names[f] + " split over " + text(dims[f].split) + " in one operand and over " +
+                      text(dim.split));
+      if (sizes[f] >= 0 && sizes[f] != size)
+        return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule.names[f]);
+      sizes[f] = size;
+    }
+  }
+  for (auto [f, dim] : llvm::enumerate(dims)) {
+    bool summed = llvm::any_of(
+        rule.results, [&](const Rule::Letters &letters) { return !llvm::is_contained(letters, static_cast<int>(f)); });
+    if (sizes[f] < 0)
+      dim.any = !rule.whole[f]; // a broadcast
+    else if (dim.any && sizes[f] > 1 && summed && !isReference)
+      return refuse("sums the broadcast dim " + rule.names[f] + ", which the proof does not support");
+  }
+  for (auto [letters, result] : llvm::zip_equal(rule.results, op->getResults()))
+    for (auto [f, size] : llvm::zip_equal(letters, localShape(result))) {
+      if (sizes[f] >= 0 && sizes[f] != size)
+        return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule.names[f]);
+      sizes[f] = size;
+    }
+  return true;
+}
+
+/// Checks the operands that say where a block begins, and that dims which the op needs whole are not split.
+bool Placer::checkSplit(Operation *op, Rule &rule, ArrayRef<const Where *> operands, Split &split) {
+  auto &[dims, sizes] = split;
+  bool isAttention = isa<AttentionOp, AttentionGradOp>(op);
+  auto drawn = dyn_cast<DrawnOpInterface>(op);
+  size_t numOffsets = drawn ? drawn.getOffsetsMutable().size() : 0, numValues = rule.operands.size();
+  const Where *scalar = operands.size() > numValues + numOffsets ? operands[numValues] : nullptr;
+  if (drawn && drawn.getDropAttr() && !checkDrawn(drawn, rule, operands.take_back(numOffsets), sizes, dims))
+    return false;
+  if (isAttention ? !checkAttention(op, rule, scalar, sizes, dims)
+                  : rule.indexed >= 0 && !checkIndex(op, rule, operands, sizes, dims))
+    return false;
+  for (auto [f, dim] : llvm::enumerate(dims))
+    if (rule.whole[f] && !dim.split.empty())
+      return refuse("needs dim " + rule.names[f] + " on every rank, but it is split over " + text(dim.split));
+  return true;
+}
+
+/// Linear ops may read sums that are not complete. Sets what all results wait for, and their root.
+bool Placer::joinPartial(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Where &common,
+                         Placed &placed) {
+  SmallVector<unsigned> partial;
+  for (size_t i = 0; i < rule.operands.size(); ++i) {
+    common.root |= operands[i]->root;
+    if (!operands[i]->parts.empty())
+      partial.push_back(static_cast<unsigned>(i));
+  }
+  if (partial.empty())
+    return true;
+  common.combine = operands[partial[0]]->combine;
+  // An incomplete maximum may only be copied or reduced further. Incomplete sums may be operands of an einsum, if
+  // they are sums over different axes, or the operands of any op that is linear in them together.
+  bool fits = common.combine == Combine::Max ? isa<ReduceMaxOp, CopyOp>(op)
+              : isa<EinsumOp>(op)            ? areOfDifferentAxes(operands, partial)
+                                             : ArrayRef<unsigned>(partial) == ArrayRef<unsigned>(rule.linear);
+  for (unsigned i : partial)
+    fits &= operands[i]->combine == common.combine;
+  if (!fits || common.combine == Combine::Attention)
+    return refuse("needs complete operands, but operand " + Twine(partial[0]) + " has placement " +
+                  text(*operands[partial[0]]));
+  std::optional<std::vector<PartialSum>> parts = join(op, operands, partial, placed);
+  if (!parts)
+    return false;
+  common.parts = std::move(*parts);
+  return true;
+}
+
 std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> operands) {
   std::optional<Rule> rule = ruleOf(op);
   if (!rule) {
     refuse("is not an op that the proof knows");
     return std::nullopt;
   }
-  auto compute = [&](Placed &placed) {
-    // Dims with the same letter have the same split.
-    SmallVector<Dim> dims(rule->names.size());
-    SmallVector<int64_t> sizes(rule->names.size(), -1);
-    for (auto [i, letters] : llvm::enumerate(rule->operands)) {
-      if (operands[i]->note.kind == Note::Blocks)
-        return refuse("reads a value with missing blocks");
-      if (operands[i]->dims.size() != letters.size())
-        return refuse("has operands that do not match its semantics");
-      for (auto [f, dim, size] : llvm::zip_equal(letters, operands[i]->dims, localShape(op->getOperand(i)))) {
-        if (sizes[f] < 0 || dims[f].any)
-          dims[f] = dim;
-        else if (!dims[f].agrees(dim))
-          return refuse("has dim " + rule->names[f] + " split over " + text(dims[f].split) +
-                        " in one operand and over " + text(dim.split));
-        if (sizes[f] >= 0 && sizes[f] != size)
-          return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule->names[f]);
-        sizes[f] = size;
-      }
-    }
-    for (auto [f, dim] : llvm::enumerate(dims)) {
-      bool summed = llvm::any_of(rule->results, [&](const Rule::Letters &letters) {
-        return !llvm::is_contained(letters, static_cast<int>(f));
-      });
-      if (sizes[f] < 0)
-        dim.any = !rule->whole[f]; // a broadcast
-      else if (dim.any && sizes[f] > 1 && summed && !isReference)
-        return refuse("sums the broadcast dim " + rule->names[f] + ", which the proof does not support");
-    }
-    for (auto [letters, result] : llvm::zip_equal(rule->results, op->getResults()))
-      for (auto [f, size] : llvm::zip_equal(letters, localShape(result))) {
-        if (sizes[f] >= 0 && sizes[f] != size)
-          return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule->names[f]);
-        sizes[f] = size;
-      }
-    bool isAttention = isa<AttentionOp, AttentionGradOp>(op);
-    auto drawn = dyn_cast<DrawnOpInterface>(op);
-    size_t numOffsets = drawn ? drawn.getOffsetsMutable().size() : 0, numValues = rule->operands.size();
-    const Where *scalar = operands.size() > numValues + numOffsets ? operands[numValues] : nullptr;
-    if (drawn && drawn.getDropAttr() && !checkDrawn(drawn, *rule, operands.take_back(numOffsets), sizes, dims))
-      return false;
-    if (isAttention ? !checkAttention(op, *rule, scalar, sizes, dims)
-                    : rule->indexed >= 0 && !checkIndex(op, *rule, operands, sizes, dims))
-      return false;
-    for (auto [f, dim] : llvm::enumerate(dims))
-      if (rule->whole[f] && !dim.split.empty())
-        return refuse("needs dim " + rule->names[f] + " on every rank, but it is split over " + text(dim.split));
-
-    // Linear ops may read sums that are not complete.
-    SmallVector<unsigned> partial;
-    AxisSet root = 0;
-    for (size_t i = 0; i < rule->operands.size(); ++i) {
-      root |= operands[i]->root;
-      if (!operands[i]->parts.empty())
-        partial.push_back(static_cast<unsigned>(i));
-    }
-    Where common;
-    common.root = root;
-    if (!partial.empty()) {
-      common.combine = operands[partial[0]]->combine;
-      if (isa<MergeAttentionOp>(op)) {
-        std::optional<Placed> merged = merge(operands);
-        if (merged)
-          placed = std::move(*merged);
-        return merged.has_value();
-      }
-      // An incomplete maximum may only be copied or reduced further. Incomplete sums may be operands of an einsum, if
-      // they are sums over different axes, or the operands of any op that is linear in them together.
-      bool fits = common.combine == Combine::Max ? isa<ReduceMaxOp, CopyOp>(op)
-                  : isa<EinsumOp>(op)            ? areOfDifferentAxes(operands, partial)
-                                                 : ArrayRef<unsigned>(partial) == ArrayRef<unsigned>(rule->linear);
-      for (unsigned i : partial)
-        fits &= operands[i]->combine == common.combine;
-      if (!fits || common.combine == Combine::Attention)
-        return refuse("needs complete operands, but operand " + Twine(partial[0]) + " has placement " +
-                      text(*operands[partial[0]]));
-      std::optional<std::vector<PartialSum>> parts = join(op, operands, partial, placed);
-      if (!parts)
-        return false;
-      common.parts = std::move(*parts);
-    }
-    for (const Rule::Letters &letters : rule->results) {
-      Where result = common;
-      for (int f : letters)
-        result.dims.push_back(dims[f]);
-      if (!addInnerSums(*rule, letters, dims, result))
-        return false;
-      result.dropComplete();
-      placed.results.push_back(std::move(result));
-    }
-    return keepRound(op, *rule, operands, placed);
-  };
+  Split split;
+  if (!readDims(op, *rule, operands, split) || !checkSplit(op, *rule, operands, split))
+    return std::nullopt;
+  bool waits = llvm::any_of(operands.take_front(rule->operands.size()),
+                            [](const Where *operand) { return !operand->parts.empty(); });
+  if (waits && isa<MergeAttentionOp>(op))
+    return merge(operands);
   Placed placed;
-  if (compute(placed))
-    return placed;
-  return std::nullopt;
+  Where common;
+  if (!joinPartial(op, *rule, operands, common, placed))
+    return std::nullopt;
+  for (const Rule::Letters &letters : rule->results) {
+    Where result = common;
+    for (int f : letters)
+      result.dims.push_back(split.dims[f]);
+    if (!addInnerSums(*rule, letters, split.dims, result))
+      return std::nullopt;
+    result.dropComplete();
+    placed.results.push_back(std::move(result));
+  }
+  return keepRound(op, *rule, operands, placed) ? std::optional(std::move(placed)) : std::nullopt;
 }

@@ -81,46 +81,45 @@ bool Placer::insert(InsertOp insert, const Group &group, Where &y, const Where *
   return true;
 }
 
-std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> operands, Placed &placed) {
-  const Where &x = *operands[0];
-  Where y = x;
-  y.note = {};
-  if (llvm::any_of(operands, [](const Where *value) { return value->note.kind == Note::Round; })) {
-    refuse("moves values of one round of routed tokens");
-    return std::nullopt;
-  }
-  Group group;
+bool Placer::groupOf(MoveOpInterface move, Group &group) {
   if (!axis.number(move.getMoveAxes(), group.axes) || !axis.number(move.getMoveWith(), group.partner) ||
-      move.getMoveAxes().empty()) {
-    refuse("uses an axis that is not in the mesh");
-    return std::nullopt;
-  }
-  if (group.axes.empty()) // a group of one rank
-    return y;
+      move.getMoveAxes().empty())
+    return refuse("uses an axis that is not in the mesh");
   for (uint8_t number : group.axes)
     group.sizes.push_back(axis.size(number));
   group.n = axis.size(group.axes);
   group.shift = move.getMoveShift();
-  AxisSet own = setOf(group.axes);
-  int64_t dim = move.getMoveDim(), other = move.getOtherDim(), rank = static_cast<int64_t>(y.dims.size());
-  if (dim >= rank || other >= rank) {
-    refuse("uses a dim that its operand does not have");
-    return std::nullopt;
+  return true;
+}
+
+/// A move among the ranks of `group`. It changes `y`, at first the place of the operand, to the place of the result.
+/// Each method returns false if it refuses.
+struct Placer::GroupMove {
+  Placer &placer;
+  MoveOpInterface move;
+  ArrayRef<const Where *> operands;
+  const Group &group;
+  AxisSet own; ///< the axes of the group
+  Where &y;
+
+  bool refuse(const Twine &why) { return placer.refuse(why); }
+  std::string groupText() const { return placer.text(group.plain()); }
+
+  /// A dim can be gathered over the group only if the group is its innermost split, because then the ranks hold
+  /// adjacent blocks.
+  bool dropBlocks(int64_t d) {
+    return dropSplit(y.dims[d], group.plain()) ||
+           refuse("needs dim " + Twine(d) + " split over " + groupText() + " as the innermost axis");
   }
 
-  // A dim can be gathered over the group only if the group is its innermost split, because then the ranks hold adjacent
-  // blocks.
-  auto left = [&](int64_t d) {
-    return dropSplit(y.dims[d], group.plain()) ||
-           refuse("needs dim " + Twine(d) + " split over " + text(group.plain()) + " as the innermost axis");
-  };
-  // Apart from the blocks or addends that the move removes, the places of all ranks of the group must be equal.
-  auto nothingElse = [&] {
-    return !(y.axes() & own) || refuse("combines values of the ranks along " + text(group.plain()) +
+  /// Apart from the blocks or addends that the move removes, the places of all ranks of the group must be equal.
+  bool holdsNothingElse() {
+    return !(y.axes() & own) || refuse("combines values of the ranks along " + groupText() +
                                        ", although more than its dim differs between them");
-  };
-  // A reduction over the group removes the addends over exactly its axes.
-  auto reduces = [&] {
+  }
+
+  /// A reduction over the group removes the addends over exactly its axes.
+  bool reduce() {
     Combine combine = move.getReduction() == PartialKind::Max ? Combine::Max : Combine::Sum;
     AxisSet reduced = 0;
     llvm::erase_if(y.parts, [&](const PartialSum &part) {
@@ -129,15 +128,16 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
       return gone;
     });
     if (y.combine != combine || reduced != own)
-      return refuse("needs exactly one term per rank of a " + nameOf(combine) + " over " + text(group.plain()));
+      return refuse("needs exactly one term per rank of a " + nameOf(combine) + " over " + groupText());
     if (y.parts.empty())
       y.combine = Combine::None;
-    return nothingElse();
-  };
-  // Mask and pad leave the value on one rank and zeros on the others. Which rank has the value is not recorded (unknown
-  // index).
-  auto becomesAddend = [&] {
-    if (!nothingElse())
+    return holdsNothingElse();
+  }
+
+  /// Mask and pad leave the value on one rank and zeros on the others. Which rank has the value is not recorded
+  /// (unknown index).
+  bool becomeAddend() {
+    if (!holdsNothingElse())
       return false;
     if (y.combine != Combine::None && y.combine != Combine::Sum)
       return refuse("creates a term of a sum from an operand of a " + nameOf(y.combine));
@@ -148,62 +148,85 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
     }
     llvm::sort(y.parts);
     return true;
-  };
+  }
 
-  auto apply = [&]() -> bool {
+  bool split(int64_t d, ArrayRef<Index> indices) {
+    addSplit(y.dims[d], indices);
+    return true;
+  }
+
+  bool allToAll(int64_t from, int64_t to) {
+    if (!dropBlocks(from) || !holdsNothingElse())
+      return false;
+    if (operands.size() > 1 && operands[1]->axes() & own)
+      return refuse("needs the mask of all ranks along " + groupText());
+    return split(to, group.plain());
+  }
+
+  bool apply(Placed &placed) {
+    const Where &x = *operands[0];
     if (x.note.kind == Note::Blocks)
       return refuse("moves a value with missing blocks");
     MoveKind kind = move.getMoveKind();
     if (x.root & own && kind != MoveKind::Broadcast && kind != MoveKind::Scatter)
-      return refuse("reads a value on all ranks of " + text(group.plain()) + ", but only the root rank has it");
+      return refuse("reads a value on all ranks of " + groupText() + ", but only the root rank has it");
+    int64_t dim = move.getMoveDim();
     switch (kind) {
     case MoveKind::AllReduce:
-      return reduces();
+      return reduce();
     case MoveKind::ReduceScatter:
-      if (!reduces())
-        return false;
-      addSplit(y.dims[dim], group.plain());
-      return true;
+      return reduce() && split(dim, group.plain());
     case MoveKind::Reduce:
       y.root |= own;
-      return reduces();
+      return reduce();
     case MoveKind::AllGather:
-      return left(dim) && nothingElse();
+      return dropBlocks(dim) && holdsNothingElse();
     case MoveKind::AllToAll:
-      if (!left(dim) || !nothingElse())
-        return false;
-      if (operands.size() > 1 && operands[1]->axes() & own)
-        return refuse("needs the mask of all ranks along " + text(group.plain()));
-      addSplit(y.dims[other], group.plain());
-      return true;
+      return allToAll(dim, move.getOtherDim());
     case MoveKind::Gather:
       y.root |= own;
-      return left(dim) && nothingElse();
+      return dropBlocks(dim) && holdsNothingElse();
     case MoveKind::Slice:
-      addSplit(y.dims[dim], group.indices());
-      return true;
+      return split(dim, group.indices());
     case MoveKind::Mask:
-      return becomesAddend();
+      return becomeAddend();
     case MoveKind::Pad:
-      return left(dim) && becomesAddend();
+      return dropBlocks(dim) && becomeAddend();
     case MoveKind::Broadcast:
       y.root &= ~own;
-      return nothingElse();
+      return holdsNothingElse();
     case MoveKind::Scatter:
       y.root &= ~own;
-      if (!nothingElse())
-        return false;
-      addSplit(y.dims[dim], group.plain());
-      return true;
+      return holdsNothingElse() && split(dim, group.plain());
     case MoveKind::Permute:
-      return permute(group, y);
+      return placer.permute(group, y);
     case MoveKind::Insert:
-      return insert(cast<InsertOp>(move), group, y, operands.size() > 1 ? operands[1] : nullptr, placed);
+      return placer.insert(cast<InsertOp>(move), group, y, operands.size() > 1 ? operands[1] : nullptr, placed);
     }
     llvm_unreachable("a move of no kind");
-  };
-  if (apply())
+  }
+};
+
+std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> operands, Placed &placed) {
+  Where y = *operands[0];
+  y.note = {};
+  if (llvm::any_of(operands, [](const Where *value) { return value->note.kind == Note::Round; })) {
+    refuse("moves values of one round of routed tokens");
+    return std::nullopt;
+  }
+  Group group;
+  if (!groupOf(move, group))
+    return std::nullopt;
+  if (group.axes.empty()) // a group of one rank
     return y;
-  wrong += "; the placement of its operand is " + text(x);
+  auto rank = static_cast<int64_t>(y.dims.size());
+  if (move.getMoveDim() >= rank || move.getOtherDim() >= rank) {
+    refuse("uses a dim that its operand does not have");
+    return std::nullopt;
+  }
+  GroupMove groupMove{*this, move, operands, group, setOf(group.axes), y};
+  if (groupMove.apply(placed))
+    return y;
+  wrong += "; the placement of its operand is " + text(*operands[0]);
   return std::nullopt;
 }

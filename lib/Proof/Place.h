@@ -71,11 +71,19 @@ public:
 private:
   /// The place of a move's result.
   std::optional<Where> move(MoveOpInterface move, llvm::ArrayRef<const Where *> operands, Placed &placed);
+  struct GroupMove; // a rule per kind of move
+  /// The ranks among which `move` moves data. False if the mesh lacks one of its axes.
+  bool groupOf(MoveOpInterface move, Group &group);
   bool insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed);
   bool permute(const Group &group, Where &y);
   /// The places of other ops' results, by the rules of their dims. The checks below are for operands that are the start
   /// of a block.
   std::optional<Placed> compute(mlir::Operation *op, llvm::ArrayRef<const Where *> operands);
+  struct Split; // of the dims of a rule
+  bool readDims(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands, Split &split);
+  bool checkSplit(mlir::Operation *op, Rule &rule, llvm::ArrayRef<const Where *> operands, Split &split);
+  bool joinPartial(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands, Where &common,
+                   Placed &placed);
   bool checkIndex(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands,
                   llvm::ArrayRef<int64_t> sizes, llvm::MutableArrayRef<Dim> dims);
   bool checkDrawn(DrawnOpInterface op, const Rule &rule, llvm::ArrayRef<const Where *> offsets,

@@ -125,6 +125,76 @@ bool pc::isSameOutput(Operation *a, Operation *b) {
   return cast<TopKOp>(a).getLayer() == cast<TopKOp>(b).getLayer();
 }
 
+static json::Object describeState(StateOp state) {
+  json::Object entry = describe(state, state.getValue(), true);
+  entry["name"] = state.getName();
+  entry["parameter"] = state.getParameter();
+  return entry;
+}
+
+static json::Object describeInput(InputOp input) {
+  json::Object entry = describe(input, input.getValue(), true);
+  entry["name"] = input.getName().value_or(stringifyInputKind(input.getKind()));
+  if (input.getBelow())
+    entry["below"] = *input.getBelow();
+  if (input.getGroup())
+    entry["group"] = describeGroup(*input.getGroup());
+  entry["kind"] = stringifyInputKind(input.getKind());
+  if (input.getKey())
+    entry["key"] = *input.getKey();
+  return entry;
+}
+
+static json::Object describeTable(RopeTableOp table) {
+  json::Object entry = describe(table, table.getValue(), true);
+  entry["kind"] = table.getKind() == TableKind::Cos ? "rope_cos" : "rope_sin";
+  json::Array frequencies;
+  for (float f : table.getInvFreq())
+    frequencies.push_back(f);
+  entry["inv_freq"] = std::move(frequencies);
+  entry["scale"] = table.getScale().convertToDouble();
+  return entry;
+}
+
+/// Adds the fields of `pc.program`: sizes of the data, and the model's configuration.
+static void describeData(ProgramOp program, json::Object &object) {
+  object["name"] = program.getName();
+  object["batch"] = program.getBatch();
+  object["sequence"] = program.getSequence();
+  object["vocabulary"] = program.getVocabulary();
+  if (program.getMasked())
+    object["masked"] = true;
+  if (program.getTargets())
+    object["target_sequence"] = *program.getTargets();
+  if (program.getZigzag())
+    object["zigzag"] = *program.getZigzag();
+  if (program.getWeights())
+    object["weights"] = *program.getWeights();
+  object["config"] = program.getConfig();
+  object["config_means"] = parsed(program.getMeans().value_or("[]"));
+}
+
+/// The output of a router, which chooses experts of a layer.
+static json::Object describeRouting(TopKOp choice) {
+  json::Object entry = describe(choice, choice.getResult(), false);
+  entry["kind"] = PCRT_ROUTING;
+  entry["name"] = "layer " + std::to_string(*choice.getLayer());
+  entry["layer"] = *choice.getLayer();
+  entry["chosen"] = choice.getK();
+  return entry;
+}
+
+static json::Object describeOutput(OutputOp output) {
+  json::Object entry = describe(output, output.getValue(), false);
+  entry["kind"] = stringifyOutputKind(output.getKind());
+  entry["name"] = output.getName();
+  auto type = cast<RankedTensorType>(output.getValue().getType());
+  entry["valid"] = numbers(output.getValid()    ? *output.getValid()
+                           : output.getGlobal() ? *output.getGlobal()
+                                                : type.getShape());
+  return entry;
+}
+
 json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs, int64_t arenaBytes,
                                  int64_t microbatches, json::Value report) {
   json::Array parameters, states, inputs, constants, outs, mesh;
@@ -136,47 +206,15 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
       parameters.push_back(describeParameter(parameter, parameter.getKey() ? *parameter.getKey() : imported));
       imported += numParts(parameter);
     } else if (auto state = dyn_cast<StateOp>(op)) {
-      json::Object entry = describe(state, state.getValue(), true);
-      entry["name"] = state.getName();
-      entry["parameter"] = state.getParameter();
-      states.push_back(std::move(entry));
+      states.push_back(describeState(state));
     } else if (auto input = dyn_cast<InputOp>(op)) {
-      json::Object entry = describe(input, input.getValue(), true);
-      entry["name"] = input.getName().value_or(stringifyInputKind(input.getKind()));
-      if (input.getBelow())
-        entry["below"] = *input.getBelow();
-      if (input.getGroup())
-        entry["group"] = describeGroup(*input.getGroup());
-      entry["kind"] = stringifyInputKind(input.getKind());
-      if (input.getKey())
-        entry["key"] = *input.getKey();
-      inputs.push_back(std::move(entry));
+      inputs.push_back(describeInput(input));
     } else if (auto table = dyn_cast<RopeTableOp>(op)) {
-      json::Object entry = describe(table, table.getValue(), true);
-      entry["kind"] = table.getKind() == TableKind::Cos ? "rope_cos" : "rope_sin";
-      json::Array frequencies;
-      for (float f : table.getInvFreq())
-        frequencies.push_back(f);
-      entry["inv_freq"] = std::move(frequencies);
-      entry["scale"] = table.getScale().convertToDouble();
-      constants.push_back(std::move(entry));
+      constants.push_back(describeTable(table));
     } else if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
       microbatches = accumulate.getMicrobatches();
     } else if (auto program = dyn_cast<ProgramOp>(op)) {
-      object["name"] = program.getName();
-      object["batch"] = program.getBatch();
-      object["sequence"] = program.getSequence();
-      object["vocabulary"] = program.getVocabulary();
-      if (program.getMasked())
-        object["masked"] = true;
-      if (program.getTargets())
-        object["target_sequence"] = *program.getTargets();
-      if (program.getZigzag())
-        object["zigzag"] = *program.getZigzag();
-      if (program.getWeights())
-        object["weights"] = *program.getWeights();
-      object["config"] = program.getConfig();
-      object["config_means"] = parsed(program.getMeans().value_or("[]"));
+      describeData(program, object);
     }
   });
   // A stage may have nothing to train.
@@ -186,24 +224,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
     sgd |= isa<SGDOp>(op);
   });
   for (Operation *op : outputs) {
-    if (auto choice = dyn_cast<TopKOp>(op)) {
-      json::Object entry = describe(choice, choice.getResult(), false);
-      entry["kind"] = PCRT_ROUTING;
-      entry["name"] = "layer " + std::to_string(*choice.getLayer());
-      entry["layer"] = *choice.getLayer();
-      entry["chosen"] = choice.getK();
-      outs.push_back(std::move(entry));
-      continue;
-    }
-    auto output = cast<OutputOp>(op);
-    json::Object entry = describe(output, output.getValue(), false);
-    entry["kind"] = stringifyOutputKind(output.getKind());
-    entry["name"] = output.getName();
-    auto type = cast<RankedTensorType>(output.getValue().getType());
-    entry["valid"] = numbers(output.getValid()    ? *output.getValid()
-                             : output.getGlobal() ? *output.getGlobal()
-                                                  : type.getShape());
-    outs.push_back(std::move(entry));
+    auto choice = dyn_cast<TopKOp>(op);
+    outs.push_back(choice ? describeRouting(choice) : describeOutput(cast<OutputOp>(op)));
   }
   if (MeshAttr m = meshOf(module))
     for (auto [name, size] : llvm::zip_equal(m.getNames(), m.getSizes()))

@@ -232,6 +232,74 @@ static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> lett
   return {how, rest};
 }
 
+namespace {
+/// The letters of a routed einsum: of its operands, of which the mask is the last, and of its result.
+struct RoutedSpec {
+  explicit RoutedSpec(EinsumOp op) : op(op), values(op->getOperands()) {
+    auto [inputs, output] = op.getSpec().split("->");
+    SmallVector<StringRef> texts;
+    inputs.split(texts, ',');
+    texts.push_back(output);
+    values.push_back(op.getResult());
+    letters.resize(texts.size());
+    for (auto [text, words, value] : llvm::zip_equal(texts, letters, values)) {
+      text.split(words, ' ', -1, /*KeepEmpty=*/false);
+      for (auto [word, size] : llvm::zip_equal(words, cast<RankedTensorType>(value.getType()).getShape()))
+        sizes[word] = size;
+    }
+    for (StringRef letter : mask().drop_back())
+      tokens *= sizeOf(letter);
+  }
+
+  ArrayRef<StringRef> mask() const { return letters[letters.size() - 2]; }
+  StringRef expert() const { return mask().back(); }
+  int64_t sizeOf(StringRef letter) const { return sizes.lookup(letter); }
+
+  /// The stride along a letter of a value that is stored by expert; 0 if it does not have the letter.
+  int64_t strideOf(ArrayRef<StringRef> of, StringRef letter) const {
+    int64_t stride = 1;
+    for (StringRef inner : llvm::reverse(of)) {
+      if (inner == letter)
+        return stride;
+      stride *= sizeOf(inner);
+    }
+    return 0;
+  }
+
+  /// How many of `rows` routed tokens this op has. A round has at most the limit of rows; the last one has the rest.
+  int64_t ofRound(int64_t rows) {
+    auto round = op.getMask().getDefiningOp<RoundOfRowsOp>();
+    if (!round)
+      return rows;
+    auto limit = static_cast<int64_t>(round.getLimit());
+    const int64_t left = std::max<int64_t>(rows - static_cast<int64_t>(round.getRound()) * limit, 1);
+    return round.getRound() + 1 == round.getRounds() ? left : std::min(left, limit);
+  }
+
+  /// The rows of values that are stored by routed token: one for each choice of a token, or the capacity of experts for
+  /// each sequence, or for each part of one.
+  int64_t numRows(const std::set<int64_t> &capacities) {
+    const int64_t experts = sizeOf(expert());
+    const int64_t all = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
+    int64_t rows = ofRound(all);
+    for (int64_t capacity : capacities) {
+      const int64_t sequence = sizeOf(mask().end()[-2]);
+      const int64_t taken = tokens / sequence * std::min(capacity, sequence) * experts;
+      if (taken < all &&
+          llvm::any_of(values, [&](Value v) { return rowsOf(v) && rowsOf(v).getCount() == ofRound(taken); }))
+        rows = ofRound(taken);
+    }
+    return rows;
+  }
+
+  EinsumOp op;
+  SmallVector<Value> values;
+  SmallVector<SmallVector<StringRef>> letters;
+  llvm::StringMap<int64_t> sizes;
+  int64_t tokens = 1;
+};
+} // namespace
+
 /// Checks the table entry of a product of experts by the letters of its spec, and not with asGrouped, which wrote it.
 bool TableCheck::grouped(EinsumOp op, const Call &call) {
   int64_t index = call.number(1);
@@ -240,65 +308,24 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   if (!isNext(op, index, lastProduct))
     return false;
   const pcrt_gemm_desc &row = gemmRows[index];
-  // The letters of a, b, c and the mask.
-  auto [inputs, output] = op.getSpec().split("->");
-  SmallVector<StringRef> texts;
-  inputs.split(texts, ',');
-  texts.push_back(output);
-  SmallVector<SmallVector<StringRef>> letters(texts.size());
-  llvm::StringMap<int64_t> sizes;
-  SmallVector<Value> values(op->getOperands());
-  values.push_back(op.getResult());
-  for (auto [text, words, value] : llvm::zip_equal(texts, letters, values)) {
-    text.split(words, ' ', -1, /*KeepEmpty=*/false);
-    for (auto [word, size] : llvm::zip_equal(words, cast<RankedTensorType>(value.getType()).getShape()))
-      sizes[word] = size;
-  }
-  ArrayRef<StringRef> mask = letters[texts.size() - 2], c = letters.back();
-  int64_t tokens = 1, experts = sizes[mask.back()];
-  for (StringRef letter : mask.drop_back())
-    tokens *= sizes[letter];
-  bool isProduct = texts.size() == 4; // otherwise a number for each row
+  RoutedSpec spec(op);
+  ArrayRef<SmallVector<StringRef>> letters = spec.letters;
+  ArrayRef<Value> values = spec.values;
+  ArrayRef<StringRef> mask = spec.mask(), c = letters.back();
+  bool isProduct = letters.size() == 4; // otherwise a number for each row
   // The operands may be in either order; the addresses show which.
   bool swapped = isProduct && call.address(2) != homeOf(values[0]);
   unsigned a = swapped ? 1 : 0, b = isProduct ? 1 - a : a;
   auto [aLies, aRest] = lieOf(letters[a], mask, rowsOf(values[a]) != nullptr);
   auto [bLies, bRest] = lieOf(letters[b], mask, rowsOf(values[b]) != nullptr);
   auto [cLies, cRest] = lieOf(c, mask, rowsOf(values.back()) != nullptr);
-  const int64_t all = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
-  // A round has at most the limit of rows; the last one has the rest.
-  auto ofRound = [&](int64_t rows) {
-    auto round = op.getMask().getDefiningOp<RoundOfRowsOp>();
-    if (!round)
-      return rows;
-    auto limit = static_cast<int64_t>(round.getLimit());
-    const int64_t left = std::max<int64_t>(rows - static_cast<int64_t>(round.getRound()) * limit, 1);
-    return round.getRound() + 1 == round.getRounds() ? left : std::min(left, limit);
-  };
-  // The other possible number of rows: the capacity of experts for each sequence, or for each part of one.
-  int64_t rows = ofRound(all);
-  for (int64_t capacity : capacities)
-    if (int64_t taken = tokens / sizes[mask.end()[-2]] * std::min(capacity, sizes[mask.end()[-2]]) * experts;
-        taken < all &&
-        llvm::any_of(values, [&](Value v) { return rowsOf(v) && rowsOf(v).getCount() == ofRound(taken); }))
-      rows = ofRound(taken);
+  const int64_t rows = spec.numRows(capacities);
   for (Value value : values)
     if (RowsAttr of = rowsOf(value); of && !same(op, "rows", of.getCount(), rows))
       return false;
-  // The stride along a letter of values that are stored by expert.
-  auto strideOf = [&](ArrayRef<StringRef> of, StringRef letter) {
-    int64_t stride = 1;
-    for (StringRef inner : llvm::reverse(of)) {
-      if (inner == letter)
-        return stride;
-      stride *= sizes[inner];
-    }
-    return int64_t(0);
-  };
-  StringRef expert = mask.back();
   pcrt_gemm_desc wanted{};
   wanted.name = row.name;
-  wanted.batch = wanted.experts = experts, wanted.tokens = tokens, wanted.rows = rows;
+  wanted.batch = wanted.experts = spec.sizeOf(spec.expert()), wanted.tokens = spec.tokens, wanted.rows = rows;
   wanted.a_lies = aLies, wanted.b_lies = bLies, wanted.c_lies = cLies;
   wanted.rest = -1;
   auto setRows = [&](int64_t m, int64_t n, int64_t k) {
@@ -316,28 +343,28 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
              ((aLies == PCRT_LIES_TOKENS && cLies == PCRT_LIES_ROWS) ||
               (aLies == PCRT_LIES_ROWS && cLies == PCRT_LIES_TOKENS))) {
     wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
-    setRows(rows, sizes[aRest[0]], 1);
+    setRows(rows, spec.sizeOf(aRest[0]), 1);
     wanted.b_k_stride = wanted.b_n_stride = 1;
   } else if (!isProduct && aRest.size() == 1 && aRest == cRest) {
     bool spreads = cLies == PCRT_LIES_ROWS;
     ArrayRef<StringRef> line = spreads ? ArrayRef<StringRef>(letters[a]) : c;
     wanted.grouped = spreads ? PCRT_GROUPED_SPREAD : PCRT_GROUPED_SUM;
-    setRows(rows, sizes[aRest[0]], 1);
+    setRows(rows, spec.sizeOf(aRest[0]), 1);
     wanted.a_m_stride = wanted.n, wanted.b_k_stride = wanted.b_n_stride = 1;
-    if (aLies != (spreads ? PCRT_LIES_EXPERTS : PCRT_LIES_ROWS) || line.size() != 2 || line.front() != expert ||
+    if (aLies != (spreads ? PCRT_LIES_EXPERTS : PCRT_LIES_ROWS) || line.size() != 2 || line.front() != spec.expert() ||
         (!spreads && cLies != PCRT_LIES_EXPERTS))
       return refuse(op, "has expert rows with a different layout than in the tables");
   } else if (isProduct && cLies == PCRT_LIES_EXPERTS && aRest.size() == others && bRest.size() == others) {
     wanted.grouped = PCRT_GROUPED_GRADIENT;
-    setRows(sizes[aRest[0]], sizes[bRest[0]], rows);
+    setRows(spec.sizeOf(aRest[0]), spec.sizeOf(bRest[0]), rows);
     wanted.a_m_stride = 1, wanted.a_k_stride = wanted.m, wanted.b_n_stride = 1, wanted.b_k_stride = wanted.n;
-    wanted.c_batch_stride = strideOf(c, expert);
-    wanted.c_m_stride = strideOf(c, aRest[0]), wanted.c_n_stride = strideOf(c, bRest[0]);
+    wanted.c_batch_stride = spec.strideOf(c, spec.expert());
+    wanted.c_m_stride = spec.strideOf(c, aRest[0]), wanted.c_n_stride = spec.strideOf(c, bRest[0]);
   } else if (isProduct && bLies == PCRT_LIES_EXPERTS && aRest.size() == others && cRest.size() == others) {
     wanted.grouped = PCRT_GROUPED_PRODUCT;
-    setRows(rows, sizes[cRest[0]], sizes[aRest[0]]);
-    wanted.b_batch_stride = strideOf(letters[b], expert);
-    wanted.b_k_stride = strideOf(letters[b], aRest[0]), wanted.b_n_stride = strideOf(letters[b], cRest[0]);
+    setRows(rows, spec.sizeOf(cRest[0]), spec.sizeOf(aRest[0]));
+    wanted.b_batch_stride = spec.strideOf(letters[b], spec.expert());
+    wanted.b_k_stride = spec.strideOf(letters[b], aRest[0]), wanted.b_n_stride = spec.strideOf(letters[b], cRest[0]);
   }
   bool fits = wanted.grouped && memcmp(&row, &wanted, sizeof row) == 0;
   return (fits || refuse(op, "is a different matrix product in the tables")) &&

@@ -50,7 +50,7 @@ public:
       (static_cast<int64_t>(d) < split ? rows : columns) *= n;
   }
 
-  /// Fails after an error at an op that has no row kernel.
+  /// Adds the nodes that compute an op, and defines its results. Fails after an error at an op that has no row kernel.
   llvm::LogicalResult expand(mlir::Operation *op);
   /// Sets the buffer of an operand or a result.
   void bind(mlir::Value value, Ptr buffer) { buffers[value] = buffer; }
@@ -116,8 +116,27 @@ private:
   int node(mlir::Value value);
   int einsum(EinsumOp op);
   int pickFromMemory(PickOp op);
-  int normGradient(mlir::Operation *op, mlir::Value mean, mlir::Value gamma, llvm::SmallVector<int> &weights);
   int columnIndex(mlir::Value offset); ///< i32 vector of global column numbers
+
+  /// Makes node `n` the value of `result`. If the kernel stores a value in bf16, readers in the kernel also get the
+  /// rounded value.
+  void define(mlir::Value result, int n);
+  llvm::LogicalResult expandPointwise(mlir::Operation *op);
+  void expandOp(ConstantOp x);
+  void expandOp(EinsumOp x) { define(x.getResult(), einsum(x)); }
+  void expandOp(ReduceMaxOp x) { define(x.getResult(), reduce(Reduction::Max, node(x.getX()))); }
+  void expandOp(SoftmaxOp x);
+  void expandOp(SumExpOp x);
+  void expandOp(PickOp x);
+  void expandOp(CrossEntropyGradOp x);
+  void expandOp(MaskPaddingOp x);
+  void expandOp(DropoutOp x);
+  void expandOp(LayerNormOp x);
+  void expandOp(RMSNormOp x);
+  void expandOp(LayerNormGradOp x) { normGradient(x, x.getMean(), x.getGamma()); }
+  void expandOp(RMSNormGradOp x) { normGradient(x, {}, x.getGamma()); }
+  void expandOp(ClipCoefficientOp x);
+  void normGradient(mlir::Operation *op, mlir::Value mean, mlir::Value gamma);
 
   /// The functions below write the nodes: they assign nodes to loops, and write the loops.
   void schedule();

@@ -134,9 +134,9 @@ int RowProgram::pickFromMemory(PickOp op) {
   return n;
 }
 
-/// dx of a norm, and the nodes whose sums over rows are the gradients of its `weights`: rstd (g - mean(g) - h mean(g
-/// h)) with g = dy gamma and h the normalized x; rms_norm has no `mean`, and no mean(g).
-int RowProgram::normGradient(Operation *op, Value mean, Value gamma, SmallVector<int> &weights) {
+/// dx of a norm, and the nodes whose sums over rows are the gradients of its weights: rstd (g - mean(g) - h mean(g h))
+/// with g = dy gamma and h the normalized x; rms_norm has no `mean`, and no mean(g).
+void RowProgram::normGradient(Operation *op, Value mean, Value gamma) {
   double inverse = 1.0 / columns;
   int dy = node(op->getOperand(0)), x = node(op->getOperand(1)), rstd = node(op->getOperand(mean ? 3 : 2));
   int h = binary('*', mean ? binary('-', x, node(mean)) : x, rstd);
@@ -144,149 +144,152 @@ int RowProgram::normGradient(Operation *op, Value mean, Value gamma, SmallVector
   int dx = binary('-', g, binary('*', h, along));
   if (mean)
     dx = binary('-', dx, times(reduce(Reduction::Sum, g), inverse));
-  weights.push_back(binary('*', dy, h));
+  int dgamma = binary('*', dy, h);
+  define(op->getResult(0), binary('*', dx, rstd));
+  define(op->getResult(1), sumOverRows(dgamma));
   if (mean)
-    weights.push_back(dy);
-  return binary('*', dx, rstd);
+    define(op->getResult(2), sumOverRows(dy));
 }
 
-/// Adds the nodes that compute an op, and records which of them are its results.
-LogicalResult RowProgram::expand(Operation *op) {
-  auto define = [&](unsigned i, int n) {
-    // If the kernel stores a value in bf16, readers in the kernel also get the rounded value.
-    Value result = op->getResult(i);
-    auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
-    if (cast<RankedTensorType>(result.getType()).getElementType().isBF16() &&
-        llvm::any_of(result.getUsers(), yielded) && !llvm::all_of(result.getUsers(), yielded))
-      n = add({n},
-              [this](ArrayRef<Num> x, const Position &) { return kernels::fromBf16(e, kernels::roundToBf16(x[0])); });
-    known[result] = n;
-    return success();
-  };
-  if (op->hasTrait<Pointwise>()) {
-    kernels::PointwiseMath math = kernels::pointwiseMath(op);
-    if (!math)
-      return op->emitOpError() << "has no row kernel";
-    SmallVector<int> args;
-    for (Value operand : op->getOperands())
-      args.push_back(node(operand));
-    return define(0, add(args, [this, math](ArrayRef<Num> x, const Position &) { return math(e, x); }));
+void RowProgram::define(Value result, int n) {
+  auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
+  if (getElementTypeOrSelf(result).isBF16() && llvm::any_of(result.getUsers(), yielded) &&
+      !llvm::all_of(result.getUsers(), yielded))
+    n = add({n},
+            [this](ArrayRef<Num> x, const Position &) { return kernels::fromBf16(e, kernels::roundToBf16(x[0])); });
+  known[result] = n;
+}
+
+void RowProgram::expandOp(ConstantOp x) {
+  int n = constant(x.getNumber().convertToDouble());
+  define(x->getResult(0), shape.empty() ? n : full(n));
+}
+
+/// Subtracting the maximum prevents overflow of the exponential.
+void RowProgram::expandOp(SoftmaxOp x) {
+  int in = node(x.getX()), max = reduce(Reduction::Max, in);
+  int z = add({in, max}, [this](ArrayRef<Num> a, const Position &) { return e.exp(a[0] - a[1]); });
+  define(x->getResult(0), binary('/', z, reduce(Reduction::Sum, z)));
+}
+
+/// A row that does not fit into registers would be read twice, for the maximum and for the sum. One pass computes both
+/// and rescales the sum whenever the maximum grows.
+void RowProgram::expandOp(SumExpOp x) {
+  int logits = node(x.getLogits()), max = node(x.getMax());
+  bool first = llvm::none_of(nodes, [](const Node &n) { return n.reduction == Reduction::SumExp; });
+  if (k.simt && first && columns > kernels::SimtEmitter::longestKept && nodes[max].reduction == Reduction::Max &&
+      nodes[max].args[0] == logits) {
+    int n = reduce(Reduction::SumExp, logits);
+    nodes[n].args.push_back(max);
+    return define(x->getResult(0), n);
   }
+  int z = add({logits, max}, [this](ArrayRef<Num> a, const Position &) { return kernels::expAny(e, a[0] - a[1]); });
+  define(x->getResult(0), reduce(Reduction::Sum, z));
+}
+
+/// A sum with one nonzero term, which is in the target's column. The column may be on another rank. A pass over the
+/// columns is needed only if the logits are computed in this kernel.
+void RowProgram::expandOp(PickOp x) {
+  auto logits = known.find(x.getLogits());
+  if (logits == known.end() || nodes[logits->second].args.empty())
+    return define(x->getResult(0), pickFromMemory(x));
+  int hit =
+      add({node(x.getLogits()), columnIndex(x.getOffset()), node(x.getTargets())},
+          [this](ArrayRef<Num> a, const Position &) { return e.select(kernels::equal(a[1], a[2]), a[0], e.real(0)); });
+  define(x->getResult(0), reduce(Reduction::Sum, hit));
+}
+
+/// dnll (softmax - onehot(target)).
+void RowProgram::expandOp(CrossEntropyGradOp x) {
+  int scale = binary('/', node(x.getDnll()), node(x.getSumExp()));
+  define(x->getResult(0), add({node(x.getLogits()), node(x.getMax()), scale, columnIndex(x.getOffset()),
+                               node(x.getTargets()), node(x.getDnll())},
+                              [this](ArrayRef<Num> a, const Position &) {
+                                Num p = e.exp(a[0] - a[1]) * a[2];
+                                return e.select(kernels::equal(a[3], a[4]), p - a[5], p);
+                              }));
+}
+
+void RowProgram::expandOp(MaskPaddingOp x) {
+  double fill = x.getValue().convertToDouble();
+  int64_t valid = x.getValid();
+  define(x->getResult(0),
+         add({node(x.getX()), columnIndex(x.getOffset())}, [this, fill, valid](ArrayRef<Num> a, const Position &) {
+           return e.select(a[1] < kernels::integer32(e, valid), a[0], e.real(fill));
+         }));
+}
+
+/// On a CPU, a row node draws the bits of the whole row ahead into scratch memory.
+void RowProgram::expandOp(DropoutOp x) {
+  SmallVector<Ptr> offsets = llvm::map_to_vector(x.getOffsets(), [&](Value v) { return buffers.lookup(v); });
+  kernels::Dropping dropping(e, x, buffers.lookup(x.getRandom()), offsets);
+  const int64_t words = k.simt ? 0 : dropping.wordsAhead(columns), first = numDrawn;
+  numDrawn += words;
+  auto ahead = [this, words, first] {
+    return words ? k.scratch.as(e.b.getI32Type()) + e.integer(scratchElements() + first) : Ptr();
+  };
+  int row = add({}, [this, dropping, words, ahead](ArrayRef<Num>, const Position &at) {
+    Num row = dropping.row(at.row);
+    if (words)
+      dropping.drawAhead(row, e.integer(0), e.integer(columns), ahead());
+    return row;
+  });
+  nodes[row].space = Space::Row;
+  define(x->getResult(0),
+         add({full(node(x.getX())), row}, [this, dropping, ahead](ArrayRef<Num> a, const Position &at) {
+           return dropping.apply(a[0], a[1], ahead(), at.column, e.steps(std::max<int64_t>(at.width, 1)));
+         }));
+}
+
+void RowProgram::expandOp(LayerNormOp x) {
+  double inverse = 1.0 / columns, eps = x.getEps().convertToDouble();
+  int in = node(x.getX()), mean = times(reduce(Reduction::Sum, in), inverse);
+  int centered = binary('-', in, mean);
+  int variance = times(reduce(Reduction::Sum, binary('*', centered, centered)), inverse);
+  int rstd = add({variance}, [this, eps](ArrayRef<Num> a, const Position &) { return 1.0 / e.sqrt(a[0] + eps); });
+  int scaled = binary('*', binary('*', centered, rstd), load(x.getGamma(), View::Column));
+  define(x->getResult(0), binary('+', scaled, load(x.getBeta(), View::Column)));
+  define(x->getResult(1), mean);
+  define(x->getResult(2), rstd);
+}
+
+void RowProgram::expandOp(RMSNormOp x) {
+  double inverse = 1.0 / columns, eps = x.getEps().convertToDouble();
+  int in = node(x.getX()), square = times(reduce(Reduction::Sum, binary('*', in, in)), inverse);
+  int rstd = add({square}, [this, eps](ArrayRef<Num> a, const Position &) { return 1.0 / e.sqrt(a[0] + eps); });
+  define(x->getResult(0), binary('*', binary('*', in, rstd), load(x.getGamma(), View::Column)));
+  define(x->getResult(1), rstd);
+}
+
+/// If the norm exceeds the limit or is NaN, the coefficient is NaN, and optimizers skip the step.
+void RowProgram::expandOp(ClipCoefficientOp x) {
+  Ptr hyper = buffers.lookup(x.getHyper());
+  define(x->getResult(0), add({node(x.getNorm())}, [this, hyper](ArrayRef<Num> a, const Position &) {
+           Num clip = hyper.load(e.integer(PCRT_HYPER_CLIP)), limit = hyper.load(e.integer(PCRT_HYPER_NORM_LIMIT)),
+               factor = e.min(e.real(1), clip / (a[0] + 1e-6));
+           return e.select(a[0] < limit, factor, e.real(NAN));
+         }));
+}
+
+LogicalResult RowProgram::expandPointwise(Operation *op) {
+  kernels::PointwiseMath math = kernels::pointwiseMath(op);
+  if (!math)
+    return op->emitOpError() << "has no row kernel";
+  SmallVector<int> args;
+  for (Value operand : op->getOperands())
+    args.push_back(node(operand));
+  define(op->getResult(0), add(args, [this, math](ArrayRef<Num> x, const Position &) { return math(e, x); }));
+  return success();
+}
+
+LogicalResult RowProgram::expand(Operation *op) {
+  if (op->hasTrait<Pointwise>())
+    return expandPointwise(op);
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](ConstantOp x) {
-        int n = constant(x.getNumber().convertToDouble());
-        return define(0, shape.empty() ? n : full(n));
-      })
-      .Case([&](EinsumOp x) { return define(0, einsum(x)); })
-      .Case([&](ReduceMaxOp x) { return define(0, reduce(Reduction::Max, node(x.getX()))); })
-      .Case([&](SoftmaxOp x) {
-        // Subtracting the maximum prevents overflow of the exponential.
-        int in = node(x.getX()), max = reduce(Reduction::Max, in);
-        int z = add({in, max}, [this](ArrayRef<Num> a, const Position &) { return e.exp(a[0] - a[1]); });
-        return define(0, binary('/', z, reduce(Reduction::Sum, z)));
-      })
-      .Case([&](SumExpOp x) {
-        int logits = node(x.getLogits()), max = node(x.getMax());
-        bool first = llvm::none_of(nodes, [](const Node &n) { return n.reduction == Reduction::SumExp; });
-        // A row that does not fit into registers would be read twice, for the maximum and for the sum; one pass
-        // computes both and rescales the sum whenever the maximum grows.
-        if (k.simt && first && columns > kernels::SimtEmitter::longestKept && nodes[max].reduction == Reduction::Max &&
-            nodes[max].args[0] == logits) {
-          int n = reduce(Reduction::SumExp, logits);
-          nodes[n].args.push_back(max);
-          return define(0, n);
-        }
-        int z =
-            add({logits, max}, [this](ArrayRef<Num> a, const Position &) { return kernels::expAny(e, a[0] - a[1]); });
-        return define(0, reduce(Reduction::Sum, z));
-      })
-      .Case([&](PickOp x) {
-        // A pass over the columns is needed only if the logits are computed in this kernel.
-        auto logits = known.find(x.getLogits());
-        if (logits == known.end() || nodes[logits->second].args.empty())
-          return define(0, pickFromMemory(x));
-        // A sum with one nonzero term, which is in the target's column. The column may be on another rank.
-        int hit = add({node(x.getLogits()), columnIndex(x.getOffset()), node(x.getTargets())},
-                      [this](ArrayRef<Num> a, const Position &) {
-                        return e.select(kernels::equal(a[1], a[2]), a[0], e.real(0));
-                      });
-        return define(0, reduce(Reduction::Sum, hit));
-      })
-      .Case([&](CrossEntropyGradOp x) {
-        int scale = binary('/', node(x.getDnll()), node(x.getSumExp()));
-        return define(0, add({node(x.getLogits()), node(x.getMax()), scale, columnIndex(x.getOffset()),
-                              node(x.getTargets()), node(x.getDnll())},
-                             [this](ArrayRef<Num> a, const Position &) {
-                               // dnll (softmax - onehot(target)).
-                               Num p = e.exp(a[0] - a[1]) * a[2];
-                               return e.select(kernels::equal(a[3], a[4]), p - a[5], p);
-                             }));
-      })
-      .Case([&](MaskPaddingOp x) {
-        double fill = x.getValue().convertToDouble();
-        int64_t valid = x.getValid();
-        return define(0, add({node(x.getX()), columnIndex(x.getOffset())},
-                             [this, fill, valid](ArrayRef<Num> a, const Position &) {
-                               return e.select(a[1] < kernels::integer32(e, valid), a[0], e.real(fill));
-                             }));
-      })
-      .Case([&](DropoutOp x) {
-        SmallVector<Ptr> offsets = llvm::map_to_vector(x.getOffsets(), [&](Value v) { return buffers.lookup(v); });
-        kernels::Dropping dropping(e, x, buffers.lookup(x.getRandom()), offsets);
-        const int64_t words = k.simt ? 0 : dropping.wordsAhead(columns), first = numDrawn;
-        numDrawn += words;
-        auto ahead = [this, words, first] {
-          return words ? k.scratch.as(e.b.getI32Type()) + e.integer(scratchElements() + first) : Ptr();
-        };
-        int row = add({}, [this, dropping, words, ahead](ArrayRef<Num>, const Position &at) {
-          Num row = dropping.row(at.row);
-          if (words)
-            dropping.drawAhead(row, e.integer(0), e.integer(columns), ahead());
-          return row;
-        });
-        nodes[row].space = Space::Row;
-        return define(0, add({full(node(x.getX())), row}, [this, dropping, ahead](ArrayRef<Num> a, const Position &at) {
-                        return dropping.apply(a[0], a[1], ahead(), at.column, e.steps(std::max<int64_t>(at.width, 1)));
-                      }));
-      })
-      .Case([&](LayerNormOp x) {
-        double inverse = 1.0 / columns, eps = x.getEps().convertToDouble();
-        int in = node(x.getX()), mean = times(reduce(Reduction::Sum, in), inverse);
-        int centered = binary('-', in, mean);
-        int variance = times(reduce(Reduction::Sum, binary('*', centered, centered)), inverse);
-        int rstd = add({variance}, [this, eps](ArrayRef<Num> a, const Position &) { return 1.0 / e.sqrt(a[0] + eps); });
-        int scaled = binary('*', binary('*', centered, rstd), load(x.getGamma(), View::Column));
-        (void)define(0, binary('+', scaled, load(x.getBeta(), View::Column)));
-        (void)define(1, mean);
-        return define(2, rstd);
-      })
-      .Case([&](RMSNormOp x) {
-        double inverse = 1.0 / columns, eps = x.getEps().convertToDouble();
-        int in = node(x.getX()), square = times(reduce(Reduction::Sum, binary('*', in, in)), inverse);
-        int rstd = add({square}, [this, eps](ArrayRef<Num> a, const Position &) { return 1.0 / e.sqrt(a[0] + eps); });
-        (void)define(0, binary('*', binary('*', in, rstd), load(x.getGamma(), View::Column)));
-        return define(1, rstd);
-      })
-      .Case<LayerNormGradOp, RMSNormGradOp>([&](auto x) {
-        Value mean;
-        if constexpr (requires { x.getMean(); })
-          mean = x.getMean();
-        SmallVector<int> weights;
-        (void)define(0, normGradient(x, mean, x.getGamma(), weights));
-        for (auto [i, weight] : llvm::enumerate(weights))
-          (void)define(i + 1, sumOverRows(weight));
+      .Case<ConstantOp, EinsumOp, ReduceMaxOp, SoftmaxOp, SumExpOp, PickOp, CrossEntropyGradOp, MaskPaddingOp,
+            DropoutOp, LayerNormOp, RMSNormOp, LayerNormGradOp, RMSNormGradOp, ClipCoefficientOp>([&](auto x) {
+        expandOp(x);
         return success();
-      })
-      .Case([&](ClipCoefficientOp x) {
-        Ptr hyper = buffers.lookup(x.getHyper());
-        return define(0, add({node(x.getNorm())}, [this, hyper](ArrayRef<Num> a, const Position &) {
-                        Num clip = hyper.load(e.integer(PCRT_HYPER_CLIP)),
-                            limit = hyper.load(e.integer(PCRT_HYPER_NORM_LIMIT)),
-                            factor = e.min(e.real(1), clip / (a[0] + 1e-6));
-                        // If the norm exceeds the limit or is NaN, the coefficient is NaN, and optimizers skip the
-                        // step.
-                        return e.select(a[0] < limit, factor, e.real(NAN));
-                      }));
       })
       .Default([](Operation *other) { return other->emitOpError() << "has no row kernel"; });
 }

@@ -61,141 +61,188 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &
   });
 }
 
-/// Part 1, dk and dv: a block of keys loops over the queries of all heads that share it.
-static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
+namespace {
+/// Part 1, dk and dv: a block of keys loops over the queries of all heads that share it. Tiles of queries and their
+/// gradients are copied to shared memory one iteration ahead.
+class KeyBlock {
+public:
+  using Carried = Emitter::Carried;
+
+  KeyBlock(MmaAttention &at, const MmaGradBuffers &in) : at(at), in(in) {}
+
+  int64_t items() const { return a.batch * a.heads * blocks; }
+  /// The code of the block with number `item`.
+  void emit(Num item);
+
+private:
+  void begin(Num item);
+  /// Starts to copy the tile for iteration `turn`: queries of `head` from `first` on.
+  void stage(Num turn, Num first, Num head);
+  /// One iteration: adds to dk and dv, which `sums` has after each other.
+  Carried addTile(Num half, Num first, Num next, Num head, Carried sums);
+  /// Replaces products of keys and queries by P^T, and products of values and gradients by dS^T without the scale.
+  void softmaxGradient(Num half, Num first, Num head, Carried &weights, Carried &changes);
+  /// `both` (P^T and dS^T) with zeros for queries that do not exist or do not see the key.
+  Carried masked(Num first, const Carried &both);
+
+  MmaAttention &at;
+  const MmaGradBuffers &in;
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
   // Values of wide heads stay in shared memory, because the sums leave no registers for them.
   const bool wide = a.d > 64;
   const int64_t blocks = llvm::divideCeil(a.t, at.perBlock),
                 tile = (wide ? 16 : 32) * (at.warpgroups && a.isPlain() ? 2 : 1);
-  kernel.items = a.batch * a.heads * blocks;
-  Ptr queries = at.tile(2 * tile), gradients = at.tile(2 * tile); // this one and the next
+  Ptr queries = at.tile(2 * tile), gradients = at.tile(2 * tile); // of this iteration and the next
   Ptr lses = at.shared(2 * tile, e.b.getF32Type()), dots = at.shared(2 * tile, e.b.getF32Type());
   Ptr values = wide ? at.tile(at.perBlock) : Ptr();
-  e.teams(kernel.items, at.threads, 1, [&](Num item) {
-    at.begin();
-    Num firstKey = item % blocks * at.perBlock, keyHead = item / blocks % a.heads, batch = item / (blocks * a.heads);
-    Ptr begins = a.startsOf(in.starts, batch);
-    auto key = at.rows(firstKey, a.t);
-    Num rows[2];
-    for (int64_t r = 0; r < 2; ++r)
-      rows[r] = at.keyRow(batch, key.inside[r], keyHead);
-    auto myKeys = at.left(in.k, rows);
-    MmaAttention::Left myValues;
-    if (!wide)
-      myValues = at.left(in.v, rows);
-    // One iteration works on a tile of queries of one head.
-    Num begin = a.causal && !a.counted ? e.min(firstKey, e.integer(a.s)) / tile * tile : e.integer(0);
-    Num end = a.lastQuery(e, firstKey, at.perBlock);
-    Num turns = (end - begin + (tile - 1)) / tile * a.groups;
-    auto stage = [&](Num turn, Num first, Num head) {
-      Num half = turn % 2 * tile;
-      auto inside = [&](Num line) { return e.min(first + line, e.integer(a.s - 1)); };
-      auto queryRow = [&](Num line) { return at.queryRow(batch, inside(line), head); };
-      at.stage(in.q, queries + half * at.pitch, tile, queryRow);
-      at.stage(in.dout, gradients + half * at.pitch, tile,
-               [&](Num line) { return at.outRow(batch, inside(line), head); });
-      e.when(e.rank < e.integer(tile), [&] {
-        Num statistic = at.statistic(batch, inside(e.rank), head);
-        e.copyAsync(in.lse + statistic, lses + (half + e.rank), 4);
-        e.copyAsync(in.dots + statistic, dots + (half + e.rank), 4);
-      });
-      e.commitCopies();
-    };
-    Num firstHead = keyHead * a.groups;
-    e.when(e.integer(0) < turns, [&] {
-      if (wide)
-        at.stage(in.v, values, at.perBlock,
-                 [&](Num line) { return at.keyRow(batch, e.min(firstKey + line, e.integer(a.t - 1)), keyHead); });
-      stage(e.integer(0), begin, firstHead);
-    });
 
-    // carried: first query and head of the iteration, dk, dv
-    const int64_t count = 8 * at.pieces;
-    Emitter::Carried init = {begin, firstHead};
-    init.append(at.zeros(2 * count));
-    auto done = e.loop(e.integer(0), turns, 1, init, [&](Num turn, const Emitter::Carried &carried) {
-      at.meetTiles();
-      Num first = carried[0], head = carried[1], next = first + tile;
-      Num lastOfHead = e.notBefore(next, end);
-      Num nextFirst = e.select(lastOfHead, begin, next), nextHead = e.select(lastOfHead, head + 1, head);
-      e.when(turn + 1 < turns, [&] { stage(turn + 1, nextFirst, nextHead); });
-      Num half = turn % 2 * tile;
-      auto work = [&] {
-        Ptr queriesNow = queries + half * at.pitch, gradientsNow = gradients + half * at.pitch;
-        Emitter::Carried weights = at.timesTransposed(myKeys, queriesNow, tile);
-        Emitter::Carried changes = at.timesTransposed(wide ? at.left(values) : myValues, gradientsNow, tile);
-        for (int64_t n = 0; n < tile / 8; ++n)
-          for (int64_t c = 0; c < 2; ++c) {
-            Num place = half + at.column + (8 * n + c);
-            Num minusLse = lses.load(place) * -at.log2e, dot = dots.load(place), drawn, query;
-            if (in.dropping || a.biased)
-              query = e.min(first + at.column + (8 * n + c), e.integer(a.s - 1));
-            if (in.dropping)
-              drawn = in.dropping->row({batch, keyHead, head % e.integer(a.groups), query});
-            for (int64_t r = 0; r < 2; ++r) {
-              const int64_t i = 4 * n + 2 * r + c;
-              auto kept = [&](Num x) { return in.dropping ? in.dropping->apply(x, drawn, key.inside[r], {0}) : x; };
-              AttentionShape::Score score;
-              if (a.changesScores())
-                score = at.score(weights[i], in.bias, head, query, key.inside[r]);
-              weights[i] = a.changesScores() ? e.fma(score.value, e.real(at.log2e), minusLse)
-                                             : e.fma(weights[i], e.real(a.scale * at.log2e), minusLse);
-              weights[i] = e.exp2(weights[i]);
-              changes[i] = weights[i] * (kept(changes[i]) - dot);
-              if (score.slope.v)
-                changes[i] = changes[i] * score.slope;
-              weights[i] = kept(weights[i]);
-            }
-          }
-        if (a.causal || a.s % tile) {
-          // Whether all queries of the tile exist and see all keys of the block.
-          Num whole = e.notBefore(e.integer(a.s), next);
-          if (a.causal)
-            whole = whole & e.notBefore(a.seen(e, first, in.counts), firstKey + at.perBlock);
-          if (a.limits()) // the last query of the tile sees the block's first key
-            whole = whole & e.notBefore(firstKey, a.firstSeen(e, next - 1, begins));
-          Emitter::Carried both = weights;
-          both.append(changes);
-          both = e.choose(whole, both, [&] {
-            Emitter::Carried masked(both.size());
-            for (int64_t n = 0; n < tile / 8; ++n)
-              for (int64_t c = 0; c < 2; ++c) {
-                Num query = first + at.column + (8 * n + c), exists = query < e.integer(a.s);
-                Num sight = a.seen(e, query, in.counts), unseen = a.limits() ? a.firstSeen(e, query, begins) : Num();
-                for (int64_t r = 0; r < 2; ++r) {
-                  Num visible = a.causal ? exists & (key.number[r] < sight) : exists;
-                  if (a.limits())
-                    visible = visible & e.notBefore(key.number[r], unseen);
-                  for (size_t i : {size_t(4 * n + 2 * r + c), weights.size() + 4 * n + 2 * r + c})
-                    masked[i] = e.select(visible, both[i], e.real(0));
-                }
-              }
-            return masked;
-          });
-          weights.assign(both.begin(), both.begin() + weights.size());
-          changes.assign(both.begin() + weights.size(), both.end());
-        }
-        Emitter::Carried sums(carried.begin() + 2, carried.end());
-        at.add(MutableArrayRef(sums).take_front(count), at.left(changes), queriesNow);
-        at.add(MutableArrayRef(sums).drop_front(count), at.left(weights), gradientsNow);
-        return sums;
-      };
-      Emitter::Carried following = {nextFirst, nextHead}, before(carried.begin() + 2, carried.end());
-      if (a.counted) { // possibly no query of the tile sees a key of the block
-        Num last = a.seen(e, first + (tile - 1), in.counts);
-        following.append(e.choose(e.notBefore(firstKey, last), before, work));
-      } else {
-        following.append(work());
-      }
-      return following;
-    });
-    Num scales[2] = {e.real(a.scale), e.real(a.scale)}, ones[2] = {e.real(1), e.real(1)};
-    auto sums = ArrayRef(done).drop_front(2);
-    at.store(sums.take_front(count), scales, in.dk, rows, key.exists);
-    at.store(sums.drop_front(count), ones, in.dv, rows, key.exists);
+  // Set by begin().
+  Num firstKey, keyHead, batch, rows[2]; ///< `rows`: where this thread's two keys begin
+  Ptr begins;
+  MmaAttention::TwoRows key;
+  MmaAttention::Left myKeys, myValues;
+};
+
+void KeyBlock::begin(Num item) {
+  at.begin();
+  firstKey = item % blocks * at.perBlock, keyHead = item / blocks % a.heads, batch = item / (blocks * a.heads);
+  begins = a.startsOf(in.starts, batch);
+  key = at.rows(firstKey, a.t);
+  for (int64_t r = 0; r < 2; ++r)
+    rows[r] = at.keyRow(batch, key.inside[r], keyHead);
+  myKeys = at.left(in.k, rows);
+  if (!wide)
+    myValues = at.left(in.v, rows);
+}
+
+void KeyBlock::stage(Num turn, Num first, Num head) {
+  Num half = turn % 2 * tile;
+  auto inside = [&](Num line) { return e.min(first + line, e.integer(a.s - 1)); };
+  auto queryRow = [&](Num line) { return at.queryRow(batch, inside(line), head); };
+  at.stage(in.q, queries + half * at.pitch, tile, queryRow);
+  at.stage(in.dout, gradients + half * at.pitch, tile, [&](Num line) { return at.outRow(batch, inside(line), head); });
+  e.when(e.rank < e.integer(tile), [&] {
+    Num statistic = at.statistic(batch, inside(e.rank), head);
+    e.copyAsync(in.lse + statistic, lses + (half + e.rank), 4);
+    e.copyAsync(in.dots + statistic, dots + (half + e.rank), 4);
   });
+  e.commitCopies();
+}
+
+void KeyBlock::softmaxGradient(Num half, Num first, Num head, Carried &weights, Carried &changes) {
+  for (int64_t n = 0; n < tile / 8; ++n)
+    for (int64_t c = 0; c < 2; ++c) {
+      Num place = half + at.column + (8 * n + c);
+      Num minusLse = lses.load(place) * -at.log2e, dot = dots.load(place), drawn, query;
+      if (in.dropping || a.biased)
+        query = e.min(first + at.column + (8 * n + c), e.integer(a.s - 1));
+      if (in.dropping)
+        drawn = in.dropping->row({batch, keyHead, head % e.integer(a.groups), query});
+      for (int64_t r = 0; r < 2; ++r) {
+        const int64_t i = 4 * n + 2 * r + c;
+        auto kept = [&](Num x) { return in.dropping ? in.dropping->apply(x, drawn, key.inside[r], {0}) : x; };
+        AttentionShape::Score score;
+        if (a.changesScores())
+          score = at.score(weights[i], in.bias, head, query, key.inside[r]);
+        weights[i] = a.changesScores() ? e.fma(score.value, e.real(at.log2e), minusLse)
+                                       : e.fma(weights[i], e.real(a.scale * at.log2e), minusLse);
+        weights[i] = e.exp2(weights[i]);
+        changes[i] = weights[i] * (kept(changes[i]) - dot);
+        if (score.slope.v)
+          changes[i] = changes[i] * score.slope;
+        weights[i] = kept(weights[i]);
+      }
+    }
+}
+
+Emitter::Carried KeyBlock::masked(Num first, const Carried &both) {
+  Carried masked(both.size());
+  for (int64_t n = 0; n < tile / 8; ++n)
+    for (int64_t c = 0; c < 2; ++c) {
+      Num query = first + at.column + (8 * n + c), exists = query < e.integer(a.s);
+      Num sight = a.seen(e, query, in.counts), unseen = a.limits() ? a.firstSeen(e, query, begins) : Num();
+      for (int64_t r = 0; r < 2; ++r) {
+        Num visible = a.causal ? exists & (key.number[r] < sight) : exists;
+        if (a.limits())
+          visible = visible & e.notBefore(key.number[r], unseen);
+        for (size_t i : {size_t(4 * n + 2 * r + c), both.size() / 2 + 4 * n + 2 * r + c})
+          masked[i] = e.select(visible, both[i], e.real(0));
+      }
+    }
+  return masked;
+}
+
+Emitter::Carried KeyBlock::addTile(Num half, Num first, Num next, Num head, Carried sums) {
+  Ptr queriesNow = queries + half * at.pitch, gradientsNow = gradients + half * at.pitch;
+  Carried weights = at.timesTransposed(myKeys, queriesNow, tile);
+  Carried changes = at.timesTransposed(wide ? at.left(values) : myValues, gradientsNow, tile);
+  softmaxGradient(half, first, head, weights, changes);
+  if (a.causal || a.s % tile) {
+    // Whether all queries of the tile exist and see all keys of the block.
+    Num whole = e.notBefore(e.integer(a.s), next);
+    if (a.causal)
+      whole = whole & e.notBefore(a.seen(e, first, in.counts), firstKey + at.perBlock);
+    if (a.limits()) // the last query of the tile sees the block's first key
+      whole = whole & e.notBefore(firstKey, a.firstSeen(e, next - 1, begins));
+    Carried both = weights;
+    both.append(changes);
+    both = e.choose(whole, both, [&] { return masked(first, both); });
+    weights.assign(both.begin(), both.begin() + weights.size());
+    changes.assign(both.begin() + weights.size(), both.end());
+  }
+  const size_t count = sums.size() / 2;
+  at.add(MutableArrayRef(sums).take_front(count), at.left(changes), queriesNow);
+  at.add(MutableArrayRef(sums).drop_front(count), at.left(weights), gradientsNow);
+  return sums;
+}
+
+void KeyBlock::emit(Num item) {
+  begin(item);
+  // One iteration works on a tile of queries of one head.
+  Num begin = a.causal && !a.counted ? e.min(firstKey, e.integer(a.s)) / tile * tile : e.integer(0);
+  Num end = a.lastQuery(e, firstKey, at.perBlock);
+  Num turns = (end - begin + (tile - 1)) / tile * a.groups;
+  Num firstHead = keyHead * a.groups;
+  e.when(e.integer(0) < turns, [&] {
+    if (wide)
+      at.stage(in.v, values, at.perBlock,
+               [&](Num line) { return at.keyRow(batch, e.min(firstKey + line, e.integer(a.t - 1)), keyHead); });
+    stage(e.integer(0), begin, firstHead);
+  });
+
+  // carried: first query and head of the iteration, dk, dv
+  const int64_t count = 8 * at.pieces;
+  Carried init = {begin, firstHead};
+  init.append(at.zeros(2 * count));
+  auto done = e.loop(e.integer(0), turns, 1, init, [&](Num turn, const Carried &carried) {
+    at.meetTiles();
+    Num first = carried[0], head = carried[1], next = first + tile;
+    Num lastOfHead = e.notBefore(next, end);
+    Num nextFirst = e.select(lastOfHead, begin, next), nextHead = e.select(lastOfHead, head + 1, head);
+    e.when(turn + 1 < turns, [&] { stage(turn + 1, nextFirst, nextHead); });
+    Num half = turn % 2 * tile;
+    Carried following = {nextFirst, nextHead}, sums(carried.begin() + 2, carried.end());
+    auto work = [&] { return addTile(half, first, next, head, sums); };
+    if (a.counted) { // possibly no query of the tile sees a key of the block
+      Num last = a.seen(e, first + (tile - 1), in.counts);
+      following.append(e.choose(e.notBefore(firstKey, last), sums, work));
+    } else {
+      following.append(work());
+    }
+    return following;
+  });
+  Num scales[2] = {e.real(a.scale), e.real(a.scale)}, ones[2] = {e.real(1), e.real(1)};
+  auto sums = ArrayRef(done).drop_front(2);
+  at.store(sums.take_front(count), scales, in.dk, rows, key.exists);
+  at.store(sums.drop_front(count), ones, in.dv, rows, key.exists);
+}
+} // namespace
+
+static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
+  KeyBlock block(at, in);
+  kernel.items = block.items();
+  at.e.teams(kernel.items, at.threads, 1, [&](Num item) { block.emit(item); });
 }
 
 void pc::kernels::emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel) {
