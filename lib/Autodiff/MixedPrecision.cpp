@@ -46,6 +46,8 @@ public:
     for (Value value : body.getTerminator()->getOperands())
       if (sums || !cast<RankedTensorType>(value.getType()).getRank())
         markWide(value);
+    for (auto recurrence : body.getOps<RecurrenceOp>())
+      markFactor(recurrence.getA());
     for (Operation &op : llvm::make_early_inc_range(body))
       visit(&op);
   }
@@ -84,6 +86,13 @@ private:
       if (op && op->getBlock() == body && op->hasTrait<Pointwise>() && isLinearMap(op) && !isa<CastOp>(op))
         llvm::append_range(work, op->getOperands());
     }
+  }
+
+  /// Keeps the factor of a recurrence in f32, and what it is a broadcast of: bf16 rounds a factor near 1 to 1.
+  void markFactor(Value factor) {
+    wide.insert(factor);
+    if (isBroadcast(factor))
+      markFactor(factor.getDefiningOp()->getOperand(0));
   }
 
   void set(Value result, Type element) {
@@ -181,11 +190,14 @@ private:
         .Case([&](ActivationGradOp x) { sameAs(x.getResult(), x.getX()); })
         .Case<LayerNormOp, RMSNormOp>([&](auto x) { set(x.getY(), bf16); })
         .Case<LayerNormGradOp, RMSNormGradOp>([&](auto x) { sameAs(x.getDx(), x.getX()); })
-        .Case([&](RecurrenceOp x) { // products of many factors need f32
+        .Case([&](RecurrenceOp x) {
           widen(x, 0);
           sameAs(x.getH(), x.getB());
         })
-        .Case([&](RecurrenceGradOp x) { sameAs(x.getDb(), x.getH()); })
+        .Case([&](RecurrenceGradOp x) {
+          widen(x, 0);
+          sameAs(x.getDb(), x.getH());
+        })
         .Case([&](AttentionOp x) {
           for (unsigned i = 0; i < 3; ++i)
             narrow(x, i);

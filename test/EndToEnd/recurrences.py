@@ -90,7 +90,7 @@ class Model:
         ids, logits_type = self.type(["batch", "sequence"], "i32"), self.type(["batch", "sequence", "vocab"])
         x = self.line(f"embedding {table[0]}, {tokens} : ({self.type(table[1])}, {ids}) -> {self.type(['batch', 'sequence', 'embed'])}", "batch sequence embed")
         for i, body in enumerate((self.several_numbers, self.both_directions, self.attention, self.constant)):
-            x = self.block(x, f"h.{i}", body)
+            x = self.block(x, f"h.{i}.mix", body)
         self.place = "head"
         logits = self.linear(x, "weight", "vocab")
         nll = self.line(f"cross_entropy {logits[0]}, {targets} : ({logits_type}, {ids}) -> {self.type(['batch', 'sequence'])}", "batch sequence")
