@@ -52,7 +52,7 @@ private:
   bool readFlags(CompileOptions &options, std::string &error) {
     SmallVector<StringRef> given;
     StringRef(flags).split(given, ' ');
-    bool isOn = llvm::any_of(given, [](StringRef flag) { return flag.split('=').first == "auto"; });
+    bool isOn = llvm::any_of(given, [](StringRef flag) { return flag == "auto" || flag.starts_with("auto="); });
     CompileFlags all;
     llvm::raw_string_ostream errors(error);
     return succeeded(all.parseFromString((isOn ? "" : "auto= ") + flags, errors)) &&
