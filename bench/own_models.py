@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """usage: bench/own_models.py [--decoders] [--plan FLAGS]... [NAME...]
 
-Which users' models train as in PyTorch: exports each by pc_torch, trains 5 steps under every plan and compares the losses, and the gradients of
-the first step, with torch.optim.AdamW. Models are those of test/Torch/models; with --decoders, tiny ones of transformers' classes that pc-import
-has no row for. Needs torch (and transformers) in this python3, and pc-compile and pc-run in PATH or in build/bin."""
+Which users' models train as in PyTorch: exports each by pc_torch, trains 5 steps under every plan and compares the losses,
+and the gradients of the first step, with torch.optim.AdamW. Models are those of test/Torch/models; with --decoders, tiny
+ones of transformers' classes that pc-import has no row for. Prints a table with the largest relative differences of losses
+and of gradients. Needs torch (and transformers) in this python3, and pc-compile and pc-run in PATH or in build/bin."""
 
 import argparse
+import copy
 import json
 import os
 import re
@@ -23,6 +25,7 @@ import torch
 from pc_torch.check import gradient_differences, named_gradients, write_data
 from pc_torch.errors import Refused
 from pc_torch.export import export
+from safetensors.torch import load_file
 
 STEPS, RATE, DECAY = 5, 1e-3, 1e-2
 PLANS = ["", "--mesh dp=2", "--mesh tp=2", "--mesh dp=2 --zero=3", "--mesh pp=2 --microbatches=2", "--auto --ranks 2"]
@@ -76,8 +79,27 @@ def train_torch(module, steps):
     return losses, gradients
 
 
+def zero_gradients(module, step):
+    """Parameters whose gradient is 0 in exact arithmetic, such as biases of keys: its digits in f32 are rounding errors. A module that does not
+    compute in f64 has none."""
+    exact = copy.deepcopy(module).double()
+    try:
+        loss_of(exact(**{name: x.double() if x.is_floating_point() else x for name, x in step.items()})).backward()
+    except RuntimeError:
+        return []
+    norms = {name: float(gradient.norm()) for name, gradient in named_gradients(exact).items()}
+    return [name for name, norm in norms.items() if norm < 1e-12 * max(norms.values())]
+
+
 def loss_of(result):
     return next(r for r in result if r.dim() == 0) if isinstance(result, tuple) else result
+
+
+def without_dropout(module):
+    """No elements drop: a run cannot drop those that PyTorch drops."""
+    for part in module.modules():
+        for rate in [name for name in ("p", "dropout") if isinstance(getattr(part, name, None), float)]:
+            setattr(part, rate, 0.0)
 
 
 def run(binaries, *command):
@@ -88,8 +110,8 @@ def run(binaries, *command):
         raise RuntimeError(f"{Path(command[0]).name} {done.returncode}: {' '.join(done.stderr.split())[:200]}")
 
 
-def try_plan(plan, folder, data, losses, gradients, binaries):
-    """The largest relative differences of losses and of gradients."""
+def try_plan(plan, folder, data, losses, gradients, zero, binaries):
+    """The largest relative differences of losses and of gradients. Those that are 0 are compared with the largest gradient."""
     run(binaries, "pc-compile", folder / "model.mlir", "-o", folder / "train", *plan.split())
     common = ["pc-run", "-n", ranks_of(plan), folder / "train", "--", *data, "--lr", RATE, "--weight-decay", DECAY]
     out = folder / "out"
@@ -97,37 +119,48 @@ def try_plan(plan, folder, data, losses, gradients, binaries):
     out.mkdir()
     run(binaries, *common, "--steps", STEPS, "--metrics", out / "metrics")
     got = [json.loads(line)["loss"] for line in (out / "metrics").read_text().splitlines()]
+    differences = [abs(a - b) / abs(a) for a, b in zip(losses, got)]
     run(binaries, *common, "--steps", 1, "--dump-grads", out / "grads.safetensors")
-    worst = max(row[0] for row in gradient_differences(out / "grads.safetensors", gradients))
-    return max(abs(a - b) / abs(a) for a, b in zip(losses, got)), worst
+    largest = {name: max(gradients.values(), key=torch.norm) for name in zero}
+    got = load_file(out / "grads.safetensors")
+    worst = max(float(got[name].norm() / gradient.norm()) for name, gradient in largest.items()) if zero else 0.0
+    rest = {name: gradient for name, gradient in gradients.items() if name not in zero}
+    worst = max(worst, *(row[0] for row in gradient_differences(out / "grads.safetensors", rest)))
+    return max(differences), worst
 
 
 def try_model(name, make, plans, binaries):
-    """Prints one line; returns whether all plans train as PyTorch does."""
+    """Prints a row of the table; returns whether all plans train as PyTorch does."""
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         try:
             module, inputs = make()
+            without_dropout(module)
             exported = export(module, inputs, name, 0.0)
             exported.write(folder)
         except Refused as error:
-            print(f"{name}: refused: {' '.join(error.message().split())[:300]}", flush=True)
+            print(f"| {name} | no | refused: {cell(error.message())} |", flush=True)
             return False
         steps = random_steps(exported, inputs)
         data = write_data(folder, exported, steps)
+        zero = zero_gradients(module, steps[0])
         losses, gradients = train_torch(module, steps)
-        words, good = [], True
+        cells, good = [], True
         for plan in plans:
             try:
-                loss, gradient = try_plan(plan, folder, data, losses, gradients, binaries)
+                loss, gradient = try_plan(plan, folder, data, losses, gradients, zero, binaries)
                 good &= loss <= LOSSES and gradient <= GRADIENTS
-                words.append(f"[{plan.removeprefix('--mesh ') or '1 rank'}] {loss:.1e} {gradient:.1e}")
+                cells.append(f"{loss:.0e} {gradient:.0e}")
             except RuntimeError as error:
                 good = False
-                words.append(f"[{plan.removeprefix('--mesh ')}] {error}")
-        print(f"{name}: {exported.text.count(' = pc.')} ops, {'as PyTorch' if good else 'DIFFERENT'}: {'; '.join(words)}", flush=True)
+                cells.append(cell(str(error)))
+        print(f"| {name} | {'yes' if good else 'no'} | {' | '.join(cells)} |", flush=True)
         return good
+
+
+def cell(text):
+    return re.sub(r'(File ")?/\S*/', r"\1", " ".join(text.split())).replace("|", "\\|")[:300]
 
 
 def main():
@@ -142,8 +175,11 @@ def main():
     else:
         import models as source
     made = {name: make for name, make in source.MODELS.items() if not given.names or name in given.names}
-    good = [try_model(name, make, given.plan or PLANS, binaries) for name, make in made.items()]
-    print(f"{sum(good)} of {len(good)} train as in PyTorch: losses to {LOSSES:.0e}, gradients to {GRADIENTS:.0e}")
+    plans = given.plan or PLANS
+    print("| program | as PyTorch | " + " | ".join(plan.removeprefix("--mesh ") or "1 rank" for plan in plans) + " |")
+    print("|---|---|" + "---|" * len(plans), flush=True)
+    good = [try_model(name, make, plans, binaries) for name, make in made.items()]
+    print(f"\n{sum(good)} of {len(good)} train as in PyTorch: losses to {LOSSES:.0e}, gradients to {GRADIENTS:.0e}")
 
 
 main()

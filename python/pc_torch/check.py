@@ -90,27 +90,8 @@ def check(what: str, directory: Path, tolerance: float, binaries: Path | None) -
         folder = Path(work)
         run(binaries, "pc-compile", directory / "model.mlir", "-o", folder / "train")
         flags = write_data(folder, exported, [step])
-        run(
-            binaries,
-            "pc-run",
-            "-n",
-            1,
-            folder / "train",
-            "--",
-            *flags,
-            "--init",
-            directory,
-            "--steps",
-            1,
-            "--lr",
-            0,
-            "--weight-decay",
-            0,
-            "--metrics",
-            folder / "metrics",
-            "--dump-grads",
-            folder / "grads.safetensors",
-        )
+        flags += ["--init", str(directory), *"--steps 1 --lr 0 --weight-decay 0 --metrics".split(), str(folder / "metrics")]
+        run(binaries, "pc-run", "-n", 1, folder / "train", "--", *flags, "--dump-grads", folder / "grads.safetensors")
         got = json.loads((folder / "metrics").read_text().splitlines()[0])["loss"]
         rows: list[Row] = [(abs(got - float(loss)) / abs(float(loss)), f"loss: {got:.7g}, PyTorch {float(loss):.7g}", [])]
         rows += gradient_differences(folder / "grads.safetensors", named_gradients(module))

@@ -14,28 +14,19 @@ from torch.nn.functional import gelu, silu
 
 from .rows import Mask, Rotation
 
-RELABEL = {
-    "aten.view.default",
-    "aten.reshape.default",
-    "aten.transpose.int",
-    "aten.permute.default",
-    "aten.contiguous.default",
-    "aten.clone.default",
-    "aten.unsqueeze.default",
-    "aten.squeeze.dim",
-    "aten.expand.default",
-    "aten.flatten.using_ints",
-    "aten.to.dtype",
-    "aten.type_as.default",
-    "aten.alias.default",
-    "aten._unsafe_view.default",
-    "aten.unflatten.int",
-    "aten._to_copy.default",
-    "aten.view_as.default",
-}
-TAKE = {"aten.slice.Tensor", "aten.select.int", "aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.unbind.int"}
-JOIN = {"aten.cat.default", "aten.stack.default", "aten.view_as_complex.default"}
-ROTATE = JOIN | {"aten.mul.Tensor", "aten.add.Tensor", "aten.sub.Tensor", "aten.neg.default", "aten.view_as_real.default"}
+
+def names(text: str) -> set[str]:
+    return {f"aten.{name}" for name in text.split()}
+
+
+RELABEL = names(
+    "view.default reshape.default transpose.int permute.default contiguous.default clone.default unsqueeze.default "
+    "squeeze.dim expand.default flatten.using_ints to.dtype type_as.default alias.default _unsafe_view.default "
+    "unflatten.int _to_copy.default view_as.default"
+)
+TAKE = names("slice.Tensor select.int split.Tensor split_with_sizes.default chunk.default unbind.int")
+JOIN = names("cat.default stack.default view_as_complex.default")
+ROTATE = JOIN | names("mul.Tensor add.Tensor sub.Tensor neg.default view_as_real.default")
 PRODUCTS = ("aten.matmul.default", "aten.bmm.default")
 MINUS_INFINITY = -1e4  # a score from here on down is one of a key that is not seen
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Sequence
 
 from .axes import Axis, DimClass
@@ -23,24 +22,11 @@ SHORT = {"batch": "b", "sequence": "s", "kv_heads": "k", "group": "g", "head_dim
 
 
 def in_order(users: dict[Value, list[Value]]) -> list[Value]:
-    """Values in the order of the user's forward, by which layers of a pipeline are told; leaves in front of what reads them first."""
-    inner = [value for value in users if value.op not in LEAVES]
-    waits = {value: len({o for o in value.operands if o.op not in LEAVES}) for value in inner}
-    ready = [(*value.key, i) for i, value in enumerate(inner) if not waits[value]]
-    place = {value: i for i, value in enumerate(inner)}
-    heapq.heapify(ready)
-    order: list[Value] = []
-    done: set[Value] = set()
-    while ready:
-        value = inner[heapq.heappop(ready)[2]]
-        order += [o for o in dict.fromkeys(value.operands) if o.op in LEAVES and o not in done]
-        order.append(value)
-        done.update(order[-1 - len(value.operands) :])
-        for user in set(users[value]):
-            waits[user] -= 1
-            if not waits[user]:
-                heapq.heappush(ready, (*user.key, place[user]))
-    return order or list(users)
+    """Values in the order of the user's forward, which tells layers of a pipeline apart; a leaf before its first reader."""
+    order: dict[Value, None] = {}
+    for value in sorted((value for value in users if value.op not in LEAVES), key=lambda value: value.key):
+        order |= dict.fromkeys([*(o for o in value.operands if o.op in LEAVES), value])
+    return list(order or users)
 
 
 def name_dims(values: Sequence[Value]) -> dict[DimClass, str]:

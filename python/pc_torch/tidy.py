@@ -153,7 +153,7 @@ def check_whole(root: Value) -> None:
     """Ops that know their dims by place must have dims that no view has cut since they were made."""
     for value in users_of(root):
         axes = value.uncut()
-        last, rank = axes[-1:], len(axes)
+        last, rank = axes[-1:], len(value.axes)  # dims that an op does not know by place may be cut, alike in operands and result
         where = dict.fromkeys(("columns", "softmax", "layer_norm", "rms_norm", "top_k"), last)
         where |= {"rope": axes[:2] + last, "attention": axes, "rope_table": axes}
         for axis in where.get(value.op, []):

@@ -205,15 +205,19 @@ class Walk(Builder):
             return x
         if not isinstance(x, torch.Tensor):
             return self.constant(x)
-        x = x.detach()
-        first = x.reshape(-1)[:1]
-        if x.numel() and bool((x == first).all()):
-            number = self.constant(float(first))
-            return Tensor(number.value, [[new_axis(n)] if n > 1 else [] for n in x.shape])
+        x = held = x.detach()
+        for i in range(x.dim()):  # along dims of equal entries a table is broadcast
+            if bool((held == held[(slice(None),) * i + (slice(1),)]).all()):
+                held = held[(slice(None),) * i + (slice(1),)]
+        broadcast = [[new_axis(n)] if n > 1 else [] for n in x.shape]
+        if held.numel() == 1:
+            return Tensor(self.constant(float(held)).value, broadcast)
         if x.is_complex():
             raise Refused("a table of complex numbers", "Rotary embeddings may be complex; other products are written with real numbers.")
-        name = self.given[node.name][0] if isinstance(node, Node) and node.name in self.given else f"pc_torch.table.{len(self.tensors)}"
-        return self.parameter(name, x.float().clamp(-1e30, 1e30), False)
+        if isinstance(node, Node) and node.name in self.given:
+            return self.parameter(self.given[node.name][0], x.float().clamp(-1e30, 1e30), False)
+        table = self.parameter(f"pc_torch.table.{len(self.tensors)}", held.float().clamp(-1e30, 1e30), False)
+        return Tensor(table.value, [own or other for own, other in zip(table.dims, broadcast)])
 
     # --- nodes ---
 
