@@ -134,12 +134,7 @@ int main() {
     for (const Case &one : cases)
       for (bool reverse : {false, true})
         check(context, one.a, one.b, one.along, reverse, last == 33 ? "bf16" : "f32",
-              {{"x", 2},
-               {"s", last == 5 ? 1 : 9},
-               {"c", last},
-               {"n", last == 70    ? 3
-                     : last == 150 ? 1
-                                   : 6}});
+              {{"one", 1}, {"x", 2}, {"s", last == 5 ? 1 : 9}, {"c", last}, {"n", last < 70 ? 6 : last / 35 - 1}});
   check(context, "x s", "x s c", "s", false, "f32", {{"x", 1}, {"s", 200}, {"c", 8}});
   return finishChecks();
 }
