@@ -11,7 +11,7 @@ static std::optional<int64_t> boundOf(Value index, Operation *user) {
   auto type = [](Value value) { return cast<RankedTensorType>(value.getType()); };
   if (auto embedding = dyn_cast<EmbeddingOp>(user); embedding && embedding.getIds() == index) {
     auto table = embedding.getTable().getDefiningOp<ParameterOp>();
-    return table ? validShape(table)[0] : type(embedding.getTable()).getDimSize(0);
+    return table ? validShape(table)[embedding.getBatch()] : embedding.getRows();
   }
   if (auto entropy = dyn_cast<CrossEntropyOp>(user); entropy && entropy.getTargets() == index) {
     auto mask = entropy.getLogits().getDefiningOp<MaskPaddingOp>();

@@ -210,7 +210,15 @@ struct Gradients::Rules {
   /// The columns that were cut out go back to their places, among zeros.
   LogicalResult rule(ColumnsOp columns) {
     auto back = builder.getI64IntegerAttr(-static_cast<int64_t>(columns.getFrom()));
-    add(columns.getX(), ColumnsOp::create(builder, loc, columns.getX().getType(), dy, back));
+    add(columns.getX(), ColumnsOp::create(builder, loc, columns.getX().getType(), dy, columns.getDimAttr(), back,
+                                          columns.getEveryAttr(), columns.getStepAttr()));
+    return success();
+  }
+
+  LogicalResult rule(ReshapeOp view) {
+    auto [from, to] = view.getSpec().split("->");
+    auto back = builder.getStringAttr(to.trim() + " -> " + from.trim());
+    add(view.getX(), ReshapeOp::create(builder, loc, view.getX().getType(), back, dy));
     return success();
   }
 
@@ -234,8 +242,9 @@ struct Gradients::Rules {
   }
 
   LogicalResult rule(EmbeddingOp embedding) {
-    add(embedding.getTable(), EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy,
-                                                      embedding.getIds(), Value(), embedding.getPaddingAttr()));
+    add(embedding.getTable(),
+        EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy, embedding.getIds(), Value(),
+                                embedding.getPaddingAttr(), embedding.getBatchAttr()));
     return success();
   }
 
@@ -334,8 +343,9 @@ LogicalResult Gradients::differentiate(Operation *op) {
   Rules rules{*this, builder, op->getLoc(), dy};
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<EinsumOp, AddOp, SubOp, ScaleOp, CopyOp, CastOp, LogOp, ExpOp, RecipOp, SqrtOp, SinOp, CosOp, SelectOp,
-            ActivationOp, ClampOp, ColumnsOp, DropoutOp, SoftmaxOp, EmbeddingOp, LayerNormOp, RMSNormOp, RopeOp,
-            AttentionOp, PackedAttentionOp, RecurrenceOp, MaskPaddingOp>([&](auto op) { return rules.rule(op); })
+            ActivationOp, ClampOp, ColumnsOp, ReshapeOp, DropoutOp, SoftmaxOp, EmbeddingOp, LayerNormOp, RMSNormOp,
+            RopeOp, AttentionOp, PackedAttentionOp, RecurrenceOp, MaskPaddingOp>(
+          [&](auto op) { return rules.rule(op); })
       .Default([](Operation *other) -> LogicalResult {
         return other->emitOpError() << "has no gradient rule, so it cannot be part of a model that is trained";
       });

@@ -173,7 +173,7 @@ private:
     auto sameAs = [&](Value result, Value operand) { set(result, elementOf(operand)); };
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](EinsumOp x) { einsum(x); })
-        .Case<MaskPaddingOp, DropoutOp, RopeOp, ColumnsOp, SplitQkvOp>([&](auto) {
+        .Case<MaskPaddingOp, DropoutOp, RopeOp, ColumnsOp, ReshapeOp, SplitQkvOp>([&](auto) {
           for (Value result : op->getResults())
             sameAs(result, op->getOperand(0));
         })

@@ -56,7 +56,7 @@ private:
   /// operands.
   bool sumsZeros(Operation *op, const FactorRule &rule, int factor) const {
     if (auto embedding = dyn_cast<EmbeddingOp>(op))
-      return rule.operands[0][0] == factor;
+      return rule.operands[0][embedding.getBatch()] == factor;
     unsigned factors = 0;
     for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands)) {
       if (!llvm::is_contained(dims, factor))

@@ -95,7 +95,7 @@ int64_t pc::columnSumBytes(Operation *op) {
 
 /// Tables follow each other, each with the length of the padded list of ids. The partial sums of long runs come last.
 EmbeddingSort::EmbeddingSort(EmbeddingGradOp op) {
-  const int64_t ids = typeOf(op.getIds()).getNumElements(), width = typeOf(op.getResult()).getDimSize(1);
+  const int64_t ids = typeOf(op.getIds()).getNumElements(), width = op.getWidth();
   tile = std::clamp<int64_t>(llvm::PowerOf2Ceil(ids), chunk, 1024);
   padded = llvm::alignTo(ids, tile);
   tilePlaces = tileIds + padded;

@@ -2,8 +2,10 @@
 // One function per op that is not pointwise, in the order of PCOps.td. This is the only file that defines how an op may
 // be split.
 //===-----------------------------------------------------------------------------===//
+#include "ReshapeSpec.h"
 #include "pc/IR/MoveRows.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
 
@@ -124,22 +126,51 @@ FactorRule RoundOfRowsOp::getFactorRule() {
     factor.whole = true;
   return rule;
 }
-FactorRule ColumnsOp::getFactorRule() {
-  if (!rankOf(getX()))
+/// All dims but `dim` may be split. It has another size in the result, so it would need others' entries.
+static FactorRule alongRule(Operation *op, int64_t dim) {
+  int64_t rank = rankOf(op->getOperand(0));
+  if (dim < 0 || dim >= rank)
     return {};
-  std::string rows = letters("x", rankOf(getX()) - 1);
-  return withLinear(make(*this, rows + "c -> " + rows + "d").keepWhole({"c", "d"}), {0});
+  std::string front = letters("x", dim), back = letters("y", rank - dim - 1);
+  return withLinear(make(op, Twine(front) + "from " + back + "-> " + front + "to " + back).keepWhole({"from", "to"}),
+                    {0});
+}
+FactorRule ColumnsOp::getFactorRule() { return alongRule(*this, along()); }
+FactorRule ResizeOp::getFactorRule() { return alongRule(*this, static_cast<int64_t>(getDim())); }
+
+/// A dim that both sides have may be split.
+FactorRule ReshapeOp::getFactorRule() {
+  auto [left, right] = getSpec().split("->");
+  std::optional<ReshapeDims> from = reshapeDims(left), to = reshapeDims(right);
+  if (!from || !to)
+    return {};
+  FactorRule rule;
+  auto add = [&](const ReshapeDims &dims, const ReshapeDims &others, SmallVector<int, 6> &numbers) {
+    for (const auto &names : dims) {
+      std::string name = llvm::join(names, " ");
+      int f = rule.find(name);
+      numbers.push_back(f < 0 ? static_cast<int>(rule.factors.size()) : f);
+      if (f < 0)
+        rule.factors.push_back({name, 0, /*whole=*/!llvm::is_contained(others, names)});
+    }
+  };
+  add(*from, *to, rule.operands.emplace_back());
+  add(*to, *from, rule.results.emplace_back());
+  fillSizes(rule, *this);
+  return withLinear(std::move(rule), {0});
 }
 
-FactorRule EmbeddingOp::getFactorRule() {
-  std::string ids = letters("i", rankOf(getIds()));
-  return withLinear(make(*this, "v e, " + ids + "-> " + ids + "e"), {0});
+/// The rule of a lookup: tables and ids to rows; or of its gradient: rows and ids to tables.
+template <typename Op> static FactorRule lookupRule(Op op, Value table, bool isGradient) {
+  int64_t batch = op.getBatch(), ids = rankOf(op.getIds()) - batch, width = rankOf(table) - batch - 1;
+  if (batch < 0 || ids < 0 || width < 0)
+    return {};
+  std::string each = letters("b", batch), e = letters("e", width), index = each + letters("i", ids);
+  std::string tables = each + "v " + e, rows = index + e;
+  return withLinear(make(op, (isGradient ? rows : tables) + ", " + index + "-> " + (isGradient ? tables : rows)), {0});
 }
-
-FactorRule EmbeddingGradOp::getFactorRule() {
-  std::string ids = letters("i", rankOf(getIds()));
-  return withLinear(make(*this, ids + "e, " + ids + "-> v e"), {0});
-}
+FactorRule EmbeddingOp::getFactorRule() { return lookupRule(*this, getTable(), /*isGradient=*/false); }
+FactorRule EmbeddingGradOp::getFactorRule() { return lookupRule(*this, getResult(), /*isGradient=*/true); }
 
 FactorRule LayerNormOp::getFactorRule() {
   std::string r = letters("r", rankOf(getX()) - 1);
@@ -248,16 +279,6 @@ FactorRule RecurrenceGradOp::getFactorRule() {
 FactorRule MaskPaddingOp::getFactorRule() {
   FactorRule rule = pointwise(*this, 1);
   return getValue().isZero() ? withLinear(std::move(rule), {0}) : rule;
-}
-
-/// Other dims may be split; the one that is resized would change its size on every rank.
-FactorRule ResizeOp::getFactorRule() {
-  int64_t rank = rankOf(getX()), dim = getDim();
-  if (dim < 0 || dim >= rank)
-    return {};
-  std::string front = letters("x", dim), back = letters("y", rank - dim - 1);
-  return withLinear(make(*this, Twine(front) + "from " + back + "-> " + front + "to " + back).keepWhole({"from", "to"}),
-                    {0});
 }
 
 FactorRule ClipCoefficientOp::getFactorRule() { return make(*this, ", h -> ").keepWhole({"h"}); }

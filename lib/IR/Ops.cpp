@@ -535,19 +535,6 @@ LogicalResult pc::detail::verifyDrawnOp(Operation *op) {
   return success();
 }
 
-/// (C1) of embedding and its gradient.
-template <typename Op> static LogicalResult verifyPadding(Op op, Value table) {
-  std::optional<int64_t> padding = op.getPadding();
-  auto type = cast<RankedTensorType>(table.getType());
-  if (!padding || type.getRank() < 1) // verifiers of factors report scalars
-    return success();
-  if (*padding < 0 || (!op.getOffset() && *padding >= type.getDimSize(0)))
-    return op.emitOpError() << "has padding id " << *padding << ", which is not a row of " << type << " (C1)";
-  return success();
-}
-LogicalResult EmbeddingOp::verify() { return verifyPadding(*this, getTable()); }
-LogicalResult EmbeddingGradOp::verify() { return verifyPadding(*this, getResult()); }
-
 //===---------------------------------------------------------------------------===//
 // Moves
 //===---------------------------------------------------------------------------===//

@@ -128,6 +128,8 @@ static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result)
 }
 
 bool pc::mayShareHome(Operation *op, unsigned operand, unsigned result) {
+  if (auto view = dyn_cast<ReshapeOp>(op)) // the kernel copies nothing if they have one home
+    return view.getX().getType().getElementTypeBitWidth() == view.getResult().getType().getElementTypeBitWidth();
   if (!sameShapeAndWidth(op->getOperand(operand), op->getResult(result)))
     return false;
   if (auto move = dyn_cast<MoveOpInterface>(op); move && factsOf(move.getMoveKind()).flags & PCRT_MOVE_IN_PLACE)

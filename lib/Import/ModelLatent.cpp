@@ -24,7 +24,7 @@ Value ModelBuilder::rotated(Value x, int64_t first) {
 }
 
 Value ModelBuilder::columns(Value x, int64_t from, Dims dims) {
-  return ColumnsOp::create(builder, loc, type(dims), x, builder.getI64IntegerAttr(from));
+  return ColumnsOp::create(builder, loc, type(dims), x, IntegerAttr(), builder.getI64IntegerAttr(from));
 }
 
 Value ModelBuilder::latentAttention(Value y) {

@@ -177,7 +177,7 @@ bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *>
       std::optional<Where> said = read(axis, placement(op->getResult(0)), localShape(op->getResult(0)).size());
       if (!said)
         return refuse("has a type that uses an axis that is not in the mesh");
-      dim = said->dims[0];
+      dim = said->dims[llvm::find(rule.results[0], rule.indexed) - rule.results[0].begin()];
     }
   } else {
     Group offset;
@@ -447,7 +447,34 @@ bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayR
 struct Placer::Split {
   SmallVector<Dim> dims;
   SmallVector<int64_t> sizes;
+  double scale = 1;    ///< how often the results count: they sum copies
+  bool copies = false; ///< of all ranks, as types do not say how they are split
 };
+
+/// An op that reduces dim `f`, on whose index no operand depends. A sum is that of one index times their number, and a
+/// maximum that of one. Sets the scale, and the split of `dim` if types say it; else all ranks have copies.
+bool Placer::sumCopies(Operation *op, const Rule &rule, int f, Dim &dim, Split &split) {
+  auto einsum = dyn_cast<EinsumOp>(op);
+  if (!isa<ReduceMaxOp>(op) && (!einsum || einsum.getMask()))
+    return isReference;
+  for (auto [value, letters] : llvm::zip(op->getOperands(), rule.operands)) {
+    const auto *at = llvm::find(letters, f);
+    if (at == letters.end())
+      continue;
+    if (einsum)
+      split.scale *= static_cast<double>(cast<RankedTensorType>(value.getType()).getShape()[at - letters.begin()]);
+    if (PlaceAttr place = placement(value)) {
+      std::optional<Where> said = read(axis, place, letters.size());
+      if (!said)
+        return false;
+      dim = said->dims[at - letters.begin()];
+    } else {
+      split.copies = true;
+    }
+    return true;
+  }
+  return false;
+}
 
 /// Reads the dims of operands and results. Those with the same letter must have the same split and size.
 bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Split &split) {
@@ -475,7 +502,8 @@ bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> o
         rule.results, [&](const Rule::Letters &letters) { return !llvm::is_contained(letters, static_cast<int>(f)); });
     if (sizes[f] < 0)
       dim.any = !rule.whole[f]; // a broadcast
-    else if (dim.any && sizes[f] > 1 && summed && !isReference)
+    else if (dim.any && sizes[f] > 1 && summed &&
+             !(rule.whole[f] ? isReference || countsWhole(op) : sumCopies(op, rule, static_cast<int>(f), dim, split)))
       return refuse("sums the broadcast dim " + rule.names[f] + ", which the proof does not support");
   }
   for (auto [letters, result] : llvm::zip_equal(rule.results, op->getResults()))
@@ -505,6 +533,22 @@ bool Placer::checkSplit(Operation *op, Rule &rule, ArrayRef<const Where *> opera
   return true;
 }
 
+/// A sum of which each rank has an addend, and a value that sums copies: added on each rank, it counts as often as
+/// there are ranks.
+static bool addCopies(Operation *op, ArrayRef<const Where *> operands, ArrayRef<unsigned> partial, Placed &placed) {
+  if (!isa<AddOp, SubOp>(op) || partial.size() != 1 || operands[partial[0]]->combine != Combine::Sum ||
+      !operands[1 - partial[0]]->copies)
+    return false;
+  double ranks = 1;
+  for (const PartialSum &part : operands[partial[0]]->parts) {
+    if (part.inner || part.in.size() != 1 || !part.in[0].n)
+      return false;
+    ranks *= static_cast<double>(part.in[0].n);
+  }
+  placed.scales = {{1 - partial[0], ranks}};
+  return true;
+}
+
 /// Linear ops may read sums that are not complete. Sets what all results wait for, and their root.
 bool Placer::joinPartial(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Where &common,
                          Placed &placed) {
@@ -514,8 +558,17 @@ bool Placer::joinPartial(Operation *op, const Rule &rule, ArrayRef<const Where *
     if (!operands[i]->parts.empty())
       partial.push_back(static_cast<unsigned>(i));
   }
+  for (unsigned i : rule.linear)
+    common.copies |= operands[i]->copies;
   if (partial.empty())
     return true;
+  if (addCopies(op, operands, partial, placed)) {
+    const Where &sum = *operands[partial[0]];
+    common.parts = sum.parts;
+    common.combine = sum.combine;
+    common.copies = false;
+    return true;
+  }
   common.combine = operands[partial[0]]->combine;
   // An incomplete maximum may only be copied or reduced further. Incomplete sums may be operands of an einsum, if
   // they are sums over different axes, or the operands of any op that is linear in them together.
@@ -548,7 +601,9 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
   if (waits && isa<MergeAttentionOp>(op))
     return merge(operands);
   Placed placed;
+  placed.scale = split.scale;
   Where common;
+  common.copies = split.copies;
   if (!joinPartial(op, *rule, operands, common, placed))
     return std::nullopt;
   for (const Rule::Letters &letters : rule->results) {

@@ -163,7 +163,19 @@ struct Placer::GroupMove {
     return split(to, group.plain());
   }
 
+  /// Ranks that add up equal copies have as many times the copies of one.
+  void spreadCopies(Placed &placed) {
+    if (!y.copies || move.getReduction() == PartialKind::None || y.axes() & own)
+      return;
+    y.combine = move.getReduction() == PartialKind::Max ? Combine::Max : Combine::Sum;
+    for (const Index &index : group.plain())
+      y.parts.push_back({index.axes(), false, {index}});
+    llvm::sort(y.parts);
+    placed.scale = y.combine == Combine::Sum ? static_cast<double>(group.n) : 1;
+  }
+
   bool apply(Placed &placed) {
+    spreadCopies(placed);
     const Where &x = *operands[0];
     if (x.note.kind == Note::Blocks)
       return refuse("moves a value with missing blocks");

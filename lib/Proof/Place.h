@@ -42,6 +42,9 @@ struct Placed {
   llvm::SmallVector<std::pair<unsigned, unsigned>, 2> same;
   /// The result is the same value as the operands, with more addends of its sum or more blocks.
   bool isSame = false;
+  /// How often results, and operands by number, count.
+  double scale = 1;
+  llvm::SmallVector<std::pair<unsigned, double>, 1> scales;
 };
 
 /// Input: an op and the places of its operands. Result: the places of its results; if there is none, `wrong`, `fault`
@@ -96,6 +99,7 @@ private:
   std::optional<Placed> addRounds(AddOp sum, llvm::ArrayRef<const Where *> operands);
   bool keepRound(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands, Placed &placed);
   std::optional<Placed> merge(llvm::ArrayRef<const Where *> operands);
+  bool sumCopies(mlir::Operation *op, const Rule &rule, int f, Dim &dim, Split &split);
   bool addInnerSums(const Rule &rule, const Rule::Letters &letters, llvm::ArrayRef<Dim> dims, Where &result);
 
   /// Sets `wrong` and returns false.

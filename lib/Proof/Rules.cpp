@@ -12,8 +12,9 @@ using namespace pc;
 using namespace pc::proof;
 
 namespace {
-/// `spec` is an einsum; "x*" stands for all other dims of the operand. `whole`: letters that must not be split.
-/// `linear`: operands in which the op is linear together. `indexed`: the letter whose global index the op uses.
+/// `spec` is an einsum, or empty if attributes of the op say it (`writtenSpec`); "x*" stands for all other dims of the
+/// operand. `whole`: letters that must not be split. `linear`: operands in which the op is linear together. `indexed`:
+/// the letter whose global index the op uses.
 struct OpRow {
   StringRef name, spec, whole;
   SmallVector<unsigned, 2> linear;
@@ -76,9 +77,11 @@ static const OpRow *rowOf(Operation *op) {
       {"top_k", "r* c -> r* c", "c", {}, none, ""},
       {"top_groups", "r* c -> r* c", "c", {}, none, ""},
       {"admit", "b s n -> b s n", "s", {}, none, ""},
-      {"columns", "r* c -> r* d", "c d", {0}, none, ""},
-      {"embedding", "v e, i* -> i* e", "", {0}, sum, "v"},
-      {"embedding_grad", "i* e, i* -> v e", "", {0}, sum, "v"},
+      {"columns", "", "old new", {0}, none, ""},
+      {"resize", "", "old new", {0}, none, ""},
+      {"reshape", "", "", {0}, none, ""},
+      {"embedding", "", "", {0}, sum, "v"},
+      {"embedding_grad", "", "", {0}, sum, "v"},
       {"layer_norm", "r* e, e, e -> r* e, r*, r*", "e", {}, none, ""},
       {"layer_norm_grad", "r* e, r* e, r*, r*, e -> r* e, e, e", "e", {0}, sum, ""},
       {"rms_norm", "r* e, e -> r* e, r*", "e", {}, none, ""},
@@ -158,6 +161,46 @@ bool Rule::parse(StringRef spec, ArrayRef<int64_t> ranks) {
 
 static int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
 
+/// Letters "x0 x1 .." for the dims from `first` on, up to `last`.
+static std::string letters(char letter, int64_t first, int64_t last) {
+  std::string text;
+  for (; first < last; ++first)
+    text += letter + std::to_string(first) + " ";
+  return text;
+}
+
+/// The spec of an op whose attributes say which dims are one index.
+static std::string writtenSpec(Operation *op) {
+  int64_t rank = rankOf(op->getOperand(0));
+  auto alongDim = [&](int64_t dim) {
+    std::string front = letters('x', 0, dim), back = letters('x', dim + 1, rank);
+    return front + "old " + back + "-> " + front + "new " + back;
+  };
+  auto lookup = [&](auto op, Value table, bool isGradient) {
+    int64_t batch = op.getBatch(), ids = rankOf(op.getIds());
+    std::string index = letters('b', 0, batch) + letters('i', batch, ids);
+    std::string back = letters('e', batch + 1, rankOf(table));
+    std::string whole = letters('b', 0, batch) + "v " + back, rows = index + back;
+    return isGradient ? rows + ", " + index + "-> " + whole : whole + ", " + index + "-> " + rows;
+  };
+  if (auto columns = dyn_cast<ColumnsOp>(op))
+    return alongDim(columns.along());
+  if (auto resize = dyn_cast<ResizeOp>(op))
+    return alongDim(static_cast<int64_t>(resize.getDim()));
+  if (auto rows = dyn_cast<EmbeddingOp>(op))
+    return lookup(rows, rows.getTable(), /*isGradient=*/false);
+  if (auto rows = dyn_cast<EmbeddingGradOp>(op))
+    return lookup(rows, rows.getResult(), /*isGradient=*/true);
+  // A dim of a reshape is one letter, named by all that is in it: "(h w)" is h.w.
+  std::string spec;
+  bool isInside = false;
+  for (char c : cast<ReshapeOp>(op).getSpec()) {
+    isInside = c == '(' || (isInside && c != ')');
+    spec += c == '(' || c == ')' ? ' ' : c == ' ' && isInside && spec.back() != ' ' ? '.' : c;
+  }
+  return spec;
+}
+
 std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   Rule rule;
   SmallVector<int64_t> ranks;
@@ -165,7 +208,9 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   const OpRow *row = rowOf(op);
   MoreOfAttention more = moreOf(op);
   std::string own, withMore;
-  if (row && !more.operands.empty()) {
+  if (row && row->spec.empty())
+    spec = own = writtenSpec(op);
+  else if (row && !more.operands.empty()) {
     auto [from, to] = row->spec.split(" ->");
     withMore = (Twine(from) + more.operands + "->" + to + more.results).str();
     spec = withMore;
@@ -182,13 +227,6 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
     StringRef a = dims.split(",").first;
     own = (a + "," + result + "," + result + " -> " + a + "," + result).str();
     spec = own, along = gradient.getAlong();
-  } else if (auto resize = dyn_cast<ResizeOp>(op)) {
-    for (StringRef size : {"from", "to"}) {
-      for (int64_t dim = 0; dim < rankOf(resize.getX()); ++dim)
-        own += dim == static_cast<int64_t>(resize.getDim()) ? size.str() + " " : "x" + std::to_string(dim) + " ";
-      own += size == "from" ? "-> " : "";
-    }
-    spec = own;
   } else
     return std::nullopt;
 
@@ -216,11 +254,6 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
     rule.linear = llvm::to_vector<2>(llvm::seq<unsigned>(operands));
   if (isa<ReduceMaxOp>(op))
     rule.combine = Combine::Max;
-  if (isa<ResizeOp>(op)) {
-    rule.linear = {0};
-    rule.combine = Combine::None;
-    rule.whole[rule.find("from")] = rule.whole[rule.find("to")] = true;
-  }
   if (!along.empty()) {
     bool isGradient = isa<RecurrenceGradOp>(op);
     rule.linear = {isGradient ? 2u : 1u};
@@ -236,9 +269,14 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   StringRef(more.whole).split(whole, ' ', -1, /*KeepEmpty=*/false);
   for (StringRef letter : whole)
     rule.whole[rule.find(letter)] = true;
+  if (isa<ReshapeOp>(op)) // what is on one side alone is merged or divided
+    for (size_t f = 0; f < rule.names.size(); ++f)
+      rule.whole[f] = !llvm::is_contained(rule.operands[0], f) || !llvm::is_contained(rule.results[0], f);
   if (!row->indexed.empty())
     rule.indexed = rule.find(row->indexed);
   if (auto mask = dyn_cast<MaskPaddingOp>(op); mask && mask.getValue().isZero())
     rule.linear = {0};
   return rule;
 }
+
+bool pc::proof::countsWhole(Operation *op) { return !isa<AttentionOp, AttentionGradOp>(op); }

@@ -31,6 +31,9 @@ struct Rule {
 
 /// The rule of an op; none if this room does not know it.
 std::optional<Rule> ruleOf(mlir::Operation *op);
+/// Whether the fingerprint of the op's results depends on the sizes of dims that must be whole. Attention to a part of
+/// the keys computes a part of its result.
+bool countsWhole(mlir::Operation *op);
 
 } // namespace pc::proof
 

@@ -124,6 +124,12 @@ void Walk::arrive(int, MoveOpInterface move, Value input, int meeting) {
   meetingOf[move] = meeting;
 }
 
+/// Whether values lie alike; one stage may know that its value sums copies.
+static bool areSame(Where a, const Where &b) {
+  a.copies = b.copies;
+  return a == b;
+}
+
 /// The sum of the values of all stages.
 bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorImpl<int> &from) {
   ArrayRef<Arrival> arrivals = meetings[meetingOf.lookup(move)];
@@ -134,7 +140,7 @@ bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorI
   from.clear();
   for (Arrival arrival : arrivals) {
     if (arrival.move->getName() != move->getName() || arrival.move.getReduction() != move.getReduction() ||
-        arrival.move.getMoveAxes() != move.getMoveAxes() || arrival.state.where != result.where)
+        arrival.move.getMoveAxes() != move.getMoveAxes() || !areSame(*arrival.state.where, *result.where))
       return refuse(oddMove() ? oddMove() : move.getOperation(),
                     "does not match the move of other stages, or moves a value that has a different placement there",
                     FaultKind::Place, oddMove() ? move : arrival.move);

@@ -172,15 +172,10 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
     recipe.maps = mapsOf(*product, recipe.key);
     if (einsum.getMask())
       route(op, recipe);
-  } else if (isa<ResizeOp>(op)) { // its effect depends only on its shapes, which are global because the dim is whole
-    auto resize = cast<ResizeOp>(op);
-    for (Value value : {Value(resize.getX()), Value(resize.getResult())})
-      recipe.key.add(cast<RankedTensorType>(value.getType()).getShape()[resize.getDim()]);
-  } else if (isa<ColumnsOp>(op)) // its effect also depends on the number of columns
-    recipe.key.add(cast<RankedTensorType>(op->getResult(0).getType()).getShape().back());
+  }
   recipe.unrounds = recipe.product && bringsElements(*recipe.product) && isRoundedBias(op);
   // An op that only moves elements does not change rounded ones.
-  bool brings = recipe.product ? bringsElements(*recipe.product) : isa<CastOp, ResizeOp, ColumnsOp>(op);
+  bool brings = recipe.product ? bringsElements(*recipe.product) : isa<CastOp, ResizeOp, ColumnsOp, ReshapeOp>(op);
   bool keeps = isa<CopyOp, MoveOpInterface>(op) || (brings && isBf16(op->getOperand(0)));
   for (Value result : op->getResults())
     recipe.rounds.push_back(isBf16(result) && !keeps);

@@ -96,6 +96,20 @@ static bool areAlike(Operation *a, Operation *b) {
          areTypes(a->getOperandTypes(), b->getOperandTypes()) && areTypes(a->getResultTypes(), b->getResultTypes());
 }
 
+/// Adds the sizes of the dims that are whole on every rank. They are those of the one-device program, and an op of
+/// fewer entries computes another value, even if its operand is a broadcast, which fits any size.
+static void addWholeSizes(Key &key, Operation *op, const Rule &rule) {
+  auto add = [&](Value value, const Rule::Letters &letters) {
+    for (auto [f, size] : llvm::zip(letters, cast<RankedTensorType>(value.getType()).getShape()))
+      if (rule.whole[f])
+        key.add(size);
+  };
+  for (auto [value, letters] : llvm::zip(op->getOperands(), rule.operands))
+    add(value, letters);
+  for (auto [value, letters] : llvm::zip(op->getResults(), rule.results))
+    add(value, letters);
+}
+
 /// The places of `op`'s results and the recipe for their fingerprints. They are shared with earlier ops like it, so
 /// equal layers and the tasks of a pipeline cost little more than their fingerprints.
 const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
@@ -119,6 +133,8 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
   memo.example = op;
   memo.in.assign(in.begin(), in.end());
   memo.same = std::move(placed->same);
+  memo.scale = placed->scale;
+  memo.scales = std::move(placed->scales);
   if (placed->isSame) {
     memo.recipe.kind = Recipe::Same;
     memo.recipe.operands = op->getNumOperands();
@@ -128,6 +144,8 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
     std::optional<Rule> rule = ruleOf(op);
     int linear = rule && rule->linear.size() == 1 ? static_cast<int>(rule->linear[0]) : -1;
     memo.recipe = values.recipe(op, rule ? rule->operands.size() : op->getNumOperands(), linear);
+    if (rule && countsWhole(op))
+      addWholeSizes(memo.recipe.key, op, *rule);
   }
   for (auto [result, where] : llvm::zip_equal(op->getResults(), placed->results)) {
     if (!placer.agreesWithType(result, where, stageAxisSet)) {
@@ -214,6 +232,8 @@ bool Walk::compute(Stage &stage, Operation *op) {
       return refuse(op, "combines parts of different values", FaultKind::Value);
   if (!mayWrite(stage, op, memo.sharing))
     return false;
+  for (auto [i, by] : memo.scales)
+    points[i] = scaled(points[i], by);
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
     State state{{}, memo.out[i], microbatch};
     if (isa<MergeAttentionOp>(op) && memo.recipe.kind == Recipe::Same)
@@ -222,6 +242,8 @@ bool Walk::compute(Stage &stage, Operation *op) {
       state.value = values.constant(constant.getNumber().convertToDouble());
     else
       state.value = values.result(memo.recipe, i, points);
+    if (memo.scale != 1)
+      state.value = scaled(state.value, memo.scale);
     if (isa<RoundOfRowsOp>(op))
       rows = points[0];
     if (rowsOf(result) || memo.out[i]->note.kind == Note::Round) {

@@ -108,6 +108,8 @@ private:
     llvm::SmallVector<const Where *, 3> out;
     llvm::SmallVector<std::pair<unsigned, unsigned>, 2> same;
     Recipe recipe;
+    double scale = 1;                                         ///< of the results
+    llvm::SmallVector<std::pair<unsigned, double>, 1> scales; ///< of operands
     mutable Sharing sharing;
   };
 

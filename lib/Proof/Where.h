@@ -111,6 +111,7 @@ struct Where {
   Combine combine = Combine::None;
   std::vector<PartialSum> parts; ///< ascending
   AxisSet root = 0;              ///< axes on which only coordinate 0 has the value
+  bool copies = false;           ///< complete, and sums copies of one value: ranks may add theirs up
   Note note;
 
   Where() = default;

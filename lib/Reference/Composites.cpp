@@ -378,16 +378,6 @@ Tensors pc::roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit)
   return {taken};
 }
 
-Tensors pc::columns(Inputs in, const Shape &shape, int64_t from) {
-  const Tensor &x = *in[0];
-  int64_t c = x.shape.back(), d = shape.back();
-  Tensor y(shape);
-  for (int64_t i = 0; i < y.size(); ++i)
-    if (int64_t column = i % d + from; column >= 0 && column < c)
-      y[i] = x[i / d * c + column];
-  return {y};
-}
-
 Tensors pc::logSumExp(Inputs in) {
   const Tensor &x = *in[0];
   int64_t v = x.shape.back();
@@ -409,30 +399,6 @@ Tensors pc::crossEntropy(Inputs in) {
   for (int64_t r = 0; r < targets.size(); ++r)
     nll[0][r] -= logits[r * logits.shape.back() + static_cast<int64_t>(targets[r])];
   return nll;
-}
-
-Tensors pc::embedding(Inputs in, int64_t offset) {
-  const Tensor &table = *in[0], &ids = *in[1];
-  int64_t v = table.shape[0], e = table.shape[1];
-  Shape shape(ids.shape);
-  shape.push_back(e);
-  Tensor y(shape);
-  for (int64_t r = 0; r < ids.size(); ++r)
-    if (int64_t row = static_cast<int64_t>(ids[r]) - offset; row >= 0 && row < v)
-      for (int64_t i = 0; i < e; ++i)
-        y[r * e + i] = table[row * e + i];
-  return {y};
-}
-
-Tensors pc::embeddingGrad(Inputs in, const Shape &shape, int64_t offset, std::optional<int64_t> padding) {
-  const Tensor &dy = *in[0], &ids = *in[1];
-  int64_t v = shape[0], e = shape[1];
-  Tensor gradient(shape);
-  for (int64_t r = 0; r < ids.size(); ++r)
-    if (int64_t id = static_cast<int64_t>(ids[r]), row = id - offset; row >= 0 && row < v && id != padding)
-      for (int64_t i = 0; i < e; ++i)
-        gradient[row * e + i] += dy[r * e + i];
-  return {gradient};
 }
 
 //===---------------------------------------------------------------------------===//

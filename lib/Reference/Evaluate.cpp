@@ -366,9 +366,14 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
         return roundOfRows(in, static_cast<int64_t>(op.getRound()), static_cast<int64_t>(op.getRounds()),
                            static_cast<int64_t>(op.getLimit()));
       })
-      .Case([&](ColumnsOp op) { return columns(in, context.shapes[0], static_cast<int64_t>(op.getFrom())); })
-      .Case([&](EmbeddingOp) { return embedding(in, context.offset); })
-      .Case([&](EmbeddingGradOp op) { return embeddingGrad(in, context.shapes[0], context.offset, op.getPadding()); })
+      .Case([&](ColumnsOp op) { return columns(op, in, context.shapes[0]); })
+      .Case([&](ReshapeOp) {
+        Tensor view = *in[0];
+        view.shape = context.shapes[0];
+        return Tensors{view};
+      })
+      .Case([&](EmbeddingOp op) { return embedding(op, in, context.shapes[0], context.offset); })
+      .Case([&](EmbeddingGradOp op) { return embeddingGrad(op, in, context.shapes[0], context.offset); })
       .Case([&](LayerNormOp norm) { return layerNorm(in, norm.getEps().convertToDouble()); })
       .Case([&](LayerNormGradOp) { return layerNormGrad(in); })
       .Case([&](RMSNormOp norm) { return rmsNorm(in, norm.getEps().convertToDouble()); })

@@ -10,6 +10,9 @@
 #include <functional>
 
 namespace pc {
+class ColumnsOp;
+class EmbeddingGradOp;
+class EmbeddingOp;
 using Tensors = llvm::SmallVector<Tensor, 3>;
 using Inputs = llvm::ArrayRef<const Tensor *>;
 
@@ -67,8 +70,8 @@ Tensors admit(Inputs in, int64_t capacity, int64_t ranks);
 /// x (tokens..., n) -> x for the entries of round `round`, and 0 elsewhere. Entries above 0 are numbered by n and then
 /// by token, and a round has the numbers from `round` * `limit` on: `limit` of them, or all the rest in the last round.
 Tensors roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit);
-/// x (rows..., c) -> `shape`, (rows..., d): entry j of a row is entry j + from, or 0.
-Tensors columns(Inputs in, const Shape &shape, int64_t from);
+/// x -> `shape`: entry j along the dim of the op is entry (from + j step) / every, or 0 if there is none.
+Tensors columns(ColumnsOp op, Inputs in, const Shape &shape);
 /// The dims of a recurrence: for each dim of b, which dim of a it is, or -1; and which one the recurrence runs along.
 struct RecurrentDims {
   RecurrentDims(const FactorRule &rule, llvm::StringRef along, bool reverse);
@@ -83,10 +86,10 @@ Tensors recurrenceGrad(Inputs in, const RecurrentDims &dims);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).
 Tensors logSumExp(Inputs in);
 Tensors crossEntropy(Inputs in);
-/// table (v, e), ids (ids...) -> (ids..., e); `offset` is the id of row 0.
-Tensors embedding(Inputs in, int64_t offset);
-/// dy (ids..., e), ids (ids...) -> (v, e) of shape `shape`.
-Tensors embeddingGrad(Inputs in, const Shape &shape, int64_t offset, std::optional<int64_t> padding);
+/// table (batch..., v, e...), ids (batch..., i...) -> `shape`, (batch..., i..., e...); `offset` is the id of row 0.
+Tensors embedding(EmbeddingOp op, Inputs in, const Shape &shape, int64_t offset);
+/// dy (batch..., i..., e...), ids (batch..., i...) -> `shape`, (batch..., v, e...).
+Tensors embeddingGrad(EmbeddingGradOp op, Inputs in, const Shape &shape, int64_t offset);
 /// parameter, gradient, exp_avg, exp_avg_sq, coefficient, hyper -> parameter, exp_avg, exp_avg_sq.
 Tensors adamw(Inputs in);
 /// parameter, gradient, coefficient, hyper -> parameter.

@@ -596,6 +596,133 @@ func.func @insert(%x: tensor<4xf32>, %base: tensor<4xf32>) {
 
 // -----
 
+func.func @columns(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'pc.columns' op has from 0, step 0, every 1; steps are at least 1, and all of them have 32 bits (C1)}}
+  %y = pc.columns %x dim 0 from 0 step 0 : (tensor<4x8xf32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @columns(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'pc.columns' op has from -2147483648, step 1, every 2; steps are at least 1, and all of them have 32 bits (C1)}}
+  %y = pc.columns %x from -2147483648 every 2 : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @columns(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'pc.columns' op the spec does not match 1 operands and 1 results (F1)}}
+  %y = pc.columns %x dim 2 from 0 : (tensor<4x8xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @columns(%x: tensor<f32>) {
+  // expected-error @+1 {{'pc.columns' op the spec does not match 1 operands and 1 results (F1)}}
+  %y = pc.columns %x from 0 : (tensor<f32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @columns(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'pc.columns' op needs one size for factor 'y0', but dim 1 of operand 0 is 8 and dim 1 of result 0 is 6 (F2)}}
+  %y = pc.columns %x dim 0 from 0 : (tensor<4x8xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+module {
+  pc.mesh <tp = 2>
+  func.func @columns(%x: tensor<4x8xf32, #pc.place<[tp, _]>>) {
+    // expected-error @+1 {{'pc.columns' op}}
+    %y = pc.columns %x dim 0 from 1 step 2 : (tensor<4x8xf32, #pc.place<[tp, _]>>) -> tensor<2x8xf32, #pc.place<[tp, _]>>
+    return
+  }
+}
+
+// -----
+
+func.func @reshape(%x: tensor<4x6xf32>) {
+  // expected-error @+1 {{'pc.reshape' op has other names, or another order, on its two sides (C1)}}
+  %y = pc.reshape "b (h w) -> b w h" %x : (tensor<4x6xf32>) -> tensor<4x2x3xf32>
+  return
+}
+
+// -----
+
+func.func @reshape(%x: tensor<4x4xf32>) {
+  // expected-error @+1 {{'pc.reshape' op has the name 'h' twice on one side (C1)}}
+  %y = pc.reshape "b (h h) -> b h h" %x : (tensor<4x4xf32>) -> tensor<4x2x2xf32>
+  return
+}
+
+// -----
+
+func.func @reshape(%x: tensor<4x6xf32>) {
+  // expected-error @+1 {{'pc.reshape' op the spec does not match 1 operands and 1 results (F1)}}
+  %y = pc.reshape "b ((h) w) -> b h w" %x : (tensor<4x6xf32>) -> tensor<4x2x3xf32>
+  return
+}
+
+// -----
+
+func.func @reshape(%x: tensor<4x6xf32>) {
+  // expected-error @+1 {{'pc.reshape' op has 6 elements along 'h w' and makes 8 of them (C2)}}
+  %y = pc.reshape "b (h w) -> b h w" %x : (tensor<4x6xf32>) -> tensor<4x2x4xf32>
+  return
+}
+
+// -----
+
+// As many elements in all, but not along each pair.
+func.func @reshape(%x: tensor<6x5x4xf32>) {
+  // expected-error @+1 {{'pc.reshape' op has 6 elements along 'a b' and makes 4 of them (C2)}}
+  %y = pc.reshape "(a b) x (c d) -> a b x c d" %x : (tensor<6x5x4xf32>) -> tensor<2x2x5x2x3xf32>
+  return
+}
+
+// -----
+
+func.func @reshape(%x: tensor<4x6xf32>) {
+  // expected-error @+1 {{'pc.reshape' op expects rank 3, got 'tensor<4x2x1x3xf32>' (F1)}}
+  %y = pc.reshape "b (h w) -> b h w" %x : (tensor<4x6xf32>) -> tensor<4x2x1x3xf32>
+  return
+}
+
+// -----
+
+module {
+  pc.mesh <tp = 2>
+  func.func @reshape(%x: tensor<4x6xf32, #pc.place<[_, tp]>>) {
+    // expected-error @+1 {{'pc.reshape' op}}
+    %y = pc.reshape "b (h w) -> b h w" %x : (tensor<4x6xf32, #pc.place<[_, tp]>>) -> tensor<4x2x3xf32, #pc.place<[_, tp, _]>>
+    return
+  }
+}
+
+// -----
+
+func.func @lookup(%table: tensor<8x4xf32>, %ids: tensor<8xi32>) {
+  // expected-error @+1 {{'pc.embedding' op the spec does not match 2 operands and 1 results (F1)}}
+  %y = pc.embedding %table, %ids batch 2 : (tensor<8x4xf32>, tensor<8xi32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @lookup(%table: tensor<8x4xf32>, %ids: tensor<7x3xi32>) {
+  // expected-error @+1 {{'pc.embedding' op needs one size for factor 'b0', but dim 0 of operand 0 is 8 and dim 0 of operand 1 is 7 (F2)}}
+  %y = pc.embedding %table, %ids batch 1 : (tensor<8x4xf32>, tensor<7x3xi32>) -> tensor<8x3xf32>
+  return
+}
+
+// -----
+
 func.func @resize(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{'pc.resize' op the spec does not match 1 operands and 1 results (F1)}}
   %y = pc.resize %x dim 2 : (tensor<4x8xf32>) -> tensor<4x6xf32>

@@ -606,3 +606,40 @@ func.func @model() {
   pc.output loss "loss" %loss : tensor<f32>
   return
 }
+
+// -----
+
+// Views and rows by id: windows of a sequence by strides, dims divided and merged, rows of a value by token, of each sequence and of one for all.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient mix: 
+// CHECK-NEXT: gradient table: 
+pc.program "toy" batch 2 sequence 4 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 1.0>
+    source <"w", shape = [5, 6], start = [0, 0], size = [5, 6]> : tensor<5x6xf32>
+  %mix = pc.parameter "mix" dims ["sequence", "vocab"] init <normal, 1.0>
+    source <"mix", shape = [4, 5], start = [0, 0], size = [4, 5]> : tensor<4x5xf32>
+  %table = pc.parameter "table" dims ["vocab", "high", "low"] init <normal, 1.0>
+    source <"table", shape = [5, 6], start = [0, 0], size = [5, 6]> : tensor<5x2x3xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x4xi32>
+  %e = pc.embedding %w, %tokens : (tensor<5x6xf32>, tensor<2x4xi32>) -> tensor<2x4x6xf32>
+  %x = pc.activation sigmoid %e : (tensor<2x4x6xf32>) -> tensor<2x4x6xf32>
+  %some = pc.columns %x dim 1 from -1 step 2 : (tensor<2x4x6xf32>) -> tensor<2x3x6xf32>
+  %spread = pc.columns %some dim 1 from 1 step 2 every 3 : (tensor<2x3x6xf32>) -> tensor<2x4x6xf32>
+  %apart = pc.columns %spread from 3 : (tensor<2x4x6xf32>) -> tensor<2x4x5xf32>
+  %square = pc.einsum "b s e, b s e ->" %apart, %apart : (tensor<2x4x5xf32>, tensor<2x4x5xf32>) -> tensor<f32>
+  %cut = pc.reshape "b s (h l) -> b s h l" %x : (tensor<2x4x6xf32>) -> tensor<2x4x2x3xf32>
+  %rows = pc.embedding %table, %tokens : (tensor<5x2x3xf32>, tensor<2x4xi32>) -> tensor<2x4x2x3xf32>
+  %product = pc.einsum "b s h l, b s h l -> b s l h" %cut, %rows : (tensor<2x4x2x3xf32>, tensor<2x4x2x3xf32>) -> tensor<2x4x3x2xf32>
+  %flat = pc.reshape "b s l h -> b (s l) h" %product : (tensor<2x4x3x2xf32>) -> tensor<2x12x2xf32>
+  %wide = pc.activation tanh %flat : (tensor<2x12x2xf32>) -> tensor<2x12x2xf32>
+  %back = pc.reshape "b (s l) h -> b s (l h)" %wide : (tensor<2x12x2xf32>) -> tensor<2x4x6xf32>
+  %words = pc.einsum "b s e, s v -> b v e" %back, %mix : (tensor<2x4x6xf32>, tensor<4x5xf32>) -> tensor<2x5x6xf32>
+  %own = pc.embedding %words, %tokens batch 1 : (tensor<2x5x6xf32>, tensor<2x4xi32>) -> tensor<2x4x6xf32>
+  %all = pc.activation tanh %w : (tensor<5x6xf32>) -> tensor<5x6xf32>
+  %shared = pc.embedding %all, %tokens : (tensor<5x6xf32>, tensor<2x4xi32>) -> tensor<2x4x6xf32>
+  %y = pc.einsum "b s e, b s e ->" %own, %shared : (tensor<2x4x6xf32>, tensor<2x4x6xf32>) -> tensor<f32>
+  %loss = pc.add %y, %square : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}

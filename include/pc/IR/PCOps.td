@@ -1,5 +1,5 @@
 //===- PCOps.td - Ops of the pc dialect -----------------------------------------===//
-// Structure, leaves and sinks, and computation. Attention is in PCAttention.td, losses are in PCLoss.td,
+// Structure, leaves and sinks, and computation. Attention is in PCAttention.td, views and rows by id are in PCViews.td, losses are in PCLoss.td,
 // recurrences are in PCRecurrence.td, what changes parameters is in PCOptimizer.td, and what ranks send each other in PCMoves.td. Every computing op states its factors,
 // by being pointwise or in lib/IR/FactorRules.cpp, and here what else rooms ask for (FactorOpInterface.td).
 //===-----------------------------------------------------------------------------===//
@@ -464,48 +464,7 @@ def PC_TopGroupsOp : PC_Compute<"top_groups"> {
   let hasVerifier = 1;
   let assemblyFormat = "$x `groups` $groups `keep` $keep attr-dict `:` functional-type($x, $result)";
 }
-def PC_ColumnsOp : PC_Compute<"columns"> {
-  let summary = "Columns of x: entry j of a row is entry j + `from` of the same row of x, 0 where there is none; linear";
-  let description = [{
-    What takes a part of each row out, and lays it among zeros, so that sums are values side by side. x: [r.., c] -> [r.., d]. Factors
-    `x0 x1 .. c -> x0 x1 .. d`; c and d whole. Its gradient is itself, from -`from`.
-    Example: `%k = pc.columns %x from -8 : (tensor<4x16x4xf32>) -> tensor<4x16x12xf32>`
-  }];
-  let arguments = (ins AnyRankedTensor:$x, I64Attr:$from);
-  let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$x `from` $from attr-dict `:` functional-type($x, $result)";
-}
-
-def PC_EmbeddingOp : PC_Compute<"embedding", [IndexedOpInterface]> {
-  let summary = "Rows of a table: [v, e], [ids...] -> [ids..., e]";
-  let description = [{
-    The same as one_hot(ids) times table: v is a summed factor, so a rank that holds a block of the table yields zero for ids
-    outside it (`offset` = first id of the block). Linear in the table. Factors `v e, i0 i1 -> i0 i1 e`.
-
-    `padding n`: id n, counted from the start of the whole table, is a filler (PyTorch's padding_idx). Its row is read like any other, but
-    the gradient of the table has nothing of it. Constraint (C1): n is at least 0 and, without an offset, below the rows of the table.
-  }];
-  let arguments = (ins AnyRankedTensor:$table, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset,
-                       OptionalAttr<I64Attr>:$padding);
-  let results = (outs AnyRankedTensor:$result);
-  let hasVerifier = 1;
-  let extraClassDeclaration = PC_IndexedDim<"getTable", 0>.text;
-  let assemblyFormat = [{
-    $table `,` $ids (`offset` $offset^)? (`padding` $padding^)? attr-dict `:` functional-type(operands, $result)
-  }];
-}
-def PC_EmbeddingGradOp : PC_Compute<"embedding_grad", [IndexedOpInterface]> {
-  let summary = "Sum of dy rows per id: [ids..., e], [ids...] -> [v, e]; linear in dy";
-  let description = [{ Rows of id `padding` are not added: see `pc.embedding`, whose constraint (C1) holds here, too. }];
-  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset,
-                       OptionalAttr<I64Attr>:$padding);
-  let results = (outs AnyRankedTensor:$result);
-  let hasVerifier = 1;
-  let extraClassDeclaration = PC_IndexedDim<"getResult", 0>.text;
-  let assemblyFormat = [{
-    $dy `,` $ids (`offset` $offset^)? (`padding` $padding^)? attr-dict `:` functional-type(operands, $result)
-  }];
-}
+include "pc/IR/PCViews.td"
 
 def PC_LayerNormOp : PC_Compute<"layer_norm", [Rowwise]> {
   let summary = "(x - mean) * rstd * gamma + beta over the last dim; also mean and rstd (for the gradient)";
@@ -558,17 +517,6 @@ include "pc/IR/PCAttention.td"
 include "pc/IR/PCLoss.td"
 
 include "pc/IR/PCRecurrence.td"
-
-def PC_ResizeOp : PC_Compute<"resize"> {
-  let summary = "The first entries along dim `dim`, or all of them and zeros after; linear";
-  let description = [{
-    How a tensor whose dim does not divide is stored in one that does, and read from it. The dim is whole on every rank; the others
-    may be split.
-  }];
-  let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim);
-  let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$x `dim` $dim attr-dict `:` functional-type($x, $result)";
-}
 
 include "pc/IR/PCOptimizer.td"
 include "pc/IR/PCMoves.td"

@@ -25,9 +25,9 @@ static int64_t limitOf(Value operand) {
     if (auto fusion = dyn_cast<FusionOp>(user))
       limit = std::max(limit, limitOf(fusion.getBody().front().getArgument(i)));
     else if (auto embedding = dyn_cast<EmbeddingOp>(user); embedding && i == 1)
-      limit = std::max(limit, typeOf(embedding.getTable()).getDimSize(0));
+      limit = std::max(limit, embedding.getRows());
     else if (auto gradient = dyn_cast<EmbeddingGradOp>(user); gradient && i == 1)
-      limit = std::max(limit, typeOf(gradient.getResult()).getDimSize(0));
+      limit = std::max(limit, gradient.getRows());
     else if (isa<PickOp, CrossEntropyGradOp>(user) && typeOf(user->getOperand(0)).getRank())
       limit = std::max(limit, typeOf(user->getOperand(0)).getShape().back());
   }

@@ -11,14 +11,6 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
-static RankedTensorType tensorOf(Value v) { return cast<RankedTensorType>(v.getType()); }
-
-Num pc::kernels::localRow(Kernel &kernel, Num i, bool hasOffset) {
-  Emitter &e = kernel.e;
-  Num row = e.extend(kernel.operands[1].load(i));
-  return hasOffset ? row - e.extend(kernel.operands[2].load(e.integer(0))) : row;
-}
-
 Num pc::kernels::counts(Kernel &kernel, EmbeddingGradOp op, Num i, Num inside) {
   std::optional<int64_t> padding = op.getPadding();
   if (!padding)
@@ -33,38 +25,34 @@ Num pc::kernels::areApart(Ptr a, Ptr b) {
 }
 
 LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
-  const int64_t rows = tensorOf(op.getTable()).getShape()[0], width = tensorOf(op.getTable()).getShape()[1];
-  const bool hasOffset = bool(op.getOffset());
+  const int64_t width = op.getWidth();
   Emitter &e = kernel.e;
   Ptr table = kernel.operands[0], out = kernel.results[0];
-  const int64_t ids = tensorOf(op.getIds()).getNumElements();
+  const int64_t ids = op.getIds().getType().getNumElements();
   kernel.items = ids;
   kernel.kind = "embedding";
-  auto writeRow = [&](Num i, Num row, Num inside) {
+  auto writeRow = [&](Num i, LocalRow row) {
     Ptr target = out + i * width;
     e.when(
-        inside,
+        row.inside,
         [&] {
-          Ptr source = table + row * width;
+          Ptr source = table + row.row * width;
           e.vectors(width, [&](Num j, int64_t w) { target.store(source.load(j, w), j); });
         },
         [&] { e.vectors(width, [&](Num j, int64_t w) { target.store(e.zeros(w), j); }); });
   };
   if (kernel.simt) { // the runtime checks ids before it copies them to the device
-    kernel.forItems(ids, width, /*reduces=*/false, [&](Num i) {
-      Num row = localRow(kernel, i, hasOffset);
-      writeRow(i, row, e.inRange(row, e.integer(rows)));
-    });
+    kernel.forItems(ids, width, /*reduces=*/false, [&](Num i) { writeRow(i, localRow(kernel, op, i)); });
     return success();
   }
   // Rows of ids outside of the block of a split table are zeros; ids outside of a whole table are an error.
   kernel.status = e.loop(kernel.lo, kernel.hi, 1, {e.integer(0)}, [&](Num i, const Emitter::Carried &status) {
-    Num row = localRow(kernel, i, hasOffset), inside = e.inRange(row, e.integer(rows));
-    writeRow(i, row, inside);
-    if (hasOffset)
+    LocalRow row = localRow(kernel, op, i);
+    writeRow(i, row);
+    if (op.getOffset())
       return status;
     Num first = e.select(e.inRange(status[0], e.integer(1)), i + 1, status[0]);
-    return Emitter::Carried{e.select(inside, status[0], first)};
+    return Emitter::Carried{e.select(row.inside, status[0], first)};
   })[0];
   return success();
 }
@@ -74,9 +62,8 @@ LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
     emitSimt(op, kernel, base);
     return success();
   }
-  const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
-  const int64_t ids = tensorOf(op.getIds()).getNumElements();
-  const bool hasOffset = bool(op.getOffset());
+  const int64_t rows = op.getTables() * op.getRows(), width = op.getWidth();
+  const int64_t ids = op.getIds().getType().getNumElements();
   // An item owns a rectangle of the table: it clears the rectangle, then goes through all ids in order and adds their
   // gradients in it. In a large table most of the work is clearing, so an item owns rows. In a small table most of the
   // work is adding, which is balanced if an item owns columns.
@@ -102,8 +89,8 @@ LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
     else
       e.loop(start, end, 1, [&](Num row) { (table + row * width).clear(e.integer(columns)); });
     e.loop(e.integer(0), e.integer(ids), 1, [&](Num i) {
-      Num row = localRow(kernel, i, hasOffset);
-      e.when(counts(kernel, op, i, e.inRange(row - start, end - start)), [&] {
+      auto [row, inside] = localRow(kernel, op, i);
+      e.when(counts(kernel, op, i, inside & e.inRange(row - start, end - start)), [&, row = row] {
         Ptr source = dy + i * width, target = table + row * width;
         e.vectors(columns, [&](Num j, int64_t w) { target.store(target.load(j, w) + source.load(j, w), j); });
       });

@@ -8,8 +8,21 @@
 
 namespace pc::kernels {
 
-/// The row of this rank's block of the table for the id at `i` (i64); it may be outside of the block.
-Num localRow(Kernel &kernel, Num i, bool hasOffset);
+/// The row (i64) for an id, counted through all tables one after another, and whether it is in this rank's block of
+/// them.
+struct LocalRow {
+  Num row, inside;
+};
+/// The row for the id at `i`.
+template <typename Op> LocalRow localRow(Kernel &kernel, Op op, Num i) {
+  Emitter &e = kernel.e;
+  const int64_t rows = op.getRows();
+  Num row = e.extend(kernel.operands[1].load(i));
+  if (op.getOffset())
+    row = row - e.extend(kernel.operands[2].load(e.integer(0)));
+  Num inside = e.inRange(row, e.integer(rows));
+  return {op.getTables() > 1 ? i / op.getIdsPerTable() * rows + row : row, inside};
+}
 
 /// Whether the id at `i` adds to the gradient: it is `inside` of the block and not the padding id.
 Num counts(Kernel &kernel, EmbeddingGradOp op, Num i, Num inside);

@@ -41,8 +41,11 @@ llvm::LogicalResult emit(TopGroupsOp op, Kernel &kernel);
 llvm::LogicalResult emit(AdmitOp op, Kernel &kernel);
 /// An item is an expert.
 llvm::LogicalResult emit(RoundOfRowsOp op, Kernel &kernel);
-/// An item is a row of the result or, on a GPU, an element.
+/// An item is a piece of what one index of the dims before `dim` has, or of one entry; on a GPU an element of it.
 llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
+llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
+/// An item is a piece of the value, whose memory may be the operand's own.
+llvm::LogicalResult emit(ReshapeOp op, Kernel &kernel);
 /// An item is a block of neighbouring recurrences, on a GPU one of them. Where a lacks dims, its gradient is the second
 /// part; there an item is an element of a, or a block of them.
 llvm::LogicalResult emit(RecurrenceOp op, Kernel &kernel);
@@ -51,9 +54,6 @@ unsigned recurrenceGradParts(RecurrenceGradOp op);
 /// An item is one head of one token.
 llvm::LogicalResult emit(SplitQkvOp op, Kernel &kernel);
 llvm::LogicalResult emit(JoinQkvOp op, Kernel &kernel);
-
-/// An item is a piece of a row of the result or, on a GPU, an element.
-llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
 
 /// For GPUs: a routed einsum on rows. Parts 0 and 1 find the rows, part 2 multiplies, and part 3 (for a result by
 /// token) adds.

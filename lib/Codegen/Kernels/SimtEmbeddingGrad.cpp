@@ -22,9 +22,8 @@ public:
   EmbeddingGrad(EmbeddingGradOp op, Kernel &kernel, Ptr base)
       : op(op), k(kernel), e(*kernel.simt), at(op), base(base), dy(kernel.operands[0]), ids(kernel.operands[1]),
         table(kernel.results[0]) {
-    auto type = cast<RankedTensorType>(op.getResult().getType());
-    rows = type.getDimSize(0), width = type.getDimSize(1);
-    count = cast<RankedTensorType>(op.getIds().getType()).getNumElements();
+    rows = op.getTables() * op.getRows(), width = op.getWidth();
+    count = op.getIds().getType().getNumElements();
   }
 
   void emit() {
@@ -69,6 +68,15 @@ private:
     });
   }
 
+  /// What the id at `i` is sorted by (i32): the id, or, if there are several tables, its row among all of them. Ids
+  /// that are in none come after the rows.
+  Num keyOf(Num i) {
+    if (op.getTables() == 1)
+      return ids.load(i);
+    auto [row, inside] = localRow(k, op, i);
+    return toI32(e.select(inside, row, e.integer(rows)));
+  }
+
   /// Part 1: sorts each tile of ids. The new position of an id is the number of ids that come before it.
   void sortTiles() {
     const int64_t tile = at.tile, team = std::max<int64_t>(32, tile / 2);
@@ -77,7 +85,7 @@ private:
       Ptr own = e.shared(tile, e.b.getI32Type());
       // The tile is padded with larger ids.
       e.loop(e.rank, e.integer(tile), team, [&](Num i) {
-        Num exists = first + i < e.integer(count), id = ids.load(e.select(exists, first + i, e.integer(0)));
+        Num exists = first + i < e.integer(count), id = keyOf(e.select(exists, first + i, e.integer(0)));
         own.store(e.select(exists, id, integer32(e, INT32_MAX)), i);
       });
       e.barrier();
@@ -131,8 +139,9 @@ private:
       Num number = wordAt(at.numbers, place), left = wordAt(at.lengths, place) - number;
       Num begins = number % e.integer(at.chunk) < e.integer(1);
       e.when(begins, [&] {
-        Num here = wordAt(at.places, place), row = localRow(k, here, bool(op.getOffset()));
-        e.when(counts(k, op, here, e.inRange(row, e.integer(rows))), [&] {
+        Num here = wordAt(at.places, place);
+        auto [row, inside] = localRow(k, op, here);
+        e.when(counts(k, op, here, inside), [&, row = row] {
           Num end = place + e.min(left, e.integer(at.chunk));
           Emitter::Carried sums = add(place, end, [&](Num i, Num column, int64_t w) {
             return dy.load(wordAt(at.places, i) * width + column, w);
@@ -155,8 +164,9 @@ private:
     forParts(at.padded / at.chunk, [&](Num stretch) {
       Num place = wordAt(at.longRuns, stretch);
       e.when(e.integer(-1) < place, [&] {
-        Num here = wordAt(at.places, place), row = localRow(k, here, bool(op.getOffset()));
-        e.when(counts(k, op, here, e.inRange(row, e.integer(rows))), [&] {
+        Num here = wordAt(at.places, place);
+        auto [row, inside] = localRow(k, op, here);
+        e.when(counts(k, op, here, inside), [&, row = row] {
           Num chunks = (wordAt(at.lengths, place) + (at.chunk - 1)) / e.integer(at.chunk);
           write(row, add(e.integer(0), chunks, [&](Num chunk, Num column, int64_t w) {
                   Num slot = sumSlot(place + chunk * at.chunk, chunk);

@@ -4,13 +4,9 @@
 //          execute-test FILE...    programs of phase local, on one rank
 //          execute-test --random N M  random graphs of seeds N to M
 //===----------------------------------------------------------------------===//
-#include "../../Checks.h"
-#include "InProcess.h"
+#include "Programs.h"
 #include "pc/Driver/Registration.h"
-#include "pc/Reference/Interpreter.h"
 
-#include "mlir/Parser/Parser.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 #include <map>
 #include <random>
@@ -19,128 +15,6 @@
 using namespace mlir;
 
 namespace {
-
-constexpr double tolerance = 5e-6;
-/// Two roundings to bf16 (2^-9 each) of values that differ in f32, and what an op or two makes of them.
-constexpr double narrowTolerance = 0.02;
-
-/// Makes every result bf16 that neither its op nor its readers need in f32. Returns whether there is one.
-bool narrow(ModuleOp module) {
-  bool any = false;
-  ScopedDiagnosticHandler silent(module.getContext(), [](Diagnostic &) { return success(); });
-  module.walk([&](pc::FactorOpInterface op) {
-    for (Value result : op->getResults()) {
-      auto type = cast<RankedTensorType>(result.getType());
-      if (!type.getElementType().isF32() || type.getRank() == 0)
-        continue;
-      result.setType(
-          RankedTensorType::get(type.getShape(), BFloat16Type::get(module.getContext()), type.getEncoding()));
-      bool legal =
-          succeeded(pc::detail::verifyElementTypes(op)) && llvm::all_of(result.getUsers(), [](Operation *user) {
-            return isa<pc::OutputOp>(user) ||
-                   (isa<pc::FactorOpInterface>(user) && succeeded(pc::detail::verifyElementTypes(user)));
-          });
-      if (!legal)
-        result.setType(type);
-      any |= legal;
-    }
-  });
-  return any;
-}
-
-void check(MLIRContext &context, const std::string &name, const std::string &text, bool isFile, double scale = 1) {
-  ParserConfig config(&context);
-  OwningOpRef<ModuleOp> module =
-      isFile ? parseSourceFile<ModuleOp>(text, config) : parseSourceString<ModuleOp>(text, config);
-  if (!module) {
-    expect(false, name + ": does not parse\n" + (isFile ? "" : text));
-    return;
-  }
-  auto run = [&](bool fuse, double limit, const char *how) {
-    Comparison c = compareWithInterpreter(*module, fuse);
-    bool ok = c.error.empty() && c.difference <= limit;
-    if (!ok || isFile)
-      llvm::outs() << (ok ? "ok   " : "FAIL ") << name << how << (fuse ? " fused: " : ": ")
-                   << (c.error.empty() ? c.where + " differs by " : c.error + " ") << llvm::format("%.2e", c.difference)
-                   << "\n";
-    if (!ok && !isFile && failures < 3)
-      llvm::outs() << *module << "\n";
-    expect(ok, name);
-  };
-  // Files hold whole models, in bf16 perhaps.
-  double limit = pc::hasBf16(*module) ? narrowTolerance : tolerance * scale;
-  for (bool fuse : {false, true})
-    if (fuse || !isFile)
-      run(fuse, limit, "");
-  if (scale == 1 && !isFile && narrow(*module))
-    for (bool fuse : {false, true})
-      run(fuse, narrowTolerance, " bf16");
-}
-
-std::string join(const std::vector<int64_t> &sizes, const char *separator) {
-  std::string text;
-  for (int64_t size : sizes)
-    text += (text.empty() ? "" : separator) + std::to_string(size);
-  return text;
-}
-std::string type(const std::vector<int64_t> &shape, const char *element = "f32") {
-  return "tensor<" + join(shape, "x") + (shape.empty() ? "" : "x") + element + ">";
-}
-
-/// A program under construction: parameters p0, p1, ... and outputs o0, o1, ...
-struct Program {
-  std::string body;
-  int parameters = 0, outputs = 0;
-
-  static std::string repeated(const char *what, size_t n) {
-    std::string text;
-    for (size_t i = 0; i < n; ++i)
-      text += (i ? ", " : "") + std::string(what);
-    return text;
-  }
-  /// Drawn around `mean`, if it is not 0.
-  std::string parameter(const std::vector<int64_t> &shape, double mean = 0) {
-    if (shape.empty()) { // a box has dims
-      std::string one = parameter({1}, mean), name = "%s" + std::to_string(parameters);
-      op(name + " = pc.einsum \"d -> \" " + one + " : (tensor<1xf32>) -> tensor<f32>");
-      return name;
-    }
-    std::string name = "p" + std::to_string(parameters++), list = "[" + join(shape, ", ") + "]";
-    std::string start = "[" + repeated("0", shape.size()) + "]";
-    body += "  %" + name + " = pc.parameter \"" + name + "\" dims [" + repeated("\"d\"", shape.size()) + "] init <" +
-            (mean ? "fill, " + std::to_string(mean) : "normal, 1.0") + "> source <\"" + name + "\", shape = " + list +
-            ", start = " + start + ", size = " + list + "> global " + list + " layout <[" +
-            repeated("_", shape.size()) + "]> : " + type(shape) + "\n";
-    return "%" + name;
-  }
-  std::string targets(const std::vector<int64_t> &shape) {
-    body += "  %targets = pc.input targets dims [" + repeated("\"d\"", shape.size()) + "] global [" +
-            join(shape, ", ") + "] layout <[" + repeated("_", shape.size()) + "]> : " + type(shape, "i32") + "\n";
-    return "%targets";
-  }
-  /// Where documents begin.
-  std::string starts(int64_t batch, int64_t sequence) {
-    std::vector<int64_t> shape = {batch, sequence};
-    body += "  %starts = pc.input starts key 2 dims [\"d\", \"d\"] global [" + join(shape, ", ") +
-            "] layout <[_, _]> : " + type(shape, "i32") + "\n";
-    return "%starts";
-  }
-  /// What dropout number `key` draws by.
-  std::string words(int64_t key) {
-    body += "  %words = pc.input random key " + std::to_string(key) +
-            " dims [\"random\"] global [5] layout <[_]> : tensor<5xi32>\n";
-    return "%words";
-  }
-  void op(const std::string &text) { body += "  " + text + "\n"; }
-  void output(const std::string &value, const std::vector<int64_t> &shape) {
-    body += "  pc.output gradient \"o" + std::to_string(outputs++) + "\" " + value + " global [" + join(shape, ", ") +
-            "] layout <[" + repeated("_", shape.size()) + "]> : " + type(shape) + "\n";
-  }
-  std::string text(int64_t vocabulary = 7) const {
-    return "module {\npc.mesh <dp = 1>\npc.program \"t\" batch 2 sequence 3 vocabulary " + std::to_string(vocabulary) +
-           " config \"{}\"\nfunc.func @step() {\n" + body + "  return\n}\n}\n";
-  }
-};
 
 /// "pc.op a, b" of pointwise ops on x, y of one shape, and a chain of them.
 void pointwise(MLIRContext &context, const std::vector<int64_t> &shape) {
@@ -182,18 +56,6 @@ void pointwise(MLIRContext &context, const std::vector<int64_t> &shape) {
   for (const char *value : {"%a", "%b", "%c", "%d", "%e", "%f", "%g", "%h", "%i", "%m"})
     p.output(value, shape);
   check(context, "pointwise " + t, p.text(), false);
-}
-
-/// Dim `dim` of `shape` becomes `size`.
-void resize(MLIRContext &context, std::vector<int64_t> shape, int64_t dim, int64_t size) {
-  std::vector<int64_t> resized = shape;
-  resized[dim] = size;
-  Program p;
-  std::string x = p.parameter(shape);
-  p.op("%a = pc.scale " + x + " by 2.0 : (" + type(shape) + ") -> " + type(shape));
-  p.op("%b = pc.resize %a dim " + std::to_string(dim) + " : (" + type(shape) + ") -> " + type(resized));
-  p.output("%b", resized);
-  check(context, "resize " + type(shape) + " -> " + type(resized), p.text(), false);
 }
 
 void norms(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
@@ -253,17 +115,6 @@ void loss(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
   p.output("%loss", {});
   p.output("%grad", shape);
   check(context, "loss " + t, p.text(columns), false);
-}
-
-/// Columns of rows of `read` entries, from `from` on, as many as `written`.
-void columns(MLIRContext &context, std::vector<int64_t> shape, int64_t read, int64_t from, int64_t written) {
-  std::vector<int64_t> wide = shape;
-  shape.push_back(read), wide.push_back(written);
-  Program p;
-  std::string x = p.parameter(shape);
-  p.op("%a = pc.columns " + x + " from " + std::to_string(from) + " : (" + type(shape) + ") -> " + type(wide));
-  p.output("%a", wide);
-  check(context, "columns " + type(shape) + " from " + std::to_string(from) + " -> " + type(wide), p.text(), false);
 }
 
 /// What a router makes of logits, some of which are equal: rows of `columns` entries, of which 1, some and all are
@@ -641,23 +492,11 @@ int main(int argc, char **argv) {
     rope(context, 64, 32);
     rope(context, 24, 8, 16);
     rope(context, 14, 6, 4);
-    columns(context, {2, 3}, 7, 0, 12);
-    columns(context, {2, 3}, 7, -5, 12);
-    columns(context, {3}, 40, 9, 20);
-    columns(context, {3, 2}, 4, -9, 3);
-    columns(context, {2}, 20, 17, 30);
+    checkViews(context);
     pointwise(context, {});
     pointwise(context, {1});
     pointwise(context, {2, 1, 3});
     pointwise(context, {4099});
-    for (int64_t size : {1, 4, 7, 9, 40}) {
-      resize(context, {7}, 0, size);
-      resize(context, {7, 5}, 0, size);
-      resize(context, {3, 7}, 1, size);
-      resize(context, {2, 7, 1, 3}, 1, size);
-    }
-    for (int64_t size : {3, 4097, 8191, 8192, 8193, 20000})
-      resize(context, {2, 8192}, 1, size);
     norms(context, {300}, 100);
     norms(context, {1, 1}, 20);
     loss(context, {20}, 300);

@@ -1,4 +1,4 @@
-// One of every pointwise op and of every move, for facts.cpp. Operands are 2 x 3, drawn from 0.5 to 2. Recurrences are for test/Proof/rules.cpp.
+// One of every pointwise op and of every move, for facts.cpp. Operands are 2 x 3, drawn from 0.5 to 2. Recurrences and views are for test/Proof/rules.cpp.
 pc.mesh <tp = 2>
 
 func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %a: tensor<2x3xf32>, %b: tensor<2x3xf32>) {
@@ -44,5 +44,17 @@ func.func @recurrences(%a: tensor<2x8x3xf32>, %b: tensor<2x8x3x4xf32>, %decay: t
   %da, %db = pc.recurrence_grad "b s c, b s c n -> b s c n" along "s" %a, %h, %b : (tensor<2x8x3xf32>, tensor<2x8x3x4xf32>, tensor<2x8x3x4xf32>) -> (tensor<2x8x3xf32>, tensor<2x8x3x4xf32>)
   %r = pc.recurrence "c, b s c n -> b s c n" along "n" reverse %decay, %h : (tensor<3xf32>, tensor<2x8x3x4xf32>) -> tensor<2x8x3x4xf32>
   %dc, %dh = pc.recurrence_grad "c, b s c n -> b s c n" along "n" reverse %decay, %r, %b : (tensor<3xf32>, tensor<2x8x3x4xf32>, tensor<2x8x3x4xf32>) -> (tensor<3xf32>, tensor<2x8x3x4xf32>)
+  return
+}
+
+func.func @views(%x: tensor<4x6x2xf32>, %ids: tensor<4x3xi32>) {
+  %0 = pc.columns %x dim 1 from -1 step 2 : (tensor<4x6x2xf32>) -> tensor<4x3x2xf32>
+  %1 = pc.reshape "b (h w) c -> b h w c" %x : (tensor<4x6x2xf32>) -> tensor<4x2x3x2xf32>
+  %2 = pc.reshape "b h w c -> (b h) (w c)" %1 : (tensor<4x2x3x2xf32>) -> tensor<8x6xf32>
+  %3 = pc.reshape "b (h w) -> b (h w)" %2 : (tensor<8x6xf32>) -> tensor<8x6xf32>
+  %4 = pc.embedding %x, %ids : (tensor<4x6x2xf32>, tensor<4x3xi32>) -> tensor<4x3x6x2xf32>
+  %5 = pc.embedding %x, %ids batch 1 : (tensor<4x6x2xf32>, tensor<4x3xi32>) -> tensor<4x3x2xf32>
+  %6 = pc.embedding_grad %5, %ids batch 1 : (tensor<4x3x2xf32>, tensor<4x3xi32>) -> tensor<4x6x2xf32>
+  %7 = pc.embedding_grad %4, %ids : (tensor<4x3x6x2xf32>, tensor<4x3xi32>) -> tensor<4x6x2xf32>
   return
 }

@@ -38,6 +38,7 @@ public:
   Dice &dice;
   std::map<std::string, int64_t> sizes; ///< of dims
   std::string place = "model";          ///< the name of what is written: "h.1.mix"
+  Value tokens;                         ///< the input
   int frozen = 0;                       ///< percent of parameters that are not trained
   bool trains = false;                  ///< a parameter is
   std::vector<Line> lines;
@@ -100,11 +101,19 @@ public:
     Value index = leaf("iota " + (from ? "from " + std::to_string(from) + " " : "") + "-> ", {dim}, "i32");
     return op("cast @", {index}, {dim});
   }
-  /// With dims in another order, or under other names of the same sizes.
-  Value columns(const Value &x, const std::string &to, int64_t from) {
+  /// Along dim `along`, which becomes `to`.
+  Value columns(const Value &x, const std::string &along, const std::string &to, int64_t from,
+                const std::string &steps = "") {
     Dims dims = x.dims;
-    dims.back() = to;
-    return op("columns @ from " + std::to_string(from), {x}, dims);
+    auto at = std::find(dims.begin(), dims.end(), along);
+    *at = to;
+    bool isLast = at + 1 == dims.end() && dice.chance(50);
+    std::string dim = isLast ? "" : " dim " + std::to_string(at - dims.begin());
+    return op("columns @" + dim + " from " + std::to_string(from) + steps, {x}, dims);
+  }
+  /// A dim "(a b)" consists of a and b.
+  Value reshape(const Value &x, const Dims &dims) {
+    return op("reshape \"" + llvm::join(x.dims, " ") + " -> " + llvm::join(dims, " ") + "\" @", {x}, dims);
   }
   static std::string number(double value) {
     char text[32];
@@ -135,6 +144,8 @@ public:
         {"attn", &Blocks::attention},   {"attn", &Blocks::attention},  {"slice", &Blocks::slices},
         {"choice", &Blocks::choice},    {"unit", &Blocks::unitRows},   {"angle", &Blocks::angles},
         {"larger", &Blocks::larger},    {"log", &Blocks::logSoftmax},  {"state", &Blocks::recurrence},
+        {"stride", &Blocks::strides},   {"merge", &Blocks::merges},    {"pick", &Blocks::picks},
+        {"same", &Blocks::sameRows},
     };
     auto [name, block] = blocks[dice.between(0, std::size(blocks) - 1)];
     std::string before = w.place;
@@ -170,9 +181,9 @@ private:
   }
   /// Each tap reads the stream some positions before.
   Value convolution(const Value &x) {
-    Value rows = w.einsum({x}, {"batch", "embed", "sequence"}), sum;
+    Value rows = dice.chance(50) ? x : w.einsum({x}, {"batch", "embed", "sequence"}), sum;
     for (int64_t tap = 0, taps = dice.between(2, 3); tap < taps; ++tap) {
-      Value shifted = tap || dice.chance(50) ? w.columns(rows, "sequence", -tap) : rows;
+      Value shifted = tap || dice.chance(50) ? w.columns(rows, "sequence", "sequence", -tap) : rows;
       Value term = dice.chance(50)
                        ? w.einsum({shifted, w.parameter("tap", {"embed"})}, stream)
                        : w.einsum({shifted, w.parameter("tap", {"embed", "width"})}, {"batch", "sequence", "width"});
@@ -330,8 +341,58 @@ private:
   Value slices(const Value &x) {
     int64_t cut = dice.between(1, w.sizes["embed"] - 1), rest = w.sizes["embed"] - cut;
     w.sizes["front" + std::to_string(cut)] = cut;
-    Value front = w.columns(x, "front" + std::to_string(cut), 0);
-    return w.add(w.columns(activation(front), "embed", -rest), w.columns(x, "embed", cut));
+    std::string part = "front" + std::to_string(cut);
+    Value front = w.columns(x, "embed", part, 0);
+    return w.add(w.columns(activation(front), part, "embed", -rest), w.columns(x, "embed", "embed", cut));
+  }
+  /// Every second entry of a dim, and back among zeros.
+  Value strides(const Value &x) {
+    std::string dim = dice.oneOf<const char *>({"sequence", "sequence", "embed", "batch"}), half = "half_" + dim;
+    w.sizes[half] = w.sizes[dim] / 2;
+    Value some = activation(w.columns(x, dim, half, dice.between(0, 2) - 1, " step 2"));
+    return w.columns(some, half, dim, -dice.between(0, 1), " every 2");
+  }
+  /// Dims that are merged or divided, and their former ones again.
+  Value merges(const Value &x) {
+    if (dice.chance(60)) { // channels in another order
+      w.sizes["high"] = 2, w.sizes["low"] = w.sizes["embed"] / 2, w.sizes["(high low)"] = w.sizes["embed"];
+      Value cut = x;
+      cut.dims.back() = "(high low)";
+      Value turned =
+          w.einsum({w.reshape(cut, {"batch", "sequence", "high", "low"})}, {"batch", "sequence", "low", "high"});
+      w.sizes["(low high)"] = w.sizes["embed"];
+      Value y = w.reshape(activation(turned), {"batch", "sequence", "(low high)"});
+      y.dims = stream;
+      return y;
+    }
+    bool ofBatch = dice.chance(40);
+    w.sizes["(batch sequence)"] = w.sizes["batch"] * w.sizes["sequence"];
+    w.sizes["(sequence embed)"] = w.sizes["sequence"] * w.sizes["embed"];
+    Dims dims = ofBatch ? Dims{"(batch sequence)", "embed"} : Dims{"batch", "(sequence embed)"};
+    return w.reshape(activation(w.reshape(x, dims)), stream);
+  }
+  /// Rows of what is computed: each token reads one of its sequence, or of all sequences; of some positions.
+  Value picks(const Value &x) {
+    auto mixed = [&](const Dims &dims) { return w.einsum({x, w.parameter("mix", {"sequence", "vocab"})}, dims); };
+    switch (dice.between(0, 2)) {
+    case 0:
+      return w.op("embedding @ batch 1", {mixed({"batch", "vocab", "embed"}), w.tokens}, stream);
+    case 1:
+      return w.op("embedding @", {w.scaled(mixed({"vocab", "embed"}), 0.2), w.tokens}, stream);
+    default:
+      Value rows = w.einsum({x}, {"sequence", "batch", "embed"});
+      Value index = w.leaf("iota pieces [0, 2, 3] values [3, 0, 1] -> ", {"sequence"}, "i32");
+      return w.einsum({w.op("embedding @", {rows, index}, {"sequence", "batch", "embed"})}, stream);
+    }
+  }
+  /// A value that no sequence of the batch changes, as a row of each, and its sum over them.
+  Value sameRows(const Value &x) {
+    Value scale = w.parameter("scale", {"embed"}), rows = w.einsum({scale}, {"batch", "embed"});
+    Value zero = w.einsum({w.constant(0)}, rows.dims);
+    Value chosen = w.op("select less @", {rows, zero, rows, w.scaled(rows, 0.5)}, rows.dims);
+    Value mean = w.scaled(w.einsum({chosen}, {"embed"}), 1.0 / static_cast<double>(w.sizes["batch"]));
+    Value each = dice.chance(50) ? w.einsum({x, chosen}, stream) : x;
+    return w.einsum({each, mean}, stream);
   }
   Value choice(const Value &x) {
     Value scores = linear(x, "embed", "ffn");
@@ -545,6 +606,7 @@ RandomProgram::RandomProgram(uint64_t seed) {
              {"earlier", sequence}, {"other", batch}};
   Blocks blocks(w);
   Value tokens = w.leaf("input tokens dims [\"batch\", \"sequence\"] : ", {"batch", "sequence"}, "i32");
+  w.tokens = tokens;
   w.place = "table";
   w.frozen = dice.chance(30) ? 60 : 0;
   Value table = w.parameter("weight", {"vocab", "embed"});

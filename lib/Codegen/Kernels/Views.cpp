@@ -1,0 +1,114 @@
+//===- Views.cpp - Kernels that bring elements to other places --------------------------===//
+// pc.columns and pc.resize copy a part of a dim among zeros; everything after the dim is one contiguous stretch.
+// pc.reshape copies all of it, unless its result is in its operand's memory.
+//===-----------------------------------------------------------------------------===//
+#include "Embedding.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+/// Writes `outer` rows of `written` elements: element i is element i + `from` of the row of x, which has `read`
+/// elements, or 0.
+static void copyRows(Kernel &kernel, int64_t outer, int64_t read, int64_t written, int64_t from) {
+  // Elements of the result that are some of x.
+  const int64_t begin = std::clamp<int64_t>(-from, 0, written), end = std::clamp<int64_t>(read - from, begin, written);
+  Emitter &e = kernel.e;
+  Ptr x = kernel.operands[0], y = kernel.results[0];
+  if (kernel.simt) { // rows start anywhere, so vectors would not be aligned
+    kernel.forItems(outer * written, 1, /*reduces=*/false, [&](Num item) {
+      Num column = item % written;
+      e.when(
+          e.inRange(column - begin, e.integer(end - begin)),
+          [&] { y.store(x.load(item / written * read + column + from), item); }, [&] { y.store(e.real(0), item); });
+    });
+    return;
+  }
+  // Long rows are divided into pieces, so that there is work for all threads. The last piece has the zeros.
+  const int64_t stretch = 4096, full = (end - begin) / stretch, pieces = full + 1, rest = (end - begin) % stretch;
+  kernel.forItems(outer * pieces, std::min(written, stretch), /*reduces=*/false, [&](Num item) {
+    Num row = item / pieces, first = item % pieces * stretch;
+    Ptr to = y + row * written;
+    auto copy = [&](int64_t n) {
+      Ptr in = x + row * read;
+      e.vectors(n,
+                [&](Num i, int64_t width) { to.store(in.load(first + i + (begin + from), width), first + i + begin); });
+    };
+    auto last = [&] {
+      if (begin)
+        to.clear(e.integer(begin));
+      if (rest)
+        copy(rest);
+      if (end < written)
+        (to + e.integer(end)).clear(e.integer(written - end));
+    };
+    if (full)
+      e.when(first < e.integer(full * stretch), [&] { copy(stretch); }, last);
+    else
+      last();
+  });
+}
+
+/// The number of elements before dim `dim` of `value`, and after it.
+static std::pair<int64_t, int64_t> around(Value value, int64_t dim) {
+  ArrayRef<int64_t> shape = shapeOf(value);
+  return {ShapedType::getNumElements(shape.take_front(dim)), ShapedType::getNumElements(shape.drop_front(dim + 1))};
+}
+
+LogicalResult pc::kernels::emit(ResizeOp op, Kernel &kernel) {
+  const int64_t dim = op.getDim();
+  auto [outer, inner] = around(op.getX(), dim);
+  kernel.kind = "copy";
+  copyRows(kernel, outer, shapeOf(op.getX())[dim] * inner, shapeOf(op.getResult())[dim] * inner, 0);
+  return success();
+}
+
+LogicalResult pc::kernels::emit(ColumnsOp op, Kernel &kernel) {
+  const int64_t dim = op.along(), read = shapeOf(op.getX())[dim], written = shapeOf(op.getResult())[dim];
+  auto [outer, inner] = around(op.getX(), dim);
+  const auto from = static_cast<int64_t>(op.getFrom()), step = static_cast<int64_t>(op.getStep()),
+             every = static_cast<int64_t>(op.getEvery());
+  kernel.kind = "copy";
+  if (step == 1 && every == 1) {
+    copyRows(kernel, outer, read * inner, written * inner, from * inner);
+    return success();
+  }
+  Emitter &e = kernel.e;
+  Ptr x = kernel.operands[0], y = kernel.results[0];
+  kernel.forItems(outer * written, inner, /*reduces=*/false, [&, inner = inner](Num item) {
+    Num place = item % written * step + from, entry = item / written * read + place / every;
+    Num exists = e.inRange(place, e.integer((read - 1) * every + 1)) & (place % every < e.integer(1));
+    Ptr to = y + item * inner;
+    e.when(
+        exists,
+        [&] {
+          Ptr in = x + entry * inner;
+          e.vectors(inner, [&](Num i, int64_t width) { to.store(in.load(i, width), i); });
+        },
+        [&] { e.vectors(inner, [&](Num i, int64_t width) { to.store(e.zeros(width), i); }); });
+  });
+  return success();
+}
+
+LogicalResult pc::kernels::emit(ReshapeOp op, Kernel &kernel) {
+  const int64_t n = op.getX().getType().getNumElements();
+  Emitter &e = kernel.e;
+  Ptr x = kernel.operands[0], y = kernel.results[0];
+  kernel.kind = "copy";
+  const int64_t stretch = kernel.simt ? n : std::min<int64_t>(n, 4096), full = n / stretch, rest = n % stretch;
+  kernel.forItems(full + (rest > 0), stretch, /*reduces=*/false, [&](Num item) {
+    auto copy = [&](int64_t count) {
+      Num first = item * stretch;
+      e.vectors(count, [&](Num i, int64_t width) { y.store(x.load(first + i, width), first + i); });
+    };
+    e.when(areApart(x, y), [&] {
+      if (rest)
+        e.when(item < e.integer(full), [&] { copy(stretch); }, [&] { copy(rest); });
+      else
+        copy(stretch);
+    });
+  });
+  return success();
+}

@@ -1,0 +1,109 @@
+//===- Views.cpp - Views, and rows by id, against the interpreter ---------===//
+#include "Programs.h"
+
+#include <random>
+
+using namespace mlir;
+using Dims = std::vector<int64_t>;
+
+/// Along dim `dim` of `shape`: entry j is entry (`from` + j `step`) / `every`, for `size` of them. Forward and, with
+/// steps exchanged, backward.
+static void columns(MLIRContext &context, const Dims &shape, size_t dim, int64_t from, int64_t size, int64_t step = 1,
+                    int64_t every = 1) {
+  Dims to = shape;
+  to[dim] = size;
+  auto numbers = [&](int64_t from, int64_t step, int64_t every) {
+    return " dim " + std::to_string(dim) + " from " + std::to_string(from) + " step " + std::to_string(step) +
+           " every " + std::to_string(every) + " : ";
+  };
+  Program p;
+  std::string x = p.parameter(shape), y = p.parameter(to);
+  p.op("%a = pc.columns " + x + numbers(from, step, every) + "(" + type(shape) + ") -> " + type(to));
+  p.op("%b = pc.columns " + y + numbers(-from, every, step) + "(" + type(to) + ") -> " + type(shape));
+  p.output("%a", to);
+  p.output("%b", shape);
+  check(context, "columns" + numbers(from, step, every) + type(shape) + " -> " + type(to), p.text(), false);
+}
+
+/// Dim `dim` of `shape` becomes `size`.
+static void resize(MLIRContext &context, Dims shape, int64_t dim, int64_t size) {
+  Dims resized = shape;
+  resized[dim] = size;
+  Program p;
+  std::string x = p.parameter(shape);
+  p.op("%a = pc.scale " + x + " by 2.0 : (" + type(shape) + ") -> " + type(shape));
+  p.op("%b = pc.resize %a dim " + std::to_string(dim) + " : (" + type(shape) + ") -> " + type(resized));
+  p.output("%b", resized);
+  check(context, "resize " + type(shape) + " -> " + type(resized), p.text(), false);
+}
+
+/// A value whose dims are merged or divided, with readers before and after: its operand lives on, or ends there.
+static void reshape(MLIRContext &context, const std::string &spec, const Dims &from, const Dims &to) {
+  std::string t = " : (" + type(from) + ") -> " + type(from), u = " : (" + type(to) + ") -> " + type(to);
+  for (bool livesOn : {false, true}) {
+    Program p;
+    p.op("%a = pc.scale " + p.parameter(from) + " by 2.0" + t);
+    p.op("%b = pc.reshape \"" + spec + "\" %a : (" + type(from) + ") -> " + type(to));
+    p.op("%c = pc.exp %b" + u);
+    p.output("%c", to);
+    if (livesOn) {
+      p.output("%a", from);
+      p.output("%b", to);
+    }
+    check(context, "reshape " + spec, p.text(), false);
+  }
+}
+
+/// Rows of `rows` elements of dims `each`, by ids of dims `ids`; the first `batch` of these are dims of the table, too.
+static void lookup(MLIRContext &context, int64_t rows, const Dims &ids, const Dims &each, size_t batch) {
+  Dims table(ids.begin(), ids.begin() + batch), found = ids;
+  table.push_back(rows);
+  table.insert(table.end(), each.begin(), each.end());
+  found.insert(found.end(), each.begin(), each.end());
+  Program p;
+  std::string x = p.parameter(table), y = p.parameter(found), index = p.targets(ids);
+  std::string by = ", " + index + " batch " + std::to_string(batch), i = type(ids, "i32");
+  p.op("%a = pc.embedding " + x + by + " : (" + type(table) + ", " + i + ") -> " + type(found));
+  p.op("%b = pc.embedding_grad " + y + by + " : (" + type(found) + ", " + i + ") -> " + type(table));
+  p.op("%c = pc.embedding_grad " + y + by + " padding 1 : (" + type(found) + ", " + i + ") -> " + type(table));
+  p.op("%d = pc.add %c, " + x + " : (" + type(table) + ", " + type(table) + ") -> " + type(table));
+  p.output("%a", found);
+  p.output("%b", table);
+  p.output("%d", table);
+  check(context, "rows of " + type(table) + " by " + i, p.text(rows), false);
+}
+
+void checkViews(MLIRContext &context) {
+  for (const Dims &shape : {Dims{2, 3, 7}, Dims{3, 40}, Dims{20}})
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      for (int64_t size : {3, 12})
+        for (int64_t from : {-9, -5, 0, 1, 9})
+          columns(context, shape, dim, from, size);
+  for (const Dims &shape : {Dims{2, 9, 5}, Dims{4, 33}})
+    for (size_t dim = 0; dim < 2; ++dim) {
+      columns(context, shape, dim, -1, 5, 2);
+      columns(context, shape, dim, 2, 7, 3, 2);
+      columns(context, shape, dim, 40, 2, 2);
+    }
+  columns(context, {2, 9000}, 1, -3, 9000);
+  columns(context, {9000, 3}, 0, 5, 4096);
+  for (int64_t size : {1, 4, 7, 9, 40}) {
+    resize(context, {7}, 0, size);
+    resize(context, {7, 5}, 0, size);
+    resize(context, {3, 7}, 1, size);
+    resize(context, {2, 7, 1, 3}, 1, size);
+  }
+  for (int64_t size : {3, 4097, 8191, 8192, 8193, 20000})
+    resize(context, {2, 8192}, 1, size);
+  reshape(context, "b (h w) c -> b h w c", {2, 6, 5}, {2, 2, 3, 5});
+  reshape(context, "b h w c -> (b h) (w c)", {2, 2, 3, 5}, {4, 15});
+  reshape(context, "(a b) c -> a (b c)", {6, 5}, {2, 15});
+  reshape(context, "a -> a", {1}, {1});
+  reshape(context, "a b -> (a b)", {5, 2000}, {10000});
+  for (size_t batch = 0; batch <= 2; ++batch) {
+    lookup(context, 7, {2, 3}, {5}, batch);
+    lookup(context, 7, {2, 3}, {}, batch);
+    lookup(context, 40, {3, 33}, {2, 4}, batch);
+  }
+  lookup(context, 5000, {2, 20}, {10}, 1);
+}
