@@ -33,14 +33,18 @@ def slice_dim(b: Builder, x: Tensor, dim: int, start: int, length: int) -> Tenso
 
 
 def columns(b: Builder, x: Tensor, axis: Axis, start: int, to: DimClass | None) -> Part:
-    """pc.columns works on the last dim. Without a class for the part, which has one entry, the dim goes."""
-    held = [a for a in x.value.axes if a is not axis]
-    axes = [a.like() for a in held]
-    last = Axis(to) if to else unit_axis()
-    value = b.make("columns", [b.in_order(x.value, [*held, axis])], [*axes, last], start=start)
+    """Entries of an axis. Without a class for the part, which has one entry, the dim goes."""
+    value, new = along(b, x.value, axis, start, Axis(to) if to else unit_axis())
     if to:
-        return value, dict(zip([*held, axis], [*axes, last]))
-    return drop_unit(b, value, axes, held)
+        return value, new
+    held = [a for a in x.value.axes if a is not axis]
+    return drop_unit(b, value, [new[a] for a in held], held)
+
+
+def along(b: Builder, x: Value, axis: Axis, start: int, to: Axis) -> Part:
+    """pc.columns from one axis to another."""
+    axes = [to if a is axis else a.like() for a in x.axes]
+    return b.make("columns", [x], axes, start=start, along=x.axes.index(axis)), dict(zip(x.axes, axes))
 
 
 def drop_unit(b: Builder, value: Value, kept: Sequence[Axis], names: Sequence[Axis]) -> Part:
@@ -136,11 +140,12 @@ def concatenate(b: Builder, parts: Sequence[Tensor], dim: int) -> Tensor:
     for part, length in zip(parts, lengths):
         if part.value.op != "constant" or part.value.attrs["number"]:
             axis = b.single(part.dim(dim), "concatenation along") if part.dim(dim) else unit_axis()
-            held = [a for i in range(len(part.dims)) if i != dim for a in part.dim(i)]
-            axes = [a.like() for a in held] + [Axis(whole)]
-            value = b.make("columns", [b.in_order(part.value, [*held, axis])], axes, start=-start)
-            rest = iter(axes)
-            laid = Tensor(value, [[axes[-1]] if i == dim else [next(rest) for _ in part.dim(i)] for i in range(len(part.dims))])
+            dims = [[axis] if i == dim else part.dim(i) for i in range(len(part.dims))]
+            order = leaves([a for d in dims for a in d])
+            ordered = b.in_order(part.value, order)
+            value, _ = along(b, ordered, ordered.axes[order.index(axis)], -start, Axis(whole))
+            rest = iter(value.axes)
+            laid = Tensor(value, [[next(rest) for _ in d] for d in dims])
             result = laid if result is None else b.pointwise("add", result, laid)
         start += length
     if result is None:  # zeros alone
@@ -207,7 +212,7 @@ def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
         if sizes(new) == sizes(group):
             new = group
         else:
-            x, renamed, new = same_index(b, x, group, new)
+            x, renamed, new = regroup(b, x, group, new)
             old = [[renamed.get(axis, axis) for axis in dim] for dim in old]
             result = [[renamed.get(axis, axis) for axis in dim] for dim in result]
         rest = iter(new)
@@ -215,33 +220,20 @@ def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
     return Tensor(x.value, result)
 
 
-def same_index(b: Builder, x: Tensor, group: list[Axis], new: list[Axis]) -> tuple[Tensor, dict[Axis, Axis], list[Axis]]:
-    """x with the axes `new` for `group`: a product with ones where both have the same index, as the dialect has no reshape."""
-    ones = flat_index(b, group, new)
-    kept: Letters = {axis: object() for axis in x.value.axes if axis not in group}
-    by_group = dict(zip(group, letters_for(group)))
-    named = dict(zip(new, letters_for(new)))
-    renamed = {axis: axis.like() for axis in kept}
-    axes: list[Axis] = []
-    for axis in x.value.axes:
-        axes += [renamed[axis]] if axis in renamed else new if axis is group[0] else []
-    letters = {renamed[axis]: letter for axis, letter in kept.items()} | named
-    maps = [kept | by_group, dict(zip(ones.axes, [*by_group.values(), *named.values()]))]
-    value = b.make("einsum", [x.value, ones.value], axes, maps=maps, letters=letters)
+def regroup(b: Builder, x: Tensor, group: list[Axis], new: list[Axis]) -> tuple[Tensor, dict[Axis, Axis], list[Axis]]:
+    """x with the axes `new` for `group`: a pc.reshape, or two if neither is a single axis."""
+    if len(group) > 1 and len(new) > 1:
+        x, first, merged = regroup(b, x, group, [new_axis(product(group))])
+        x, second, new = regroup(b, x, merged, new)
+        return x, {old: second[axis] for old, axis in first.items()}, new
+    at = x.value.axes.index(group[0])
+    front = [axis for axis in x.value.axes[:at] if axis not in group]
+    back = [axis for axis in x.value.axes[at:] if axis not in group]
+    renamed = {axis: axis.like() for axis in front + back}
+    axes = [renamed[axis] for axis in front] + new + [renamed[axis] for axis in back]
+    ordered = b.in_order(x.value, front + group + back)
+    value = b.make("reshape", [ordered], axes, along=len(front), from_axes=len(group), to_axes=len(new))
     return Tensor(value, x.dims), renamed, new
-
-
-def flat_index(b: Builder, group: Sequence[Axis], new: Sequence[Axis]) -> Tensor:
-    """1 where the row-major index along `group` is that along `new`, else 0; its dims are both, one axis each."""
-    total: Tensor | None = None
-    every = [*group, *new]
-    for i, axis in enumerate(every):
-        inner = product(every[i + 1 : len(group)] if i < len(group) else every[i + 1 :])
-        count = b.scale(b.count(axis.size), inner if i < len(group) else -inner)
-        count = Tensor(count.value, [count.dims[0] if j == i else [] for j in range(len(every))])
-        total = count if total is None else b.pointwise("add", total, count)
-    assert total is not None
-    return b.compare("equal", total, b.constant(0))
 
 
 def absolute(b: Builder, x: Tensor) -> Tensor:

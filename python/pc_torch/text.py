@@ -175,6 +175,20 @@ def write_rope(printer: Printer, value: Value) -> str:
     return f"{flags(value, 'inverse', 'interleaved')}|" + (f" first {value.attrs['first']}" if value.attrs["first"] else "")
 
 
+def place_of(value: Value) -> int:
+    """The dim along which an op works, by the axes that it had when it was made: views may have cut others."""
+    return value.axes.index(value.uncut()[value.attrs["along"]])
+
+
+def write_reshape(_: Printer, value: Value) -> str:
+    at, many = place_of(value), max(value.attrs["from_axes"], value.attrs["to_axes"])
+    names = [f"x{i}" for i in range(len(value.axes) - value.attrs["to_axes"] + many)]
+    divided = " ".join(names)
+    merged = " ".join([*names[:at], f"({' '.join(names[at : at + many])})", *names[at + many :]])
+    merges = value.attrs["to_axes"] == 1
+    return f'"{divided} -> {merged}" |' if merges else f'"{merged} -> {divided}" |'
+
+
 def write_norm(printer: Printer, value: Value) -> str:
     return f"| eps {value.attrs['eps']:.17e}"
 
@@ -191,7 +205,8 @@ WRITE: dict[str, Callable[[Printer, Value], str]] = {
     "select": lambda _, value: value.attrs["kind"] + " |",
     "scale": lambda _, value: f"| by {value.attrs['factor']:.17e}",
     "top_k": lambda _, value: f"| k {value.attrs['k']}",
-    "columns": lambda _, value: f"| from {value.attrs['start']}",
+    "columns": lambda _, value: f"| dim {place_of(value)} from {value.attrs['start']}",
+    "reshape": write_reshape,
     "embedding": lambda _, value: "|" + (f" padding {value.attrs['padding']}" if value.attrs["padding"] >= 0 else ""),
     "dropout": lambda _, value: "|" + write_drop(value),
     "layer_norm": write_norm,

@@ -154,17 +154,20 @@ def check_whole(root: Value) -> None:
     for value in users_of(root):
         axes = value.uncut()
         last, rank = axes[-1:], len(value.axes)  # dims that an op does not know by place may be cut, alike in operands and result
-        where = dict.fromkeys(("columns", "softmax", "layer_norm", "rms_norm", "top_k"), last)
+        where = dict.fromkeys(("softmax", "layer_norm", "rms_norm", "top_k"), last)
         where |= {"rope": axes[:2] + last, "attention": axes, "rope_table": axes}
+        at, many, fewer = (value.attrs.get(name, default) for name, default in (("along", 0), ("to_axes", 1), ("from_axes", 1)))
+        where |= dict.fromkeys(("columns", "reshape"), axes[at : at + many])
         for axis in where.get(value.op, []):
             if len(axis.leaves()) > 1:
                 raise NeedsReshape(f"pc.{value.op} along a dim that views cut", axis.leaves())
-        expected = {"columns": [rank], "cross_entropy": [rank + 1], "logsumexp": [rank + 1], "attention": [5, 4, 4]}
+        expected = {"cross_entropy": [rank + 1], "logsumexp": [rank + 1], "attention": [5, 4, 4]}
+        expected |= dict.fromkeys(("columns", "reshape"), [len(value.axes) - many + fewer])
+        if value.op == "embedding":
+            expected["embedding"] = [len(value.axes) - len(value.operands[1].axes) + 1]
         for operand, count in zip(value.operands, expected.get(value.op, [])):
             if len(operand.axes) != count:
                 raise NeedsReshape(f"pc.{value.op} along a dim that views cut", operand.axes)
-        if value.op == "embedding" and len(value.operands[0].axes) != 2:
-            raise NeedsReshape("a table whose columns views cut", value.operands[0].axes[1:])
 
 
 def partly_used(root: Value) -> set[str]:
