@@ -1,8 +1,11 @@
-//===- Contraction.cpp - An einsum as a product of matrices -------------------------------===//
+//===- Contraction.cpp - An einsum as a product of matrices, or as dispatch -----------------===//
 // Input: the factor rule of an einsum. Result: its factors, sorted into the roles of a batched matrix product (batch,
 // m, n, k, and those in only one operand) in the order in which they occur in the result, then in the operands.
+// By its factors and its mask, an einsum copies tokens to (token, expert) entries, or combines entries to tokens. The
+// mask's last dim is that of experts; the other dims are those of tokens.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Dispatch.h"
 
 using namespace mlir;
 using namespace pc;
@@ -38,3 +41,28 @@ bool pc::sumsLeadingDims(EinsumOp op) {
          llvm::all_of(rule.operands, [&](const auto &dims) { return ArrayRef<int>(dims) == first; }) &&
          llvm::all_of(first, [&](int f) { return llvm::count(first, f) == 1; });
 }
+
+//===---------------------------------------------------------------------------===//
+// Dispatch to experts and its inverse
+//===---------------------------------------------------------------------------===//
+
+bool pc::areOfTokens(ArrayRef<int> dims, ArrayRef<int> mask) {
+  return dims.size() == mask.size() && dims.drop_back() == mask.drop_back() && dims.back() != mask.back();
+}
+bool pc::areOfEntries(ArrayRef<int> dims, ArrayRef<int> mask) {
+  return dims.size() == mask.size() + 1 && dims.take_front(mask.size()) == mask;
+}
+
+using OfMask = bool(ArrayRef<int> dims, ArrayRef<int> mask);
+
+/// A routed einsum of one value and the mask, which keeps the last dim of the value.
+static bool brings(EinsumOp op, OfMask *from, OfMask *to) {
+  if (!op || !op.getMask() || op.getInputs().size() != 2)
+    return false;
+  FactorRule rule = op.getFactorRule();
+  ArrayRef<int> value = rule.operands[0], mask = rule.operands[1], result = rule.results[0];
+  return from(value, mask) && to(result, mask) && value.back() == result.back();
+}
+
+bool pc::isDispatch(EinsumOp op) { return brings(op, areOfTokens, areOfEntries); }
+bool pc::isCombine(EinsumOp op) { return brings(op, areOfEntries, areOfTokens); }

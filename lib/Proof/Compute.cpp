@@ -53,8 +53,7 @@ SmallVector<int64_t> Placer::localShape(Value value) const {
   return shape;
 }
 
-/// The place that `layout` describes; none if the mesh lacks an axis.
-static std::optional<Where> read(const Axis &axis, PlaceAttr layout, size_t rank) {
+std::optional<Where> pc::proof::read(const Axis &axis, PlaceAttr layout, size_t rank) {
   Where where(rank);
   Axes root;
   if (!layout)
@@ -451,31 +450,6 @@ struct Placer::Split {
   bool copies = false; ///< of all ranks, as types do not say how they are split
 };
 
-/// An op that reduces dim `f`, on whose index no operand depends. A sum is that of one index times their number, and a
-/// maximum that of one. Sets the scale, and the split of `dim` if types say it; else all ranks have copies.
-bool Placer::sumCopies(Operation *op, const Rule &rule, int f, Dim &dim, Split &split) {
-  auto einsum = dyn_cast<EinsumOp>(op);
-  if (!isa<ReduceMaxOp>(op) && (!einsum || einsum.getMask()))
-    return isReference;
-  for (auto [value, letters] : llvm::zip(op->getOperands(), rule.operands)) {
-    const auto *at = llvm::find(letters, f);
-    if (at == letters.end())
-      continue;
-    if (einsum)
-      split.scale *= static_cast<double>(cast<RankedTensorType>(value.getType()).getShape()[at - letters.begin()]);
-    if (PlaceAttr place = placement(value)) {
-      std::optional<Where> said = read(axis, place, letters.size());
-      if (!said)
-        return false;
-      dim = said->dims[at - letters.begin()];
-    } else {
-      split.copies = true;
-    }
-    return true;
-  }
-  return false;
-}
-
 /// Reads the dims of operands and results. Those with the same letter must have the same split and size.
 bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Split &split) {
   auto &[dims, sizes] = split;
@@ -503,7 +477,8 @@ bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> o
     if (sizes[f] < 0)
       dim.any = !rule.whole[f]; // a broadcast
     else if (dim.any && sizes[f] > 1 && summed &&
-             !(rule.whole[f] ? isReference || countsWhole(op) : sumCopies(op, rule, static_cast<int>(f), dim, split)))
+             !(rule.whole[f] ? isReference || countsWhole(op)
+                             : sumCopies(op, rule, static_cast<int>(f), dim, split.scale, split.copies)))
       return refuse("sums the broadcast dim " + rule.names[f] + ", which the proof does not support");
   }
   for (auto [letters, result] : llvm::zip_equal(rule.results, op->getResults()))
@@ -530,22 +505,6 @@ bool Placer::checkSplit(Operation *op, Rule &rule, ArrayRef<const Where *> opera
   for (auto [f, dim] : llvm::enumerate(dims))
     if (rule.whole[f] && !dim.split.empty())
       return refuse("needs dim " + rule.names[f] + " on every rank, but it is split over " + text(dim.split));
-  return true;
-}
-
-/// A sum of which each rank has an addend, and a value that sums copies: added on each rank, it counts as often as
-/// there are ranks.
-static bool addCopies(Operation *op, ArrayRef<const Where *> operands, ArrayRef<unsigned> partial, Placed &placed) {
-  if (!isa<AddOp, SubOp>(op) || partial.size() != 1 || operands[partial[0]]->combine != Combine::Sum ||
-      !operands[1 - partial[0]]->copies)
-    return false;
-  double ranks = 1;
-  for (const PartialSum &part : operands[partial[0]]->parts) {
-    if (part.inner || part.in.size() != 1 || !part.in[0].n)
-      return false;
-    ranks *= static_cast<double>(part.in[0].n);
-  }
-  placed.scales = {{1 - partial[0], ranks}};
   return true;
 }
 

@@ -47,6 +47,9 @@ struct Placed {
   llvm::SmallVector<std::pair<unsigned, double>, 1> scales;
 };
 
+/// The place that `layout` describes; none if the mesh lacks an axis.
+std::optional<Where> read(const Axis &axis, PlaceAttr layout, size_t rank);
+
 /// Input: an op and the places of its operands. Result: the places of its results; if there is none, `wrong`, `fault`
 /// and `operand` say why. Further state: the places of the masks of rounds, which distinguish rounds of different
 /// blocks.
@@ -99,7 +102,9 @@ private:
   std::optional<Placed> addRounds(AddOp sum, llvm::ArrayRef<const Where *> operands);
   bool keepRound(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands, Placed &placed);
   std::optional<Placed> merge(llvm::ArrayRef<const Where *> operands);
-  bool sumCopies(mlir::Operation *op, const Rule &rule, int f, Dim &dim, Split &split);
+  bool sumCopies(mlir::Operation *op, const Rule &rule, int f, Dim &dim, double &scale, bool &copies);
+  bool addCopies(mlir::Operation *op, llvm::ArrayRef<const Where *> operands, llvm::ArrayRef<unsigned> partial,
+                 Placed &placed);
   bool addInnerSums(const Rule &rule, const Rule::Letters &letters, llvm::ArrayRef<Dim> dims, Where &result);
 
   /// Sets `wrong` and returns false.

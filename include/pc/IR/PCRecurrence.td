@@ -10,7 +10,7 @@ class PC_Recurrence<string name> : PC_Compute<name> {
 }
 
 def PC_RecurrenceOp : PC_Recurrence<"recurrence"> {
-  let summary = "h_t = a_t h_{t-1} + b_t along one dim, where h before the first step is 0; linear in b";
+  let summary = "Linear recurrence: h_t = a_t h_{t-1} + b_t along one dim, where h before the first step is 0; linear in b";
   let description = [{
     `pc.recurrence "b s h, b s h p -> b s h p" along "s" %a, %b` names the dims of a, of b and of the result h, which are those of b. All other
     dims of b have a recurrence of their own for each index. Along dims of b that a lacks, a is the same.
