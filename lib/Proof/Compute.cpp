@@ -452,7 +452,8 @@ struct Placer::Split {
 
 /// Reads the dims of operands and results. Those with the same letter must have the same split and size.
 bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Split &split) {
-  auto &[dims, sizes] = split;
+  SmallVector<Dim> &dims = split.dims;
+  SmallVector<int64_t> &sizes = split.sizes;
   dims.resize(rule.names.size());
   sizes.assign(rule.names.size(), -1);
   for (auto [i, letters] : llvm::enumerate(rule.operands)) {
@@ -492,7 +493,8 @@ bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> o
 
 /// Checks the operands that say where a block begins, and that dims which the op needs whole are not split.
 bool Placer::checkSplit(Operation *op, Rule &rule, ArrayRef<const Where *> operands, Split &split) {
-  auto &[dims, sizes] = split;
+  SmallVector<Dim> &dims = split.dims;
+  SmallVector<int64_t> &sizes = split.sizes;
   bool isAttention = isa<AttentionOp, AttentionGradOp>(op);
   auto drawn = dyn_cast<DrawnOpInterface>(op);
   size_t numOffsets = drawn ? drawn.getOffsetsMutable().size() : 0, numValues = rule.operands.size();
