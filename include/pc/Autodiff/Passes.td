@@ -92,7 +92,8 @@ def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
     ```
 
     `ranks` is the number of ranks among which tensor parallelism splits heads. If the key/value heads of a layer do not divide by it, the
-    query heads of a group are split and keys are not. This takes three products, so the pass leaves such a layer as it is.
+    query heads of a group are split and keys are not. This takes three products, so the pass does not change such a
+    layer.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "1", "Ranks among which heads are split">];
 }
@@ -135,12 +136,13 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
     ```
 
     With several microbatches the loss must be a sum over the batch. An op that is not linear in such a sum, or that relates sequences of the
-    batch to each other, is refused. (The measure of how uneven the load of experts is, is a mean over one microbatch. It may be a part of the
-    loss of each token.)
+    batch to each other, is refused. (The loss of an uneven load of experts is an exception: it is a mean over one
+    microbatch, and may be a part of the loss of each token.)
 
     If the ops are not in the order of their layers, they are put in this order as far as data flow allows it.
 
-    A parameter that is `frozen` has no gradient, state or update, and values that depend on no other parameters have no gradient.
+    A `frozen` parameter has no gradient, state or update. Values that depend only on frozen parameters have no
+    gradient.
 
     `optimizer=none` makes the evaluation step, which has only the forward pass and the loss.
   }];
@@ -155,10 +157,11 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
   let summary = "Activations and the operands of matrix products become bf16; parameters and their state stay f32";
   let description = [{
     Step program -> step program. The pass comes before placement: erasing the placements of a placed program yields the program of this pass.
-    Every op computes in f32 and rounds what it stores to the type of its result, so the pass only chooses the type in which each value is stored:
+    Every op computes in f32 and rounds its result to the result's type, so the pass only chooses the type in which each
+    value is stored:
 
     * bf16: the operands and results of matrix products and of attention; the results of norms; activations and their gradients; logits and
-      their gradient. A parameter is cast once a step, before the accumulation.
+      their gradient. A parameter is cast once per step, before the accumulation.
     * f32: parameters and optimizer state; the tables of embeddings (bf16 with `tables=bf16`); the statistics of norms, attention and loss; the
       loss; the biases and the weights of norms; everything that is summed over microbatches. A product that is the gradient of a weight
       yields f32 directly.
@@ -205,8 +208,8 @@ def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
     Step program -> step program. The pass comes before placement: erasing the placements of a placed program yields the program of this pass.
     A layer consists of the ops whose source names agree through their first number ("h.3").
 
-    * `mode=full` keeps only the values that one layer passes to another. Before its backward pass a layer runs forward again, as far as the
-      backward pass reads its values.
+    * `mode=full` keeps only the values that one layer passes to another. Before its backward pass, a layer computes the
+      values again that the backward pass reads.
     * `mode=selective` keeps the results of matrix products and attention (attention keeps one number per row, never the scores). Results of
       norms, activations and other cheap ops are computed again if their operands are kept anyway or are smaller.
 

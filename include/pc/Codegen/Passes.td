@@ -7,9 +7,10 @@ include "mlir/Pass/PassBase.td"
 def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
   let summary = "Store only those entries of routed values that exist";
   let description = [{
-    Local program -> local program. Of a routed value only the entries that exist are stored: types of f32 and bf16 values get a `#pc.rows`. The
-    condition is that only einsums routed by one mask read the value, as products of the runtime or kernels of a device can (`pcrt_grouped`), and
-    entry-by-entry ops whose results are stored in the same way. Other values are not changed.
+    Local program -> local program. Only the existing entries of a routed value are stored: types of f32 and bf16 values
+    get a `#pc.rows`. All readers of such a value must be einsums that are routed by one mask and that the runtime or a
+    kernel supports (`pcrt_grouped`), or elementwise ops whose results are stored in the same way. Other values do not
+    change.
 
     ```mlir
     // pc-opt --pc-store-rows
@@ -28,8 +29,8 @@ def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
     ```
 
     With a `limit`, values that would have more rows are computed in rounds of at most so many rows (`pc.round_of_rows`), whose results are added
-    up. Rows that the backward pass reads are computed again there, so that only the rows of one round exist at a time. Rows that are sent, or
-    handed from function to function, are refused.
+    up. Rows that the backward pass reads are computed again there, so that only the rows of one round exist at a time.
+    The pass refuses rows that are sent or passed to another function.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
                  Option<"limit", "limit", "int64_t", "0", "Limit of the rows of experts that exist at once; 0: no limit">];
@@ -63,11 +64,11 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
 
     * a matrix product and the addition of its bias;
     * connected ops that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss);
-    * a sum of f32 products, as of the steps of a collective matmul. It becomes a chain of fusions, each of which accumulates its product into the
-      buffer of the sum so far.
+    * a sum of f32 products, such as those of the steps of a collective matmul. It becomes a chain of fusions, each of
+      which accumulates its product into the buffer of the sum so far.
 
-    Values that are read only inside a fusion need no buffer. A sum over a whole tensor is first split into one sum per row and a sum of those.
-    These run on all threads with a fixed order of additions.
+    Values that are read only inside a fusion need no buffer. A sum over a whole tensor is first split into one sum per
+    row and the sum of these, which run on all threads with a fixed order of additions.
 
     ```mlir
     // pc-opt --pc-fuse
@@ -154,8 +155,9 @@ def VerifyKernels : Pass<"pc-verify-kernels", "mlir::ModuleOp"> {
 
     * (K1) no op of the pc dialect is left, and no tensor;
     * (K2) there is a program: `pc_program` and its step `pc_step`, and one of each for every further stage;
-    * (K3) what a step, or its evaluation `pc_evaluate`, launches, multiplies, moves and sends by index is in the table of its program;
-    * (K4) each name in the table of device kernels is that of a kernel of `gpu.module @pc_kernels`.
+    * (K3) every index in a launch, product, move or message of a step, or of its evaluation `pc_evaluate`, is in the
+      table of its program;
+    * (K4) each name in the table of device kernels is the name of a kernel of `gpu.module @pc_kernels`.
 
     ```mlir
     // pc-opt --pc-verify-kernels
@@ -170,12 +172,13 @@ def VerifyTables : Pass<"pc-verify-tables", "mlir::ModuleOp"> {
   let summary = "Compare the step, the tables and the description of a kernels program with the planned program that it was made from";
   let description = [{
     The pass compares the step, the tables and the description of a kernels program with the planned program that it was made from, `planned`.
-    Each call of the runtime, with the bytes that it reads and writes and the row of the table to which its index points, belongs to one op of
-    `planned`, in order, and says what that op says. The calls of the evaluation are enough of the step's calls for the loss, and write no
-    parameter or state. Leaves and outputs are described as they are. Kernels are identified by the ops for which they were written; the pass
-    does not check what they compute.
+    Each call of the runtime, with the bytes that it reads and writes and the row of the table to which its index
+    points, must belong to one op of `planned`, in order, and agree with this op. The calls of the evaluation must
+    include all calls that the loss needs, and must not write a parameter or state. The description must agree with the
+    leaves and outputs. Kernels are identified by the ops for which they were written; the pass does not check what they
+    compute.
 
-    In `planned.mlir` the result of the scale lies at byte 128:
+    In `planned.mlir` the result of the scale is at byte 128:
 
     ```mlir
     // pc-opt --pc-generate-kernels --pc-verify-tables=planned=planned.mlir

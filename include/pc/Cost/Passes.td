@@ -7,7 +7,8 @@ include "mlir/Pass/PassBase.td"
 def PrintReport : Pass<"pc-print-report", "mlir::ModuleOp"> {
   let summary = "Print the report of a planned program as JSON";
   let description = [{
-    Prints what `pc-compile --report` writes (pc/Cost/Report.h) on standard output. The program does not change.
+    The pass prints the report of `pc-compile --report` (pc/Cost/Report.h) on standard output. The program does not
+    change.
 
     ```mlir
     // pc-opt --pc-differentiate=optimizer=none --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-localize --pc-plan-memory --pc-print-report

@@ -7,9 +7,9 @@ include "mlir/Pass/PassBase.td"
 def Localize : Pass<"pc-localize", "mlir::ModuleOp"> {
   let summary = "Placed program -> the program of one rank";
   let description = [{
-    Placed program -> local program, the program of one rank. Every type becomes the local shape and loses its placement. All ranks run the same
-    text: the coordinates of a rank enter only through moves and through `pc.block_offset`. The input is a placed program, or an unplaced one
-    for a single rank.
+    Placed program -> local program, the program of one rank. Every type becomes the local shape and loses its
+    placement. All ranks run the same program: only moves and `pc.block_offset` depend on the coordinates of a rank. The
+    input is a placed program, or an unplaced one for a single rank.
 
     * Leaves and outputs keep their full shape as `global` and their placement as `layout`.
     * An op that depends on global indices of a split dim (embedding and its gradient, pick, cross_entropy_grad, mask_padding, iota) gets

@@ -36,15 +36,16 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
     * With one microbatch a result of `pc.accumulate` has the home of the value that the body yields, if the body computes that value.
       Otherwise they differ, and the yield copies (one microbatch) or adds (several).
     * A result takes the home of an operand that dies at its op if `pc::mayShareHome` allows it.
-    * Buffers of started moves, inputs and results, are taken from `pc.start` to `pc.wait`. A result lies on its input if the move works in
-      place and nothing else reads the input from the start on.
-    * Functions of tasks (`pc.call`) are planned one by one on addresses of their own: the frame, the arguments, the results. A result is
-      written over an argument if no call needs the argument any more. A frame is a buffer of the step for the time of a call.
+    * Buffers of started moves, for inputs and results, are in use from `pc.start` to `pc.wait`. A result has the home
+      of its input if the move works in place and nothing else reads the input from the start on.
+    * Functions of tasks (`pc.call`) are planned one by one, each in a separate address space: the frame, the arguments,
+      the results. A result is written over an argument if no call needs the argument any more. A frame is a buffer of
+      the step for the time of a call.
 
     With `target=cuda` homes are multiples of 256, and the arena ends in the workspace of library calls (`pc::libraryWorkspaceBytes`): 32 MiB for
-    matrix products, or what the largest gradient of attention takes in cuDNN.
+    matrix products, or as much as the largest gradient of attention needs in cuDNN.
 
-    Offsets come from `pc::planArena` (ArenaPlanner.h), which knows nothing of IR. Post-condition: `pc-verify-memory`.
+    Offsets come from `pc::planArena` (ArenaPlanner.h), which does not depend on IR. Post-condition: `pc-verify-memory`.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
@@ -61,14 +62,14 @@ def VerifyMemory : Pass<"pc-verify-memory", "mlir::ModuleOp"> {
     counts the pending uses of every value while it walks the program. It checks that:
 
     * (A1) there is one function and one arena, and every value outside of kernels lies at a multiple of 64 inside the arena;
-    * (A2) block arguments of accumulations lie where their operands lie;
+    * (A2) block arguments of accumulations have the homes of their operands;
     * (A3) a result overlaps no value with pending uses, except one that it may be written over, at the same offset;
     * (A4) an update finds its value in the leaf's home, or copies when nothing reads the old value any more;
-    * (A5) what a started move reads is kept until its wait, and what it writes is free at its start, or is the input of a move that works in
-      place and that nothing else reads;
+    * (A5) the inputs of a started move are kept until its wait; the bytes of its results are free at its start, or hold
+      the input of a move that works in place and that nothing else reads;
     * (A6) a microbatch lies in its stack, which is a leaf;
-    * (A7) a function changes only those of its arguments that results replace, and keeps to its frame; the frame of a call lies over nothing
-      that is still needed, and results lie on the operands that they replace.
+    * (A7) a function changes only arguments that results replace, and bytes of its frame; the frame of a call does not
+      overlap values that are still needed, and results have the homes of the operands that they replace.
 
     ```mlir
     // pc-opt --pc-verify-memory

@@ -10,19 +10,21 @@ def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
     Local program -> local program, before `pc-fuse`. Gathers and reduce_scatters become steps, each with a part of the work.
 
     *Ring attention.* The pass looks for attention whose queries are split over the n ranks of the zigzag order, with keys and values gathered
-    over these ranks. Such attention becomes n attentions: one to the rank's own block of keys, and one to each of the blocks that n - 1
-    `pc.permute`s bring round the ring. `pc.merge_attention` merges their results (running maxima and sums). The gathered tensor never exists as
-    a whole, and the next block arrives during the work on one. For the gradient, keys and values come round again, and the sums of their
-    gradients travel with them instead of the reduce_scatters. As many bytes are sent as before. In zigzag order rank r has chunks r and 2n-1-r
-    of the sequence. Every rank therefore sees half of the keys of each other rank, and the keys that a query sees are the first ones of a block
-    (`pc.key_counts`). The program is unrolled over the steps. The pass fails if the queries are split but keys and values are not gathered in
-    this way.
+    over these ranks. Such attention becomes n attentions: one to the rank's own block of keys, and one to each of the
+    blocks that arrive by n - 1 `pc.permute`s around the ring. `pc.merge_attention` merges their results (running maxima
+    and sums). The gathered tensor never exists as a whole, and the next block arrives while the current one is used.
+    For the gradient, keys and values pass around the ring again, and the sums of their gradients pass with them instead
+    of the reduce_scatters. The number of bytes sent does not change. In zigzag order rank r has chunks r and 2n-1-r of
+    the sequence. Every rank therefore sees half of the keys of each other rank, and the keys that a query sees are the
+    first ones of a block (`pc.key_counts`). The program is unrolled over the steps. The pass fails if the queries are
+    split but keys and values are not gathered in this way.
 
     *Collective matmuls*, over `axes`. A gather that feeds a matrix product becomes n - 1 `pc.permute`s: coordinate i works on its own block
     first, then on those of i - 1, i - 2, ... Values computed from the gathered one are computed block by block. If the product contracts the
     gathered dim, it becomes a sum of products with slices of the other operand. If it keeps that dim, its result exists as blocks, and so do
-    results of pointwise ops on them. `pc.insert` puts the blocks together for ops that need all of them. A reduce_scatter of a product becomes a
-    sum that travels round the ring. Each rank adds the product for the block at hand to it, its own last.
+    results of pointwise ops on them. `pc.insert` assembles the blocks for ops that need the whole value. A
+    reduce_scatter of a product becomes a sum that passes around the ring: each rank adds its product to the sum for the
+    current block, and adds its own block's product last.
 
     ```mlir
     // pc-opt --pc-window-moves=axes=tp
@@ -46,8 +48,9 @@ def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
     with i + j + k = t mod n. This block comes directly from the ranks that own it, and the product goes directly to the ranks that need it. The
     order is Cannon's, without its initial skew.
 
-    As many bytes are sent as before. A gather stays if some op needs it as a whole. If it feeds a product, or if a scattered product cannot be
-    computed in the order of its scatter, a remark says why. The pass fails for an axis over which no move feeds or follows a product.
+    The number of bytes sent does not change. A gather stays if an op needs the whole value. If it feeds a product, or
+    if a scattered product cannot be computed in the order of its scatter, a remark says why. The pass fails for an axis
+    over which no move feeds or follows a product.
   }];
   let options = [ListOption<"axes", "axes", "std::string", "Mesh axes over which gathers and reduce_scatters of matrix products become collective matmuls">];
 }
@@ -55,8 +58,9 @@ def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
 def VerifyWindows : Pass<"pc-verify-windows", "mlir::ModuleOp"> {
   let summary = "Check that every axis of pc-window-moves has work in some stage";
   let description = [{
-    The pass works on the programs of all stages, after `pc-window-moves` with the same `axes`. It checks that for every axis some stage has a
-    move next to a product; a single stage may have none. For a program without stages, `pc-window-moves` itself checks this.
+    The pass works on the programs of all stages, after `pc-window-moves` with the same `axes`. It checks that, for
+    every axis, at least one stage has a window. A single stage may have none. For a program without stages,
+    `pc-window-moves` itself checks this.
 
     ```mlir
     // pc-opt --pc-verify-windows=axes=tp
@@ -73,9 +77,9 @@ def VerifyWindows : Pass<"pc-verify-windows", "mlir::ModuleOp"> {
 def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
   let summary = "Local program -> scheduled program: moves run while the ranks compute";
   let description = [{
-    Local program -> scheduled program: moves proceed while the ranks compute. The pass splits moves with traffic into `pc.start` and `pc.wait`
-    if something can run in between. Computing ops keep their order. A move is placed elsewhere only if its operands are computed already there
-    and its results are not needed yet.
+    Local program -> scheduled program: moves run while the ranks compute. The pass splits moves with traffic into
+    `pc.start` and `pc.wait` if something can run in between. Computing ops keep their order. A move changes its
+    position only to a place where its operands have been computed and its results are not needed yet.
 
     ```mlir
     // pc-opt --pc-schedule
@@ -104,17 +108,20 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
     * Moves whose results are needed only at the end of the block, and moves of sums over microbatches, share *buckets*: moves of one kind,
       group and element width, up to `bucket-bytes`, in the order in which their operands are ready (for gradients: backward). A bucket starts
       when its last operand is ready. Unless its moves work in place, it is waited for when the second bucket after it starts, which limits the
-      operands that are kept. `pc.update`s of moved values come last, so that nothing waits for them. In each task of a stage, so do additions
-      of what it has sent to the sums of earlier tasks; the buckets of these sums are those of the task.
+      operands that are kept. `pc.update`s of moved values come last, so that nothing waits for them. In each task of a
+      stage, additions of reduced gradients to the sums of earlier tasks also come last; their moves share buckets only
+      within the task.
     * Gathers of stored tensors (parameters split over a data axis, or their rounded copies) are grouped into *units*: tensors whose names agree
       up to the first number ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time. At most
       `prefetch` + 1 units are therefore in memory at any time, and fewer if their payload would exceed `prefetch-bytes`. An earlier unit that
       is still used after this one is needed, such as an embedding that is also the head, counts from its first use on.
-    * Other gathers, and steps round a ring, start one matrix product before their place, because their results are large.
+    * Other gathers, and steps around a ring, start one matrix product before their position, because their results are
+      large.
     * All other moves start as soon as they can. A move stays blocking if nothing could run between its start and its wait.
-    * Waits stand as late as possible, in the order of the starts within a group.
+    * Waits are as late as possible, in the order of the starts within a group.
 
-    All ranks run the same program, so they issue the moves of each communicator in one order. Post-condition: `pc-verify-scheduled`.
+    All ranks run the same program, so they issue the moves of each communicator in the same order. Post-condition:
+    `pc-verify-scheduled`.
   }];
   let options = [
     Option<"bucketBytes", "bucket-bytes", "int64_t", "25 << 20", "Payload of a bucket">,
@@ -126,21 +133,23 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
 def VerifyScheduled : Pass<"pc-verify-scheduled", "mlir::ModuleOp"> {
   let summary = "Check the order of moves, and that starts and waits are all the synchronization it needs";
   let description = [{
-    The pass checks the order of moves in scheduled and planned programs, and that starts and waits are all the synchronization they need. It
-    runs the program as streams would: one stream computes, and every group of ranks has a stream for its moves. `pc.start` is the edge from what
-    has been computed so far to the group's stream, and `pc.wait` is the edge back. A move that blocks is both. Nothing else orders two streams.
-    The pass is independent of `pc-schedule`. It checks that:
+    The pass checks the order of moves in scheduled and planned programs, and that starts and waits are enough
+    synchronization. It runs the program as streams would: one stream computes, and every group of ranks has a stream
+    for its moves. `pc.start` is the edge from what has been computed so far to the group's stream, and `pc.wait` is the
+    edge back. A move that blocks is both. There is no other order between streams. The pass is independent of
+    `pc-schedule`. It checks that:
 
-    * (S1) every block is a straight line (a function body, or the body of `pc.accumulate`, which all ranks repeat equally often), and no move
-      stands in a kernel (`pc.fusion`): all ranks issue the same moves in the same order;
+    * (S1) every block is a straight line (a function body, or the body of `pc.accumulate`, which all ranks repeat
+      equally often), and no move is in a kernel (`pc.fusion`). Therefore all ranks issue the same moves in the same
+      order;
     * (S2) every start has one wait after it in its block;
-    * (S3) waits of one group come in the order of its starts, and no move blocks while an earlier one of its group is under way, because a
-      communicator works in this order;
+    * (S3) waits of one group come in the order of its starts, and no move blocks while an earlier one of its group is
+      in flight, because a communicator runs its moves in order;
     * (S4) two ops that use the same bytes, one of them writing, are ordered by edges. In planned programs the bytes are those of the arena,
       and otherwise those of the value.
 
-    Functions of tasks (`pc.call`) are checked separately. A call is made with no move under way (S3), and uses its operands, its results and
-    its frame.
+    Functions of tasks (`pc.call`) are checked separately. No move is in flight during a call (S3), and a call accesses
+    its operands, its results and its frame.
 
     ```mlir
     // pc-opt --pc-verify-scheduled

@@ -10,8 +10,8 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
     Placed program -> the programs of pipeline stages. The pass cuts the model into chunks of layers, gives every stage its chunks, and writes
     the program of each stage in the order of the schedule. The module then holds one nested module `@stage<r>` per coordinate r of the axis. Its
     `@step` is the program of the ranks with that coordinate. `pc.accumulate` is removed. After every `pc.task` come the ops of one chunk for one
-    microbatch. If the text would get long (`inline-ops`), a call of the private function that holds these ops stands there instead (`pc.call`).
-    Gradients are added in ascending order of microbatches.
+    microbatch. If the program would get long (`inline-ops`), these ops are in a private function, and `pc.task` is
+    followed by a call of it (`pc.call`). Gradients are added in ascending order of microbatches.
 
     ```mlir
     // pc-opt --pc-differentiate="optimizer=none microbatches=2" --pc-set-mesh=mesh=pp=2 --pc-pipeline-parallel=stages=1,1
@@ -36,13 +36,14 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
     pc.task forward chunk 1 microbatch 1
     ```
 
-    * Layers are identified by source names ("h.3." of "h.3.mlp.c_fc"). What comes before the first or after the last layer may also be a chunk.
-    * A value that another chunk reads goes from chunk to chunk by send and receive. Values that depend only on parameters (casts, gathers) are
-      computed again instead.
-    * `stages`: `cost` (the slowest chunk is as fast as possible), `layers` (as many layers in each), or a list of numbers of layers
-      ("3,5,4").
+    * Layers are identified by source names ("h.3." of "h.3.mlp.c_fc"). The ops before the first layer, or after the last one, may also be a chunk.
+    * A value that another chunk reads is passed from chunk to chunk by send and receive. Values that depend only on
+      parameters (casts, gathers) are computed again instead.
+    * `stages`: `cost` (the slowest chunk is as fast as possible), `layers` (equal numbers of layers), or a list of
+      numbers of layers ("3,5,4").
     * `schedule`: one of docs/reference/schedules.md, `auto`, or a file with one line of tasks per stage ("F0.0 F0.1 B0.0 B0.1").
-    * Parameters of several stages are in each of them. Their gradients are exchanged and added in the order of stages.
+    * If several stages use a parameter, each has a copy. Their gradients are exchanged and added in the order of
+      stages.
     * Loss and squared gradient norm are sums over stages (`pc.addend`).
 
     The input is a verified placed program whose mesh has the axis, and in which no value uses this axis. Post-condition: `pc-verify-staged`.
@@ -60,8 +61,9 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
 def InlineTasks : Pass<"pc-inline-tasks", "mlir::ModuleOp"> {
   let summary = "Replace calls of tasks by the ops of the tasks";
   let description = [{
-    Programs of stages, at any phase from `staged` to `planned`. Every `pc.call` becomes the ops of its function, in planned programs with the
-    homes that they have in this call, and the functions are removed. Passes after `planned` (code generation) see no calls.
+    The pass works on programs of stages, at any phase from `staged` to `planned`. Every `pc.call` is replaced by the
+    ops of its function, in planned programs with the homes that they have in this call, and the functions are removed.
+    Passes after `planned` (code generation) see no calls.
 
     ```mlir
     // pc-opt --pc-inline-tasks
@@ -93,19 +95,22 @@ def InlineTasks : Pass<"pc-inline-tasks", "mlir::ModuleOp"> {
 def VerifyStaged : Pass<"pc-verify-staged", "mlir::ModuleOp"> {
   let summary = "Check the programs of all stages together";
   let description = [{
-    The pass checks the programs of all stages together. It reads from them, at any phase from `staged` to `planned`, what each of them computes,
-    sends, receives and does with all others, and nothing else. A program without stages passes. The pass checks that:
+    The pass checks the programs of all stages together. It works at any phase from `staged` to `planned`, and reads
+    only these programs: the tasks, sends, receives and collectives of each. A program without stages passes. The pass
+    checks that:
 
     * (P1) there is a module for every coordinate of the axis of stages, and all have one mesh;
-    * (P2) every op that computes stands after a `pc.task`; each task exists once, on the stage of its chunk, after what it needs;
+    * (P2) every op that computes follows a `pc.task`; each task exists once, on the stage of its chunk, after the tasks
+      that it needs;
     * (P3) the n-th send and the n-th receive of a flow carry the same message of the same type;
     * (P4) all stages call collectives over the axis of stages in the same way;
-    * (P5) there is no deadlock: no stages wait for each other in a circle;
-    * (P6) every task works on its own microbatch; what is added up over microbatches and stages for a parameter, the loss and the norm has each
-      addend exactly once before anything else reads it;
+    * (P5) there is no deadlock, in which stages wait for each other in a cycle;
+    * (P6) every task works on its own microbatch; the sums over microbatches and stages for a parameter, the loss and
+      the norm contain each addend exactly once before anything else reads them;
     * (P7) a stage updates the parameters and states that it holds.
 
-    Ranks that differ on other axes run the same text with partners at the same distance, so checking stages is checking all ranks.
+    Ranks that differ only on other axes run the same program with corresponding partners, so a check of the stages
+    covers all ranks.
 
     ```mlir
     // pc-opt --pc-verify-staged

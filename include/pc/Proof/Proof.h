@@ -1,6 +1,6 @@
 //===- Proof.h - Every phase computes what the one-device program computes ------------------===//
-// Translation validation: the program of each phase is run once with fingerprints in place of tensors, at full size,
-// and compared with the step program, for one device, from which it was made. What is proved and what is not:
+// Translation validation: the program of each phase is run once, at full size, with fingerprints instead of tensors,
+// and compared with the one-device step program from which it was made. What is proved and what is not:
 // docs/what-is-proved.md.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PROOF_PROOF_H
@@ -12,38 +12,38 @@
 
 namespace pc {
 
-/// One proof of one compilation: begin() or beginAt() first, then prove() for each phase in order. State: the facts of
-/// the first program and of the phase before, which errors compare with. Modules are not changed.
+/// The proof of one compilation: call begin() or beginAt() first, then prove() for each phase in order. State: the
+/// facts of the first program, and those of the previous phase, which error messages use. Modules are not changed.
 class Proof {
 public:
-  /// Knows no program yet.
+  /// Creates a proof without a program.
   Proof();
   ~Proof();
 
-  /// Reads the one-device program, of the phase `step`. Errors: an op whose meaning the proof does not know.
+  /// Reads the one-device program, of the phase `step`. Emits an error if the proof does not know the meaning of an op.
   llvm::LogicalResult begin(mlir::ModuleOp step);
 
   /// Proves that `module` (phases placed to planned), which was made from that step and whose ops verify, computes the
-  /// same. Emits an error at the op where it does not, with notes: the phase, what is compared, and where the first
-  /// value is made that the program of the phase before, as it was proved last, does not have. `phase`: its name;
-  /// `passThatBroke` finds the pass of it that is wrong, "" where it cannot say. Both are for messages.
+  /// same. Otherwise emits an error at the op that differs. Notes name the phase, what is compared, and the op that
+  /// makes the first value that the program of the previous phase does not have. `phase`: the name of the phase.
+  /// `passThatBroke` finds the wrong pass of the phase, or returns "". Both are for messages.
   llvm::LogicalResult prove(mlir::ModuleOp module, llvm::StringRef phase,
                             llvm::function_ref<std::string()> passThatBroke = {});
 
-  /// Whether `module` computes the same, without a message and without becoming the phase before another.
+  /// Whether `module` computes the same. Emits no message, and does not make `module` the previous phase.
   bool isProved(mlir::ModuleOp module) const;
 
-  /// A copy of what the proof began with: the step program, or the one in its place.
+  /// A copy of the program with which the proof began: the step program, or the one used instead.
   mlir::ModuleOp firstProgram() const;
 
   /// Begins with `module` (phases placed to planned) instead of the step program, which is missing. Programs proved
-  /// afterwards compute what `module` computes. It has to be the step of this fingerprint, "" for any. Emits an error
-  /// if it is not, or if the module contradicts itself.
+  /// afterwards compute what `module` computes. Its fingerprint must be this one, unless it is "". Emits an error if it
+  /// is not, or if the module contradicts itself.
   llvm::LogicalResult beginAt(mlir::ModuleOp module, llvm::StringRef phase, llvm::StringRef fingerprint);
 
-  /// What a step program shows, as text that goes with the programs made of it: equal for programs that compute the
-  /// same. Its random numbers are drawn by the text of the program, so it finds errors, not forgeries. "" where the
-  /// proof cannot read the program.
+  /// The fingerprint of a step program, as text that is stored in all programs made from it. Programs that compute the
+  /// same have equal fingerprints. Its random numbers depend on the text of the program, so it detects errors, not
+  /// forgeries. Returns "" if the proof cannot read the program.
   static std::string fingerprint(mlir::ModuleOp step);
 
 private:

@@ -1,5 +1,6 @@
-//===- CompletePlan.h - The plan that flags leave open ----------------------------------------===//
-// The entry of tools into the search: it stands between reading a program and compile(). Statuses are those of pcrt.h.
+//===- CompletePlan.h - Completes a plan that flags leave open --------------------------------===//
+// The entry point of tools into the search. Tools call it after reading a program and before compile(). Statuses are
+// those of pcrt.h.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SEARCH_COMPLETEPLAN_H
 #define PC_SEARCH_COMPLETEPLAN_H
@@ -9,12 +10,13 @@
 
 namespace pc {
 
-/// Completes the plan in `options` for `model`, a program of phase `from`: --auto searches it, --recompute=auto takes
-/// the cheapest recomputation that fits the memory limit. Says on standard error what a search found (unless it is
-/// quiet), and puts what reports and plan files say of it into `options`. Call it before compile(). Errors are emitted.
+/// Completes the plan in `options` for `model`, a program of phase `from`: --auto searches it, and --recompute=auto
+/// chooses the cheapest recomputation that fits the memory limit. Prints the result of a search on standard error
+/// (unless it is quiet), and stores the texts for reports and plan files in `options`. Call it before compile(). Emits
+/// errors.
 pcrt_status completePlan(mlir::ModuleOp model, Phase from, CompileOptions &options);
 
-/// What the step of `model` does on one device, in the precision that the search's flags say. Errors are emitted.
+/// Computes the work of a step of `model` on one device, in the precision of the search's flags. Emits errors.
 pcrt_status readWork(mlir::ModuleOp model, const CompileOptions &options, StepWork &work);
 
 } // namespace pc

@@ -7,9 +7,9 @@ include "mlir/Pass/PassBase.td"
 def AutoParallel : Pass<"pc-auto-parallel", "mlir::ModuleOp"> {
   let summary = "Search the plan of a model and apply it up to a phase";
   let description = [{
-    Model program -> program of the phase `to`. The pass searches the plan of the model and applies it up to this phase. It uses the plan that
-    `pc-compile --auto` finds for the same flags, and writes it into the attribute `pc.plan`. It describes the search on standard error. It fails
-    if no plan is legal or fits.
+    Model program -> program of the phase `to`. The pass searches a plan for the model and applies it up to this phase.
+    The plan equals that of `pc-compile --auto` with the same flags, and is written to the attribute `pc.plan`. The pass
+    describes the search on standard error. It fails if no plan is legal or fits.
 
     ```mlir
     // pc-opt --pc-auto-parallel="flags='ranks=2 auto=dp'"

@@ -1,7 +1,7 @@
-//===- AxisOrder.h - In which order axes split one dim -----------------------------------===//
-// One strict total order of the axes per dim name, read from the program and shared by all tactics: several axes that
-// split one dim do so in the same order in every value. Only the minor end of a dim's list of axes can be gathered or
-// scattered, so the order decides which tactic may move what.
+//===- AxisOrder.h - The order in which axes split one dim -------------------------------===//
+// There is one strict total order of the axes per dim name. It is read from the program and shared by all tactics, so
+// axes that split one dim have the same order in every value. Only the minor end of a dim's list of axes can be
+// gathered or scattered, so the order decides which tactic may move what.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_AXISORDER_H
 #define PC_SHARD_AXISORDER_H
@@ -19,10 +19,9 @@ public:
   /// is split or rooted.
   explicit AxisOrder(mlir::ModuleOp module);
 
-  /// Makes `axis`, which the tactic at work places, a data axis. On dims of inputs data axes are major to all
-  /// others and among themselves in mesh order. On other dims they are minor, and this one also to earlier data axes:
-  /// its all_gather of a weight gives the block that the other axes left, and its reduce_scatter starts from such a
-  /// block.
+  /// Makes `axis`, which the current tactic places, a data axis. On dims of inputs, data axes are major to all others,
+  /// and in mesh order among themselves. On other dims they are minor, and this one is also minor to earlier data axes.
+  /// So its all_gather of a weight gives a block of the other axes, and its reduce_scatter starts from such a block.
   void setData(mlir::StringAttr axis) {
     data.insert(axis.getValue().str());
     newest = axis;
@@ -35,14 +34,14 @@ public:
     rooted.insert(axis.getValue().str());
   }
 
-  /// Makes `axis`, over which experts are split, a data axis that is minor to all others on dims of inputs: tokens are
-  /// gathered over it before the experts, and the other axes' blocks of them stay separate.
+  /// Makes `axis`, over which experts are split, a data axis that is minor to all others on dims of inputs. So tokens
+  /// can be gathered over it before the experts, while the blocks of the other axes stay separate.
   void setExperts(mlir::StringAttr axis) {
     setData(axis);
     experts.insert(axis.getValue().str());
   }
 
-  /// Whether `a` is major to `b` on dims called `name` (null: dims that nothing names).
+  /// Whether `a` is major to `b` on dims called `name` (null: dims without a name).
   bool isMajor(mlir::StringAttr a, mlir::StringAttr b, mlir::StringAttr name) const {
     return key(a, name) < key(b, name);
   }

@@ -1,6 +1,6 @@
-//===- KnownDims.h - Whether tactics that go by names know a model ------------------------===//
-// Tensor parallelism of the forms 1d to 3d goes by the names of dims that the importer gives. The search asks here
-// which tactics make sense for a model.
+//===- KnownDims.h - Whether tactics know the names of a model's dims ---------------------===//
+// The forms 1d to 3d of tensor parallelism find dims by the names that the importer gives. With these functions, the
+// search finds out which tactics are useful for a model.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_KNOWNDIMS_H
 #define PC_SHARD_KNOWNDIMS_H

@@ -33,8 +33,9 @@ def SetMesh : Pass<"pc-set-mesh", "mlir::ModuleOp"> {
 def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
   let summary = "Split along one axis as the options say";
   let description = [{
-    A tactic whose seeds are its options: names of dims that must or may be split, names by which leaves are split, whether weights may be
-    sent, and where activations rest. It is for experiments with placements that have no tactic of their own, and for tests of propagation.
+    The options of this tactic are its seeds: names of dims that must or may be split, names by which leaves are split,
+    whether weights may be sent, and the placement of activations. The pass is for experiments with placements for which
+    there is no tactic, and for tests of propagation.
 
     ```mlir
     // pc-opt --pc-set-mesh=mesh=sp=2 --pc-propagate="axis=sp must=sequence inputs=sequence parameters=sequence"
@@ -54,9 +55,10 @@ def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
     pc.output logits "y" %y : tensor<4x6xf32, #pc.place<[_, _]>>
     ```
 
-    With `cost=seconds` the search looks for the least time of a step on `machine`. The time has these parts: what a rank computes, what it
-    sends along the axis, what earlier axes send, and `byte-price` for what it keeps. Sums of gradients count only as far as they exceed the
-    backward pass (and by what hidden moves take from the work beside them). With `free` no other option is needed.
+    With `cost=seconds` the search looks for the least time of a step on `machine`. The time has these parts: the ops
+    that a rank computes, its moves along the axis and along earlier axes, and `byte-price` for each byte that it keeps.
+    Sums of gradients count only the time by which they exceed the backward pass, plus the time by which hidden moves
+    slow down other work. With `free` no other option is needed.
 
     ZeRO-1 is `--pc-propagate="axis=dp must=batch inputs=batch states=embed,vocab optimizer=embed,vocab"`.
   }];

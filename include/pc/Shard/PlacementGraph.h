@@ -15,27 +15,27 @@ namespace pc {
 enum class NodeKind {
   Leaf,     ///< its placement is the tactic's choice
   Compute,  ///< an op with factors
-  Move,     ///< over an axis that was placed earlier: an identity on this one
-  Argument, ///< operand of accumulate -> its block argument, less the dim of microbatches
+  Move,     ///< a move over an axis that was placed earlier: an identity on this one
+  Argument, ///< operand of accumulate -> its block argument, without the dim of microbatches
   Yield,    ///< yielded value -> result of accumulate
   Update,   ///< its value has the placement of the leaf that it replaces
-  Output,   ///< takes its value whole or split, whichever costs less
+  Output,   ///< reads its value whole or split, whichever costs less
 };
 
-/// Parts of a step for which a tactic may name other dims.
+/// Parts of a step for which a tactic may name different dims.
 enum class Section { Forward, Backward, Accumulate, Optimizer };
 
-/// What gets a row: an op, or an operand or result of an accumulation. `rule` says which rows are legal.
+/// A node that gets a row: an op, or an operand or result of an accumulation. `rule` determines which rows are legal.
 struct PlacementNode {
   NodeKind kind;
   Section section;
   mlir::Operation *op;                              ///< Argument and Yield: the accumulate or its terminator
-  unsigned number = 0;                              ///< Argument: of the block argument; Yield: of the result
+  unsigned number = 0;                              ///< of the block argument (Argument), or of the result (Yield)
   FactorRule rule;                                  ///< without factors for Leaf, Update and Output
   llvm::SmallVector<unsigned, 4> operands, results; ///< values
 };
 
-/// A tensor of the program and what tactics ask about it: its names, its readers and how often it is computed.
+/// A tensor of the program with the facts that tactics need: its names, its readers and how often it is computed.
 struct PlacementValue {
   mlir::Value value;
   unsigned producer = 0;              ///< node
@@ -44,7 +44,7 @@ struct PlacementValue {
   bool rest = true;  ///< Moves over earlier axes make several versions of a value; pins apply to this one only.
   int64_t times = 1; ///< how often a step computes it (microbatches)
   llvm::SmallVector<std::pair<unsigned, unsigned>, 3> readers; ///< (node, operand number), in program order
-  llvm::SmallVector<mlir::StringAttr, 4> names;                ///< per dim; null where nothing names it
+  llvm::SmallVector<mlir::StringAttr, 4> names;                ///< per dim; null if a dim has no name
 
   /// The dim called `name`, or -1.
   int64_t find(llvm::StringRef name) const;
@@ -56,7 +56,7 @@ struct PlacementValue {
 
 /// Nodes and values refer to each other by their indices. The graph is not updated when the program changes.
 struct PlacementGraph {
-  std::vector<PlacementNode> nodes; ///< in program order, the body of accumulate in its place
+  std::vector<PlacementNode> nodes; ///< in program order, with the body of accumulate at its place
   std::vector<PlacementValue> values;
 
   /// Reads `function`. Fails with an error at an op that cannot be placed.
@@ -66,17 +66,18 @@ private:
   void findRestVersions();
 };
 
-/// Parameters, states, inputs and constants: the dims that a leaf names itself, or null.
+/// The dims that a leaf (parameter, state, input or constant) names, or null.
 mlir::ArrayAttr leafDims(mlir::Operation *leaf);
-/// What a message calls an op: the name of a leaf, else "pc.einsum" with the source name where there is one.
+/// The name of an op in messages: that of a leaf, or for example "pc.einsum" with the source name if there is one.
 std::string describe(mlir::Operation *op);
 /// The scale operand of a norm or of a norm's gradient; null for other ops.
 mlir::Value normGamma(mlir::Operation *op);
 /// Whether a norm with this scale normalizes over the dim that leaves call `dim`.
 bool normalizes(mlir::Value gamma, mlir::StringRef dim);
-/// The leaf or computed value after `value`: looks through moves, copies and block arguments of `pc.accumulate`.
+/// The leaf or computed value that `value` comes from: looks through moves, copies and block arguments of
+/// `pc.accumulate`.
 mlir::Value origin(mlir::Value value);
-/// As `origin`, and through casts and resizes too.
+/// The same as `origin`, but also looks through casts and resizes.
 mlir::Value source(mlir::Value value);
 
 } // namespace pc

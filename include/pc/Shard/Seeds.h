@@ -1,6 +1,6 @@
-//===- Seeds.h - What a tactic chooses on one axis ----------------------------------------===//
-// A tactic is these choices: which dims the axis may and must split, where leaves and a few other values lie, and which
-// values must not be sent. Propagation finds the rest.
+//===- Seeds.h - The choices of a tactic on one axis --------------------------------------===//
+// A tactic is these choices: which dims the axis may and must split, the states of leaves and a few other values, and
+// which values must not be sent. Propagation finds the rest.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_SEEDS_H
 #define PC_SHARD_SEEDS_H
@@ -16,24 +16,24 @@
 
 namespace pc {
 
-/// Choices cost seconds of a machine in place of bytes on the wire.
+/// Choices cost seconds of a machine instead of bytes on the wire.
 struct TimePrices {
   MachineModel machine;
-  double perByte = 0; ///< seconds that a byte of a rank is worth: of parameters, their gradients and states
+  double perByte = 0; ///< the price in seconds of a byte of parameters, gradients and states on a rank
 };
 
-/// What was found along an axis, with seconds where choices cost them.
+/// The result of a placement along an axis, with seconds if choices cost seconds.
 struct FoundPlacement {
   double seconds = 0;      ///< of a step
-  double gap = 0;          ///< no placement costs less by more than this share
+  double gap = 0;          ///< no placement is cheaper by more than this share
   double bytes = 0;        ///< of a rank's parameters, gradients and states
   size_t largestTable = 0; ///< entries
-  bool tooWide = false;    ///< nothing was found: a table would have been too large
-  std::string leftOut;     ///< names of dims that stayed whole so that no table was, with commas between
+  bool tooWide = false;    ///< no placement was found, because a table would have been too large
+  std::string leftOut;     ///< comma-separated names of dims that stayed whole to keep tables small
 };
 
-/// A tactic fills one for its axis and calls propagate(). Every field has a default that asks for nothing: all values
-/// whole. The functions are called during propagation only, and must depend only on their arguments.
+/// A tactic fills a Seeds for its axis and calls propagate(). With the defaults of all fields, all values are whole.
+/// The functions are called only during propagation, and must depend only on their arguments.
 struct Seeds {
   Seeds(mlir::StringRef tactic, mlir::StringAttr axis, AxisOrder order)
       : tactic(tactic.str()), axis(axis), order(std::move(order)) {}
@@ -44,30 +44,30 @@ struct Seeds {
 
   /// Names of dims that are split wherever an op has one. Cheap linear ops may read partial sums instead.
   llvm::StringSet<> must;
-  /// Whether `must` applies to the op that makes this value; not, for instance, if the value is too small to matter.
+  /// Whether `must` applies to the op that makes this value; it may not, for instance, if the value is small.
   std::function<bool(const PlacementValue &)> binds = [](const PlacementValue &) { return true; };
-  /// Names of dims that may be split where that saves bytes. All others are never split on this axis.
+  /// Names of dims that may be split if that saves bytes. Other dims are never split on this axis.
   llvm::StringSet<> may;
-  /// Sections with names of their own: only these may be split there, and `must` does not apply.
+  /// Sections with separate names: in such a section, only these dims may be split, and `must` does not apply.
   std::map<Section, llvm::StringSet<>> only;
   /// Whether this dim, whose name is allowed, may be split in this value.
   std::function<bool(const PlacementValue &, int64_t dim)> splits = [](const PlacementValue &, int64_t) {
     return true;
   };
-  /// Where a leaf lies; several states where the search may choose.
+  /// The state of a leaf, or several states among which the search may choose.
   std::function<llvm::SmallVector<AxisState, 2>(mlir::Operation *leaf)> leaf = [](mlir::Operation *) {
     return llvm::SmallVector<AxisState, 2>{AxisState::whole()};
   };
-  /// The state that a value is moved to right after it was computed; all moves to its readers start there. Asked of one
-  /// version of each value only (`PlacementValue::rest`).
+  /// The state to which a value is moved right after it was computed; all moves to its readers start there. Called only
+  /// for one version of each value (`PlacementValue::rest`).
   std::function<std::optional<AxisState>(const PlacementValue &)> pin = [](const PlacementValue &) {
     return std::nullopt;
   };
-  /// For the message that no placement is legal: what would work instead. May be empty.
+  /// Text for the message that no placement is legal, which says what would work instead. May be empty.
   std::string instead;
-  /// Whether values may be rooted: exist only on coordinate 0 of the axis.
+  /// Whether values may be rooted, which means that they exist only on coordinate 0 of the axis.
   bool rooted = false;
-  /// Prices in seconds; none: in bytes on the wire.
+  /// Prices in seconds; if there are none, prices are bytes on the wire.
   std::optional<TimePrices> times;
   /// Values that are never sent along the axis.
   std::function<bool(const PlacementValue &)> fixed = [](const PlacementValue &) { return false; };
@@ -87,27 +87,28 @@ struct Seeds {
   }
 };
 
-/// Whether `v` is a parameter or optimizer state, also moved, copied, rounded or resized. Tensor parallelism sends
-/// none.
+/// Whether `v` is a parameter or optimizer state, possibly moved, copied, rounded or resized. Tensor parallelism never
+/// sends such values.
 bool isWeight(const PlacementValue &v);
 
-/// Which of these dims of a leaf is that of experts, or -1: of weights of experts alone, which also have a width of
-/// their own. A router, which compares all experts, has none.
+/// Which of these dims of a leaf is the dim of experts, or -1. Only weights of experts have one, and these also have a
+/// dim for the width of an expert. The weight of a router, which compares all experts, has none.
 int64_t expertsDim(mlir::ArrayAttr dims);
 
-/// Split along the first dim of `leaf` whose name is in `names`, else whole.
+/// Returns split along the first dim of `leaf` whose name is in `names`, or whole.
 AxisState splitByName(mlir::Operation *leaf, const llvm::StringSet<> &names);
 
 /// Places the step in `module` along the axis of `seeds` and inserts the moves. Fails with errors at the ops that have
-/// no legal placement. `found`, if given: what that costs; that a table would be too large is then no error, but only
-/// said there.
+/// no legal placement. `found`, if given, receives the cost; then a table that would be too large is not an error, but
+/// only reported there.
 mlir::LogicalResult propagate(mlir::ModuleOp module, const Seeds &seeds, FoundPlacement *found = nullptr);
 
-/// Leaves all to the search: dims called `names` may be split wherever that costs less, leaves lie in any way.
+/// Lets the search decide everything: dims with these names may be split wherever that costs less, and leaves may have
+/// any state.
 void setFree(Seeds &seeds, const llvm::StringSet<> &names);
 
-/// Propagates with all dims that leaves name free, except those that a search of this size cannot decide: first those
-/// of inputs stay whole, the batch before all, then those that fewest elements of parameters have.
+/// Propagates with all dims that leaves name free to be split. If the search would be too large, some dims stay whole:
+/// first those of inputs, beginning with the batch, then those that the fewest elements of parameters have.
 mlir::LogicalResult propagateFree(mlir::ModuleOp module, Seeds seeds, FoundPlacement &found);
 
 /// Removes the moves over `axis` and makes every value whole on it. Other axes stay as they are.
@@ -118,16 +119,16 @@ void unplace(mlir::ModuleOp module, mlir::StringAttr axis);
 llvm::SmallVector<mlir::Value> separateReaders(mlir::Value value,
                                                llvm::function_ref<mlir::Value(mlir::OpBuilder &)> make);
 
-/// Applies separateReaders to `values` with a `pc.copy` of each. Each copy is then gathered by itself: the gather of
-/// the forward pass is not kept for the backward pass. Returns the copies.
+/// Applies separateReaders to `values` with a `pc.copy` of each. Each copy is then gathered separately, so the gather
+/// of the forward pass is not kept for the backward pass. Returns the copies.
 llvm::SmallVector<mlir::Value> copyForReaders(mlir::ArrayRef<mlir::Value> values);
 
 /// Applies copyForReaders to the activations that linears read: the gradient of a weight then gathers its activation
 /// again. Returns the activations.
 llvm::DenseSet<mlir::Value> separateLinearOperands(mlir::ModuleOp module);
 
-/// The axis `name` of the module's mesh, checked to be there and not yet in use; else an error that names `tactic`, and
-/// null.
+/// The axis `name` of the module's mesh, which must exist and not be in use yet. Otherwise emits an error that names
+/// `tactic` and returns null.
 mlir::StringAttr freshAxis(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringRef name);
 
 } // namespace pc

@@ -91,9 +91,10 @@ def ExpertParallel : Pass<"pc-expert-parallel", "mlir::ModuleOp"> {
 def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
   let summary = "Split weights and the activations between them along one axis";
   let description = [{
-    `form=1d` is Megatron's placement: weights are split by the names kv_heads, ffn and vocab and are never sent. Attention and mlp each cost
-    one all_reduce of [batch, sequence, embed] forward and one backward. Embedding and head cost one each. The loss over a split vocabulary
-    costs two of [batch, sequence] and a scalar.
+    `form=1d` is Megatron's placement: weights are split by the names kv_heads, ffn and vocab and are never sent.
+    Attention and mlp each need one all_reduce of [batch, sequence, embed] in the forward pass and one in the backward
+    pass. Embedding and head need one each. The loss over a split vocabulary needs two of [batch, sequence] and one of a
+    scalar.
 
     ```mlir
     // pc-opt --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel
@@ -125,10 +126,10 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
     * `form=3d` (axes i,j,l of one size): the residual stream is [batch:(i, l), sequence, embed:j]. Linears into heads, ffn and vocabulary
       gather on l, contract embed and scatter on j. Those back to embed do the reverse. Weights are split over all three axes.
 
-    `form=free` knows no names. Along any number of axes, one after the other, it splits each op and places each leaf so that a step on
-    `machine` takes the least time (`pc-propagate{free cost=seconds}`). It finds Megatron's placement, sequence parallelism and a mixture with
-    data parallelism where they are the best, for models with dims of any name. Dims that do not divide stay whole. So do dims for which the
-    search would need too large a table, the batch first.
+    `form=free` does not use names. Along any number of axes, one after another, it splits each op and places each leaf
+    so that a step on `machine` takes the least time (`pc-propagate{free cost=seconds}`). It finds Megatron's placement,
+    sequence parallelism and a mixture with data parallelism where they are the best, for models with dims of any name.
+    Dims that do not divide stay whole. So do dims for which the search would need too large a table, the batch first.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use, or the axes of the grid: row,col; depth,row,col; i,j,l; for free: any">,
@@ -161,7 +162,8 @@ def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
     * if a parameter has it as a dim (a table of positions that is added, weights of a mixer over tokens);
     * at an op that depends on its order (`pc.columns` along it, as in a convolution; attention with a window; an embedding that looks its
       entries up);
-    * at what counts another dim: in zigzag order `pc.iota` and tables of rotary embeddings are by position.
+    * at an op that counts along another dim: in zigzag order, `pc.iota` and tables of rotary embeddings contain
+      positions of the sequence.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "0", "The number n of ranks that split the sequence">];
 }
@@ -172,7 +174,8 @@ def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
     Step program -> step program, before `pc-set-mesh`. In a routed product, values by token become values by token and expert: an einsum
     `dispatch`, `"b s e, b s n -> b s n e"`, is inserted before it, and `combine`, `"b s n e, b s n -> b s e"`, after it. Sums of combines become
     one combine. Both are routed by the same mask, so results do not change. `pc-expert-parallel` then splits tokens outside of these products
-    and experts between them, and ranks send each other the tokens' choices: k / n of the values by token and expert.
+    and experts between them, and ranks send only routed tokens to each other, which are k / n of the values by token
+    and expert.
 
     ```mlir
     // pc-opt --pc-dispatch-experts=ranks=2
@@ -186,8 +189,9 @@ def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
     %y = pc.einsum "b s n e, b s n -> b s e" %back, %mask routed 1 : ...
     ```
 
-    With `exchange=auto` the pass does this only if a token has fewer experts than there are ranks; otherwise gathering tokens sends less. With
-    `target=cuda`, where nothing is stored by rows, `auto` does nothing and `rows` fails. `rows` also fails if nothing is routed.
+    With `exchange=auto` the pass does this only if a token has fewer experts than there are ranks; otherwise gathering
+    tokens sends less. With `target=cuda`, for which routed tokens cannot be sent, `auto` does nothing and `rows` fails.
+    `rows` also fails if nothing is routed.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "1", "Ranks that will split the experts">,
                  Option<"exchange", "exchange", "std::string", "\"auto\"", "auto or rows">,
@@ -218,8 +222,8 @@ def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
     ```
 
     `form=ring` (after `pc-zigzag`): every rank keeps its queries. Keys and values are gathered and their gradients are reduce_scattered;
-    `pc-window-moves` turns these moves into steps round a ring. They send 4(n-1)/n of the bytes of the keys per layer, for any number of heads.
-    It fails if the program is not in zigzag order of as many ranks as the axis has.
+    `pc-window-moves` turns these moves into steps around a ring. They send 4(n-1)/n of the bytes of the keys per layer,
+    for any number of heads. It fails if the program is not in zigzag order of as many ranks as the axis has.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"cp\"", "The mesh axis to use">,
@@ -268,8 +272,9 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
     * `stage=2`: also the accumulators of gradients. Gradients are reduce_scattered in every microbatch, right after the op that computes them.
     * `stage=3` (FSDP): also the parameters. They are gathered before their first reader and freed after the last. With
       `reshard-after-forward` (a `pc.copy` per parameter and phase) the backward pass gathers them again; without it, they are kept from the
-      forward pass. Parameters that a glob of `keep` matches (their Hugging Face name, or a part of it after a dot: `wte.*|h.11.*`) are gathered
-      once a step and kept from their first reader to the last. With several microbatches they are gathered before all of them.
+      forward pass. Parameters that a glob of `keep` matches (their Hugging Face name, or a part of it after a dot:
+      `wte.*|h.11.*`) are gathered once per step and kept from their first reader to the last. With several microbatches
+      they are gathered before all of them.
 
     ```mlir
     // pc-opt --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3
@@ -285,8 +290,9 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
     ```
 
     A parameter is sharded along the longest dim that divides and that no other axis splits. A parameter without such a dim stays whole. Hybrid
-    sharding (HSDP) is this pass over an inner axis and `pc-data-parallel` over an outer one. ZeRO runs last, because it takes the dims that
-    other tactics leave. The pass fails if the batch does not divide, or if a glob of `keep` matches no parameter.
+    sharding (HSDP) is this pass over an inner axis and `pc-data-parallel` over an outer one. ZeRO runs last, because it
+    splits dims that other tactics have left whole. The pass fails if the batch does not divide, or if a glob of `keep`
+    matches no parameter.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"dp\"", "The mesh axis to use">,
@@ -323,9 +329,9 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
       %dw = pc.resize %g dim 0 : (tensor<7xf32>) -> tensor<8xf32>
     ```
 
-    Dims that tensor parallelism of one of `forms` splits over axes of its own are not padded. A parameter without another dim, or with fewer
-    than `ranks` entries along each, stays as it is. In 2D and 2.5D the row axis shards weights as ZeRO does, and so does axis i in 3D; their
-    ranks count in `ranks`.
+    Dims that tensor parallelism of one of `forms` splits over axes of its own are not padded. A parameter without
+    another dim, or with fewer than `ranks` entries along each, is not padded. In 2D and 2.5D the row axis shards
+    weights as ZeRO does, and so does axis i in 3D; their ranks count in `ranks`.
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "The number by which a dim must divide">,
@@ -339,7 +345,7 @@ def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
   let description = [{
     Step program -> step program, before `pc-set-mesh`. layer_norm, rms_norm and their gradients over the dim that parameters call `dim` become
     sums, products and a reciprocal root. The composite ops need the whole dim; the primitives work on a part of it and sum their results (2D
-    and 3D tensor parallelism). Other norms, such as that of each head, stay.
+    and 3D tensor parallelism). Other norms, such as those of single heads, do not change.
 
     ```mlir
     // pc-opt --pc-decompose-norms
@@ -363,11 +369,12 @@ def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
 def LocalSgd : Pass<"pc-local-sgd", "mlir::ModuleOp"> {
   let summary = "Local SGD (DiLoCo): replicas along an axis synchronise once every so many steps";
   let description = [{
-    A tactic on a scheduled program, before its memory is planned. The coordinates on `axis` are replicas: each trains its own parameters on its
-    own rows, and the batch of the program is that of one replica. Nothing in the step may work over the axis or be split over it. Every
-    `every`-th step ends a round: the replicas' parameters are averaged, and SGD with Nesterov momentum moves the shared parameters by how far
-    the average went (`pc/IR/Rounds.h`; the runtime calls it). The pass adds the states "shared" and "outer_momentum" to each parameter that is trained, and
-    describes the rounds in an attribute of the module (`pc.rounds`).
+    This tactic works on a scheduled program, before its memory is planned. The coordinates on `axis` are replicas: each
+    trains its own parameters on its own samples, and the batch of the program is the batch of one replica. Nothing in
+    the step may work over the axis or be split over it. Every `every`-th step ends a round: the replicas' parameters
+    are averaged, and SGD with Nesterov momentum updates the shared parameters with their difference from the average
+    (`pc/IR/Rounds.h`; the runtime calls it). The pass adds the states "shared" and "outer_momentum" to each parameter
+    that is trained, and describes the rounds in an attribute of the module (`pc.rounds`).
 
     ```mlir
     // pc-opt --pc-set-mesh=mesh=outer=2 --pc-localize --pc-schedule --pc-local-sgd
