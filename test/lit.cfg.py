@@ -31,9 +31,10 @@ if os.environ.get("PC_LONG"):
     config.available_features.add("long")
     config.environment["PC_LONG"] = "1"
     # The packages must be those of the python3 in PATH, for example of a virtual environment.
-    found = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, ('torch', 'transformers'))))"
-    if subprocess.run(["python3", "-c", found]).returncode == 0:
-        config.available_features.add("transformers")
+    for feature, names in (("transformers", ("torch", "transformers")), ("jax", ("jax", "flax", "equinox", "optax"))):
+        found = f"import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, {names})))"
+        if subprocess.run(["python3", "-c", found]).returncode == 0:
+            config.available_features.add(feature)
 
 if os.path.exists("/usr/local/cuda/lib64/libcudnn.so.9"):
     config.available_features.add("cudnn")

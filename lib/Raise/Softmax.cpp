@@ -76,6 +76,25 @@ bool pc::raiseSoftmax(Operation *op) {
   return false;
 }
 
+/// (x - m) - (logsumexp(x) - m), a log softmax, becomes x - logsumexp(x).
+static bool cancelSubtracted(SubOp op) {
+  auto less = op.getA().getDefiningOp<SubOp>();
+  int rank = less ? static_cast<int>(typeOf(less).getRank()) : 0;
+  for (int dim : llvm::seq(0, rank)) {
+    Value subtracted = broadcastAlong(less.getB(), dim), sum = broadcastAlong(op.getB(), dim);
+    auto lessSum = sum ? sum.getDefiningOp<SubOp>() : SubOp();
+    if (!subtracted || !lessSum || lessSum.getB() != subtracted || !isLogSumExp(lessSum.getA()))
+      continue;
+    auto all = llvm::to_vector(llvm::seq(0, rank)), others = all;
+    others.erase(others.begin() + dim);
+    OpBuilder builder(op);
+    Value lse = multiply(builder, op.getLoc(), Term{lessSum.getA(), others}, all);
+    op.getResult().replaceAllUsesWith(SubOp::create(builder, op.getLoc(), typeOf(op), less.getA(), lse).getResult());
+    return true;
+  }
+  return false;
+}
+
 bool pc::raiseLogSumExp(Operation *op) {
   Value result = op->getResults()[0];
   if (auto sum = dyn_cast<AddOp>(op)) {
@@ -87,6 +106,8 @@ bool pc::raiseLogSumExp(Operation *op) {
       }
     return false;
   }
+  if (auto difference = dyn_cast<SubOp>(op))
+    return cancelSubtracted(difference);
   auto log = dyn_cast<LogOp>(op);
   auto exp = log ? sumOfExp(log.getX()) : std::nullopt;
   if (!exp)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-
-import torch
-from torch.fx import Node
+from typing import TYPE_CHECKING
 
 from .values import Value
+
+if TYPE_CHECKING:
+    import torch
+    from torch.fx import Node
 
 LEAVES = ("parameter", "input", "rope_table", "constant", "iota")
 

@@ -201,6 +201,7 @@ WRITE: dict[str, Callable[[Printer, Value], str]] = {
     "iota": write_iota,
     "constant": lambda _, value: f"pc.constant {value.attrs['number']:e} :",
     "einsum": lambda printer, value: printer.spec(value) + "|",
+    "reduce_max": lambda printer, value: printer.spec(value) + "|",
     "activation": lambda _, value: value.attrs["kind"] + " |",
     "select": lambda _, value: value.attrs["kind"] + " |",
     "scale": lambda _, value: f"| by {value.attrs['factor']:.17e}",

@@ -1,9 +1,12 @@
-// The loss of a target, from the logarithm of the sum or from normalized logits, with or without a maximum.
+// The loss of a target, from the logarithm of the sum or from normalized logits, with or without a maximum; and as JAX
+// writes log_softmax: the maximum is subtracted from the logits and never added again.
 // RUN: pc-opt %s --pc-raise -o %t.raised && FileCheck %s < %t.raised
 // RUN: pc-opt %t.raised --pc-differentiate --pc-check-gradients -o /dev/null | FileCheck %s --check-prefix=NUMBERS
 // CHECK: pc.cross_entropy %[[LOGITS:.*]], %[[TARGETS:.*]] :
 // CHECK: %[[NLL:.*]] = pc.cross_entropy %[[LOGITS]], %[[TARGETS]] :
 // CHECK: pc.scale %[[NLL]] by -1.0
+// CHECK: %[[JAX:.*]] = pc.cross_entropy %[[LOGITS]], %[[TARGETS]] :
+// CHECK: pc.scale %[[JAX]] by -1.0
 // CHECK-NOT: pc.{{exp|log|reduce_max|pick|logsumexp}} 
 // NUMBERS: gradient w: {{.*}} largest relative difference {{.*}}e-{{0[6-9]|1.}}
 func.func @model() {
@@ -24,7 +27,11 @@ func.func @model() {
   %normal = pc.sub %logits, %lses : (tensor<4x5xf32>, tensor<4x5xf32>) -> tensor<4x5xf32>
   %other = pc.pick %normal, %targets : (tensor<4x5xf32>, tensor<4xi32>) -> tensor<4xf32>
   %twice = pc.sub %nll, %other : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  %loss = pc.einsum "b ->" %twice : (tensor<4xf32>) -> tensor<f32>
+  %logs = pc.einsum "b -> b v" %log : (tensor<4xf32>) -> tensor<4x5xf32>
+  %shifted = pc.sub %less, %logs : (tensor<4x5xf32>, tensor<4x5xf32>) -> tensor<4x5xf32>
+  %third = pc.pick %shifted, %targets : (tensor<4x5xf32>, tensor<4xi32>) -> tensor<4xf32>
+  %thrice = pc.sub %twice, %third : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %loss = pc.einsum "b ->" %thrice : (tensor<4xf32>) -> tensor<f32>
   pc.output loss "loss" %loss : tensor<f32>
   return
 }

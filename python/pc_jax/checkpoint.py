@@ -1,0 +1,35 @@
+"""Names of parameters, and the weights of a checkpoint back in the tree of parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def named_leaves(params: Any) -> tuple[list[tuple[str, Any]], Any]:
+    """The leaves of a pytree by path, as in "h.0.attn.kernel", and its structure. The `value` that Flax wraps variables in is left out."""
+    rows, tree = jax.tree_util.tree_flatten_with_path(params)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value") for path, _ in rows]
+    return [(name, leaf) for name, (_, leaf) in zip(names, rows)], tree
+
+
+def is_trained(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray)) and jax.numpy.issubdtype(leaf.dtype, np.floating)
+
+
+def load(directory: str | Path, params: Any) -> Any:
+    """The parameters with the values of a checkpoint of pc, or of an exported model; what it does not hold is as in `params`."""
+    from safetensors.numpy import load_file
+
+    directory = Path(directory)
+    if (latest := directory / "latest").exists():  # a directory of checkpoints
+        directory = directory / latest.read_text().strip()
+    tensors: dict[str, np.ndarray] = {}
+    for file in sorted(directory.glob("model*.safetensors")):
+        tensors |= load_file(file)
+    rows, tree = named_leaves(params)
+    leaves = [jax.numpy.asarray(tensors[name].reshape(leaf.shape), leaf.dtype) if name in tensors else leaf for name, leaf in rows]
+    return jax.tree_util.tree_unflatten(tree, leaves)
