@@ -395,8 +395,12 @@ def gather(m: Walk, n: Any, x: Any, places: Any) -> Tensor:
             table = slice_dim(m, table, dim, min(max(int(start), 0), table.shape[dim] - sizes[dim]), sizes[dim])
         return squeezed(table, collapsed)
     parts = places.parts if isinstance(places, Places) else [places]
-    if collapsed == (0,) == tuple(p.start_index_map) and not p.operand_batching_dims and tuple(sizes[1:]) == tuple(table.shape[1:]):
-        return rows_of(m, table, parts[0])
+    trailing = tuple(range(len(n.outvars[0].aval.shape)))[-len(p.offset_dims) :]
+    is_row = sizes[0] == 1 and tuple(sizes[1:]) == tuple(table.shape[1:]) and tuple(p.offset_dims) == trailing
+    if is_row and p.start_index_map[0] == 0 and not p.operand_batching_dims and all(number_of(part) == 0 for part in parts[1:]):
+        found = rows_of(m, table, parts[0])
+        at = len(found.dims) - rank + 1
+        return found if collapsed else Tensor(found.value, [*found.dims[:at], [], *found.dims[at:]])
     *before, last = parts
     counts = all(counts_along(part, i) for i, part in enumerate(before)) and tuple(p.start_index_map[:-1]) == tuple(range(len(before)))
     along = (*p.operand_batching_dims, *p.start_index_map)
