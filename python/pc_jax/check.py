@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+
 from pc_torch.errors import Refused
 
 from .export import Built, Exported

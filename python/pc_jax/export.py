@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+
 from pc_torch.axes import DimClass
 from pc_torch.errors import NeedsReshape, Refused
 from pc_torch.text import Printer, quoted
@@ -188,5 +189,3 @@ def export(built: Built) -> Exported:
     used = {value.attrs["name"] for value in printer.order if value.op == "parameter"}
     tensors = {name: array for name, array in walk.tensors.items() if name in used}
     return Exported(printer.module(head), config, tensors, kinds, rows, walk.notes)
-
-

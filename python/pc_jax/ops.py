@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from pc_torch.axes import leaves, new_axis, product, unify
 from pc_torch.builder import letters_for
 from pc_torch.errors import Refused
@@ -239,8 +240,8 @@ row("is_finite", "true", lambda m, n, x: np.broadcast_to(np.True_, x.shape), Tru
 @op("convert_element_type reduce_precision", "nothing: number formats are left to --precision; of a condition 1 and 0", True)
 def convert(m: Walk, n: Any, x: Any) -> Any:
     given, wanted = n.invars[0].aval.dtype, n.outvars[0].aval.dtype
-    if wanted == bool:
-        return x if given == bool else Condition("equal", m.lift(x), m.constant(0), negated=True)
+    if wanted == np.dtype(bool):
+        return x if given == np.dtype(bool) else Condition("equal", m.lift(x), m.constant(0), negated=True)
     if np.issubdtype(given, np.floating) and np.issubdtype(wanted, np.integer):
         raise Refused("numbers that are rounded to integers", "They have no gradient; compare them instead.")
     return x if np.issubdtype(wanted, np.integer) and isinstance(x, Tensor) else m.lift(x)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from jax.extend import core
+
 from pc_torch.axes import Axis, DimClass, flat, leaves, new_axis, regroup
 from pc_torch.builder import Builder
 from pc_torch.errors import NeedsReshape, Refused
@@ -174,7 +175,11 @@ class Walk(Builder):
         if name.startswith(("random_", "threefry")):
             raise Refused("random numbers of JAX have no rule", "Build the model without dropout (deterministic, or inference mode).")
         # Equal equations are one value: jnp.var computes the mean anew, which a norm subtracts.
-        key = (name, str(eqn.params), *((str(x.dtype), x.shape, x.tobytes()) if isinstance(x, np.ndarray) and x.size == 1 else id(x) for x in arguments))
+        key = (
+            name,
+            str(eqn.params),
+            *((str(x.dtype), x.shape, x.tobytes()) if isinstance(x, np.ndarray) and x.size == 1 else id(x) for x in arguments),
+        )
         if key not in self.known:
             self.known[key] = arguments, self.compute(eqn, name, arguments, scope)
         return self.known[key][1]
