@@ -105,7 +105,8 @@ Value pc::broadcastAlong(Value value, int dim, double *scale) {
   ProductForm product = productOf(value);
   SmallVector<int> wanted = llvm::to_vector(llvm::seq(0, product.rank));
   wanted.erase(wanted.begin() + dim);
-  bool isBroadcast = product.terms.size() == 1 && (scale || product.scale == 1) && product.terms[0].dims == wanted;
+  bool isBroadcast = !product.summed() && product.terms.size() == 1 && (scale || product.scale == 1) &&
+                     product.terms[0].dims == wanted;
   if (scale)
     *scale = product.scale;
   return isBroadcast ? product.terms[0].value : Value();
