@@ -7,12 +7,8 @@
 #include "Patterns.h"
 #include "Product.h"
 
-#include "llvm/ADT/Sequence.h"
-
 using namespace mlir;
 using namespace pc;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 namespace {
 
@@ -143,7 +139,5 @@ bool pc::raiseAttention(Operation *op) {
                           builder.getF64FloatAttr(p.scale), p.causal ? builder.getUnitAttr() : UnitAttr(),
                           /*window=*/nullptr, /*softcap=*/nullptr, /*drop=*/nullptr);
   Term o{attention.getO(), {batch, queries, heads, group, p.out}};
-  SmallVector<int> result = llvm::to_vector(llvm::seq(0, static_cast<int>(typeOf(op->getResult(0)).getRank())));
-  op->getResult(0).replaceAllUsesWith(multiply(builder, loc, o, result));
-  return true;
+  return replaceResult(op, multiply(builder, loc, o, dimsOf(op->getResult(0))));
 }

@@ -6,20 +6,15 @@
 #include "Patterns.h"
 #include "Product.h"
 
-#include "llvm/ADT/Sequence.h"
-
 using namespace mlir;
 using namespace pc;
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 namespace {
 
-/// 1 / sqrt(mean of x^2 along `dim` + eps), along the other dims of x in the order of `rows`.
+/// 1 / sqrt(mean of x^2 along a dim + eps).
 struct InverseRms {
   Value x;
-  int dim;
-  SmallVector<int> rows; ///< for each dim of the value, the dim of x
+  ReducedDim mean;
   double eps;
 };
 
@@ -57,23 +52,19 @@ static std::optional<InverseRms> inverseRmsOf(Value value) {
   auto sum = square ? square.getDefiningOp<AddOp>() : AddOp();
   if (!sum)
     return std::nullopt;
-  for (auto [mean, more] : {std::pair(sum.getA(), sum.getB()), std::pair(sum.getB(), sum.getA())}) {
+  for (auto [mean, more] : inBothOrders(sum)) {
     std::optional<double> eps = constantOf(more);
     auto product = scaledBy(mean).getDefiningOp<EinsumOp>();
     if (!eps || !product)
       continue;
     ProductForm squares = productOf(mean, product.getInputs()[0]);
-    if (squares.summed() != 1 || squares.terms.size() != 2 || squares.terms[0].value != squares.terms[1].value ||
+    if (squares.terms.size() != 2 || squares.terms[0].value != squares.terms[1].value ||
         squares.terms[0].dims != squares.terms[1].dims)
       continue;
     const Term &x = squares.terms[0];
-    if (static_cast<int>(x.dims.size()) != squares.rank + 1 || !llvm::is_contained(x.dims, squares.rank))
-      continue;
-    InverseRms rms{x.value, 0, SmallVector<int>(squares.rank), *eps};
-    for (auto [d, dim] : llvm::enumerate(x.dims))
-      (dim == squares.rank ? rms.dim : rms.rows[dim]) = static_cast<int>(d);
-    if (std::abs(squares.scale * static_cast<double>(typeOf(x.value).getDimSize(rms.dim)) - 1) < 1e-6)
-      return rms;
+    std::optional<ReducedDim> reduced = reducedDim(squares, x);
+    if (reduced && std::abs(squares.scale * static_cast<double>(typeOf(x.value).getDimSize(reduced->dim)) - 1) < 1e-6)
+      return InverseRms{x.value, *reduced, *eps};
   }
   return std::nullopt;
 }
@@ -94,12 +85,12 @@ static std::optional<NormTerms> normIn(Value value, ProductForm &product) {
     if (!squareOfInverse(factor.value))
       continue;
     for (auto [j, x] : llvm::enumerate(product.terms)) {
-      bool isAlong = x.value == rms->x && llvm::all_of(llvm::enumerate(rms->rows), [&](auto row) {
+      bool isAlong = x.value == rms->x && llvm::all_of(llvm::enumerate(rms->mean.rows), [&](auto row) {
                        return x.dims[row.value()] == factor.dims[row.index()];
                      });
       if (!isAlong)
         continue;
-      NormTerms norm{*rms, x, Value(), x.dims[rms->dim], {}};
+      NormTerms norm{*rms, x, Value(), x.dims[rms->mean.dim], {}};
       for (auto [k, term] : llvm::enumerate(product.terms)) {
         if (k == i || k == j)
           continue;
@@ -138,14 +129,15 @@ static std::optional<FoundNorm> normAt(Operation *op) {
   auto inProduct = [](Value value) -> std::optional<FoundNorm> {
     ProductForm all;
     std::optional<NormTerms> norm = normIn(value, all);
-    return norm ? std::optional(FoundNorm{*norm, all, uncentered(norm->rms.x, norm->rms.dim), Value()}) : std::nullopt;
+    return norm ? std::optional(FoundNorm{*norm, all, uncentered(norm->rms.x, norm->rms.mean.dim), Value()})
+                : std::nullopt;
   };
   if (isa<EinsumOp, ScaleOp>(op))
     return inProduct(op->getResult(0));
   auto sum = dyn_cast<AddOp>(op);
   if (!sum)
     return std::nullopt;
-  for (auto [value, more] : {std::pair(sum.getA(), sum.getB()), std::pair(sum.getB(), sum.getA())}) {
+  for (auto [value, more] : inBothOrders(sum)) {
     std::optional<FoundNorm> found = inProduct(value);
     if (!found || !found->whole || !found->norm.rest.empty() || found->all.scale != 1)
       continue;
@@ -178,7 +170,7 @@ bool pc::raiseNorm(Operation *op) {
   OpBuilder builder(op);
   Location loc = op->getLoc();
   RankedTensorType type = typeOf(x);
-  auto columns = RankedTensorType::get(type.getDimSize(norm.rms.dim), type.getElementType());
+  auto columns = RankedTensorType::get(type.getDimSize(norm.rms.mean.dim), type.getElementType());
   auto filled = [&](double number) -> Value {
     auto scalar = RankedTensorType::get({}, type.getElementType());
     Value one = ConstantOp::create(builder, loc, scalar, builder.getF64FloatAttr(number));
@@ -186,18 +178,15 @@ bool pc::raiseNorm(Operation *op) {
   };
   Value gamma = norm.gamma ? norm.gamma : filled(1);
   FloatAttr eps = builder.getF64FloatAttr(norm.rms.eps);
-  Value last = moveToEnd(builder, loc, whole ? whole : x, norm.rms.dim), y;
+  Value last = moveToEnd(builder, loc, whole ? whole : x, norm.rms.mean.dim), y;
   auto rows = RankedTensorType::get(typeOf(last).getShape().drop_back(), type.getElementType());
   if (whole)
     y = LayerNormOp::create(builder, loc, last.getType(), rows, rows, last, gamma, shift ? shift : filled(0), eps)
             .getY();
   else
     y = RMSNormOp::create(builder, loc, last.getType(), rows, last, gamma, eps).getY();
-  Term term{y, norm.x.dims};
-  term.dims.erase(term.dims.begin() + norm.rms.dim);
+  Term term{y, without(norm.x.dims, norm.rms.mean.dim)};
   term.dims.push_back(norm.dim);
   norm.rest.insert(norm.rest.begin(), term);
-  Value raised = multiply(builder, loc, norm.rest, llvm::to_vector(llvm::seq(0, all.rank)), all.scale);
-  op->getResult(0).replaceAllUsesWith(raised);
-  return true;
+  return replaceResult(op, multiply(builder, loc, norm.rest, dimsOf(op->getResult(0)), all.scale));
 }

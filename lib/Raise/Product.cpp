@@ -8,7 +8,15 @@
 using namespace mlir;
 using namespace pc;
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+SmallVector<int> pc::dimsOf(Value value) {
+  return llvm::to_vector(llvm::seq(0, static_cast<int>(typeOf(value).getRank())));
+}
+
+SmallVector<int> pc::without(ArrayRef<int> dims, int at) {
+  SmallVector<int> others(dims);
+  others.erase(others.begin() + at);
+  return others;
+}
 
 namespace {
 
@@ -74,8 +82,7 @@ private:
 static ProductForm expanded(Value value, Value whole, bool opensProducts) {
   ProductForm product;
   product.rank = product.dims = static_cast<int>(typeOf(value).getRank());
-  SmallVector<int> own = llvm::to_vector(llvm::seq(0, product.rank));
-  Expansion(product, whole, opensProducts).expand(value, own, /*maySum=*/true);
+  Expansion(product, whole, opensProducts).expand(value, dimsOf(value), /*maySum=*/true);
   return product;
 }
 
@@ -91,22 +98,27 @@ std::optional<double> pc::constantOf(Value value) {
   return constant.getNumber().convertToDouble() * product.scale;
 }
 
+std::optional<ReducedDim> pc::reducedDim(const ProductForm &product, const Term &term) {
+  if (product.summed() != 1 || !term.has(product.rank) || static_cast<int>(term.dims.size()) != product.rank + 1)
+    return std::nullopt;
+  ReducedDim reduced{0, SmallVector<int>(product.rank)};
+  for (auto [d, dim] : llvm::enumerate(term.dims))
+    (dim == product.rank ? reduced.dim : reduced.rows[dim]) = static_cast<int>(d);
+  return reduced;
+}
+
 bool pc::isSumOver(Value value, Value of, int dim, double scale) {
   ProductForm product = productOf(value, of);
-  if (product.terms.size() != 1 || product.terms[0].value != of || product.summed() != 1 ||
-      std::abs(product.scale / scale - 1) > 1e-6)
+  if (product.terms.size() != 1 || product.terms[0].value != of || std::abs(product.scale / scale - 1) > 1e-6)
     return false;
-  SmallVector<int> wanted = llvm::to_vector(llvm::seq(0, product.rank));
-  wanted.insert(wanted.begin() + dim, product.rank);
-  return product.terms[0].dims == wanted;
+  std::optional<ReducedDim> reduced = reducedDim(product, product.terms[0]);
+  return reduced && reduced->dim == dim && llvm::is_sorted(reduced->rows);
 }
 
 Value pc::broadcastAlong(Value value, int dim, double *scale) {
   ProductForm product = productOf(value);
-  SmallVector<int> wanted = llvm::to_vector(llvm::seq(0, product.rank));
-  wanted.erase(wanted.begin() + dim);
   bool isBroadcast = !product.summed() && product.terms.size() == 1 && (scale || product.scale == 1) &&
-                     product.terms[0].dims == wanted;
+                     product.terms[0].dims == without(dimsOf(value), dim);
   if (scale)
     *scale = product.scale;
   return isBroadcast ? product.terms[0].value : Value();
@@ -149,8 +161,7 @@ Value pc::multiply(OpBuilder &builder, Location loc, ArrayRef<Term> terms, Array
 }
 
 Value pc::moveToEnd(OpBuilder &builder, Location loc, Value x, int dim) {
-  SmallVector<int> dims = llvm::to_vector(llvm::seq(0, static_cast<int>(typeOf(x).getRank()))), result = dims;
-  result.erase(result.begin() + dim);
+  SmallVector<int> result = without(dimsOf(x), dim);
   result.push_back(dim);
-  return multiply(builder, loc, Term{x, dims}, result);
+  return multiply(builder, loc, Term{x, dimsOf(x)}, result);
 }

@@ -11,6 +11,25 @@
 
 namespace pc {
 
+inline mlir::RankedTensorType typeOf(mlir::Value value) { return mlir::cast<mlir::RankedTensorType>(value.getType()); }
+
+/// The numbers 0, 1, ... of the dims of `value`.
+llvm::SmallVector<int> dimsOf(mlir::Value value);
+
+/// `dims` without its element number `at`.
+llvm::SmallVector<int> without(llvm::ArrayRef<int> dims, int at);
+
+/// The operands of a sum in both orders, for patterns in which either may be the part that is looked for.
+inline std::array<std::pair<mlir::Value, mlir::Value>, 2> inBothOrders(AddOp sum) {
+  return {{{sum.getA(), sum.getB()}, {sum.getB(), sum.getA()}}};
+}
+
+/// Replaces the uses of op's result. Returns true, since a pattern ends with this.
+inline bool replaceResult(mlir::Operation *op, mlir::Value by) {
+  op->getResult(0).replaceAllUsesWith(by);
+  return true;
+}
+
 /// A factor of a product: `value`, whose dim d is read along dim dims[d] of the product.
 struct Term {
   mlir::Value value;
@@ -28,6 +47,16 @@ struct ProductForm {
 
   int summed() const { return dims - rank; }
 };
+
+/// How the only sum of a product goes over a term: along `dim` of the term's value. Dim d of the result is dim rows[d]
+/// of the value.
+struct ReducedDim {
+  int dim = 0;
+  llvm::SmallVector<int> rows;
+};
+
+/// Returns nothing unless the product sums over one dim, `term` has it, and its other dims are those of the result.
+std::optional<ReducedDim> reducedDim(const ProductForm &product, const Term &term);
 
 /// The product that `value` is, at least of itself. Sums of the outermost einsum are part of it; a value that an inner
 /// einsum sums is a term, and so is `whole`.

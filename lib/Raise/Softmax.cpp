@@ -4,12 +4,8 @@
 #include "Patterns.h"
 #include "Product.h"
 
-#include "llvm/ADT/Sequence.h"
-
 using namespace mlir;
 using namespace pc;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// The x of `value` = e^x, or null.
 static Value exponentOf(Value value) {
@@ -19,11 +15,10 @@ static Value exponentOf(Value value) {
 
 namespace {
 
-/// The sum of e^x along `dim`, along the other dims of x in the order of `rows`.
+/// The sum of e^x along a dim of x.
 struct SumOfExp {
   Value x;
-  int dim;
-  SmallVector<int> rows; ///< for each dim of the sum, the dim of x
+  ReducedDim sum;
 };
 
 } // namespace
@@ -31,12 +26,8 @@ struct SumOfExp {
 static std::optional<SumOfExp> sumOfExp(Value value) {
   ProductForm product = productOf(value);
   Value x = product.terms.size() == 1 ? exponentOf(product.terms[0].value) : Value();
-  if (!x || product.scale != 1 || product.summed() != 1 || typeOf(x).getRank() != product.rank + 1)
-    return std::nullopt;
-  SumOfExp sum{x, 0, SmallVector<int>(product.rank)};
-  for (auto [d, dim] : llvm::enumerate(product.terms[0].dims))
-    (dim == product.rank ? sum.dim : sum.rows[dim]) = static_cast<int>(d);
-  return sum;
+  std::optional<ReducedDim> sum = x && product.scale == 1 ? reducedDim(product, product.terms[0]) : std::nullopt;
+  return sum ? std::optional(SumOfExp{x, *sum}) : std::nullopt;
 }
 
 static bool isLogSumExp(Value value) { return value.getDefiningOp<LogSumExpOp>() != nullptr; }
@@ -50,9 +41,10 @@ bool pc::raiseSoftmax(Operation *op) {
     auto sum = recip ? sumOfExp(recip.getX()) : std::nullopt;
     if (!sum)
       continue;
-    auto [x, dim, rowsOfSum] = *sum;
+    auto [x, reduced] = *sum;
+    int dim = reduced.dim;
     for (auto [j, exp] : llvm::enumerate(product.terms)) {
-      auto along = llvm::map_to_vector(rowsOfSum, [&](int row) { return exp.dims[row]; });
+      auto along = llvm::map_to_vector(reduced.rows, [&](int row) { return exp.dims[row]; });
       if (exponentOf(exp.value) != x || along != inverse.dims)
         continue;
       OpBuilder builder(op);
@@ -61,16 +53,13 @@ bool pc::raiseSoftmax(Operation *op) {
            less = x.getDefiningOp<SubOp>())
         x = less.getA();
       Value last = moveToEnd(builder, op->getLoc(), x, dim);
-      Term softmax{SoftmaxOp::create(builder, op->getLoc(), last.getType(), last), exp.dims};
-      softmax.dims.erase(softmax.dims.begin() + dim);
+      Term softmax{SoftmaxOp::create(builder, op->getLoc(), last.getType(), last), without(exp.dims, dim)};
       softmax.dims.push_back(exp.dims[dim]);
       SmallVector<Term> terms{softmax};
       for (auto [k, term] : llvm::enumerate(product.terms))
         if (k != i && k != j)
           terms.push_back(term);
-      op->getResult(0).replaceAllUsesWith(
-          multiply(builder, op->getLoc(), terms, llvm::to_vector(llvm::seq(0, product.rank)), product.scale));
-      return true;
+      return replaceResult(op, multiply(builder, op->getLoc(), terms, dimsOf(op->getResult(0)), product.scale));
     }
   }
   return false;
@@ -79,31 +68,24 @@ bool pc::raiseSoftmax(Operation *op) {
 /// (x - m) - (logsumexp(x) - m), a log softmax, becomes x - logsumexp(x).
 static bool cancelSubtracted(SubOp op) {
   auto less = op.getA().getDefiningOp<SubOp>();
-  int rank = less ? static_cast<int>(typeOf(less).getRank()) : 0;
-  for (int dim : llvm::seq(0, rank)) {
+  for (int dim : less ? dimsOf(less) : SmallVector<int>()) {
     Value subtracted = broadcastAlong(less.getB(), dim), sum = broadcastAlong(op.getB(), dim);
     auto lessSum = sum ? sum.getDefiningOp<SubOp>() : SubOp();
     if (!subtracted || !lessSum || lessSum.getB() != subtracted || !isLogSumExp(lessSum.getA()))
       continue;
-    auto all = llvm::to_vector(llvm::seq(0, rank)), others = all;
-    others.erase(others.begin() + dim);
     OpBuilder builder(op);
-    Value lse = multiply(builder, op.getLoc(), Term{lessSum.getA(), others}, all);
-    op.getResult().replaceAllUsesWith(SubOp::create(builder, op.getLoc(), typeOf(op), less.getA(), lse).getResult());
-    return true;
+    Value lse = multiply(builder, op.getLoc(), Term{lessSum.getA(), without(dimsOf(less), dim)}, dimsOf(less));
+    return replaceResult(op, SubOp::create(builder, op.getLoc(), typeOf(op), less.getA(), lse));
   }
   return false;
 }
 
 bool pc::raiseLogSumExp(Operation *op) {
-  Value result = op->getResults()[0];
   if (auto sum = dyn_cast<AddOp>(op)) {
     // What was subtracted from x is added again.
-    for (auto [value, more] : {std::pair(sum.getA(), sum.getB()), std::pair(sum.getB(), sum.getA())})
-      if (auto less = value.getDefiningOp<SubOp>(); less && less.getB() == more && isLogSumExp(less.getA())) {
-        result.replaceAllUsesWith(less.getA());
-        return true;
-      }
+    for (auto [value, more] : inBothOrders(sum))
+      if (auto less = value.getDefiningOp<SubOp>(); less && less.getB() == more && isLogSumExp(less.getA()))
+        return replaceResult(op, less.getA());
     return false;
   }
   if (auto difference = dyn_cast<SubOp>(op))
@@ -112,7 +94,8 @@ bool pc::raiseLogSumExp(Operation *op) {
   auto exp = log ? sumOfExp(log.getX()) : std::nullopt;
   if (!exp)
     return false;
-  auto [x, dim, rows] = *exp;
+  auto [x, reduced] = *exp;
+  auto [dim, rows] = reduced;
   auto less = x.getDefiningOp<SubOp>();
   Value subtracted = less ? broadcastAlong(less.getB(), dim) : Value();
   if (subtracted && !llvm::is_sorted(rows))
@@ -124,13 +107,10 @@ bool pc::raiseLogSumExp(Operation *op) {
   Value last = moveToEnd(builder, loc, x, dim);
   auto type = RankedTensorType::get(typeOf(last).getShape().drop_back(), typeOf(last).getElementType());
   Value raised = LogSumExpOp::create(builder, loc, type, last);
-  auto others = llvm::to_vector(llvm::seq(0, static_cast<int>(typeOf(x).getRank())));
-  others.erase(others.begin() + dim);
-  raised = multiply(builder, loc, Term{raised, others}, rows);
+  raised = multiply(builder, loc, Term{raised, without(dimsOf(x), dim)}, rows);
   if (subtracted)
     raised = SubOp::create(builder, loc, type, raised, subtracted);
-  result.replaceAllUsesWith(raised);
-  return true;
+  return replaceResult(op, raised);
 }
 
 bool pc::raiseCrossEntropy(Operation *op) {
@@ -144,9 +124,7 @@ bool pc::raiseCrossEntropy(Operation *op) {
   if (auto less = dyn_cast<SubOp>(op)) {
     auto pick = less.getB().getDefiningOp<PickOp>();
     Value nll = pick ? nllOf(less.getA(), pick.getLogits(), pick.getTargets()) : Value();
-    if (nll)
-      op->getResult(0).replaceAllUsesWith(nll);
-    return static_cast<bool>(nll);
+    return nll && replaceResult(op, nll);
   }
   // An entry of x - logsumexp(x).
   auto pick = dyn_cast<PickOp>(op);
@@ -156,9 +134,7 @@ bool pc::raiseCrossEntropy(Operation *op) {
   if (!nll)
     return false;
   OpBuilder builder(op);
-  op->getResult(0).replaceAllUsesWith(
-      ScaleOp::create(builder, op->getLoc(), nll.getType(), nll, builder.getF64FloatAttr(-1)).getResult());
-  return true;
+  return replaceResult(op, ScaleOp::create(builder, op->getLoc(), nll.getType(), nll, builder.getF64FloatAttr(-1)));
 }
 
 //===---------------------------------------------------------------------------===//
@@ -167,24 +143,19 @@ bool pc::raiseCrossEntropy(Operation *op) {
 
 static bool isNear(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
 
-/// `value` as x plus a number, or null.
+/// The x of `value` = x + number, or null.
 static Value lessConstant(Value value, double number) {
   if (auto sum = value.getDefiningOp<AddOp>())
-    for (auto [x, more] : {std::pair(sum.getA(), sum.getB()), std::pair(sum.getB(), sum.getA())})
+    for (auto [x, more] : inBothOrders(sum))
       if (constantOf(more) == number)
         return x;
   return {};
 }
 
-/// The dims of `value` in their order.
-static SmallVector<int> own(Value value) {
-  return llvm::to_vector(llvm::seq(0, static_cast<int>(typeOf(value).getRank())));
-}
-
 /// Whether `product` is a multiple of x to the power of `count`.
 static bool isPower(const ProductForm &product, Value x, size_t count) {
   return !product.summed() && product.terms.size() == count &&
-         llvm::all_of(product.terms, [&](const Term &t) { return t.value == x && t.dims == own(x); });
+         llvm::all_of(product.terms, [&](const Term &t) { return t.value == x && t.dims == dimsOf(x); });
 }
 
 /// The x of `value` = sigmoid(x), by the op or as 1 / (1 + e^-x), or null.
@@ -207,7 +178,7 @@ static Value geluGateOf(Value value) {
   auto sum = scaled ? scaled.getX().getDefiningOp<AddOp>() : AddOp();
   if (!sum || !isNear(scaled.getFactor().convertToDouble(), 0.7978845608))
     return {};
-  for (auto [x, cube] : {std::pair(sum.getA(), sum.getB()), std::pair(sum.getB(), sum.getA())}) {
+  for (auto [x, cube] : inBothOrders(sum)) {
     ProductForm product = productOf(cube, x);
     if (isNear(product.scale, 0.044715) && isPower(product, x, 3))
       return x;
@@ -218,9 +189,7 @@ static Value geluGateOf(Value value) {
 bool pc::raiseActivation(Operation *op) {
   if (Value x = isa<RecipOp>(op) ? sigmoidOf(op->getResult(0)) : Value()) {
     OpBuilder builder(op);
-    op->getResult(0).replaceAllUsesWith(
-        ActivationOp::create(builder, op->getLoc(), x.getType(), ActivationKind::Sigmoid, x).getResult());
-    return true;
+    return replaceResult(op, ActivationOp::create(builder, op->getLoc(), x.getType(), ActivationKind::Sigmoid, x));
   }
   if (!isa<EinsumOp, ScaleOp>(op))
     return false;
@@ -230,7 +199,8 @@ bool pc::raiseActivation(Operation *op) {
       continue;
     ProductForm product = productOf(op->getResult(0), x); // x may be a product itself
     auto isRead = [&](Value value) {
-      return llvm::find_if(product.terms, [&](const Term &term) { return term.value == value && term.dims == own(x); });
+      return llvm::find_if(product.terms,
+                           [&](const Term &term) { return term.value == value && term.dims == dimsOf(x); });
     };
     auto of = isRead(x), by = isRead(gate.value);
     if (product.summed() || of == product.terms.end() || by == product.terms.end() || (gelu && product.scale != 0.5))
@@ -239,9 +209,8 @@ bool pc::raiseActivation(Operation *op) {
     auto kind = silu ? ActivationKind::Silu : ActivationKind::GeluTanh;
     of->value = ActivationOp::create(builder, op->getLoc(), x.getType(), kind, x);
     product.terms.erase(by);
-    op->getResult(0).replaceAllUsesWith(
-        multiply(builder, op->getLoc(), product.terms, own(op->getResult(0)), gelu ? 1 : product.scale));
-    return true;
+    return replaceResult(
+        op, multiply(builder, op->getLoc(), product.terms, dimsOf(op->getResult(0)), gelu ? 1 : product.scale));
   }
   return false;
 }
