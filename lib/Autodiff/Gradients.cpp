@@ -222,7 +222,7 @@ struct Gradients::Rules {
     return success();
   }
 
-  /// The same random operand drops the same elements of the gradient.
+  /// A dropout with the same random operand drops the elements of the gradient whose values were dropped.
   LogicalResult rule(DropoutOp dropout) {
     add(dropout.getX(),
         DropoutOp::create(builder, loc, dy.getType(), dy, dropout.getRandom(), ValueRange(), dropout.getDropAttr()));

@@ -120,6 +120,7 @@ private:
     auto [globs, settings] = entry.rsplit(':');
     if (failed(readGlobs("--group", globs, group.globs)))
       return failure();
+    auto refuse = [&](const Twine &why) { return getOperation().emitError() << "--group=" << entry << ": " << why; };
     Builder builder(&getContext());
     SmallVector<StringRef> parts;
     settings.split(parts, ',');
@@ -128,7 +129,6 @@ private:
       bool isFactor = text.consume_back("x"), isRate = name == "lr";
       double number;
       std::string key = name.str() + (isFactor ? "_factor" : "");
-      auto refuse = [&](const Twine &why) { return getOperation().emitError() << "--group=" << entry << ": " << why; };
       if (isRate && !isFactor)
         return refuse("the learning rate of a group is a factor of --lr; write lr=0.1x");
       if (!llvm::is_contained(groupSettings, key))
@@ -142,7 +142,7 @@ private:
       group.settings.set(key, builder.getF64FloatAttr(number));
     }
     if (group.settings.get("decay") && group.settings.get("decay_factor"))
-      return getOperation().emitError() << "--group=" << entry << ": 'decay' occurs twice";
+      return refuse("'decay' occurs twice");
     group.settings.set("name", builder.getStringAttr(globs));
     return success();
   }

@@ -39,8 +39,8 @@ struct GroupRouting {
   bool normalized;         ///< weights are scores divided by their sum
   double scale;            ///< a factor of weights
 };
-/// The same, but experts are chosen by sigmoids of `logits` plus `correction`, [experts], which does not affect
-/// weights.
+/// Routes by groups of experts. Experts are chosen by sigmoids of `logits` plus `correction`, [experts], which does not
+/// affect weights.
 Routing routeByGroups(mlir::OpBuilder &builder, mlir::Location loc, int64_t layer, mlir::Value logits,
                       mlir::Value correction, const GroupRouting &how);
 

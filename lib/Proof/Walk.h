@@ -56,7 +56,7 @@ struct Facts {
 
 /// State that all phases share.
 struct Shared {
-  /// With a new secret, nobody can write a program that has the points of a different one.
+  /// The secret must be new in every run: then no program can be written so that its points equal those of another one.
   explicit Shared(Key secret = Key::drawn()) : values(secret) {}
   Values values;
   std::set<Where> places;

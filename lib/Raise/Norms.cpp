@@ -40,8 +40,8 @@ static Value squareOfInverse(Value value) {
   return {};
 }
 
-/// What `value` is a multiple of by one number.
-static Value scaledBy(Value value) {
+/// The value that `value` is a constant multiple of.
+static Value unscaled(Value value) {
   while (auto scale = value.getDefiningOp<ScaleOp>())
     value = scale.getX();
   return value;
@@ -54,7 +54,7 @@ static std::optional<InverseRms> inverseRmsOf(Value value) {
     return std::nullopt;
   for (auto [mean, more] : inBothOrders(sum)) {
     std::optional<double> eps = constantOf(more);
-    auto product = scaledBy(mean).getDefiningOp<EinsumOp>();
+    auto product = unscaled(mean).getDefiningOp<EinsumOp>();
     if (!eps || !product)
       continue;
     ProductForm squares = productOf(mean, product.getInputs()[0]);

@@ -62,7 +62,8 @@ std::optional<ReducedDim> reducedDim(const ProductForm &product, const Term &ter
 /// einsum sums is a term, and so is `whole`.
 ProductForm productOf(mlir::Value value, mlir::Value whole = {});
 
-/// The same, but of the operands of one einsum that sums, which may be scaled and transposed, as `value` may be.
+/// The product of the operands of one einsum that sums. `value` and the operands may be scaled and transposed; other
+/// products stay terms.
 ProductForm contractionOf(mlir::Value value);
 
 /// The number that all elements of `value` are, if it is a constant.

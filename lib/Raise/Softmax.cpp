@@ -82,7 +82,7 @@ static bool cancelSubtracted(SubOp op) {
 
 bool pc::raiseLogSumExp(Operation *op) {
   if (auto sum = dyn_cast<AddOp>(op)) {
-    // What was subtracted from x is added again.
+    // (logsumexp(x) - m) + m is logsumexp(x).
     for (auto [value, more] : inBothOrders(sum))
       if (auto less = value.getDefiningOp<SubOp>(); less && less.getB() == more && isLogSumExp(less.getA()))
         return replaceResult(op, less.getA());

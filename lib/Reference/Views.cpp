@@ -7,7 +7,7 @@
 
 using namespace pc;
 
-/// Elements in front of a dim, along it, and behind it.
+/// The number of elements before a dim, along it, and after it.
 static std::array<int64_t, 3> around(const Shape &shape, int64_t dim) {
   llvm::ArrayRef<int64_t> sizes(shape);
   return {numElements(sizes.take_front(dim)), shape[dim], numElements(sizes.drop_front(dim + 1))};

@@ -213,7 +213,7 @@ public:
     } else if (input.kind != "hyper" || input.dtype != PCRT_F32 || input.shape != Dims{PCRT_HYPER_COUNT}) {
       wrong("there is no input of kind " + input.kind + " " + describe(input.shape));
     } else {
-      input.group = groupIn(json);
+      input.group = groupIn(json).value_or(ParameterGroup());
     }
     program.inputs.push_back(std::move(input));
   }

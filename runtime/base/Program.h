@@ -81,10 +81,11 @@ struct State : Tensor {
 struct Input : Tensor {
   std::string kind; ///< "tokens", "targets", "loss_weights", "shifted", "starts", "positions", "data", "hyper" or
                     ///< "random".
-  std::optional<ParameterGroup> group; ///< Of "hyper": whose they are; not set: those of all other parameters.
-  int64_t below = 0;                   ///< Of "data" that are indices: more than the largest one.
-  int64_t key = 0; ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
-                   ///< documents; of "shifted": the token before the targets.
+  ParameterGroup
+      group; ///< For "hyper": the group that these hyperparameters belong to; the default one is all other parameters.
+  int64_t below = 0; ///< Of "data" that are indices: more than the largest one.
+  int64_t key = 0;   ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
+                     ///< documents; of "shifted": the token before the targets.
 
   /// Whether there is one number for each target, and not for each token.
   bool isByTarget() const { return kind == "targets" || kind == "loss_weights" || kind == "shifted"; }

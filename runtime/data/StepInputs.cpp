@@ -62,7 +62,7 @@ void StepInputs::writeHyper(int64_t step, float normLimit) {
     if (program.inputs[input].kind != "hyper")
       continue;
     auto *hyper = reinterpret_cast<float *>(inputs[input]);
-    const ParameterGroup group = program.inputs[input].group.value_or(ParameterGroup());
+    const ParameterGroup &group = program.inputs[input].group;
     double beta1 = group.beta1.value_or(options.beta1), beta2 = group.beta2.value_or(options.beta2);
     hyper[PCRT_HYPER_LR] = float(options.rateAt(step) * group.lrFactor);
     hyper[PCRT_HYPER_BETA1] = float(beta1);

@@ -77,7 +77,7 @@ bool normalizes(mlir::Value gamma, mlir::StringRef dim);
 /// The leaf or computed value that `value` comes from: looks through moves, copies and block arguments of
 /// `pc.accumulate`.
 mlir::Value origin(mlir::Value value);
-/// The same as `origin`, but also looks through casts and resizes.
+/// The value that `value` comes from, like `origin`, looking also through casts and resizes.
 mlir::Value source(mlir::Value value);
 
 } // namespace pc

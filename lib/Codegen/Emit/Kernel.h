@@ -57,8 +57,8 @@ llvm::SmallVector<int64_t> pieceBytes(mlir::Operation *op, unsigned number);
 /// kernel.
 llvm::LogicalResult emitKernel(mlir::Operation *op, Kernel &kernel);
 
-/// The same as emitKernel, for the special kernels (attention, gradients of norms, embeddings, optimizers, rope);
-/// std::nullopt if `op` is not one of them.
+/// Emits a special kernel (attention, gradients of norms, embeddings, optimizers, rope) like emitKernel. Returns
+/// std::nullopt if `op` has none.
 std::optional<llvm::LogicalResult> emitSpecialKernel(mlir::Operation *op, Kernel &kernel);
 unsigned numSpecialKernels(mlir::Operation *op, bool simt);
 

@@ -1,7 +1,7 @@
 //===- RowMath.cpp - Operations of row kernels that the Emitter lacks -------------------===//
-// The same code serves CPU vectors and GPU threads: every function uses only the common interface of Emitter and
-// SimtEmitter. A pointwise op is one case here. Formulas are exact enough for all f32 arguments, including infinities
-// and NaN.
+// The code serves both CPU vectors and GPU threads, because every function uses only the interface that Emitter and
+// SimtEmitter share. A pointwise op is one case here. Formulas are exact enough for all f32 arguments, including
+// infinities and NaN.
 //===-----------------------------------------------------------------------------===//
 #include "RowMath.h"
 

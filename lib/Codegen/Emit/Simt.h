@@ -40,8 +40,8 @@ public:
                llvm::function_ref<void(Num)> body);
   void addToSum(int64_t sum, Num index, Num value);
   int64_t rowSumBlocks(int64_t rows, int64_t columns) const;
-  /// The same as `items`, for teams of `threads` threads (1, or a multiple of 32), with `perBlock` teams in a block.
-  /// The body uses `rank` and the functions below. It may use barriers only if `perBlock` is 1.
+  /// Runs the body for each of `items` items, by teams of `threads` threads (1, or a multiple of 32), `perBlock` per
+  /// block. The body uses `rank` and the functions below. It may use barriers only if `perBlock` is 1.
   void teams(int64_t items, int64_t threads, int64_t perBlock, llvm::function_ref<void(Num)> body);
 
   /// This thread's number in its team, and the team's size.
@@ -78,8 +78,8 @@ public:
   Num bitsBefore(Num word);
   /// Allocates shared memory of the block for `elements` f32, or elements of another type, aligned to 16 bytes.
   Ptr shared(int64_t elements, mlir::Type element = {});
-  /// The same, aligned to 1024 bytes, in dynamic shared memory (`dynamicShared` bytes after the kernel is written),
-  /// which may exceed 48 KiB.
+  /// Allocates `elements` aligned to 1024 bytes in dynamic shared memory (`dynamicShared` bytes after the kernel is
+  /// written), which may exceed 48 KiB.
   Ptr sharedTile(int64_t elements, mlir::Type element);
   int64_t dynamicShared = 0;
   void barrier();
@@ -96,7 +96,7 @@ public:
   Carried choose(Num condition, const Carried &yes, llvm::function_ref<Carried()> otherwise);
   /// The value of `yes` if the condition holds, otherwise that of `no`. Only one of the two runs.
   Num pick(Num condition, llvm::function_ref<Num()> yes, llvm::function_ref<Num()> no);
-  /// The same as `loop` for i = lo, lo + step, ... below hi with lo < step, with four iterations at a time.
+  /// A `loop` for i = lo, lo + step, ... below hi with lo < step, unrolled by four.
   Carried unrolled(Num lo, int64_t hi, int64_t step, Carried init,
                    llvm::function_ref<Carried(Num, const Carried &)> body);
   /// The width of the widest vectors that cover [0, n) without a remainder, and have at most `widest` elements.

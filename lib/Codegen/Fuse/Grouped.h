@@ -23,7 +23,7 @@ struct Grouped {
 /// Recognizes `op`, if it is routed, in f32 or bf16, and of a kind in pcrt_grouped. `byRows`: whether a value is stored
 /// by rows.
 std::optional<Grouped> asGrouped(EinsumOp op, llvm::function_ref<bool(mlir::Value)> byRows);
-/// The same, with the types of values.
+/// Takes from the types of values whether they are stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op);
 
 /// Splits the routed einsums of `block` that `which` accepts into a product without the mask and a product with the

@@ -134,7 +134,8 @@ static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
   return use;
 }
 
-/// The same for a library's attention, with two products in the forward pass and five in the backward pass.
+/// The use of memory and products by a library's attention, which has two products in the forward pass and five in the
+/// backward pass.
 static Use useOf(const pcrt_attention_desc &a, const MachineModel &machine) {
   int64_t queries = a.batch * a.q_heads * a.q_length, keys = a.batch * a.kv_heads * a.kv_length;
   int64_t q = queries * a.head_dim * bytesOf(a.dtype), k = keys * a.head_dim * bytesOf(a.dtype), lse = queries * 4;

@@ -139,8 +139,10 @@ static Emitter::Carried loadSteps(Ptr from, Num at, Num stride, int64_t count, A
   return values;
 }
 
+static Num zero(Emitter &e, int64_t width) { return width ? e.zeros(width) : e.real(0); }
+
 static Emitter::Carried zeros(Emitter &e, ArrayRef<int64_t> widths) {
-  return llvm::map_to_vector(widths, [&](int64_t width) { return width ? e.zeros(width) : e.real(0); });
+  return llvm::map_to_vector(widths, [&](int64_t width) { return zero(e, width); });
 }
 
 LogicalResult pc::kernels::emit(RecurrenceOp op, Kernel &kernel) {
@@ -187,7 +189,7 @@ static void emitWalkBack(RecurrenceGradOp op, const Dims &dims, bool withA, Kern
           Num gradient = addends[i] + value;
           db.store(gradient, next.b);
           if (withA)
-            da.store(hasBefore ? gradient * before[i] : width ? e.zeros(width) : e.real(0), next.a);
+            da.store(hasBefore ? gradient * before[i] : zero(e, width), next.a);
           value = factors[i] * gradient;
           Num more = e.integer(std::max<int64_t>(width, 1));
           next = next + At{more, more}, ++i;

@@ -49,8 +49,8 @@ public:
   Composer &composer();
   /// Compiles the whole model while `goesOn` returns true. Returns nothing if it returned false or the plan is refused.
   std::optional<ProgramPrice> priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal);
-  /// The same as priceWhole, but recomputes as little as `bytes` per rank allow; the plan then says which layers
-  /// recompute.
+  /// Compiles the whole model like priceWhole, but recomputes as little as `bytes` per rank allow. The plan then says
+  /// which layers recompute.
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal);
   /// If there are several threads: begins to compile a plan whole in the background, because the result will probably
