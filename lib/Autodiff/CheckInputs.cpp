@@ -20,14 +20,17 @@ static std::optional<int64_t> boundOf(Value index, Operation *user) {
   return std::nullopt;
 }
 
-/// Fails at a user that indexes a dim of fewer than `below` entries by the numbers of `input`, which are below `below`.
-static LogicalResult checkBounds(InputOp input, int64_t below) {
+/// Fails at a user that indexes a dim of fewer entries than the numbers of `input` may say: those below its own bound,
+/// or else below `vocabulary`. 0: nothing is an index. `mayBeFewer`: the input may have a bound of its own.
+static LogicalResult checkBounds(InputOp input, int64_t vocabulary = 0, bool mayBeFewer = false) {
+  auto below = static_cast<int64_t>(input.getBelow().value_or(static_cast<uint64_t>(vocabulary)));
   StringRef name = input.getName().value_or(stringifyInputKind(input.getKind()));
   for (Operation *user : input->getUsers())
     if (std::optional<int64_t> bound = boundOf(input.getValue(), user); bound && *bound < below)
-      return user->emitError() << "'" << user->getName() << "' op looks up '" << name << "' among " << *bound
-                               << " entries, but the " << (input.getBelow() ? "input" : "pc.program") << " says "
-                               << (input.getBelow() ? "below " : "vocabulary ") << below;
+      return user->emitError()
+             << "'" << user->getName() << "' op looks up '" << name << "' among " << *bound << " entries, but the "
+             << (input.getBelow() ? "input says below " : "pc.program says vocabulary ") << below
+             << (mayBeFewer ? "; write 'below " + std::to_string(*bound) + "' on the input if its numbers are" : "");
   return success();
 }
 
@@ -38,11 +41,13 @@ static LogicalResult checkSizes(InputOp input, ProgramOp program) {
   bool ofTargets =
       llvm::is_contained({InputKind::Targets, InputKind::LossWeights, InputKind::Shifted}, input.getKind());
   int64_t batch = program.getBatch(), length = ofTargets ? program.targetLength() : program.getSequence();
-  // Targets that a run is told apart may be classes, of which there are fewer than words.
-  bool ofWords = input.getKind() == InputKind::Tokens || input.getKind() == InputKind::Shifted ||
-                 (input.getKind() == InputKind::Targets && !program.getMasked());
+  bool ofWords = llvm::is_contained({InputKind::Tokens, InputKind::Targets, InputKind::Shifted}, input.getKind());
+  if (input.getBelow() && !program.getMasked())
+    return input.emitError() << "the targets are the next tokens, which 'below' does not bound; write 'masked' in "
+                                "pc.program if a run is told the targets apart";
   if (type.getShape() == ArrayRef({batch, length}))
-    return checkBounds(input, ofWords ? program.getVocabulary() : 0);
+    return checkBounds(input, ofWords ? program.getVocabulary() : 0,
+                       program.getMasked() && input.getKind() == InputKind::Targets && !input.getBelow());
   InFlightDiagnostic error = input.emitError() << "the input of " << stringifyInputKind(input.getKind()) << " is "
                                                << type << ", but pc.program says " << batch << " x " << length;
   error.attachNote(program.getLoc()) << "pc.program is here";
@@ -77,7 +82,7 @@ FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
       return input.emitError() << "'" << *input.getName() << "' has a batch of " << type.getDimSize(0)
                                << ", the program one of " << *batch;
     batch = type.getDimSize(0);
-    if (failed(checkBounds(input, input.getBelow().value_or(0))))
+    if (failed(checkBounds(input)))
       return failure();
   }
   if (tokens && data)

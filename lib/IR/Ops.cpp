@@ -340,8 +340,8 @@ LogicalResult InputOp::verify() {
   Type element = cast<RankedTensorType>(getValue().getType()).getElementType();
   if (isData && !element.isF32() && !element.isInteger(32))
     return emitOpError() << "'" << *getName() << "' holds " << element << ", not f32 or i32 (C3)";
-  if ((isData && element.isInteger(32)) != getBelow().has_value() ||
-      (getBelow() && static_cast<int64_t>(*getBelow()) < 1))
+  bool needsBound = isData && element.isInteger(32), mayHaveBound = needsBound || getKind() == InputKind::Targets;
+  if (getBelow() ? !mayHaveBound || static_cast<int64_t>(*getBelow()) < 1 : needsBound)
     return emitOpError() << (isData && !getBelow()
                                  ? "holds indices; 'below n', at least 1, says how many there are (C3)"
                                  : "has a 'below' that is not a bound of indices (C3)");

@@ -187,11 +187,12 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
           return draw(*op.getName(), shape, nullptr,
                       [&](uint64_t bits) { return bound > 0 ? std::floor(uniform(bits) * bound) : normal(bits); });
         }
-        if (!vocabulary)
+        auto bound = static_cast<double>(op.getBelow().value_or(static_cast<uint64_t>(vocabulary)));
+        if (bound == 0)
           return op.emitOpError() << "has unknown bounds: the interpreter needs pc.program or a parameter with a dim "
                                      "named \"vocab\"";
         Tensor ids = draw(stringifyInputKind(op.getKind()), shape, nullptr,
-                          [&](uint64_t bits) { return std::floor(uniform(bits) * vocabulary); });
+                          [&](uint64_t bits) { return std::floor(uniform(bits) * bound); });
         return reorderSequence(op, ids, shape.size() - 1, /*back=*/false);
       })
       .Case([&](RopeTableOp op) -> FailureOr<Tensor> {

@@ -193,6 +193,7 @@ public:
     readTensor(json, input);
     input.kind = json.at("kind");
     checkTensor(input, true);
+    input.below = json.value("below", int64_t(0));
     if (input.isByToken()) {
       Dims shape = {program.microbatches, program.batch / program.microbatches,
                     input.isByTarget() ? program.targetSequence : program.sequence};
@@ -201,7 +202,6 @@ public:
       if (input.shape != shape || input.dtype != (isReal ? PCRT_F32 : PCRT_I32))
         wrong("input " + input.kind + (isReal ? " is not f32 " : " is not i32 ") + describe(shape));
     } else if (input.kind == "data") {
-      input.below = json.value("below", int64_t(0));
       Dims front = {program.microbatches, program.batch / program.microbatches};
       if (input.shape.size() < 2 || !std::equal(front.begin(), front.end(), input.shape.begin()) ||
           input.dtype == PCRT_BF16 || (input.dtype == PCRT_I32) != (input.below > 0))

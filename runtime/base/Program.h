@@ -83,7 +83,7 @@ struct Input : Tensor {
                     ///< "random".
   ParameterGroup
       group; ///< For "hyper": the group that these hyperparameters belong to; the default one is all other parameters.
-  int64_t below = 0; ///< Of "data" that are indices: more than the largest one.
+  int64_t below = 0; ///< Of "data" that are indices, and of "targets": more than the largest one; 0: not told.
   int64_t key = 0;   ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
                      ///< documents; of "shifted": the token before the targets.
 

@@ -164,8 +164,8 @@ void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *o
   constexpr int64_t noneIn16 = uint16_t(noTarget);
   if (areTargets && format.bytes == 2 && !format.isSigned && vocabulary > noneIn16)
     fail(PCRT_BAD_DATA, path() + ": in 16-bit targets, " + std::to_string(noneIn16) + " stands for " +
-                            std::to_string(noTarget) + ", but the vocabulary of " + std::to_string(vocabulary) +
-                            " also contains it; use u32:FILE, or .npy with wider numbers");
+                            std::to_string(noTarget) + ", but targets below " + std::to_string(vocabulary) +
+                            " contain it as well; use u32:FILE, or .npy with wider numbers");
   char raw[1 << 15];
   for (int64_t done = 0; done < n;) {
     int64_t at = (position + done) % tokens;
@@ -173,10 +173,11 @@ void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *o
     file.read(format.start + at * format.bytes, now * format.bytes, raw);
     int64_t good = convert(format, raw, now, vocabulary, areTargets && canBeNone(format), out + done);
     if (good < now)
-      fail(PCRT_BAD_DATA, file.path() + (areTargets ? ": target " : ": token ") +
-                              describeToken(format, raw + good * format.bytes) + " at position " +
-                              std::to_string(at + good) + " is not in the vocabulary of " + std::to_string(vocabulary) +
-                              (areTargets ? " and is not " + std::to_string(noTarget) : ""));
+      fail(PCRT_BAD_DATA,
+           file.path() + (areTargets ? ": target " : ": token ") + describeToken(format, raw + good * format.bytes) +
+               " at position " + std::to_string(at + good) +
+               (areTargets ? " is not below " : " is not in the vocabulary of ") + std::to_string(vocabulary) +
+               (areTargets ? " and is not " + std::to_string(noTarget) : ""));
     done += now;
   }
 }
@@ -321,14 +322,14 @@ TokenData::Window TokenData::windowOf(int64_t sample) const {
   return window;
 }
 
-void TokenData::read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const {
+void TokenData::read(int64_t sample, int64_t vocabulary, int64_t classes, int32_t *tokens, int32_t *targets) const {
   Window window = windowOf(sample);
   if (targetsOf.empty()) {
     all[window.file].read(window.token, sequence + 1, vocabulary, tokens);
     std::copy_n(tokens + 1, sequence, targets);
   } else {
     all[window.file].read(window.token, sequence, vocabulary, tokens);
-    targetsOf[window.file].read(window.target, targetSequence, vocabulary, targets, /*areTargets=*/true);
+    targetsOf[window.file].read(window.target, targetSequence, classes, targets, /*areTargets=*/true);
   }
 }
 
@@ -384,12 +385,17 @@ bool pcrt::hasInput(const Program &program, const std::string &kind) {
 
 BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank, MeanOver meanOver)
     : program(program), data(data), tokens(size_t(program.batch * program.sequence + 1)),
-      targets(size_t(program.batch * program.targetSequence)), isWeighted(hasInput(program, "loss_weights")),
-      meanOver(meanOver) {
+      targets(size_t(program.batch * program.targetSequence)), classes(program.vocabulary),
+      isWeighted(hasInput(program, "loss_weights")), meanOver(meanOver) {
   targetsCounted.resize(size_t(program.rounds.replicas));
-  for (const auto *files : {&data.files(), &data.targets()})
-    for (const TokenFile &file : *files)
-      file.checkVocabulary(program.vocabulary);
+  for (const Program *stage : program.stages)
+    for (const Input &input : stage->inputs)
+      if (input.kind == "targets" && input.below)
+        classes = input.below;
+  for (const TokenFile &file : data.files())
+    file.checkVocabulary(program.vocabulary);
+  for (const TokenFile &file : data.targets())
+    file.checkVocabulary(classes);
   for (const Input &input : program.inputs) {
     if (input.kind == "starts" || input.kind == "positions") {
       starts.resize(tokens.size() - 1);
@@ -446,7 +452,7 @@ void BatchLoader::findStarts() {
 
 void BatchLoader::fill(Samples samples, char *const *inputs) {
   for (int64_t row = 0; row < program.batch; ++row)
-    data.read(samples.first + row % samples.count, program.vocabulary, &tokens[size_t(row * program.sequence)],
+    data.read(samples.first + row % samples.count, program.vocabulary, classes, &tokens[size_t(row * program.sequence)],
               &targets[size_t(row * program.targetSequence)]);
   countTargets(samples);
   findStarts();

@@ -36,7 +36,7 @@ public:
   void checkVocabulary(int64_t vocabulary) const;
 
   /// Reads `n` tokens from `position` on, modulo count(). Throws PCRT_BAD_DATA, naming file, position, token and
-  /// vocabulary, if a token is not in [0, vocabulary); targets may also be `noTarget`. Allocates nothing otherwise.
+  /// bound, if a token is not in [0, vocabulary); targets may also be `noTarget`. Allocates nothing otherwise.
   void read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out, bool areTargets = false) const;
 
 private:
@@ -72,9 +72,9 @@ public:
   /// "t.npy at positions 32 to 47, u.npy at positions 0 to 31". If there are many, it names a few.
   std::string describe(int64_t first, int64_t count) const override;
 
-  /// Reads a sample's tokens and targets; a target that does not count is `noTarget`. `tokens` has room for one more.
-  /// Throws like TokenFile::read.
-  void read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const;
+  /// Reads a sample's tokens, below `vocabulary`, and its targets, below `classes` if they come from a file of their
+  /// own; a target that does not count is `noTarget`. `tokens` has room for one more. Throws like TokenFile::read.
+  void read(int64_t sample, int64_t vocabulary, int64_t classes, int32_t *tokens, int32_t *targets) const;
 
 private:
   /// The place of a sample in the files.
@@ -115,6 +115,7 @@ private:
   std::vector<Block> blocks; ///< By input.
   std::vector<int32_t> tokens,
       targets;             ///< Of all rows of the batch, with one more token each; a rank needs a part of them.
+  int64_t classes;         ///< Targets from a file of their own are below it.
   bool isWeighted = false; ///< The program has weights of targets.
   MeanOver meanOver;
   /// For each token, the position at which its document begins. Empty if no input needs it.

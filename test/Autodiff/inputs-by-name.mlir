@@ -88,3 +88,26 @@ func.func @model() {
   %e = pc.embedding %w, %x : (tensor<10x2xf32>, tensor<4x3xi32>) -> tensor<4x3x2xf32>
   return
 }
+
+// -----
+
+// Targets that are classes say how many there are.
+pc.program "toy" batch 4 sequence 3 vocabulary 10 masked config "{}"
+func.func @model() {
+  %x = pc.input tokens dims ["batch", "sequence"] : tensor<4x3xi32>
+  %t = pc.input targets dims ["batch", "sequence"] : tensor<4x3xi32>
+  %w = pc.parameter "w" dims ["vocab", "classes"] init <fill, 1.0> source <"w", shape = [10, 2], start = [0, 0], size = [10, 2]> : tensor<10x2xf32>
+  %e = pc.embedding %w, %x : (tensor<10x2xf32>, tensor<4x3xi32>) -> tensor<4x3x2xf32>
+  // expected-error @below {{'pc.cross_entropy' op looks up 'targets' among 2 entries, but the pc.program says vocabulary 10; write 'below 2' on the input if its numbers are}}
+  %nll = pc.cross_entropy %e, %t : (tensor<4x3x2xf32>, tensor<4x3xi32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+pc.program "toy" batch 4 sequence 3 vocabulary 10 config "{}"
+func.func @model() {
+  // expected-error @below {{the targets are the next tokens, which 'below' does not bound; write 'masked' in pc.program if a run is told the targets apart}}
+  %t = pc.input targets below 2 dims ["batch", "sequence"] : tensor<4x3xi32>
+  return
+}

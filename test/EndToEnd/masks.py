@@ -33,7 +33,7 @@ ON_DEVICES = ["1", "dp=2", "tp=2", "cp=2 --context-parallel=ring", "1 --precisio
 HEAD = """pc.program "masks" batch {B} sequence {S} vocabulary {T} masked config "{{}}"
 func.func @model() {{
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<{B}x{S}xi32>
-  %targets = pc.input targets dims ["batch", "sequence"] : tensor<{B}x{S}xi32>
+  %targets = pc.input targets below {L} dims ["batch", "sequence"] : tensor<{B}x{S}xi32>
   %r = pc.input random key {KEY0} dims ["random"] : tensor<5xi32>
   %again = pc.input random key {KEY1} dims ["random"] : tensor<5xi32>
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [{T}, {E}], start = [0, 0], size = [{T}, {E}]> : tensor<{T}x{E}xf32>
@@ -167,6 +167,12 @@ class Masks(Case):
         else:
             self.compare(f"{name}: gradients of one device", "tensors", self.one_device, "grads.safetensors", "--tolerance", 1e-5 if exact else 2e-2)
 
+    def targets_outside(self, classes):
+        """A target that is a word but no class."""
+        (self.work / "words.bin").write_bytes(struct.pack(f"<{TOKENS}H", *(classes if i == 3 else 0 for i in range(TOKENS))))
+        done = self.call("pc-run", "-n", 1, "./train", "--", "--data", "tokens.bin", "--targets", "words.bin", "--init", "weights", "--steps", 1)
+        self.check("a target outside of the logits", done.code == 9 and f"target {classes} at position 3 is not below {classes}" in done.err, done.why())
+
     def kept(self, name, want, file, tensor="logits"):
         got = [x != 0 for x in read(self.work / f"{file}.safetensors", tensor)]
         wrong = next((i for i, (a, b) in enumerate(zip(want, got)) if a != b), None)
@@ -178,6 +184,8 @@ class Masks(Case):
         plans = PLANS + [CUTS_ROWS] * (sys.argv[1] == "activations")
         for plan in plans if LONG else plans[::5]:
             self.plan(plan, want, [])
+            if plan == "1":
+                self.targets_outside(len(want) // TOKENS)
         self.environment = dict(STAND_IN)
         for plan in ON_DEVICES if LONG else ON_DEVICES[2::3]:
             self.plan(plan, want, ["--target=cuda", "--arch=sm_90a", "--stand-in"])

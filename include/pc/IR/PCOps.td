@@ -195,8 +195,10 @@ def PC_InputOp : PC_Leaf<"input"> {
     `data "image"` is an input that a run reads from files by its name (`--data image=FILE`): f32, or i32 for numbers from 0 to `below` - 1. Its
     first dim is the batch. A program with data inputs has no tokens and no targets.
 
+    `targets below 10` are numbers of 10 classes, of which a masked program may have fewer than words.
+
     Constraints: (C1) random inputs, starts, positions and shifted targets, and no others, have a key, at least 0; (C2) data, and no others, have
-    a name, of letters, digits, `_`, `-` and `.`; (C3) data are f32 without `below`, or i32 with `below`, at least 1; (C4) the first dim of data
+    a name, of letters, digits, `_`, `-` and `.`; (C3) data are f32 without `below`, or i32 with `below`, at least 1, which targets may have; (C4) the first dim of data
     is named "batch", after that of microbatches; (C5) only hyper-parameters have a group, which is legal for a parameter. Example: `%x = pc.input data "label" below 10 dims ["batch"] : tensor<8xi32>`
   }];
   let arguments = (ins PC_InputKind:$kind, StrArrayAttr:$dims,
