@@ -283,7 +283,7 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
   if (!family.experts.count.empty())
     readExperts(reader, family, config);
   if (family.windows != WindowKeys::None)
-    readWindows(reader, family, config, options.sequence);
+    readWindows(reader, family, config, sequenceOf(config, options));
   if (family.ropes)
     readRopes(reader, family, config);
   if (family.form.latent && !config.ropes.empty())
@@ -328,6 +328,11 @@ void refuseOthers(ConfigReader &reader, bool experts) {
 
 } // namespace
 
+int64_t pc::sequenceOf(const ModelConfig &config, const ImportOptions &options) {
+  int64_t most = config.positions > 0 ? std::min(config.positions, defaultSequence) : defaultSequence;
+  return options.sequence.value_or(most);
+}
+
 FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &options,
                                        function_ref<InFlightDiagnostic()> emitError,
                                        function_ref<InFlightDiagnostic()> emitWarning) {
@@ -367,9 +372,9 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   }
   // Options of the import are checked after the model is known, and only if it could be read.
   bool isTable = config.family && !config.family->form.positions.empty();
-  if (!reader.failed && isTable && options.sequence > config.positions)
-    reader.fail() << "a sequence of " << options.sequence << " tokens is longer than '" << config.family->keys.positions
-                  << "' = " << config.positions;
+  if (!reader.failed && isTable && sequenceOf(config, options) > config.positions)
+    reader.fail() << "a sequence of " << *options.sequence << " tokens is longer than '"
+                  << config.family->keys.positions << "' = " << config.positions;
   if (options.targets && config.family && !config.family->encoder)
     reader.fail() << "--target-seq applies to models with an encoder only; '" << config.type
                   << "' has one target per token";

@@ -68,6 +68,11 @@ struct ModelConfig {
   std::vector<std::pair<std::string, std::string>> ties;
 };
 
+constexpr int64_t defaultSequence = 1024; ///< tokens, of models that can read as many
+
+/// The tokens of a sequence: those of the options, or else as many as the model can read, at most `defaultSequence`.
+int64_t sequenceOf(const ModelConfig &config, const ImportOptions &options);
+
 /// Parses and checks `text` for `options.sequence`, with `options.dropout`; errors name the key. `emitError` and
 /// `emitWarning` come with the file's location.
 llvm::FailureOr<ModelConfig> parseConfig(llvm::StringRef text, const ImportOptions &options,

@@ -103,7 +103,7 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
   auto error = [&]() { return emitError(fileLocation(context, path)); };
   auto warning = [&]() { return emitWarning(fileLocation(context, path)); };
   constexpr int64_t limit = int64_t(1) << 31;
-  for (int64_t length : {options.sequence, options.targets.value_or(1)})
+  for (int64_t length : {options.sequence.value_or(defaultSequence), options.targets.value_or(1)})
     if (options.batch < 1 || length < 1 || options.batch >= limit / length) {
       error() << "--batch and --seq must be positive, and their product below 2^31 tokens; got " << options.batch
               << " x " << length;

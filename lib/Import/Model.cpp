@@ -11,7 +11,7 @@ using namespace pc;
 
 ModelBuilder::ModelBuilder(OpBuilder &builder, const ModelConfig &config, const ImportOptions &options)
     : builder(builder), config(config), form(&config.family->form), prefix(form->prefix), batch(options.batch),
-      sequence(options.sequence), targetLength(options.targets.value_or(options.sequence)),
+      sequence(sequenceOf(config, options)), targetLength(options.targets.value_or(sequence)),
       documents(options.documents), f32(builder.getF32Type()) {
   names = {{"batch", batch},
            {"sequence", sequence},
@@ -248,7 +248,7 @@ OwningOpRef<ModuleOp> pc::buildModel(MLIRContext *context, const ModelConfig &co
   Location loc = NameLoc::get(builder.getStringAttr(config.type));
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
   builder.setInsertionPointToEnd(module->getBody());
-  ProgramOp::create(builder, loc, config.type, options.batch, options.sequence, config.vocab, config.text,
+  ProgramOp::create(builder, loc, config.type, options.batch, sequenceOf(config, options), config.vocab, config.text,
                     builder.getStringAttr(config.means), /*weights=*/nullptr,
                     /*masked=*/!config.family->form.causal || config.family->encoder,
                     options.targets ? builder.getI64IntegerAttr(*options.targets) : nullptr, /*zigzag=*/nullptr);

@@ -20,6 +20,7 @@ pc-import "$source/examples/tour" -o model.mlir --batch 2 --seq 16
 pc-compile model.mlir -o train --mesh dp=2 --report=report.json
 pc-run -n 2 ./train -- "${run[@]}"
 pc-compare reports report.json summary.json
+PCRT_CACHE_DIR=$work/cache pc-train "$source/examples/tour" -n 2 "${run[@]}"
 # A plug-in is found by the program itself, wherever it is started.
 if [[ -e $prefix/lib/pcrt_mpi.so ]]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -18,8 +18,8 @@ static cl::opt<std::string> directory(cl::Positional, cl::desc("<directory with 
                                       cl::cat(category));
 static cl::opt<std::string> output("o", cl::desc("Output file (default: standard output)"),
                                    cl::value_desc("model.mlir"), cl::init("-"), cl::cat(category));
-static cl::opt<int64_t> batch("batch", cl::desc("Number of sequences in the global batch"), cl::value_desc("N"),
-                              cl::cat(category));
+static cl::opt<int64_t> batch("batch", cl::desc("Number of sequences in the global batch (default 8)"),
+                              cl::value_desc("N"), cl::init(8), cl::cat(category));
 static cl::opt<double> dropout("dropout", cl::desc("Dropout probability, which replaces those in config.json"),
                                cl::value_desc("P"), cl::cat(category));
 static cl::opt<int64_t> documents("documents",
@@ -29,8 +29,9 @@ static cl::opt<int64_t>
     capacity("expert-capacity",
              cl::desc("Number of tokens per sequence that each expert accepts, in sequence order (default: all)"),
              cl::value_desc("N"), cl::cat(category));
-static cl::opt<int64_t> sequence("seq", cl::desc("Number of tokens per sequence"), cl::value_desc("N"),
-                                 cl::cat(category));
+static cl::opt<int64_t>
+    sequence("seq", cl::desc("Number of tokens per sequence (default: as many as the model can read, at most 1024)"),
+             cl::value_desc("N"), cl::cat(category));
 static cl::opt<int64_t>
     targets("target-seq",
             cl::desc("For models with an encoder, number of targets per sequence (default: as many as tokens)"),
@@ -52,17 +53,15 @@ int main(int argc, char **argv) {
     pc::errs() << message;
     return PCRT_USAGE;
   }
-  if (!batch.getNumOccurrences() || !sequence.getNumOccurrences()) {
-    pc::errs() << "pc-import: error: --batch or --seq is missing; give both, as in --batch 8 --seq 1024\n";
-    return PCRT_USAGE;
-  }
   if (failed(pc::checkOutputs("pc-import", pcrt::filesOfModel("the model", directory), {{"-o", output}})))
     return PCRT_USAGE;
   mlir::MLIRContext context;
   llvm::SourceMgr sources;
   pc::ToolDiagnostics diagnostics("pc-import", sources, &context);
   pcrt_status status = PCRT_OK;
-  pc::ImportOptions options{batch, sequence};
+  pc::ImportOptions options{batch};
+  if (sequence.getNumOccurrences())
+    options.sequence = sequence;
   if (dropout.getNumOccurrences())
     options.dropout = dropout;
   if (targets.getNumOccurrences())

@@ -15,9 +15,9 @@ namespace pc {
 
 /// What config.json does not say about a training run. Sizes are in sequences and tokens; importModel checks them.
 struct ImportOptions {
-  int64_t batch = 0;                            ///< global batch, in sequences
-  int64_t sequence = 0;                         ///< tokens per sequence
-  std::optional<double> dropout = std::nullopt; ///< replaces all probabilities of dropout in config.json
+  int64_t batch = 0;                              ///< global batch, in sequences
+  std::optional<int64_t> sequence = std::nullopt; ///< tokens per sequence; unset: as long as the model's, at most 1024
+  std::optional<double> dropout = std::nullopt;   ///< replaces all probabilities of dropout in config.json
   /// The token that ends a document. A sequence then holds several documents: attention does not cross their ends, and
   /// positions restart in each. Unset: a sequence is one document.
   std::optional<int64_t> documents = std::nullopt;

@@ -1,0 +1,57 @@
+//===- Flags.h - The flags of pc-train, and the tool that each belongs to -===//
+// pc-train has few flags of its own. It takes those of pc-import, pc-compile, pc-run and compiled programs, and learns
+// them from their help texts, so that no list is written twice.
+//===----------------------------------------------------------------------===//
+#ifndef PC_TRAIN_FLAGS_H
+#define PC_TRAIN_FLAGS_H
+
+#include <map>
+#include <string>
+#include <vector>
+
+/// The commands that pc-train runs, in this order. Launch is pc-run's own part of its command line, Run the program's.
+enum class Owner { Import, Compile, Launch, Run };
+
+/// What is known about a flag: whose it is, and whether a value must follow it.
+struct FlagKind {
+  Owner owner;
+  bool needsValue;
+};
+
+/// All flags by name, with their dashes.
+using FlagKinds = std::map<std::string, FlagKind>;
+
+/// Adds the flags of a help text, in LLVM's or in our own form: one flag or more at the start of a line, after two
+/// spaces. A flag that is known already stays as it is.
+void addFlags(FlagKinds &kinds, Owner owner, const std::string &help);
+
+/// A flag as it was given. A flag without a value has an empty one.
+struct Flag {
+  std::string name, value;
+  bool hasValue = false;
+};
+
+/// What one run is asked for: by a command line, or by a file.
+struct Request {
+  std::string model, config;
+  std::vector<Flag> flags;
+
+  bool has(const std::string &name) const;
+  /// The words for one of the commands.
+  std::vector<std::string> wordsOf(const FlagKinds &kinds, Owner owner) const;
+};
+
+/// Reads a command line: [MODEL] [--config FILE] [flags]. Throws pcrt::Failure (PCRT_USAGE) at a flag that no tool has.
+Request readCommandLine(const FlagKinds &kinds, int argc, char **argv);
+
+/// Reads a TOML file of flags without their dashes, and `model`: `mesh = "dp=2"`, `steps = 100`, `shuffle = true`,
+/// `group = ["*.bias:decay=0", "wpe.*:lr=2x"]`. Throws pcrt::Failure (PCRT_USAGE), naming the file and the line.
+Request readConfig(const FlagKinds &kinds, const std::string &path);
+
+/// Adds what `other` says and `request` does not: its model, and each flag that `request` does not give.
+void addMissing(Request &request, const Request &other);
+
+/// The file that readConfig reads back to the same request.
+std::string writtenAsConfig(const Request &request);
+
+#endif

@@ -1,0 +1,277 @@
+//===- pc-train.cpp - Imports, compiles and runs a model in one command ----------------===//
+// Runs pc-import, pc-compile and pc-run of its own directory, and prints each command. The imported model and the
+// executable are kept in a cache, under a hash of everything that decides what they are; a second run with the same
+// model and plan compiles nothing.
+//===----------------------------------------------------------------------===//
+#include "Flags.h"
+#include "base/Failure.h"
+#include "comm/Secret.h"
+#include "data/Options.h"
+#include "pcrt/outputs.h"
+#include "pcrt/version.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <spawn.h>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using pcrt::fail;
+
+static const char usage[] =
+    R"(usage: pc-train MODEL --data FILE [-n N] [flags]
+       pc-train --config RUN.toml [flags]
+
+Imports MODEL, compiles it and trains it on N ranks of this machine. MODEL is a Hugging Face directory, or a model
+program (.mlir). The flags are those of pc-import, pc-compile, pc-run and compiled programs; each goes to the command
+that has it. If no flag names a plan, pc-compile searches one (--auto). The commands are printed before they run.
+
+  --config FILE   TOML file with a line for the model and for each flag, without dashes, such as mesh = "dp=2", steps = 100
+                  or group = ["*.bias:decay=0"]; a flag on the command line replaces that of the file
+  --version       print the version
+  --help          show this text
+
+With --save DIR or --checkpoint DIR, the model and all flags are written to DIR.toml, which --config reads.
+Executables are kept in PCRT_CACHE_DIR, by default $XDG_CACHE_HOME/pc or ~/.cache/pc, and used again. That directory
+may be deleted at any time.
+
+exit codes: those of the command that fails.
+
+example:
+  pc-train examples/tour --data text:README.md -n 2 --steps 20
+)";
+
+extern char **environ;
+
+static std::string quoted(const std::string &word) {
+  if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                              "_-./=,:+%@") == std::string::npos)
+    return word;
+  std::string text = "'";
+  for (char c : word)
+    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+static void print(const std::vector<std::string> &words) {
+  std::string line = "pc-train:";
+  for (size_t i = 0; i < words.size(); ++i)
+    line += " " + quoted(i == 0 ? fs::path(words[i]).filename().string() : words[i]);
+  fprintf(stderr, "%s\n", line.c_str());
+}
+
+static std::vector<char *> pointersTo(std::vector<std::string> &words) {
+  std::vector<char *> pointers;
+  for (std::string &word : words)
+    pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// Runs a command and waits for it. `output`: takes what it prints, or null. Ends pc-train with the command's exit code
+/// if it fails, as the command has said why.
+static void run(std::vector<std::string> words, std::string *output = nullptr) {
+  int ends[2];
+  if (output && pipe2(ends, O_CLOEXEC))
+    fail(PCRT_RESOURCE, std::string("cannot make a pipe: ") + strerror(errno));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (output)
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  pid_t child;
+  std::vector<char *> pointers = pointersTo(words);
+  int error = posix_spawn(&child, words[0].c_str(), &actions, nullptr, pointers.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error)
+    fail(PCRT_RESOURCE, "cannot run " + words[0] + ": " + strerror(error));
+  if (output) {
+    close(ends[1]);
+    char part[4096];
+    for (ssize_t n; (n = read(ends[0], part, sizeof part)) > 0;)
+      output->append(part, size_t(n));
+    close(ends[0]);
+  }
+  int status;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status))
+    exit(128 + WTERMSIG(status));
+  if (WEXITSTATUS(status))
+    exit(WEXITSTATUS(status));
+}
+
+static FlagKinds allFlags(const std::string &bin) {
+  FlagKinds kinds;
+  std::string imports, compiles, launches;
+  run({bin + "/pc-import", "--help-hidden"}, &imports);
+  run({bin + "/pc-compile", "--help-hidden"}, &compiles);
+  run({bin + "/pc-run", "--help"}, &launches);
+  addFlags(kinds, Owner::Import, imports);
+  addFlags(kinds, Owner::Compile, compiles);
+  addFlags(kinds, Owner::Launch, launches);
+  addFlags(kinds, Owner::Run, pcrt::helpText);
+  // What pc-train itself decides, and what prints something instead of a run.
+  for (const char *name : {"-o", "--to", "-h", "--help", "--help-hidden", "--help-list", "--help-list-hidden", "--info",
+                           "--version", "--print-options", "--print-all-options", "--check-kernels"})
+    kinds.erase(name);
+  return kinds;
+}
+
+static std::string contentOf(const fs::path &path, pcrt_status ifNot = PCRT_RESOURCE) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file)
+    fail(ifNot, path.string() + ": " + strerror(errno));
+  return text.str();
+}
+
+/// Where executables and pc-calibrate's measurements are kept.
+static fs::path cacheDirectory() {
+  if (const char *own = getenv("PCRT_CACHE_DIR")) {
+    if (!*own)
+      fail(PCRT_USAGE, "PCRT_CACHE_DIR is empty, so there is no place for the executable");
+    return own;
+  }
+  if (const char *cache = getenv("XDG_CACHE_HOME"); cache && *cache)
+    return fs::path(cache) / "pc";
+  if (const char *home = getenv("HOME"); home && *home)
+    return fs::path(home) / ".cache/pc";
+  fail(PCRT_USAGE, "set PCRT_CACHE_DIR to the directory for executables; HOME, which gives the default, is not set");
+}
+
+/// The directory of the cache for one executable, made if it is missing. Files that flags name count with their
+/// content.
+static fs::path placeOf(const std::string &model, const std::vector<std::string> &flags) {
+  fs::path cache = cacheDirectory();
+  std::string all = pcrt_version;
+  auto add = [&](const std::string &text) { all += '\0' + std::to_string(text.size()) + ' ' + text; };
+  add(model);
+  for (const std::string &flag : flags) {
+    if (flag.starts_with("--report=") || flag.starts_with("--emit-plan=")) // what they write decides nothing
+      continue;
+    add(flag);
+    fs::path file = flag == "--machine=here" ? cache / "here.json" : fs::path(flag.substr(flag.find('=') + 1));
+    if (std::error_code ignored; fs::is_regular_file(file, ignored))
+      add(contentOf(file));
+  }
+  std::string name;
+  for (unsigned char byte : pcrt::hmacSha256("pc-train", all)) {
+    char digits[3];
+    snprintf(digits, sizeof digits, "%02x", byte);
+    name += digits;
+  }
+  fs::path directory = cache / name.substr(0, 16);
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error)
+    fail(PCRT_RESOURCE, directory.string() + ": " + error.message());
+  return directory;
+}
+
+static void write(const std::string &path, const std::string &text) {
+  pcrt::OutputFile file;
+  if (!file.open(path) || ::write(file.descriptor(), text.data(), text.size()) != ssize_t(text.size()) ||
+      !file.commit())
+    fail(PCRT_RESOURCE, "cannot write " + path + ": " + strerror(errno));
+}
+
+static const std::string *valueOf(const Request &request, const std::string &name) {
+  for (const Flag &flag : request.flags)
+    if (flag.name == name)
+      return &flag.value;
+  return nullptr;
+}
+
+/// The model program of a directory, as text; of a program, its own text.
+static std::string importModel(const std::string &bin, const Request &request, const FlagKinds &kinds) {
+  std::vector<std::string> words = request.wordsOf(kinds, Owner::Import);
+  std::error_code ignored;
+  if (!fs::is_directory(request.model, ignored)) {
+    if (!words.empty())
+      fail(PCRT_USAGE, "'" + request.model + "' is not a directory, which " + words[0] + " of pc-import needs");
+    return contentOf(request.model, PCRT_BAD_INPUT);
+  }
+  words.insert(words.begin(), {bin + "/pc-import", request.model});
+  print(words);
+  std::string model;
+  run(words, &model);
+  return model;
+}
+
+static void train(int argc, char **argv) {
+  std::string bin = fs::read_symlink("/proc/self/exe").parent_path();
+  FlagKinds kinds = allFlags(bin);
+  Request request = readCommandLine(kinds, argc, argv);
+  if (!request.config.empty())
+    addMissing(request, readConfig(kinds, request.config));
+  if (request.model.empty())
+    fail(PCRT_USAGE, "there is no model; name a Hugging Face directory or a model program, or see pc-train --help");
+
+  std::vector<std::string> runs = request.wordsOf(kinds, Owner::Run), launches = request.wordsOf(kinds, Owner::Launch);
+  std::vector<std::string> parsed = runs; // wrong values are found before a long compile
+  parsed.insert(parsed.begin(), "pc-train");
+  pcrt::parseOptions(int(parsed.size()), pointersTo(parsed).data());
+
+  std::vector<std::string> compiles = request.wordsOf(kinds, Owner::Compile);
+  if (const std::string *ranks = valueOf(request, "-n");
+      ranks && *ranks != "1" && !request.has("--mesh") && !request.has("--plan") && !request.has("--auto"))
+    compiles.insert(compiles.end(), {"--auto", "--ranks=" + *ranks});
+
+  std::string model = importModel(bin, request, kinds);
+  fs::path place = placeOf(model, compiles);
+  std::string program = place / "train", text = place / "model.mlir";
+  if (access(program.c_str(), X_OK) || request.has("--report") || request.has("--emit-plan")) {
+    write(text, model);
+    compiles.insert(compiles.begin(), {bin + "/pc-compile", text, "-o", program});
+    print(compiles);
+    run(compiles);
+  }
+  for (const char *flag : {"--save", "--checkpoint"})
+    if (const std::string *directory = valueOf(request, flag)) {
+      std::string file = *directory;
+      while (file.size() > 1 && file.back() == '/')
+        file.pop_back();
+      write(file + ".toml", writtenAsConfig(request));
+    }
+  std::vector<std::string> words = {bin + "/pc-run"};
+  words.insert(words.end(), launches.begin(), launches.end());
+  words.insert(words.end(), {program, "--"});
+  words.insert(words.end(), runs.begin(), runs.end());
+  print(words);
+  execv(words[0].c_str(), pointersTo(words).data());
+  fail(PCRT_RESOURCE, "cannot run " + words[0] + ": " + strerror(errno));
+}
+
+int main(int argc, char **argv) {
+  for (int i = 1; i < argc; ++i) {
+    bool isHelp = !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
+    if (!isHelp && strcmp(argv[i], "--version"))
+      continue;
+    if (isHelp)
+      fputs(usage, stdout);
+    else
+      printf("pc-train %s\n", pcrt_version);
+    if (fflush(stdout) == 0)
+      return PCRT_OK;
+    perror("pc-train: error: cannot write to standard output");
+    return PCRT_RESOURCE;
+  }
+  try {
+    train(argc, argv);
+  } catch (const pcrt::Failure &failure) {
+    fprintf(stderr, "pc-train: error: %s\n", failure.message.c_str());
+    return failure.status;
+  } catch (const std::exception &unexpected) {
+    fprintf(stderr, "pc-train: error: %s\n", unexpected.what());
+    return PCRT_INTERNAL;
+  }
+}
