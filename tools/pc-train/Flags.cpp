@@ -56,7 +56,7 @@ static const FlagKind &kindOf(const FlagKinds &kinds, const std::string &name, c
   auto known = kinds.find(name);
   if (known == kinds.end())
     fail(PCRT_USAGE, where + "unknown flag '" + name +
-                         "'; flags are those of pc-import, pc-compile, pc-run and the program that it runs");
+                         "', which neither pc-import, pc-compile, pc-run nor the compiled program has");
   return known->second;
 }
 

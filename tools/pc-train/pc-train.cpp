@@ -31,11 +31,11 @@ static const char usage[] =
        pc-train --config RUN.toml [flags]
 
 Imports MODEL, compiles it and trains it on N ranks of this machine. MODEL is a Hugging Face directory, or a model
-program (.mlir). The flags are those of pc-import, pc-compile, pc-run and compiled programs; each goes to the command
-that has it. If no flag names a plan, pc-compile searches one (--auto). The commands are printed before they run.
+program (.mlir). pc-train takes all flags of pc-import, pc-compile, pc-run and the compiled program, and gives each to
+the command that has it. If no flag names a plan, pc-compile searches one (--auto). The commands are printed before they run.
 
   --config FILE   TOML file with a line for the model and for each flag, without dashes, such as mesh = "dp=2", steps = 100
-                  or group = ["*.bias:decay=0"]; a flag on the command line replaces that of the file
+                  or group = ["*.bias:decay=0"]; the command line comes before the file
   --version       print the version
   --help          show this text
 
@@ -43,7 +43,7 @@ With --save DIR or --checkpoint DIR, the model and all flags are written to DIR.
 Executables are kept in PCRT_CACHE_DIR, by default $XDG_CACHE_HOME/pc or ~/.cache/pc, and used again. That directory
 may be deleted at any time.
 
-exit codes: those of the command that fails.
+exit codes: the one of the command that fails.
 
 example:
   pc-train examples/tour --data text:README.md -n 2 --steps 20
