@@ -113,6 +113,14 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
     error() << "--dropout must be at least 0 and below 1, got " << *options.dropout;
     return {};
   }
+  if (!(options.labelSmoothing >= 0 && options.labelSmoothing < 1)) {
+    error() << "--label-smoothing must be at least 0 and below 1, got " << options.labelSmoothing;
+    return {};
+  }
+  if (!(options.zLoss >= 0 && std::isfinite(options.zLoss))) {
+    error() << "--z-loss must be a number of at least 0, got " << options.zLoss;
+    return {};
+  }
   std::string why;
   std::unique_ptr<llvm::MemoryBuffer> buffer = readFile(path, why);
   if (!buffer) {

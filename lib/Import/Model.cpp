@@ -12,7 +12,8 @@ using namespace pc;
 ModelBuilder::ModelBuilder(OpBuilder &builder, const ModelConfig &config, const ImportOptions &options)
     : builder(builder), config(config), form(&config.family->form), prefix(form->prefix), batch(options.batch),
       sequence(sequenceOf(config, options)), targetLength(options.targets.value_or(sequence)),
-      documents(options.documents), f32(builder.getF32Type()) {
+      documents(options.documents), labelSmoothing(options.labelSmoothing), zLoss(options.zLoss),
+      f32(builder.getF32Type()) {
   names = {{"batch", batch},
            {"sequence", sequence},
            {"source_sequence", sequence},
@@ -73,13 +74,27 @@ void ModelBuilder::build() {
   }
   OutputOp::create(builder, loc, OutputKind::Logits, "logits", logits, nullptr, nullptr, nullptr);
   at("loss");
-  Value nll = CrossEntropyOp::create(builder, loc, type({"batch", "sequence"}), logits, targets);
+  Value nll = lossOf(logits, targets);
   // The loss is a weighted sum, so that ignored targets and microbatches need no special case.
   Value weights = input(InputKind::LossWeights, f32);
   if (config.balance != 0) // per token, so that a microbatch is weighted by its targets
     nll = bias(nll, balance.loss(builder, loc, config.balance, config.expertsPerToken), "-> b s");
   Value loss = einsum("b s, b s ->", {nll, weights}, {});
   OutputOp::create(builder, loc, OutputKind::Loss, "loss", loss, nullptr, nullptr, nullptr);
+}
+
+Value ModelBuilder::lossOf(Value logits, Value targets) {
+  RankedTensorType tokens = type({"batch", "sequence"});
+  Value nll = CrossEntropyOp::create(builder, loc, tokens, logits, targets);
+  if (labelSmoothing == 0 && zLoss == 0)
+    return nll;
+  Value sum = LogSumExpOp::create(builder, loc, tokens, logits);
+  if (labelSmoothing != 0) { // log p of a class is its logit minus `sum`
+    Value mean = scaled(einsum("b s v -> b s", {logits}, {"batch", "sequence"}), 1 / double(config.vocab));
+    Value ofAll = SubOp::create(builder, loc, tokens, sum, mean);
+    nll = add(scaled(nll, 1 - labelSmoothing), scaled(ofAll, labelSmoothing));
+  }
+  return zLoss == 0 ? nll : add(nll, scaled(like(sum, "b s, b s -> b s", {sum, sum}), zLoss));
 }
 
 Value ModelBuilder::stack(Value table, Value tokens, int64_t layers) {

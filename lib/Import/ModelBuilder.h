@@ -117,6 +117,9 @@ private:
   /// The ops between the layers and the head.
   mlir::Value headTransform(mlir::Value x);
 
+  /// The loss of each target, [batch, sequence]: cross-entropy, with label smoothing and z-loss if the options say so.
+  mlir::Value lossOf(mlir::Value logits, mlir::Value targets);
+
   /// 0, 1, 2, ... from `first` on, as numbers.
   mlir::Value count(int64_t size, int64_t first);
 
@@ -200,6 +203,7 @@ private:
   std::string prefix;
   int64_t batch, sequence, targetLength, layer = 0, numDropouts = 0;
   std::optional<int64_t> documents; ///< the token that ends them
+  double labelSmoothing, zLoss;     ///< of the loss
   int64_t numParameters = 0;        ///< so far, counting each expert's separately
   LoadBalance balance;              ///< of experts, if it has a loss
   mlir::Value starts;               ///< the starts of documents

@@ -29,6 +29,12 @@ static cl::opt<int64_t>
     capacity("expert-capacity",
              cl::desc("Number of tokens per sequence that each expert accepts, in sequence order (default: all)"),
              cl::value_desc("N"), cl::cat(category));
+static cl::opt<double> labelSmoothing("label-smoothing",
+                                      cl::desc("Share of the loss that is spread evenly over all classes (default 0)"),
+                                      cl::value_desc("E"), cl::cat(category));
+static cl::opt<double>
+    zLoss("z-loss", cl::desc("Add Z times the squared logsumexp of the logits to the loss of each target (default 0)"),
+          cl::value_desc("Z"), cl::cat(category));
 static cl::opt<int64_t>
     sequence("seq", cl::desc("Number of tokens per sequence (default: as many as the model can read, at most 1024)"),
              cl::value_desc("N"), cl::cat(category));
@@ -64,6 +70,8 @@ int main(int argc, char **argv) {
     options.sequence = sequence;
   if (dropout.getNumOccurrences())
     options.dropout = dropout;
+  options.labelSmoothing = labelSmoothing;
+  options.zLoss = zLoss;
   if (targets.getNumOccurrences())
     options.targets = targets;
   if (documents.getNumOccurrences())

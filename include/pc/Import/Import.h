@@ -23,6 +23,8 @@ struct ImportOptions {
   std::optional<int64_t> documents = std::nullopt;
   /// Mixture of experts: how many tokens of a sequence an expert takes, the first ones that choose it; unset: all.
   std::optional<int64_t> expertCapacity = std::nullopt;
+  double labelSmoothing = 0; ///< the share of the loss that all classes have alike, in [0, 1)
+  double zLoss = 0;          ///< adds this times the square of the logits' logsumexp to the loss of each target
   std::optional<int64_t> targets = std::nullopt; ///< of models with a decoder of their own: targets per sequence
 };
 
