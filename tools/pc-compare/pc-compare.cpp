@@ -212,37 +212,48 @@ int compareLosses(const std::string &aPath, const std::string &bPath, const std:
   return worst <= allowed ? Equal : Different;
 }
 
-/// Draws both loss curves (first '*', second 'o', 'x' where they meet) and prints their largest differences.
-int drawCurves(const std::string &aPath, const std::string &bPath) {
+/// Draws the loss curves of several runs, each with a mark of its own ('x' where two meet), from the first step to the
+/// last one of the longest run. For each run after the first it prints the largest differences from the first one.
+int drawCurves(const std::vector<std::string> &paths) {
+  const std::string marks = "*o+#@%&=";
   const int rows = 16, columns = 100;
-  std::vector<double> a = readLosses(aPath), b = readLosses(bPath);
-  if (a.empty() || a.size() != b.size())
-    die(Different, "the curves have different lengths");
+  if (paths.size() > marks.size())
+    die(Usage, "pc-compare curves draws at most " + std::to_string(marks.size()) + " runs");
+  std::vector<std::vector<double>> runs;
   double low = INFINITY, high = -INFINITY;
-  for (auto *losses : {&a, &b})
-    for (double loss : *losses) {
+  size_t longest = 0;
+  for (const std::string &path : paths) {
+    runs.push_back(readLosses(path));
+    if (runs.back().empty())
+      die(Different, path + " has no losses");
+    longest = std::max(longest, runs.back().size());
+    for (double loss : runs.back()) {
       if (!std::isfinite(loss))
-        die(Different, "a loss is not finite");
+        die(Different, path + " has a loss that is not finite");
       low = std::min(low, loss);
       high = std::max(high, loss);
     }
-  int width = std::min<size_t>(columns, a.size());
+  }
+  size_t width = std::min<size_t>(columns, longest);
   std::vector<std::string> canvas(rows, std::string(width, ' '));
-  auto plot = [&](const std::vector<double> &losses, char mark) {
-    for (int x = 0; x < width; ++x) {
-      double loss = losses[x * losses.size() / width];
+  for (size_t run = 0; run < runs.size(); ++run)
+    for (size_t x = 0; x < width && x * longest / width < runs[run].size(); ++x) {
+      double loss = runs[run][x * longest / width];
       int y = high > low ? int(std::lround((high - loss) / (high - low) * (rows - 1))) : 0;
-      canvas[y][x] = canvas[y][x] == ' ' ? mark : 'x';
+      canvas[y][x] = canvas[y][x] == ' ' ? marks[run] : 'x';
     }
-  };
-  plot(a, '*');
-  plot(b, 'o');
   for (int y = 0; y < rows; ++y)
     printf("%8.4f |%s\n", high - (high - low) * y / (rows - 1), canvas[y].c_str());
-  printf("%8s +%s\n%10s%zu steps; * %s, o %s, x both\n", "loss", std::string(width, '-').c_str(), "", a.size(),
-         aPath.c_str(), bPath.c_str());
-  printf("largest relative difference: first 20 steps %.2e, all %zu steps %.2e\n", lossDifference(a, b, 20), a.size(),
-         lossDifference(a, b, a.size()));
+  printf("%8s +%s\n%10s%zu steps;", "loss", std::string(width, '-').c_str(), "", longest);
+  for (size_t run = 0; run < runs.size(); ++run)
+    printf(" %c %s,", marks[run], paths[run].c_str());
+  printf(" x several\n");
+  for (size_t run = 1; run < runs.size(); ++run) {
+    size_t count = std::min(runs[0].size(), runs[run].size());
+    std::vector<double> first(runs[0].begin(), runs[0].begin() + count);
+    printf("%s: largest relative difference: first 20 steps %.2e, all %zu steps %.2e\n", paths[run].c_str(),
+           lossDifference(first, runs[run], 20), count, lossDifference(first, runs[run], count));
+  }
   return Equal;
 }
 
@@ -412,7 +423,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
 const char *usage =
     R"(usage: pc-compare tensors WANT GOT [--tolerance X] [--prefix P] [--only NAME] [--skip REGEX[:BEGIN:END]]... [--rounded FILE]
        pc-compare losses A B [--tolerance X] [--first N] [--rounded FILE]     (metrics, or FILE.safetensors:NAME)
-       pc-compare curves A B                                 (draws two metrics files)
+       pc-compare curves A B...                              (draws metrics files)
        pc-compare reports REPORT SUMMARY [--table]           (pc-compile --report, pc-run --summary)
 )";
 
@@ -463,6 +474,8 @@ int main(int argc, char **argv) {
       die(Usage, "unknown option " + arg + "\n" + usage);
     }
   }
+  if (positional.size() > 1 && positional[0] == "curves")
+    return drawCurves({positional.begin() + 1, positional.end()});
   if (positional.size() != 3)
     die(Usage, usage);
   const std::string &a = positional[1], &b = positional[2];
@@ -470,8 +483,6 @@ int main(int argc, char **argv) {
     return compareTensors(a, b, rounded, tolerance, prefix, only, skips);
   if (positional[0] == "losses")
     return compareLosses(a, b, rounded, tolerance, first);
-  if (positional[0] == "curves")
-    return drawCurves(a, b);
   if (positional[0] == "reports")
     return compareReports(a, b, table);
   die(Usage, usage);
