@@ -34,8 +34,18 @@ void addFlags(FlagKinds &kinds, Owner owner, const std::string &help) {
   }
 }
 
-bool Request::has(const std::string &name) const {
-  return std::any_of(flags.begin(), flags.end(), [&](const Flag &flag) { return flag.name == name; });
+const std::string *Request::valueOf(const std::string &name) const {
+  auto flag = std::find_if(flags.begin(), flags.end(), [&](const Flag &each) { return each.name == name; });
+  return flag == flags.end() ? nullptr : &flag->value;
+}
+
+void Request::remove(const std::string &name) {
+  std::erase_if(flags, [&](const Flag &flag) { return flag.name == name; });
+}
+
+void Request::set(const std::string &name, const std::string &value) {
+  remove(name);
+  flags.push_back({name, value, true});
 }
 
 std::vector<std::string> Request::wordsOf(const FlagKinds &kinds, Owner owner) const {
@@ -74,14 +84,10 @@ Request readCommandLine(const FlagKinds &kinds, int argc, char **argv) {
     Flag flag{argv[at], "", false};
     if (size_t equal = flag.name.find('='); equal != std::string::npos) {
       flag = {flag.name.substr(0, equal), flag.name.substr(equal + 1), true};
-    } else if (flag.name == "--config" || kindOf(kinds, flag.name, "").needsValue) {
+    } else if (kindOf(kinds, flag.name, "").needsValue) {
       if (at + 1 == argc)
         fail(PCRT_USAGE, flag.name + " needs a value");
       flag = {flag.name, argv[++at], true};
-    }
-    if (flag.name == "--config") {
-      request.config = flag.value;
-      continue;
     }
     kindOf(kinds, flag.name, "");
     request.flags.push_back(std::move(flag));

@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-/// The commands that pc-train runs, in this order. Launch is pc-run's own part of its command line, Run the program's.
-enum class Owner { Import, Compile, Launch, Run };
+/// The commands that pc-train runs, in this order, and itself. Launch is pc-run's own part of its command line, Run the
+/// program's.
+enum class Owner { Import, Compile, Launch, Run, Train };
 
 /// What is known about a flag: whose it is, and whether a value must follow it.
 struct FlagKind {
@@ -33,15 +34,20 @@ struct Flag {
 
 /// What one run is asked for: by a command line, or by a file.
 struct Request {
-  std::string model, config;
+  std::string model;
   std::vector<Flag> flags;
 
-  bool has(const std::string &name) const;
+  /// The value of the first such flag; null if it is not given.
+  const std::string *valueOf(const std::string &name) const;
+  bool has(const std::string &name) const { return valueOf(name); }
+  void remove(const std::string &name);
+  /// Gives this value to the flag, whether it was given or not.
+  void set(const std::string &name, const std::string &value);
   /// The words for one of the commands.
   std::vector<std::string> wordsOf(const FlagKinds &kinds, Owner owner) const;
 };
 
-/// Reads a command line: [MODEL] [--config FILE] [flags]. Throws pcrt::Failure (PCRT_USAGE) at a flag that no tool has.
+/// Reads a command line: [MODEL] [flags]. Throws pcrt::Failure (PCRT_USAGE) at a flag that no tool has.
 Request readCommandLine(const FlagKinds &kinds, int argc, char **argv);
 
 /// Reads a TOML file of flags without their dashes, and `model`: `mesh = "dp=2"`, `steps = 100`, `shuffle = true`,

@@ -10,7 +10,10 @@
 #include "pcrt/outputs.h"
 #include "pcrt/version.h"
 
+#include <atomic>
 #include <cerrno>
+#include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -36,6 +39,9 @@ the command that has it. If no flag names a plan, pc-compile searches one (--aut
 
   --config FILE   TOML file with a line for the model and for each flag, without dashes, such as mesh = "dp=2", steps = 100
                   or group = ["*.bias:decay=0"]; the command line comes before the file
+  --batch-ramp LIST
+                  begin with smaller batches: 60:1000,120:2000 trains with 60 sequences until step 1000 and with 120 until step
+                  2000, and then with --batch; needs --checkpoint
   --version       print the version
   --help          show this text
 
@@ -76,6 +82,32 @@ static std::vector<char *> pointersTo(std::vector<std::string> &words) {
   return pointers;
 }
 
+static std::atomic<pid_t> running;
+
+/// Passes signals on to the command that runs. It has a process group of its own, so that it gets each signal once,
+/// whether a key or `kill` has sent it.
+static void passOn(int signal) {
+  pid_t child = running;
+  if (signal == SIGTSTP || signal == SIGCONT) {
+    if (child)
+      kill(-child, signal);
+    if (signal == SIGTSTP)
+      raise(SIGSTOP);
+  } else if (child) {
+    kill(child, signal);
+  } else {
+    _exit(128 + signal);
+  }
+}
+
+static void passSignalsOn() {
+  struct sigaction action = {};
+  action.sa_handler = passOn;
+  for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGHUP, SIGTSTP, SIGCONT})
+    if (struct sigaction now; !sigaction(signal, nullptr, &now) && now.sa_handler != SIG_IGN)
+      sigaction(signal, &action, nullptr);
+}
+
 /// Runs a command and waits for it. `output`: takes what it prints, or null. Ends pc-train with the command's exit code
 /// if it fails, as the command has said why.
 static void run(std::vector<std::string> words, std::string *output = nullptr) {
@@ -86,10 +118,14 @@ static void run(std::vector<std::string> words, std::string *output = nullptr) {
   posix_spawn_file_actions_init(&actions);
   if (output)
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   pid_t child;
   std::vector<char *> pointers = pointersTo(words);
-  int error = posix_spawn(&child, words[0].c_str(), &actions, nullptr, pointers.data(), environ);
+  int error = posix_spawn(&child, words[0].c_str(), &actions, &attributes, pointers.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
   if (error)
     fail(PCRT_RESOURCE, "cannot run " + words[0] + ": " + strerror(error));
   if (output) {
@@ -99,9 +135,11 @@ static void run(std::vector<std::string> words, std::string *output = nullptr) {
       output->append(part, size_t(n));
     close(ends[0]);
   }
+  running = child;
   int status;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  running = 0;
   if (WIFSIGNALED(status))
     exit(128 + WTERMSIG(status));
   if (WEXITSTATUS(status))
@@ -118,6 +156,7 @@ static FlagKinds allFlags(const std::string &bin) {
   addFlags(kinds, Owner::Compile, compiles);
   addFlags(kinds, Owner::Launch, launches);
   addFlags(kinds, Owner::Run, pcrt::helpText);
+  addFlags(kinds, Owner::Train, usage);
   // What pc-train itself decides, and what prints something instead of a run.
   for (const char *name : {"-o", "--to", "-h", "--help", "--help-hidden", "--help-list", "--help-list-hidden", "--info",
                            "--version", "--print-options", "--print-all-options", "--check-kernels"})
@@ -184,13 +223,6 @@ static void write(const std::string &path, const std::string &text) {
     fail(PCRT_RESOURCE, "cannot write " + path + ": " + strerror(errno));
 }
 
-static const std::string *valueOf(const Request &request, const std::string &name) {
-  for (const Flag &flag : request.flags)
-    if (flag.name == name)
-      return &flag.value;
-  return nullptr;
-}
-
 /// The model program of a directory, as text; of a program, its own text.
 static std::string importModel(const std::string &bin, const Request &request, const FlagKinds &kinds) {
   std::vector<std::string> words = request.wordsOf(kinds, Owner::Import);
@@ -207,45 +239,111 @@ static std::string importModel(const std::string &bin, const Request &request, c
   return model;
 }
 
+/// Part of a run: training with one batch, until a step.
+struct Part {
+  Request request;
+  int64_t end;
+  std::string program;
+};
+
+/// The parts of the run, of which all but the last come from --batch-ramp. Throws pcrt::Failure (PCRT_USAGE).
+static std::vector<Part> partsOf(const Request &request, int64_t steps) {
+  std::vector<Part> parts;
+  Request rest = request;
+  rest.remove("--batch-ramp");
+  if (const std::string *ramp = request.valueOf("--batch-ramp")) {
+    auto wrong = [&](const std::string &why) { fail(PCRT_USAGE, "--batch-ramp " + *ramp + ": " + why); };
+    if (!request.has("--checkpoint"))
+      wrong("needs --checkpoint DIR, from which each batch continues");
+    if (const std::string *decay = request.valueOf("--lr-decay"); decay && !request.has("--lr-steps"))
+      rest.set("--lr-steps", std::to_string(steps)); // not where the first part ends
+    std::istringstream list(*ramp);
+    for (std::string entry; std::getline(list, entry, ',');) {
+      int64_t batch = 0, end = 0;
+      int length = 0;
+      if (sscanf(entry.c_str(), "%" SCNd64 ":%" SCNd64 "%n", &batch, &end, &length) != 2 ||
+          size_t(length) != entry.size() || batch < 1 || end < 1)
+        wrong("takes BATCH:STEP, separated by commas");
+      if (end >= steps || (!parts.empty() && end <= parts.back().end))
+        wrong("steps must rise, up to --steps " + std::to_string(steps));
+      Part part{rest, end, ""};
+      part.request.set("--batch", std::to_string(batch));
+      part.request.set("--steps", std::to_string(end));
+      part.request.remove("--save");
+      parts.push_back(part);
+    }
+  }
+  parts.push_back({rest, steps, ""});
+  return parts;
+}
+
+/// The step of the newest checkpoint in a directory; 0 without one.
+static int64_t stepIn(const std::string &directory) {
+  std::ifstream file(directory + "/latest");
+  std::string name;
+  int64_t step = 0;
+  return file >> name && sscanf(name.c_str(), "step-%" SCNd64, &step) == 1 ? step : 0;
+}
+
+/// The executable for a request, from the cache or compiled now.
+static std::string compile(const std::string &bin, const Request &request, const FlagKinds &kinds) {
+  std::vector<std::string> flags = request.wordsOf(kinds, Owner::Compile);
+  if (const std::string *ranks = request.valueOf("-n");
+      ranks && *ranks != "1" && !request.has("--mesh") && !request.has("--plan") && !request.has("--auto"))
+    flags.insert(flags.end(), {"--auto", "--ranks=" + *ranks});
+  std::string model = importModel(bin, request, kinds);
+  fs::path place = placeOf(model, flags);
+  std::string program = place / "train", text = place / "model.mlir";
+  if (access(program.c_str(), X_OK) || request.has("--report") || request.has("--emit-plan")) {
+    write(text, model);
+    flags.insert(flags.begin(), {bin + "/pc-compile", text, "-o", program});
+    print(flags);
+    run(flags);
+  }
+  return program;
+}
+
+static std::vector<std::string> runOf(const std::string &bin, const Part &part, const FlagKinds &kinds) {
+  std::vector<std::string> words = part.request.wordsOf(kinds, Owner::Launch);
+  std::vector<std::string> flags = part.request.wordsOf(kinds, Owner::Run);
+  words.insert(words.begin(), bin + "/pc-run");
+  words.insert(words.end(), {part.program, "--"});
+  words.insert(words.end(), flags.begin(), flags.end());
+  return words;
+}
+
 static void train(int argc, char **argv) {
   std::string bin = fs::read_symlink("/proc/self/exe").parent_path();
   FlagKinds kinds = allFlags(bin);
   Request request = readCommandLine(kinds, argc, argv);
-  if (!request.config.empty())
-    addMissing(request, readConfig(kinds, request.config));
+  if (const std::string *config = request.valueOf("--config")) {
+    Request ofFile = readConfig(kinds, *config);
+    request.remove("--config");
+    addMissing(request, ofFile);
+  }
   if (request.model.empty())
     fail(PCRT_USAGE, "there is no model; name a Hugging Face directory or a model program, or see pc-train --help");
 
-  std::vector<std::string> runs = request.wordsOf(kinds, Owner::Run), launches = request.wordsOf(kinds, Owner::Launch);
-  std::vector<std::string> parsed = runs; // wrong values are found before a long compile
-  parsed.insert(parsed.begin(), "pc-train");
-  pcrt::parseOptions(int(parsed.size()), pointersTo(parsed).data());
+  std::vector<std::string> flags = request.wordsOf(kinds, Owner::Run); // wrong values are found before a long compile
+  flags.insert(flags.begin(), "pc-train");
+  std::vector<Part> parts = partsOf(request, pcrt::parseOptions(int(flags.size()), pointersTo(flags).data()).steps);
 
-  std::vector<std::string> compiles = request.wordsOf(kinds, Owner::Compile);
-  if (const std::string *ranks = valueOf(request, "-n");
-      ranks && *ranks != "1" && !request.has("--mesh") && !request.has("--plan") && !request.has("--auto"))
-    compiles.insert(compiles.end(), {"--auto", "--ranks=" + *ranks});
-
-  std::string model = importModel(bin, request, kinds);
-  fs::path place = placeOf(model, compiles);
-  std::string program = place / "train", text = place / "model.mlir";
-  if (access(program.c_str(), X_OK) || request.has("--report") || request.has("--emit-plan")) {
-    write(text, model);
-    compiles.insert(compiles.begin(), {bin + "/pc-compile", text, "-o", program});
-    print(compiles);
-    run(compiles);
-  }
+  for (Part &part : parts)
+    part.program = compile(bin, part.request, kinds);
   for (const char *flag : {"--save", "--checkpoint"})
-    if (const std::string *directory = valueOf(request, flag)) {
+    if (const std::string *directory = request.valueOf(flag)) {
       std::string file = *directory;
       while (file.size() > 1 && file.back() == '/')
         file.pop_back();
       write(file + ".toml", writtenAsConfig(request));
     }
-  std::vector<std::string> words = {bin + "/pc-run"};
-  words.insert(words.end(), launches.begin(), launches.end());
-  words.insert(words.end(), {program, "--"});
-  words.insert(words.end(), runs.begin(), runs.end());
+  for (size_t i = 0; i + 1 < parts.size(); ++i)
+    if (stepIn(*request.valueOf("--checkpoint")) < parts[i].end) {
+      std::vector<std::string> words = runOf(bin, parts[i], kinds);
+      print(words);
+      run(words);
+    }
+  std::vector<std::string> words = runOf(bin, parts.back(), kinds);
   print(words);
   execv(words[0].c_str(), pointersTo(words).data());
   fail(PCRT_RESOURCE, "cannot run " + words[0] + ": " + strerror(errno));
@@ -265,6 +363,7 @@ int main(int argc, char **argv) {
     perror("pc-train: error: cannot write to standard output");
     return PCRT_RESOURCE;
   }
+  passSignalsOn();
   try {
     train(argc, argv);
   } catch (const pcrt::Failure &failure) {
