@@ -9,6 +9,7 @@
 #include "CheckInputs.h"
 #include "Gradients.h"
 #include "LayerOrder.h"
+#include "pc/Autodiff/Optimizers.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"
 
@@ -29,16 +30,18 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
       getOperation().emitError() << "pc-differentiate: this module has no function @model";
       return signalPassFailure();
     }
-    if (optimizer != "adamw" && optimizer != "sgd" && optimizer != "none") {
-      getOperation().emitError() << "pc-differentiate: unknown optimizer '" << optimizer << "' (adamw, sgd, none)";
-      return signalPassFailure();
-    }
+    Optimizers all;
+    optimizers = &all;
     if (optimizer == "none")
       dropNothing(model);
+    else if (failed(all.read(getOperation(), model, optimizer)))
+      return signalPassFailure();
     sortByLayers(model.getBody().front());
     if (failed(shrinkBatch(model)) || failed(buildStep(model)))
       return signalPassFailure();
     model.erase();
+    for (OptimizerOp definition : llvm::make_early_inc_range(getOperation().getOps<OptimizerOp>()))
+      definition.erase();
   }
 
   /// Removes dropout, for a program that only evaluates the model.
@@ -92,9 +95,12 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
   LogicalResult buildStep(func::FuncOp model);
   LogicalResult buildBody(func::FuncOp model, OpBuilder &body, IRMapping &mapping,
                           SmallVectorImpl<ParameterOp> &parameters, SmallVectorImpl<Value> &yields);
-  void optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients);
+  LogicalResult optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients);
+  void nameOptimizer(ParameterOp parameter, StringRef label);
 
   Location location(StringRef name) { return NameLoc::get(StringAttr::get(&getContext(), name)); }
+
+  Optimizers *optimizers = nullptr;
 };
 
 /// The values of one expanded cross-entropy, or logsumexp, that its gradient reads.
@@ -196,8 +202,8 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
 
   OutputOp::create(builder, location("loss"), OutputKind::Loss, "loss", accumulate.getResult(0), nullptr, nullptr,
                    nullptr);
-  if (optimizer != "none")
-    optimize(builder, parameters, accumulate.getResults().drop_front());
+  if (optimizer != "none" && failed(optimize(builder, parameters, accumulate.getResults().drop_front())))
+    return failure();
   func::ReturnOp::create(builder, model.getLoc());
   return success();
 }
@@ -279,7 +285,8 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
 }
 
 /// Adds the norm of all gradients, the factor that clips them, and an update of each parameter and its states.
-void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients) {
+LogicalResult Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters,
+                                      ValueRange gradients) {
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
   Value squares;
   for (auto [parameter, gradient] : llvm::zip_equal(parameters, gradients)) {
@@ -304,24 +311,24 @@ void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> pa
   // The norm is of the gradients of all parameters, so no update can come before it.
   Value coefficient = ClipCoefficientOp::create(builder, location("clip"), scalar, norm, hyperOf({}));
   for (auto [parameter, gradient] : llvm::zip_equal(parameters, gradients)) {
-    Location loc = parameter.getLoc();
-    Type type = parameter.getValue().getType();
-    StringAttr name = parameter.getNameAttr();
+    FailureOr<std::string> name = optimizers->nameFor(parameter);
+    if (failed(name))
+      return failure();
     Value hyper = hyperOf(parameter.getGroupAttr());
-    if (optimizer == "sgd") {
-      UpdateOp::create(builder, loc, name, nullptr,
-                       SGDOp::create(builder, loc, type, parameter.getValue(), gradient, coefficient, hyper));
-      continue;
-    }
-    auto state = [&](StringRef stateName) {
-      return StateOp::create(builder, loc, type, builder.getStringAttr(stateName), name, parameter.getDims(), nullptr,
-                             nullptr);
-    };
-    Value first = state(PCRT_EXP_AVG), second = state(PCRT_EXP_AVG_SQ);
-    auto adamw = AdamWOp::create(builder, loc, type, first.getType(), second.getType(), parameter.getValue(), gradient,
-                                 first, second, coefficient, hyper);
-    UpdateOp::create(builder, loc, name, nullptr, adamw.getNewParameter());
-    UpdateOp::create(builder, loc, builder.getStringAttr(PCRT_EXP_AVG), name, adamw.getNewExpAvg());
-    UpdateOp::create(builder, loc, builder.getStringAttr(PCRT_EXP_AVG_SQ), name, adamw.getNewExpAvgSq());
+    if (*name != "adamw" && *name != "sgd")
+      nameOptimizer(parameter, optimizers->labelOf(*name));
+    if (failed(optimizers->update(builder, {parameter, gradient, coefficient, hyper}, *name)))
+      return failure();
   }
+  return success();
+}
+
+/// Adds the optimizer to the settings of the parameter's group.
+void Differentiate::nameOptimizer(ParameterOp parameter, StringRef label) {
+  auto text = StringAttr::get(&getContext(), label);
+  NamedAttrList settings(parameter.getGroupAttr());
+  if (settings.empty())
+    settings.set("name", text);
+  settings.set("optimizer", text);
+  parameter.setGroupAttr(settings.getDictionary(&getContext()));
 }

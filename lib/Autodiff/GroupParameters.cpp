@@ -5,6 +5,7 @@
 #define GEN_PASS_DEF_GROUPPARAMETERS
 #include "pc/Autodiff/Passes.h"
 
+#include "pc/Autodiff/Optimizers.h"
 #include "pc/IR/Groups.h"
 #include "pc/IR/Parts.h"
 
@@ -126,13 +127,18 @@ private:
     settings.split(parts, ',');
     for (StringRef part : parts) {
       auto [name, text] = part.split('=');
+      if (name == "optimizer" && !group.settings.get(name)) {
+        group.settings.set(name, builder.getStringAttr(text));
+        continue;
+      }
       bool isFactor = text.consume_back("x"), isRate = name == "lr";
       double number;
       std::string key = name.str() + (isFactor ? "_factor" : "");
       if (isRate && !isFactor)
         return refuse("the learning rate of a group is a factor of --lr; write lr=0.1x");
       if (!llvm::is_contained(groupSettings, key))
-        return refuse("'" + part + "' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2 or eps");
+        return refuse("'" + part +
+                      "' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2, eps or optimizer");
       if (text.getAsDouble(number) || !(number >= 0) || std::isinf(number))
         return refuse("'" + part + "' needs a number of at least 0");
       if (StringRef(key).starts_with("beta") && number >= 1)
@@ -179,11 +185,7 @@ private:
   /// Whether the parameter is a matrix, or a stack of them, and no table of an embedding.
   static bool isDecayed(ParameterOp parameter) {
     ArrayRef<int64_t> shape = partsOf(parameter)[0].source.getShape();
-    bool isTable = llvm::any_of(parameter->getUsers(), [&](Operation *user) {
-      auto embedding = dyn_cast<EmbeddingOp>(user);
-      return embedding && embedding.getTable() == parameter.getValue();
-    });
-    return shape.size() >= 2 && !isTable;
+    return shape.size() >= 2 && !isTable(parameter);
   }
 };
 

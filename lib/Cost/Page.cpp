@@ -272,7 +272,7 @@ json::Array Page::tensors() {
 
 /// All data of the page, in the form that its script reads.
 json::Object Page::data() {
-  bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp, AdamWOp, SGDOp>(op); });
+  bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp, UpdateOp>(op); });
   inFront = training;
   visit(body, StepPhase::Forward, 1);
   for (auto &[function, times] : calls)

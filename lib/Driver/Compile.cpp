@@ -12,8 +12,10 @@
 #include "CompareKernels.h"
 #include "Remarks.h"
 
+#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/Timing.h"
+#include "pc/Autodiff/Optimizers.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/Codegen/KernelReport.h"
 #include "pc/Cost/Report.h"
@@ -373,14 +375,45 @@ static pcrt_status believeKernels(ModuleOp module, const CompileOptions &options
   return PCRT_OK;
 }
 
-pcrt_status pc::groupParameters(ModuleOp model, const CompileOptions &options) {
-  const GroupParametersOptions &groups = options.groups;
-  if (groups.groups.empty() && groups.freeze.empty() && groups.decay.empty())
+/// Reads the definitions of a file that --optimizer names into the model, and names the first of them instead.
+static pcrt_status readOptimizer(ModuleOp model, std::string &optimizer) {
+  size_t end = StringRef(optimizer).find(".mlir");
+  if (end == StringRef::npos)
     return PCRT_OK;
+  std::string path = optimizer.substr(0, end + 5), settings = optimizer.substr(end + 5);
+  OwningOpRef<ModuleOp> file = parseSourceFile<ModuleOp>(path, model.getContext());
+  if (!file)
+    return PCRT_BAD_INPUT;
+  OptimizerOp first;
+  for (Operation &op : llvm::make_early_inc_range(*file->getBody())) {
+    auto definition = dyn_cast<OptimizerOp>(op);
+    if (!definition) {
+      op.emitError() << "--optimizer=" << path << ": expected only pc.optimizer";
+      return PCRT_BAD_INPUT;
+    }
+    first = first ? first : definition;
+    definition->moveBefore(model.getBody(), model.getBody()->end());
+  }
+  if (!first) {
+    model.emitError() << "--optimizer=" << path << ": the file has no pc.optimizer";
+    return PCRT_BAD_INPUT;
+  }
+  optimizer = first.getName().str() + settings;
+  return PCRT_OK;
+}
+
+pcrt_status pc::groupParameters(ModuleOp model, CompileOptions &options) {
+  const GroupParametersOptions &groups = options.groups;
+  std::string &optimizer = options.step.optimizer;
   std::optional<bool> edited = wasEdited(model);
+  if (pcrt_status status = readOptimizer(model, optimizer))
+    return status;
   PassManager pass(model.getContext());
   pass.addPass(createGroupParameters(groups));
   if (failed(pass.run(model)))
+    return PCRT_USAGE;
+  auto function = model.lookupSymbol<func::FuncOp>("model");
+  if (options.train && function && failed(Optimizers().read(model, function, optimizer)))
     return PCRT_USAGE;
   if (edited == false)
     noteDigest(model, /*edited=*/false);

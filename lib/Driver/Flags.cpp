@@ -188,7 +188,8 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
 
   group = FlagGroup::Target;
   field(mode, "mode", "What the program does: train or eval");
-  field(fields.step.optimizer, "optimizer", "Optimizer: adamw or sgd");
+  field(fields.step.optimizer, "optimizer",
+        "Optimizer: adamw, sgd, lion, muon, amsgrad or a file that ends in .mlir; settings as in muon:momentum=0.9");
   repeated(fields.groups.groups, "group",
            "Settings of the optimizer for parameters by name, as in '*.bias:lr=2x,decay=0'; may be repeated");
   repeated(fields.groups.freeze, "freeze", "Parameters that are not trained, by name, as in 'h.0.*'; may be repeated");
@@ -267,8 +268,6 @@ pcrt_status CompileFlags::check(std::string &error) const {
       error = why.str();
   };
   refuse(mode != "train" && mode != "eval", "--mode=" + mode + " is not a mode (train, eval)");
-  const std::string &optimizer = fields.step.optimizer;
-  refuse(optimizer != "adamw" && optimizer != "sgd", "--optimizer=" + optimizer + " is not an optimizer (adamw, sgd)");
   refuse(mode == "eval" && (given("group") || given("freeze") || given("decay")),
          "--group, --freeze and --decay are for training; leave out --mode=eval");
   refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");

@@ -264,7 +264,7 @@ LogicalResult ProgramOp::verify() {
 static bool isGroup(DictionaryAttr group) {
   return llvm::all_of(group,
                       [](NamedAttribute setting) {
-                        if (setting.getName() == "name")
+                        if (setting.getName() == "name" || setting.getName() == "optimizer")
                           return isa<StringAttr>(setting.getValue());
                         auto number = dyn_cast<FloatAttr>(setting.getValue());
                         return llvm::is_contained(groupSettings, setting.getName().getValue()) && number &&

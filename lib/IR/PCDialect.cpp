@@ -3,6 +3,7 @@
 // them needs an analysis.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/MoveRows.h"
+#include "pc/IR/OptimizerOp.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -30,7 +31,7 @@ void PCDialect::initialize() {
 #define GET_OP_LIST
 #include "pc/IR/PCOps.cpp.inc"
       >();
-  addOperations<AllToAllRowsOp, AdmitOp, RoundOfRowsOp>();
+  addOperations<AllToAllRowsOp, AdmitOp, RoundOfRowsOp, OptimizerOp>();
 }
 
 StringRef stepPhaseName(StepPhase phase) {

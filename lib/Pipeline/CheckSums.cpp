@@ -87,6 +87,8 @@ private:
 /// part.
 struct State {
   enum Class { Fixed, Local, Sum, Norm } is = Fixed;
+  bool clips = false;                 ///< Fixed: it is the clip coefficient
+  SmallVector<int64_t, 1> scaled;     ///< Fixed: the reads of gradients times the coefficient that are behind it
   int chunk = 0, microbatch = 0;      ///< Local
   SmallVector<int64_t, 1> parameters; ///< Fixed: keys of the parameters that it is computed from, ascending
   Parts parts;                        ///< Sum
@@ -396,8 +398,19 @@ private:
       unite(parameters, operands.back().parameters);
     }
     State result;
-    if (!tracked) {
+    for (const State &operand : operands)
+      unite(result.scaled, operand.scaled);
+    if (auto update = dyn_cast<UpdateOp>(op))
+      for (int64_t read : result.scaled)
+        reads[read].parameters = {names.lookup(update.getParameter().value_or(update.getName()))};
+    if (isa<EinsumOp>(op) && operands.size() == 2 && operands[0].clips && operands[1].is == State::Sum) {
+      // Here the optimizer reads a gradient, of the parameter that it updates with what it computes from it. The
+      // result is no sum over microbatches any more.
+      result.scaled = {static_cast<int64_t>(reads.size())};
+      reads.push_back({op, operands, {}});
+    } else if (!tracked) {
       result.parameters = parameters;
+      result.clips = isa<ClipCoefficientOp>(op) || (isLinear(op) && operands[0].clips);
     } else if (isa<AddOp>(op)) {
       result = merge(operands[0], operands[1], op->getResult(0));
     } else if (auto *sum = llvm::find_if(operands, [](const State &s) { return s.isTracked(); });
@@ -410,6 +423,7 @@ private:
           result.squares[operand.root] = 1;
     } else {
       reads.push_back({op, operands, parameters});
+      result.clips = isa<ClipCoefficientOp>(op);
     }
     for (Value value : op->getResults())
       walk.states[value] = result;

@@ -85,8 +85,12 @@ private:
         else if (it->second.isSum || (isFigure(op) && !everywhere))
           reduce(operand.getLoc(), operand.getType(), it->second);
       }
-    // If several stages have the value of a parameter, only one of them uses it.
-    cloneWhereKnown(op, /*once=*/isa<OutputOp, EinsumOp>(op) && !isFigure(op));
+    // If several stages have a gradient, one of them shows it and counts its square.
+    bool isSquare = isa<EinsumOp>(op) && llvm::all_of(op->getOperands(), [&](Value operand) {
+                      auto it = values.find(operand);
+                      return it != values.end() && it->second.gradient > 0;
+                    });
+    cloneWhereKnown(op, /*once=*/isSquare || (isa<OutputOp>(op) && !isFigure(op)));
   }
 
   /// Clones the op into every stage that has all its operands, or only into the first one.

@@ -41,6 +41,16 @@ public:
       if (auto accumulate = gradient.getDefiningOp<AccumulateOp>())
         yieldPadded(accumulate, cast<OpResult>(gradient).getResultNumber());
     });
+    // Other optimizers than AdamW and SGD have several ops, which compute on the values without padding.
+    module.walk([&](UpdateOp update) {
+      Value value = update.getValue();
+      if (update.getParameter().value_or(update.getName()) != parameter.getName() ||
+          cast<RankedTensorType>(value.getType()).getDimSize(dim) == size)
+        return;
+      OpBuilder builder(update);
+      update.getValueMutable().assign(
+          ResizeOp::create(builder, update.getLoc(), padded(value.getType()), value, builder.getI64IntegerAttr(dim)));
+    });
   }
 
 private:

@@ -164,7 +164,8 @@ public:
     auto number = [&](const char *name) {
       return settings.contains(name) ? std::optional(settings[name].get<double>()) : std::nullopt;
     };
-    return ParameterGroup{settings.at("name"),
+    std::string name = settings.at("name"), optimizer = settings.value("optimizer", name);
+    return ParameterGroup{name == optimizer ? name : name + " by " + optimizer,
                           number("lr_factor").value_or(1),
                           number("decay_factor").value_or(1),
                           number("decay"),
@@ -399,7 +400,8 @@ std::string Program::groups() const {
   for (const Program *one : stages)
     for (const Parameter &parameter : one->parameters)
       if (parameter.group && seen.insert(parameter.name).second) {
-        auto &[tensors, elements] = found[parameter.group->name + ": " + parameter.group->settings()];
+        std::string settings = parameter.group->settings();
+        auto &[tensors, elements] = found[parameter.group->name + (settings.empty() ? "" : ": " + settings)];
         tensors += int64_t(parameter.parts.size());
         elements += product(parameter.valid);
       }

@@ -42,7 +42,7 @@ namespace {
 class Run {
 public:
   Run(const Program &program, const Options &options, Comm &comm) : program(program), options(options), comm(comm) {
-    this->options.weightDecay = options.weightDecay.value_or(program.optimizer == "adamw" ? 1e-2 : 0);
+    this->options.weightDecay = options.weightDecay.value_or(program.optimizer == "sgd" ? 0 : 1e-2);
   }
 
   /// Abandons the device of a run that failed; returns whether the device may continue.

@@ -19,7 +19,7 @@
 // FROZEN: error: --group=*.bias: 'fc.bias' is frozen, so the optimizer does not treat it
 // FREEZE: error: --freeze=fd.* fits no parameter, whose names are such as 'fc.bias' and 'head'
 // RATE: error: --group=*:lr=0.1: the learning rate of a group is a factor of --lr; write lr=0.1x
-// SETTING: error: --group=*:rate=1: 'rate=1' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2 or eps
+// SETTING: error: --group=*:rate=1: 'rate=1' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2, eps or optimizer
 // TWICE: error: --group=*:decay=0,decay=0.5x: 'decay' occurs twice
 // NEGATIVE: error: --group=*:decay=-1: 'decay=-1' needs a number of at least 0
 // BETA: error: --group=*:beta2=1: 'beta2=1' needs a number below 1

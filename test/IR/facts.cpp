@@ -65,10 +65,10 @@ const llvm::StringSet<> special = {"iota",
                                    "cross_entropy_grad",
                                    "clip_coefficient"};
 /// Ops without factors: structure, leaves and sinks, and what stages and streams are made of.
-const llvm::StringSet<> structural = {"mesh",     "program",   "plan",         "arena", "accumulate", "fusion",
-                                      "yield",    "parameter", "state",        "input", "seed",       "update",
-                                      "constant", "task",      "block_offset", "call",  "output",     "send",
-                                      "start",    "receive",   "addend",       "wait",  "microbatch"};
+const llvm::StringSet<> structural = {"mesh",   "optimizer", "program",   "plan",         "arena", "accumulate",
+                                      "fusion", "yield",     "parameter", "state",        "input", "seed",
+                                      "update", "constant",  "task",      "block_offset", "call",  "output",
+                                      "send",   "start",     "receive",   "addend",       "wait",  "microbatch"};
 /// Pointwise ops of the backward pass, which nothing differentiates.
 const llvm::StringSet<> backwardOnly = {"activation_grad", "clamp_grad"};
 /// Pointwise ops whose result does not change where an operand does a little, in some places.

@@ -37,7 +37,7 @@ def GroupParameters : Pass<"pc-group-parameters", "mlir::ModuleOp"> {
     Model program -> model program. `groups` has entries `GLOB:SETTING,...`, separated by spaces. Each parameter whose name fits a glob gets the
     group's settings (`group` of `pc.parameter`): `lr=0.1x` and `decay=0.5x` multiply a run's learning rate and weight decay; `decay=0`,
     `beta1=0.8`, `beta2=0.99` and `eps=1e-6` replace what the run is given. `|` in a glob separates alternatives. A glob that fits no
-    parameter is an error, and so are two groups of one parameter.
+    parameter is an error, and so are two groups of one parameter. `optimizer=lion` names the optimizer of a group.
 
     `freeze` has globs of parameters that become `frozen`.
 
@@ -144,11 +144,15 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
     A `frozen` parameter has no gradient, state or update. Values that depend only on frozen parameters have no
     gradient.
 
+    `optimizer` is `adamw` or `sgd`, which are ops, or the name of a `pc.optimizer` in the module or in the compiler (`lion`, `muon`, `amsgrad`).
+    Its region is copied for each parameter that it treats, with the parameter's shape. In a step that is skipped, because the clip coefficient is
+    NaN, `pc.select` keeps the old values. The parameter's group gets the setting `optimizer`.
+
     `optimizer=none` makes the evaluation step, which has only the forward pass and the loss.
   }];
   let options = [
     Option<"microbatches", "microbatches", "int64_t", "1", "Microbatches per step; must divide the batch">,
-    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "adamw, sgd or none">,
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "adamw, sgd, none or a definition, with settings as in muon:momentum=0.9">,
   ];
   let dependentDialects = ["mlir::func::FuncDialect"];
 }

@@ -67,7 +67,8 @@ struct CompileOptions {
   /// Bytes that a rank may take: the limit, or without one the memory of the machine; 0: any number.
   int64_t memoryLimitOn(const MachineModel &machine) const;
   /// Whether one product makes q, k and v where the plan lets it. On a CPU three are faster (docs/rationale/c-attn.md).
-  bool packs() const { return packProducts.value_or(cuda()); }
+  /// Optimizers of matrices need them apart.
+  bool packs() const { return packProducts.value_or(cuda() && (step.optimizer == "adamw" || step.optimizer == "sgd")); }
 };
 
 /// What it means when a pass of a phase fails, by the pass's argument.
@@ -88,10 +89,11 @@ pcrt_status runPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &o
 /// Runs only the verifiers that end `phase`, on a module of this phase.
 pcrt_status verifyPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
-/// Freezes and groups the parameters of a model program, as the options say. Once, before its plan is completed: a
+/// Freezes and groups the parameters of a model program, and reads the optimizer's definition, as the options say. If
+/// it is in a file, options.step names it from then on. Once, before its plan is completed: a
 /// search compiles programs with few layers, in which the globs would fit nothing. A model that was imported and not
 /// edited still counts as such. Errors are located, and the result is the exit code.
-pcrt_status groupParameters(mlir::ModuleOp model, const CompileOptions &options);
+pcrt_status groupParameters(mlir::ModuleOp model, CompileOptions &options);
 
 /// Takes a program of phase `from` to `options.to` and writes what was asked for.
 pcrt_status compile(mlir::ModuleOp module, Phase from, CompileOptions options);

@@ -198,7 +198,8 @@ static json::Object describeOutput(OutputOp output) {
 json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs, int64_t arenaBytes,
                                  int64_t microbatches, json::Value report) {
   json::Array parameters, states, inputs, constants, outs, mesh;
-  bool adamw = false, sgd = false;
+  bool trains = false;
+  std::set<std::string> optimizers;
   int64_t imported = 0; // parameters
   json::Object object;
   module.walk([&](Operation *op) {
@@ -220,9 +221,15 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
   // A stage may have nothing to train.
   auto all = module->getParentOfType<ModuleOp>();
   (all ? all : module).walk([&](Operation *op) {
-    adamw |= isa<AdamWOp>(op);
-    sgd |= isa<SGDOp>(op);
+    trains |= isa<SeedOp, UpdateOp>(op);
+    if (isa<AdamWOp, SGDOp>(op))
+      optimizers.insert(op->getName().stripDialect().str());
+    else if (auto parameter = dyn_cast<ParameterOp>(op); parameter && parameter.getGroup())
+      if (auto name = parameter.getGroup()->getAs<StringAttr>("optimizer"))
+        optimizers.insert(name.str());
   });
+  if (optimizers.empty())
+    optimizers.insert(trains ? "custom" : "none");
   for (Operation *op : outputs) {
     auto choice = dyn_cast<TopKOp>(op);
     outs.push_back(choice ? describeRouting(choice) : describeOutput(cast<OutputOp>(op)));
@@ -237,8 +244,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
                                     {"momentum", rounds->momentum},
                                     {"codes", rounds->codes}};
   object["abi"] = PCRT_DESCRIPTION_VERSION;
-  object["mode"] = adamw || sgd ? "train" : "eval";
-  object["optimizer"] = adamw ? "adamw" : sgd ? "sgd" : "none";
+  object["mode"] = trains ? "train" : "eval";
+  object["optimizer"] = llvm::join(optimizers, "+");
   object["microbatches"] = microbatches;
   object["mesh"] = std::move(mesh);
   object["arena_bytes"] = arenaBytes;

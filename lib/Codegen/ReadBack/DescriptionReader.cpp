@@ -23,13 +23,22 @@ public:
 
   bool program(ArrayRef<Operation *> outputs) {
     ProgramOp about;
-    bool adamw = false, sgd = false;
+    SmallVector<StringRef> optimizers;
+    bool trains = false;
     int64_t microbatches = 1, arena = 0;
     auto all = planned->getParentOfType<ModuleOp>();
     (all ? all : planned).walk([&](Operation *op) {
-      adamw |= isa<AdamWOp>(op);
-      sgd |= isa<SGDOp>(op);
+      trains = trains || isa<SeedOp, UpdateOp>(op);
+      if (isa<AdamWOp>(op))
+        optimizers.push_back("adamw");
+      if (isa<SGDOp>(op))
+        optimizers.push_back("sgd");
+      if (auto parameter = dyn_cast<ParameterOp>(op))
+        if (DictionaryAttr group = parameter.getGroupAttr(); group && group.contains("optimizer"))
+          optimizers.push_back(cast<StringAttr>(group.get("optimizer")).getValue());
     });
+    llvm::sort(optimizers);
+    optimizers.erase(llvm::unique(optimizers), optimizers.end());
     planned.walk([&](Operation *op) {
       if (auto one = dyn_cast<ProgramOp>(op))
         about = one;
@@ -66,10 +75,10 @@ public:
            is("masked", about.getMasked() ? json::Value(true) : json::Value(nullptr)) &&
            is("target_sequence", orNone(about.getTargets())) && is("weights", orNone(about.getWeights())) &&
            is("config", about.getConfig()) && is("config_means", json(about.getMeans().value_or("[]"))) &&
-           is("mode", adamw || sgd ? "train" : "eval") &&
-           is("optimizer", adamw ? "adamw"
-                           : sgd ? "sgd"
-                                 : "none") &&
+           is("mode", trains ? "train" : "eval") &&
+           is("optimizer", !optimizers.empty() ? llvm::join(optimizers, "+")
+                           : trains            ? "custom"
+                                               : "none") &&
            is("microbatches", microbatches) && is("arena_bytes", arena) && is("mesh", std::move(mesh)) && leaves() &&
            shown(outputs);
   }

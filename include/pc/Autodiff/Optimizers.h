@@ -1,0 +1,57 @@
+//===- Optimizers.h - Which optimizer treats a parameter, and its ops -------------------------===//
+// AdamW and SGD are ops. All other optimizers are definitions (`pc.optimizer`): those in Optimizers/*.mlir, which are
+// part of the compiler, and those in the module.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_AUTODIFF_OPTIMIZERS_H
+#define PC_AUTODIFF_OPTIMIZERS_H
+
+#include "pc/IR/OptimizerOp.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace pc {
+
+/// Whether an embedding reads the parameter.
+bool isTable(ParameterOp parameter);
+
+/// What the update of one parameter reads.
+struct UpdateOperands {
+  ParameterOp parameter;
+  mlir::Value gradient, coefficient, hyper;
+};
+
+/// The optimizer of a compile.
+class Optimizers {
+public:
+  /// Reads "NAME" or "NAME:SETTING=NUMBER,...", and which parameters of `model` are hidden. Fails with an error, also
+  /// if a parameter's group names an optimizer that does not exist.
+  mlir::LogicalResult read(mlir::ModuleOp module, mlir::func::FuncOp model, llvm::StringRef text);
+
+  /// The optimizer that treats `parameter`: "adamw", "sgd" or the name of a definition.
+  mlir::FailureOr<std::string> nameFor(ParameterOp parameter);
+
+  /// The name with the settings given and, of a definition in the module, a hash.
+  std::string labelOf(llvm::StringRef name) const;
+
+  /// Adds the ops that update a parameter and its states by optimizer `name`.
+  mlir::LogicalResult update(mlir::OpBuilder &builder, const UpdateOperands &operands, llvm::StringRef name);
+
+private:
+  struct Copy;
+  OptimizerOp find(llvm::StringRef name) const;
+  mlir::Value hyperScalar(mlir::OpBuilder &builder, mlir::Value hyper, int number);
+
+  mlir::ModuleOp module;
+  mlir::OwningOpRef<mlir::ModuleOp> builtIn;
+  std::string name, text; ///< without and with settings
+  llvm::StringMap<double> settings;
+  llvm::StringSet<> notHidden; ///< names of the tables of embeddings, and of parameters that compute the logits
+  llvm::DenseMap<std::pair<mlir::Value, int>, mlir::Value> scalars; ///< numbers of hyper-parameters
+};
+
+} // namespace pc
+
+#endif

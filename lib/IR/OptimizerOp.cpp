@@ -1,0 +1,109 @@
+//===- OptimizerOp.cpp - Verifies definitions of optimizers -------------------------------------===//
+// A definition is read from a user's file, so every error names the op or the argument and what was expected.
+//===-----------------------------------------------------------------------------===//
+#include "pc/IR/OptimizerOp.h"
+#include "pcrt/description.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace pc;
+
+#define GET_OP_CLASSES
+#include "pc/IR/PCDefinitionOps.cpp.inc"
+
+SmallVector<StringRef> OptimizerOp::names(ArrayAttr of) {
+  return llvm::map_to_vector(of.getAsRange<StringAttr>(), [](StringAttr name) { return name.getValue(); });
+}
+
+int pc::hyperNumber(StringRef scalar) {
+  constexpr StringRef names[] = {"lr", "beta1", "beta2", "eps", "decay", "correction1", "correction2"};
+  static_assert(PCRT_HYPER_LR == 0 && PCRT_HYPER_EPS == 3 && PCRT_HYPER_CORRECTION2 == 6);
+  const auto *found = llvm::find(names, scalar);
+  return found == std::end(names) ? -1 : static_cast<int>(found - names);
+}
+
+/// The dims of the result of an einsum, whose factors are dims of its operands or, if it has no such operand, named.
+static FailureOr<SmallVector<int, 3>> dimsOfResult(EinsumOp einsum, ArrayRef<StringRef> names,
+                                                   const DefinedDims &known) {
+  FactorRule rule = einsum.getFactorRule();
+  SmallVector<int> dims(rule.factors.size(), -1);
+  for (auto [operand, factors] : llvm::zip_equal(einsum.getInputs(), rule.operands))
+    for (auto [factor, dim] : llvm::zip_equal(factors, known.at(operand))) {
+      if (dims[factor] >= 0 && dims[factor] != dim)
+        return einsum.emitOpError() << "has '" << names[dims[factor]] << "' and '" << names[dim] << "' as factor '"
+                                    << rule.factors[factor].name << "' (C6)";
+      dims[factor] = dim;
+    }
+  SmallVector<int, 3> result;
+  for (int factor : rule.results[0]) {
+    StringRef name = rule.factors[factor].name;
+    if (dims[factor] < 0)
+      dims[factor] = static_cast<int>(llvm::find(names, name) - names.begin());
+    if (dims[factor] == static_cast<int>(names.size()))
+      return einsum.emitOpError() << "has a factor '" << name
+                                  << "' that is no dim of an operand or of the parameter (C6)";
+    result.push_back(dims[factor]);
+  }
+  return result;
+}
+
+FailureOr<DefinedDims> pc::dimsOf(OptimizerOp optimizer) {
+  SmallVector<StringRef> names = optimizer.names(optimizer.getDims());
+  DefinedDims known;
+  for (BlockArgument argument : optimizer.getBlock().getArguments())
+    known[argument] = llvm::to_vector<3>(llvm::seq<int>(0, cast<RankedTensorType>(argument.getType()).getRank()));
+  for (Operation &op : optimizer.getBlock().without_terminator()) {
+    SmallVector<int, 3> &result = known[op.getResult(0)];
+    if (auto einsum = dyn_cast<EinsumOp>(op)) {
+      auto dims = dimsOfResult(einsum, names, known);
+      if (failed(dims))
+        return failure();
+      known[op.getResult(0)] = *dims;
+    } else if (op.getNumOperands()) {
+      result = known.at(op.getOperand(0));
+      for (Value operand : op.getOperands())
+        if (known.at(operand) != result)
+          return op.emitOpError() << "has operands with different dims (C6)";
+    }
+  }
+  for (Value value : optimizer.getBlock().getTerminator()->getOperands())
+    if (known.at(value) != known.at(optimizer.getBlock().getArgument(0)))
+      return optimizer.emitOpError() << "yields a value whose dims are not those of the parameter (C6)";
+  return known;
+}
+
+LogicalResult OptimizerOp::verifyRegions() {
+  SmallVector<StringRef> dims = names(getDims());
+  if (dims != ArrayRef<StringRef>{"all"} && dims != ArrayRef<StringRef>{"stack", "rows", "columns"} &&
+      dims != ArrayRef<StringRef>{"stack", "short", "long"})
+    return emitOpError() << "expects dims [\"all\"], [\"stack\", \"rows\", \"columns\"] or [\"stack\", \"short\", "
+                            "\"long\"], got "
+                         << getDims() << " (C1)";
+  Type f32 = Float32Type::get(getContext()), scalar = RankedTensorType::get({}, f32);
+  Type whole = RankedTensorType::get(SmallVector<int64_t>(dims.size(), ShapedType::kDynamic), f32);
+  size_t numTensors = 2 + getStates().size();
+  SmallVector<Type> wanted(numTensors, whole);
+  wanted.append(getScalars().size(), scalar);
+  if (!llvm::equal(getBlock().getArgumentTypes(), wanted))
+    return emitOpError() << "expects " << numTensors << " arguments of type " << whole << " and " << getScalars().size()
+                         << " of type " << scalar << ": the parameter, the gradient, the states and the scalars (C2)";
+  Operation *yield = getBlock().empty() ? nullptr : &getBlock().back();
+  if (!isa_and_nonnull<YieldOp>(yield) ||
+      !llvm::equal(yield->getOperandTypes(), ArrayRef(wanted).take_front(numTensors - 1)))
+    return emitOpError() << "must yield the parameter and " << getStates().size() << " states, of type " << whole
+                         << " (C3)";
+  for (Operation &op : getBlock().without_terminator())
+    if (!isa<EinsumOp, ConstantOp>(op) && !op.hasTrait<Pointwise>())
+      return op.emitOpError() << "is not allowed in a definition of an optimizer, which sees only its own parameter, "
+                                 "gradient, states and scalars, and has only pointwise ops, einsums and constants (C4)";
+  DictionaryAttr defaults = getSettingsAttr() ? getSettingsAttr() : DictionaryAttr::get(getContext());
+  for (StringRef name : names(getScalars()))
+    if (hyperNumber(name) < 0 && !defaults.getAs<FloatAttr>(name) &&
+        !(isOfMatrices() && (name == "rows" || name == "columns")))
+      return emitOpError() << "has a scalar '" << name << "' that is neither known nor a number in 'settings' (C5)";
+  for (NamedAttribute setting : defaults)
+    if (!llvm::is_contained(names(getScalars()), setting.getName().getValue()))
+      return emitOpError() << "has a setting '" << setting.getName().getValue() << "' that is not a scalar (C5)";
+  return success(succeeded(dimsOf(*this)));
+}
