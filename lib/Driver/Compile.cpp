@@ -402,15 +402,18 @@ static pcrt_status readOptimizer(ModuleOp model, std::string &optimizer) {
   return PCRT_OK;
 }
 
-pcrt_status pc::groupParameters(ModuleOp model, CompileOptions &options) {
+pcrt_status pc::changeModel(ModuleOp model, CompileOptions &options) {
   const GroupParametersOptions &groups = options.groups;
   std::string &optimizer = options.step.optimizer;
   std::optional<bool> edited = wasEdited(model);
   if (pcrt_status status = readOptimizer(model, optimizer))
     return status;
-  PassManager pass(model.getContext());
-  pass.addPass(createGroupParameters(groups));
-  if (failed(pass.run(model)))
+  PassManager passes(model.getContext());
+  if (!options.adapters.lora.empty())
+    passes.addPass(createAddAdapters(options.adapters));
+  if (!groups.groups.empty() || !groups.freeze.empty() || !groups.decay.empty())
+    passes.addPass(createGroupParameters(groups));
+  if (failed(passes.run(model)))
     return PCRT_USAGE;
   auto function = model.lookupSymbol<func::FuncOp>("model");
   if (options.train && function && failed(Optimizers().read(model, function, optimizer)))

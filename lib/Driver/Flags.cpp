@@ -190,6 +190,8 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(mode, "mode", "What the program does: train or eval");
   field(fields.step.optimizer, "optimizer",
         "Optimizer: adamw, sgd, lion, muon, amsgrad or a file that ends in .mlir; settings as in muon:momentum=0.9");
+  field(fields.adapters.lora, "lora",
+        "Train LoRA adapters and freeze everything else, as in rank=16,alpha=32,targets=q_proj|v_proj,dropout=0.1");
   repeated(fields.groups.groups, "group",
            "Settings of the optimizer for parameters by name, as in '*.bias:lr=2x,decay=0'; may be repeated");
   repeated(fields.groups.freeze, "freeze", "Parameters that are not trained, by name, as in 'h.0.*'; may be repeated");

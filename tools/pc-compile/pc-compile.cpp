@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
   options.reference = reference;
   options.timing = &whole;
   options.standIn = standIn;
-  if (pcrt_status status = origin->phase == Phase::Model ? pc::groupParameters(*module, options) : PCRT_OK)
+  if (pcrt_status status = origin->phase == Phase::Model ? pc::changeModel(*module, options) : PCRT_OK)
     return status;
   if (pcrt_status status = pc::completePlan(*module, origin->phase, options))
     return status;

@@ -31,11 +31,46 @@ def PadVocabulary : Pass<"pc-pad-vocabulary", "mlir::ModuleOp"> {
   let options = [Option<"multiple", "multiple", "int64_t", "1", "The padded size is the next multiple of this">];
 }
 
+def AddAdapters : Pass<"pc-add-adapters", "mlir::ModuleOp"> {
+  let summary = "Add LoRA adapters to products, and freeze all other parameters";
+  let description = [{
+    Model program -> model program. `lora` is `rank=16,alpha=32,targets=q_proj|v_proj`, and maybe `,dropout=0.1`. A product W x becomes
+    W x + alpha / rank * B (A x) if the name of its weight, without `.weight`, is a target or ends with a dot and a target (`NameGlobs`).
+    A and B are stored as PEFT stores them, [rank, inputs] and [outputs, rank], whichever way W is; A starts as normal values with
+    the deviation of PEFT's uniform ones, 1 / sqrt(3 inputs), and B as zeros. Parts of one tensor, such as q, k and v of GPT-2, share A and have their rows of B. Dropout is that of
+    x before A. All other parameters become frozen. The `means` of `pc.program` get PEFT's adapter_config.json.
+
+    A target that matches no weight is an error, and so is one that matches a tensor that is not the matrix of products, a table that an
+    embedding reads, experts, or their router.
+
+    ```mlir
+    // pc-opt --pc-add-adapters="lora=rank=2,alpha=4,targets=fc"
+    pc.program "mine" batch 4 sequence 1 vocabulary 8 config "{}"
+    func.func @model(%x: tensor<4x1x8xf32>) {
+      %w = pc.parameter "h.0.fc.weight" dims ["ffn", "embed"] init <normal, 1.0>
+        source <"h.0.fc.weight", shape = [6, 8], start = [0, 0], size = [6, 8]> : tensor<6x8xf32>
+      %y = pc.einsum "b s e, f e -> b s f" %x, %w : (tensor<4x1x8xf32>, tensor<6x8xf32>) -> tensor<4x1x6xf32>
+      return
+    }
+    // becomes
+    %w = pc.parameter "h.0.fc.weight" frozen dims ...
+    %a = pc.parameter "h.0.fc.lora_A.weight" dims ["lora_rank", "embed"] init <normal, 0.20412414523193154> ... : tensor<2x8xf32>
+    %b = pc.parameter "h.0.fc.lora_B.weight" dims ["ffn", "lora_rank"] init <fill, 0.000000e+00> ... : tensor<6x2xf32>
+    %ax = pc.einsum "b s e, r e -> b s r" %x, %a : (tensor<4x1x8xf32>, tensor<2x8xf32>) -> tensor<4x1x2xf32>
+    %y = pc.einsum "b s e, f e -> b s f" %x, %w : (tensor<4x1x8xf32>, tensor<6x8xf32>) -> tensor<4x1x6xf32>
+    %bax = pc.einsum "b s r, f r -> b s f" %ax, %b : (tensor<4x1x2xf32>, tensor<6x2xf32>) -> tensor<4x1x6xf32>
+    %scaled = pc.scale %bax by 2.000000e+00 : (tensor<4x1x6xf32>) -> tensor<4x1x6xf32>
+    %sum = pc.add %y, %scaled : (tensor<4x1x6xf32>, tensor<4x1x6xf32>) -> tensor<4x1x6xf32>
+    ```
+  }];
+  let options = [Option<"lora", "lora", "std::string", "\"\"", "rank=N,alpha=X,targets=NAME|NAME[,dropout=P]">];
+}
+
 def GroupParameters : Pass<"pc-group-parameters", "mlir::ModuleOp"> {
   let summary = "Freeze parameters, and say how the optimizer treats groups of them";
   let description = [{
-    Model program -> model program. `groups` has entries `GLOB:SETTING,...`, separated by spaces. Each parameter whose name fits a glob gets the
-    group's settings (`group` of `pc.parameter`): `lr=0.1x` and `decay=0.5x` multiply a run's learning rate and weight decay; `decay=0`,
+    Model program -> model program. `groups` has entries `GLOB:SETTING,...`, separated by spaces. Each parameter whose name, or a part of it after
+    a dot, fits a glob gets the group's settings (`group` of `pc.parameter`): `lr=0.1x` and `decay=0.5x` multiply a run's learning rate and weight decay; `decay=0`,
     `beta1=0.8`, `beta2=0.99` and `eps=1e-6` replace what the run is given. `|` in a glob separates alternatives. A glob that fits no
     parameter is an error, and so are two groups of one parameter. `optimizer=lion` names the optimizer of a group.
 

@@ -39,6 +39,7 @@ struct CompileOptions {
   std::optional<bool> packProducts; ///< one product for q, k and v where the plan lets it; by default for CUDA
   int64_t padVocabulary = 0;        ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
   int64_t expertsLimit = 0;         ///< rows of experts that are there at once; 0: all
+  AddAdaptersOptions adapters;      ///< LoRA, if there is any
   GroupParametersOptions groups;    ///< which parameters are frozen, and how the optimizer treats others
   DifferentiateOptions step;        ///< its microbatches are the plan's
   std::string machine = PipelineParallelOptions().machine; ///< its name or file, for all predicted times
@@ -89,11 +90,11 @@ pcrt_status runPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &o
 /// Runs only the verifiers that end `phase`, on a module of this phase.
 pcrt_status verifyPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
-/// Freezes and groups the parameters of a model program, and reads the optimizer's definition, as the options say. If
-/// it is in a file, options.step names it from then on. Once, before its plan is completed: a
-/// search compiles programs with few layers, in which the globs would fit nothing. A model that was imported and not
+/// Adds adapters to a model program, freezes and groups its parameters, and reads the optimizer's definition, as the
+/// options say. If the definition is in a file, options.step names it from then on. Once, before its plan is completed:
+/// a search compiles programs with few layers, in which the globs would fit nothing. A model that was imported and not
 /// edited still counts as such. Errors are located, and the result is the exit code.
-pcrt_status groupParameters(mlir::ModuleOp model, CompileOptions &options);
+pcrt_status changeModel(mlir::ModuleOp model, CompileOptions &options);
 
 /// Takes a program of phase `from` to `options.to` and writes what was asked for.
 pcrt_status compile(mlir::ModuleOp module, Phase from, CompileOptions options);

@@ -13,6 +13,9 @@
 
 namespace pcrt {
 
+/// What the names of an adapter's tensors begin with in PEFT's files. A module's name and ".lora_A.weight" follow.
+constexpr const char *adapterPrefix = "base_model.model.";
+
 /// The result of `find` for a model's tensor `name`, under the first name that exists: its own; without its first part,
 /// or with one more, because checkpoints of a bare model and of a model with a head differ in it; the gamma or beta of
 /// a norm in early versions of BERT. `find` returns something false if there is no such tensor.
