@@ -61,7 +61,7 @@ std::vector<NamedPath> pcrt::filesOfModel(const std::string &flag, const std::st
   while (dirent *entry = readdir(directory)) {
     const std::string name = entry->d_name;
     if (isTokenizerFile(name) || ends(name, ".safetensors") || ends(name, ".safetensors.index.json") ||
-        name == "config.json" || name == "trajectory.json")
+        name == "config.json" || name == "adapter_config.json" || name == "trajectory.json")
       files.push_back({flag, path + "/" + name});
   }
   closedir(directory);

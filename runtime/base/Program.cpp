@@ -348,6 +348,8 @@ void readAll(Program &program, const Json &json) {
   for (const Json &meaning : json.value("config_means", Json::array()))
     if (meaning.contains("tied"))
       program.ties.emplace_back(meaning.at("tensor"), meaning.at("tied"));
+    else if (meaning.contains("adapter"))
+      program.adapter = meaning.at("adapter");
     else
       program.configMeans.push_back(meaning);
   program.report = json.value("report", Json::object());
@@ -410,6 +412,16 @@ std::string Program::groups() const {
     text += (text.empty() ? "" : "; ") + group + " (" + std::to_string(size.first) + " tensors, " +
             std::to_string(size.second) + " elements)";
   return text.empty() ? "none" : text;
+}
+
+std::string Program::describeAdapter() const {
+  if (!hasAdapter())
+    return "none";
+  std::string targets;
+  for (const Json &target : adapter.at("target_modules"))
+    targets += (targets.empty() ? "" : ", ") + target.get<std::string>();
+  std::string dropout = adapter.at("lora_dropout") == 0 ? "" : ", dropout " + adapter.at("lora_dropout").dump();
+  return "rank " + adapter.at("r").dump() + ", alpha " + adapter.at("lora_alpha").dump() + dropout + ", on " + targets;
 }
 
 std::string Program::plan() const {

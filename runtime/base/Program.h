@@ -7,6 +7,7 @@
 
 #include "base/Block.h"
 #include "pcrt/pcrt.h"
+#include "pcrt/weights.h"
 
 #include <algorithm>
 #include <memory>
@@ -70,6 +71,9 @@ struct Parameter : Tensor {
   double std = 0, value = 0;
   int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: a row, or none.
   std::vector<Part> parts;            ///< One or more, which cover `valid`.
+
+  /// Whether it belongs to an adapter, and not to its base.
+  bool isAdapter() const { return parts[0].source.starts_with(adapterPrefix); }
 };
 
 /// A tensor of the optimizer, of the shape of its parameter.
@@ -142,6 +146,7 @@ struct Program {
   std::vector<Output> outputs;
   std::string weights; ///< Directory of the weights that the model was imported with, or empty.
   std::string config;  ///< The text of config.json.
+  Json adapter;        ///< PEFT's adapter_config.json without the place of the base; null: there is no adapter.
   Json report;         ///< In a pipeline, that of stage 0 covers all stages.
   Json configMeans;    ///< The keys of config.json that define the model, and their values (runtime/README.md).
   std::vector<std::pair<std::string, std::string>> ties; ///< Copies that weights may have of tensors, and those.
@@ -158,6 +163,10 @@ struct Program {
     /// Whether a round ends after `steps` steps.
     bool endsAfter(int64_t steps) const { return any() && steps % every == 0; }
   } rounds;
+
+  bool hasAdapter() const { return !adapter.is_null(); }
+  /// "rank 16, alpha 32, on q_proj, v_proj", or "none".
+  std::string describeAdapter() const;
 
   int64_t replicaOf(int rank) const { return rounds.any() ? mesh.coordinate(rank, rounds.axis) : 0; }
   /// The state of that name of a parameter, or null.

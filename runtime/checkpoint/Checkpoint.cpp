@@ -1,20 +1,18 @@
-//===- Checkpoint.cpp - Saving and loading the state of training ----------===//
-// Saving: every tensor of the model is in model.safetensors under its Hugging Face name, every optimizer state in
+//===- Checkpoint.cpp - Saving the state of training ----------------------===//
+// Every tensor of the model is in model.safetensors under its Hugging Face name, every optimizer state in
 // training_state.safetensors, both as f32. Ranks that hold the same block divide it by pages of the file. Each rank
 // adds up the checksums of what it writes; rank 0 writes the totals to trajectory.json last and then exchanges the new
-// directory with DIR. Loading: every rank reads its own blocks, adds up their checksums, and all compare the totals
-// with trajectory.json.
+// directory with DIR.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/Checkpoint.h"
 #include "base/Failure.h"
 #include "base/SafetensorsWriter.h"
 #include "base/SignalMask.h"
 #include "base/Types.h"
+#include "checkpoint/AdapterConfig.h"
 #include "checkpoint/ConfigText.h"
+#include "checkpoint/SavedTensors.h"
 #include "comm/Collective.h"
-#include "data/Init.h"
-#include "pcrt/description.h"
-#include "replicas/Rounds.h"
 
 #include <algorithm>
 #include <atomic>
@@ -27,69 +25,6 @@
 using namespace pcrt;
 namespace fs = std::filesystem;
 
-constexpr const char *modelFile = "model.safetensors";
-constexpr const char *stateFile = "training_state.safetensors";
-constexpr const char *configFile = "config.json";
-
-namespace {
-
-/// A tensor of the program and its place in a checkpoint.
-struct Saved {
-  const Tensor *tensor;
-  const Parameter *parameter;
-  bool inModel;
-  std::string prefix;   ///< Of its name; a part's follows.
-  int64_t replica = -1; ///< The replica of local SGD that owns it; -1: all share it.
-
-  std::string nameOf(const Part &part) const { return prefix + part.source; }
-};
-
-} // namespace
-
-/// "exp_avg@1."
-static std::string ofReplica(const std::string &name, int64_t replica) {
-  return name + "@" + std::to_string(replica) + ".";
-}
-
-/// The tensors of one program that a checkpoint after `step` steps has, in a run with `replicas` replicas. Between two
-/// rounds of local SGD, the checkpoint has the parameters that all replicas share: they are the model.
-static std::vector<Saved> savedTensors(const Program &program, int64_t step, int64_t replicas) {
-  std::vector<Saved> saved;
-  const Program::Rounds &rounds = program.rounds;
-  for (const Parameter &parameter : program.parameters)
-    if (!rounds.any() || parameter.frozen)
-      saved.push_back({&parameter, &parameter, true, ""});
-    else if (!rounds.endsAfter(step))
-      for (int64_t replica = 0; replica < replicas; ++replica)
-        saved.push_back({&parameter, &parameter, false, ofReplica("parameter", replica), replica});
-  for (const State &state : program.states) {
-    const Parameter &parameter = program.parameters[state.parameter];
-    if (rounds.any() && state.name == PCRT_SHARED)
-      saved.push_back({&state, &parameter, true, ""});
-    else if (!state.varies)
-      saved.push_back({&state, &parameter, false, state.name + "."});
-    else
-      for (int64_t replica = 0; replica < replicas; ++replica)
-        saved.push_back({&state, &parameter, false, ofReplica(state.name, replica), replica});
-  }
-  return saved;
-}
-
-/// Adds up the ranks' parts of every tensor's sum. All ranks have the same names.
-static void addUp(TensorSums &sums, Comm &comm) {
-  std::vector<TensorSum> mine, all(sums.size() * comm.size());
-  for (auto &[name, sum] : sums)
-    mine.push_back(sum);
-  requireOk(comm, comm.allGatherBytes(mine.data(), int64_t(mine.size() * sizeof mine[0]), all.data()));
-  size_t tensor = 0;
-  for (auto &[name, sum] : sums) {
-    sum = {};
-    for (int rank = 0; rank < comm.size(); ++rank)
-      sum += all[rank * mine.size() + tensor];
-    ++tensor;
-  }
-}
-
 /// Rank 0's text, of at most 99 characters, on all ranks.
 static std::string textOfFirst(Comm &comm, const std::string &text) {
   struct Text {
@@ -101,10 +36,6 @@ static std::string textOfFirst(Comm &comm, const std::string &text) {
   requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
   return all[0].bytes;
 }
-
-//===----------------------------------------------------------------------===//
-// Saving
-//===----------------------------------------------------------------------===//
 
 CheckpointWriter::CheckpointWriter(const std::string &to, const TokenizerFiles &tokenizer, Comm &comm)
     : comm(comm), path(plainPath(to)) {
@@ -274,7 +205,8 @@ private:
 /// A checkpoint that is being written: its two files of tensors and the trajectory to which their sums go.
 struct CheckpointWriter::Files {
   Files(const std::string &directory, const Program &program, const Trajectory &trajectory, Device &device, int rank)
-      : program(program), trajectory(trajectory), rank(rank), model(directory + "/" + modelFile, program, device),
+      : program(program), trajectory(trajectory), rank(rank),
+        model(directory + "/" + modelFileOf(program), program, device),
         training(directory + "/" + stateFile, program, device) {
     model.writer.addMetadata("format", "pt");
     training.writer.addMetadata("step", std::to_string(trajectory.step));
@@ -428,13 +360,16 @@ void CheckpointWriter::finish() {
         throw *files->failure;
     });
     Trajectory trajectory = files->trajectory;
-    files->model.note(modelFile, comm, trajectory);
+    files->model.note(modelFileOf(files->program), comm, trajectory);
     files->training.note(stateFile, comm, trajectory);
     onAllRanks(comm, [&] {
       if (!directory)
         return;
       TokenizerFiles texts = directory->tokenizer();
-      texts[configFile] = configWithDtype(files->program.config, "float32"); // as SafetensorsWriter stores all
+      if (files->program.hasAdapter())
+        texts[adapterConfigFile] = adapterConfig(files->program, trajectory);
+      else
+        texts[configFile] = configWithDtype(files->program.config, "float32"); // as SafetensorsWriter stores all
       for (auto &[name, text] : texts) {
         std::string inner = temporary + "/" + fs::path(name).parent_path().string();
         if (inner.back() != '/' && mkdir(inner.c_str(), 0777) != 0 && errno != EEXIST)
@@ -449,146 +384,4 @@ void CheckpointWriter::finish() {
   } catch (const Failure &failure) {
     giveUp(failure);
   }
-}
-
-//===----------------------------------------------------------------------===//
-// Loading
-//===----------------------------------------------------------------------===//
-
-/// Throws unless the file has as many bytes as when it was saved.
-static void checkSize(const std::string &directory, const std::string &name, const Trajectory &trajectory) {
-  std::string path = directory + "/" + name;
-  std::error_code error;
-  int64_t bytes = int64_t(fs::file_size(path, error));
-  auto saved = trajectory.files.find(name);
-  if (error)
-    fail(PCRT_BAD_DATA, "cannot read " + path + ": " + error.message());
-  if (saved == trajectory.files.end() || saved->second != bytes)
-    fail(PCRT_BAD_DATA, path + " is not the file described by " + trajectoryName + " in the same directory: it has " +
-                            std::to_string(bytes) + " bytes" +
-                            (saved == trajectory.files.end() ? "" : ", not " + std::to_string(saved->second)));
-}
-
-/// Compares the sums of the tensors that the ranks have read from a file with those that were saved. All ranks throw
-/// the same failure.
-static void checkSums(const std::string &directory, const std::string &file, const Trajectory &trajectory,
-                      TensorSums sums, Comm &comm) {
-  addUp(sums, comm);
-  auto records = trajectory.tensors.find(file);
-  for (auto &[name, sum] : sums) {
-    const TensorRecord *record = nullptr;
-    if (records != trajectory.tensors.end())
-      if (auto found = records->second.find(name); found != records->second.end())
-        record = &found->second;
-    if (!record || record->sum != sum.text())
-      fail(PCRT_BAD_DATA, directory + "/" + file + ": tensor '" + name + "' was changed after it was saved: " +
-                              (record ? "its checksum is " + sum.text() + ", but was " + record->sum
-                                      : std::string(trajectoryName) + " does not list it"));
-  }
-}
-
-/// The tensors of the model, in all stages.
-static TensorSums modelSums(const Program &program) {
-  TensorSums sums;
-  for (const Program *stage : program.stages)
-    for (const Parameter &parameter : stage->parameters)
-      for (const Part &part : parameter.parts)
-        sums[part.source] = {};
-  return sums;
-}
-
-/// Reads those tensors of a file that all replicas share or this one owns, and adds to `sums`. If the checkpoint has
-/// fewer replicas than the run, replica r reads the tensors of replica r modulo their number.
-static void readSaved(const std::string &path, const std::vector<Saved> &all, int64_t replicas, const Program &program,
-                      int rank, Device &device, TensorSums &sums) {
-  Safetensors file = Safetensors::open(path);
-  int64_t own = program.replicaOf(rank);
-  for (const Saved &saved : all) {
-    if (saved.replica >= 0 && saved.replica != own % replicas)
-      continue;
-    std::vector<const StoredTensor *> stored;
-    for (const Part &part : saved.parameter->parts) {
-      std::string name = saved.nameOf(part);
-      stored.push_back(
-          &checkStored(saved.inModel ? file.findModelTensor(name) : file.find(name), name, part.shape, path, file));
-    }
-    std::vector<TensorSum> read(stored.size());
-    readBlock(*saved.tensor, *saved.parameter, stored, program, rank, device, read);
-    if (saved.replica < 0 || saved.replica == own)
-      for (size_t i = 0; i < read.size(); ++i)
-        sums[saved.nameOf(saved.parameter->parts[i])] += read[i];
-  }
-}
-
-void pcrt::checkModel(const Program &program, const Trajectory &trajectory, const std::string &directory) {
-  checkConfig(program, directory);
-  if (program.training && trajectory.optimizer != program.optimizer)
-    fail(PCRT_BAD_DATA, directory + " was saved with optimizer '" + trajectory.optimizer +
-                            "', but this program uses '" + program.optimizer + "'");
-}
-
-void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
-                          Device &device, Pool &pool, Comm &comm) {
-  TensorSums model = modelSums(program), states;
-  int64_t replicas = std::max<int64_t>(trajectory.replicas, 1), readers = program.rounds.replicas;
-  bool between = !program.rounds.any() || program.rounds.endsAfter(trajectory.step);
-  for (const Program *stage : program.stages)
-    for (const Saved &saved : savedTensors(*stage, trajectory.step, std::min(replicas, readers)))
-      for (const Part &part : saved.parameter->parts)
-        if (!saved.inModel)
-          states[saved.nameOf(part)] = {};
-  onAllRanks(comm, [&] {
-    if (!between && replicas != readers)
-      fail(PCRT_USAGE, directory + " was saved in the middle of a round of " + std::to_string(replicas) +
-                           " replicas; to continue with " + std::to_string(readers) +
-                           " replicas, use a checkpoint from the end of a round, every " +
-                           std::to_string(program.rounds.every) + " steps");
-    checkModel(program, trajectory, directory);
-    checkSize(directory, modelFile, trajectory);
-    std::vector<Saved> all = savedTensors(program, trajectory.step, replicas), ofModel;
-    if (program.rounds.any()) {
-      std::copy_if(all.begin(), all.end(), std::back_inserter(ofModel),
-                   [](const Saved &saved) { return saved.inModel; });
-      readSaved(directory + "/" + modelFile, ofModel, replicas, program, comm.rank(), device, model);
-    } else {
-      readParameters(program, Safetensors::open(directory + "/" + modelFile), comm.rank(), device, pool, &model);
-    }
-    if (program.states.empty())
-      return;
-    checkSize(directory, stateFile, trajectory);
-    std::erase_if(all, [](const Saved &saved) { return saved.inModel; });
-    readSaved(directory + "/" + stateFile, all, replicas, program, comm.rank(), device, states);
-    if (program.rounds.any() && between)
-      takeShared(program, device, comm.rank());
-  });
-  checkSums(directory, modelFile, trajectory, model, comm);
-  checkSums(directory, stateFile, trajectory, states, comm);
-}
-
-std::string pcrt::directoryOfWeights(const std::string &path) {
-  std::error_code ignored;
-  if (path.empty() || fs::is_directory(path, ignored))
-    return path;
-  std::string directory = fs::path(path).parent_path();
-  return directory.empty() ? "." : directory;
-}
-
-void pcrt::loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm) {
-  TensorSums sums = modelSums(program);
-  std::error_code ignored;
-  bool isDirectory = fs::is_directory(path, ignored);
-  std::string directory = directoryOfWeights(path);
-  std::optional<Trajectory> trajectory;
-  onAllRanks(comm, [&] {
-    checkConfig(program, directory);
-    if ((isDirectory || fs::path(path).filename() == modelFile) &&
-        fs::exists(directory + "/" + trajectoryName, ignored))
-      trajectory = Trajectory::read(directory);
-    Safetensors weights = Safetensors::open(path);
-    if (comm.rank() == 0)
-      checkTies(program, weights);
-    readParameters(program, weights, comm.rank(), device, pool, &sums);
-  });
-  if (trajectory)
-    checkSums(directory, modelFile, *trajectory, sums, comm);
 }

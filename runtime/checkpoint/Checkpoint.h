@@ -1,11 +1,13 @@
 //===- Checkpoint.h - Saving and loading the state of training ------------===//
-// A checkpoint is a directory that Hugging Face loads (config.json and model.safetensors), with
-// training_state.safetensors and trajectory.json beside it. SaveDirectory describes how it replaces an older one.
+// A checkpoint is a directory that Hugging Face loads (config.json and model.safetensors, or PEFT's
+// adapter_config.json and adapter_model.safetensors if the program has an adapter), with training_state.safetensors and
+// trajectory.json beside it. SaveDirectory describes how it replaces an older one.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_CHECKPOINT_H
 #define PCRT_CHECKPOINT_CHECKPOINT_H
 
 #include "base/Failure.h"
+#include "base/TensorSum.h"
 #include "checkpoint/SaveDirectory.h"
 #include "checkpoint/Trajectory.h"
 #include "comm/Comm.h"
@@ -72,9 +74,14 @@ void loadCheckpoint(const std::string &directory, const Trajectory &trajectory, 
 /// The directory of `path`, which is a directory or file of weights; empty if `path` is.
 std::string directoryOfWeights(const std::string &path);
 
-/// Reads only the parameters from a file or directory of safetensors. If the directory has a trajectory.json, it checks
-/// their sums; if it has a config.json, it checks the model. All ranks call it. Throws PCRT_BAD_DATA.
-void loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm);
+/// Reads only the parameters of the model, without an adapter's, from a file or directory of safetensors. If the
+/// directory has a trajectory.json, it checks their sums; if it has a config.json, it checks the model. Returns the
+/// sums of the tensors. All ranks call it. Throws PCRT_BAD_DATA.
+TensorSums loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm);
+
+/// Reads the adapter of `program` from a directory that PEFT or a run has saved. All ranks call it. Throws
+/// PCRT_BAD_DATA, naming the setting or the tensor that differs.
+void loadAdapter(const std::string &directory, const Program &program, Device &device, Pool &pool, Comm &comm);
 
 } // namespace pcrt
 

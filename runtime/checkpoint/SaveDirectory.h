@@ -14,8 +14,12 @@
 
 namespace pcrt {
 
-/// The files of every checkpoint.
-constexpr const char *checkpointFiles[] = {"config.json", "model.safetensors", "training_state.safetensors",
+/// The files of checkpoints. Those of an adapter have PEFT's names instead of the first two.
+constexpr const char *checkpointFiles[] = {"config.json",
+                                           "model.safetensors",
+                                           "adapter_config.json",
+                                           "adapter_model.safetensors",
+                                           "training_state.safetensors",
                                            trajectoryName};
 
 /// The one name of a directory: without trailing slashes, and the target of a symbolic link, which is what a save

@@ -87,6 +87,8 @@ std::string Trajectory::text() const {
     json["local_sgd"] = {{"rounds", rounds}, {"replicas", replicas}};
   if (groups != "none")
     json["groups"] = groups;
+  if (!base.empty())
+    json["base"] = {{"from", baseFrom}, {"tensors", base}};
   for (const FlagValue &flag : flags)
     json["flags"][flag.first] = valueOf(flag.second);
   json["data"] = Json::array();
@@ -129,6 +131,10 @@ static Trajectory parse(const Json &json) {
   if (const Json norms = json.value("norms", Json()); !norms.is_null())
     result.norms = {norms.at("last"), norms.at("skipped")};
   result.groups = json.value("groups", result.groups);
+  if (const Json base = json.value("base", Json()); !base.is_null()) {
+    result.baseFrom = base.at("from");
+    result.base = base.at("tensors").get<std::map<std::string, std::string>>();
+  }
   if (const Json local = json.value("local_sgd", Json()); !local.is_null()) {
     result.rounds = local.at("rounds");
     result.replicas = local.at("replicas");

@@ -58,11 +58,13 @@ struct Trajectory {
   int64_t samples = 0; ///< Sequences read so far, which is the number of the first one of the next batch.
   int64_t batch = 0, sequence = 0;
   std::string optimizer, plan;
-  std::string program;          ///< Sum of the executable.
-  std::string rounds = "none";  ///< Of local SGD: "every 32 steps, rate 0.7, momentum 0.9".
-  int64_t replicas = 1;         ///< Of local SGD.
-  std::string groups = "none";  ///< Of parameters: Program::groups.
-  std::vector<FlagValue> flags; ///< Those that the numbers depend on.
+  std::string program;                     ///< Sum of the executable.
+  std::string rounds = "none";             ///< Of local SGD: "every 32 steps, rate 0.7, momentum 0.9".
+  int64_t replicas = 1;                    ///< Of local SGD.
+  std::string groups = "none";             ///< Of parameters: Program::groups.
+  std::string baseFrom;                    ///< Of an adapter: where its base was read from; empty: it was drawn.
+  std::map<std::string, std::string> base; ///< Of an adapter: the sums of the tensors of its base, by name.
+  std::vector<FlagValue> flags;            ///< Those that the numbers depend on.
   std::vector<DataIdentity> data;
   NormLimit::History norms;
   std::vector<SampleRange> skipped; ///< Samples that --rollback left out.

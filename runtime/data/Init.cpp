@@ -44,9 +44,9 @@ static void storeFloat(char *out, int32_t dtype, int64_t index, float value) {
     reinterpret_cast<float *>(out)[index] = value;
 }
 
-void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, Device &device, Pool &pool) {
+void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, Device &device, Pool &pool, bool adapter) {
   for (const Parameter &parameter : program.parameters) {
-    if (!parameter.isOn(program.mesh, rank))
+    if (!parameter.isOn(program.mesh, rank) || parameter.isAdapter() != adapter)
       continue;
     Block block = blockOf(program.mesh, parameter.shape, parameter.layout, rank);
     HostBlock host(device, parameter.offset, block.elements() * elementBytes(parameter.dtype), HostBlock::Write);
@@ -172,23 +172,27 @@ void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std
 }
 
 void pcrt::readParameters(const Program &program, const Safetensors &weights, int rank, Device &device, Pool &pool,
-                          TensorSums *sums) {
+                          TensorSums *sums, bool adapter) {
   std::string where = weights.tensors().empty() ? "the checkpoint" : weights.tensors().begin()->second.file;
-  size_t count = program.parameters.size();
+  std::vector<const Parameter *> wanted;
+  for (const Parameter &parameter : program.parameters)
+    if (parameter.isAdapter() == adapter)
+      wanted.push_back(&parameter);
+  size_t count = wanted.size();
   std::vector<std::vector<const StoredTensor *>> stored(count);
   std::vector<std::vector<TensorSum>> read(count); // several parts can be boxes of one tensor
   for (size_t i = 0; i < count; ++i)
-    for (const Part &part : program.parameters[i].parts) {
+    for (const Part &part : wanted[i]->parts) {
       stored[i].push_back(&checkStored(weights.findModelTensor(part.source), part.source, part.shape, where, weights));
       read[i].emplace_back();
     }
   pool.ranges(int64_t(count), [&](int, int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i)
-      readBlock(program.parameters[i], program.parameters[i], stored[i], program, rank, device, read[i]);
+      readBlock(*wanted[i], *wanted[i], stored[i], program, rank, device, read[i]);
   });
   for (size_t i = 0; i < count && program.replicaOf(rank) == 0; ++i) // other replicas have read the same
     for (size_t part = 0; part < read[i].size(); ++part)
-      (*sums)[program.parameters[i].parts[part].source] += read[i][part];
+      (*sums)[wanted[i]->parts[part].source] += read[i][part];
 }
 
 void pcrt::fillConstants(const Program &program, int rank, Device &device) {

@@ -21,13 +21,13 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
 /// Element `index` of the standard normal values of parameter `key` under `seed`.
 float normalAt(uint64_t seed, uint64_t key, uint64_t index);
 
-/// Draws this rank's blocks of all parameters into the arena.
-void drawParameters(const Program &program, uint64_t seed, int rank, Device &device, Pool &pool);
+/// Draws this rank's blocks of the parameters of the model, or of those of the `adapter`, into the arena.
+void drawParameters(const Program &program, uint64_t seed, int rank, Device &device, Pool &pool, bool adapter = false);
 
-/// Reads this rank's blocks of all parameters. Throws PCRT_BAD_DATA, naming a tensor that is missing, has another shape
-/// or a dtype that is not a float. Adds to `sums` the checksums of the elements that this rank would write.
+/// Reads this rank's blocks of the same parameters. Throws PCRT_BAD_DATA, naming a tensor that is missing, has another
+/// shape or a dtype that is not a float. Adds to `sums` the checksums of the elements that this rank would write.
 void readParameters(const Program &program, const Safetensors &weights, int rank, Device &device, Pool &pool,
-                    TensorSums *sums);
+                    TensorSums *sums, bool adapter = false);
 
 /// Throws PCRT_BAD_DATA if tensors of `weights` that the model ties have different numbers.
 void checkTies(const Program &program, const Safetensors &weights);

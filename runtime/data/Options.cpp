@@ -58,13 +58,14 @@ Open local SGD (programs of pc-compile --mesh outer=open,... --local-sgd=outer:3
 
 Parameters
   --seed N              seed of the initial values, which do not depend on the plan (default 0)
-  --init DIR|FILE       read initial values from a safetensors file or a Hugging Face directory
+  --init DIR|FILE       read initial values from a safetensors file or a Hugging Face directory; for programs of --lora, the base
+  --adapter DIR         for programs of --lora: read the initial adapter from a directory of PEFT or of --save
   --save DIR            after the last step, save a directory that Hugging Face loads and this program continues from; also
                         after SIGTERM, SIGINT, SIGUSR1, SIGHUP or SIGPIPE, and before a step with non-finite numbers
   --overwrite           let --save replace a checkpoint that this run does not continue
   --load DIR            continue from such a directory, or from the newest one in DIR, with the same results on any mesh
   --checkpoint DIR      save to DIR/step-<n> regularly, after a signal and at the end, and continue from the newest one, so the
-                        same command line starts and restarts a run; --init and --load apply to the first start
+                        same command line starts and restarts a run; --init, --adapter and --load apply to the first start
   --every N|Nm|auto     save every N steps, every N minutes, or as often as pays off if machines fail (default auto)
   --keep K              keep the newest K checkpoints (default 2)
   --rollback M          if a run ended with non-finite numbers, continue at least M steps before and skip the samples in between;
@@ -152,6 +153,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--meet", options.meet, Concerns::Ranks);
   f("--name", options.name, Concerns::Ranks);
   f("--init", options.init, Concerns::Ranks);
+  f("--adapter", options.adapter, Concerns::Ranks);
   f("--save", options.save, Concerns::Ranks);
   f("--load", options.load, Concerns::Ranks);
   f("--overwrite", options.overwrite, Concerns::Ranks);
@@ -295,8 +297,8 @@ static void checkTogether(const Options &options) {
            std::string(flag) + " does not work with open local SGD, whose members run different numbers of steps");
   if (options.overwrite && options.save.empty())
     fail(PCRT_USAGE, "--overwrite needs --save DIR");
-  if (!options.init.empty() && !options.load.empty())
-    fail(PCRT_USAGE, "--init and --load exclude each other, because --load reads the parameters from the checkpoint");
+  if (!options.adapter.empty() && !options.load.empty())
+    fail(PCRT_USAGE, "--adapter and --load exclude each other, because --load reads the adapter from the checkpoint");
   std::vector<FlagValue> flags = trajectoryFlags(options);
   flags.insert(flags.end(), {{"data", ""}, {"sequence", ""}, {"local-sgd", ""}, {"groups", ""}});
   for (size_t at = 0; at < options.change.size();) {

@@ -38,7 +38,7 @@ struct Options {
   HeldOut validation;
   int64_t evalEvery = 0;              ///< Steps between two evaluations on the samples of `validation`; 0: none.
   std::optional<int64_t> evalBatches; ///< Batches of each evaluation; without it, all samples of `validation`.
-  std::string init, load;             ///< Empty: not given.
+  std::string init, adapter, load;    ///< Empty: not given.
   OutputPath save, checkpoint;
   bool overwrite = false;            ///< The run may replace a checkpoint in `save` that it does not continue.
   std::optional<SaveInterval> every; ///< The interval of the checkpoints in `checkpoint`.

@@ -58,6 +58,7 @@ Json pcrt::describeAsJson(const Program &program) {
                 {"parameters", elements},
                 {"optimizer", program.training ? program.optimizer : "none"},
                 {"groups", program.groups()},
+                {"adapter", program.describeAdapter()},
                 {"local_sgd", describeRounds(program)},
                 {"arena_bytes", arena},
                 {"target", program.abi.target == PCRT_CPU ? "cpu" : "cuda"},
@@ -102,6 +103,7 @@ std::string pcrt::describeProgram(const Program &program) {
          (inputs.empty() ? line("vocabulary", number("vocabulary")) : inputs) +
          line("parameters", number("parameters")) + line("optimizer", text("optimizer")) +
          (text("groups") == "none" ? "" : line("groups", text("groups"))) +
+         (program.hasAdapter() ? line("adapter", text("adapter")) : "") +
          line("arena", (program.stages.size() > 1 ? "at most " : "") + number("arena_bytes") + " bytes per rank") +
          line("target", program.abi.target == PCRT_CPU
                             ? "cpu"

@@ -10,8 +10,11 @@
 
 using namespace pcrt;
 
-void pcrt::checkOutputs(const Options &options, const SampleData &data, const std::string &weights) {
-  std::vector<NamedPath> inputs = filesOfModel("the weights", weights), outputs = outputsOf(options);
+void pcrt::checkOutputs(const Options &options, const SampleData &data, const std::vector<std::string> &weights) {
+  std::vector<NamedPath> inputs, outputs = outputsOf(options);
+  for (const std::string &path : weights)
+    for (const NamedPath &file : filesOfModel("the weights", path))
+      inputs.push_back(file);
   inputs.push_back({"the program", "/proc/self/exe"});
   inputs.push_back({"--routing", options.routing});
   for (const SampleData::File &file : data.filesRead())

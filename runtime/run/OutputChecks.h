@@ -9,9 +9,9 @@
 
 namespace pcrt {
 
-/// Throws PCRT_USAGE if an output of the run is a file that it reads, or two outputs are one file. `weights` is the
-/// file or directory from which the parameters are read; empty: there is none.
-void checkOutputs(const Options &options, const SampleData &data, const std::string &weights);
+/// Throws PCRT_USAGE if an output of the run is a file that it reads, or two outputs are one file. `weights` are
+/// the files or directories from which parameters are read; an empty one is none.
+void checkOutputs(const Options &options, const SampleData &data, const std::vector<std::string> &weights);
 
 /// Throws PCRT_USAGE if --save, without --overwrite, names a checkpoint that this run may not replace. A run that
 /// continues `before` may replace a checkpoint of the same data whose step is not later, `before` included, or that was

@@ -4,6 +4,7 @@
 //===----------------------------------------------------------------------===//
 #include "run/Run.h"
 #include "base/Failure.h"
+#include "checkpoint/AdapterConfig.h"
 #include "checkpoint/Checkpoint.h"
 #include "checkpoint/CheckpointSeries.h"
 #include "checkpoint/KeptMemory.h"
@@ -22,6 +23,7 @@
 #include "replicas/Rounds.h"
 #include "run/Info.h"
 #include "run/OutputChecks.h"
+#include "run/Request.h"
 #include "run/Results.h"
 #include "run/SameRun.h"
 #include "run/Stop.h"
@@ -55,7 +57,7 @@ public:
                         program.name + ", " + describeMesh(program.mesh) +
                             (certificate.empty() ? ", sum " : ", certificate ") + what},
                        {"code", programSum, "sum " + programSum}});
-    checkRequest();
+    checkRequest(program, options, comm.size());
     requireSame(comm, sharedFlagFacts(options));
     chooseCheckpoint();
     openData();
@@ -119,34 +121,6 @@ public:
   }
 
 private:
-  /// Checks of the flags that need no file.
-  void checkRequest() {
-    if (program.mesh.ranks() != comm.size())
-      fail(PCRT_USAGE, otherSize(program, comm.size()));
-    if (options.data.empty())
-      fail(PCRT_USAGE, "--data FILE is missing; add it, or see --help");
-    if (options.evalEvery && !program.training)
-      fail(PCRT_USAGE,
-           "--eval-every needs a program compiled with --mode=train; one compiled with --mode=eval always evaluates");
-    if (options.evalEvery && !program.abi.evaluate)
-      fail(PCRT_INFEASIBLE, "--eval-every does not work with CUDA programs; evaluate checkpoints with a program "
-                            "compiled with --mode=eval, using --init and --validation");
-    for (auto [given, flag] : {std::pair(options.skipSpikes.has_value(), "--skip-spikes"),
-                               std::pair(!options.dumpGrads.empty(), "--dump-grads")})
-      if (program.rounds.any() && given)
-        fail(PCRT_USAGE,
-             std::string(flag) + " does not work with local SGD, whose replicas have different norms and gradients");
-    if (program.masked && options.targets.empty())
-      fail(PCRT_USAGE, "this model does not predict the next token, so it needs --targets FILE; see --help");
-    if (options.meet.empty() && !options.name.empty())
-      fail(PCRT_USAGE, "--name needs --meet HOST:PORT");
-    if (options.eval && program.training)
-      fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
-    if (!program.training && (!options.save.empty() || !options.checkpoint.empty()))
-      fail(PCRT_USAGE, std::string(options.save.empty() ? "--checkpoint" : "--save") +
-                           " needs a program compiled with --mode=train");
-  }
-
   /// Finds the checkpoint that the run continues, if there is one.
   void chooseCheckpoint() {
     Comm::Busy busy(comm);
@@ -173,7 +147,8 @@ private:
         data.push_back({"routing " + options.routing, 0, FileIdentity::of(options.routing)});
       if (!loadFrom.empty()) {
         before = Trajectory::read(loadFrom);
-      } else {
+      }
+      if (loadFrom.empty() || program.hasAdapter()) { // checkpoints of adapters do not contain the base
         weights = options.init.empty() ? program.weights : options.init;
         std::error_code error;
         if (options.init.empty() && !weights.empty() && !std::filesystem::exists(weights, error))
@@ -191,15 +166,18 @@ private:
       facts.push_back({name, bytes, path + " (" + bytes + ")"});
     };
     addFile("data", options.data, data.size() == 1 ? data[0].identity : identityOf(data));
-    FileIdentity checkpoint, init;
+    FileIdentity checkpoint, init, adapter;
     onAllRanks(comm, [&] {
       if (before)
         checkpoint = FileIdentity::of(loadFrom + "/" + trajectoryName);
-      else if (!weights.empty() && comm.size() > 1)
+      else if (!options.adapter.empty() && comm.size() > 1)
+        adapter = identityOfWeights(options.adapter);
+      if (!weights.empty() && comm.size() > 1)
         init = identityOfWeights(weights);
     });
     addFile("checkpoint", loadFrom, checkpoint);
     addFile("weights", weights, init);
+    addFile("adapter", options.adapter, adapter);
     return facts;
   }
 
@@ -254,6 +232,8 @@ private:
     result.replicas = program.rounds.replicas;
     result.rounds = describeRounds(program);
     result.groups = program.groups();
+    result.baseFrom = base.empty() ? "" : directoryOfWeights(weights);
+    result.base = base;
     result.flags = trajectoryFlags(options);
     result.data = data;
     result.norms = norms->history();
@@ -287,7 +267,7 @@ private:
   void openFiles() {
     Comm::Busy busy(comm);
     onAllRanks(comm, [&] {
-      checkOutputs(options, *samples, before ? loadFrom : weights);
+      checkOutputs(options, *samples, {loadFrom, before ? "" : options.adapter, weights});
       if (comm.rank() == 0 && !fromMemory) // else the same run has checked it
         checkReplaces(options, before ? &*before : nullptr);
       if (comm.rank() == 0 && (!options.save.empty() || series))
@@ -331,11 +311,23 @@ private:
       memory->restore(device->onHost(0), workers);
     else if (before)
       loadBefore(workers);
-    else if (!weights.empty())
-      loadWeights(weights, program, *device, workers, comm);
+    else if (!options.adapter.empty())
+      loadAdapter(options.adapter, program, *device, workers, comm);
+    if (!weights.empty() && (program.hasAdapter() || !fromMemory)) { // the sums of a base go to checkpoints
+      TensorSums sums = loadWeights(weights, program, *device, workers, comm);
+      for (auto &[name, sum] : sums)
+        if (program.hasAdapter())
+          base[name] = sum.text();
+    }
     onAllRanks(comm, [&] {
-      if (!fromMemory && !before && weights.empty())
+      if (program.hasAdapter() && before)
+        checkSameBase(*before, base, loadFrom, weights);
+      else if (std::error_code error; std::filesystem::exists(options.adapter + "/" + trajectoryName, error))
+        checkSameBase(Trajectory::read(options.adapter), base, options.adapter, weights);
+      if (!fromMemory && weights.empty() && (program.hasAdapter() || !before))
         drawParameters(program, options.seed, comm.rank(), *device, workers);
+      if (!fromMemory && program.hasAdapter() && !before && options.adapter.empty())
+        drawParameters(program, options.seed, comm.rank(), *device, workers, /*adapter=*/true);
       if (!fromMemory && !before && program.rounds.any())
         shareParameters(program, *device, comm.rank());
       fillConstants(program, comm.rank(), *device);
@@ -558,7 +550,8 @@ private:
   std::optional<Failure> nextFailure; ///< Of the next step's inputs.
   std::string programSum;
   std::vector<DataIdentity> data;
-  std::string loadFrom, weights; ///< The source of the parameters; both empty: they are drawn.
+  std::string loadFrom, weights;           ///< The source of the parameters; both empty: they are drawn.
+  std::map<std::string, std::string> base; ///< Sums of the tensors of an adapter's base that were read from `weights`.
   std::optional<KeptMemory> memory;
   bool fromMemory = false;                ///< The run continues the state in `memory`.
   TokenizerFiles tokenizer;               ///< Those of the source of the parameters; rank 0.

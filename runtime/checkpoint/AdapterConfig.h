@@ -1,0 +1,27 @@
+//===- AdapterConfig.h - The adapter and the base of a checkpoint ---------===//
+// The compiler writes the settings of an adapter into the program. A run saves them with the place of the base, and
+// compares them with those of an adapter that it loads.
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CHECKPOINT_ADAPTERCONFIG_H
+#define PCRT_CHECKPOINT_ADAPTERCONFIG_H
+
+#include "base/AdapterSettings.h"
+#include "checkpoint/Trajectory.h"
+
+namespace pcrt {
+
+/// The text of adapter_config.json for a checkpoint with this trajectory.
+std::string adapterConfig(const Program &program, const Trajectory &trajectory);
+
+/// Throws PCRT_BAD_DATA, naming the key, unless DIRECTORY/adapter_config.json means adapters as `program` has them. The
+/// targets are compared by the names of tensors, when these are read.
+void checkAdapterConfig(const Program &program, const std::string &directory);
+
+/// Throws PCRT_BAD_DATA, naming a tensor, unless a base with these sums of tensors is the one of a checkpoint's
+/// adapter. No sums: the base was drawn. `weights` is where the base comes from.
+void checkSameBase(const Trajectory &before, const std::map<std::string, std::string> &base,
+                   const std::string &directory, const std::string &weights);
+
+} // namespace pcrt
+
+#endif // PCRT_CHECKPOINT_ADAPTERCONFIG_H

@@ -1,0 +1,193 @@
+//===- LoadCheckpoint.cpp - Loading the state of training -----------------===//
+// Every rank reads its own blocks and adds up their checksums, and all compare the totals with trajectory.json.
+//===----------------------------------------------------------------------===//
+#include "base/Failure.h"
+#include "checkpoint/AdapterConfig.h"
+#include "checkpoint/Checkpoint.h"
+#include "checkpoint/SavedTensors.h"
+#include "comm/Collective.h"
+#include "data/Init.h"
+#include "replicas/Rounds.h"
+
+#include <filesystem>
+
+using namespace pcrt;
+namespace fs = std::filesystem;
+
+/// Throws unless the file has as many bytes as when it was saved.
+static void checkSize(const std::string &directory, const std::string &name, const Trajectory &trajectory) {
+  std::string path = directory + "/" + name;
+  std::error_code error;
+  int64_t bytes = int64_t(fs::file_size(path, error));
+  auto saved = trajectory.files.find(name);
+  if (error)
+    fail(PCRT_BAD_DATA, "cannot read " + path + ": " + error.message());
+  if (saved == trajectory.files.end() || saved->second != bytes)
+    fail(PCRT_BAD_DATA, path + " is not the file described by " + trajectoryName + " in the same directory: it has " +
+                            std::to_string(bytes) + " bytes" +
+                            (saved == trajectory.files.end() ? "" : ", not " + std::to_string(saved->second)));
+}
+
+/// Compares the sums of the tensors that the ranks have read from a file, over all ranks, with those that were saved.
+static void checkSums(const std::string &directory, const std::string &file, const Trajectory &trajectory,
+                      const TensorSums &sums) {
+  auto records = trajectory.tensors.find(file);
+  for (auto &[name, sum] : sums) {
+    const TensorRecord *record = nullptr;
+    if (records != trajectory.tensors.end())
+      if (auto found = records->second.find(name); found != records->second.end())
+        record = &found->second;
+    if (!record || record->sum != sum.text())
+      fail(PCRT_BAD_DATA, directory + "/" + file + ": tensor '" + name + "' was changed after it was saved: " +
+                              (record ? "its checksum is " + sum.text() + ", but was " + record->sum
+                                      : std::string(trajectoryName) + " does not list it"));
+  }
+}
+
+/// The tensors of the model, or of the adapter, in all stages.
+static TensorSums modelSums(const Program &program, bool adapter) {
+  TensorSums sums;
+  for (const Program *stage : program.stages)
+    for (const Parameter &parameter : stage->parameters)
+      for (const Part &part : parameter.parts)
+        if (parameter.isAdapter() == adapter)
+          sums[part.source] = {};
+  return sums;
+}
+
+/// Reads those tensors of a file that all replicas share or this one owns, and adds to `sums`. If the checkpoint has
+/// fewer replicas than the run, replica r reads the tensors of replica r modulo their number.
+static void readSaved(const std::string &path, const std::vector<Saved> &all, int64_t replicas, const Program &program,
+                      int rank, Device &device, TensorSums &sums) {
+  Safetensors file = Safetensors::open(path);
+  int64_t own = program.replicaOf(rank);
+  for (const Saved &saved : all) {
+    if (saved.replica >= 0 && saved.replica != own % replicas)
+      continue;
+    std::vector<const StoredTensor *> stored;
+    for (const Part &part : saved.parameter->parts) {
+      std::string name = saved.nameOf(part);
+      stored.push_back(
+          &checkStored(saved.inModel ? file.findModelTensor(name) : file.find(name), name, part.shape, path, file));
+    }
+    std::vector<TensorSum> read(stored.size());
+    readBlock(*saved.tensor, *saved.parameter, stored, program, rank, device, read);
+    if (saved.replica < 0 || saved.replica == own)
+      for (size_t i = 0; i < read.size(); ++i)
+        sums[saved.nameOf(saved.parameter->parts[i])] += read[i];
+  }
+}
+
+/// Throws PCRT_BAD_DATA if a file of an adapter has a tensor that is not among those of the program.
+static void checkTargets(const Program &program, const Safetensors &adapter, const std::string &path,
+                         const TensorSums &own) {
+  for (const auto &[name, tensor] : adapter.tensors())
+    if (!own.contains(name))
+      fail(PCRT_BAD_DATA, path + ": tensor '" + name + "' is not part of this program's adapter (" +
+                              program.describeAdapter() + "); compile the program with the targets of this adapter");
+}
+
+void pcrt::checkModel(const Program &program, const Trajectory &trajectory, const std::string &directory) {
+  if (program.hasAdapter())
+    checkAdapterConfig(program, directory);
+  else if (isThere(directory + "/" + adapterConfigFile))
+    fail(PCRT_BAD_DATA, directory + " holds an adapter, but this program was compiled without --lora");
+  else
+    checkConfig(program, directory);
+  if (program.training && trajectory.optimizer != program.optimizer)
+    fail(PCRT_BAD_DATA, directory + " was saved with optimizer '" + trajectory.optimizer +
+                            "', but this program uses '" + program.optimizer + "'");
+}
+
+void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
+                          Device &device, Pool &pool, Comm &comm) {
+  const std::string modelFile = modelFileOf(program);
+  TensorSums model = modelSums(program, program.hasAdapter()), states;
+  int64_t replicas = std::max<int64_t>(trajectory.replicas, 1), readers = program.rounds.replicas;
+  bool between = !program.rounds.any() || program.rounds.endsAfter(trajectory.step);
+  for (const Program *stage : program.stages)
+    for (const Saved &saved : savedTensors(*stage, trajectory.step, std::min(replicas, readers)))
+      for (const Part &part : saved.parameter->parts)
+        if (!saved.inModel)
+          states[saved.nameOf(part)] = {};
+  onAllRanks(comm, [&] {
+    if (!between && replicas != readers)
+      fail(PCRT_USAGE, directory + " was saved in the middle of a round of " + std::to_string(replicas) +
+                           " replicas; to continue with " + std::to_string(readers) +
+                           " replicas, use a checkpoint from the end of a round, every " +
+                           std::to_string(program.rounds.every) + " steps");
+    checkModel(program, trajectory, directory);
+    checkSize(directory, modelFile, trajectory);
+    if (program.hasAdapter())
+      checkTargets(program, Safetensors::open(directory + "/" + modelFile), directory + "/" + modelFile, model);
+    std::vector<Saved> all = savedTensors(program, trajectory.step, replicas), ofModel;
+    if (program.rounds.any()) {
+      std::copy_if(all.begin(), all.end(), std::back_inserter(ofModel),
+                   [](const Saved &saved) { return saved.inModel; });
+      readSaved(directory + "/" + modelFile, ofModel, replicas, program, comm.rank(), device, model);
+    } else {
+      readParameters(program, Safetensors::open(directory + "/" + modelFile), comm.rank(), device, pool, &model,
+                     program.hasAdapter());
+    }
+    if (program.states.empty())
+      return;
+    checkSize(directory, stateFile, trajectory);
+    std::erase_if(all, [](const Saved &saved) { return saved.inModel; });
+    readSaved(directory + "/" + stateFile, all, replicas, program, comm.rank(), device, states);
+    if (program.rounds.any() && between)
+      takeShared(program, device, comm.rank());
+  });
+  addUp(model, comm);
+  addUp(states, comm);
+  checkSums(directory, modelFile, trajectory, model);
+  checkSums(directory, stateFile, trajectory, states);
+}
+
+std::string pcrt::directoryOfWeights(const std::string &path) {
+  std::error_code ignored;
+  if (path.empty() || fs::is_directory(path, ignored))
+    return path;
+  std::string directory = fs::path(path).parent_path();
+  return directory.empty() ? "." : directory;
+}
+
+TensorSums pcrt::loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm) {
+  constexpr const char *modelFile = "model.safetensors";
+  TensorSums sums = modelSums(program, /*adapter=*/false);
+  std::error_code ignored;
+  bool isDirectory = fs::is_directory(path, ignored);
+  std::string directory = directoryOfWeights(path);
+  std::optional<Trajectory> trajectory;
+  onAllRanks(comm, [&] {
+    checkConfig(program, directory);
+    if ((isDirectory || fs::path(path).filename() == modelFile) &&
+        fs::exists(directory + "/" + trajectoryName, ignored))
+      trajectory = Trajectory::read(directory);
+    Safetensors weights = Safetensors::open(path);
+    if (comm.rank() == 0)
+      checkTies(program, weights);
+    readParameters(program, weights, comm.rank(), device, pool, &sums);
+  });
+  addUp(sums, comm);
+  if (trajectory)
+    checkSums(directory, modelFile, *trajectory, sums);
+  return sums;
+}
+
+void pcrt::loadAdapter(const std::string &directory, const Program &program, Device &device, Pool &pool, Comm &comm) {
+  TensorSums sums = modelSums(program, /*adapter=*/true);
+  std::optional<Trajectory> trajectory;
+  std::string file = modelFileOf(program), path = directory + "/" + file;
+  onAllRanks(comm, [&] {
+    checkAdapterConfig(program, directory);
+    std::error_code ignored;
+    if (fs::exists(directory + "/" + trajectoryName, ignored))
+      trajectory = Trajectory::read(directory);
+    Safetensors adapter = Safetensors::open(path);
+    checkTargets(program, adapter, path, sums);
+    readParameters(program, adapter, comm.rank(), device, pool, &sums, /*adapter=*/true);
+  });
+  addUp(sums, comm);
+  if (trajectory)
+    checkSums(directory, file, *trajectory, sums);
+}

@@ -1,0 +1,42 @@
+//===- SavedTensors.h - The tensors of a checkpoint and their files -------===//
+// What saving and loading share.
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CHECKPOINT_SAVEDTENSORS_H
+#define PCRT_CHECKPOINT_SAVEDTENSORS_H
+
+#include "base/AdapterSettings.h"
+#include "base/Program.h"
+#include "base/TensorSum.h"
+#include "comm/Comm.h"
+
+namespace pcrt {
+
+constexpr const char *stateFile = "training_state.safetensors";
+constexpr const char *configFile = "config.json";
+
+/// The file of the model, or of the adapter, whose base has files of its own.
+inline const char *modelFileOf(const Program &program) {
+  return program.hasAdapter() ? adapterFile : "model.safetensors";
+}
+
+/// A tensor of the program and its place in a checkpoint.
+struct Saved {
+  const Tensor *tensor;
+  const Parameter *parameter;
+  bool inModel;
+  std::string prefix;   ///< Of its name; a part's follows.
+  int64_t replica = -1; ///< The replica of local SGD that owns it; -1: all share it.
+
+  std::string nameOf(const Part &part) const { return prefix + part.source; }
+};
+
+/// The tensors of one program that a checkpoint after `step` steps has, in a run with `replicas` replicas. Between two
+/// rounds of local SGD, the checkpoint has the parameters that all replicas share: they are the model.
+std::vector<Saved> savedTensors(const Program &program, int64_t step, int64_t replicas);
+
+/// Adds up the ranks' parts of every tensor's sum. All ranks have the same names.
+void addUp(TensorSums &sums, Comm &comm);
+
+} // namespace pcrt
+
+#endif // PCRT_CHECKPOINT_SAVEDTENSORS_H

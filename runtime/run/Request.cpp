@@ -1,0 +1,39 @@
+//===- Request.cpp - Whether a program can do what its flags ask for ------===//
+// One check per flag that only some programs have.
+//===----------------------------------------------------------------------===//
+#include "run/Request.h"
+#include "base/Failure.h"
+#include "run/SameRun.h"
+
+using namespace pcrt;
+
+void pcrt::checkRequest(const Program &program, const Options &options, int ranks) {
+  if (program.mesh.ranks() != ranks)
+    fail(PCRT_USAGE, otherSize(program, ranks));
+  if (options.data.empty())
+    fail(PCRT_USAGE, "--data FILE is missing; add it, or see --help");
+  if (options.evalEvery && !program.training)
+    fail(PCRT_USAGE,
+         "--eval-every needs a program compiled with --mode=train; one compiled with --mode=eval always evaluates");
+  if (options.evalEvery && !program.abi.evaluate)
+    fail(PCRT_INFEASIBLE, "--eval-every does not work with CUDA programs; evaluate checkpoints with a program "
+                          "compiled with --mode=eval, using --init and --validation");
+  for (auto [given, flag] : {std::pair(options.skipSpikes.has_value(), "--skip-spikes"),
+                             std::pair(!options.dumpGrads.empty(), "--dump-grads")})
+    if (program.rounds.any() && given)
+      fail(PCRT_USAGE,
+           std::string(flag) + " does not work with local SGD, whose replicas have different norms and gradients");
+  if (program.masked && options.targets.empty())
+    fail(PCRT_USAGE, "this model does not predict the next token, so it needs --targets FILE; see --help");
+  if (options.meet.empty() && !options.name.empty())
+    fail(PCRT_USAGE, "--name needs --meet HOST:PORT");
+  if (!program.hasAdapter() && !options.adapter.empty())
+    fail(PCRT_USAGE, "--adapter needs a program compiled with --lora");
+  if (!program.hasAdapter() && !options.init.empty() && !options.load.empty())
+    fail(PCRT_USAGE, "--init and --load exclude each other, because --load reads the parameters from the checkpoint");
+  if (options.eval && program.training)
+    fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
+  if (!program.training && (!options.save.empty() || !options.checkpoint.empty()))
+    fail(PCRT_USAGE,
+         std::string(options.save.empty() ? "--checkpoint" : "--save") + " needs a program compiled with --mode=train");
+}

@@ -1,0 +1,17 @@
+//===- Request.h - Whether a program can do what its flags ask for --------===//
+// Checked before any file is opened.
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_RUN_REQUEST_H
+#define PCRT_RUN_REQUEST_H
+
+#include "base/Program.h"
+#include "data/Options.h"
+
+namespace pcrt {
+
+/// Throws PCRT_USAGE, or PCRT_INFEASIBLE, if the flags do not fit the program or `ranks`, the size of the run.
+void checkRequest(const Program &program, const Options &options, int ranks);
+
+} // namespace pcrt
+
+#endif // PCRT_RUN_REQUEST_H
