@@ -19,12 +19,6 @@
 
 using namespace pcrt;
 
-/// llm.c's .bin files have 256 words of header (magic, version, number of tokens), then the tokens.
-static constexpr struct {
-  int32_t magic, version;
-  int bytes;
-} binFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
-
 namespace {
 
 /// The array of a .npy file: one dim of integers.
@@ -136,7 +130,7 @@ TokenFile::TokenFile(const std::string &spec) : name(spec) {
     if (header[1] != bin->version)
       fail(PCRT_BAD_DATA, path() + ": version " + std::to_string(header[1]) +
                               " of the .bin format is not supported, only " + std::to_string(bin->version));
-    format = {256 * 4, bin->bytes, false};
+    format = {binHeaderBytes, bin->bytes, false};
     tokens = header[2];
     if (tokens < 0 || file.size() < format.start + tokens * format.bytes)
       fail(PCRT_BAD_DATA, path() + ": the header says " + std::to_string(tokens) + " tokens, but the file has " +

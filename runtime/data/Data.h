@@ -13,6 +13,14 @@
 
 namespace pcrt {
 
+/// llm.c's .bin files have 256 words of header (magic, version, number of tokens), then the tokens.
+struct BinFormat {
+  int32_t magic, version;
+  int bytes; ///< Of a token.
+};
+inline constexpr BinFormat binFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
+inline constexpr int64_t binHeaderBytes = 256 * 4;
+
 /// The layout of the tokens in a file: little-endian integers.
 struct TokenFormat {
   int64_t start = 0; ///< Bytes before the first token.

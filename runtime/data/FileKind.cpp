@@ -22,7 +22,7 @@ constexpr const char
     *decompress = "decompress it first",
     *wrongFile = "give the file that contains the tokens",
     *saveTokens = "save its tokens as one .npy array of integers, or as raw numbers",
-    *tokenize = "tokenize it and save the tokens as .npy or raw numbers",
+    *tokenize = "tokenize it with pc-tokenize",
     *besideIndex =
         "use the .bin file next to it, which contains the tokens as raw numbers of the type that the index names";
 
