@@ -7,42 +7,17 @@
 
 #include "pc/Autodiff/Optimizers.h"
 #include "pc/IR/Groups.h"
-#include "pc/IR/Parts.h"
+#include "pc/IR/NameGlobs.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/GlobPattern.h"
 
 using namespace mlir;
 using namespace pc;
 
 namespace {
 
-/// Globs, separated by `|`, and the parameters that they fit.
-struct Globs {
-  StringRef text;
-  SmallVector<llvm::GlobPattern> patterns;
-  bool fitsAny = false;
-
-  /// Whether they fit the parameter, or all tensors of a checkpoint that it is made of; that they do is noted. Fails
-  /// with a located error if they fit some of these tensors.
-  FailureOr<bool> fit(ParameterOp parameter) {
-    auto fitsName = [&](StringRef name) {
-      return llvm::any_of(patterns, [&](const llvm::GlobPattern &glob) { return glob.match(name); });
-    };
-    SmallVector<ParameterPart> parts = partsOf(parameter);
-    auto fitsPart = [&](const ParameterPart &part) { return fitsName(part.source.getTensor()) || fitsName(part.name); };
-    int64_t count = llvm::count_if(parts, fitsPart);
-    bool fits = count == static_cast<int64_t>(parts.size()) || fitsName(parameter.getName());
-    if (count && !fits)
-      return parameter.emitError() << "'" << text << "' fits " << count << " of the " << parts.size() << " tensors in '"
-                                   << parameter.getName() << "', which are trained as one";
-    fitsAny |= fits;
-    return fits;
-  }
-};
-
 struct Group {
-  Globs globs;
+  NameGlobs globs;
   NamedAttrList settings;
 };
 
@@ -50,8 +25,8 @@ struct GroupParameters : pc::impl::GroupParametersBase<GroupParameters> {
   using GroupParametersBase::GroupParametersBase;
 
   void runOnOperation() override {
-    SmallVector<Group> all;
-    SmallVector<Globs> frozen;
+    SmallVector<Group, 0> all;
+    SmallVector<NameGlobs, 0> frozen;
     SmallVector<StringRef> words;
     llvm::SplitString(groups, words);
     for (StringRef entry : words)
@@ -66,8 +41,8 @@ struct GroupParameters : pc::impl::GroupParametersBase<GroupParameters> {
       return fail("--decay=" + decay + ": expected matrices");
 
     WalkResult walked = getOperation().walk([&](ParameterOp parameter) -> WalkResult {
-      for (Globs &globs : frozen) {
-        FailureOr<bool> fits = globs.fit(parameter);
+      for (NameGlobs &globs : frozen) {
+        FailureOr<bool> fits = globs.fits(parameter);
         if (failed(fits))
           return WalkResult::interrupt();
         if (*fits)
@@ -77,12 +52,14 @@ struct GroupParameters : pc::impl::GroupParametersBase<GroupParameters> {
     });
     if (walked.wasInterrupted())
       return signalPassFailure();
-    for (const Globs &globs : frozen)
-      if (!globs.fitsAny)
-        return fail("--freeze=" + globs.text + " fits no parameter" + such());
+    auto requireUsed = [&](StringRef flag, const NameGlobs &globs) {
+      if (StringRef unused = globs.unused(); !unused.empty())
+        fail(flag + ": '" + unused + "' fits no parameter" + namesOfParameters(getOperation()));
+    };
+    for (const NameGlobs &globs : frozen)
+      requireUsed("--freeze", globs);
     for (const Group &group : all)
-      if (!group.globs.fitsAny)
-        return fail("--group=" + group.globs.text + " fits no parameter" + such());
+      requireUsed("--group", group.globs);
   }
 
 private:
@@ -91,28 +68,12 @@ private:
     signalPassFailure();
   }
 
-  /// ", whose names are such as 'a' and 'b'".
-  std::string such() {
-    SmallVector<std::string> names;
-    getOperation().walk(
-        [&](ParameterOp parameter) { names.push_back("'" + partsOf(parameter)[0].source.getTensor().str() + "'"); });
-    if (names.empty())
-      return "; the model has none";
-    return ", whose names are such as " + names[names.size() / 3] + " and " + names.back();
-  }
-
-  LogicalResult readGlobs(const Twine &flag, StringRef text, Globs &globs) {
-    globs.text = text;
-    SmallVector<StringRef> parts;
-    text.split(parts, '|');
-    for (StringRef part : parts) {
-      llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(part);
-      if (!glob || part.empty()) {
-        std::string why = glob ? "an empty glob" : llvm::toString(glob.takeError());
-        return getOperation().emitError() << flag << "=" << text << ": " << why;
-      }
-      globs.patterns.push_back(std::move(*glob));
-    }
+  LogicalResult readGlobs(const Twine &flag, StringRef text, NameGlobs &globs) {
+    std::string why;
+    FailureOr<NameGlobs> read = NameGlobs::parse(text, why);
+    if (failed(read))
+      return getOperation().emitError() << flag << "=" << text << ": " << why;
+    globs = std::move(*read);
     return success();
   }
 
@@ -156,16 +117,16 @@ private:
   LogicalResult putIntoGroup(ParameterOp parameter, MutableArrayRef<Group> all) {
     Group *own = nullptr;
     for (Group &group : all) {
-      FailureOr<bool> fits = group.globs.fit(parameter);
+      FailureOr<bool> fits = group.globs.fits(parameter);
       if (failed(fits))
         return failure();
       if (!*fits)
         continue;
       if (own)
         return parameter.emitError() << "--group: '" << parameter.getName() << "' belongs to two groups, '"
-                                     << own->globs.text << "' and '" << group.globs.text << "'";
+                                     << own->globs.text() << "' and '" << group.globs.text() << "'";
       if (parameter.getFrozen())
-        return parameter.emitError() << "--group=" << group.globs.text << ": '" << parameter.getName()
+        return parameter.emitError() << "--group=" << group.globs.text() << ": '" << parameter.getName()
                                      << "' is frozen, so the optimizer does not treat it";
       own = &group;
     }

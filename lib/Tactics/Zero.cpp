@@ -7,10 +7,9 @@
 #include "pc/Tactics/Passes.h"
 
 #include "Tactics.h"
-#include "pc/IR/Parts.h"
+#include "pc/IR/NameGlobs.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/Support/GlobPattern.h"
 
 using namespace mlir;
 using namespace pc;
@@ -50,33 +49,18 @@ static bool isMaster(ParameterOp parameter) {
   return rounded;
 }
 
-/// Adds the parameters that a glob of `keep` matches to `kept`. A glob is matched against the Hugging Face name and
-/// against every part of it that follows a dot.
+/// Adds the parameters that a glob of `keep` fits to `kept`.
 static LogicalResult findKept(ModuleOp module, StringRef tactic, StringRef keep, llvm::DenseSet<Operation *> &kept) {
-  SmallVector<StringRef> globs;
-  keep.split(globs, '|');
-  for (StringRef text : globs) {
-    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(text);
-    if (!glob)
-      return module.emitError() << tactic << ": keep: bad pattern '" << text
-                                << "': " << llvm::toString(glob.takeError());
-    bool any = false;
-    StringRef first;
-    module.walk([&](ParameterOp parameter) {
-      for (const ParameterPart &part : partsOf(parameter)) {
-        StringRef tensor = part.source.getTensor();
-        first = first.empty() ? tensor : first;
-        for (StringRef rest = tensor; !rest.empty(); rest = rest.split('.').second)
-          if (glob->match(rest)) {
-            kept.insert(parameter);
-            any = true;
-          }
-      }
-    });
-    if (!any)
-      return module.emitError() << tactic << ": keep: pattern '" << text << "' matches no parameter (one parameter is '"
-                                << first << "')";
-  }
+  std::string why;
+  FailureOr<NameGlobs> globs = NameGlobs::parse(keep, why);
+  if (failed(globs))
+    return module.emitError() << tactic << ": keep: bad pattern '" << keep << "': " << why;
+  module.walk([&](ParameterOp parameter) {
+    if (globs->fitsSome(parameter))
+      kept.insert(parameter);
+  });
+  if (StringRef unused = globs->unused(); !unused.empty())
+    return module.emitError() << tactic << ": keep: '" << unused << "' fits no parameter" << namesOfParameters(module);
   return success();
 }
 

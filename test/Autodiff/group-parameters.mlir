@@ -14,10 +14,10 @@
 // RUN: not pc-opt %s --pc-group-parameters="groups=[:decay=1" 2>&1 | FileCheck %s --check-prefix=GLOB
 // RUN: not pc-opt %s --pc-group-parameters="decay=vectors" 2>&1 | FileCheck %s --check-prefix=DECAY
 
-// NOTHING: error: --group=*.bia fits no parameter, whose names are such as 'fc.bias' and 'head'
+// NOTHING: error: --group: '*.bia' fits no parameter, whose names are such as 'fc.bias' and 'head'
 // TWO: error: --group: 'fc.bias' belongs to two groups, 'fc.*|x' and '*.bias'
 // FROZEN: error: --group=*.bias: 'fc.bias' is frozen, so the optimizer does not treat it
-// FREEZE: error: --freeze=fd.* fits no parameter, whose names are such as 'fc.bias' and 'head'
+// FREEZE: error: --freeze: 'fd.*' fits no parameter, whose names are such as 'fc.bias' and 'head'
 // RATE: error: --group=*:lr=0.1: the learning rate of a group is a factor of --lr; write lr=0.1x
 // SETTING: error: --group=*:rate=1: 'rate=1' is not a setting; expected lr=0.1x, decay=0, decay=0.5x, beta1, beta2, eps or optimizer
 // TWICE: error: --group=*:decay=0,decay=0.5x: 'decay' occurs twice

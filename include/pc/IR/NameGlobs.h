@@ -1,0 +1,46 @@
+//===- NameGlobs.h - Globs that name parameters ---------------------------------------------===//
+// Flags name parameters by globs, separated by `|`. A glob fits a name if it fits all of it or what follows one of its
+// dots, so `q_proj.weight`, `h.0.*` and `*.bias` fit "model.h.0.attn.q_proj.weight" and its like, as do the targets of
+// PEFT. Names are those of a checkpoint's tensors.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_IR_NAMEGLOBS_H
+#define PC_IR_NAMEGLOBS_H
+
+#include "pc/IR/Parts.h"
+#include "llvm/Support/GlobPattern.h"
+
+namespace pc {
+
+/// Globs, and which of them have fitted something so far.
+class NameGlobs {
+public:
+  /// Reads `text`. Fails with the reason in `why`: an empty or invalid glob.
+  static mlir::FailureOr<NameGlobs> parse(llvm::StringRef text, std::string &why);
+
+  /// Whether a glob fits the name. All that do are noted.
+  bool fits(llvm::StringRef name);
+  /// Whether a glob fits the parameter, or one of the checkpoint's tensors in it.
+  bool fitsSome(ParameterOp parameter);
+  /// Whether they fit the parameter, or all of its tensors. Fails with a located error if they fit some of them.
+  mlir::FailureOr<bool> fits(ParameterOp parameter);
+
+  llvm::StringRef text() const { return all; }
+  /// The first glob that has fitted nothing, or an empty text.
+  llvm::StringRef unused() const;
+
+private:
+  struct Glob {
+    std::string text;
+    llvm::GlobPattern pattern;
+    bool isUsed = false;
+  };
+  std::string all;
+  llvm::SmallVector<Glob, 0> globs;
+};
+
+/// ", whose names are such as 'a' and 'b'": the names of two parameters of the module, for an error.
+std::string namesOfParameters(mlir::ModuleOp module);
+
+} // namespace pc
+
+#endif
