@@ -101,7 +101,7 @@ static void testTargetsOfSamples(const std::string &folder) {
       const int64_t windows = held ? 5 : 10;
       bool fits = true;
       for (int64_t sample = 0; sample < 3 * windows; ++sample) {
-        data.read(sample, vocabulary, tokens.data(), targets.data());
+        data.read(sample, vocabulary, vocabulary, tokens.data(), targets.data());
         seen.insert(tokens[0]);
         for (size_t i = 0; i < targets.size(); ++i)
           fits &= targets[i] == targetOf(tokens[i]);
@@ -113,7 +113,7 @@ static void testTargetsOfSamples(const std::string &folder) {
   options.targets = folder + "/targets-b";
   TokenData data(options, 16, /*training=*/true);
   std::vector<int32_t> tokens(17), targets(16);
-  data.read(2, vocabulary, tokens.data(), targets.data());
+  data.read(2, vocabulary, vocabulary, tokens.data(), targets.data());
   expect(tokens[7] == 339 && tokens[8] == 300 && targets[7] == 839 && targets[8] == 800, "targets wrap with tokens");
 }
 
@@ -310,7 +310,7 @@ static void testFewerTargets(const std::string &folder) {
     bool fits = true;
     for (int64_t sample = 0; sample < 9; ++sample) {
       std::vector<int32_t> read(11), of(4);
-      data.read(sample, 1000, read.data(), of.data());
+      data.read(sample, 1000, 1000, read.data(), of.data());
       fits &= of[0] == 100 + read[0] / 10 * 4 && of[3] == of[0] + 3 && (shuffle || read[0] == sample % 4 * 10);
     }
     expect(fits, "samples with fewer targets than tokens");
