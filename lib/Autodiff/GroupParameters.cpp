@@ -5,6 +5,7 @@
 #define GEN_PASS_DEF_GROUPPARAMETERS
 #include "pc/Autodiff/Passes.h"
 
+#include "Settings.h"
 #include "pc/Autodiff/Optimizers.h"
 #include "pc/IR/Groups.h"
 #include "pc/IR/NameGlobs.h"
@@ -87,7 +88,7 @@ private:
     SmallVector<StringRef> parts;
     settings.split(parts, ',');
     for (StringRef part : parts) {
-      auto [name, text] = part.split('=');
+      auto [name, text] = settingIn(part);
       if (name == "optimizer" && !group.settings.get(name)) {
         group.settings.set(name, builder.getStringAttr(text));
         continue;

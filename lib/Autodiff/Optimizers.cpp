@@ -5,6 +5,7 @@
 #include "pc/Autodiff/Optimizers.h"
 
 #include "Gradients.h"
+#include "Settings.h"
 #include "pc/IR/Parts.h"
 #include "pcrt/description.h"
 
@@ -139,7 +140,7 @@ LogicalResult Optimizers::read(ModuleOp module, func::FuncOp model, StringRef te
   SmallVector<StringRef> entries;
   list.split(entries, ',', -1, /*KeepEmpty=*/false);
   for (StringRef entry : entries) {
-    auto [setting, value] = entry.split('=');
+    auto [setting, value] = settingIn(entry);
     DictionaryAttr defaults = definition ? definition.getSettingsAttr() : DictionaryAttr();
     if (!defaults || !defaults.contains(setting)) {
       SmallVector<StringRef> known;

@@ -42,7 +42,7 @@ static FailureOr<SmallVector<int, 3>> dimsOfResult(EinsumOp einsum, ArrayRef<Str
       dims[factor] = static_cast<int>(llvm::find(names, name) - names.begin());
     if (dims[factor] == static_cast<int>(names.size()))
       return einsum.emitOpError() << "has a factor '" << name
-                                  << "' that is no dim of an operand or of the parameter (C6)";
+                                  << "', but neither an operand nor the parameter has such a dim (C6)";
     result.push_back(dims[factor]);
   }
   return result;
@@ -69,7 +69,7 @@ FailureOr<DefinedDims> pc::dimsOf(OptimizerOp optimizer) {
   }
   for (Value value : optimizer.getBlock().getTerminator()->getOperands())
     if (known.at(value) != known.at(optimizer.getBlock().getArgument(0)))
-      return optimizer.emitOpError() << "yields a value whose dims are not those of the parameter (C6)";
+      return optimizer.emitOpError() << "yields a value with other dims than the parameter's (C6)";
   return known;
 }
 

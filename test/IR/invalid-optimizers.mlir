@@ -71,7 +71,7 @@ pc.optimizer "a" dims ["stack", "rows", "columns"] {
 
 pc.optimizer "a" dims ["all"] scalars ["lr"] {
 ^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %lr: tensor<f32>):
-  // expected-error@+1 {{has a factor 'x' that is no dim of an operand or of the parameter (C6)}}
+  // expected-error@+1 {{has a factor 'x', but neither an operand nor the parameter has such a dim (C6)}}
   %a = pc.einsum " -> x" %lr : (tensor<f32>) -> tensor<?xf32>
   pc.yield %a : tensor<?xf32>
 }
