@@ -177,27 +177,33 @@ LogicalResult AddAdapters::read(Lora &settings) {
   StringRef(lora).split(words, ',');
   llvm::StringSet<> seen;
   for (StringRef word : words) {
-    auto [name, value] = word.split('=');
+    StringRef value = word, given;
+    auto isFor = [&](StringRef name) {
+      bool isIt = value.consume_front((name + "=").str());
+      given = isIt ? name : given;
+      return isIt;
+    };
     std::string why;
-    if (!seen.insert(name).second)
-      return refuse("'" + name + "' occurs twice");
-    if (name == "rank") {
+    if (isFor("rank")) {
       if (value.getAsInteger(10, settings.rank) || settings.rank < 1)
-        return refuse("'" + word + "' needs a whole number of at least 1");
-    } else if (name == "alpha") {
+        why = "needs a whole number of at least 1";
+    } else if (isFor("alpha")) {
       if (value.getAsDouble(settings.alpha) || !(settings.alpha > 0) || std::isinf(settings.alpha))
-        return refuse("'" + word + "' needs a positive number");
-    } else if (name == "dropout") {
+        why = "needs a positive number";
+    } else if (isFor("dropout")) {
       if (value.getAsDouble(settings.dropout) || !(settings.dropout >= 0 && settings.dropout < 1))
-        return refuse("'" + word + "' needs a number of at least 0 and below 1");
-    } else if (name == "targets") {
+        why = "needs a number of at least 0 and below 1";
+    } else if (isFor("targets")) {
       FailureOr<NameGlobs> globs = NameGlobs::parse(value, why);
-      if (failed(globs))
-        return refuse("'" + word + "': " + why);
-      settings.targets = std::move(*globs);
+      if (succeeded(globs))
+        settings.targets = std::move(*globs);
     } else {
-      return refuse("'" + word + "' is not a setting");
+      why = "is not a setting";
     }
+    if (!why.empty())
+      return refuse("'" + word + "' " + why);
+    if (!seen.insert(given).second)
+      return refuse("'" + given + "' occurs twice");
   }
   for (StringRef name : {"rank", "alpha", "targets"})
     if (!seen.contains(name))
@@ -227,8 +233,7 @@ LogicalResult AddAdapters::findMatrices(func::FuncOp model, Lora &settings) {
     return failure();
   if (StringRef unused = settings.targets.unused(); !unused.empty())
     return getOperation().emitError() << "--lora: the target '" << unused
-                                      << "' fits no weight; those of the model's products are "
-                                      << llvm::join(others, ", ");
+                                      << "' fits no weight; products of the model have " << llvm::join(others, ", ");
   return success();
 }
 

@@ -73,7 +73,7 @@ private:
     std::string why;
     FailureOr<NameGlobs> read = NameGlobs::parse(text, why);
     if (failed(read))
-      return getOperation().emitError() << flag << "=" << text << ": " << why;
+      return getOperation().emitError() << flag << "=" << text << " " << why;
     globs = std::move(*read);
     return success();
   }

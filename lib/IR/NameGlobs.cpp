@@ -14,7 +14,7 @@ FailureOr<NameGlobs> NameGlobs::parse(StringRef text, std::string &why) {
   for (StringRef part : parts) {
     llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(part);
     if (!glob || part.empty()) {
-      why = glob ? "an empty glob" : llvm::toString(glob.takeError());
+      why = glob ? "has an empty glob" : "is not a glob: " + llvm::toString(glob.takeError());
       return failure();
     }
     result.globs.push_back({part.str(), std::move(*glob)});

@@ -54,7 +54,7 @@ static LogicalResult findKept(ModuleOp module, StringRef tactic, StringRef keep,
   std::string why;
   FailureOr<NameGlobs> globs = NameGlobs::parse(keep, why);
   if (failed(globs))
-    return module.emitError() << tactic << ": keep: bad pattern '" << keep << "': " << why;
+    return module.emitError() << tactic << ": keep: '" << keep << "' " << why;
   module.walk([&](ParameterOp parameter) {
     if (globs->fitsSome(parameter))
       kept.insert(parameter);

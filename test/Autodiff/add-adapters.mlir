@@ -19,7 +19,7 @@
 // RUN: not pc-opt %s --pc-add-adapters="lora=rank=1,alpha=1,targets=qkv|" 2>&1 | FileCheck %s --check-prefix=EMPTY
 
 // AGAIN: error: --lora: this model has adapters already
-// NOTHING: error: --lora: the target 'v_proj' fits no weight; those of the model's products are qkv, o_proj
+// NOTHING: error: --lora: the target 'v_proj' fits no weight; products of the model have qkv, o_proj
 // TABLE: error: --lora: the targets 'wte' include 'wte.weight', which cannot have an adapter: an embedding reads it as a table
 // VECTOR: error: --lora: the targets 'norm' include 'norm.weight', which cannot have an adapter: it is not the matrix of a product
 // BIAS: include 'h.0.o_proj.bias', which cannot have an adapter: it is not named as the weight of a module
@@ -31,7 +31,7 @@
 // DROPOUT: 'dropout=1' needs a number of at least 0 and below 1
 // TWICE: 'rank' occurs twice
 // SETTING: 'bias=all' is not a setting
-// EMPTY: 'targets=qkv|': an empty glob
+// EMPTY: 'targets=qkv|' has an empty glob
 
 // CHECK: pc.program
 // CHECK-SAME: means "[{\22at\22:[\22a\22],\22default\22:null,\22values\22:[1]},{\22adapter\22:{

@@ -23,7 +23,7 @@
 // TWICE: error: --group=*:decay=0,decay=0.5x: 'decay' occurs twice
 // NEGATIVE: error: --group=*:decay=-1: 'decay=-1' needs a number of at least 0
 // BETA: error: --group=*:beta2=1: 'beta2=1' needs a number below 1
-// GLOB: error: --group=[: invalid glob pattern
+// GLOB: error: --group=[ is not a glob: invalid glob pattern
 // DECAY: error: --decay=vectors: expected matrices
 
 // CHECK: pc.parameter "wte" group {decay = 0.000000e+00 : f64, name = "no decay"} dims

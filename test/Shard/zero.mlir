@@ -107,6 +107,6 @@
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte|wpe" 2>&1 | FileCheck %s --check-prefix=NOMATCH
 // NOMATCH: error: pc-zero: keep: 'wpe' fits no parameter, whose names are such as
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=[" 2>&1 | FileCheck %s --check-prefix=BADGLOB
-// BADGLOB: error: pc-zero: keep: bad pattern '[':
+// BADGLOB: error: pc-zero: keep: '[' is not a glob:
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=2 keep=wte" 2>&1 | FileCheck %s --check-prefix=KEEPSTAGE
 // KEEPSTAGE: error: pc-zero: keep needs stage 3; in stage 2 every rank always has all parameters

@@ -14,7 +14,7 @@ namespace pc {
 /// Globs, and which of them have fitted something so far.
 class NameGlobs {
 public:
-  /// Reads `text`. Fails with the reason in `why`: an empty or invalid glob.
+  /// Reads `text`. Fails with `why`, as in "has an empty glob".
   static mlir::FailureOr<NameGlobs> parse(llvm::StringRef text, std::string &why);
 
   /// Whether a glob fits the name. All that do are noted.
