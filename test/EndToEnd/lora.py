@@ -6,6 +6,7 @@ nothing of the base is saved. Every other plan makes the steps of one rank. An a
 alpha or other targets, and merged. With `torch`, PEFT itself loads what is saved and computes the same logits, gradients, adapters and merged model; `write` also
 writes golden/lora.json."""
 import json
+import re
 import shutil
 import struct
 import sys
@@ -43,14 +44,15 @@ class Lora(Case):
     def begin(self, family):
         """Draws an adapter; its B, which are zeros, get other values, so that A has a gradient from the first step on."""
         self.family = family
-        self.model(family, 4, 16)
+        shutil.rmtree(self.work)
+        self.work.mkdir()
+        self.model(family, 4, 16, "--dropout=0")
         self.compile("draw")
         self.data = data_flags(family)
         self.needs("./draw", *self.data, "--steps", 1, "--lr", 0, "--weight-decay", 0, "--seed", 3, "--save", "drawn")
         drawn = tensors(self.work / "drawn/adapter_model.safetensors")
         lows = [read(self.work / "drawn/adapter_model.safetensors", name) for name in drawn if "lora_B" in name]
         self.check(f"{family}: B starts as zeros", lows and all(not any(low) for low in lows))
-        shutil.rmtree(self.work / "start", ignore_errors=True)
         (self.work / "start").mkdir()
         shutil.copy(self.work / "drawn/adapter_config.json", self.work / "start")
         values = {}
@@ -78,16 +80,16 @@ class Lora(Case):
         family = self.family
         if FIGURES.exists() and family in (figures := json.loads(FIGURES.read_text())):
             self.near(f"{family}: losses of PEFT", self.losses("one"), figures[family]["losses"])
-        base, saved = tensors(GOLDEN / family / "model.safetensors"), tensors(self.work / "one/adapter_model.safetensors")
+        saved = tensors(self.work / "one/adapter_model.safetensors")
         self.check(f"{family}: saved tensors", saved.keys() == self.adapter.keys() and not (self.work / "one/model.safetensors").exists(), saved.keys())
         self.check(f"{family}: gradients of the adapter alone", tensors(self.work / "one.grads").keys() == saved.keys())
         state = {name.partition(".")[2] for name in tensors(self.work / "one/training_state.safetensors")}
         self.check(f"{family}: states of the adapter alone", state == saved.keys(), state)
-        memory = json.load(open(self.work / "one.json"))["per_rank"][0]["memory_at_most"]
-        bytes_of = lambda files: sum(len(data) for _, _, data in files.values())
-        used = {name: data for name, data in base.items() if not name.endswith((".attn.bias", ".attn.masked_bias"))}
-        self.check(f"{family}: bytes of parameters", memory["parameters"] == bytes_of(used) + bytes_of(saved), f"{memory}, not {bytes_of(used)} + {bytes_of(saved)}")
-        self.check(f"{family}: bytes of states", memory["optimizer"] == 2 * bytes_of(saved), f"{memory}, not {2 * bytes_of(saved)}")
+        self.needs("pc-compile", "model.mlir", "--to=planned", "-o", "plain.mlir", "--report=plain.json")
+        memory, plain = (json.load(open(self.work / f"{name}.json"))["per_rank"][0]["memory_at_most"] for name in ("one", "plain"))
+        size = sum(len(data) for _, _, data in saved.values())
+        self.check(f"{family}: bytes of parameters", memory["parameters"] == plain["parameters"] + size, f"{memory}, not {plain} and {size}")
+        self.check(f"{family}: bytes of states", memory["optimizer"] == 2 * size, f"{memory}, not {2 * size}")
 
     def plan(self, plan, *flags):
         name, exact = f"{self.family}: {plan} {' '.join(flags)}".strip(), "bf16" not in plan
@@ -97,6 +99,24 @@ class Lora(Case):
         self.compare(f"{name}: gradients", "tensors", "one.grads", "other.grads", "--tolerance", tolerance if exact else 0.1)
         self.compare(f"{name}: adapter", "tensors", "one/adapter_model.safetensors", "other/adapter_model.safetensors", "--tolerance", 1e-4 if exact else 0.1)
         self.compare(f"{name}: report and summary", "reports", "other.json", "other.summary")
+        moves = {"dp=2": ["all_reduce"], "dp=2 --zero=1": ["all_gather", "reduce_scatter"]}
+        if plan in moves:  # besides the loss and the norm
+            size = sum(4 * len(numbers) for _, numbers in self.adapter.values())
+            sent = [(move["move"], move["payload_bytes"] // size * size) for move in json.load(open(self.work / "other.json"))["per_rank"][0]["traffic"] if move["payload_bytes"] > 4]
+            self.check(f"{name}: only the adapter's bytes are sent", sorted(sent) == [(move, size) for move in moves[plan]], f"{sent}, not {size}")
+
+    def mutants(self):
+        """A placed program with another factor, without an addend, or with the base in training is refused."""
+        flags = ["pc-compile", "model.mlir", "--mesh", "tp=2", "--lora", LORA + TARGETS[self.family]]
+        for phase in ("step", "placed"):
+            self.needs(*flags, f"--to={phase}", "-o", f"{phase}.mlir")
+        text = (self.work / "placed.mlir").read_text()
+        for name, pattern, instead in (("another factor", "by 1.500000e[+]00", "by 1.250000e+00"), ("no addend", r"(pc\.scale [^\n]*\n[^\n]*pc\.add (%\w+), )%\w+", r"\1\2"),
+                                       ("a base in training", r'(c_attn\.weight:q") frozen', r"\1"), ("another adapter", r'h\.0(\.attn\.c_attn\.lora_B\.weight", shape)', r"h.1\1")):
+            mutant, count = re.subn(pattern, instead, text, count=1)
+            (self.work / "mutant.mlir").write_text(mutant)
+            done = self.call("pc-compile", "mutant.mlir", "--reference=step.mlir", "-o", "mutant")
+            self.check(f"{self.family}: {name} is refused", count and done.code == 5, done.why())
 
     def breaks(self):
         """A run that is continued, also on another mesh, has the bits of one without a break."""
@@ -217,6 +237,7 @@ class Lora(Case):
             for plan in QUICK.get(family, []) if mode == "quick" else [*PLANS, *ONLY.get(family, [])]:
                 self.plan(plan)
             if family == "gpt2":
+                self.mutants()
                 self.breaks()
                 self.merge()
                 self.refusals()

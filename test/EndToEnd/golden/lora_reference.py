@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def load(name, adapter):
-    model = auto_class(name).from_pretrained(HERE / name, dtype=torch.float32, attn_implementation="eager").train()
+    model = auto_class(name).from_pretrained(HERE / name, dtype=torch.float32, attn_implementation="eager").eval() # without dropout
     return PeftModel.from_pretrained(model, adapter, is_trainable=True)
 
 
