@@ -261,11 +261,13 @@ void read(Component component, DecoderSteps &to, bool &isFused) {
 DecoderSteps pcrt::readDecoder(const nlohmann::json &json, const std::string &where) {
   DecoderSteps steps;
   bool isFused = false;
-  if (!json.is_null())
-    read(Component(json, where), steps, isFused);
-  else
+  if (json.is_null())
     steps.push_back([] {
       return std::make_unique<EachToken>([](std::string &text, size_t index) { text.insert(0, index ? " " : ""); });
     });
+  else
+    read(Component(json, where), steps, isFused);
+  if (steps.empty())
+    steps.push_back([] { return std::make_unique<Fuse>(); });
   return steps;
 }

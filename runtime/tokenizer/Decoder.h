@@ -25,7 +25,7 @@ public:
   DecoderStep *next = nullptr;
 };
 
-/// The steps of a decoder, in order: functions that make them for a stream.
+/// The steps of a decoder, at least one, in order: functions that make them for a stream.
 using DecoderSteps = std::vector<std::function<std::unique_ptr<DecoderStep>()>>;
 
 /// Reads a decoder; null: tokens with spaces between them. Throws like Component.

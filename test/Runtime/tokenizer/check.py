@@ -7,6 +7,7 @@ and that each malformed, hostile or unsupported tokenizer.json gets its message 
 import copy
 import json
 import os
+import random
 import subprocess
 import sys
 
@@ -117,6 +118,9 @@ def check_refusals(work):
     refuse(work, "no unk_id", put("model", "unk_id", value=None), 9, "there is no unk_id", base="unigram", text="漢")
     refuse(work, "a score that is a text", put("model", "vocab", 3, value=["x", "y"]), 9, "token 3", base="unigram")
     refuse(work, "no unk_token", put("model", "unk_token", value="[NONE]"), 9, "nor the unk_token '[NONE]'", base="bert", text="漢")
+    refuse(work, "a decoder without steps", put("decoder", value={"type": "Sequence", "decoders": []}), 0)
+    done = run("decode", work, b"70 71\n")
+    expect(done.returncode == 0, f"a decoder without steps: {done}")
     refuse(work, "control characters in a name", put("decoder", value={"type": "\x1b[2J"}), 3, "\\x1b")
     os.unlink(os.path.join(work, "tokenizer.json"))
     expect(run("encode", work).returncode == 9, "no file")
@@ -126,8 +130,39 @@ def check_refusals(work):
         expect(done.returncode == 9 and b"is not UTF-8: byte" in done.stderr, f"invalid UTF-8 {text}: {done.stderr}")
 
 
+def check_random_changes(work):
+    """A file with a random change is accepted or refused, and never crashes the program."""
+    rng = random.Random(1)
+    values = [None, True, -1, 0, 3, 1e300, 2**63, "", "x", "\u2581", [], {}, [[]], {"type": "NFC"}, {"type": "Sequence", "normalizers": []}]
+    path = os.path.join(work, "tokenizer.json")
+    for i in range(3000 if os.environ.get("PC_LONG") else 150):
+        name = rng.choice(["bert", "llama2", "llama3", "unigram"])
+        with open(os.path.join(HERE, "Inputs", name + ".json"), encoding="utf-8") as file:
+            data = json.load(file)
+        for _ in range(rng.randint(1, 3)):
+            node = data
+            while True:
+                keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+                key = rng.choice(keys)
+                if not isinstance(node[key], (dict, list)) or not node[key] or rng.random() < 0.2:
+                    break
+                node = node[key]
+            if rng.random() < 0.3 and isinstance(node, dict) and len(node) > 1:
+                del node[key]
+            else:
+                node[key] = copy.deepcopy(rng.choice(values))
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(data, file)
+        for mode, stdin in (("encode", "The  modèl's 123 <mask> </s>\n".encode() + b"\0"), ("decode", b"0 1 2 300 70 80 90 9999999\n")):
+            done = run(mode, work, stdin)
+            expect(done.returncode in (0, 3, 9), f"change {i} of {name}, {mode}: exit {done.returncode}: {done.stderr[:300]}; see {path}.{i}")
+            if done.returncode not in (0, 3, 9):
+                os.link(path, f"{path}.{i}")
+
+
 os.makedirs(sys.argv[1], exist_ok=True)
 check_cases()
 check_refusals(sys.argv[1])
+check_random_changes(sys.argv[1])
 print("failed" if failed else "passed")
 sys.exit(failed > 0)

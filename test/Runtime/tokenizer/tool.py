@@ -135,13 +135,15 @@ def check_failures():
     run(path, "a.txt", "-o", "old.bin", "--end=1", "--what", "x", code=2, says="unknown option '--what'")
     run(path, "a.txt", "-o", "old.bin", "--end=1", "--threads=0", code=2, says="--threads takes")
     run(path, "a.txt", "-o", "old.bin", "--end=1", "--format=csv", code=2, says="--format takes")
+    done = subprocess.run(["pc-tokenize", path, write("a.parquet", "PAR1"), "-o", "old.bin", "--end=1"], capture_output=True, timeout=60)
+    expect((done.returncode, b"was built without Parquet" in done.stderr) in ((2, True), (9, False)), f"Parquet: {done.stderr}")
     run(os.path.join(HERE, "Inputs"), "a.txt", "-o", "old.bin", code=9, says="tokenizer.json")
     long = write("long.txt", "the model " * 40000)
     run(path, long, "-o", "old.bin", "--end=1", code=6, says="cannot write old.bin", shell_limit="ulimit -f 8")
     write("large.npy", b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }".ljust(117) + b"\n" + b"\x01\x00\xff\xff")
     run(path, "--decode", "large.npy", code=9, says="token 65535 at position 1 is not in the vocabulary of 330")
     expect(open("old.bin").read() == "old", "a failure leaves the old output")
-    made = set(os.listdir(".")) - set(before) - {"bad.jsonl", "bad.txt", "a.txt", "long.txt", "large.npy"}
+    made = set(os.listdir(".")) - set(before) - {"bad.jsonl", "bad.txt", "a.txt", "long.txt", "large.npy", "a.parquet"}
     expect(not made, f"left behind: {made}")
 
 
