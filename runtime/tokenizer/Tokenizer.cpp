@@ -59,7 +59,11 @@ std::unique_ptr<Model> pcrt::readModel(Component component, bool &bytes) {
 
 Tokenizer::Tokenizer(const std::string &path) {
   std::error_code error;
-  file = std::filesystem::is_directory(path, error) ? path + "/tokenizer.json" : path;
+  bool isDirectory = std::filesystem::is_directory(path, error);
+  file = isDirectory ? path + "/tokenizer.json" : path;
+  if (isDirectory && !std::filesystem::exists(file, error))
+    fail(PCRT_BAD_DATA, path + " has no tokenizer.json; in Python, transformers writes one: " +
+                            "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)");
   Json json = parseTokenizerJson(file);
   Component all(json, file);
   std::string version = all.text("version", "1.0");

@@ -123,7 +123,8 @@ def check_refusals(work):
     expect(done.returncode == 0, f"a decoder without steps: {done}")
     refuse(work, "control characters in a name", put("decoder", value={"type": "\x1b[2J"}), 3, "\\x1b")
     os.unlink(os.path.join(work, "tokenizer.json"))
-    expect(run("encode", work).returncode == 9, "no file")
+    done = run("encode", work)
+    expect(done.returncode == 9 and b"has no tokenizer.json" in done.stderr, f"no file: {done}")
     path = os.path.join(HERE, "Inputs", "llama3.json")
     for text in (b"a\xff", b"\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf"):
         done = run("encode", path, text + b"\0")
