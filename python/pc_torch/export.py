@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from . import ops_layers, ops_math, ops_views  # noqa: F401 - they fill the op table
+from . import choices, ops_layers, ops_math, ops_views  # noqa: F401 - they fill the op table
 from .axes import DimClass
 from .errors import NeedsReshape, Refused
 from .layers import Modules

@@ -137,20 +137,18 @@ def masked_fill(m: Walk, n: Node, x: Any, mask: Any, value: Any) -> Tensor:
     return m.choose("less", m.constant(0), m.lift(mask), m.lift(value), m.lift(x, n.args[0]))
 
 
-@op(
-    " ".join(f"{name}.{kind}" for name in ("lt", "le", "gt", "ge", "eq", "ne") for kind in ("Tensor", "Scalar")),
-    "pc.select of 1 and 0; choices of topk with a number: the mask of that choice",
-)
+@op(" ".join(f"{name}.{kind}" for name in ("lt", "le", "gt", "ge", "eq", "ne") for kind in ("Tensor", "Scalar")), "pc.select of 1 and 0")
 def compare(m: Walk, n: Node, a: Any, b: Any) -> Tensor:
     name = str(n.target).split(".")[1]
     kind = "equal" if name in ("eq", "ne") else "less" if name[1] == "t" else "less_equal"
-    if isinstance(a, Choices):
-        if name != "eq" or not isinstance(b, Number):
-            raise Refused("choices of topk that are compared with other than one number", "Write chosen == i.")
-        return m.multiply(a.mask, m.compare(kind, m.count(m.single(a.mask.dim(-1), "a comparison of").size), m.constant(b)))
     x, y = (m.floats(m.lift(value, at)) for value, at in zip((a, b), n.args))
     found = m.compare(kind, *((y, x) if name[0] == "g" else (x, y)))
     return m.opposite(found) if name == "ne" else found
+
+
+@op("one_hot.default", "pc.select of 1 and 0")
+def one_hot(m: Walk, n: Node, x: Tensor, classes: int = -1) -> Tensor:
+    return m.compare("equal", m.floats(Tensor(x.value, [*x.dims, []])), m.count(shape_of(n)[-1]))
 
 
 def conditions(m: Walk, n: Node, *xs: Any) -> list[Tensor]:
@@ -247,19 +245,3 @@ def cumsum(m: Walk, n: Node, x: Tensor, dim: int, **_: Any) -> Tensor:
     result = [[letters[a] for a in x.dim(i)] for i in range(len(x.dims))]
     result[dim] = [object()]
     return m.einsum([(x, letters), (ones, {ones.dim(0)[0]: letters[axis], ones.dim(1)[0]: result[dim][0]})], result)
-
-
-class Choices:
-    """Indices of topk: the dim of k choices is read as that of all n, of which a mask says which are chosen."""
-
-    def __init__(self, mask: Tensor):
-        self.mask = mask
-
-
-@op("topk.default", "pc.top_k, a mask; the choices are compared with numbers, or summed")
-def topk(m: Walk, n: Node, x: Tensor, k: int, dim: int = -1, largest: bool = True, is_sorted: bool = True) -> list[Any]:
-    if dim not in (-1, len(x.dims) - 1) or not largest:
-        raise Refused("topk of the smallest, or along another dim than the last", "Transpose, or negate, first.")
-    order, value = m.ends_with(x, dim, "topk along")
-    mask = m.renamed(x, order, m.make("top_k", [value], [axis.like() for axis in order], k=k))
-    return [m.multiply(x, mask), Choices(mask)]

@@ -14,9 +14,9 @@ ROWS: list[tuple[str, str]] = []  # names and how, for the page
 
 
 def row(names: str, how: str, rule: Rule) -> Rule:
-    """Ops of ATen, separated by blanks; how they are computed, as docs/own-models.md says it; their rule."""
+    """Ops of ATen (or of a library, by whole name), separated by blanks; how they are computed, as docs/own-models.md says it; their rule."""
     ROWS.append((names, how))
-    RULES.update({f"aten.{name}": rule for name in names.split()})
+    RULES.update({name if name.count(".") == 2 else f"aten.{name}": rule for name in names.split()})
     return rule
 
 

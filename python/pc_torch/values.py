@@ -80,6 +80,13 @@ class Tensor:
         return [axis for axis in self.axes if axis in own]
 
 
+class Special:
+    """An operand that is no tensor: it reads the nodes that it goes into."""
+
+    def read(self, walk: Any, node: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
 def users_of(root: Value) -> dict[Value, list[Value]]:
     """Each value that the root is made from, operands first, with those that read it."""
     users: dict[Value, list[Value]] = {}

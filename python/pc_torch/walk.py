@@ -19,7 +19,7 @@ from .recognise import PRODUCTS, RELABEL, Constants, activation_of, name_of, rot
 from .rows import Mask, Rotation, attention, negative_log_likelihood, rotate
 from .slices import reshape
 from .table import RULES
-from .values import Tensor, Value
+from .values import Special, Tensor, Value
 
 INTEGERS = (torch.int64, torch.int32)
 VIEWS = RELABEL | {"aten.conv1d.default", "aten.conv1d.padding"}  # nodes that cut dims by `view`
@@ -244,6 +244,9 @@ class Walk(Builder):
             waiting += self.patterns[node].operands if node in self.patterns else node.all_input_nodes
         if scalars[0] in self.constants:
             raise Refused("the loss depends on no input", node=scalars[0])
+        for node in self.graph.nodes:
+            if node in needed and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and name_of(node) not in RULES:
+                raise Refused("random numbers", "Every plan must draw the same ones, which only dropout does. Turn them off, or make them an input.", node)
         for place, node in enumerate(self.graph.nodes):
             if node in needed:
                 self.place, self.layer, DimClass.reading = place, self.modules.layer(node), node
@@ -265,11 +268,17 @@ class Walk(Builder):
         rule = RULES.get(name_of(node))
         if rule is None:
             raise Refused(f"{node.target} has no rule", advice_for(node), node)
+        args, kwargs = [*map(self.of, node.args)], {key: self.of(value) for key, value in node.kwargs.items()}
+        operands = [x for arg in args for x in (arg if isinstance(arg, (list, tuple)) else [arg])]
+        special = next((x for x in operands if isinstance(x, Special)), None)
         try:
-            return rule(self, node, *map(self.of, node.args), **{key: self.of(value) for key, value in node.kwargs.items()})
+            result = special.read(self, node, args, kwargs) if special else rule(self, node, *args, **kwargs)
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             advice = "Its rule takes other kinds of operands: see the row in docs/own-models.md."
             raise Refused(f"operands that its rule does not take ({type(error).__name__}: {error})", advice) from error
+        if isinstance(result, Tensor) and result.shape != list(shape_of(node)):
+            raise Refused(f"its rule gives shape {result.shape}, PyTorch {list(shape_of(node))}", "This is a defect of pc_torch: please report it.")
+        return result
 
     def view(self, node: Node, x: Tensor, shape: Sequence[int]) -> Tensor:
         """A view: an op where it must be one, else other groups of the same axes."""

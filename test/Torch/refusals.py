@@ -47,6 +47,18 @@ class Custom(nn.Module):
         return torch.ops.mine.twice(x)
 
 
+class Best(nn.Module):
+    """The mean over rows of their best values depends on the order of choices."""
+
+    def forward(self, x):
+        return x + x.topk(2)[0].mean(1, keepdim=True).sum(-1, keepdim=True)
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+
 def of(middle):
     ids = torch.zeros(4, 6, dtype=torch.long)
     return Model(middle), dict(ids=ids, targets=ids.clone())
@@ -62,6 +74,14 @@ def build_control():
 
 def build_sparse():
     return of(Sparse())
+
+
+def build_best():
+    return of(Best())
+
+
+def build_noise():
+    return of(Noise())
 
 
 def build_norm():
@@ -101,6 +121,8 @@ CASES = {
     "op": ["aten.sinh.default has no rule", "torch.sinh(x)", "own-models.md"],
     "control": ["torch.export cannot trace", "if x.sum() > 0", "must not depend on data"],
     "sparse": ["depends on data", "torch.where", "multiply with a mask"],
+    "best": ["aten.mean.dim: what topk chose has no rule in this op", "x.topk(2)[0].mean", "take their softmax or sum"],
+    "noise": ["aten.rand_like.default: random numbers", "torch.rand_like(x)", "dropout"],
     "norm": ["is changed by forward", "outside of the module"],
     "custom": ["mine.twice.default has no rule", "torch.ops.mine.twice(x)", "custom kernel"],
     "same": ["inputs 'ids' and 'targets' are one tensor", "clone()"],

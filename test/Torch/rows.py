@@ -10,7 +10,7 @@ sys.path.insert(0, str(ROOT / "python"))
 sys.dont_write_bytecode = True
 for name in ("torch", "torch.fx", "torch.fx.node", "torch.export", "torch.nn", "torch.nn.functional"):
     sys.modules[name] = MagicMock()
-from pc_torch import ops_layers, ops_math, ops_views  # noqa: F401 - they fill the table
+from pc_torch import choices, ops_layers, ops_math, ops_views  # noqa: F401 - they fill the table
 from pc_torch.table import ROWS
 
 page = ROOT / "docs/own-models.md"
@@ -20,7 +20,7 @@ at = text.index(begin) + len(begin)
 after = text.index(end, at)
 by_how = {}
 for names, how in ROWS:
-    by_how.setdefault(how, []).extend(sorted({f"`{name.split('.')[0]}`" for name in names.split()}))
+    by_how.setdefault(how, []).extend(sorted({f"`{name.split('.')[-2]}`" for name in names.split()}))
 table = "\n".join(f"| {', '.join(dict.fromkeys(names))} | {how.replace('|', chr(92) + '|')} |" for how, names in by_how.items())
 if "--write" in sys.argv:
     page.write_text(text[:at] + table + text[after:])

@@ -1,6 +1,7 @@
-"""usage: trained.py
+"""usage: trained.py [OP...]
 
-Rules of single ops against PyTorch, also where values are equal or 0, and trained weights back in the module. Needs PyTorch, pc-compile and pc-run."""
+Rules of single ops against PyTorch, also where values are equal or 0, and trained weights back in the module. With names, only
+these ops. Needs PyTorch, pc-compile and pc-run."""
 import sys
 import tempfile
 from pathlib import Path
@@ -37,6 +38,38 @@ OPS = {
     "softmax_of_mask": lambda a, b, x: torch.softmax((a * b + x).masked_fill(x < -0.3, float("-inf")), -1),
     "cumsum": lambda a, b, x: (a + x).cumsum(-1),
     "attention": lambda a, b, x: F.scaled_dot_product_attention(*3 * [(a * x).view(B, 1, 1, N).expand(B, 2, N, N) + b], attn_mask=(x > -0.5)[:, None, None, :]).mean((1, 2)),
+}
+
+
+def softmax_of_best(x):
+    """Weights of three choices, laid over all entries by comparison with each."""
+    values, chosen = x.topk(3)
+    return (F.one_hot(chosen, N).float() * values.softmax(-1).unsqueeze(-1)).sum(1) + (values * (chosen == 2)).sum(-1, keepdim=True)
+
+
+def biased_choice(a, scores):
+    """Chosen by one score, weighted by another; of the smallest, two."""
+    chosen = (scores + 10 * a).topk(2)[1]
+    weights = scores.sigmoid().gather(1, chosen)
+    laid = torch.zeros(B, N).scatter(1, chosen, weights / weights.sum(-1, keepdim=True))
+    return laid + scores.scatter(1, torch.topk(scores, 2, largest=False)[1], 0.5)
+
+
+def sorted_pairs(x, scale):
+    """Pairs of a row and a choice, sorted by choices, scaled by what belongs to each choice, put back and summed; and summed by row."""
+    values, chosen = F.linear(x, torch.eye(5, N)).topk(2)
+    order = chosen.view(-1).sort()[1]
+    rows, weights = x[order // 2], values.reshape(-1)[order].unsqueeze(-1)
+    inverse = torch.empty_like(order).index_put((order,), torch.arange(2 * B))
+    back = (rows * weights)[inverse].view(B, 2, N).sum(1)
+    return back + torch.zeros(B, N).index_add(0, order // 2, rows.tanh() + weights) * scale
+
+
+OPS |= {
+    "topk": lambda a, b, x: softmax_of_best(a + 3 * x * b.exp()),
+    "topk_smallest": lambda a, b, x: biased_choice(a, x * b.exp()),
+    "topk_sorted": lambda a, b, x: sorted_pairs(x * a.exp(), b),
+    "max": lambda a, b, x: (x * a.exp()).max(-1, keepdim=True)[0] * b + (x * b.exp()).max(0)[0],
 }
 
 
@@ -128,13 +161,15 @@ def whole():
 
 def main():
     torch.manual_seed(0)
+    for name in [name for name in OPS if sys.argv[1:] and name not in sys.argv[1:]]:
+        del OPS[name]
     good = whole()
     with tempfile.TemporaryDirectory() as work:
         x = torch.randn(B, N)
         x[0, :3] = 0
         good &= step(Path(work), Ops(), dict(x=x, weight=torch.randn(B, N), label=(x[:, :1] > 0).float()), 1e-5)
         print(f"{'ok  ' if good else 'FAIL'}  {len(OPS)} groups of ops")
-    for name in ("nanogpt", "nanogpt_nobias", "llama2c", "llama_half"):
+    for name in () if sys.argv[1:] else ("nanogpt", "nanogpt_nobias", "llama2c", "llama_half"):
         with tempfile.TemporaryDirectory() as work:
             good &= round_trip(Path(work), name, "tp=2")
     return not good
