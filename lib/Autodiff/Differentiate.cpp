@@ -280,7 +280,8 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
     yields.push_back(gradient);
   }
   if (parameters.empty())
-    return model.emitError() << "the model has no parameter to train: each is frozen, or only choices read it";
+    return model.emitError()
+           << "the model has no parameter to train: each is frozen, or is read only by ops without a gradient";
   return success();
 }
 

@@ -272,7 +272,8 @@ static pcrt_status beginWithReference(ModuleOp module, const CompileOptions &opt
   return PCRT_OK;
 }
 
-/// Begins the proof with a program that was not compiled from its model.
+/// Begins the proof of a program that this run did not compile from a model. The given reference, or the program
+/// itself, is what later phases are compared with.
 static pcrt_status proveGiven(ModuleOp module, const PhaseInfo &info, const CompileOptions &options, Proof &proof) {
   if (!options.reference.empty()) {
     if (pcrt_status status = beginWithReference(module, options, proof))
@@ -370,7 +371,7 @@ static pcrt_status believeKernels(ModuleOp module, const CompileOptions &options
     return PCRT_VERIFICATION;
   }
   module.emitRemark() << why << ", so its step, tables and kernels are not checked against a planned program, "
-                      << "and its executable has no certificate; --reference=planned.mlir checks it";
+                      << "and its executable has no certificate; to check them, give --reference=planned.mlir";
   module->removeAttr(certificateAttribute);
   return PCRT_OK;
 }

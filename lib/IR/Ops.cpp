@@ -322,7 +322,7 @@ LogicalResult ParameterOp::verify() {
   if (std::optional<DictionaryAttr> group = getGroup(); group && (getFrozen() || !isGroup(*group)))
     return emitOpError() << (getFrozen() ? "is frozen, so it has no group" : "has a malformed group") << " (C6)";
   if (int64_t row = getInit().getZeroRow(); row != -1 && (row < 0 || valid.empty() || row >= valid[0]))
-    return emitOpError() << "has no row number " << row << " to start as zeros (C4)";
+    return emitOpError() << "has no row " << row << ", which would start as zeros (C4)";
   return success();
 }
 

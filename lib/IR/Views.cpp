@@ -65,7 +65,7 @@ LogicalResult ReshapeOp::verify() {
     if (!once.insert(name).second)
       return emitOpError() << "has the name '" << name << "' twice on one side (C1)";
   if (names[0] != names[1])
-    return emitOpError() << "has other names, or another order, on its two sides (C1)";
+    return emitOpError() << "has different dim names, or a different order of them, on its two sides (C1)";
   // Dims are compared as soon as both sides have come to the same name.
   size_t dims[] = {0, 0}, read[] = {0, 0};
   while (dims[0] < sides[0].size()) {

@@ -235,7 +235,7 @@ private:
     bool taken = called.frameBytes > 0 &&
                  ((it != held.begin() && std::prev(it)->second.end > frame) || (it != held.end() && it->first < end));
     if (taken)
-      return call.emitOpError() << "has its frame at " << frame << " over a value that is still needed (A7)";
+      return call.emitOpError() << "has a frame at " << frame << " that overlaps a value that is still needed (A7)";
     releaseDead(call.getInputs(), call->getBlock());
     releaseDead(call.getResults(), call->getBlock());
     return success();

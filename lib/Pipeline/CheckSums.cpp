@@ -471,9 +471,10 @@ private:
           return refuse(chunk, i, count);
     for (const Parts::Run &run : sum.parts.runs())
       if (!chunks.count(run.chunk))
-        return op->emitOpError() << "of " << sourceName(op) << " reads a sum that contains a part of chunk "
-                                 << run.chunk << " (stage " << all.stageOf(run.chunk)
-                                 << "), although that chunk does not read the parameter (P6)";
+        return op->emitOpError() << "of " << sourceName(op)
+                                 << " reads a gradient sum that contains microbatches of chunk " << run.chunk
+                                 << " (stage " << all.stageOf(run.chunk)
+                                 << "), although that chunk does not use this parameter (P6)";
     return success();
   }
 

@@ -223,7 +223,7 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
   Where y = *operands[0];
   y.note = {};
   if (llvm::any_of(operands, [](const Where *value) { return value->note.kind == Note::Round; })) {
-    refuse("moves values of one round of routed tokens");
+    refuse("moves values of only one round of routed tokens, not of all rounds");
     return std::nullopt;
   }
   Group group;

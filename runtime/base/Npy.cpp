@@ -71,8 +71,8 @@ NpyArray pcrt::readNpy(const InputFile &file, const std::string &what) {
   if (fieldOf(header, "fortran_order") != "False")
     refuse("the array is in Fortran order; save numpy.ascontiguousarray of it");
   if (!parseShape(array.shape, array.dims))
-    refuse("the array has the shape (" + array.shape + "), which is not one of at most " + std::to_string(kMaxRank) +
-           " dims");
+    refuse("the array has the shape (" + array.shape + "); expected at most " + std::to_string(kMaxRank) +
+           " sizes, none of them negative");
   int64_t count = 1, data = file.size() - array.start;
   bool fits = true;
   for (int64_t size : array.dims)

@@ -45,7 +45,7 @@ func.func @model() {
 
 // -----
 
-// expected-error @below {{the model has no parameter to train: each is frozen, or only choices read it}}
+// expected-error @below {{the model has no parameter to train: each is frozen, or is read only by ops without a gradient}}
 func.func @model() {
   %w = pc.parameter "w" frozen dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
   %x = pc.input tokens dims ["batch", "a"] : tensor<4x8xf32>

@@ -469,7 +469,7 @@ func.func @packed_zigzag(%x: tensor<2x8x2x3x6xf32>) {
 // -----
 
 func.func @zero_row() {
-  // expected-error@+1 {{has no row number 15 to start as zeros (C4)}}
+  // expected-error@+1 {{has no row 15, which would start as zeros (C4)}}
   %p = pc.parameter "p" dims ["vocab"] init <normal, 2.0e-02, zero_row = 15> source <"p", shape = [15], start = [0], size = [15]> valid [15] : tensor<16xf32>
   return
 }
@@ -648,7 +648,7 @@ module {
 // -----
 
 func.func @reshape(%x: tensor<4x6xf32>) {
-  // expected-error @+1 {{'pc.reshape' op has other names, or another order, on its two sides (C1)}}
+  // expected-error @+1 {{'pc.reshape' op has different dim names, or a different order of them, on its two sides (C1)}}
   %y = pc.reshape "b (h w) -> b w h" %x : (tensor<4x6xf32>) -> tensor<4x2x3xf32>
   return
 }

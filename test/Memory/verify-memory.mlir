@@ -200,7 +200,7 @@ func.func private @task(%x: tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.ho
 }
 func.func @step() {
   %x = pc.input hyper dims ["n"] global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
-  // expected-error @below {{has its frame at 0 over a value that is still needed (A7)}}
+  // expected-error @below {{has a frame at 0 that overlaps a value that is still needed (A7)}}
   %y = pc.call @task(%x) frame 0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<256>>
   pc.output loss "loss" %y global [4] layout <[_]> : tensor<4xf32, #pc.home<256>>
   return
@@ -216,7 +216,7 @@ func.func private @task(%x: tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.ho
 }
 func.func @step() {
   %x = pc.input hyper dims ["n"] global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
-  // expected-error @below {{has its frame at 256 over a value that is still needed (A7)}}
+  // expected-error @below {{has a frame at 256 that overlaps a value that is still needed (A7)}}
   %y = pc.call @task(%x) frame 256 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<256>>
   pc.output loss "loss" %y global [4] layout <[_]> : tensor<4xf32, #pc.home<256>>
   return
