@@ -23,7 +23,7 @@ namespace {
 bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
 /// Whether the op is never computed again, because different rounding of its operand could lead to different choices.
-/// Other ops read choices only through AdmitOp.
+/// It is enough to test these two ops: all others get the choices from an AdmitOp.
 bool isKept(Operation *op) { return isa<TopKOp, AdmitOp>(op); }
 
 /// Input: the body of a step and the layers to recompute. full() and selective() choose values of a layer, and clones
@@ -47,7 +47,7 @@ public:
     numLayers = static_cast<int64_t>(numbers.size());
   }
 
-  /// mode=full: recomputes all values of a layer that the backward pass reads and no other layer does.
+  /// mode=full: recomputes all values of a layer that the backward pass reads, except those that other layers read.
   void full() {
     for (auto &[layer, ops] : layers) {
       llvm::SetVector<Value> kept;

@@ -442,11 +442,12 @@ bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayR
   return true;
 }
 
-/// How each dim of a rule is split, and its size on one rank; -1 if no operand or result has it.
+/// How each dim of a rule is split, and the size of the dim on one rank. The size is -1 if no operand or result has the
+/// dim.
 struct Placer::Split {
   SmallVector<Dim> dims;
   SmallVector<int64_t> sizes;
-  double scale = 1;    ///< how often the results count: they sum copies
+  double scale = 1;    ///< how often each addend counts, if the results sum copies
   bool copies = false; ///< of all ranks, as types do not say how they are split
 };
 

@@ -63,7 +63,7 @@ public:
   /// The point of a value with this name.
   Point named(llvm::ArrayRef<llvm::StringRef> words) const;
   Point constant(double number) const { return scaled(named({"one"}), number); }
-  /// The point of any element of a stack of microbatches.
+  /// The point that all elements of a stack share. A stack holds one value per microbatch.
   Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }
   /// The value of one microbatch among several, from the value of any microbatch.
   Point of(Point any, int microbatch) {

@@ -1,7 +1,7 @@
 //===- Where.h - The place of a value of a rank's program ----------------------------------===//
-// A place gives, for each dim of the whole value, the block that a rank holds, and for each incomplete sum the addends
-// that it has. Both are indices: affine forms of the rank's coordinates. This is enough, because rank i holds block i -
-// s in the steps of a window, and block s - i - j in exchanges between pairs on a grid.
+// A place gives, for each dim of the whole value, the number of the block that a rank holds, and for each incomplete
+// sum the numbers of the addends that it has. Both numbers are affine forms of the rank's coordinates. Affine forms are
+// enough: in step s of a window rank i holds block i - s, and in exchanges on a grid rank (i, j) holds block s - i - j.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_PROOF_WHERE_H
 #define PC_LIB_PROOF_WHERE_H

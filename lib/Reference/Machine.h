@@ -38,7 +38,7 @@ public:
   LogicalResult begin();
   /// Runs the next op of the function, which must be able to run.
   LogicalResult step(Operation *op);
-  /// Passes this stage's operand of a move over the stage axis to the link.
+  /// For a move over the stage axis: gives this stage's operand to the link between the stages.
   void contribute(MoveOpInterface move, Value input, int meeting) {
     link->contribute(stage, move, meeting, store.get(input));
   }

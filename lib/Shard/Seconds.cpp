@@ -99,7 +99,7 @@ Price PlacementProblem::ownTimes(const PlacementNode &node, const Row &row) cons
   return Price::seconds(ownSeconds(node, row) * (static_cast<double>(v.times) * share - hiddenShare(node)));
 }
 
-/// Sets the price of sums of gradients to `parts` / `wholly` of their seconds.
+/// Counts only `parts` / `wholly` of the seconds of gradient sums. Backward ops hide the rest.
 void PlacementProblem::setExposed(int parts) {
   exposed = parts;
   for (auto [value, terms] : llvm::enumerate(valueTerms))

@@ -255,7 +255,8 @@ private:
       refuse(at, "the alias '" + defined + "' stands for more than " + Twine(maxExpanded) + " words");
   }
 
-  /// The definition of an alias ends with its line, unless the next line can only continue it.
+  /// The definition of an alias ends at the end of its line, unless the line's last token or the next line's first one
+  /// shows that it continues.
   void line() {
     ++at;
     ++lines;

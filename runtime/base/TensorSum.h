@@ -34,7 +34,8 @@ struct TensorSum {
 /// Sums by tensor name: over the elements that this rank has written or read, or over all ranks.
 using TensorSums = std::map<std::string, TensorSum>;
 
-/// The sum of `count` bytes: taken as elements of 4 bytes, padded with zeros, and followed by `count`.
+/// The sum of `count` bytes. They are read as elements of 4 bytes, the last one padded with zeros. `count` is added as
+/// one more element.
 TensorSum sumOfBytes(const void *bytes, int64_t count);
 
 } // namespace pcrt

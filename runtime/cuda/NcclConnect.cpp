@@ -1,8 +1,8 @@
 //===- NcclConnect.cpp - Connects the devices of ranks by NCCL ------------===//
-// Communicators do not block, so that this rank can leave when another one does not come. All calls then end in the
-// background, and their results say little: a split of such a parent returns success at once, with a null communicator,
-// until ncclCommGetAsyncError says of the parent that it is done (src/init.cc of NCCL 2.26 to 2.30: ncclCommSplit,
-// ncclCommInitRankFunc).
+// Communicators do not block, so that this rank can leave if another one does not come. Calls return before they are
+// complete, so success of a call means little: ncclCommSplit returns it at once, with a null communicator, while its
+// parent is still being made. The parent must be polled by ncclCommGetAsyncError until it is done (src/init.cc of NCCL
+// 2.26 to 2.30: ncclCommSplit, ncclCommInitRankFunc).
 //===----------------------------------------------------------------------===//
 #include "comm/Collective.h"
 #include "comm/ShmControl.h"

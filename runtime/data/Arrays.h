@@ -21,7 +21,7 @@ namespace pcrt {
 /// The rows that one input is read from, of one file or several.
 class NamedArray {
 public:
-  /// `input`: of a program, with dims of microbatches and rows before those of a row.
+  /// `input` is an input of a program. Its first two dims are microbatches and rows; the others are the shape of a row.
   explicit NamedArray(const Input &input)
       : name(input.name), row(input.shape.begin() + 2, input.shape.end()), dtype(input.dtype), below(input.below) {}
 

@@ -31,7 +31,7 @@
 using namespace pcrt;
 using Json = nlohmann::ordered_json;
 
-/// A run that takes part, with the connections of its ranks.
+/// A run that has joined the meeting, and the connections of its ranks.
 struct pcrt::MeetingMember {
   std::vector<MeetingConnection *> ranks; ///< Null: not connected yet.
   bool isIn = false;                      ///< It takes part in the current round.

@@ -21,8 +21,9 @@
 
 using namespace pcrt;
 
-/// Reports why the run ends: to the launcher if there is one, otherwise on stderr. A rank that only lost another rank
-/// is recorded as a witness and not as the cause, because the launcher learns, perhaps later, how that rank died.
+/// Reports why the run ends: to the launcher if there is one, otherwise on stderr. If this rank ends only because
+/// another one died, it is recorded as a witness and not as the cause. The launcher learns, perhaps later, how the
+/// other one died.
 static void report(const Place &place, const Failure &failure) {
   std::string ignored;
   if (place.sharedFile >= 0) {

@@ -15,7 +15,7 @@ namespace pc {
 
 struct WrittenKernels;
 
-/// f32 elements of a vector on this machine: 16 with AVX-512, else 8.
+/// How many f32 elements a vector has on this machine: 16 with AVX-512, else 8.
 int64_t nativeLanes();
 
 /// Whether this machine rounds vectors of f32 to bf16 by an instruction (AVX512-BF16).
@@ -24,28 +24,29 @@ bool nativeRoundsToBf16();
 /// The GPU architectures that a CUDA program is compiled for by default.
 inline constexpr std::array<llvm::StringRef, 3> defaultArchs = {"sm_80", "sm_90a", "sm_100a"};
 
-/// Checks that step, tables and description in a module of the kernels phase say what the planned program says that it
-/// was made of: each call and each row, in order. Fails with an error at an op of `planned`. `written` gets every
-/// kernel that the program has written for its ops.
+/// Checks that the step, tables and description in a module of the kernels phase agree with its planned program: each
+/// call and each row, in order. Fails with an error at an op of `planned`. Adds to `written` every kernel that was
+/// written for the program's ops.
 llvm::LogicalResult verifyTables(mlir::ModuleOp planned, mlir::ModuleOp kernels, WrittenKernels *written = nullptr);
 
-/// The tables of a module of the kernels phase as bytes, for a fingerprint: of every stage what pc_program says, its
-/// mesh, groups, kernels, products, moves, device kernels, attentions, flows, images, and its description. Numbers have
-/// 8 bytes, a string its length before it, a function is its name. "" where there are none.
+/// The tables of a module of the kernels phase as bytes, for a fingerprint. For each stage: the fields of pc_program,
+/// its mesh, groups, kernels, products, moves, device kernels, attentions, flows, images, and its description. Numbers
+/// have 8 bytes, a string follows its length, a function is given by its name. "" if there are no tables.
 std::string tableBytes(mlir::ModuleOp kernels);
 
-/// Compiles the gpu.module of a CUDA program for `archs` (sm_90a, ...; none: the default ones) and replaces it by
-/// the images; `standIn` adds one for the stand-in of the CUDA driver. Does nothing to a CPU program. Fails with an
+/// Compiles the gpu.module of a CUDA program for `archs` (sm_90a, ...; none: the default ones) and replaces it by the
+/// images. `standIn` adds an image for the stand-in of the CUDA driver. Does nothing to a CPU program. Fails with an
 /// error at an unknown architecture, or with the message of ptxas.
 llvm::LogicalResult embedImages(mlir::ModuleOp module, llvm::ArrayRef<std::string> archs, bool standIn);
 
-/// Translates a module of the kernels phase to an object file for this machine's CPU or, if `portable`, for any with
-/// AVX2 (a CUDA program runs on another machine than this). The module is lowered in place. Fails with an error (an
-/// unwritable file, a module that is not of that phase).
+/// Translates a module of the kernels phase to an object file, and lowers the module in place. The file is for this
+/// machine's CPU or, if `portable`, for any CPU with AVX2, since a CUDA program runs on another machine. Fails with an
+/// error if the file cannot be written or the module is of another phase.
 llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, bool portable, llvm::StringRef path);
 
-/// Links `object` with the runtime (libpcrt.a in `libraries`) to the executable `output`, by the system's C++ driver; a
-/// CPU program with oneDNN, too. Fails with an error that shows the linker's words; it calls the executable `called`.
+/// Links `object` with the runtime (libpcrt.a in `libraries`), and a CPU program with oneDNN, to the executable
+/// `output`. Calls the system's C++ driver. Fails with an error that contains the linker's message and calls the
+/// executable `called`.
 llvm::LogicalResult linkExecutable(mlir::ModuleOp module, llvm::StringRef object, llvm::StringRef libraries, bool cuda,
                                    llvm::StringRef output, llvm::StringRef called);
 

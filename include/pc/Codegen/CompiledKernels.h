@@ -13,33 +13,35 @@
 
 namespace pc {
 
-/// The kernels of an op, and the first op that runs them.
+/// Kernels that were written for one op or for several equal ones, and the first of these ops.
 struct WrittenKernel {
   mlir::OwningOpRef<mlir::Operation *>
-      op;                    ///< a copy; its operands are values of the program, or of programs made from it
-  mlir::ModuleOp planned;    ///< that program
-  std::string function;      ///< of the first of them, for messages
-  std::string program;       ///< the symbol in whose table they are
-  std::vector<int64_t> rows; ///< of that table, in the order in which they run
-  bool hasF32Form = false;   ///< pcrt_kernel::fn_f32
+      op;                    ///< a copy of the op; its operands are values of `planned`, or of programs made from it
+  mlir::ModuleOp planned;    ///< the planned program
+  std::string function;      ///< the function that contains the first op, for messages
+  std::string program;       ///< the symbol of the program whose table lists the kernels
+  std::vector<int64_t> rows; ///< their rows in that table, in the order in which they run
+  bool hasF32Form = false;   ///< there is a form in f32 (pcrt_kernel::fn_f32)
 };
 
-/// All of an executable.
+/// All kernels that were written for an executable.
 struct WrittenKernels {
-  std::vector<mlir::OwningOpRef<mlir::Operation *>> programs; ///< made of the planned one, which ops refer to
+  std::vector<mlir::OwningOpRef<mlir::Operation *>>
+      programs; ///< programs made from the planned one, whose values the ops refer to
   std::vector<WrittenKernel> kernels;
 };
 
-/// Sampled elements of an operand of kernels: of an i32 tensor those below `below`, each at least the one before where
-/// they say how many keys queries see (`ascending`), else numbers in [-1, 1), or in [0.1, 0.9) where the op has roots
-/// or logarithms. Of a mask of experts, those of a token lie side by side: `chosen` of each `of` are 1, the others 0.
+/// How to draw random elements for an operand of kernels.
+/// * f32 and bf16: numbers in [-1, 1), or in [0.1, 0.9) if the op takes roots or logarithms.
+/// * i32: numbers below `below`. If they say how many keys queries see (`ascending`), none is less than the one before.
+/// * A mask of experts: the elements of a token are adjacent; of each `of` elements, `chosen` are 1 and the others 0.
 struct KernelSample {
   int64_t below = 1;
   bool ascending = false;
   bool positive = false;
   int64_t chosen = 0, of = 1;
 };
-/// What to draw for operand `operand` of `op`, so that no index is beyond its table.
+/// What to draw for operand `operand` of `op`. No index is beyond the end of its table.
 KernelSample sampleOf(mlir::Operation *op, unsigned operand);
 
 /// Owns a JIT with one loaded object file. Input of each run: a kernel and the bytes of its operands; result: the bytes
@@ -47,14 +49,14 @@ KernelSample sampleOf(mlir::Operation *op, unsigned operand);
 class CompiledKernels {
 public:
   ~CompiledKernels();
-  /// Those of an object file that `emitObject` wrote; null after setting `error`.
+  /// Loads an object file that `emitObject` wrote. Returns null after setting `error`.
   static std::unique_ptr<CompiledKernels> load(llvm::StringRef object, std::string &error);
 
   using Bytes = std::vector<char>;
-  /// Runs a kernel on the operands' bytes, results sharing their buffers as in the planned program, and gives those of
-  /// the results (of an update: what it sets). Then what is wrong, or "": it ended by a signal, in `seconds` of
-  /// the processor not at all, refused its operands, wrote outside of its results, or gave other bits when its items
-  /// were run in another order. `inF32`: in the f32 form, where there is one.
+  /// Runs a kernel on the bytes of its operands and gives the bytes of its results (for an update: what it writes).
+  /// Results share buffers with operands as in the planned program. Returns "" or what is wrong: the kernel ended by a
+  /// signal, did not end within `seconds` of processor time, refused its operands, wrote outside of its results, or
+  /// gave other bits when its items ran in another order. `inF32`: runs the form in f32, if there is one.
   std::string run(const WrittenKernel &kernel, llvm::ArrayRef<Bytes> operands, bool inF32, unsigned seconds,
                   std::vector<Bytes> &results) const;
 

@@ -12,8 +12,8 @@
 
 namespace pc {
 
-/// Calls f(field) for every scalar in `row`, in the order of their addresses; elements of arrays one by one. A scalar
-/// is a row of one field.
+/// Calls f(field) for every scalar in `row`, in the order of their addresses. Elements of arrays count one by one. A
+/// scalar is a row of one field.
 template <typename T, typename F> constexpr void forEachField(T &row, F &&f) {
   if constexpr (std::is_array_v<T>) {
     for (auto &element : row)

@@ -8,12 +8,12 @@
 
 namespace pc {
 
-/// Whether `holds` is true of `root` or of an op within it.
+/// Whether `holds` is true for `root` or for an op inside it.
 inline bool anyOp(mlir::Operation *root, llvm::function_ref<bool(mlir::Operation *)> holds) {
   return root->walk([&](mlir::Operation *op) { return mlir::WalkResult(mlir::failure(holds(op))); }).wasInterrupted();
 }
 
-/// Whether `holds` is true of the placement of a result of one of them.
+/// Whether `holds` is true for the placement of some result of `root` or of an op inside it.
 inline bool anyPlacement(mlir::Operation *root, llvm::function_ref<bool(PlaceAttr)> holds) {
   return anyOp(root, [&](mlir::Operation *op) {
     return llvm::any_of(op->getResultTypes(), [&](mlir::Type type) {

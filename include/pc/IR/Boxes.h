@@ -8,8 +8,9 @@
 
 namespace pc {
 
-/// Whether the parameters of a program for one device have each element of the tensors that they are stored in, and
-/// each once: a checkpoint is written only from them. Fails after an error at a parameter that names the tensor.
+/// Checks that the parameters of a program for one device contain each element of the tensors that they are stored in
+/// exactly once. A checkpoint can be written only from such parameters. Fails after an error at a parameter that names
+/// the tensor.
 llvm::LogicalResult checkBoxes(mlir::ModuleOp module);
 
 } // namespace pc

@@ -12,7 +12,7 @@
 
 namespace pc {
 
-/// A function that steps call, with the results of memory planning that callers need.
+/// A function for one kind of task, which the programs of stages call, and what memory planning tells its callers.
 struct TaskFunction {
   mlir::func::FuncOp function;
   mlir::Block *body = nullptr;
@@ -25,10 +25,10 @@ struct TaskFunction {
   mlir::ValueRange results() const { return body->getTerminator()->getOperands(); }
 };
 
-/// The functions that programs call, each looked up and read once.
+/// Looks up the functions that programs call. Each is read once.
 class TaskFunctions {
 public:
-  /// The function that `call` names. Constraint: the program is not changed between calls of this.
+  /// The function that `call` names. The program must not change between two calls of this.
   const TaskFunction &of(CallOp call);
 
 private:
@@ -40,10 +40,11 @@ llvm::SmallVector<mlir::func::FuncOp> stepsOf(mlir::ModuleOp program);
 /// The arena offset (home) of a value; -1: it has none.
 int64_t homeOrNone(mlir::Value value);
 
-/// Moves leaves out of the functions of `program`, to which they become arguments; removes results that are arguments
-/// or other results; updates function types.
+/// Moves leaves out of the functions of `program`, which get them as arguments. Removes results that are arguments or
+/// repeat other results. Updates function types.
 void tidyCalls(mlir::ModuleOp program);
-/// Inlines all calls in `program`, in planned programs with the homes of the ops in them.
+/// Inlines all calls in `program`. In planned programs the inlined ops get the homes that they have in the caller's
+/// arena.
 void inlineCalls(mlir::ModuleOp program);
 
 } // namespace pc

@@ -1,6 +1,6 @@
 //===- Contraction.h - An einsum as a product of matrices ---------------------------------===//
 // Input: an einsum or its factor rule. Result: which factors are batch, rows, columns and sum of a matrix product.
-// Codegen and Cost both decide by it whether an einsum is one.
+// Codegen and Cost use it to decide whether an einsum is a matrix product.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_CONTRACTION_H
 #define PC_IR_CONTRACTION_H
@@ -9,11 +9,11 @@
 
 namespace pc {
 
-/// The factors of an einsum (by their numbers in its rule) by where they occur. Of two operands a and b it is the
-/// product c[batch, m, n] = sum over k of a[batch, m, k] b[batch, k, n]; groups may be empty, and other operands have
-/// none.
+/// The factors of an einsum (by their numbers in its rule), grouped by where they occur. With two operands a and b, it
+/// is the product c[batch, m, n] = sum over k of a[batch, m, k] b[batch, k, n]. Groups may be empty; without exactly
+/// two operands, all are.
 struct Contraction {
-  /// All groups are empty where a spec does not fit its op.
+  /// All groups are empty if the spec does not fit the op.
   explicit Contraction(EinsumOp op) : Contraction(op.getFactorRule()) {}
   explicit Contraction(const FactorRule &rule);
 
@@ -21,8 +21,8 @@ struct Contraction {
   llvm::SmallVector<int> m;     ///< of a and c
   llvm::SmallVector<int> n;     ///< of b and c
   llvm::SmallVector<int> k;     ///< of a and b, summed
-  llvm::SmallVector<int> alone; ///< of one of the three: summed or repeated by itself
-  /// Factors that the result lacks, of any number of operands, in the order of the operands.
+  llvm::SmallVector<int> alone; ///< in one of a, b and c only: summed or repeated by itself
+  /// The factors that the result lacks, with any number of operands, in the order of the operands.
   llvm::SmallVector<int> summed;
 
   /// Whether matrices, or a matrix and a vector, are multiplied.

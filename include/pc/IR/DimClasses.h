@@ -1,7 +1,7 @@
 //===- DimClasses.h - Dims that are the same iteration dim of the program -----------===//
-// Union-find over (value, dim), joined through the factors of every op, the inputs of accumulate and its results. A
-// class is one iteration dim of the whole program, as the batch or the vocabulary, whose size is changed everywhere at
-// once.
+// Union-find over (value, dim), joined through the factors of every op, and from the inputs to the results of
+// accumulate. A class is one iteration dim of the whole program, such as the batch or the vocabulary. Its size is
+// changed everywhere at once.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_DIMCLASSES_H
 #define PC_IR_DIMCLASSES_H
@@ -11,19 +11,19 @@
 
 namespace pc {
 
-/// Input: a program. Result: a number per (value, dim), equal for dims that must have one size. It is built once;
-/// values that are added to the program later have no class.
+/// Input: a program. Result: a number per (value, dim), equal for dims that must have one size. The classes are built
+/// once; values that are added to the program later have none.
 class DimClasses {
 public:
-  /// Classes of the dims of all values under `root`.
+  /// Finds the classes of the dims of all values under `root`.
   explicit DimClasses(mlir::Operation *root);
-  /// The class of dim `d` of `value`: a number that is stable until the program changes.
+  /// The class of dim `d` of `value`. It is valid until the program changes.
   unsigned classOf(mlir::Value value, int64_t d);
   /// Sets the size of every dim of class `id`, in the types of the program.
   void resize(unsigned id, int64_t size);
 
 private:
-  /// Classes are trees (union-find): a node is a dim of a value, and the root of its tree names its class.
+  /// Classes are trees (union-find). A node is a dim of a value, and the root of its tree is the number of its class.
   unsigned node(mlir::Value value, int64_t d);
   unsigned find(unsigned n);
   void join(unsigned a, unsigned b);

@@ -1,6 +1,6 @@
-//===- Dispatch.h - What goes to experts and comes back ------------------------------------===//
-// Mixture of experts: a routed einsum has, as its last operand, the mask [tokens..., experts] of the experts that each
-// token takes. These questions about its operands let passes store and send only the entries that exist.
+//===- Dispatch.h - Operands of experts: what is sent to them and back ----------------------===//
+// Mixture of experts: the last operand of a routed einsum is the mask [tokens..., experts], which says which experts
+// each token takes. The answers of these functions let passes store and send only the entries that exist.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_DISPATCH_H
 #define PC_IR_DISPATCH_H
@@ -9,14 +9,14 @@
 
 namespace pc {
 
-/// Whether a routed einsum brings the numbers of a token to each of its experts: "b s e, b s n -> b s n e".
+/// Whether a routed einsum copies the numbers of a token to each of its experts: "b s e, b s n -> b s n e".
 bool isDispatch(EinsumOp op);
-/// Whether it adds up what the experts of a token have made: "b s n e, b s n -> b s e".
+/// Whether a routed einsum adds up the results of a token's experts: "b s n e, b s n -> b s e".
 bool isCombine(EinsumOp op);
 
-/// Whether `dims` are those of tokens, which all but the last dim of a mask are, and one more.
+/// Whether `dims` are the dims of tokens and one more. The dims of tokens are all dims of a mask but the last one.
 bool areOfTokens(llvm::ArrayRef<int> dims, llvm::ArrayRef<int> mask);
-/// Whether `dims` are those of the mask and one more.
+/// Whether `dims` are the dims of the mask and one more.
 bool areOfEntries(llvm::ArrayRef<int> dims, llvm::ArrayRef<int> mask);
 
 } // namespace pc

@@ -1,7 +1,7 @@
 //===- Factors.h - Factor rules and the legal placements they generate ---------===//
-// A rule says which factors (iteration dims) the dims of an op's operands and results are, as in an einsum, and in
-// which operands the op is linear. `legalRows` makes of it all legal placements of the op on one mesh axis; the type
-// verifier, propagation, localization and costs read them.
+// A rule gives the factor (iteration dim) of each dim of an op's operands and results, as in an einsum, and the
+// operands in which the op is linear. From it, `legalRows` makes all legal placements of the op on one mesh axis. The
+// type verifier, propagation, localization and costs read these.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_FACTORS_H
 #define PC_IR_FACTORS_H
@@ -13,8 +13,8 @@
 
 namespace pc {
 
-/// The placement of a value on one mesh axis: split along a dim, whole (replicated), partial (unreduced), or rooted (on
-/// only coordinate 0).
+/// The placement of a value on one mesh axis: split along a dim, whole (replicated), partial (unreduced), or rooted
+/// (only on coordinate 0).
 struct AxisState {
   int8_t code = -1;
   static constexpr AxisState whole() { return {-1}; }
@@ -37,7 +37,7 @@ struct AxisState {
 /// One factor: an index that iterates over dims of operands and results.
 struct Factor {
   std::string name;
-  int64_t size = 0;   ///< global or local, as the types of the op are
+  int64_t size = 0;   ///< global or local, like the types of the op
   bool whole = false; ///< its dims must not be split
 };
 
@@ -45,13 +45,13 @@ struct Factor {
 struct FactorRule {
   llvm::SmallVector<Factor, 8> factors;
   llvm::SmallVector<llvm::SmallVector<int, 6>, 4> operands, results;
-  PartialKind reduction = PartialKind::Sum; ///< how results reduce the factors that they lack
+  PartialKind reduction = PartialKind::Sum; ///< how results are reduced over the factors that they lack
   /// Groups of operand numbers: if all operands of a group are partial and all others whole, all results are partial.
   llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 2> linear;
   bool maxTransparent = false; ///< if all operands are partial maxima, so are all results
 
-  /// Parses "b s e, e f -> b s f"; several results are separated by commas; "-> s d" has no operand. Returns false on a
-  /// malformed spec. Callers fill in the sizes.
+  /// Parses "b s e, e f -> b s f". Commas separate several results; "-> s d" has no operand. Returns false if the spec
+  /// is malformed. Callers fill in the sizes.
   static bool parse(llvm::StringRef spec, FactorRule &rule);
   /// The number of the factor called `name`, or -1.
   int find(llvm::StringRef name) const;
@@ -65,8 +65,8 @@ struct Row {
   int factor = -1; ///< the factor that is split, or -1 (all whole, or a linear group)
 };
 
-/// All legal rows of `rule` on one axis, without regard to divisibility: all values whole; one factor split; one linear
-/// group partial; all partial maxima; all rooted (the other ranks compute values that are never read).
+/// All legal rows of `rule` on one axis, whatever the sizes: all values whole; one factor split; one linear group
+/// partial; all partial maxima; all rooted (then the other ranks compute values that are never read).
 llvm::SmallVector<Row, 8> legalRows(const FactorRule &rule);
 
 } // namespace pc

@@ -1,6 +1,6 @@
 //===- Groups.h - Settings of a parameter group ---------------------------------------------===//
-// A group is a dictionary: its name, and numbers that replace or multiply what a run is given. The verifier, the
-// compiler's flags and the interpreter read it; the runtime reads the same names in the description (Program.h).
+// A group is a dictionary of its name and of numbers that replace or multiply settings of the run. The verifier, the
+// compiler's flags and the interpreter read it. The runtime reads the same names in the description (Program.h).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_GROUPS_H
 #define PC_IR_GROUPS_H
@@ -9,10 +9,10 @@
 
 namespace pc {
 
-/// The settings: factors of the learning rate and the weight decay, and values of the weight decay, the betas and eps.
+/// The names of settings: factors of learning rate and weight decay, and values for weight decay, betas and eps.
 inline constexpr llvm::StringRef groupSettings[] = {"lr_factor", "decay_factor", "decay", "beta1", "beta2", "eps"};
 
-/// The number of a setting of `group`, which may be null, or `byDefault`.
+/// The value of a setting of `group`, or `byDefault` if the group is null or does not have it.
 inline double settingOf(mlir::DictionaryAttr group, llvm::StringRef name, double byDefault) {
   auto number = group ? group.getAs<mlir::FloatAttr>(name) : mlir::FloatAttr();
   return number ? number.getValueAsDouble() : byDefault;

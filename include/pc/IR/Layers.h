@@ -1,6 +1,6 @@
 //===- Layers.h - Which layer a name belongs to ---------------------------------------------===//
-// Ops carry the name of their module in the checkpoint as their location. Passes that work by layer (cutting into
-// stages, recomputation, few layers of a search) find the layer in it.
+// The location of an op is the name of its module in the checkpoint. Passes that work by layer (stages, recomputation,
+// programs of few layers for the search) find the layer in it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_LAYERS_H
 #define PC_IR_LAYERS_H
@@ -12,8 +12,8 @@
 
 namespace pc {
 
-/// The part of a Hugging Face name up to its first number: "model.layers.3" of "model.layers.3.mlp.up_proj.weight";
-/// empty if it has no number. Refers to the characters of `name`.
+/// The part of a Hugging Face name up to its first number: "model.layers.3" for "model.layers.3.mlp.up_proj.weight".
+/// Empty if the name has no number. Refers to the characters of `name`.
 inline llvm::StringRef layerOf(llvm::StringRef name) {
   for (size_t begin = 0; begin < name.size();) {
     size_t end = std::min(name.find('.', begin), name.size());

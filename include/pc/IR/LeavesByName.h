@@ -1,5 +1,5 @@
-//===- LeavesByName.h - The leaf that an update sets ----------------------------------------===//
-// `pc.update` refers to the parameter or state that it sets by name. This is the map from names back to values.
+//===- LeavesByName.h - The leaf that an update writes --------------------------------------===//
+// `pc.update` gives the name of the parameter or state that it writes. This is the map from names back to values.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_LEAVESBYNAME_H
 #define PC_IR_LEAVESBYNAME_H
@@ -9,17 +9,17 @@
 
 namespace pc {
 
-/// Parameters and optimizer states, as updates name them.
+/// Finds parameters and optimizer states by the names that updates give.
 class LeavesByName {
 public:
   LeavesByName() = default;
-  /// Those of `block` itself.
+  /// Reads the leaves of `block`, not those in nested blocks.
   explicit LeavesByName(mlir::Block &block) {
     for (mlir::Operation &op : block)
       add(&op);
   }
 
-  /// Adds a parameter or a state; other ops are passed over.
+  /// Adds a parameter or a state; ignores other ops.
   void add(mlir::Operation *op) {
     if (auto parameter = mlir::dyn_cast<ParameterOp>(op))
       leaves[{parameter.getNameAttr(), mlir::StringAttr()}] = parameter.getValue();
@@ -27,14 +27,14 @@ public:
       leaves[{state.getParameterAttr(), state.getNameAttr()}] = state.getValue();
   }
 
-  /// The leaf that `update` sets; null: there is none of its name.
+  /// The leaf that `update` writes; null if no leaf has its name.
   mlir::Value of(UpdateOp update) const {
     return update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
                                  : leaves.lookup({update.getNameAttr(), mlir::StringAttr()});
   }
 
-  /// Whether the new value lies where the old one does, so that `update` takes nothing. Where homes are not planned
-  /// yet, it will.
+  /// Whether the new value lies at the same offset as the old one, so that `update` costs nothing. Before homes are
+  /// planned, this is assumed.
   bool isInPlace(UpdateOp update) const {
     mlir::Value leaf = of(update);
     auto home = [](mlir::Value value) {

@@ -14,13 +14,13 @@ namespace pc {
 /// The bytes of one tensor, without alignment.
 int64_t byteSize(mlir::Type tensor);
 
-/// Whether `op` is a leaf, whose value exists before the step and is live throughout: parameter, state, input,
+/// Whether `op` is a leaf, whose value exists before the step and is live until its end: parameter, state, input,
 /// rope_table, constant, block_offset.
 bool isLeaf(mlir::Operation *op);
 
-/// A value that the body of an accumulation over several microbatches computes and yields is added to its sum right
-/// after the op that computes it. Returns that op if `use` is the yield's use of such a value, else null: other
-/// yielded values are added at the end of the body.
+/// If the body of an accumulation over several microbatches computes a value and yields it, the value is added to its
+/// sum right after the op that computes it. Returns that op if `use` is the yield's use of such a value. Returns null
+/// for other yielded values, which are added at the end of the body.
 mlir::Operation *addedAfter(mlir::OpOperand &use);
 
 /// A live range: the positions from the definition to the last use, both included.
@@ -33,8 +33,8 @@ struct Lifetime {
 /// * The body of an accumulation repeats, so values from outside that it uses, and its operands, are live to its end.
 /// * The use of a value by a sum over microbatches (addedAfter) is at the op that computes the value.
 /// * Results of an accumulation are live from its first op on; with one microbatch, from its end on.
-/// * Results of a wait are live from its start on, because moves may write them from then; inputs of a start to its
-/// wait.
+/// * Results of a wait are live from the position of its start on, because moves may write them from then on. Inputs of
+///   a start are live to the position of its wait.
 class Liveness {
 public:
   /// `body` is the (single) block of a function.
@@ -42,11 +42,11 @@ public:
 
   /// All values, in program order.
   llvm::ArrayRef<mlir::Value> values() const { return order; }
-  /// `value` is one of `values()`.
+  /// The live range of `value`, which must be one of `values()`.
   Lifetime lifetime(mlir::Value value) const { return lifetimes.lookup(value); }
   /// The position of an op outside of fusions.
   int64_t position(mlir::Operation *op) const { return positions.lookup(op); }
-  /// The position at which `use` no longer needs its value.
+  /// The position from which on `use` no longer needs its value.
   int64_t position(mlir::OpOperand &use) const;
   /// One past the last position.
   int64_t size() const { return numPositions; }

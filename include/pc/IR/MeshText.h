@@ -1,6 +1,6 @@
 //===- MeshText.h - A mesh as users write it -----------------------------------------------===//
-// The only grammar of --mesh, of plan files and of pc-set-mesh: axes with commas between, the outermost first. A name
-// is a letter and then letters, digits and `_`.
+// The only grammar for --mesh, plan files and pc-set-mesh: axes separated by commas, the outermost first. A name is a
+// letter followed by letters, digits and `_`.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_MESHTEXT_H
 #define PC_IR_MESHTEXT_H
@@ -17,7 +17,7 @@ struct MeshAxisText {
   std::string name;
   int64_t size = 1;
   bool isSearched = false; ///< "dp=?": --auto finds the size
-  bool isOpen = false;     ///< "outer=open": replicas join and leave during a run; a program is for one of them
+  bool isOpen = false;     ///< "outer=open": replicas join and leave during a run; a program is for one replica
 };
 
 /// Reads "dp=2,tp=?,outer=open"; an empty text has no axes. None after setting `error`.

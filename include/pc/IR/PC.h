@@ -1,5 +1,6 @@
 //===- PC.h - The pc dialect ------------------------------------------------------===//
-// Attributes, ops and the interfaces of moves and factor rules.
+// Includes the attributes and ops of the dialect and the interfaces of moves and factor rules, and declares helpers
+// that all rooms use.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PC_H
 #define PC_IR_PC_H
@@ -18,20 +19,20 @@
 #include "pc/IR/PCDialect.h.inc"
 
 namespace pc {
-/// Axis names of a StrArrayAttr.
+/// The axis names in a StrArrayAttr.
 llvm::SmallVector<mlir::StringAttr> axisList(mlir::ArrayAttr axes);
 
-/// Trait: operands and results have one shape, and every element is computed by itself.
+/// Trait: operands and results have one shape, and each element is computed separately.
 template <typename Op> class Pointwise : public mlir::OpTrait::TraitBase<Op, Pointwise> {};
-/// Trait: works row by row: every row of the first operand, along its last dim, by itself.
+/// Trait: each row of the first operand, along its last dim, is computed separately.
 template <typename Op> class Rowwise : public mlir::OpTrait::TraitBase<Op, Rowwise> {};
 
-/// A dim whose global index an op works with; -1: the last one.
+/// A value and one of its dims, if the op works with global indices of that dim; -1 means the last dim.
 struct IndexedDim {
   IndexedDim(mlir::Value value, int64_t dim)
       : value(value), dim(dim < 0 ? mlir::cast<mlir::RankedTensorType>(value.getType()).getRank() - 1 : dim) {}
   mlir::Value value;
-  int64_t dim; ///< -1 of a scalar, which has none
+  int64_t dim; ///< -1 for a scalar, which has no dims
 };
 } // namespace pc
 
@@ -42,17 +43,18 @@ struct IndexedDim {
 #include "pc/IR/PCTypes.h.inc"
 
 namespace pc::detail {
-/// The rule of an op whose operands and results have one shape: linear in `linear` together; `max`: operands of a
-/// maximum give operands of one.
+/// The rule of an op whose operands and results have one shape. `linear`: the operands in which it is linear together.
+/// `max`: if the operands are partial maxima, so is the result.
 FactorRule pointwiseRule(mlir::Operation *op, std::initializer_list<unsigned> linear, bool max);
-/// Checks that shapes agree with the factors, that all operands and results are placed or none is, and that on every
-/// axis the placements are a legal row.
+/// Checks that shapes agree with the factors, that either all operands and results are placed or none is, and that the
+/// placements are a legal row on every axis.
 llvm::LogicalResult verifyFactorOp(mlir::Operation *op);
 /// Checks element types (constraints T1 and T2, ElementTypes.cpp).
 llvm::LogicalResult verifyElementTypes(mlir::Operation *op);
-/// Checks that the placements of operand and result (in local programs: the shapes) are those that the move is for.
+/// Checks that the placements of operand and result (in local programs: the shapes) are the ones that this move
+/// converts.
 llvm::LogicalResult verifyMoveOp(mlir::Operation *op);
-/// Checks that there is an offset for each split dim of what `op`, a DrawnOpInterface, drops.
+/// Checks that `op`, a DrawnOpInterface, has an offset for each split dim of the value whose elements it drops.
 llvm::LogicalResult verifyDrawnOp(mlir::Operation *op);
 } // namespace pc::detail
 
@@ -65,43 +67,44 @@ namespace pc {
 /// The placement in the type of `value`, or null.
 PlaceAttr placement(mlir::Type type);
 inline PlaceAttr placement(mlir::Value value) { return placement(value.getType()); }
-/// `type` with `encoding` (a placement, a home, or null).
+/// `type` with `encoding`, which is a placement, a home, or null.
 mlir::RankedTensorType withEncoding(mlir::Type type, mlir::Attribute encoding);
-/// How a value of `type` is stored by rows, or null: it is not.
+/// How a value of `type` is stored by rows; null if it is not.
 RowsAttr rowsOf(mlir::Type type);
 inline RowsAttr rowsOf(mlir::Value value) { return rowsOf(value.getType()); }
 /// Whether an operand or a result of `op` is stored by rows.
 bool hasRows(mlir::Operation *op);
-/// The tensor that the buffer of a value of `type` holds: of rows ("count x what each has"), or `type` without home.
+/// The type of the buffer for a value of `type`: [rows, elements of a row] if it is stored by rows, else `type` without
+/// its home.
 mlir::RankedTensorType storedType(mlir::Type type);
-/// The mesh of the module that holds `op`, or null.
+/// The mesh of the module that contains `op`, or null.
 MeshAttr meshOf(mlir::Operation *op);
-/// The number of ranks whose zigzag order the sequence is in (`pc.program`); 0 if it is in its own order.
+/// The number of ranks for which the sequence is in zigzag order (`pc.program`); 0 if it is in its own order.
 int64_t zigzagRanks(mlir::Operation *op);
-/// The position of index `index` of a sequence of `length` in the zigzag order of `ranks` (0: its own order).
+/// The position of `index` in a sequence of `length` that is in zigzag order for `ranks` ranks (0: its own order).
 int64_t zigzagPosition(int64_t index, int64_t length, int64_t ranks);
-/// The position of index `index` of a sequence dim of the program that `op` is in.
+/// The position of `index` in a sequence dim of the program that contains `op`.
 int64_t sequencePosition(mlir::Operation *op, int64_t index);
-/// The sizes of the dims of what `op` drops, whole: those that `#pc.drop` says, or, before programs are local, its
-/// types.
+/// The sizes of the whole value whose elements `op` drops, as `#pc.drop` gives them. Before programs are local, the
+/// sizes in the op's types.
 llvm::SmallVector<int64_t> drawnSizes(DrawnOpInterface op);
-/// The phase that begins at `op` in its block: backward at `pc.seed`, optimizer after `pc.accumulate`, the one of its
-/// kind at `pc.task`; none at other ops. Every block of a step begins with forward.
+/// The phase that begins at `op` in its block: backward at `pc.seed`, optimizer after `pc.accumulate`, the phase of its
+/// kind at `pc.task`; none at other ops. Every block of a step begins with the forward phase.
 std::optional<StepPhase> phaseBegunBy(mlir::Operation *op);
 /// The phase of `op` in its step, or in the function of a task.
 StepPhase stepPhase(mlir::Operation *op);
 /// The source name in a location ("h.0.attn.c_proj"), or the op's own name without the dialect's prefix.
 std::string sourceName(mlir::Operation *op);
-/// The group's tensor as a move of local programs cuts it.
+/// How a move in a local program divides the group's tensor among the ranks.
 pcrt_move_shape moveShape(MoveOpInterface move);
-/// The move of `x` to `result`, of a kind that placed programs have. `dim` is the dim that it gathers or splits,
-/// `otherDim` the one that an all_to_all splits; both, and the reduction, are used where the kind has them.
+/// Creates the move of `x` to `result`, of a kind that placed programs have. It gathers or splits `dim`; an all_to_all
+/// also splits `otherDim`. Kinds that do not use these or the reduction ignore them.
 MoveOpInterface createMove(mlir::OpBuilder &builder, mlir::Location loc, MoveKind kind, mlir::Type result,
                            mlir::Value x, PartialKind reduction, int64_t dim, int64_t otherDim, mlir::ArrayAttr axes);
-/// Whether `op` is linear in `operand` while the others stay as they are: what it makes of a sum is the sum of what it
-/// makes of the addends. Moves are.
+/// Whether `op` is linear in `operand` while the other operands are fixed: the result for a sum is the sum of the
+/// results for the addends. Moves are linear.
 bool isLinearIn(mlir::Operation *op, unsigned operand);
-/// Whether `op` works element by element and is linear in all operands that it reads so together.
+/// Whether `op` works element by element and is linear in all its operands together.
 bool isLinearMap(mlir::Operation *op);
 } // namespace pc
 

@@ -1,8 +1,8 @@
-//===- Rounds.h - Local SGD: what a program says of it -------------------------------------===//
-// On the axis of local SGD each coordinate is a replica with a program of its own: no op of the step works over the
-// axis, so that every value of the step varies over it, and none is meant to be the same. Once per round of steps the
-// replicas' parameters are averaged and an outer optimizer moves the parameters that all share (DiLoCo,
-// arXiv:2311.08105); that is the function @round, of the same leaves.
+//===- Rounds.h - Local SGD in a program ---------------------------------------------------===//
+// Each coordinate on the axis of local SGD is a replica with a program of its own. No op of the step works over the
+// axis, and values may differ between replicas. Once per round, which has several steps, the replicas' parameters are
+// averaged. Then an outer optimizer updates the parameters that all replicas share (DiLoCo, arXiv:2311.08105). The
+// function @round, which has the same leaves as the step, does this.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_ROUNDS_H
 #define PC_IR_ROUNDS_H
@@ -18,31 +18,32 @@ namespace pc {
 /// The module attribute "pc.rounds".
 struct Rounds {
   mlir::StringAttr axis;
-  int64_t every = 1;                 ///< steps
+  int64_t every = 1;                 ///< steps per round
   double rate = 0.7, momentum = 0.9; ///< of SGD with Nesterov's momentum
   bool codes = false;                ///< replicas send each other codes of 8 bits (pcrt/codes.h)
 
-  /// What `program`, the module of a step, says; none: it has no rounds.
+  /// Reads the attribute of `program`, the module of a step; none if it has no rounds.
   static std::optional<Rounds> of(mlir::ModuleOp program);
   void set(mlir::ModuleOp program) const;
 };
 
-/// The states of a parameter for rounds: its value that all replicas share, and the outer optimizer's momentum.
+/// Whether `state` is one of the two states that rounds give each parameter: the value that all replicas share, and the
+/// outer optimizer's momentum.
 inline bool isOfRounds(StateOp state) {
   return state.getName() == PCRT_SHARED || state.getName() == PCRT_OUTER_MOMENTUM;
 }
 
-/// Adds @round to `program`, which is planned, in the bytes of the arena that no leaf takes (`roundBytes`): of each
-/// parameter p, with k replicas,
+/// Adds @round to `program`, which is planned. Its values lie in the bytes of the arena that no leaf takes
+/// (`roundBytes`). For each parameter p with k replicas it computes, one op after the other and rounding each result:
 ///   d = average(shared - p); u' = momentum u + d; shared' = shared - rate (d + momentum u'); p' = shared'
-/// one op after the other, each rounded, the sum in the order of the coordinates; with codes, of what these mean. Null:
-/// the program has no rounds.
+/// The average sums in the order of the coordinates. If replicas send codes, it sums the values of the codes. Returns
+/// null if the program has no rounds.
 mlir::func::FuncOp buildRound(mlir::ModuleOp program);
 
 /// Bytes of the arena that @round needs after the leaves; 0 without rounds.
 int64_t roundBytes(mlir::ModuleOp program);
 
-/// Where in the arena the sums of @round have their codes; 0: there are none.
+/// The offset in the arena at which the sums of @round have their codes; 0 if there are no codes.
 int64_t codesHome(mlir::ModuleOp program);
 
 } // namespace pc

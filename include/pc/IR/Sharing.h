@@ -1,6 +1,5 @@
 //===- Sharing.h - When a result may be written over an operand ------------------------===//
-// The contract between memory planning, which lets buffers overlap where this says so, and kernels, which must then be
-// correct in place.
+// A contract: memory planning may overlap buffers where this allows it, and kernels must then be correct in place.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_SHARING_H
 #define PC_IR_SHARING_H
@@ -9,16 +8,16 @@
 
 namespace pc {
 
-/// Whether the kernel of `op` may write result `result` in place over operand `operand`: each element of the operand is
-/// read only for the same element of the result, and before that is written. True for
+/// Whether the kernel of `op` may write result `result` in place over operand `operand`. Then each element of the
+/// operand is read only for the same element of the result, before that one is written. True for
 /// * pointwise ops, and einsums without summation or broadcast, for an operand with the dims of the result in order;
 /// * adamw and sgd: any tensor operand of the parameter's shape;
 /// * all_reduce and mask; insert, for the tensor that it inserts into;
 /// * kernels (`pc.fusion`) of such ops and of broadcasts, if operand and result have the shape of the kernel's loop;
-/// * kernels that add the gradient of an embedding (`asTableSum`) or a matrix product, for the tensor that they add to.
+/// * kernels that add the gradient of an embedding (`asTableSum`) or a matrix product to a tensor, for that tensor.
 ///
-/// Shape and width of the element type are always the same. Where this is true, generated kernels must be correct when
-/// operand and result are the same buffer.
+/// Operand and result must always have the same shape and the same width of elements. If this is true, generated
+/// kernels must be correct when both are the same buffer.
 bool mayShareHome(mlir::Operation *op, unsigned operand, unsigned result);
 
 /// A kernel that adds the gradient of an embedding, row by row, to `base`, an argument of its body.
@@ -26,7 +25,7 @@ struct TableSum {
   EmbeddingGradOp gradient;
   mlir::BlockArgument base;
 };
-/// `fusion` as such a kernel, if it is one.
+/// Returns `fusion` as such a kernel, or none.
 std::optional<TableSum> asTableSum(FusionOp fusion);
 
 } // namespace pc

@@ -1,6 +1,6 @@
 //===- Stages.h - The programs of a module ------------------------------------------------===//
-// A module of a pipeline holds a nested module for each stage ("pc.stage"), each with a program of its own, and names
-// the mesh axis of stages ("pc.stage_axis"). Any other module is one program, for all ranks.
+// The module of a pipeline has a nested module for each stage ("pc.stage"), each with a program of its own, and names
+// the mesh axis of stages ("pc.stage_axis"). Any other module is one program for all ranks.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_STAGES_H
 #define PC_IR_STAGES_H
@@ -11,11 +11,11 @@ namespace pc {
 
 /// The modules that hold a program: the stages of `module` in their order, or `module` itself.
 llvm::SmallVector<mlir::ModuleOp> programsOf(mlir::ModuleOp module);
-/// The axis of stages, of the module of a pipeline or of one of its stages; null: there are no stages.
+/// The axis of stages; null if there are no stages. `module` is the module of a pipeline or of one of its stages.
 mlir::StringAttr stageAxisOf(mlir::ModuleOp module);
-/// The coordinate on that axis, of the module of a stage; 0 without stages.
+/// The stage's coordinate on that axis; 0 without stages.
 int64_t stageOf(mlir::ModuleOp program);
-/// Whether a move is over the axis of stages; never where there is none.
+/// Whether a move is over the axis of stages. False if there is no such axis.
 bool isOverStages(MoveOpInterface move, mlir::StringAttr axis);
 
 } // namespace pc

@@ -1,7 +1,8 @@
 //===- ArenaPlanner.h - Buffers with lifetimes -> offsets in one arena ----------------===//
-// Offline dynamic storage allocation: problem, algorithm and check, free of IR. The algorithm is greedy with best fit
-// (by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020), buffers of the
-// memory peak first; or in the order of time, where that gives as small an arena.
+// Offline dynamic storage allocation: problem, algorithm and check, free of IR. The algorithm is greedy best fit,
+// larger buffers first (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020), but it
+// begins with the buffers of the memory peak. If placing buffers in the order of time gives an arena as small, it does
+// that.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_MEMORY_ARENAPLANNER_H
 #define PC_MEMORY_ARENAPLANNER_H
@@ -25,13 +26,13 @@ struct ArenaBuffer {
 /// Where each buffer lies in an arena.
 struct ArenaPlan {
   llvm::SmallVector<int64_t> offsets; ///< per buffer
-  int64_t bytes = 0;                  ///< of the arena
+  int64_t bytes = 0;                  ///< size of the arena
 };
 
 /// The largest sum of (aligned) bytes that are live at one position, a lower bound of every plan.
 int64_t maxLiveBytes(llvm::ArrayRef<ArenaBuffer> buffers);
 
-/// Offsets at which no two buffers with a common position overlap. Deterministic.
+/// Finds offsets at which no two buffers that share a position overlap. Deterministic.
 ArenaPlan planArena(llvm::ArrayRef<ArenaBuffer> buffers);
 
 /// What is wrong with `plan`, or an empty text.

@@ -23,11 +23,11 @@ LeafLayout leafLayout(mlir::Operation *op, mlir::Value value);
 /// (zigzag); `back`: the inverse.
 Tensor reorderSequence(mlir::Operation *op, const Tensor &x, int64_t dim, bool back);
 
-/// Draws the leaves of a program. State: the seed, and what the program says of the vocabulary, the batch, padding and
-/// packed parameters. Reading a leaf twice gives the same tensor.
+/// Makes random tensors for the leaves of a program. State: the seed, and what the program says about the vocabulary,
+/// the batch, padding and packed parameters. Reading a leaf twice gives the same tensor.
 class Feeds {
 public:
-  /// Equal programs and seeds draw equal tensors.
+  /// Equal programs and seeds give equal tensors.
   Feeds(mlir::func::FuncOp program, uint64_t seed);
 
   /// The global tensor that `leaf` (parameter, state, input, rope_table, constant, seed) reads, or failure after an

@@ -61,11 +61,11 @@ llvm::FailureOr<Results> interpret(mlir::ModuleOp module, const RunOptions &opti
 llvm::FailureOr<std::vector<Tensor>> interpretOp(mlir::ModuleOp program, mlir::Operation *op,
                                                  llvm::ArrayRef<Tensor> operands);
 
-/// Whether a program sets parameters, which a next step begins with.
+/// Whether a program updates parameters or states, so that a next step begins with the new values.
 bool hasUpdates(mlir::ModuleOp module);
 
-/// Runs that many steps, each on what the one before has set and on other tokens. The names of results of later steps
-/// end with "in step 2" and so on (Steps.cpp).
+/// Runs that many steps on different tokens. Each begins with the parameters and states that the step before has
+/// written. The names of results of later steps end with "in step 2" and so on (Steps.cpp).
 llvm::FailureOr<Results> interpretSteps(mlir::ModuleOp module, const RunOptions &options, int64_t steps);
 
 } // namespace pc

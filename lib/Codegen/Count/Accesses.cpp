@@ -280,8 +280,8 @@ bool AccessCounter::tryVisit(Operation *op, State &state) {
       });
 }
 
-/// Visits a loop once for all iterations, with their number as a variable. Returns false if the box has to be divided
-/// first.
+/// Visits the body of a loop once for all iterations: the index of the iteration is a variable of the forms. Returns
+/// false if the box has to be divided first.
 bool AccessCounter::visitLoop(scf::ForOp loop, State &state) {
   std::optional<Form> first = evaluate(loop.getLowerBound(), state), end = evaluate(loop.getUpperBound(), state),
                       step = evaluate(loop.getStep(), state);

@@ -15,7 +15,7 @@
 
 namespace pc {
 
-/// The ops of planned steps that their loss needs. Calls of task functions have been inlined.
+/// The ops of the stages' planned steps that the loss depends on. Calls of task functions have been inlined.
 class Evaluation {
 public:
   /// `programs`: the programs of all stages.

@@ -35,7 +35,7 @@ llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 /// An item is a row.
 llvm::LogicalResult emit(TopKOp op, Kernel &kernel);
-/// An item is a group of a row.
+/// An item is one of the groups of one row.
 llvm::LogicalResult emit(TopGroupsOp op, Kernel &kernel);
 /// An item is an expert and a sequence.
 llvm::LogicalResult emit(AdmitOp op, Kernel &kernel);

@@ -60,7 +60,8 @@ private:
   bool compute(mlir::Operation *op);
   bool launches(mlir::Operation *op, llvm::ArrayRef<At> buffers);
   bool isKernelOf(mlir::Operation *op, int64_t row, unsigned part);
-  /// Whether the kernels from `row` on compute `op` after a product without this epilogue.
+  /// Whether the table, from `row` on, has separate kernels for `op`, because the product before it does not contain
+  /// `epilogue`.
   bool isBeside(mlir::Operation *op, int64_t row, int32_t epilogue);
   bool product(mlir::Operation *op, const Call &call);
   bool grouped(EinsumOp op, const Call &call);

@@ -32,7 +32,7 @@ pcrt_status SearchProblem::read() {
   few = FewLayers::of(model);
   space.dims = dimsOf(model);
   pricing = few && few->layers() > manyLayers ? Pricing::FewLayers : Pricing::Whole;
-  // If plans are compiled whole, the embedding and the head may be separate chunks.
+  // If each plan is compiled with all its layers, the embedding and the head may be chunks of their own.
   mostChunks = few ? few->layersOfChains() + (composes() ? 0 : 2) : countOps(model);
   return PCRT_OK;
 }

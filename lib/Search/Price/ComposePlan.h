@@ -81,8 +81,8 @@ public:
 
   /// If the core is not legal, the reason is written to `refusal`, if that is empty.
   CorePrice priceCore(const PlanCore &core, std::string &refusal);
-  /// Prices the tasks of a plan with a named schedule, from pipelines of two stages that have only the data ranks of
-  /// its core. Plans with that core share the price if their schedules agree on whether to defer gradients of weights.
+  /// Prices the tasks of a plan whose schedule has a name. Compiles pipelines of two stages with as many data ranks as
+  /// the core. Plans with that core share the price if their schedules agree on whether to defer gradients of weights.
   TaskPrice priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal);
   /// `callsTasks`: the whole program's tasks will be functions.
   ComposedPlan compose(const Plan &plan, bool callsTasks, std::string &refusal);

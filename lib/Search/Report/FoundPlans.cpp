@@ -30,7 +30,7 @@ static std::string lineOf(const FoundPlan &found) {
   return text;
 }
 
-/// The part of a step with the largest increase in `other`.
+/// The part of a step whose seconds grow most from `best` to `other`.
 static StringRef dearerBy(const PlanTrial &other, const PlanTrial &best) {
   std::pair<double, StringRef> parts[] = {
       {other.products - best.products, "products and waits for stages"},

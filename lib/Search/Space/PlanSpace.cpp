@@ -153,7 +153,8 @@ static bool splitsLayers(const TacticInfo &row) {
   return row.phase == Phase::Placed && !row.shardsParameters && !row.splitsBatch;
 }
 
-/// "dp=2,tp=4": if a size is open, it is taken from `sizes`, or is 2.
+/// The mesh as text, such as "dp=2,tp=4". A size that the family leaves open comes from `sizes`. If `sizes` is empty,
+/// it is 2.
 static std::string meshText(const PlanFamily &family, ArrayRef<int64_t> sizes = {}) {
   std::string mesh;
   for (auto [i, axis] : llvm::enumerate(family.axes)) {

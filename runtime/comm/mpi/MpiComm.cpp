@@ -139,7 +139,7 @@ private:
   /// The all_to_all of rows: one message for each pair of members, whose number of rows both compute.
   pcrt_status exchangeRows(const pcrt_move_desc &desc, const Group &group, const char *from, char *to);
 
-  /// The ring of a flow, at either end: messages that are being sent, or posted receives.
+  /// The ring buffer of a flow. At the sender, its slots hold messages in flight; at the receiver, posted receives.
   struct Ring {
     std::vector<char> data;
     std::vector<MPI_Request> requests; ///< By slot.

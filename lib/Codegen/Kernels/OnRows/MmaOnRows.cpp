@@ -93,8 +93,8 @@ public:
     });
   }
 
-  /// Writes pairs of sums to each row i of the block with exists(i). The row begins at lineAt(i); its columns are from
-  /// `first` on, below n.
+  /// Writes pairs of sums to each row i of the block for which exists(i) holds. Row i begins at lineAt(i). Columns from
+  /// `first` on are written if they are below n.
   void write(const Carried &sums, Ptr to, Num first, int64_t n, llvm::function_ref<Num(Num)> exists,
              llvm::function_ref<Num(Num)> lineAt) {
     auto pairType = VectorType::get(2, e.b.getF32Type());
@@ -123,7 +123,7 @@ private:
     auto begin = [&](const Tile &tile, Num first) {
       return tile.memory + (buffer * tile.elements() + first * (tile.deep ? tile.pitch() : 1));
     };
-    // The position of this thread's row among four 8 x 8 matrices. In the left operand, rows advance first.
+    // The position of this thread's row in four 8 x 8 matrices. Those of the left operand are ordered by rows first.
     auto own = [&](const Tile &tile, Num ofSide, Num ofDepth) {
       Num atSide = tile.deep ? ofSide + line : ofSide, atDepth = tile.deep ? ofDepth : ofDepth + line;
       return tile.deep ? atSide * tile.pitch() + atDepth : atDepth * tile.pitch() + atSide;
