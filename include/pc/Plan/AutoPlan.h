@@ -1,5 +1,5 @@
-//===- AutoPlan.h - A plan that is searched ------------------------------------------------===//
-// The inputs of the plan search, as flags give them. The search itself is in Search/.
+//===- AutoPlan.h - Inputs of the plan search ---------------------------------------------===//
+// The inputs of the plan search as flags give them. The search itself is in Search/.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PLAN_AUTOPLAN_H
 #define PC_PLAN_AUTOPLAN_H
@@ -8,15 +8,15 @@
 
 namespace pc {
 
-/// What --auto was given.
+/// The flags that --auto reads.
 struct AutoOptions {
   bool isOn = false;
   bool isQuiet = false;     ///< no message about the plans that are found
-  std::string free;         ///< flags and axes that are searched, with commas between; empty: all that are not given
-  int64_t ranks = 0;        ///< 0: those of the mesh
-  int64_t compositions = 0; ///< programs that are compiled, at most; 0: 1000, or 10,000 of few layers
-  int64_t threads = 0;      ///< that compile; 0: one a core. What is found does not depend on it
-  StrategyFlags pins;       ///< the strategy flags that were given; sizes of the mesh may be `?`
+  std::string free;         ///< comma-separated flags and axes to search; empty: all that are not given
+  int64_t ranks = 0;        ///< number of ranks; 0: that of the mesh
+  int64_t compositions = 0; ///< most programs to compile; 0: 1000, or 10,000 programs of few layers
+  int64_t threads = 0;      ///< threads that compile; 0: one per core. The result does not depend on it
+  StrategyFlags pins;       ///< the strategy flags that were given; a size of the mesh may be `?`
 };
 
 } // namespace pc

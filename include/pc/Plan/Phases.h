@@ -19,7 +19,7 @@ struct PhaseInfo {
 /// All phases in order.
 llvm::ArrayRef<PhaseInfo> phases();
 
-/// "placed".
+/// The name of a phase, such as "placed".
 inline llvm::StringRef nameOf(Phase phase) { return phases()[static_cast<size_t>(phase)].name; }
 
 } // namespace pc

@@ -1,5 +1,5 @@
 //===- Plan.h - The mesh and the ordered tactics ----------------------------------------===//
-// A plan comes from flags or from a file (`pc.plan`). Flags are only a way to write one.
+// A plan comes from flags or from a file (`pc.plan`). Flags are only a short way to write one.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PLAN_PLAN_H
 #define PC_PLAN_PLAN_H
@@ -24,55 +24,56 @@ struct Plan {
   llvm::SmallVector<Tactic> tactics;                       ///< in order
   int64_t microbatches = DifferentiateOptions().microbatches;
 
-  /// The size of an axis, 0 where there is none of this name.
+  /// The size of the axis with this name, or 0 if there is none.
   int64_t sizeOf(llvm::StringRef axis) const;
-  /// Ranks among which a tactic splits the vocabulary, and heads.
+  /// How many ranks a tactic splits the vocabulary and the heads over.
   int64_t vocabularyRanks() const;
-  /// Whether one product may make q, k and v: no tactic places them separately.
+  /// Whether one product may compute q, k and v. It may if no tactic places them separately.
   bool packsProducts() const;
-  /// What a padded vocabulary is a multiple of: these ranks, and `wanted`; 0: for CUDA devices what their tensor cores
-  /// need.
+  /// The number of which a padded vocabulary must be a multiple, so that these ranks can split it and `wanted` divides
+  /// it. If `wanted` is 0, it is what tensor cores need on CUDA devices.
   int64_t vocabularyMultiple(bool cuda, int64_t wanted) const;
-  /// The first tactic of a type of TypedTactics.h, if there is one.
+  /// The first tactic that has a given type of TypedTactics.h, if there is one.
   template <typename Typed> std::optional<Typed> find() const {
     for (const Tactic &tactic : tactics)
       if (auto typed = tactic.as<Typed>())
         return typed;
     return std::nullopt;
   }
-  /// The tactics that the pipeline of a phase runs, in order.
+  /// The tactics that run in the pipeline of a phase, in order.
   llvm::SmallVector<Tactic> tacticsOf(Phase phase) const;
-  /// The tactic that cuts the program into stages; none if one stage has all.
+  /// The tactic that cuts the program into stages; none if there is one stage.
   std::optional<PipelineTactic> pipeline() const;
-  /// Whether a tactic splits the dim that norms work on.
+  /// Whether a tactic splits the dim that norms normalize over.
   bool splitsEmbed() const;
-  /// How parameters are padded for what splits them over a data axis, or null where no tactic does.
+  /// How parameters are padded so that a data axis can split them; null if no tactic does that.
   std::optional<PadShardsOptions> padding() const;
-  /// "dp=2,tp=2"
+  /// The mesh as text, such as "dp=2,tp=2".
   std::string meshText() const;
-  /// "dp=2,tp=2 pc-tensor-parallel{axis=tp form=1d} 4": the same of the same plans, and of no others.
+  /// Mesh, tactics and microbatches as text, such as "dp=2,tp=2 pc-tensor-parallel{axis=tp form=1d} 4". Two plans have
+  /// the same key only if they are the same.
   std::string key() const;
-  /// The plan as an op.
+  /// Writes the plan as an op.
   PlanOp build(mlir::OpBuilder &builder) const;
   /// The text of a plan file.
   std::string text(mlir::MLIRContext *context) const;
-  /// The mesh and tactics of {mesh = "dp=2", tactics = ["pc-data-parallel{axis=dp}"]} as a plan of one microbatch, or
-  /// none after writing a message to `error`.
+  /// Reads {mesh = "dp=2", tactics = ["pc-data-parallel{axis=dp}"]} as a plan of one microbatch. Returns none after
+  /// writing a message to `error`.
   static std::optional<Plan> fromAttribute(mlir::Attribute attribute, std::string &error);
 };
 
-/// The plan that the flags mean by the rows of the tactics, or null after writing a message to `error`; `status` says
-/// whether the flags are wrong (PCRT_USAGE) or ask for something that does not exist (PCRT_INFEASIBLE).
+/// The plan that the flags mean, according to the table of tactics. Returns none after writing a message to `error`.
+/// `status` says whether the flags are wrong (PCRT_USAGE) or ask for something that does not exist (PCRT_INFEASIBLE).
 std::optional<Plan> planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status);
 
-/// Like planFromFlags, for a program of phase `done`, on which `known` has been carried out up to there. Flags replace
-/// the later phases that they are about; the others are as in `known` if it is `whole`, else what the axes of the mesh
-/// imply.
+/// Like planFromFlags, but for a program of phase `done`, which was compiled up to there with the plan `known`. Flags
+/// replace the tactics of later phases that they are about. The other tactics come from `known` if it is `whole`, else
+/// from the axes of the mesh.
 std::optional<Plan> planAfter(Phase done, const Plan &known, bool whole, const StrategyFlags &flags, std::string &error,
                               pcrt_status &status);
 
-/// The plan in `file`, or null after an error was emitted; `status` says whether the file holds no plan
-/// (PCRT_BAD_INPUT) or one whose tactics do not go together (PCRT_INFEASIBLE).
+/// Reads the plan in `file`. Returns none after emitting an error. `status` says whether the file holds no plan
+/// (PCRT_BAD_INPUT) or a plan whose tactics exclude each other (PCRT_INFEASIBLE).
 std::optional<Plan> planFromFile(mlir::MLIRContext *context, llvm::StringRef file, pcrt_status &status);
 
 } // namespace pc

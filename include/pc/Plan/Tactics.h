@@ -1,6 +1,7 @@
 //===- Tactics.h - What the driver knows of each tactic ------------------------------------===//
-// A tactic is a pass with a row here: when it runs, which flags mean it, what it needs of the mesh. Flags, their help,
-// plan files, the pipelines of the phases and random plans all read the rows. Defaults are the pass's own (Passes.td).
+// A tactic is a pass with a row in this table: when it runs, which flags mean it, what it needs of the mesh. Flags,
+// their help, plan files, the pipelines of the phases and random plans all read the rows. Defaults are those of the
+// pass (Passes.td).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PLAN_TACTICS_H
 #define PC_PLAN_TACTICS_H
@@ -12,17 +13,17 @@
 
 namespace pc {
 
-/// The strategy flags as the user wrote them: --mesh, --microbatches and those of the tactics.
+/// The strategy flags as the user wrote them: --mesh, --microbatches and the flags of tactics.
 class StrategyFlags {
 public:
-  /// `value` is "" for a flag without one, "true" for a switch.
+  /// Sets a flag. `value` is "" for a flag without value, and "true" for a switch.
   void set(llvm::StringRef flag, llvm::StringRef value) { values[flag.str()] = value.str(); }
   void erase(llvm::StringRef flag) { values.erase(flag.str()); }
   bool given(llvm::StringRef flag) const { return values.count(flag.str()); }
   llvm::SmallVector<std::string> names() const {
     return llvm::to_vector_of<std::string>(llvm::make_first_range(values));
   }
-  /// What was given, or `otherwise`.
+  /// The value that was given, or `otherwise`.
   std::string text(llvm::StringRef flag, llvm::StringRef otherwise = "") const {
     auto it = values.find(flag.str());
     return it == values.end() ? otherwise.str() : it->second;
@@ -37,58 +38,58 @@ private:
   std::map<std::string, std::string> values;
 };
 
-/// Why flags mean no plan.
+/// Why the flags do not give a plan.
 struct Refusal {
-  pcrt_status status; ///< PCRT_USAGE, or PCRT_INFEASIBLE for what does not exist
+  pcrt_status status; ///< PCRT_USAGE, or PCRT_INFEASIBLE if no such plan exists
   std::string why;
 };
 
-/// A flag of pc-compile that means a tactic.
+/// A flag of pc-compile that adds a tactic to the plan.
 struct TacticFlag {
   enum Kind { Text, OptionalText, Number, Switch };
   std::string name;
-  std::string description = {}; ///< for --help; empty for one that takes forms: they describe it
+  std::string description = {}; ///< for --help; empty if the descriptions of forms say it
   Kind kind = Text;
   std::string option = {};                ///< the option of the pass that the flag sets; --help shows its default
   std::vector<std::string> searched = {}; ///< what --auto tries besides leaving the flag out
-  std::vector<std::string> searchedUnknown = {}; ///< what besides where no tactic knows the names of a model's dims
-  std::vector<std::string> names = {}; ///< of an OptionalText: values that may stand after it without "=", as forms may
+  std::vector<std::string> searchedUnknown = {}; ///< also tried if no tactic knows the names of a model's dims
+  std::vector<std::string> names = {};           ///< OptionalText: values that may follow without "=", like forms
 };
 
 /// A form of a tactic, which its flag can name before the axis: `naive` in --data-parallel=naive:dp.
 struct TacticForm {
   std::string name;
-  std::string axes = {}; ///< the mesh axes where the flag names none; empty: the pass's default
+  std::string axes = {}; ///< the mesh axes if the flag names none; empty: the pass's default
   bool anyAxes = false;  ///< it works over any number of axes
-  int weightAxis = -1; ///< grids: which of the axes shards weights as ZeRO does; such a form splits what norms work on
-  int dataAxis = -1;   ///< which of the axes shares out sequences, as data ranks do; the others are those of `besides`
-  std::string besides = {};           ///< another form
-  std::vector<int> sequenceAxes = {}; ///< which of the axes split a microbatch's sequences
+  int weightAxis = -1; ///< grids: the axis that shards weights like ZeRO; such a form splits what norms normalize over
+  int dataAxis = -1;   ///< the axis that splits the batch like data parallelism; the others are those of `besides`
+  std::string besides = {};           ///< another form, which works over the other axes
+  std::vector<int> sequenceAxes = {}; ///< the axes that split the sequences of a microbatch
 };
 
 struct TacticInfo {
   std::string pass; ///< "pc-zero", a registered pass
   Phase phase;      ///< whose pipeline runs it: step, placed, staged or scheduled (how moves are made)
   std::vector<TacticFlag> flags = {}; ///< the first one may name one of `forms`
-  std::string formOption = {};        ///< the pass's option that says the form: "mode"
-  std::vector<TacticForm> forms = {}; ///< by default the one that the pass has by default
-  bool splitsVocabulary = false;      ///< and heads, over the last of its axes
-  bool splitsBatch = false;           ///< and nothing else, over its axis
-  bool shardsParameters = false;      ///< or their gradients and state, over its axis; and the batch
-  bool sharesTokens = false;          ///< of sequences, over its axis; or goes with what does
+  std::string formOption = {};        ///< the option of the pass that selects the form, such as "mode"
+  std::vector<TacticForm> forms = {}; ///< without a form in the flag, the pass's default counts
+  bool splitsVocabulary = false;      ///< it also splits heads, over the last of its axes
+  bool splitsBatch = false;           ///< it splits the batch over its axis, and nothing else
+  bool shardsParameters = false;      ///< it splits them, or only gradients and states, and the batch, over its axis
+  bool sharesTokens = false;          ///< it splits sequences over its axis, or supports a tactic that does
   bool takesQkvApart = false;         ///< places q, k and v of one layer differently
-  bool ofExperts = false;             ///< it splits experts: nothing for a model without
-  std::string once = {};              ///< why two of them ({0} and {1}) do not go together; empty: they do
+  bool ofExperts = false;             ///< it splits experts, so it does nothing for a model without experts
+  std::string once = {};              ///< why two of them ({0} and {1}) exclude each other; empty: they do not
   using FromFlags = std::optional<Refusal>(const TacticInfo &, const StrategyFlags &, Plan &);
-  /// Adds to the plan what the flags ask for, at its end, or says why not. By default one along a mesh axis, for
-  /// a flag form:axis.
+  /// Adds to the end of the plan what the flags ask for, or says why it cannot. The default adds one tactic along a
+  /// mesh axis for a flag form:axis.
   FromFlags *fromFlags = nullptr;
 
-  /// The form that a tactic has, or null.
+  /// The row of the tactic's form, or null.
   const TacticForm *formOf(const Tactic &tactic) const;
 };
 
-/// The axes over which the form of a tactic splits sequences, of those that the tactic names.
+/// Of the axes that the tactic names, those over which its form splits sequences.
 llvm::SmallVector<llvm::StringRef> sequenceAxes(const Tactic &tactic);
 
 /// All tactics, in the order in which flags add them to a plan.
@@ -97,8 +98,8 @@ const std::deque<TacticInfo> &tactics();
 /// Adds a row at the end, for a tactic of another library or of a test. Call it before the flags are made.
 void registerTactic(TacticInfo info);
 
-/// Adds the tactic of a flag form:axis along mesh axes of the plan, where the flag is given or the mesh has the axis of
-/// its default.
+/// Adds the tactic of a flag form:axis along mesh axes of the plan, if the flag is given or the mesh has the flag's
+/// default axis.
 TacticInfo::FromFlags alongAxis;
 
 } // namespace pc

@@ -1,6 +1,6 @@
 //===- TypedTactics.h - The tactics of the table, with their options as values --------------------===//
-// Each type is a view of a Tactic of one pass: plan.find<ZeroTactic>()->stage(). It has the pass's name and what
-// others read and set of its options. A view must not outlive its tactic.
+// Each type is a view of a Tactic of one pass, as in plan.find<ZeroTactic>()->stage(). It has the name of the pass and
+// those of its options that other code reads or sets. A view must not outlive its tactic.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PLAN_TYPEDTACTICS_H
 #define PC_PLAN_TYPEDTACTICS_H
@@ -24,7 +24,7 @@ struct DispatchExpertsTactic : TacticView {
   static constexpr llvm::StringLiteral pass = "pc-dispatch-experts";
   using TacticView::TacticView;
   bool isAuto() const { return tactic->option("exchange") == "auto"; }
-  /// For the ranks that split experts, and what they run on.
+  /// A copy for this number of ranks that split experts, and the device that they run on.
   Tactic forRanks(int64_t ranks, llvm::StringRef target) const {
     return tactic->with("target", target).with("ranks", std::to_string(ranks));
   }
@@ -40,12 +40,12 @@ struct MixedPrecisionTactic : TacticView {
 struct RecomputeTactic : TacticView {
   static constexpr llvm::StringLiteral pass = "pc-recompute";
   using TacticView::TacticView;
-  /// Recomputes `layers`, as in "0-3,7", in full or selectively.
+  /// A tactic that recomputes `layers`, such as "0-3,7", in full or selectively.
   static Tactic of(bool isFull, llvm::StringRef layers) {
     return Tactic(pass).with("mode", isFull ? "full" : "selective").with("layers", layers);
   }
   bool isFull() const { return tactic->option("mode") == "full"; }
-  /// A search chooses mode and layers.
+  /// Whether a search chooses the mode and the layers.
   bool isAuto() const { return tactic->option("mode") == "auto" && !tactic->says("layers"); }
 };
 
@@ -93,17 +93,17 @@ struct PipelineTactic : TacticView {
   static constexpr llvm::StringLiteral pass = "pc-pipeline-parallel";
   using TacticView::TacticView;
   static Tactic over(llvm::StringRef axis) { return Tactic(pass).with("axis", axis); }
-  /// As it was written: "interleaved:2", or a file.
+  /// The schedule as it was written: "interleaved:2", or a file.
   llvm::StringRef schedule() const { return tactic->option("schedule"); }
-  /// "interleaved".
+  /// The name of the schedule, such as "interleaved".
   llvm::StringRef scheduleName() const { return schedule().split(':').first; }
-  /// The text after the schedule's name, "2"; most have none.
+  /// The text after the schedule's name, such as "2"; "" for most schedules.
   llvm::StringRef chunksPerStage() const { return schedule().split(':').second; }
-  /// "cost", "layers", or layers of each stage: "3,5,4".
+  /// How layers are divided into stages: "cost", "layers", or the layers of each stage, such as "3,5,4".
   llvm::StringRef stages() const { return tactic->option("stages"); }
   Tactic withSchedule(llvm::StringRef schedule) const { return tactic->with("schedule", schedule); }
   Tactic withStages(llvm::StringRef stages) const { return tactic->with("stages", stages); }
-  /// With what only a compile knows.
+  /// A copy with settings that are known only during a compilation.
   Tactic on(llvm::StringRef machine, int64_t inlineOps, int64_t memory) const {
     return tactic->with("machine", machine)
         .with("inline-ops", std::to_string(inlineOps))

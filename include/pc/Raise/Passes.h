@@ -1,6 +1,6 @@
 //===- Passes.h - The pass of the Raise room -----------------------------------------===//
-// Generated from Passes.td: the pass that recognises ops in what a front end wrote in pieces. The pass's file defines
-// GEN_PASS_DEF_RAISE before it includes this header.
+// Generated from Passes.td: the pass that replaces ops that a front end spells out in smaller ops. The pass's file
+// defines GEN_PASS_DEF_RAISE before it includes this header.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_RAISE_PASSES_H
 #define PC_RAISE_PASSES_H

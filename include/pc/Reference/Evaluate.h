@@ -1,5 +1,5 @@
 //===- Evaluate.h - The meaning of every computing op ---------------------------------===//
-// Plain loops in double precision, simple enough to be compared with the op descriptions by reading.
+// Plain loops in double precision. They are simple enough to be compared with the descriptions of ops by reading.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_REFERENCE_EVALUATE_H
 #define PC_REFERENCE_EVALUATE_H
@@ -13,17 +13,19 @@ namespace pc {
 struct EvaluateContext {
   /// The shapes of the results on this rank. (Types say the global shape in placed programs.)
   llvm::SmallVector<Shape, 3> shapes;
-  /// The first global index of this rank's block of the dim that the op indexes: rows of a table, columns of logits.
+  /// The first global index of this rank's block of the dim that the op indexes, such as the rows of a table or the
+  /// columns of logits.
   int64_t offset = 0;
-  /// For the value whose elements the op drops (DrawnOpInterface): the first global index of this rank's block by dim,
-  /// and the sizes of the whole value.
+  /// For the value whose elements the op drops (DrawnOpInterface): by dim, the first global index of this rank's block,
+  /// and the size of the whole value.
   Shape drawnStart, drawnSizes;
-  /// Whether values of type bf16 are rounded. If so, attention of bf16 also rounds the weights and gradients of scores
-  /// that it multiplies.
+  /// Whether values of type bf16 are rounded. Attention in bf16 then also rounds the weights and the gradients of
+  /// scores before it multiplies them.
   bool rounds = false;
 };
 
-/// The results of `op` on one rank, or failure after an error at the op. `op` is no leaf, no move and has no region.
+/// The results of `op` on one rank, or failure after an error at the op. `op` must not be a leaf or a move, or have a
+/// region.
 llvm::FailureOr<llvm::SmallVector<Tensor, 3>> evaluate(mlir::Operation *op, llvm::ArrayRef<const Tensor *> inputs,
                                                        const EvaluateContext &context);
 

@@ -1,4 +1,4 @@
-//===- Feeds.h - Values of leaves, drawn from names and global indices ------------------------===//
+//===- Feeds.h - Values of leaves, from names and global indices -----------------------------===//
 // A leaf has the same elements in every phase and under every plan: an element depends only on the seed, the leaf's
 // name and the element's index in the tensor without padding.
 //===-----------------------------------------------------------------------------===//
@@ -11,16 +11,16 @@
 
 namespace pc {
 
-/// The global shape and the layout of a leaf or an output: from its type in placed programs, from its attributes in
-/// local ones.
+/// The global shape and the placement of a leaf or an output. They come from its type in placed programs, and from its
+/// attributes in local ones.
 struct LeafLayout {
   Shape global;
   PlaceAttr place; ///< null: whole on every rank
 };
 LeafLayout leafLayout(mlir::Operation *op, mlir::Value value);
 
-/// Permutes `x` along its sequence dim `dim` from the sequence's own order to the order of the program of `op`
-/// (zigzag); `back`: the inverse.
+/// Permutes `x` along its sequence dim `dim` from the sequence's own order to the order of the program that contains
+/// `op` (zigzag). `back`: does the inverse.
 Tensor reorderSequence(mlir::Operation *op, const Tensor &x, int64_t dim, bool back);
 
 /// Makes random tensors for the leaves of a program. State: the seed, and what the program says about the vocabulary,
@@ -32,18 +32,18 @@ public:
 
   /// The global tensor that `leaf` (parameter, state, input, rope_table, constant, seed) reads, or failure after an
   /// error:
-  /// * parameters, by their parts: N(0, 0.3), or N(c, 0.1) if the initial value is a constant c other than zero;
-  /// padding is 0;
+  /// * parameters, part by part: N(0, 0.3), or N(c, 0.1) if the initial value is a constant c other than zero;
+  ///   padding is 0;
   /// * states: uniform in [0.001, 0.01); padding is 0;
   /// * tokens and targets: uniform below the vocabulary of `pc.program`, else below the smallest dim named "vocab";
-  /// * starts and positions: of documents of five tokens on average;
-  /// * loss_weights: 0 for a quarter of the targets, 1 over the number of all for the others;
+  /// * starts and positions: documents have five tokens on average;
+  /// * loss_weights: 0 for a quarter of the targets, 1 / (number of all targets) for the others;
   /// * hyper: lr 1e-2, beta1 .9, beta2 .99, eps 1e-8, weight decay .1, the bias corrections of the first step, clip
-  /// .05, no limit of the norm;
+  ///   .05, no limit of the norm;
   /// * random: the words of `seed`, step 0.
   llvm::FailureOr<Tensor> read(mlir::Operation *leaf) const;
 
-  /// The shape without padding of a parameter and its states and gradient; null where there is no padding.
+  /// The shape without padding of a parameter, which its states and gradient share. Null if there is no padding.
   const Shape *validShape(llvm::StringRef parameter) const;
 
 private:

@@ -12,18 +12,18 @@
 
 namespace pc {
 
-/// How a program is interpreted, and hooks for those who feed or watch it. Differences are relative.
+/// How a program is interpreted, and hooks for code that sets or observes values. Differences are relative.
 struct RunOptions {
   uint64_t seed = 1;
-  /// If set, values of type bf16 are not rounded: programs that are equal in exact arithmetic then agree to 1e-9,
-  /// whatever their order of operations. Else every result of type bf16 is rounded to nearest even; in a fusion, only
-  /// what it yields.
+  /// If set, values of type bf16 are not rounded. Programs that are equal in exact arithmetic then agree to 1e-9,
+  /// whatever their order of operations. Otherwise every result of type bf16 is rounded to nearest even; in a fusion,
+  /// only the yielded values are.
   bool exact = false;
-  /// In placed programs, the largest difference (see `largestDifference`) of a value, assembled from the ranks, from
-  /// that of the same program on one device. Not checked if values are rounded, because rounding depends on the order
-  /// of operations. Always checked between ranks that should hold the same.
+  /// In placed programs, every value is assembled from the ranks and compared with that of the same program on one
+  /// device. This is the largest difference allowed (see `largestDifference`). It is not checked if values are rounded,
+  /// because rounding depends on the order of operations. Ranks that should hold the same are always compared.
   double tolerance = 1e-9;
-  /// If set, called with each leaf and its global tensor, which it may change.
+  /// If set, called with each leaf and its global tensor, which the function may change.
   std::function<void(mlir::Operation *leaf, Tensor &)> feed;
   /// If set, called with every result of every op as computed on one device. Not called for local programs of several
   /// ranks.
@@ -33,8 +33,8 @@ struct RunOptions {
 /// Whether a program has values of type bf16.
 bool hasBf16(mlir::ModuleOp module);
 
-/// Outputs and updates by name ("loss loss", "gradient w", "update w", "update exp_avg of w"), in program order, global
-/// and without padding. Outputs per microbatch are summed (loss) or concatenated along the batch (logits).
+/// Outputs and updates in program order, global and without padding. Names are "loss loss", "gradient w", "update w",
+/// "update exp_avg of w". Outputs per microbatch are summed (loss) or concatenated along the batch (logits).
 struct NamedTensor {
   std::string name;
   Tensor value;
@@ -43,21 +43,24 @@ using Results = std::vector<NamedTensor>;
 /// The result called `name`, or null.
 Tensor *find(Results &results, llvm::StringRef name);
 
-/// Whether the interpreter can run `module`: its ops, types and sizes are such. Emits an error where it cannot, which
-/// says nothing of what the program computes.
+/// Whether the interpreter knows all ops and types of `module` and can hold its sizes. Emits an error if not, which
+/// does not mean that the program is wrong.
 llvm::LogicalResult canInterpret(mlir::ModuleOp module);
 
-/// Runs `@step`, else `@model`, else the only function of `module` on as many ranks as its mesh has (no mesh: one), on
-/// feeds that depend only on names and the seed (Feeds.h).
+/// Runs `@step`, else `@model`, else the only function of `module`, on as many ranks as its mesh has (one without a
+/// mesh). Leaves depend only on their names and the seed (Feeds.h).
+/// | Every rank holds its own tensors, and moves exchange them. In a placed program, every value is also assembled from
+/// the ranks and compared with that of one device. Fails after an error at the first op that the interpreter does not
+/// know, whose values differ, or on whose values ranks disagree that should hold the same.
 ///
 /// Every rank holds its own tensors, and moves exchange them. In a placed program every value is also assembled from
 /// the ranks and compared with that of one device. Fails after an error at the first op whose values differ, about
 /// whose value ranks disagree that should hold the same, or that the interpreter does not know.
 llvm::FailureOr<Results> interpret(mlir::ModuleOp module, const RunOptions &options);
 
-/// The results of `op`, which computes (no leaf, no move, no message), or of a fusion of such ops, of the local or
-/// planned `program`, given its operands: what its kernels have to make. Results of type bf16 are rounded. Fails after
-/// an error at an op that the interpreter does not know.
+/// The results of `op` for given operands, which are what its kernels have to compute. `program` is local or planned.
+/// `op` computes (it is not a leaf, move or message) or is a fusion of such ops. Results of type bf16 are rounded.
+/// Fails after an error at an op that the interpreter does not know.
 llvm::FailureOr<std::vector<Tensor>> interpretOp(mlir::ModuleOp program, mlir::Operation *op,
                                                  llvm::ArrayRef<Tensor> operands);
 

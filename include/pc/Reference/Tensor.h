@@ -1,5 +1,6 @@
 //===- Tensor.h - A dense tensor of doubles -------------------------------------------===//
-// The interpreter's only type. Integers (token ids, offsets) are doubles, too, which represent them exactly.
+// The only type of values in the interpreter. Integers (token ids, offsets) are also doubles, which represent them
+// exactly.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_REFERENCE_TENSOR_H
 #define PC_REFERENCE_TENSOR_H
@@ -27,22 +28,22 @@ struct Tensor {
   double &operator[](int64_t i) { return data[i]; }
   double operator[](int64_t i) const { return data[i]; }
 
-  /// The box of shape `sizes` that begins at `start`. Constraint: it lies inside.
+  /// The box of shape `sizes` that begins at `start`. It must lie inside the tensor.
   Tensor box(llvm::ArrayRef<int64_t> start, llvm::ArrayRef<int64_t> sizes) const;
   /// Calls `combine(own element, element of part)` for the box that begins at `start` and has the shape of `part`.
   void merge(llvm::ArrayRef<int64_t> start, const Tensor &part, llvm::function_ref<void(double &, double)> combine);
 };
 
-/// The nearest bf16, ties to even; infinity beyond the largest one.
+/// The nearest bf16, ties to even; infinity if it is beyond the largest bf16.
 double roundToBf16(double x);
 
 /// The number of elements of `shape`.
 int64_t numElements(llvm::ArrayRef<int64_t> shape);
 
-/// The largest difference of `a` and `b` relative to their largest element: 0 for equal tensors, infinity if shapes
-/// differ (dims of 1 aside) or an element is NaN in one of them only. Elements beyond 1e20 (masked scores) do not count
-/// for the scale. The scale is at least `leastScale`, because values that are zero in exact arithmetic are rounding
-/// noise in both.
+/// The largest difference of `a` and `b`, relative to their largest element. 0 for equal tensors; infinity if shapes
+/// differ (except for dims of size 1) or an element is NaN in only one of them. Elements beyond 1e20 (masked scores) do
+/// not count for the scale. The scale is at least `leastScale`, because values that are zero in exact arithmetic are
+/// rounding noise in both tensors.
 double largestDifference(const Tensor &a, const Tensor &b, double leastScale = 1e-6);
 
 /// The largest absolute value of the elements that are below 1e20.

@@ -15,11 +15,11 @@ namespace pc {
 
 /// The work of a step on one device. No plan can do less.
 struct StepWork {
-  double flops = 0;          ///< of matrix products of one microbatch, times microbatches
-  double parameterBytes = 0; ///< of the parameters that a step updates
-  double frozenBytes = 0;    ///< of frozen parameters
-  double stateBytes = 0;     ///< of the optimizer's states
-  bool bf16 = false;         ///< whether some products are of bf16
+  double flops = 0;          ///< matrix products of one microbatch, times the number of microbatches
+  double parameterBytes = 0; ///< parameters that a step updates
+  double frozenBytes = 0;    ///< frozen parameters
+  double stateBytes = 0;     ///< states of the optimizer
+  bool bf16 = false;         ///< some products are in bf16
 
   static StepWork of(mlir::ModuleOp step);
 };
@@ -27,7 +27,7 @@ struct StepWork {
 /// The properties of a plan that bound its time and follow only from its flags.
 struct PlanShape {
   int64_t ranks = 1, stages = 1, chunks = 1, microbatches = 1;
-  bool splitsWeightGradients = false; ///< they fill waits of a pipeline
+  bool splitsWeightGradients = false; ///< gradients of weights fill waits of a pipeline
 };
 
 /// A lower bound on the seconds of plans of this shape: products at the machine's peak, the shortest waits of a
@@ -42,8 +42,8 @@ double leastPipelineSeconds(double seconds, const PlanShape &shape, double waitS
 /// The result of pricing a plan.
 struct PlanTrial {
   bool isLegal = false;
-  double seconds = 0;  ///< of a step
-  int64_t bytes = 0;   ///< of the fullest rank
+  double seconds = 0;  ///< time of a step
+  int64_t bytes = 0;   ///< memory of the fullest rank
   double products = 0; ///< the seconds that are left if memory and moves take no time
   double moves = 0;    ///< the seconds that are saved if moves take no time
   double waits = 0;    ///< the part of `products` in which stages wait on average; only for whole compiles
@@ -80,10 +80,10 @@ struct FoundPlan {
 
 /// The result of a search.
 struct SearchResult {
-  std::vector<FoundPlan> fitting;  ///< best first
+  std::vector<FoundPlan> fitting;  ///< plans that fit, best first
   std::vector<FoundPlan> tooLarge; ///< plans that need more memory than the limit, the smallest first
   int64_t compositions = 0;        ///< programs that were compiled
-  int64_t priced = 0, refused = 0; ///< plans
+  int64_t priced = 0, refused = 0; ///< numbers of plans
   double bound = 0;                ///< lower bound on the cost of unpriced plans; 0: every plan was priced
 };
 

@@ -1,5 +1,6 @@
 //===- Passes.h - Passes of the Shard room ----------------------------------------===//
-// step -> placed: the mesh, one tactic per strategy, move fusion, erasure and the verifier of the phase.
+// Generated from Passes.td: the passes from step to placed, which set the mesh, fuse moves, erase placements and verify
+// the phase.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_PASSES_H
 #define PC_SHARD_PASSES_H

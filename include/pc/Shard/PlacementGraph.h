@@ -1,7 +1,7 @@
 //===- PlacementGraph.h - The nodes and values on which rows are chosen ----------------------===//
 // A graph of the nodes and values of one function. `pc.accumulate` becomes identity nodes: from each operand to its
 // block argument, and from each yielded value to its result. Updates and outputs are nodes without results. Every value
-// has a name per dim, which it gets from the leaves.
+// has a name per dim, which comes from the leaves.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_PLACEMENTGRAPH_H
 #define PC_SHARD_PLACEMENTGRAPH_H
@@ -18,7 +18,7 @@ enum class NodeKind {
   Move,     ///< a move over an axis that was placed earlier: an identity on this one
   Argument, ///< operand of accumulate -> its block argument, without the dim of microbatches
   Yield,    ///< yielded value -> result of accumulate
-  Update,   ///< its value has the placement of the leaf that it replaces
+  Update,   ///< has the placement of the leaf whose value it replaces
   Output,   ///< reads its value whole or split, whichever costs less
 };
 
@@ -30,9 +30,9 @@ struct PlacementNode {
   NodeKind kind;
   Section section;
   mlir::Operation *op;                              ///< Argument and Yield: the accumulate or its terminator
-  unsigned number = 0;                              ///< of the block argument (Argument), or of the result (Yield)
+  unsigned number = 0;                              ///< number of the block argument (Argument) or the result (Yield)
   FactorRule rule;                                  ///< without factors for Leaf, Update and Output
-  llvm::SmallVector<unsigned, 4> operands, results; ///< values
+  llvm::SmallVector<unsigned, 4> operands, results; ///< numbers of values
 };
 
 /// A tensor of the program with the facts that tactics need: its names, its readers and how often it is computed.
@@ -40,8 +40,8 @@ struct PlacementValue {
   mlir::Value value;
   unsigned producer = 0;              ///< node
   unsigned result = 0;                ///< which of the producer's results
-  Section section = Section::Forward; ///< of its producer
-  bool rest = true;  ///< Moves over earlier axes make several versions of a value; pins apply to this one only.
+  Section section = Section::Forward; ///< section of its producer
+  bool rest = true;  ///< moves over earlier axes make several versions of a value; pins apply to this one only
   int64_t times = 1; ///< how often a step computes it (microbatches)
   llvm::SmallVector<std::pair<unsigned, unsigned>, 3> readers; ///< (node, operand number), in program order
   llvm::SmallVector<mlir::StringAttr, 4> names;                ///< per dim; null if a dim has no name

@@ -16,7 +16,7 @@
 
 namespace pc {
 
-/// Choices cost seconds of a machine instead of bytes on the wire.
+/// If choices cost seconds on a machine instead of bytes on the wire: the prices.
 struct TimePrices {
   MachineModel machine;
   double perByte = 0; ///< the price in seconds of a byte of parameters, gradients and states on a rank
@@ -24,10 +24,10 @@ struct TimePrices {
 
 /// The result of a placement along an axis, with seconds if choices cost seconds.
 struct FoundPlacement {
-  double seconds = 0;      ///< of a step
+  double seconds = 0;      ///< predicted seconds of a step
   double gap = 0;          ///< no placement is cheaper by more than this share
-  double bytes = 0;        ///< of a rank's parameters, gradients and states
-  size_t largestTable = 0; ///< entries
+  double bytes = 0;        ///< bytes of a rank's parameters, gradients and states
+  size_t largestTable = 0; ///< entries of the largest table
   bool tooWide = false;    ///< no placement was found, because a table would have been too large
   std::string leftOut;     ///< comma-separated names of dims that stayed whole to keep tables small
 };
@@ -38,7 +38,7 @@ struct Seeds {
   Seeds(mlir::StringRef tactic, mlir::StringAttr axis, AxisOrder order)
       : tactic(tactic.str()), axis(axis), order(std::move(order)) {}
 
-  std::string tactic; ///< the pass, for messages
+  std::string tactic; ///< name of the pass, for messages
   mlir::StringAttr axis;
   AxisOrder order;
 

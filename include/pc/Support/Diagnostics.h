@@ -10,15 +10,15 @@
 
 namespace pc {
 
-/// `text` with control characters and bytes that are no UTF-8 written as `\1B`: names and values from files must not
-/// control the terminal, nor look like another message.
+/// `text` in which control characters and bytes that are not UTF-8 are written as `\1B`. So names and values from files
+/// cannot control the terminal or imitate another message.
 std::string escaped(llvm::StringRef text);
 
-/// Standard error for messages; escapes what is written as `escaped` does, except newlines and tabs.
+/// Standard error for messages. Escapes all text like `escaped`, except newlines and tabs.
 llvm::raw_ostream &errs();
 
 /// Prints diagnostics for users: with the line and a caret if the location is in a source file, with the file's name if
-/// it has no line, else after the tool's name. Never prints ops or raw locations.
+/// the location has no line, else after the tool's name. Never prints ops or raw locations.
 class ToolDiagnostics {
 public:
   ToolDiagnostics(llvm::StringRef tool, llvm::SourceMgr &sources, mlir::MLIRContext *context);
@@ -28,7 +28,7 @@ private:
   mlir::ScopedDiagnosticHandler plain;
 };
 
-/// Escapes messages about programs of the pc dialect before any handler prints them, also MlirOptMain's own.
+/// Escapes messages about programs of the pc dialect before any handler prints them, including MlirOptMain's handler.
 void escapeDiagnostics(mlir::DialectRegistry &registry);
 
 } // namespace pc

@@ -1,6 +1,5 @@
 //===- NotedSignals.h - Signals that do not end the process for a while --------------------===//
-// Used while work continues that must not be cut short, such as linking or a search that can end early with its best
-// plan.
+// Used during work that must not be interrupted, such as linking, or a search that can end early with its best plan.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_NOTEDSIGNALS_H
 #define PC_SUPPORT_NOTEDSIGNALS_H
@@ -12,11 +11,11 @@
 
 namespace pc {
 
-/// While it lives, some signals are noted and do not end the process, except those that the caller of the process
-/// ignores. One object at a time.
+/// During the lifetime of this object, some signals are noted and do not end the process. Signals that the caller of
+/// the process ignores stay ignored. Only one object may exist at a time.
 class NotedSignals {
 public:
-  /// `flags` of sigaction: with SA_RESETHAND a second signal of the same number ends the process.
+  /// `flags` are those of sigaction: with SA_RESETHAND, a second signal of the same number ends the process.
   explicit NotedSignals(std::initializer_list<int> numbers, int flags = 0) {
     noted = 0;
     struct sigaction note{}, old{};
@@ -39,7 +38,7 @@ public:
   NotedSignals(const NotedSignals &) = delete;
   NotedSignals &operator=(const NotedSignals &) = delete;
 
-  /// The number of the first signal; 0: there was none.
+  /// The number of the first signal, or 0 if there was none.
   int first() const { return noted; }
 
 private:

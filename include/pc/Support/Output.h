@@ -1,6 +1,6 @@
 //===- Output.h - Files that a tool writes ------------------------------------------------===//
-// Every file that a flag of a tool names is written through here, so that a run that fails or is interrupted leaves the
-// file that was there, and no output replaces an input.
+// Every file that a flag of a tool names is written through this class. So a run that fails or is interrupted leaves
+// the old file in place, and no output replaces an input.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_OUTPUT_H
 #define PC_SUPPORT_OUTPUT_H
@@ -12,22 +12,22 @@
 
 namespace pc {
 
-/// Says on standard error, as an error of `tool`, that an output is an input or that two outputs are one file. Call it
-/// before anything is written.
+/// Prints an error of `tool` and fails if an output is also an input, or if two outputs are one file. Call it before
+/// anything is written.
 mlir::LogicalResult checkOutputs(const char *tool, const std::vector<pcrt::NamedPath> &inputs,
                                  const std::vector<pcrt::NamedPath> &outputs);
 
-/// A file that replaces the one at `path` when it is kept, and is removed otherwise, also when a signal ends the tool.
+/// A file that replaces the one at `path` when it is kept. Otherwise it is removed, also if a signal ends the tool.
 class Output {
 public:
-  /// `error` is empty, or says why `path` cannot be written.
+  /// Sets `error` to the reason if `path` cannot be written, else to an empty text.
   Output(llvm::StringRef path, std::string &error);
   ~Output();
 
   /// The file to write, until keep().
   const std::string &temporary() const { return file.temporary(); }
   int descriptor() const { return file.descriptor(); }
-  /// Puts the file in its place. Returns why that failed, or an empty text.
+  /// Moves the file to its place. Returns why that failed, or an empty text.
   std::string keep();
 
 private:
@@ -35,8 +35,8 @@ private:
   pcrt::OutputFile file;
 };
 
-/// Writes a whole file; "-" is standard output. Where `write` returns false the file stays as it was, and the reason is
-/// the caller's. Returns why the file could not be written, or an empty text.
+/// Writes a whole file; "-" is standard output. If `write` returns false, the file stays as it was, and the caller
+/// reports why. Returns why the file could not be written, or an empty text.
 std::string writeOutput(llvm::StringRef path, llvm::function_ref<bool(llvm::raw_ostream &)> write);
 
 } // namespace pc

@@ -1,5 +1,6 @@
 //===- ReadJson.h - JSON of unknown origin --------------------------------------------===//
-// llvm::json::parse is recursive, so a file of nested brackets could overflow the stack. The files we read are shallow.
+// llvm::json::parse is recursive, so a file of nested brackets could overflow the stack. The files that pc reads are
+// shallow.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_READJSON_H
 #define PC_SUPPORT_READJSON_H

@@ -16,19 +16,19 @@ namespace pc {
 /// devices, for which a tool might wait, or which might never end.
 std::unique_ptr<llvm::MemoryBuffer> readFile(llvm::StringRef path, std::string &error);
 
-/// The bytes of a file of IR; "-" is standard input. Refuses text that MLIR's parser cannot take: deep nesting, huge
-/// numbers of results, widths or digits, and control characters. Checks the chunks between lines with `splitMarker` one
-/// by one. Null after an error was printed with file and line. Ops that say of which module of the model they are
-/// ("loc(...)") also get their line in the file, unless it is read in chunks.
+/// The bytes of a file of IR; "-" is standard input. Refuses text that MLIR's parser cannot handle: deep nesting, huge
+/// numbers of results, widths or digits, and control characters. `splitMarker`: the chunks between lines with this text
+/// are checked separately. Returns null after printing an error with file and line. Ops with a location that names a
+/// module of the model ("loc(...)") also get their line in the file, unless the file is read in chunks.
 std::unique_ptr<llvm::MemoryBuffer> readSource(llvm::StringRef path, llvm::StringRef splitMarker = "");
 
-/// Takes the lines of files from locations in `op` that say a name; printed locations then contain only names.
+/// Removes file lines from those locations in `op` that also have a name, so that printed locations contain only names.
 void dropLines(mlir::Operation *op);
 
-/// The text with spaces for the locations that ops say, so that they are where they stand.
+/// The text with spaces in place of the locations that ops give, so that all other characters keep their positions.
 std::string withoutLocations(llvm::StringRef text);
 
-/// The module in a file (read by readSource; `sources` keeps the text); null after errors.
+/// The module in a file, or null after errors. Reads the file by readSource; `sources` keeps the text.
 mlir::OwningOpRef<mlir::ModuleOp> parseProgram(llvm::StringRef path, llvm::SourceMgr &sources,
                                                mlir::MLIRContext *context);
 

@@ -1,5 +1,5 @@
 //===- ToolMain.h - What all command-line tools do first ----------------------------------===//
-// Puts LLVM's signal handlers, --version and the check of standard output in place. One object per process.
+// Installs LLVM's signal handlers, --version and the check of standard output. One object per process.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SUPPORT_TOOLMAIN_H
 #define PC_SUPPORT_TOOLMAIN_H
@@ -8,12 +8,12 @@
 
 namespace pc {
 
-/// The first object in a tool's main. With it, a write beyond the limit on file sizes fails as on a full disk, and does
-/// not end the process by SIGXFSZ; and a tool that could not write all of its standard output, including --help, ends
-/// with exit code 6. --version says the commit and the version of LLVM.
+/// The first object in a tool's main. It makes a write beyond the limit on file sizes fail as on a full disk, instead
+/// of ending the process by SIGXFSZ. A tool that could not write all of its standard output, including --help, ends
+/// with exit code 6. --version prints the commit and the version of LLVM.
 class ToolMain {
 public:
-  /// `tool`: its name, for --version. Constraint: it outlives this object.
+  /// `tool` is the name for --version. It must outlive this object.
   ToolMain(int &argc, const char **&argv, const char *tool);
   ToolMain(int &argc, char **&argv, const char *tool) : ToolMain(argc, const_cast<const char **&>(argv), tool) {}
 
