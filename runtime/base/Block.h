@@ -1,7 +1,7 @@
 //===- Block.h - Which part of a tensor a rank holds ----------------------===//
 // A block is the part of a tensor that one rank holds; a box is the part of a file's tensor that holds the value.
-// Blocks follow only from mesh, shape and layout, so that any rank can compute those of all others. forEachRun and
-// forEachPiece list the stretches that are contiguous in both, in elements.
+// Blocks follow only from mesh, shape and layout, so any rank can compute those of all others. forEachRun and
+// forEachPiece list the stretches of elements that are contiguous both in memory and in the file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_BLOCK_H
 #define PCRT_BASE_BLOCK_H
@@ -27,8 +27,8 @@ inline int64_t product(const Dims &dims) {
 /// "[768, 2304]".
 std::string describe(const Dims &dims);
 
-/// The ranks of a program as a grid with named axes. Rank numbers are row major: those of the last axis are
-/// consecutive.
+/// The ranks of a program as a grid with named axes. Rank numbers are row major: ranks that differ only on the last
+/// axis are consecutive.
 struct Mesh {
   std::vector<std::string> names;
   Dims sizes; ///< Outermost first.
@@ -40,7 +40,7 @@ struct Mesh {
   int64_t coordinate(int rank, int axis) const;
 };
 
-/// What one rank holds of a tensor: sizes before clipping to the valid part.
+/// What one rank holds of a tensor. Sizes include padding.
 struct Block {
   Dims start, size;
 
@@ -50,7 +50,7 @@ struct Block {
 /// The block of `rank`; the layout divides the shape (checked when the program is read).
 Block blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, int rank);
 
-/// The place of `rank` among the ranks that hold the same block, in order: their count, and its index.
+/// The position of `rank` among the ranks that hold the same block, in order: how many they are, and its index.
 struct Holder {
   int64_t count, index;
 };

@@ -19,11 +19,12 @@ struct Failure {
 
 [[noreturn]] inline void fail(pcrt_status status, std::string message) { throw Failure{status, std::move(message)}; }
 
-/// `text` on one line, fit for a terminal and of bounded length: messages quote names from files, which may hold
-/// anything. Control characters, and bytes that are no UTF-8, become "\x1b".
+/// `text` on one line, safe for a terminal and of bounded length. Messages quote names from files, which may hold
+/// anything. Control characters, and bytes that are not UTF-8, become "\x1b".
 std::string printable(const std::string &text);
 
-/// Bytes of the UTF-8 character of `text` that begins at byte `at`; 0 if none does, or it is a control character.
+/// How many bytes the UTF-8 character has that begins at byte `at` of `text`. 0 if none begins there, or if it is a
+/// control character.
 size_t plainCharacter(const std::string &text, size_t at);
 
 /// "file: No such file or directory", from errno.

@@ -32,7 +32,7 @@ private:
 
   int fd, direct;
   char *buffer;
-  int64_t begin = 0, have = 0; ///< What of the file is gathered.
+  int64_t begin = 0, have = 0; ///< The offset and the size of the gathered bytes.
 };
 
 /// Writes all bytes, or returns false with errno set.

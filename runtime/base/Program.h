@@ -28,9 +28,9 @@ struct Tensor {
   Layout layout;         ///< Per dim, the mesh axes that split it, major to minor.
   std::vector<int> root; ///< Mesh axes on which only coordinate 0 holds the value.
   int64_t offset = 0;    ///< In the arena; unused for outputs.
-  bool varies = false;   ///< Each replica of local SGD has its own.
+  bool varies = false;   ///< Each replica of local SGD has a value of its own.
 
-  /// Whether `rank` holds its block; else the memory is undefined.
+  /// Whether `rank` holds its block. If not, the memory is undefined.
   bool isOn(const Mesh &mesh, int rank) const {
     return std::all_of(root.begin(), root.end(), [&](int axis) { return mesh.coordinate(rank, axis) == 0; });
   }
@@ -42,9 +42,9 @@ struct Part {
   uint64_t key = 0;
   std::string source; ///< Name of the Hugging Face tensor.
   Dims shape;         ///< Its shape in the file.
-  Box box;            ///< Of that shape, or of another one of as many elements (`view`).
+  Box box;            ///< A box of `shape`, or of another shape with as many elements (`view`).
 
-  /// A rank's block of the parameter, as seen from this part: it may begin before it and end after it.
+  /// A rank's block of the parameter relative to this part. It may begin before the part and end after it.
   Block inPart(Block block) const {
     for (size_t dim = 0; dim < start.size(); ++dim)
       block.start[dim] -= start[dim];
@@ -52,13 +52,13 @@ struct Part {
   }
 };
 
-/// How the optimizer treats a group of parameters: what multiplies or replaces the values of a run's flags.
+/// How the optimizer treats a group of parameters: numbers that multiply or replace those of a run's flags.
 struct ParameterGroup {
   std::string name;
   double lrFactor = 1, decayFactor = 1;
   std::optional<double> decay, beta1, beta2, eps;
 
-  /// "lr x0.1, decay 0".
+  /// The settings as text, such as "lr x0.1, decay 0".
   std::string settings() const;
 };
 
@@ -76,7 +76,7 @@ struct Parameter : Tensor {
   bool isAdapter() const { return parts[0].source.starts_with(adapterPrefix); }
 };
 
-/// A tensor of the optimizer, of the shape of its parameter.
+/// A tensor of the optimizer with the shape of its parameter.
 struct State : Tensor {
   int parameter = 0; ///< Index in Program::parameters.
 };
@@ -87,15 +87,15 @@ struct Input : Tensor {
                     ///< "random".
   ParameterGroup
       group; ///< For "hyper": the group that these hyperparameters belong to; the default one is all other parameters.
-  int64_t below = 0; ///< Of "data" that are indices, and of "targets": more than the largest one; 0: not told.
+  int64_t below = 0; ///< For "data" that are indices: each must be less than this.
   int64_t key = 0;   ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
                      ///< documents; of "shifted": the token before the targets.
 
-  /// Whether there is one number for each target, and not for each token.
+  /// Whether the input has one number for each target, not for each token.
   bool isByTarget() const { return kind == "targets" || kind == "loss_weights" || kind == "shifted"; }
-  /// Whether a part belongs to each row of the batch: [microbatch, row, ...].
+  /// Whether each row of the batch has a part of the input: [microbatch, row, ...].
   bool isByRow() const { return kind == "data" || isByToken(); }
-  /// One element for each token, or target, of the batch: [microbatch, row, position].
+  /// Whether each token, or target, of the batch has one element: [microbatch, row, position].
   bool isByToken() const {
     return kind == "tokens" || kind == "targets" || kind == "loss_weights" || kind == "starts" || kind == "positions" ||
            kind == "shifted";
@@ -113,8 +113,8 @@ struct Constant : Tensor {
 struct Output : Tensor {
   std::string kind; ///< "loss", "grad_norm", "gradient", "logits" or PCRT_ROUTING.
   Dims valid;
-  int parameter = -1;            ///< Of a gradient.
-  int64_t layer = 0, chosen = 0; ///< Of a routing: the number of the layer, and of the experts that a token has.
+  int parameter = -1;            ///< For a gradient: the index of its parameter.
+  int64_t layer = 0, chosen = 0; ///< For a routing: the layer, and how many experts a token has.
 };
 
 /// The program of one stage of a pipeline, or of all ranks if there is no pipeline.
@@ -134,10 +134,10 @@ struct Program {
     return within < chunk ? block * chunk + within : (2 * zigzag - 1 - block) * chunk + within - chunk;
   }
 
-  bool masked = false; ///< Targets are not the next tokens, and a run must be told them.
+  bool masked = false; ///< Targets are not the next tokens: a run needs --targets.
   bool training = true;
   int64_t microbatches = 1, batch = 0, sequence = 0, vocabulary = 0;
-  int64_t targetSequence = 0; ///< Targets of a sequence: as many as tokens, unless an encoder reads those.
+  int64_t targetSequence = 0; ///< Targets per sequence: the number of tokens, unless an encoder reads the tokens.
   std::string name, optimizer;
   std::vector<Parameter> parameters;
   std::vector<State> states;
@@ -149,7 +149,8 @@ struct Program {
   Json adapter;        ///< PEFT's adapter_config.json without the place of the base; null: there is no adapter.
   Json report;         ///< In a pipeline, that of stage 0 covers all stages.
   Json configMeans;    ///< The keys of config.json that define the model, and their values (runtime/README.md).
-  std::vector<std::pair<std::string, std::string>> ties; ///< Copies that weights may have of tensors, and those.
+  std::vector<std::pair<std::string, std::string>>
+      ties; ///< Names of copies that weights may have, with the tensor that each copies.
 
   /// Local SGD: the coordinates on mesh axis `axis` (-1: there is none) are replicas with parameters and states of
   /// their own; after a fixed number of steps, the end of a round averages them (pcrt_program::round).
@@ -169,7 +170,7 @@ struct Program {
   std::string describeAdapter() const;
 
   int64_t replicaOf(int rank) const { return rounds.any() ? mesh.coordinate(rank, rounds.axis) : 0; }
-  /// The state of that name of a parameter, or null.
+  /// The state of `parameter` called `name`, or null.
   const State *stateOf(const Parameter &parameter, const std::string &name) const {
     for (const State &state : states)
       if (state.name == name && &parameters[state.parameter] == &parameter)
@@ -177,8 +178,8 @@ struct Program {
     return nullptr;
   }
 
-  /// Stages of a pipeline: this one's coordinate on mesh axis `stageAxis` (-1: there is one program for all ranks), and
-  /// all of them by coordinate, this one included.
+  /// The stage of this program, which is its coordinate on mesh axis `stageAxis`, or -1 if there is one program for all
+  /// ranks. Then all stages by coordinate, including this one.
   int stageAxis = -1, stage = 0;
   std::vector<const Program *> stages{this};
 
@@ -186,10 +187,10 @@ struct Program {
   std::string groups() const;
   /// The plan as the report prints it; empty without one.
   std::string plan() const;
-  /// Which one `rank`, which runs this program, is of the ranks that hold its block of a tensor that belongs to a
-  /// parameter. None if an earlier stage also has the tensor, or `rank` does not hold it.
+  /// The position of `rank`, which runs this program, among the ranks that hold its block of a tensor that belongs to a
+  /// parameter. None if an earlier stage also has the tensor, or if `rank` does not hold it.
   std::optional<Holder> holderOf(const Tensor &tensor, const Parameter &parameter, int rank) const;
-  /// Whether `rank` is the first of them.
+  /// Whether `rank` is the first of these, which writes the block.
   bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const {
     std::optional<Holder> holder = holderOf(tensor, parameter, rank);
     return holder && holder->index == 0;

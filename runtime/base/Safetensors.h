@@ -20,7 +20,7 @@ struct StoredTensor {
   std::string dtype; ///< As the format writes it: "F32", "BF16", ...
   Dims shape;
   const InputFile *from = nullptr; ///< Owned by the Safetensors that has the tensor.
-  int64_t offset = 0, bytes = 0;   ///< Its data there.
+  int64_t offset = 0, bytes = 0;   ///< Where its data are in that file.
   std::string file;                ///< For messages.
 };
 
@@ -35,7 +35,7 @@ public:
   /// The tensor of that name, or null.
   const StoredTensor *find(const std::string &name) const;
 
-  /// As find, also by other names of it (pcrt/weights.h).
+  /// Like find, but also tries other names of the tensor (pcrt/weights.h).
   const StoredTensor *findModelTensor(const std::string &name) const;
 
   const std::map<std::string, StoredTensor> &tensors() const { return all; }

@@ -9,14 +9,15 @@
 
 namespace pcrt {
 
-/// A run that saves checkpoints saves one on these. SIGPIPE comes if the reader of its output has gone.
+/// A run that saves checkpoints saves one if it gets one of these signals. SIGPIPE arrives if the reader of its output
+/// has ended.
 constexpr int stopSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE};
 
 inline bool isStopSignal(int signal) {
   return std::find(std::begin(stopSignals), std::end(stopSignals), signal) != std::end(stopSignals);
 }
 
-/// Whether this process ignores the signal, as nohup has its command do.
+/// Whether this process ignores the signal. A command under nohup ignores SIGHUP.
 inline bool isIgnored(int signal) {
   struct sigaction action{};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;

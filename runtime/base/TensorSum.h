@@ -1,7 +1,7 @@
 //===- TensorSum.h - A checksum that does not depend on the mesh ----------===//
-// The sum of a tensor adds up a mix of the global index and the bits of each of its elements. Ranks add up their
-// blocks; another mesh adds up other blocks and gets the same sum. For a given index a mix is one-to-one, so that a
-// single wrong element is always found.
+// The sum of a tensor adds up, for each of its elements, a mix of its global index and its bits. Each rank adds up its
+// blocks. Another mesh has other blocks but gets the same sum. For a given index the mix is one-to-one, so a single
+// wrong element is always found.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_TENSORSUM_H
 #define PCRT_BASE_TENSORSUM_H

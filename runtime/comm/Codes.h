@@ -1,7 +1,7 @@
 //===- Codes.h - Sums whose addends travel as codes of 8 bits -------------===//
-// Every member encodes its addend, all get all codes, and each adds the same codes in coordinate order, so that the sum
-// is the same, bit by bit, on all of them. For each addend it differs from the exact sum by at most 1/254 of the
-// largest magnitude in the block (pcrt/codes.h).
+// Every member encodes its addend, and all members get all codes. Each adds the same codes in coordinate order, so the
+// sum has the same bits on all of them. For each addend it differs from the exact sum by at most 1/254 of the largest
+// magnitude in the block (pcrt/codes.h).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_CODES_H
 #define PCRT_COMM_CODES_H

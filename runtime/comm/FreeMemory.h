@@ -19,9 +19,9 @@ struct FreeMemory {
       0; ///< A limit of the process's control group, a container's or a job's, leaves less than the machine.
 };
 
-/// Reads MemAvailable from /proc/meminfo, and limit and use of memory of the process's control group and its parents,
-/// of version 1 or 2. Cached pages that the kernel can drop count as free, as they do in MemAvailable. `root` is put
-/// before all paths, for tests.
+/// Reads MemAvailable from /proc/meminfo, and the limit and use of memory of the process's control group (version 1 or
+/// 2) and its parents. Cached pages that the kernel can drop count as free, as in MemAvailable. `root` is prepended to
+/// all paths, for tests.
 FreeMemory freeMemory(const std::string &root = "");
 
 /// The bytes that a rank needs, and the memory of its machine.

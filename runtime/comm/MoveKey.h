@@ -18,11 +18,12 @@ struct MoveKey {
   uint64_t ranksHash; ///< Of the list of members.
 };
 
-/// The key of control data or a barrier, with this name and kind -1; and the key of a move.
+/// makeKey(name): the key of a barrier or of control data, with kind -1. makeKey(desc): the key of a move.
 MoveKey makeKey(const char *name, const Group &group);
 MoveKey makeKey(const pcrt_move_desc &desc, const Group &group);
 
-/// "'all_reduce h.0.c_proj' (...)", or the bare name for barrier and control data; empty for a key of zeros.
+/// The key as text, such as "'all_reduce h.0.c_proj' (...)". For a barrier or control data, the bare name; empty for a
+/// key of zeros.
 std::string describeKey(const MoveKey &key);
 
 /// The difference between two keys of one move, as the end of a message: "rank 0 runs ..., rank 1 runs ...; ...".

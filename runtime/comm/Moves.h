@@ -12,25 +12,25 @@
 
 namespace pcrt {
 
-/// "all_reduce" and so on.
+/// The name of a kind, such as "all_reduce".
 const char *moveKindName(int32_t kind);
 
-/// Elements of `in` and of `out` of one member, for groups of `n`.
+/// How many elements `in` and `out` of one member have, for groups of `n`.
 int64_t inElements(const pcrt_move_desc &desc, int n);
 int64_t outElements(const pcrt_move_desc &desc, int n);
 
 /// "op (f32 [outer, extent, inner] over 4 ranks)" for messages.
 std::string describeMove(const pcrt_move_desc &desc, int n);
 
-/// The message about why this call is malformed; empty if it is not. `desc` may hold any bytes.
+/// Why this call is malformed, or an empty text. `desc` may hold any bytes.
 std::string checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out);
 
-/// The coordinate whose block member `me` takes (slice) or fills (insert); in a permute, the member whose value `me`
-/// gets. `desc.shift` does not include the coordinate on `desc.with`.
+/// For slice and insert: the coordinate whose block member `me` takes or fills. For permute: the member whose value
+/// `me` gets. `desc.shift` does not include the coordinate on `desc.with`.
 inline int sourceOf(const pcrt_move_desc &desc, int n, int me) {
   return desc.with ? (desc.shift + n - me) % n : (me + n - desc.shift) % n;
 }
-/// The member that gets `me`'s value of a permute.
+/// For permute: the member that gets `me`'s value.
 inline int targetOf(const pcrt_move_desc &desc, int n, int me) {
   return desc.with ? sourceOf(desc, n, me) : (me + desc.shift) % n;
 }

@@ -29,7 +29,8 @@ public:
   }
   bool isOver() { return isOver(monotonicSeconds()); }
 
-  /// Call it when the time is up; `idle` is the number of seconds since a rank was busy. True: the wait continues.
+  /// Call it when the time is up. `idle` is the number of seconds since a rank was busy. Returns true if the wait
+  /// continues.
   bool isExtended(double idle) {
     if (!(idle < timeout))
       return false;

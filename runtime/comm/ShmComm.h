@@ -84,7 +84,7 @@ private:
     Ticket *head = nullptr, *tail = nullptr;
   };
   void enqueue(Ticket &ticket);
-  /// Bytes of a source and a result that lie outside of the shared file, and are copied through scratch memory that
+  /// Bytes of a source and a result that lie outside of the shared file. They are copied through scratch memory that
   /// peers can access.
   struct Copies {
     int64_t inBytes = 0, outBytes = 0;
@@ -92,7 +92,7 @@ private:
     bool any() const { return in || out; }
   };
   Copies copiesOf(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) const;
-  /// Announces and carries out the moves of a queue in order, until those of `until` are done. If `until` is null, it
+  /// Announces and carries out the moves of a queue in order, until those of `until` are done. If `until` is null,
   /// stops where it would have to wait.
   pcrt_status advance(Queue &queue, const Ticket *until, const ParallelFor &parallelFor);
   /// Advances the queues of all groups but `except`, without waiting.
@@ -103,7 +103,7 @@ private:
 
   /// Seconds since any rank was busy; a rank whose process is suspended does not count as busy.
   double secondsSinceBusy();
-  /// Set the error and return its status. giveUp also tells the other ranks.
+  /// Both record the error and return its status; giveUp also tells the other ranks.
   pcrt_status giveUp(pcrt_status status, const std::string &message);
   pcrt_status peerLost(const std::string &doing);
   pcrt_status timedOut(const Wait &wait);

@@ -1,8 +1,8 @@
 //===- ArenaPlanner.h - Buffers with lifetimes -> offsets in one arena ----------------===//
 // Offline dynamic storage allocation: problem, algorithm and check, free of IR. The algorithm is greedy best fit,
 // larger buffers first (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020), but it
-// begins with the buffers of the memory peak. If placing buffers in the order of time gives an arena as small, it does
-// that.
+// begins with the buffers of the memory peak. If no such order gives an arena as small as placing buffers in the order
+// of time, the latter is used.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_MEMORY_ARENAPLANNER_H
 #define PC_MEMORY_ARENAPLANNER_H

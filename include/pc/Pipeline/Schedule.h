@@ -66,7 +66,7 @@ struct Problem {
   bool has(TaskKind kind, int chunk) const;
   /// Seconds of a task, including the waits of the first and last microbatch.
   double seconds(const Task &task) const;
-  /// The memory that a task takes at its start, less the memory that it frees at its end.
+  /// takes: the memory that a task takes at its start. frees: the memory that it frees at its end.
   double takes(const Task &task) const;
   double frees(const Task &task) const;
   /// The memory that one microbatch of all its chunks takes on a stage. No schedule needs less.
