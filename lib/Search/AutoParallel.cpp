@@ -14,6 +14,8 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
+/// The pass pc-auto-parallel. Its option `flags` holds flags of pc-compile; the result is the module after the
+/// requested phase.
 struct AutoParallel : pc::impl::AutoParallelBase<AutoParallel> {
   using AutoParallelBase::AutoParallelBase;
 
@@ -49,6 +51,8 @@ private:
     return success();
   }
 
+  /// Reads the option `flags` as pc-compile would read its command line, and switches the search on if the flags do
+  /// not.
   bool readFlags(CompileOptions &options, std::string &error) {
     SmallVector<StringRef> given;
     StringRef(flags).split(given, ' ');

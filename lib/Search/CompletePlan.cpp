@@ -22,6 +22,8 @@ namespace {
 /// Owns everything that a search reads, so that the search may outlive its caller.
 class OwnSearch {
 public:
+  /// Copies the model as text into a context of its own, because an abandoned search must not share anything with the
+  /// caller. Uses one thread if the caller's context has no threads.
   OwnSearch(ModuleOp given, const CompileOptions &asked, const MachineModel &machine)
       : context(dialects(), threading(given)), options(asked), machine(machine) {
     std::string text;
@@ -43,7 +45,7 @@ public:
 
   std::atomic<bool> isWanted = true;
   std::optional<PlanSearch> search;
-  // Set when the search has ended:
+  // These are set when the search has ended:
   PlanAnswer answer;
   pcrt_status status = PCRT_OK;
   std::string errors;
@@ -70,6 +72,8 @@ private:
 
 } // namespace
 
+/// Runs on the search's thread. Errors are collected, since the caller prints them only if it still waits for the
+/// answer.
 void OwnSearch::run() {
   ScopedDiagnosticHandler collect(&context, [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
@@ -150,6 +154,7 @@ static std::string howItWasFound(const CompileOptions &options, const MachineMod
   return text;
 }
 
+/// Searches the plan first. Then, for a program of phase `model`, chooses the recomputation if the plan leaves it open.
 pcrt_status pc::completePlan(ModuleOp model, Phase from, CompileOptions &options) {
   if (options.search.isOn) {
     std::string error;

@@ -10,6 +10,8 @@
 using namespace mlir;
 using namespace pc;
 
+/// Only tactics that flags can choose take part in the comparison of splits. All other tactics have the same sizes in
+/// every plan of the search.
 PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
   Split split;
   for (const auto &[axis, size] : core.plan.mesh)
@@ -22,6 +24,8 @@ PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
   return split;
 }
 
+/// Ranks that share tokens do not reduce the work of a layer. So a price of the split without them also bounds this
+/// core, if each of these ranks gets whole sequences.
 SmallVector<PlanBounds::Split, 2> PlanBounds::waysOf(const PlanCore &core) {
   SmallVector<Split, 2> ways{splitOf(core)};
   int64_t sharers = 1;
@@ -33,6 +37,9 @@ SmallVector<PlanBounds::Split, 2> PlanBounds::waysOf(const PlanCore &core) {
   return ways;
 }
 
+/// This split is further if its sequences divide those of `other`, it has at least as many microbatches, and the size
+/// of each axis of `other` divides the size that the axis has here. Additional tactics must use axes that `other`
+/// lacks.
 bool PlanBounds::Split::isFurtherThan(const Split &other) const {
   return other.sequences % sequences == 0 && other.microbatches <= microbatches &&
          llvm::all_of(other.axes,
@@ -47,6 +54,8 @@ bool PlanBounds::Split::isFurtherThan(const Split &other) const {
          });
 }
 
+/// Prices are recorded for all ranks and all sequences together, so that cores of different sizes can be compared. A
+/// core that is not legal makes all further splits infinitely expensive.
 void PlanBounds::learn(const PlanCore &core, const CorePrice &price) {
   priced.insert(core.key());
   Split split = splitOf(core);
@@ -79,6 +88,8 @@ double PlanBounds::recomputedShare(const PlanNumbers &plan) const {
                     margins::mostRecomputed);
 }
 
+/// Takes the largest bound of all recorded splits that this core splits further. Work that every rank repeats is added
+/// if the core repeats more than the recorded split.
 CoreBound PlanBounds::known(const PlanCore &core) const {
   SmallVector<Split, 2> ways = waysOf(core);
   std::string alone = PlanNumbers(core.plan, context).alone;
@@ -121,6 +132,8 @@ double PlanBounds::ofSet(const CoreBound &known, const PlanNumbers &plan, double
   return std::max(ofPipeline(work, besides, traffic, plan, enough), sending);
 }
 
+/// The seconds of a gather and of a sum are linear in the bytes, so they are measured once per mesh and precision, and
+/// then evaluated for each plan.
 PlanBounds::DataTraffic PlanBounds::trafficOf(const PlanNumbers &plan) const {
   if (plan.data < 2)
     return {};
@@ -387,6 +400,7 @@ double PlanBounds::guessSeconds(const CoreBound &root, const PlanNumbers &plan) 
   return seconds + machine.wholeStep(moves + waits, ranks);
 }
 
+/// Removes the mesh and all tactics that need an axis. What remains is the work that each rank does by itself.
 PlanCore PlanBounds::onOneRank(const PlanCore &core) {
   PlanCore root = core;
   root.plan.mesh.clear();

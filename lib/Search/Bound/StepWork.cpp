@@ -11,6 +11,8 @@
 using namespace mlir;
 using namespace pc;
 
+/// Counts the products in a fusion, but not the fusion itself. A causal attention needs half of its scores. Products in
+/// a loop over microbatches count once per microbatch.
 StepWork StepWork::of(ModuleOp step) {
   StepWork work;
   step.walk([&](Operation *op) {

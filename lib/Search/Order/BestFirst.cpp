@@ -102,6 +102,8 @@ private:
 };
 } // namespace
 
+/// A probe is dropped if a plan already fits, or if the search could stop at its bound; the same plan is in another
+/// node. A node whose chain is settled is kept aside, in case the plan that fits is refuted later.
 bool OpenNodes::isLeft() {
   while (!heap.empty()) {
     const PlanNode &next = front();
@@ -132,12 +134,14 @@ double OpenNodes::bound() const {
   return least;
 }
 
+/// Each turn takes the first nodes of the heap as a round, opens them, and offers their prices to the incumbent. If
+/// nothing is left, the incumbent is confirmed. If it is refuted, nodes that it had settled come back.
 SearchResult pc::searchPlans(std::vector<PlanNode> roots, Incumbent &incumbent, llvm::function_ref<bool()> goesOn,
                              NodeOpener &opener) {
   OpenNodes nodes(std::move(roots), incumbent);
   SearchResult result;
   auto mayCompile = [&] { return incumbent.compiled() < incumbent.limits.compositions && goesOn(); };
-  // Whether the best plan, compiled whole, does not fit or takes so long that another one may be better.
+  // Whether the best plan, compiled whole, either does not fit or takes so long that another plan may be better.
   auto isRefuted = [&] {
     if (!incumbent.best() || !mayCompile())
       return false;

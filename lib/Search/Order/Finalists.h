@@ -9,6 +9,7 @@
 
 namespace pc {
 
+/// How many plans were compiled whole, and whether the result is only an estimate.
 struct Finalists {
   int64_t compiled = 0;
   bool areEstimates = false; ///< the search ended before a whole compile: prices of plans that fit are composed

@@ -71,6 +71,8 @@ static void priceRest(llvm::MutableArrayRef<Chain> chains, PriceModes price) {
     *answer = trial;
 }
 
+/// Considers only chains whose plan without recomputation is too large: otherwise nothing is gained. Missing prices of
+/// modes are computed for a few chains at a time, and the best mixtures are compiled whole.
 void pc::addMixes(SearchResult &result, int64_t limit, bool all, PriceModes price,
                   llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix) {
   constexpr size_t mostChains = 24, atOnce = 4, mostMixes = 3;

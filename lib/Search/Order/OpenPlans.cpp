@@ -15,9 +15,11 @@ OpenedNode OpenPlans::again(const PlanNode &node, double bound) {
 }
 
 //===---------------------------------------------------------------------------===//
-// What bounds a plan next
+// What gives a plan its next bound
 //===---------------------------------------------------------------------------===//
 
+/// Plans of ZeRO-2 and 3 begin with the core and tasks that they share with ZeRO-1 (`isShared`), because these are
+/// often known already. Returns none if the sizes are not possible.
 std::optional<OpenPlans::Next> OpenPlans::nextOf(const PlanEntry &entry) const {
   std::optional<Plan> plan = tree.planOf(entry);
   if (!plan)
@@ -57,6 +59,7 @@ double OpenPlans::boundByOthers(const PlanEntry &entry, const Next &next) const 
   return margins::otherCore * bounds.ofSet(bounds.known(core), next.numbers, infinite);
 }
 
+/// Collects the nodes of the round whose tasks have prices, and simulates their orders on all threads.
 void OpenPlans::boundByTasks(ArrayRef<PlanNode> nodes) {
   struct Asked {
     const TaskPrice *tasks;
@@ -82,9 +85,11 @@ void OpenPlans::boundByTasks(ArrayRef<PlanNode> nodes) {
 }
 
 //===---------------------------------------------------------------------------===//
-// What is compiled for a round
+// What has to be compiled for a round
 //===---------------------------------------------------------------------------===//
 
+/// A set needs its core. A plan needs, in this order, its bare core, its core, its tasks, and then its whole price.
+/// Nothing is compiled if a known bound already exceeds the node's bound.
 std::optional<PlanJob> OpenPlans::jobOf(const PlanNode &node) {
   if (tree.isSet(node.id)) {
     const std::optional<PlanCore> &core = tree.setOf(node.id).core;
@@ -123,6 +128,7 @@ std::optional<PlanJob> OpenPlans::jobOf(const PlanNode &node) {
   return PlanJob{next->core.key(), next->core, std::nullopt};
 }
 
+/// Nodes often need the same job: jobs are keyed by what they price, and each runs once.
 void OpenPlans::prepare(ArrayRef<PlanNode> nodes) {
   round = {};
   for (const PlanNode &node : nodes)
@@ -135,9 +141,11 @@ void OpenPlans::prepare(ArrayRef<PlanNode> nodes) {
 }
 
 //===---------------------------------------------------------------------------===//
-// What nodes are opened to
+// What opening a node returns
 //===---------------------------------------------------------------------------===//
 
+/// If the job of the node did not run because the search has to end, the node is returned unchanged, so that its plans
+/// count as remaining. The programs of a job count once, for the first node that needs it.
 OpenedNode OpenPlans::open(const PlanNode &node) {
   auto key = round.keys.find(node.id);
   const PlanJob *job = key == round.keys.end() ? nullptr : &round.jobs.at(key->second);
@@ -151,6 +159,8 @@ OpenedNode OpenPlans::open(const PlanNode &node) {
   return opened;
 }
 
+/// Goes on to the next stage of a plan: bare core, core, tasks, price. A bound that other prices have raised since the
+/// node was added returns the node with that bound instead.
 OpenedNode OpenPlans::openNow(const PlanNode &node) {
   if (tree.isSet(node.id))
     return openSet(node);
@@ -179,6 +189,7 @@ OpenedNode OpenPlans::openSet(const PlanNode &node) {
   }
   OpenedNode opened;
   double later = infinite, most = incumbent.enough();
+  // Plans whose bound exceeds `most` are not added now. The set stays in the heap with the lowest of their bounds.
   PlanCounts found = tree.forPlansOf(set.set, set.inner, [&](size_t family, const PlanNumbers &plan) {
     double bound = std::max(bounds.ofSet(known, plan, most), node.bound);
     if (bound >= most) {
@@ -198,6 +209,7 @@ OpenedNode OpenPlans::openSet(const PlanNode &node) {
   return opened;
 }
 
+/// Bounds a plan by its bare core. If that core has no price, the node is returned unchanged, and its own core is next.
 OpenedNode OpenPlans::openBare(const PlanNode &node, const Next &next) {
   PlanEntry &entry = tree.entryOf(node.id);
   // Cores that were not legal are left out next time.
@@ -211,6 +223,8 @@ OpenedNode OpenPlans::openBare(const PlanNode &node, const Next &next) {
   return again(node, std::max(node.bound, bounds.ofCore(*price, next.numbers)));
 }
 
+/// A plan whose core is not legal, or that needs too many bytes, is dropped here. Otherwise the plan gets the bound by
+/// its core.
 OpenedNode OpenPlans::openCore(const PlanNode &node, const Next &next) {
   PlanEntry &entry = tree.entryOf(node.id);
   const CorePrice &price = *prices.core(next.core);
@@ -227,6 +241,7 @@ OpenedNode OpenPlans::openCore(const PlanNode &node, const Next &next) {
   return again(node, problem.objective == Objective::Bytes ? bytes : bounds.ofCore(price, next.numbers));
 }
 
+/// Uses the bound that boundByTasks has simulated. A plan that shared the tasks of ZeRO-1 continues with its own core.
 OpenedNode OpenPlans::openTasks(const PlanNode &node, const Next &next) {
   PlanEntry &entry = tree.entryOf(node.id);
   PlanBounds::TaskBound bound{node.bound, 0};
@@ -242,6 +257,8 @@ OpenedNode OpenPlans::openTasks(const PlanNode &node, const Next &next) {
   return again(node, bound.seconds);
 }
 
+/// The job has composed or compiled the plan. If a plan that was compiled whole is refused, it is checked whether all
+/// plans with the same split would be.
 OpenedNode OpenPlans::openPrice(const PlanNode &node, const Next &next) {
   const ComposedPlan &priced = round.jobs.at("plan " + node.text).composed;
   OpenedNode opened;

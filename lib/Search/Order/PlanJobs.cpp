@@ -42,6 +42,8 @@ public:
     return price;
   }
 
+  /// Compiles the plan with --recompute=auto under a limit of `bytes`. A second turn lowers the limit by the memory
+  /// outside of the arena.
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal) {
     CompileOptions one = options;
@@ -98,6 +100,8 @@ PlanWorkers::~PlanWorkers() = default;
 
 Composer &PlanWorkers::composer() { return *workers[0]->composer; }
 
+/// If this plan is being compiled in the background, waits for that result, and tells it every 20 ms whether the search
+/// goes on. Otherwise cancels the background compile and compiles here.
 std::optional<ProgramPrice> PlanWorkers::priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn,
                                                     std::string &refusal) {
   if (!ahead || !ahead->isWanted || ahead->plan != plan.key()) {
@@ -114,6 +118,7 @@ std::optional<ProgramPrice> PlanWorkers::priceWhole(const Plan &plan, llvm::func
   return ended->price.get();
 }
 
+/// The background compile has a worker of its own, so that the others can continue with the next round.
 void PlanWorkers::beginWhole(const Plan &plan) {
   std::string key = plan.key();
   if (workers.size() < 2)
@@ -133,6 +138,8 @@ std::optional<ProgramPrice> PlanWorkers::priceMixed(Plan &plan, int64_t bytes, l
   return workers[0]->priceMixed(plan, bytes, goesOn, refusal);
 }
 
+/// Does one job on one thread. Its members say whether it prices tasks, a core or a plan. A plan is composed if `cores`
+/// is given and it has enough layers; otherwise it is compiled whole.
 static void priceJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, CorePrice> *cores,
                      llvm::function_ref<bool()> goesOn) {
   if (job.ofTasks) {
@@ -165,6 +172,8 @@ void PlanWorkers::run(MutableArrayRef<PlanJob *> jobs, const std::map<std::strin
   forEach(jobs.size(), [&](size_t i, PlanWorker &worker) { doJob(*jobs[i], worker, cores, goesOn); });
 }
 
+/// Each plan is one item of work for a thread. After `goesOn` returns false, the lists of the remaining plans stay
+/// empty.
 std::vector<std::vector<double>> PlanWorkers::secondsOn(ArrayRef<MachineModel> machines, ArrayRef<AskedPlan> plans,
                                                         bool composes) {
   std::vector<std::vector<double>> seconds(plans.size());
@@ -188,6 +197,7 @@ public:
   void share(Composer &own, llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here);
 
 private:
+  /// One half of a job that is offered to other threads.
   struct Half {
     llvm::function_ref<void(Composer &)> doIt;
     bool isDone = false;
@@ -203,6 +213,8 @@ private:
 
 } // namespace
 
+/// Takes the next number. If none is left, takes a half that another thread offers. Otherwise waits until all threads
+/// are idle, because a busy thread may still offer a half.
 void Turns::work(PlanWorker &worker) {
   std::unique_lock lock(mutex);
   while (true) {
@@ -230,6 +242,8 @@ void Turns::work(PlanWorker &worker) {
   }
 }
 
+/// Offers `half` to the other threads and does `here` itself. Then either takes `half` back, if no thread has begun it,
+/// or waits until it is done.
 void Turns::share(Composer &own, llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here) {
   Half one{half};
   {
@@ -248,6 +262,8 @@ void Turns::share(Composer &own, llvm::function_ref<void(Composer &)> half, llvm
   changed.wait(lock, [&] { return one.isDone; });
 }
 
+/// Uses at most two threads per number, since a job has at most two halves. While they run, each worker's composer may
+/// offer halves to the others.
 void PlanWorkers::forEach(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use) {
   Turns turns(count, use);
   MutableArrayRef<std::unique_ptr<PlanWorker>> some = MutableArrayRef(workers).take_front(2 * count);

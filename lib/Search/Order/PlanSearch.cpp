@@ -24,6 +24,8 @@ static constexpr int64_t mostRefuted = 8;
 /// model, whole programs for a small model of which no plan can fit.
 static constexpr int64_t smallestCompositions = 200;
 
+/// The rule to settle for a good plan applies only to composed prices: if every plan is compiled whole, the search
+/// continues to the optimum.
 static SearchLimits limitsOf(const SearchProblem &problem) {
   SearchLimits limits;
   limits.objective = problem.objective;
@@ -38,6 +40,7 @@ static SearchLimits limitsOf(const SearchProblem &problem) {
   return limits;
 }
 
+/// The parts refer to each other, so they are created in this order.
 pcrt_status PlanSearch::begin(llvm::function_ref<bool()> goesOn) {
   if (pcrt_status status = problem.read())
     return status;
@@ -50,6 +53,8 @@ pcrt_status PlanSearch::begin(llvm::function_ref<bool()> goesOn) {
   return PCRT_OK;
 }
 
+/// Large models first get bounds from one rank and a search over sets of plans; their best plans are then compiled
+/// whole. Small models get a search over single plans.
 SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn) {
   if (problem.composes())
     prices->learnOneRank();
@@ -72,6 +77,8 @@ void PlanSearch::endRound(const PlanNode &first) {
   noteSoFar(first.probe ? 0 : first.bound);
 }
 
+/// Compiles the best plan whole, but gives up after `mostRefuted` plans: later ones count as fitting by their composed
+/// price. If the search has to end, the plan is accepted as it is.
 bool PlanSearch::confirm(FoundPlan &plan) {
   if (!problem.boundsByCores() || confirmations++ >= mostRefuted)
     return true;
@@ -86,6 +93,8 @@ bool PlanSearch::confirm(FoundPlan &plan) {
   return false;
 }
 
+/// Mixtures need a memory limit, and the search must be free to choose the recomputation. Their prices are compared
+/// with those of uniform plans.
 void PlanSearch::mixLayers(SearchResult &result) {
   if (!prices->goesOn() || problem.limit() == 0 || problem.objective == Objective::Bytes ||
       problem.search.pins.given("recompute") || !problem.space.isFree("recompute"))
@@ -123,6 +132,7 @@ void PlanSearch::mixLayers(SearchResult &result) {
 // Reports
 //===---------------------------------------------------------------------------===//
 
+/// Takes the numbers for the report from the parts of the search.
 FoundPlans PlanSearch::found(const SearchResult &result) const {
   return {result,
           problem.space.ranks,
@@ -150,6 +160,8 @@ static double gapOf(const SearchResult &result) {
   return result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
 }
 
+/// Copies the plans that fit, with the best prices known so far, into an answer of its own. The other thread reads this
+/// answer under the mutex.
 void PlanSearch::noteSoFar(double bound) {
   leastLeft = std::max(leastLeft, bound);
   if (problem.objective == Objective::Bytes || !incumbent->best())
@@ -178,6 +190,8 @@ std::optional<PlanAnswer> PlanSearch::soFar() const {
   return known;
 }
 
+/// If no plan fits, looks for the plan that needs the fewest bytes, both for the message and because it may fit once
+/// its layers are assigned differently. Emits an error if no plan is legal or none fits.
 pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesOn) {
   if (pcrt_status status = begin(goesOn))
     return status;
@@ -225,6 +239,7 @@ pcrt_status PlanSearch::run(PlanAnswer &answer, llvm::function_ref<bool()> goesO
 // If no plan fits
 //===---------------------------------------------------------------------------===//
 
+/// With a limit, the search for the fewest bytes may end at the first plan that fits.
 std::optional<SmallPlan> PlanSearch::find(llvm::function_ref<bool()> goesOn) {
   if (begin(goesOn))
     return std::nullopt;
@@ -236,6 +251,8 @@ std::optional<SmallPlan> PlanSearch::find(llvm::function_ref<bool()> goesOn) {
   return SmallPlan{found, tree->triedPlan(found.node.id), isEstimate};
 }
 
+/// Runs another search with the flags `pins` and the limit `most`. Its diagnostics are dropped, because the caller only
+/// needs a plan to name.
 std::optional<SmallPlan> PlanSearch::findOther(Objective objective, const AutoOptions &pins, int64_t most) {
   CompileOptions other = problem.options;
   other.search = pins;
@@ -264,6 +281,7 @@ std::optional<SmallPlan> PlanSearch::smallestOf(const SearchResult &result) {
   return SmallPlan{found, tree->triedPlan(found.node.id)};
 }
 
+/// If fewer ranks would divide the sequences of a step, the message recommends that number.
 pcrt_status PlanSearch::failIllegal(const std::string &text) {
   std::string instead;
   int64_t fewer = std::min(problem.batch, problem.space.ranks - 1);

@@ -27,6 +27,8 @@ std::optional<Plan> PlanTree::planWith(size_t id, StringRef mode) {
   return problem.space.planOf(family, entry.sizes, entry.microbatches, refusal);
 }
 
+/// Uses the given sizes for the axes that split layers. An axis that the family leaves open and that does not split
+/// layers gets size 2.
 std::optional<PlanCore> PlanTree::coreOf(const PlanSet &set, ArrayRef<int64_t> inner) const {
   if (!set.isPlan) // flags that are searched may be missing, so its plans are enumerated without it
     return std::nullopt;
@@ -41,6 +43,8 @@ std::optional<PlanCore> PlanTree::coreOf(const PlanSet &set, ArrayRef<int64_t> i
   return plan ? std::optional(PlanCore::of(withoutInnerData(*plan, ranks), problem.batch, true)) : std::nullopt;
 }
 
+/// The text identifies the plan. `turn` and `chain` decide in which order plans with equal bounds are opened, and which
+/// of them are tried only if smaller ones do not fit.
 PlanNode PlanTree::add(PlanEntry entry, const PlanNumbers &numbers, double bound) {
   Plan plan = familyOf(entry).plan; // keeps the sizes that other tactics derive
   for (auto [axis, size] : llvm::zip_equal(plan.mesh, entry.sizes))
@@ -73,6 +77,8 @@ size_t PlanTree::addCopy(size_t id, Plan plan) {
   return copy;
 }
 
+/// Enumerates families, sizes of axes and numbers of microbatches. Counts plans that are too large by their bound, but
+/// does not pass them to `use`.
 PlanCounts PlanTree::forPlansOf(size_t set, ArrayRef<int64_t> inner,
                                 llvm::function_ref<void(size_t, const PlanNumbers &)> use) {
   PlanCounts found;
@@ -99,6 +105,8 @@ PlanCounts PlanTree::forPlansOf(size_t set, ArrayRef<int64_t> inner,
   return found;
 }
 
+/// One root for each set and each size of the axes that split its layers. Its bound comes from prices on one rank. The
+/// sets are followed by probes.
 std::vector<PlanNode> PlanTree::setRoots() {
   std::vector<PlanNode> roots;
   for (size_t set = 0; set < allSets.size(); ++set)
@@ -119,6 +127,7 @@ std::vector<PlanNode> PlanTree::setRoots() {
   return roots;
 }
 
+/// Without composed prices there are no cores: a plan's bound follows from its shape, or from its bytes.
 std::vector<PlanNode> PlanTree::planRoots() {
   std::vector<PlanNode> roots;
   for (size_t set = 0; set < allSets.size(); ++set)
@@ -135,6 +144,7 @@ std::vector<PlanNode> PlanTree::planRoots() {
   return roots;
 }
 
+/// Estimates need a core with a known bound. A plan with stages is estimated only if the model has one chain of layers.
 void PlanTree::forGuesses(const PlanSet &set, ArrayRef<int64_t> inner, const std::optional<PlanCore> &core,
                           llvm::function_ref<void(const PlanGuess &, const PlanNumbers &)> use) {
   CoreBound known = core ? bounds.known(*core) : CoreBound();

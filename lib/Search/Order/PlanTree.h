@@ -33,6 +33,7 @@ struct PlanGuess {
   double seconds; ///< of a step
 };
 
+/// The plans of a set.
 struct PlanCounts {
   int64_t plans = 0;   ///< plans that were enumerated
   int64_t dropped = 0; ///< the plans that are too large by a bound

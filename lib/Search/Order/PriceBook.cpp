@@ -22,6 +22,7 @@ PriceBook::PriceBook(const SearchProblem &problem, PlanTree &tree, PlanBounds &b
   workers.emplace(text, threadsOf(problem), problem.options, problem.machine, goesOn);
 }
 
+/// Collects the different combinations of tactics that need no axis, and prices each on one rank with all sequences.
 void PriceBook::learnOneRank() {
   std::map<std::string, PlanCore> alone;
   for (const PlanSet &set : tree.sets())
@@ -37,6 +38,7 @@ void PriceBook::learnOneRank() {
   }
 }
 
+/// After the jobs have run, records the prices of cores and tasks. PlanBounds learns those cores that bound others.
 void PriceBook::run(std::map<std::string, PlanJob> &jobs) {
   SmallVector<PlanJob *> list;
   for (auto &one : jobs)
@@ -76,6 +78,8 @@ bool PriceBook::isRefused(const Plan &plan) const {
   return refused && *refused;
 }
 
+/// Compiles the plan with only those tactics that split layers, and remembers whether that was refused. Other plans
+/// with this split are then not compiled at all. A plan without axes has no split.
 int PriceBook::noteRefused(const Plan &plan) {
   PlanCore split = splitOf(plan, problem.batch);
   auto [it, isNew] = refusedSplits.try_emplace(split.key(), false);
@@ -99,6 +103,7 @@ PlanTrial PriceBook::trialOf(size_t id) const {
   return it != whole.end() && it->second ? *it->second : trials.at(id);
 }
 
+/// The result is kept, also if the plan was refused. The node's text then shows the layers of its stages.
 bool PriceBook::compileWhole(FoundPlan &plan) {
   auto it = whole.find(plan.node.id);
   if (it == whole.end()) {
@@ -113,6 +118,8 @@ bool PriceBook::compileWhole(FoundPlan &plan) {
   return it->second.has_value();
 }
 
+/// Begins only after the same plan has led for a few rounds and no other can be much better. A new leader cancels the
+/// compile of the previous one.
 void PriceBook::compileAhead(const FoundPlan &best, double bound) {
   constexpr int patience = 4;
   if (leader != best.node.id) {
@@ -130,6 +137,8 @@ int64_t PriceBook::numRefused() const {
   return llvm::count_if(trials, [](const auto &one) { return !one.second.isLegal; });
 }
 
+/// First prices the cores that are missing, then composes the plans. Works in groups of eight, so that Ctrl-C is
+/// noticed between them.
 std::vector<std::optional<PlanTrial>> PriceBook::priceAll(ArrayRef<Plan> plans) {
   std::vector<PlanJob> jobs;
   std::map<std::string, PlanJob> ofCores;

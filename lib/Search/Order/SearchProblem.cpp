@@ -24,6 +24,7 @@ static int64_t countOps(ModuleOp model) {
   return ops;
 }
 
+/// Reads the flags before the model, so that wrong flags are reported first.
 pcrt_status SearchProblem::read() {
   if (std::optional<Refusal> refused = space.read())
     return fail(refused->status, refused->why);

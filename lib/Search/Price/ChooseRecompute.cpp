@@ -47,6 +47,8 @@ std::string rangesOf(ArrayRef<int> numbers) {
   return text;
 }
 
+/// Tries levels of recomputation for the layers of each stage by compiling the model, and keeps the cheapest that fits.
+/// State: the level of every layer, and the results by tactics, so that nothing is compiled twice.
 class Chooser {
 public:
   Chooser(ModuleOp model, const CompileOptions &options) : model(model), options(options) {
@@ -116,6 +118,7 @@ private:
     }
   }
 
+  /// Finds the layers in the forward pass of a step without recomputation, in the model's order.
   pcrt_status countLayers() {
     OwningOpRef<ModuleOp> module(model.clone());
     CompileOptions step = options;
@@ -157,6 +160,8 @@ private:
     return PCRT_OK;
   }
 
+  /// Reads from the compiled stages which layers each of them holds. With the automatic assignment, also notes how many
+  /// layers each chunk has, so that later compiles keep the same stages.
   void readStages(ModuleOp module, Trial &trial) {
     if (!stageAxisOf(module)) {
       trial.layers.push_back(llvm::to_vector(llvm::seq(0, numLayers)));
@@ -314,6 +319,7 @@ private:
 
 } // namespace
 
+/// Checks the conditions; Chooser does the work.
 pcrt_status pc::chooseRecompute(ModuleOp model, CompileOptions &options) {
   if (llvm::none_of(options.plan.tactics, isAuto))
     return PCRT_OK;

@@ -19,6 +19,8 @@ static double interpolate(double x, int64_t a, double ya, int64_t b, double yb) 
   return a == b ? ya : ya + (x - static_cast<double>(a)) * (yb - ya) / static_cast<double>(b - a);
 }
 
+/// Compiles one small program without a memory limit. A program that several plans share is placed once and then
+/// reused.
 std::optional<ProgramPrice> Composer::price(const SmallProgram &program, std::string &refusal) {
   if (!goesOn())
     return std::nullopt;
@@ -36,6 +38,8 @@ std::optional<ProgramPrice> Composer::price(const SmallProgram &program, std::st
   return priceProgram(*few.take(program.layers, program.sequences), one, machine, refusal, goesOn, asked);
 }
 
+/// Prices two programs that differ only in their number of layers. If there is a sharer, another thread may do the
+/// second one. If one of them is refused, the other is not needed.
 Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &b, std::string &refusal) {
   BothPrices both;
   std::string whyNotB;
@@ -67,6 +71,7 @@ Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &
 /// neighbours on both sides is enough.
 static constexpr int64_t fewer = 3, more = 5, fewerOfCore = 2, moreOfCore = 3;
 
+/// Two small programs give the time of a layer and of the rest. The time of the layers is their difference per layer.
 CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   CorePrice result;
   result.hasData = PlanNumbers(core.plan, context).hasData();
@@ -100,6 +105,7 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   return result;
 }
 
+/// Composes with or without stages. `composed` keeps the plan, because composing may assign layers to stages.
 ComposedPlan Composer::compose(const Plan &plan, bool callsTasks, std::string &refusal) {
   ComposedPlan composed{{}, plan};
   programs = 0;
@@ -111,6 +117,8 @@ ComposedPlan Composer::compose(const Plan &plan, bool callsTasks, std::string &r
   return composed;
 }
 
+/// The seconds and bytes of the whole model are extrapolated linearly from those with `fewer` and `more` layers. A
+/// model that has no more layers than these is compiled whole.
 void Composer::composeWithoutStages(ComposedPlan &composed, std::string &refusal) {
   composed.isComposed = few.layers() > more;
   if (!composed.isComposed)
@@ -221,6 +229,7 @@ private:
       return it == price.taskSeconds.end() ? 0 : part(it->second);
     };
     return interpolate(layers, a, ofProgram(ofA), b, ofProgram(ofB));
+    /// Every chunk takes the seconds of the chunk that stands for it, at its own number of layers.
   }
 
   const NamedSchedule &schedule;
@@ -237,6 +246,7 @@ void ChunkCosts::fill(Problem &problem, ArrayRef<int64_t> layers) const {
       all.push_back(seconds(kind, role(problem, chunk), static_cast<double>(layers[chunk])));
     return all;
   };
+  /// The first microbatch may be shorter than the others, but no task gets less than 0 seconds.
   problem.forward = of(TaskKind::Forward);
   problem.recompute = of(TaskKind::Recompute);
   problem.backward = of(TaskKind::Backward);
@@ -251,6 +261,8 @@ void ChunkCosts::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
   problem.longerLast = problem.longerFirst;
   for (int chunk = 0; chunk < chunks; ++chunk)
     for (TaskKind kind : pipeline::taskKinds) {
+      /// Simulates the order, and adds on each stage what follows its last task (sums of gradients, optimizer). The
+      /// step ends with its last stage.
       auto task = static_cast<size_t>(problem.ofKind(kind, chunk));
       auto count = static_cast<double>(layers[chunk]);
       double least = -seconds(kind, role(problem, chunk), count);
@@ -276,6 +288,8 @@ std::optional<double> ChunkCosts::stepSeconds(const Problem &problem, const std:
     double end = ends[stage] + std::max(tail, 0.0) + rest.value_or(0);
     // Moves that overlapped with waits of a small stage may not be hidden in the whole pipeline.
     double hidden =
+        /// Simulates the small pipeline with its own times. What its program takes longer than this simulation is the
+        /// rest.
         interpolate(layersOf(stage, problem, layers), a, ofA.movesBesideIdle[like], b, ofB.movesBesideIdle[like]);
     if (rest && hidden > *rest)
       end += hidden - *rest;
@@ -347,6 +361,8 @@ void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<
       end = there;
     }
   }
+  /// Greedy: each chunk begins with one layer, and each further layer goes to the chunk whose stage is then the
+  /// shortest. Among chunks of equal stages, the shorter chunk gets it.
 }
 
 /// Layers in the chunks of small pipelines, unless the chunks of the whole pipeline have fewer; `moreInTasks` is for
@@ -377,6 +393,8 @@ SmallVector<int64_t> pc::dealOut(int64_t layers, ArrayRef<int> stageOf, bool toL
     size_t least = 0;
     for (size_t chunk = 1; chunk < chunks; ++chunk)
       if (isBetter(chunk, least))
+        /// One assignment makes the longest stage short, the other the longest chunk, each with extra layers in early
+        /// or late chunks. Equal assignments are tried once.
         least = chunk;
     ofStage[stageOf[least]] = withOneMore(least);
     now[least] = next[least];
@@ -388,6 +406,8 @@ SmallVector<int64_t> pc::dealOut(int64_t layers, ArrayRef<int> stageOf, bool toL
 SmallVector<SmallVector<int64_t>, 4> pc::dealings(int64_t layers, ArrayRef<int> stageOf,
                                                   llvm::function_ref<double(int, int64_t)> seconds) {
   SmallVector<SmallVector<int64_t>, 4> all;
+  /// `stages=layers` divides the layers evenly. A list gives the layers of each chunk, and anything else leaves the
+  /// choice to the cost.
   auto chunks = llvm::to_vector(llvm::seq<int>(0, static_cast<int>(stageOf.size())));
   for (ArrayRef<int> parts : {stageOf, ArrayRef<int>(chunks)})
     for (bool toLate : {true, false})
@@ -403,6 +423,8 @@ SmallVector<int64_t> pc::givenLayers(StringRef stages, int64_t layers, int chunk
       sizes.push_back(layers * (c + 1) / chunks - layers * c / chunks);
     return sizes;
   }
+  /// Two stages are enough: they give the seconds of a layer, and the extra seconds of the first and last chunk. The
+  /// schedule is one that does or does not defer gradients of weights, as in the plan.
   SmallVector<StringRef> parts;
   stages.split(parts, ',');
   for (StringRef part : parts)
@@ -452,6 +474,8 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
     TaskPrice::Seconds &seconds = result.seconds[static_cast<size_t>(kind)];
     seconds.layer = std::min(layer(0), layer(1));
     seconds.first = std::max(costs.seconds(kind, 0, fewInChunk) - fewInChunk * seconds.layer, 0.0);
+    /// Composes a plan with stages. First prices two small pipelines, then assigns layers to chunks in several ways,
+    /// simulates the schedule of the whole pipeline for each, and keeps the fastest.
     seconds.last = std::max(costs.seconds(kind, 1, fewInChunk) - fewInChunk * seconds.layer, 0.0);
   }
   auto slope = [&](double few, double more) { return (more - few) / (moreInTasks - fewInChunk); };

@@ -35,6 +35,7 @@ struct CorePrice {
 /// The price of a chunk's tasks for one microbatch, by layers.
 struct TaskPrice {
   bool isLegal = false;
+  /// Seconds of one kind of task.
   struct Seconds {
     double layer = 0, first = 0, last = 0; ///< of a layer; and the extra seconds of the first and last chunk
   };

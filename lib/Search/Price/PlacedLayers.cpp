@@ -19,6 +19,8 @@ static void forValues(ModuleOp module, llvm::function_ref<void(Value)> use) {
   });
 }
 
+/// Compiles to the placed phase once for this number of sequences. Then records the form of the placement, and for each
+/// value the dim that depends on the sequences.
 void PlacedLayers::place(BySequences &known, const CompileOptions &options, int64_t layers, int64_t sequences) {
   auto [it, isNew] = known.try_emplace(sequences);
   if (!isNew)
@@ -53,6 +55,8 @@ void PlacedLayers::place(BySequences &known, const CompileOptions &options, int6
   });
 }
 
+/// A program for another number of sequences is the placed one with resized dims, if the placements for fewer and for
+/// more sequences have the same form. Otherwise places a program for exactly these sequences.
 OwningOpRef<ModuleOp> PlacedLayers::take(const CompileOptions &options, int64_t layers, int64_t sequences) {
   const Plan &plan = options.plan;
   if (sequences % plan.microbatches)

@@ -14,6 +14,8 @@
 
 namespace pc {
 
+/// Places programs of few layers and keeps them. Input: a plan, a number of layers and of sequences. Result: a placed
+/// program. Invariant: a resized program has the placement that its own compile would give.
 class PlacedLayers {
 public:
   explicit PlacedLayers(const FewLayers &few) : few(few) {}

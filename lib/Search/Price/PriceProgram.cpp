@@ -68,6 +68,8 @@ private:
 };
 } // namespace
 
+/// Reads the seconds of each kind of task and chunk from the timeline. The median over microbatches stands for a task;
+/// those of the first and last microbatch are kept separately. Also reads what follows the last task of each stage.
 static void readPipeline(ModuleOp planned, const Prediction &prediction, const MachineModel &machine,
                          ProgramPrice &price) {
   std::map<std::pair<TaskKind, int64_t>, std::map<int64_t, double>> seconds; // by microbatch
@@ -206,6 +208,7 @@ static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &
                    static_cast<double>(products->timeline.size());
 }
 
+/// Memory outside of the arena counts too on CUDA devices: NCCL's buffers and staging memory.
 static void readBytes(ModuleOp planned, const CompileOptions &options, bool withMemory, ProgramPrice &price) {
   if (options.plan.pipeline() && withMemory)
     for (ModuleOp program : programsOf(planned))
@@ -219,6 +222,8 @@ static void readBytes(ModuleOp planned, const CompileOptions &options, bool with
   price.trial.bytes = largestArena(planned) + price.besideArena;
 }
 
+/// Compiles to the planned phase and predicts a step. Without stages, the same program with one more microbatch gives
+/// the seconds of a microbatch.
 std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOptions &options, const MachineModel &machine,
                                              std::string &refusal, llvm::function_ref<bool()> goesOn,
                                              AskedOfPrice asked, Phase from) {
@@ -275,6 +280,7 @@ bool pc::placeProgram(ModuleOp model, const CompileOptions &options) {
   return compileTo(Phase::Placed, model, Phase::Model, one, price, [] { return true; });
 }
 
+/// Bytes do not depend on the machine, so they are read once, and only the simulation is repeated.
 std::vector<ProgramPrice> pc::priceProgramOn(ArrayRef<MachineModel> machines, ModuleOp model,
                                              const CompileOptions &options) {
   std::string refusal;
@@ -291,6 +297,8 @@ std::vector<ProgramPrice> pc::priceProgramOn(ArrayRef<MachineModel> machines, Mo
   return all;
 }
 
+/// Compiles the model to a step on one device, with the flags of precision that the user gave, since they decide the
+/// bytes.
 pcrt_status pc::readWork(ModuleOp model, const CompileOptions &options, StepWork &work) {
   OwningOpRef<ModuleOp> step(model.clone());
   CompileOptions alone = options;

@@ -21,6 +21,8 @@ StageBytes::StageBytes(const Problem &small, int64_t a, ArrayRef<TaskMemory> ofA
   }
 }
 
+/// Assigns the stretches of a planned program to tasks of the first, a middle and the last microbatch. Values that a
+/// task allocates get the point until which they live.
 void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memory, int program) const {
   stage.gaps = std::max(stage.gaps, static_cast<double>(memory.gaps));
   int64_t microbatches = small.microbatches, middle = microbatches / 2;

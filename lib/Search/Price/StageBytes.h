@@ -15,6 +15,8 @@
 
 namespace pc {
 
+/// Predicts the bytes of the arenas of a whole pipeline's stages. Input: the memory of the stages of a small pipeline,
+/// with two numbers of layers. Bytes are in two parts, so that they can be scaled to any number of layers.
 class StageBytes {
 public:
   /// `ofA`, `ofB`: for each stage of the small pipeline, its program with `a` and with `b` layers in each chunk.
@@ -49,11 +51,14 @@ private:
   };
   /// Bytes, with `a` and with `b` layers.
   using Bytes = std::array<double, 2>;
+  /// What a task, or the time before or after all tasks, allocates: bytes that it frees again, and bytes that live
+  /// longer.
   struct Stretch {
     Bytes own = {};
     std::map<End, Bytes> kept; ///< bytes that it allocates and does not free
   };
   enum Microbatch : uint8_t { First, Middle, LastOne };
+  /// What is known of one stage of the small pipeline.
   struct Stage {
     std::map<std::tuple<TaskKind, int64_t, Microbatch>, Stretch> tasks; ///< by kind and chunk of the small pipeline
     Stretch before, after;                                              ///< before and after all tasks
@@ -65,6 +70,7 @@ private:
   void read(const pipeline::Problem &small, Stage &stage, const TaskMemory &memory, int program) const;
   double ofLayer(const Bytes &bytes) const { return (bytes[1] - bytes[0]) / static_cast<double>(b - a); }
 
+  /// How `most` walks along the tasks of a stage.
   struct Walk {
     const Stretch *before = nullptr, *after = nullptr; ///< before and after all tasks; null: nothing
     bool ownChunks = false;                            ///< values end in their own chunk

@@ -4,6 +4,7 @@
 
 using namespace pc;
 
+/// Searches once without each flag. Only if no single flag is to blame, it searches once without all of them.
 std::string pc::blamePins(const AutoOptions &given,
                           llvm::function_ref<std::optional<SmallPlan>(const AutoOptions &)> fitting) {
   std::string blamed;

@@ -39,6 +39,8 @@ static StringRef dearerBy(const PlanTrial &other, const PlanTrial &best) {
   return std::max_element(std::begin(parts), std::end(parts))->second;
 }
 
+/// The lines are: the numbers of the search, the chosen plan with the parts of its step, and up to five plans of other
+/// forms with the reason why they are slower.
 void FoundPlans::tell(llvm::raw_ostream &os) const {
   const FoundPlan &best = result.fitting.front();
   const PlanTrial &trial = best.trial;

@@ -7,6 +7,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Links count only if there are several ranks, and the network only if they are on several nodes.
 std::vector<OtherMachine> pc::otherMachines(const MachineModel &machine, int64_t ranks) {
   std::vector<OtherMachine> all;
   auto add = [&](StringRef figure, StringRef words, llvm::function_ref<void(MachineModel &, double)> change) {
@@ -28,6 +29,8 @@ std::vector<OtherMachine> pc::otherMachines(const MachineModel &machine, int64_t
   return all;
 }
 
+/// Composes the seconds as the search does if `few` is given, but compiles each small program only once for all
+/// machines.
 std::vector<double> pc::secondsOn(ArrayRef<MachineModel> machines, ModuleOp model, const FewLayers *few,
                                   const CompileOptions &options, const Plan &plan, bool callsTasks) {
   auto compile = [&](ModuleOp program, const Plan &plan, int64_t inlineOps) {

@@ -37,6 +37,8 @@ static double expected(const PlanTrial &trial, const OtherMachine &other) {
   return trial.seconds + part * (1 / other.times - 1);
 }
 
+/// Takes the plans with the best estimates on each machine, at most three per machine and of different forms, and
+/// always the chosen plan.
 std::vector<const FoundPlan *> pc::worthPricing(llvm::ArrayRef<FoundPlan> fitting,
                                                 llvm::ArrayRef<OtherMachine> machines) {
   constexpr size_t ofEach = 3; // plans per machine
@@ -59,6 +61,7 @@ std::vector<const FoundPlan *> pc::worthPricing(llvm::ArrayRef<FoundPlan> fittin
   return worth;
 }
 
+/// Compares the plans on each machine. A change is reported only if another plan is faster there by more than `same`.
 std::vector<WhatLimits::OnOther> pc::changesOn(llvm::ArrayRef<OtherMachine> machines,
                                                llvm::ArrayRef<const FoundPlan *> plans,
                                                llvm::ArrayRef<std::vector<double>> seconds) {
@@ -83,6 +86,7 @@ std::vector<WhatLimits::OnOther> pc::changesOn(llvm::ArrayRef<OtherMachine> mach
   return changes;
 }
 
+/// Each step is the fastest plan that needs less memory than the one before.
 std::vector<WhatLimits::WithMemory> pc::withLess(const FoundPlan &chosen, llvm::ArrayRef<FoundPlan> others) {
   constexpr size_t most = 3;
   std::vector<WhatLimits::WithMemory> steps;
@@ -117,6 +121,8 @@ static std::vector<std::pair<double, StringRef>> partsOf(const PlanTrial &trial)
 
 static StringRef fast(double times) { return times < 1 ? " half as fast" : " twice as fast"; }
 
+/// Names the parts that take at least a fifth of the step, then what would change with more or less memory and on other
+/// machines.
 void WhatLimits::tell(llvm::raw_ostream &os, const FoundPlan &chosen,
                       llvm::function_ref<std::string(const FoundPlan &)> nameOf) const {
   const PlanTrial &trial = chosen.trial;
@@ -142,6 +148,7 @@ void WhatLimits::tell(llvm::raw_ostream &os, const FoundPlan &chosen,
      << "; free: " << (free.empty() ? "everything else" : free) << "\n";
 }
 
+/// Writes the same facts as `tell` into the report, with all figures.
 void WhatLimits::addTo(llvm::json::Object &search, const FoundPlan &chosen) const {
   auto planOf = [](const FoundPlan &plan) {
     return llvm::json::Object{{"plan", plan.node.text}, {"arena_bytes", plan.trial.bytes}};

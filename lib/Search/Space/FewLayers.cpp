@@ -12,6 +12,7 @@ using namespace pc;
 
 namespace {
 
+/// One layer of a model.
 struct Layer {
   SmallVector<Operation *> ops; ///< in program order
   SmallVector<Value> out;       ///< values that ops outside of the layer read
@@ -63,6 +64,7 @@ void takeOutShared(Layer &layer) {
 std::vector<LayerChain> findChains(ModuleOp model) {
   std::vector<LayerChain> chains;
   bool inOrder = true;
+  // A layer may begin only after all layers of its chain with smaller numbers.
   model.walk([&](Operation *op) {
     auto [name, number] =
         isa<func::FuncOp, ModuleOp, ProgramOp>(op) ? std::pair(std::string(), int64_t(-1)) : layerName(op);
@@ -123,6 +125,8 @@ bool hasBatch(InputOp input) {
 
 } // namespace
 
+/// A layer must pass on exactly one value, of the same type in all layers of its chain. With several chains, the number
+/// of layers is the greatest common divisor of their lengths.
 std::optional<FewLayers> FewLayers::of(ModuleOp model) {
   std::vector<LayerChain> chains = findChains(model);
   int64_t count = 0;
@@ -151,6 +155,7 @@ double FewLayers::layerBytes() const {
   return bytes;
 }
 
+/// Frozen parameters are left out, because data ranks send no gradients of them.
 SmallVector<double> FewLayers::layerParameters() const {
   SmallVector<double> bytes;
   for (auto [chain, layers] : llvm::zip_equal(findChains(model), ofChain))
@@ -166,6 +171,7 @@ double FewLayers::layerParameterBytes() const {
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
+/// Removes the last layers of each chain: what reads the last layer then reads the last layer that is kept.
 ModuleOp FewLayers::cut(int64_t layers) const {
   OwningOpRef<ModuleOp> &few = cuts[layers];
   if (few)
@@ -185,6 +191,7 @@ ModuleOp FewLayers::cut(int64_t layers) const {
   return *few;
 }
 
+/// Resizes the batch dim everywhere in the program, by the class of dims that contains the batch of the inputs.
 OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {
   OwningOpRef<ModuleOp> few(cut(layers).clone());
   DimClasses dims(*few);
@@ -210,6 +217,7 @@ bool pc::hasSequences(ModuleOp model) {
       .wasInterrupted();
 }
 
+/// Collects the sizes in all types. The search uses them to exclude sizes of axes that divide nothing.
 std::set<int64_t> pc::dimsOf(ModuleOp model) {
   std::set<int64_t> dims;
   model.walk([&](Operation *op) {
@@ -220,6 +228,8 @@ std::set<int64_t> pc::dimsOf(ModuleOp model) {
   return dims;
 }
 
+/// Follows the batch dim from the inputs through the factors of ops. An op mixes sequences if it sums over the batch
+/// and an op other than an output reads the sum.
 bool pc::mixesSequences(ModuleOp model) {
   llvm::DenseMap<Value, int64_t> batchDims; // of values that have the batch
   model.walk([&](InputOp input) {

@@ -25,6 +25,8 @@ static int64_t sequenceRanks(const Plan &plan) {
   return ranks;
 }
 
+/// Removes the outer axes, which divide only sequences or layers, with their tactics. The batch is what the remaining
+/// ranks have of a microbatch.
 PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) {
   PlanCore core;
   std::set<std::string> outer, data;
@@ -64,6 +66,7 @@ static int64_t takeAxis(Plan &plan, StringRef axis) {
   return size;
 }
 
+/// A form of tensor parallelism with a data axis becomes its form without one (`besides`).
 Plan pc::withoutInnerData(Plan plan, int64_t &ranks) {
   for (Tactic &tactic : plan.tactics) {
     const TacticInfo *row = tactic.info();
@@ -78,6 +81,7 @@ Plan pc::withoutInnerData(Plan plan, int64_t &ranks) {
   return plan;
 }
 
+/// Removes these tactics, and their axes from the mesh.
 Plan pc::withoutTokenSharers(Plan plan, int64_t &ranks) {
   llvm::erase_if(plan.tactics, [&](const Tactic &tactic) {
     const TacticInfo *row = tactic.info();
@@ -90,6 +94,8 @@ Plan pc::withoutTokenSharers(Plan plan, int64_t &ranks) {
   return plan;
 }
 
+/// First the core without data ranks and token sharers, then the core without data ranks only. A core is left out if
+/// its ranks do not divide the sequences.
 SmallVector<PlanCore, 2> PlanCore::bareOf(const Plan &plan, int64_t batch) {
   int64_t dataRanks = 1;
   Plan withTokens = withoutInnerData(plan, dataRanks);

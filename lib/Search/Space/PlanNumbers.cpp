@@ -16,6 +16,7 @@ static std::string aloneOf(const Plan &plan, StringRef without = "") {
   return text;
 }
 
+/// Reads the tactics once. For every axis it notes which tactics use it, so that `resize` needs no text.
 PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
     : alone(aloneOf(plan)), kept(aloneOf(plan, RecomputeTactic::pass)), context(context) {
   axes.resize(plan.mesh.size());
@@ -56,6 +57,7 @@ PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
   resize(SmallVector<int64_t, 6>(sizes), plan.microbatches);
 }
 
+/// Multiplies the sizes of the axes into the counts of ranks to which each axis belongs.
 void PlanNumbers::resize(ArrayRef<int64_t> newSizes, int64_t newMicrobatches) {
   sizes.assign(newSizes.begin(), newSizes.end());
   microbatches = shape.microbatches = newMicrobatches;
@@ -85,6 +87,7 @@ SmallVector<StringAttr, 2> PlanNumbers::axesOf(uint32_t bits) const {
   return found;
 }
 
+/// A ring sends (data - 1) / data of the elements: twice for an all_reduce, and once for a reduce_scatter or a gather.
 PlanNumbers::DataBytes PlanNumbers::dataBytesOnce(double parameterBytes) const {
   double elements = parameterBytes / 4 / split * (data - 1) / data;
   DataBytes bytes;

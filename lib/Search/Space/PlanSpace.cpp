@@ -48,6 +48,7 @@ static SmallVector<std::string> searchedFlags() {
   return flags;
 }
 
+/// A name in --auto=LIST must be an axis that a tactic or the mesh knows, or a flag that can be searched.
 std::optional<Refusal> PlanSpace::checkFree(const MeshForm &given) const {
   SmallVector<std::string> axes = knownAxes(), flags = searchedFlags();
   for (const auto &axis : given.axes)
@@ -63,6 +64,8 @@ std::optional<Refusal> PlanSpace::checkFree(const MeshForm &given) const {
   return std::nullopt;
 }
 
+/// Reads --mesh and --auto. Without a mesh, the forms of meshes follow from the tactics' axes; with one, it is the only
+/// form. An axis `?` gets its size from the search.
 std::optional<Refusal> PlanSpace::read() {
   MeshForm given;
   std::string mesh = search.pins.text("mesh"), why;
@@ -135,6 +138,7 @@ void PlanSpace::addForms() {
         add(Tactic(row.pass).axis(), form.axes, row.flags.front().name, form.name);
 }
 
+/// Multiplies the list of flag settings by the values of one more flag, if the flag is searched.
 void PlanSpace::vary(std::vector<StrategyFlags> &ways, const TacticFlag &flag) const {
   if (ways[0].given(flag.name) || !isFree(flag.name))
     return;
@@ -164,6 +168,7 @@ static std::string meshText(const PlanFamily &family, ArrayRef<int64_t> sizes = 
   return mesh;
 }
 
+/// Builds the flags of one plan and lets the plan's own rules refuse them.
 std::optional<Plan> PlanSpace::planOf(const PlanFamily &family, ArrayRef<int64_t> sizes, int64_t microbatches,
                                       std::string &refusal) const {
   StrategyFlags flags = family.flags;
@@ -257,6 +262,8 @@ void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<Plan
   }
 }
 
+/// Varies the flags that do not decide how layers are split. Plans that are the same for all settings of a flag count
+/// once.
 void PlanSpace::addFamilies(PlanSet &set, const StrategyFlags &flags, const PlanFamily &base,
                             std::string &refusal) const {
   std::vector<StrategyFlags> ways{flags};
@@ -280,6 +287,7 @@ void PlanSpace::addFamilies(PlanSet &set, const StrategyFlags &flags, const Plan
   }
 }
 
+/// Every subset of the open axes of a form may be present in a mesh.
 std::vector<PlanSet> PlanSpace::sets(std::string &refusal) const {
   std::vector<PlanSet> all;
   for (const MeshForm &form : forms) {
@@ -292,6 +300,7 @@ std::vector<PlanSet> PlanSpace::sets(std::string &refusal) const {
 
 /// All ways to write `n` as a product of `count` factors, in lexical order; `isGood` holds for all but the last.
 static std::vector<SmallVector<int64_t>>
+/// Recursion over the first factor, whose candidates are the divisors of `n`.
 factorizations(int64_t n, size_t count, llvm::function_ref<bool(int64_t)> isGood = [](int64_t) { return true; }) {
   if (count == 0)
     return n == 1 ? std::vector<SmallVector<int64_t>>{{}} : std::vector<SmallVector<int64_t>>{};
@@ -313,6 +322,8 @@ factorizations(int64_t n, size_t count, llvm::function_ref<bool(int64_t)> isGood
   return all;
 }
 
+/// Chooses sizes for the open axes so that each divides some dim of the model, and their product divides the number of
+/// ranks.
 std::vector<AxisSizes> PlanSpace::innerSizes(const PlanSet &set) const {
   // The last factor is the number of ranks for the other axes.
   size_t open = llvm::count_if(set.inner, [](const auto &axis) { return axis.second == 0; });
@@ -333,6 +344,8 @@ std::vector<AxisSizes> PlanSpace::innerSizes(const PlanSet &set) const {
   return all;
 }
 
+/// The sizes of a set's axes are given. The remaining ranks are divided among the family's other axes in all possible
+/// ways.
 std::vector<AxisSizes> PlanSpace::sizes(const PlanFamily &family, const PlanSet &set, ArrayRef<int64_t> inner) const {
   AxisSizes sizes;
   int64_t known = 1;
@@ -356,6 +369,7 @@ std::vector<AxisSizes> PlanSpace::sizes(const PlanFamily &family, const PlanSet 
   return all;
 }
 
+/// All divisors of the batch up to 1024, if the number is searched.
 SmallVector<int64_t> PlanSpace::microbatches() const {
   SmallVector<int64_t> all{search.pins.number("microbatches", Plan().microbatches)};
   if (search.pins.given("microbatches") || !isFree("microbatches") || mixesSequences)
@@ -375,6 +389,7 @@ bool PlanSpace::isRepeated(const PlanFamily &family, int64_t microbatches) const
          });
 }
 
+/// The same text as in a plan file, on one line.
 std::string pc::textOf(const Plan &plan, bool withNumbers, bool withRecompute) {
   std::string text = plan.mesh.empty() ? "one rank" : plan.meshText();
   for (const Tactic &tactic : plan.tactics)
