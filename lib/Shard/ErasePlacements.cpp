@@ -10,6 +10,8 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
+/// The pass pc-erase-placements. It is the inverse of placing: the result is the step program from which the placed one
+/// was made.
 struct ErasePlacements : pc::impl::ErasePlacementsBase<ErasePlacements> {
   void runOnOperation() override {
     WalkResult started = getOperation().walk([](StartOp start) -> WalkResult {

@@ -34,6 +34,8 @@ static SmallVector<StringAttr> jointAxes(MoveOpInterface first, MoveOpInterface 
 }
 
 namespace {
+/// The pass pc-fuse-moves. It goes through the moves in program order and merges a move into the one before it, if that
+/// one has no other reader.
 struct FuseMoves : pc::impl::FuseMovesBase<FuseMoves> {
   void runOnOperation() override {
     MeshAttr mesh = meshOf(getOperation());

@@ -19,6 +19,7 @@ SmallVector<AxisState, 6> StateSet::states() const {
   return result;
 }
 
+/// Translates two states to the kind of move between them. Not every pair has one: a partial value can only be reduced.
 std::optional<MoveKind> Moves::kind(const MoveTerms &terms, AxisState from, AxisState to) const {
   for (AxisState state : {from, to})
     if (state.isSplit() && !(terms.dims >> state.dim() & 1))
@@ -47,6 +48,7 @@ Price Moves::priceOf(MoveKind kind, __int128 units, const MoveTerms &terms) cons
   return Price::seconds(seconds) + Price{1 << 20, 0, 0};
 }
 
+/// Bytes on the wire under the bandwidth-optimal algorithms. A move that sends nothing costs only its count.
 Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
   std::optional<MoveKind> move = kind(terms, from, to);
   if (!move || (terms.fixed && hasTraffic(*move)))

@@ -19,6 +19,7 @@ ArrayAttr pc::leafDims(Operation *leaf) {
       .Default(ArrayAttr());
 }
 
+/// Leaves are described by their own names, other ops by kind and source.
 std::string pc::describe(Operation *op) {
   auto quoted = [](const llvm::Twine &name) { return ("'" + name + "'").str(); };
   if (auto input = dyn_cast<InputOp>(op))
@@ -31,6 +32,7 @@ std::string pc::describe(Operation *op) {
   return op->getLoc()->findInstanceOf<NameLoc>() ? kind + " of " + quoted(sourceName(op)) : kind;
 }
 
+/// Follows block arguments of accumulations to the outside, and moves and copies to their operands.
 Value pc::origin(Value value) {
   while (true) {
     if (auto argument = dyn_cast<BlockArgument>(value)) {
@@ -100,6 +102,8 @@ private:
   llvm::DenseMap<Value, unsigned> indexOf;
 };
 
+/// Adds one node with its results as new values. All operands must already be known, which also excludes arguments of
+/// functions.
 LogicalResult GraphReader::add(NodeKind kind, Section section, Operation *op, unsigned number, FactorRule &&rule,
                                ValueRange operands, ValueRange results, int64_t times) {
   PlacementNode node{kind, section, op, number, std::move(rule), {}, {}};
@@ -213,6 +217,7 @@ void GraphReader::nameDims(func::FuncOp function) {
       v.names.push_back(nameOf.lookup(classes.classOf(v.value, d)));
 }
 
+/// Reads the whole function, then gives names to dims, then finds the versions of values that pins apply to.
 LogicalResult GraphReader::read(func::FuncOp function) {
   if (function.getNumArguments() || !function.getBody().hasOneBlock())
     return function.emitError() << "only a program of one block without arguments can be placed";

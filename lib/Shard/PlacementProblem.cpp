@@ -159,6 +159,7 @@ std::optional<Assignment> PlacementProblem::minimizeTables(bool countIllegal) {
   return assignment;
 }
 
+/// Without a legal assignment, the solver is asked for one with the fewest illegal moves, and these are explained.
 LogicalResult PlacementProblem::solve(bool tellTooWide) {
   std::optional<Assignment> assignment = seeds.times ? minimizeSeconds() : minimizeTables();
   if (assignment && assignment->price.isLegal()) {
@@ -215,6 +216,7 @@ static std::string stateName(AxisState state, const PlacementValue &v) {
 
 /// Emits errors for values that no move can bring from the produced state to a needed one.
 void PlacementProblem::explain() {
+  // If the message recommends something instead, one error is enough.
   int reported = 0, most = seeds.instead.empty() ? 4 : 1; // a message about what would work is given once
   for (auto [value, v] : llvm::enumerate(graph.values)) {
     if (movePrice(value, produced(value), needed(value)).isLegal() || reported++ >= most)

@@ -91,6 +91,8 @@ Operation *Rewriter::after(Value value) {
   return &cast<BlockArgument>(value).getOwner()->front();
 }
 
+/// Places one value: first finds where each state of its tree is needed, then inserts the moves in the order of the
+/// tree, and lets each reader read its version.
 void Rewriter::place(unsigned value) {
   PlacementValue &v = graph.values[value];
   AxisState produced = problem.produced(value), rest = problem.rest(value);
@@ -122,6 +124,7 @@ void Rewriter::place(unsigned value) {
   v.value.setType(own);
 }
 
+/// Inserts the move from `source` to `target`. The state that is split, if any, gives the move's dim.
 Value Rewriter::move(const PlacementValue &v, unsigned value, Value from, AxisState source, AxisState target,
                      Operation *before) {
   builder.setInsertionPoint(before);
@@ -135,6 +138,7 @@ Value Rewriter::move(const PlacementValue &v, unsigned value, Value from, AxisSt
 
 } // namespace
 
+/// Solves all functions before it rewrites any, so that a failure leaves the module unchanged.
 LogicalResult pc::propagate(ModuleOp module, const Seeds &seeds, FoundPlacement *found) {
   MeshAttr mesh = meshOf(module);
   std::deque<PlacementGraph> graphs;
@@ -161,6 +165,7 @@ LogicalResult pc::propagate(ModuleOp module, const Seeds &seeds, FoundPlacement 
   return success();
 }
 
+/// Reads which axes the inputs already use: axes that split an input are data axes, and rooted inputs have rooted ones.
 AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
   module.walk([&](InputOp input) {
     PlaceAttr place = placement(input.getValue());
@@ -203,6 +208,7 @@ AxisState pc::splitByName(Operation *leaf, const llvm::StringSet<> &names) {
   return AxisState::whole();
 }
 
+/// The error for an unknown axis lists the axes of the mesh.
 StringAttr pc::freshAxis(ModuleOp module, StringRef tactic, StringRef name) {
   MeshAttr mesh = meshOf(module);
   if (!mesh) {

@@ -29,6 +29,7 @@ std::string textOf(const FoundPlacement &found) {
          (found.leftOut.empty() ? "" : "; too wide with " + found.leftOut);
 }
 
+/// The pass pc-propagate. It builds seeds from its options and prints what it found if the options ask for it.
 struct Propagate : pc::impl::PropagateBase<Propagate> {
   using PropagateBase::PropagateBase;
 

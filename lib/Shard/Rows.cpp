@@ -24,8 +24,8 @@ bool PlacementProblem::divides(unsigned value, int64_t dim) const {
   return type.getDimSize(dim) % (size * otherSplits(value, dim)) == 0;
 }
 
-/// Describes a value with tokens and experts: its dim of experts, and the share of its entries that exist.
 namespace {
+/// A value with tokens and experts: its dim of experts, and the share of its entries that exist.
 struct Routed {
   int dim;
   double share;

@@ -122,6 +122,8 @@ PlacementProblem::Judgement PlacementProblem::judge() const {
   return judged;
 }
 
+/// Bisects over the exposed share of the gradient sums (see the file header). Each step solves one sum of tables. The
+/// largest of their minima is the lower bound for `gap`.
 std::optional<Assignment> PlacementProblem::minimizeSeconds() {
   gradient.resize(graph.values.size());
   for (unsigned value = 0; value < graph.values.size(); ++value)

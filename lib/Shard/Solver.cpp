@@ -95,6 +95,7 @@ private:
   size_t largest = 1;
 };
 
+/// A table without variables is a constant, so it is added to `base`.
 void Solver::put(PriceTable table) {
   if (table.variables.empty()) {
     base += table.entries[0];
@@ -111,6 +112,7 @@ void Solver::removeTable(unsigned id) {
   tables[id] = {};
 }
 
+/// Tables are row major: the stride of a variable is the product of the numbers of choices of the variables after it.
 size_t Solver::stride(const PriceTable &table, unsigned v) const {
   size_t result = 1;
   for (unsigned other : llvm::reverse(table.variables)) {
@@ -282,6 +284,7 @@ void Solver::fix(unsigned v) {
   done[v] = true;
 }
 
+/// The variables that share a table with `v`, each once.
 SmallVector<unsigned> Solver::neighbours(unsigned v) const {
   SmallVector<unsigned> result;
   for (unsigned id : tablesOf[v])
@@ -346,6 +349,8 @@ void Solver::eliminate(unsigned v) {
   put(std::move(sum));
 }
 
+/// Alternates both reductions. The next variable is the one with the smallest joint table. If even that exceeds the
+/// limit, there is no result.
 std::optional<Assignment> Solver::run() {
   std::vector<unsigned> todo(alive.size());
   std::iota(todo.begin(), todo.end(), 0);

@@ -10,6 +10,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Removes the moves that work over this axis alone; every other move stays.
 void pc::unplace(ModuleOp module, StringAttr axis) {
   SmallVector<MoveOpInterface> moves;
   module.walk([&](MoveOpInterface move) {
@@ -26,6 +27,7 @@ void pc::unplace(ModuleOp module, StringAttr axis) {
   });
 }
 
+/// One value per phase that has readers. It is built before the first of them, inside the accumulation.
 SmallVector<Value> pc::separateReaders(Value value, llvm::function_ref<Value(OpBuilder &)> make) {
   SmallVector<Value> made;
   for (StepPhase phase : {StepPhase::Forward, StepPhase::Backward}) {
@@ -58,6 +60,7 @@ SmallVector<Value> pc::copyForReaders(ArrayRef<Value> values) {
   return copies;
 }
 
+/// A linear is an einsum of an activation and a weight. An activation that several linears read is copied once.
 llvm::DenseSet<Value> pc::separateLinearOperands(ModuleOp module) {
   auto isWeight = [](Value value) { return isa_and_nonnull<ParameterOp>(source(value).getDefiningOp()); };
   llvm::DenseSet<Value> separated;

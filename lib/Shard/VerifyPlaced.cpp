@@ -23,6 +23,7 @@ StringAttr unknownAxis(PlaceAttr place, MeshAttr mesh) {
   return {};
 }
 
+/// The pass pc-verify-placed. It reports all violations, not only the first one.
 struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
   void runOnOperation() override {
     MeshAttr mesh = meshOf(getOperation());
