@@ -50,6 +50,8 @@ BlockDecisions::BlockDecisions(Block &block, MeshAttr mesh, ArrayRef<std::string
     ;
 }
 
+/// The reason is the end of a sentence about the reader. Routed tokens have no blocks at all, so that reason comes
+/// first.
 void BlockDecisions::forStaying(llvm::function_ref<void(StayingMove)> stays) const {
   auto why = [](Operation *op, const char *other) {
     return hasRows(op) ? "works on routed tokens, which have no blocks" : other;
@@ -72,6 +74,8 @@ bool BlockDecisions::isWindow(MoveOpInterface move) const {
          });
 }
 
+/// Discards all earlier decisions except `whole` and `met`. Gathers are followed forwards, then reduce_scatters
+/// backwards.
 bool BlockDecisions::decideAll() {
   values.clear();
   steps.clear();
@@ -99,6 +103,8 @@ Window BlockDecisions::pair(ArrayAttr a, ArrayAttr b, int64_t n) const {
   return first(a) < first(b) ? Window{a, b, n} : Window{b, a, n};
 }
 
+/// When an op needs a gathered value whole, the gather is added to `whole`, all decisions after it are discarded, and
+/// the loop goes back to it.
 void BlockDecisions::followGathers() {
   for (Block::iterator at = block.begin(); at != block.end();) {
     Operation *op = &*at++;
@@ -119,6 +125,7 @@ void BlockDecisions::followGathers() {
   }
 }
 
+/// A step may read the same value block by block in one operand and need it whole in another one.
 std::pair<AllGatherOp, Operation *> BlockDecisions::neededWhole(Operation *op) const {
   const BlockStep *step = this->step(op);
   std::pair<AllGatherOp, Operation *> found;
@@ -142,6 +149,9 @@ void BlockDecisions::forget(Block::iterator begin, Block::iterator end) {
   }
 }
 
+/// Takes the first legal row that splits a blocked operand along its blocks. If another operand is blocked with a
+/// different window, the moves of both share a product: this is recorded in `met`, and the next round gives them a
+/// common window.
 bool BlockDecisions::decide(Operation *op) {
   auto factored = dyn_cast<FactorOpInterface>(op);
   if (!factored || op->getNumResults() != 1)
@@ -168,6 +178,8 @@ bool BlockDecisions::decide(Operation *op) {
   return false;
 }
 
+/// Two rings over disjoint axes of equal size become exchanges over both. If one of the windows already consists of
+/// such exchanges, it is the common one, provided that the other ring is one of its axes.
 std::optional<Window> BlockDecisions::common(const Window &a, const Window &b) const {
   if (a == b || a.n != b.n || (a.with && b.with))
     return std::nullopt;
@@ -178,6 +190,7 @@ std::optional<Window> BlockDecisions::common(const Window &a, const Window &b) c
   return disjoint ? std::optional(pair(one.axes, two.axes, one.n)) : std::nullopt;
 }
 
+/// Goes back from `value` through the steps that compute it, block by block, to the gathers that they begin with.
 void BlockDecisions::take(Value value, const Window &window) {
   SmallVector<Value> list = {value};
   llvm::DenseSet<Value> seen;
@@ -192,6 +205,8 @@ void BlockDecisions::take(Value value, const Window &window) {
   }
 }
 
+/// The sum must come from products, computed block by block along the scatter's dim. If it is already blocked with
+/// another window, the two moves share a product, which is recorded for the next round.
 void BlockDecisions::followScatter(ReduceScatterOp scatter) {
   if (hasLoneAddend(scatter.getX(), scatter.getAxes()))
     return;
@@ -216,6 +231,8 @@ void BlockDecisions::followScatter(ReduceScatterOp scatter) {
   }
 }
 
+/// Goes back through ops with one reader. An op that can be computed along `wanted` is added to `made`, and its split
+/// operands are followed in turn. What cannot be followed is sliced.
 bool BlockDecisions::follow(Value value, const Blocked &wanted,
                             SmallVectorImpl<std::pair<Operation *, BlockStep>> &made, bool &found) {
   Operation *op = value.getDefiningOp();

@@ -21,6 +21,8 @@ static void bringGathersIn(AccumulateOp accumulate) {
   }
 }
 
+/// Clones of the moves go to the end of the body. The accumulation is then built anew, because the types of its results
+/// change.
 void pc::bringMovesIn(AccumulateOp accumulate) {
   if (accumulate.getMicrobatches() != 1)
     return;

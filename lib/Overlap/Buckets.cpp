@@ -13,11 +13,13 @@ using namespace pc;
 
 namespace {
 
-/// Construct it, then call run() once. `buckets` grows while each kind of move is handled; run() sorts it at the end.
+/// Solves one problem. Construct it, then call run() once. Each kind of move adds its buckets to `buckets`; run() sorts
+/// them at the end.
 class Scheduler {
 public:
   Scheduler(ArrayRef<MoveItem> items, const ScheduleLimits &limits) : items(items), limits(limits) {}
 
+  /// Items that wait for nothing and belong to no unit are buckets of their own.
   SmallVector<MoveBucket> run() {
     fillBuckets();
     gatherAhead();

@@ -46,11 +46,12 @@ struct MoveBucket {
 /// * Items that may wait are put into buckets by group and kind, in the order in which they are ready. A bucket starts
 ///   when its last item is ready. Unless its moves work in place, it is waited for when the second one after it starts,
 ///   to limit the inputs that are held.
-/// * Items of a unit start when the unit `depth` + 1 before it (in order of use) has been read for the last time, so at
-///   most `depth` + 1 units are in memory, but for those that are read even after later ones are needed: these are in
-///   memory together anyway, and hold back none.
+/// * Items of a unit start when the unit `depth` + 1 before it (in order of use) has been read for the last time. So at
+///   most `depth` + 1 units are in memory. A unit that is read even after later units are needed does not count,
+///   because it is in memory anyway.
 /// * All others start as soon as they are ready.
-/// * Waits are as late as possible, but within a group in the order of the starts, as communicators work.
+/// * Waits are as late as possible. In a group they have the order of the starts, because communicators work in this
+///   order.
 llvm::SmallVector<MoveBucket> scheduleMoves(llvm::ArrayRef<MoveItem> items, const ScheduleLimits &limits);
 
 } // namespace pc

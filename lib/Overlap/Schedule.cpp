@@ -39,6 +39,8 @@ class BlockScheduler {
 public:
   BlockScheduler(Block &block, MeshAttr mesh, StringAttr stageAxis) : block(block), mesh(mesh), stageAxis(stageAxis) {}
 
+  /// Positions are numbered after sums and updates have moved to the ends of their tasks. The problem is solved once
+  /// more if chains of moves changed what is ready.
   void run(const ScheduleLimits &limits) {
     sinkSums();
     sinkUpdates();
@@ -350,6 +352,7 @@ void nameMoves(AccumulateOp accumulate) {
         user->setLoc(value.getLoc());
 }
 
+/// The pass pc-schedule. Each block, also the body of an accumulation, is a problem of its own.
 struct Schedule : pc::impl::ScheduleBase<Schedule> {
   using ScheduleBase::ScheduleBase;
 

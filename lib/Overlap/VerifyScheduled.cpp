@@ -35,6 +35,7 @@ struct Clock {
   }
 };
 
+/// One access: the stream on which it runs, its time on that stream's clock, and the op for messages.
 struct Access {
   size_t stream;
   int64_t stamp; ///< the value of the stream's own clock
@@ -78,6 +79,7 @@ public:
   }
 
 private:
+  /// A range of bytes with equal accesses. The key in `pieces` is its first byte.
   struct Piece {
     int64_t end;
     SmallVector<Access, 2> reads, writes;
@@ -109,6 +111,7 @@ public:
   /// `functions`: the functions that `body` calls.
   Streams(Block &body, TaskFunctions &functions) : functions(functions), leaves(body) {}
 
+  /// Each op runs on the stream of its kind; other ops belong to the computation.
   LogicalResult run(Block &block) {
     for (Operation &op : block) {
       if (isLeaf(&op) || isa<MicrobatchOp>(op)) // which is a view of a leaf
@@ -133,6 +136,7 @@ public:
   }
 
 private:
+  /// Bytes [begin, end) of the arena.
   struct Range {
     int64_t begin, end;
   };
@@ -262,6 +266,7 @@ private:
     return success();
   }
 
+  /// After the body, values that are added at its end are written to the sums.
   LogicalResult run(AccumulateOp accumulate) {
     Block &inner = accumulate.getBody().front();
     // Runs twice, because the second microbatch may conflict with moves of the first one that are still in flight.
@@ -284,6 +289,7 @@ private:
   llvm::DenseMap<Value, int64_t> places;
 };
 
+/// The pass pc-verify-scheduled. Task functions are checked separately, since no move is in flight at their calls.
 struct VerifyScheduled : pc::impl::VerifyScheduledBase<VerifyScheduled> {
   void runOnOperation() override {
     bool failed = false;

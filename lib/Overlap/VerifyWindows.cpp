@@ -10,6 +10,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
+/// Looks for a permute over the axis, or over a part of it, in any stage.
 struct VerifyWindows : pc::impl::VerifyWindowsBase<VerifyWindows> {
   using VerifyWindowsBase::VerifyWindowsBase;
 

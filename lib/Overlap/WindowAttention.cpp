@@ -26,6 +26,7 @@ class Windows {
 public:
   Windows(func::FuncOp function, MeshAttr mesh) : function(function), mesh(mesh), builder(function.getContext()) {}
 
+  /// The list is made first, because rewriting erases ops.
   LogicalResult run() {
     SmallVector<Operation *> attentions;
     function.walk([&](Operation *op) {

@@ -17,6 +17,8 @@
 using namespace mlir;
 using namespace pc;
 
+/// Goes back from the sum, but not past moves that make a value equal on all ranks along `axes`. A pad or mask over one
+/// of these axes leaves a value on one rank only.
 bool pc::hasLoneAddend(Value sum, ArrayAttr axes) {
   auto isOver = [&](MoveOpInterface move, bool all) {
     auto own = move.getMoveAxes();
@@ -40,6 +42,7 @@ bool pc::hasLoneAddend(Value sum, ArrayAttr axes) {
 
 namespace {
 
+/// The pass pc-window-moves. A remark about moves that stay is emitted once for each kind, axes and reason.
 struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
   using WindowMovesBase::WindowMovesBase;
 
