@@ -203,6 +203,7 @@ private:
     return offset;
   }
 
+  /// In placed programs the new value must have exactly the leaf's type, including its placement.
   LogicalResult checkUpdate(UpdateOp update) {
     Value leaf = leaves.of(update);
     if (!leaf)

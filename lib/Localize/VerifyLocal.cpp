@@ -69,6 +69,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
     return success();
   }
 
+  /// The constraints for one op, by its kind.
   LogicalResult verifyOp(Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<ParameterOp, StateOp, InputOp, RopeTableOp, OutputOp>([&](auto leaf) {
