@@ -275,6 +275,7 @@ static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
   return plan;
 }
 
+/// The first attempt is kept unless a later one is smaller. An attempt that reaches the lower bound ends the search.
 ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
   int64_t bound = maxLiveBytes(buffers);
   // With thousands of buffers, the slow attempts are made only if they can save more than half a percent.
@@ -305,6 +306,7 @@ ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
   return best ? *best : inTime;
 }
 
+/// Neighbours in the list of live buffers must not overlap, so only neighbours of a new buffer are compared.
 std::string pc::checkArena(ArrayRef<ArenaBuffer> buffers, const ArenaPlan &plan) {
   if (plan.offsets.size() != buffers.size())
     return "not every buffer has an offset";

@@ -20,6 +20,7 @@ unsigned Buffers::find(unsigned i) const {
 
 unsigned Buffers::of(Value value) const { return find(number.lookup(value)); }
 
+/// The group with the lower number keeps the data. Its live range becomes the union of both ranges.
 void Buffers::join(unsigned a, unsigned b) {
   a = find(a), b = find(b);
   if (a == b)
@@ -58,6 +59,7 @@ Buffers::Buffers(Block &body, const Liveness &liveness, TaskFunctions &functions
   shareYields(body);
   shareUpdates(body);
   shareArguments(dying, body.getTerminator());
+  // Ops inside a fusion have no homes, and a start shares through its moves.
   body.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (auto start = dyn_cast<StartOp>(op))
       shareStarted(start);

@@ -30,6 +30,7 @@ LogicalResult checkPlannable(func::FuncOp function) {
   if (function.getNumArguments() && !function.isPrivate())
     return function.emitOpError() << "has arguments, which memory planning does not support; use pc.input instead";
   bool failed = false;
+  // Every result must be a tensor with a local type, and accumulations must not be nested.
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (isa<StartOp>(op))
       return WalkResult::skip(); // its only result is a ticket; the wait has the results of the moves
@@ -67,6 +68,7 @@ void sinkUpdates(Block &body) {
     update->moveBefore(body.getTerminator());
 }
 
+/// The pass pc-plan-memory. It checks the program, plans the functions that the step calls, and then the step.
 struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
   using PlanMemoryBase::PlanMemoryBase;
 

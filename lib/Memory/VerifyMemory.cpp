@@ -70,6 +70,7 @@ public:
   }
 
 private:
+  /// The value that holds a range of bytes, which begins at its key in `held`.
   struct Holder {
     int64_t end;
     Value value;
@@ -366,6 +367,7 @@ private:
   LeavesByName leaves;
 };
 
+/// The pass pc-verify-memory. Task functions are replayed before the step.
 struct VerifyMemory : pc::impl::VerifyMemoryBase<VerifyMemory> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> steps = stepsOf(getOperation());
