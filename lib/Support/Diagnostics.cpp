@@ -90,6 +90,7 @@ void pc::escapeDiagnostics(DialectRegistry &registry) {
       +[](MLIRContext *context, PCDialect *) { context->getDiagEngine().registerHandler(escapeMessage); });
 }
 
+/// The word that begins a diagnostic of this severity.
 static StringRef severityName(DiagnosticSeverity severity) {
   switch (severity) {
   case DiagnosticSeverity::Error:
@@ -104,6 +105,8 @@ static StringRef severityName(DiagnosticSeverity severity) {
   return "error";
 }
 
+/// Two handlers: one shows the line of the source, the other prints diagnostics without a line. The one that was
+/// registered last is asked first.
 pc::ToolDiagnostics::ToolDiagnostics(StringRef tool, llvm::SourceMgr &sources, MLIRContext *context)
     : inSource(sources, context, pc::errs()),
       plain(context, [tool = tool.str()](Diagnostic &diagnostic) -> LogicalResult {

@@ -41,6 +41,8 @@ pc::Output::~Output() {
 
 std::string pc::Output::keep() { return file.commit() ? "" : cannotWrite(path, lastError()); }
 
+/// A write to standard output goes there directly. Any other file is written under its temporary name, and kept only if
+/// it is complete.
 std::string pc::writeOutput(StringRef path, llvm::function_ref<bool(llvm::raw_ostream &)> write) {
   bool whole = false;
   auto writeAll = [&](llvm::raw_fd_ostream &os) -> std::string {

@@ -383,6 +383,7 @@ static Buffer withLines(Buffer buffer) {
   return llvm::MemoryBuffer::getMemBufferCopy(text, buffer->getBufferIdentifier());
 }
 
+/// Fused locations contain each name once.
 void pc::dropLines(Operation *op) {
   AttrTypeReplacer names;
   auto name = [](Location loc) -> Location {
@@ -407,6 +408,7 @@ std::string pc::withoutLocations(StringRef text) {
   return result;
 }
 
+/// Reading, scanning and adding lines are separate steps, so that the scan sees the text as it is in the file.
 Buffer pc::readSource(StringRef path, StringRef splitMarker) {
   std::string error;
   Buffer buffer = path == "-" ? take(llvm::MemoryBuffer::getSTDIN(), error) : read(path, /*terminated=*/true, error);
