@@ -1,6 +1,7 @@
 //===- Phases.cpp - The phases of the compiler ------------------------------------------===//
 #include "pc/Plan/Phases.h"
 
+/// The only list of phases. Its descriptions appear in --help.
 llvm::ArrayRef<pc::PhaseInfo> pc::phases() {
   static const PhaseInfo table[] = {
       {Phase::Model, "model", "the forward pass and loss, for one device"},

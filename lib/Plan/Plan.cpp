@@ -74,6 +74,7 @@ static const TacticForm *gridOf(const Tactic &tactic) {
 
 bool Plan::splitsEmbed() const { return llvm::any_of(tactics, gridOf); }
 
+/// The padding makes dims divisible by all ranks that shard parameters, in addition to the ranks of tensor parallelism.
 std::optional<PadShardsOptions> Plan::padding() const {
   auto sizeAtLeastOne = [&](StringRef axis) { return std::max<int64_t>(sizeOf(axis), 1); };
   PadShardsOptions options;
@@ -103,6 +104,7 @@ std::string Plan::key() const {
   return key + " " + std::to_string(microbatches);
 }
 
+/// The op keeps tactics as text, as plan files do.
 PlanOp Plan::build(OpBuilder &builder) const {
   SmallVector<StringAttr> names;
   SmallVector<int64_t> sizes;
@@ -175,6 +177,7 @@ static std::optional<Refusal> addTactics(const StrategyFlags &flags, Phase done,
   return std::nullopt;
 }
 
+/// Checks the mesh, lets every row of the table add its tactics, and refuses axes that no tactic uses.
 std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status) {
   auto refuse = [&](pcrt_status why, const Twine &message) {
     status = why;
@@ -197,6 +200,8 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   return plan;
 }
 
+/// Reads the flags as a plan of their own (`asked`). A later phase takes its tactics from `asked` if flags are about
+/// it, and from `known` otherwise. A flag for an earlier phase must agree with `known`.
 std::optional<Plan> pc::planAfter(Phase done, const Plan &known, bool whole, const StrategyFlags &flags,
                                   std::string &error, pcrt_status &status) {
   auto refuse = [&](pcrt_status why, const Twine &message) {
@@ -277,6 +282,7 @@ static std::string conflictOf(const Plan &plan) {
   return "";
 }
 
+/// Every tactic of the list must be a tactic with valid options.
 std::optional<Plan> Plan::fromAttribute(Attribute attribute, std::string &error) {
   auto fields = dyn_cast<DictionaryAttr>(attribute);
   auto mesh = fields ? fields.getAs<StringAttr>("mesh") : StringAttr();
@@ -295,6 +301,7 @@ std::optional<Plan> Plan::fromAttribute(Attribute attribute, std::string &error)
   return plan;
 }
 
+/// Checks the single pc.plan op, its tactics, and whether these can be combined.
 std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file, pcrt_status &status) {
   status = PCRT_BAD_INPUT;
   context->loadDialect<PCDialect>();

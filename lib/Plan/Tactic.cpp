@@ -10,6 +10,8 @@
 using namespace llvm;
 using namespace pc;
 
+/// Parses the name of the pass and its options. Text after the closing brace is not checked here (whyNoTactic does
+/// that).
 Tactic::Tactic(std::string text) : written(std::move(text)) {
   auto [head, tail] = StringRef(written).split('{');
   name = head.trim().str();
@@ -33,6 +35,8 @@ const Tactic::Option *Tactic::find(StringRef key) const {
   return it == options.end() ? nullptr : it;
 }
 
+/// Asks the registered pass to print its options. Results are kept, because searches ask millions of times; several
+/// threads may call this.
 const Tactic &Tactic::defaultsOf(StringRef pass) {
   static std::mutex mutex;
   static std::map<std::string, Tactic> known;
@@ -74,6 +78,7 @@ Tactic Tactic::onMachine(StringRef machine) const {
   return option("machine").empty() || says("machine") ? *this : with("machine", machine);
 }
 
+/// Replaces the option in its place, or adds it at the end, and writes the text again.
 Tactic Tactic::with(StringRef key, StringRef value) const {
   auto all = options;
   auto *it = find_if(all, [&](const Option &option) { return option.key == key; });

@@ -21,6 +21,7 @@ const TacticForm *TacticInfo::formOf(const Tactic &tactic) const {
   return it == forms.end() ? nullptr : &*it;
 }
 
+/// The form lists positions in the tactic's list of axes.
 SmallVector<StringRef> pc::sequenceAxes(const Tactic &tactic) {
   const TacticInfo *row = tactic.info();
   const TacticForm *form = row ? row->formOf(tactic) : nullptr;
@@ -31,6 +32,8 @@ SmallVector<StringRef> pc::sequenceAxes(const Tactic &tactic) {
   return axes;
 }
 
+/// The flag is FORM:AXIS, and either part may be missing. Without the flag, the tactic is added if the mesh has the
+/// default axis.
 Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   const Tactic byDefault(row.pass);
   const std::string flag = "--" + row.flags.front().name;
@@ -57,6 +60,7 @@ Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &p
   return {};
 }
 
+/// --precision and --gradient-precision share a tactic. It is added if at least one of them is bf16.
 static Refused mixedPrecision(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   Tactic tactic(row.pass);
   for (auto [flag, option] : {std::pair("precision", "compute"), std::pair("gradient-precision", "gradients")}) {
@@ -88,6 +92,7 @@ static Refused recompute(const TacticInfo &row, const StrategyFlags &flags, Plan
   return {};
 }
 
+/// Sequence parallelism extends the one-dimensional form of tensor parallelism and uses its axis.
 static Refused sequenceParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   if (flags.text("sequence-parallel") != "true")
     return {};
@@ -181,6 +186,8 @@ static Refused whyNoZero(const StrategyFlags &flags, const Plan &plan) {
   return {};
 }
 
+/// Data parallelism may be implied by the mesh. Then ZeRO or expert parallelism over the same axis replaces it, since
+/// both include it.
 static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   if (Refused refused = whyNoZero(flags, plan))
     return refused;
@@ -203,6 +210,7 @@ static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, P
   return {};
 }
 
+/// Stage 0 is no ZeRO, and stage 3 alone gathers parameters, so only it has --zero-keep.
 static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   auto [stage, axis] = zeroOf(flags);
   std::string keep = flags.text("zero-keep");
@@ -219,6 +227,8 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
   return {};
 }
 
+/// --pipeline names the schedule; the axis, the stages and other options have flags of their own. The tactic is added
+/// if the flag is given or the mesh has the axis.
 static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   const Tactic written(row.pass);
   const PipelineTactic byDefault(written);
@@ -242,6 +252,7 @@ static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flag
   return {};
 }
 
+/// Every axis of --window must be in the mesh.
 static Refused windowMoves(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   Tactic tactic = Tactic(row.pass).with("axes", flags.text("window"));
   SmallVector<StringRef> axes = WindowMovesTactic(tactic).axes();
@@ -253,6 +264,7 @@ static Refused windowMoves(const TacticInfo &row, const StrategyFlags &flags, Pl
   return {};
 }
 
+/// --local-sgd=AXIS:STEPS adds the tactic; the flags of the outer optimizer set its options and need it.
 static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   std::string text = flags.text("local-sgd");
   Tactic tactic(row.pass);
@@ -300,6 +312,7 @@ static std::vector<std::string> scheduleNames() {
   return names;
 }
 
+/// The rows, in the order in which flags add tactics to a plan.
 static std::deque<TacticInfo> &table() {
   // Tensor parallelism comes before data parallelism and ZeRO: the dims that it splits do not depend on the batch, and
   // ZeRO splits dims that are left.
