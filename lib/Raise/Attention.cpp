@@ -1,8 +1,9 @@
 //===- Attention.cpp - attention in pieces ----------------------------------------------------===//
 // Begins at a product of softmax(scores) with v that sums over the keys. Scores are a product of q and k that sums over
-// their width. Of the other dims, those that q, k and v share are the batch and the heads; those of q alone are the
-// queries and their group. Missing ones get size 1. Which of two is which does not change what attention computes,
-// except for the causal mask, which tells the queries.
+// their width. Among the other dims, those that q, k and v share are the batch and the heads; those that only q has are
+// the queries and their group. A missing dim gets size 1. The assignment of shared dims to batch and heads does not
+// change what attention computes. Nor does the assignment of q's own dims, unless there is a causal mask, which
+// determines the queries.
 //===-----------------------------------------------------------------------------===//
 #include "Patterns.h"
 #include "Product.h"
@@ -12,20 +13,21 @@ using namespace pc;
 
 namespace {
 
-/// A score from here on down is one of a key that is not seen.
+/// A score of this or less belongs to a key that the query does not see.
 constexpr double unseen = -1e4;
 
-/// Scores without their causal mask.
+/// Scores without their causal mask, and the dims of that mask.
 struct Scores {
   Value value;
   int queries = -1, keys = -1; ///< dims of a causal mask, or -1
 };
 
-/// The pieces of an attention, along the dims of one product: those of the result, then of the keys and the width.
+/// The pieces of an attention, along the dims of one product. These are the dims of the result, then the keys and the
+/// width.
 struct Pieces {
   Term q, k, v;
   double scale;
-  SmallVector<int> shared, own; ///< dims of q, k and v; of q alone, the queries first
+  SmallVector<int> shared, own; ///< `shared`: dims of q, k and v; `own`: dims that only q has, the queries first
   int keys, width, out;         ///< `out`: the dim of the result along v's width
   bool causal;
 };
@@ -42,6 +44,8 @@ static int countedDim(Value value) {
   return counts ? product.terms[0].dims[0] : -1;
 }
 
+/// Recognises select(key <= query, scores, low number) and the inverted form select(query < key, low number, scores).
+/// Returns `value` itself if it has no such mask.
 static Scores withoutMask(Value value) {
   auto select = value.getDefiningOp<SelectOp>();
   if (!select || select.getKind() == ComparisonKind::Equal)
@@ -55,6 +59,8 @@ static Scores withoutMask(Value value) {
   return {isSeen ? select.getA() : select.getB(), isSeen ? y : x, isSeen ? x : y};
 }
 
+/// Matches from the outside in: the product with v, the softmax, the mask, and the product of q and k. Every dim of
+/// these must have one of the roles in `Pieces`; otherwise it is no attention.
 static std::optional<Pieces> piecesOf(Value result) {
   ProductForm out = contractionOf(result);
   if (out.summed() != 1 || out.terms.size() != 2 || out.scale != 1)
@@ -117,6 +123,7 @@ static std::optional<Pieces> piecesOf(Value result) {
   return fits ? std::optional(p) : std::nullopt;
 }
 
+/// Brings q, k and v into the order of dims that pc.attention has, and the result back into the original order.
 bool pc::raiseAttention(Operation *op) {
   std::optional<Pieces> pieces = isa<EinsumOp>(op) ? piecesOf(op->getResult(0)) : std::nullopt;
   if (!pieces)

@@ -1,7 +1,7 @@
 //===- Norms.cpp - rms_norm and layer_norm in pieces ------------------------------------------===//
-// Begins at a product that has a factor 1 / sqrt(mean of x^2 + eps) and a factor x. A factor along the normalized dim
-// alone is the norm's scale. If x is another value less its mean, the norm is a layer norm, and a sum with a value
-// along the normalized dim alone is its shift.
+// Begins at a product that has a factor 1 / sqrt(mean of x^2 + eps) and a factor x. A factor that depends only on the
+// normalized dim is the norm's scale. If x is another value minus its mean, the norm is a layer norm. Then an added
+// value that depends only on the normalized dim is its shift.
 //===-----------------------------------------------------------------------------===//
 #include "Patterns.h"
 #include "Product.h"
@@ -23,13 +23,13 @@ struct NormTerms {
   InverseRms rms;
   Term x;
   Value gamma;               ///< null: there is none
-  int dim;                   ///< of the product: the normalized one
-  SmallVector<Term, 4> rest; ///< what the norm is multiplied with
+  int dim;                   ///< the dim of the product that is normalized
+  SmallVector<Term, 4> rest; ///< the other factors
 };
 
 } // namespace
 
-/// The value that `value` is 1 / sqrt of, or null.
+/// The y for which `value` is 1 / sqrt(y), or null.
 static Value squareOfInverse(Value value) {
   if (auto recip = value.getDefiningOp<RecipOp>())
     if (auto root = recip.getX().getDefiningOp<SqrtOp>())
@@ -40,13 +40,14 @@ static Value squareOfInverse(Value value) {
   return {};
 }
 
-/// The value that `value` is a constant multiple of.
+/// The value of which `value` is a constant multiple.
 static Value unscaled(Value value) {
   while (auto scale = value.getDefiningOp<ScaleOp>())
     value = scale.getX();
   return value;
 }
 
+/// Recognises 1 / sqrt(c sum(x x) + eps), in which c makes the sum a mean. The addends may be in either order.
 static std::optional<InverseRms> inverseRmsOf(Value value) {
   Value square = squareOfInverse(value);
   auto sum = square ? square.getDefiningOp<AddOp>() : AddOp();
@@ -69,8 +70,8 @@ static std::optional<InverseRms> inverseRmsOf(Value value) {
   return std::nullopt;
 }
 
-/// A norm in the product that `value` is, which is written to `product`: the factors are its inverse root and x, and
-/// may be a scale.
+/// Looks for a norm in the product that `value` is, and writes the product to `product`. Its factors must contain an
+/// inverse root and x; one of the others may be the scale.
 static std::optional<NormTerms> normIn(Value value, ProductForm &product) {
   std::optional<InverseRms> rms;
   for (const Term &term : productOf(value).terms)
@@ -105,7 +106,7 @@ static std::optional<NormTerms> normIn(Value value, ProductForm &product) {
   return std::nullopt;
 }
 
-/// `x` if `value` is x less its mean along `dim`, or null.
+/// `x` if `value` is x minus its mean along `dim`, or null.
 static Value uncentered(Value value, int dim) {
   auto less = value.getDefiningOp<SubOp>();
   double scale = 1, wanted = 1.0 / static_cast<double>(typeOf(value).getDimSize(dim));
@@ -115,16 +116,17 @@ static Value uncentered(Value value, int dim) {
 
 namespace {
 
-/// A norm that ends at an op, with the product that it is part of and the shift that is added to it.
+/// A norm that ends at an op, the product that it is a part of, and the added shift.
 struct FoundNorm {
   NormTerms norm;
   ProductForm all;
-  Value whole; ///< of a layer norm: x before its mean was subtracted; else null
+  Value whole; ///< for a layer norm: x before its mean was subtracted; else null
   Value shift; ///< null: there is none
 };
 
 } // namespace
 
+/// A product alone is an rms norm or a layer norm without shift. A sum may be a layer norm with its shift.
 static std::optional<FoundNorm> normAt(Operation *op) {
   auto inProduct = [](Value value) -> std::optional<FoundNorm> {
     ProductForm all;
@@ -160,6 +162,7 @@ static bool continues(const FoundNorm &found, Operation *op) {
          ((more->norm.gamma && !found.norm.gamma) || (more->shift && !found.shift));
 }
 
+/// Waits for the op that applies the scale or shift, if only that op reads the norm. Then both are replaced together.
 bool pc::raiseNorm(Operation *op) {
   std::optional<FoundNorm> found = normAt(op);
   if (!found || continues(*found, op))

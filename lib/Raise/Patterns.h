@@ -1,6 +1,6 @@
-//===- Patterns.h - What the pass looks for ---------------------------------------------------===//
-// Each function tries to find its ops in pieces that end at `op`. On success it builds the op before `op`, replaces the
-// uses of op's result, and leaves the pieces, which may have other readers; else it changes nothing.
+//===- Patterns.h - The patterns of the pass ----------------------------------------------------===//
+// Each function looks for the pieces of its op that end at `op`. On success it builds that op before `op` and replaces
+// the uses of op's result. It leaves the pieces, which may have other readers. Otherwise it changes nothing.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_RAISE_PATTERNS_H
 #define PC_LIB_RAISE_PATTERNS_H
@@ -9,22 +9,22 @@
 
 namespace pc {
 
-/// gamma x / rms(x) or gamma (x - mean) / std [+ beta]: rms_norm or layer_norm.
+/// rms_norm or layer_norm: gamma x / rms(x), or gamma (x - mean) / std with or without + beta.
 bool raiseNorm(mlir::Operation *op);
 
-/// e^x / (sum of e^x along one dim): softmax.
+/// softmax: e^x / (sum of e^x along one dim).
 bool raiseSoftmax(mlir::Operation *op);
 
-/// log(sum of e^x along one dim), also of x less a number per row that is added again: logsumexp.
+/// logsumexp: log(sum of e^x along one dim). A number per row may be subtracted from x before, and added after.
 bool raiseLogSumExp(mlir::Operation *op);
 
-/// logsumexp(x) - x[target]: cross_entropy.
+/// cross_entropy: logsumexp(x) - x[target].
 bool raiseCrossEntropy(mlir::Operation *op);
 
-/// sigmoid, silu and gelu_tanh.
+/// The activations sigmoid, silu and gelu_tanh.
 bool raiseActivation(mlir::Operation *op);
 
-/// softmax(q k^T) v: attention. Runs after raiseSoftmax.
+/// attention: softmax(q k^T) v. Runs after raiseSoftmax.
 bool raiseAttention(mlir::Operation *op);
 
 } // namespace pc

@@ -20,14 +20,14 @@ SmallVector<int> pc::without(ArrayRef<int> dims, int at) {
 
 namespace {
 
-/// Expands a value into the terms of `product`.
+/// Expands a value into the terms of a product.
 class Expansion {
 public:
-  /// `whole` stays a term. `opensProducts`: also einsums of several operands that do not sum are opened.
+  /// `whole` is not expanded. `opensProducts`: also expands einsums of several operands that do not sum.
   Expansion(ProductForm &product, Value whole, bool opensProducts)
       : product(product), whole(whole), opensProducts(opensProducts) {}
 
-  /// Adds `value`, whose dim d is dim dims[d] of the product. `maySum`: its einsum may be one that sums.
+  /// Expands `value`, whose dim d is dim dims[d] of the product. `maySum`: an einsum that sums may be expanded.
   void expand(Value value, ArrayRef<int> dims, bool maySum) {
     if (auto scale = value.getDefiningOp<ScaleOp>(); scale && value != whole) {
       product.scale *= scale.getFactor().convertToDouble();
@@ -48,8 +48,8 @@ public:
   }
 
 private:
-  /// Finds the dim of the product for each factor of the rule. False if the einsum sums and may not, or has a factor
-  /// twice in one value.
+  /// Finds the dim of the product for each factor of the rule. Returns false if the einsum sums although it may not, or
+  /// has a factor twice in one value.
   bool openFactors(const FactorRule &rule, ArrayRef<int> dims, bool maySum) {
     places.assign(rule.factors.size(), -1);
     for (auto [f, dim] : llvm::zip_equal(rule.results[0], dims)) {
@@ -124,7 +124,7 @@ Value pc::broadcastAlong(Value value, int dim, double *scale) {
   return isBroadcast ? product.terms[0].value : Value();
 }
 
-/// The term without transpositions.
+/// The same term without transpositions at its outside.
 static Term straightened(Term term) {
   while (auto einsum = term.value.getDefiningOp<EinsumOp>()) {
     FactorRule rule = einsum.getFactorRule();
@@ -139,6 +139,8 @@ static Term straightened(Term term) {
   return term;
 }
 
+/// Writes one einsum of all terms, whose dims are named after their numbers ("i0 i2"), and then a scale, if these are
+/// needed.
 Value pc::multiply(OpBuilder &builder, Location loc, ArrayRef<Term> terms, ArrayRef<int> result, double scale) {
   llvm::DenseMap<int, int64_t> sizes;
   SmallVector<Term> straight = llvm::map_to_vector(terms, straightened);

@@ -1,6 +1,7 @@
 //===- Product.h - A value as a product of others ---------------------------------------------===//
-// Einsums and scales that multiply, broadcast and transpose are one thing written in many ways: a number times values,
-// each read along some dims of the result. `productOf` gives this form, and the patterns of the room compare it.
+// Einsums and scales that multiply, broadcast and transpose can write one product in many ways. Its common form is a
+// number times values, each indexed by some dims of the result. `productOf` gives this form, and the patterns compare
+// it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_RAISE_PRODUCT_H
 #define PC_LIB_RAISE_PRODUCT_H
@@ -16,30 +17,30 @@ inline mlir::RankedTensorType typeOf(mlir::Value value) { return mlir::cast<mlir
 /// The numbers 0, 1, ... of the dims of `value`.
 llvm::SmallVector<int> dimsOf(mlir::Value value);
 
-/// `dims` without its element number `at`.
+/// `dims` without the element at index `at`.
 llvm::SmallVector<int> without(llvm::ArrayRef<int> dims, int at);
 
-/// The operands of a sum in both orders, for patterns in which either may be the part that is looked for.
+/// The operands of a sum in both orders, because a pattern may match either of them.
 inline std::array<std::pair<mlir::Value, mlir::Value>, 2> inBothOrders(AddOp sum) {
   return {{{sum.getA(), sum.getB()}, {sum.getB(), sum.getA()}}};
 }
 
-/// Replaces the uses of op's result. Returns true, since a pattern ends with this.
+/// Replaces the uses of op's result. Returns true, so that a pattern can end with this call.
 inline bool replaceResult(mlir::Operation *op, mlir::Value by) {
   op->getResult(0).replaceAllUsesWith(by);
   return true;
 }
 
-/// A factor of a product: `value`, whose dim d is read along dim dims[d] of the product.
+/// A factor of a product: `value`, whose dim d is indexed by dim dims[d] of the product.
 struct Term {
   mlir::Value value;
   llvm::SmallVector<int> dims;
 
-  /// Whether the value is read along `dim`.
+  /// Whether the value is indexed by `dim`.
   bool has(int dim) const { return llvm::is_contained(dims, dim); }
 };
 
-/// scale times the product of the terms. Dims from `rank` on are summed over.
+/// `scale` times the product of the terms. Dims from `rank` on are summed over.
 struct ProductForm {
   double scale = 1;
   llvm::SmallVector<Term> terms;
@@ -48,40 +49,41 @@ struct ProductForm {
   int summed() const { return dims - rank; }
 };
 
-/// How the only sum of a product goes over a term: along `dim` of the term's value. Dim d of the result is dim rows[d]
-/// of the value.
+/// How the only sum of a product goes over a term: along dim `dim` of the term's value. Dim d of the result is dim
+/// rows[d] of the value.
 struct ReducedDim {
   int dim = 0;
   llvm::SmallVector<int> rows;
 };
 
-/// Returns nothing unless the product sums over one dim, `term` has it, and its other dims are those of the result.
+/// Returns none unless the product sums over exactly one dim, `term` has it, and the term's other dims are those of the
+/// result.
 std::optional<ReducedDim> reducedDim(const ProductForm &product, const Term &term);
 
-/// The product that `value` is, at least of itself. Sums of the outermost einsum are part of it; a value that an inner
-/// einsum sums is a term, and so is `whole`.
+/// The product that `value` is; the value itself if it is no other product. Sums of the outermost einsum are part of
+/// the product. A value that an inner einsum sums is one term, and so is `whole`.
 ProductForm productOf(mlir::Value value, mlir::Value whole = {});
 
-/// The product of the operands of one einsum that sums. `value` and the operands may be scaled and transposed; other
-/// products stay terms.
+/// The product of the operands of one einsum that sums. `value` and the operands may be scaled and transposed. Other
+/// products are terms.
 ProductForm contractionOf(mlir::Value value);
 
-/// The number that all elements of `value` are, if it is a constant.
+/// The number that every element of `value` is, if it is a constant.
 std::optional<double> constantOf(mlir::Value value);
 
-/// Whether `value` is the sum over dim `dim` of `of` times `scale`, along the other dims in their order.
+/// Whether `value` is `scale` times the sum of `of` over dim `dim`, with the other dims in their order.
 bool isSumOver(mlir::Value value, mlir::Value of, int dim, double scale);
 
-/// If `value` is a broadcast along `dim` of a value that has the other dims in their order, times a number: that value.
-/// The number is written to `scale`, and must be 1 without it.
+/// If `value` is a number times a broadcast along `dim` of a value with the other dims in their order, returns that
+/// value. Writes the number to `scale`; without `scale` it must be 1.
 mlir::Value broadcastAlong(mlir::Value value, int dim, double *scale = nullptr);
 
-/// scale times the product of `terms` along the dims `result`, without the others, which are summed over. A dim that no
-/// term has gets size 1. A lone term that is this already is returned as it is.
+/// `scale` times the product of `terms` along the dims `result`. Other dims are summed over. A dim that no term has
+/// gets size 1. If this is a single term as it is, returns that term.
 mlir::Value multiply(mlir::OpBuilder &builder, mlir::Location loc, llvm::ArrayRef<Term> terms,
                      llvm::ArrayRef<int> result, double scale = 1);
 
-/// x with dim `dim` last.
+/// `x` with dim `dim` moved to the end.
 mlir::Value moveToEnd(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, int dim);
 
 } // namespace pc

@@ -1,6 +1,6 @@
-//===- Raise.cpp - Replaces pieces by the ops that they are ---------------------------------===//
-// Input and result: a model program. Norms, softmax, sums of exponentials and activations come first, in the order
-// of the program; losses and attention are found around what they leave. Pieces that nothing reads any more are erased.
+//===- Raise.cpp - Replaces pieces by the ops that they spell out ----------------------------===//
+// Input and result: a model program. Norms, softmax, sums of exponentials and activations come first, in program order.
+// Then losses and attention are found, which contain these ops. Pieces that nothing reads any more are erased.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_RAISE
 #include "pc/Raise/Passes.h"
@@ -14,6 +14,7 @@ using namespace pc;
 
 namespace {
 
+/// The pass pc-raise. It changes only the function `@model`.
 struct Raise : pc::impl::RaiseBase<Raise> {
   using RaiseBase::RaiseBase;
 
@@ -26,6 +27,8 @@ struct Raise : pc::impl::RaiseBase<Raise> {
   }
 
 private:
+  /// Tries the patterns at each op in order. Unused pieces are erased from the end, so that their operands become
+  /// unused in turn.
   static void raise(func::FuncOp model, ArrayRef<bool (*)(Operation *)> patterns) {
     Block &body = model.getBody().front();
     bool isChanged = false;

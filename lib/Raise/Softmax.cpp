@@ -1,5 +1,5 @@
 //===- Softmax.cpp - softmax, logsumexp, cross_entropy and activations in pieces --------------===//
-// e^x over its sum does not change if a number per row is subtracted from x, so what is subtracted falls away.
+// e^x over its sum does not change if a number per row is subtracted from x. So such a subtraction is dropped.
 //===-----------------------------------------------------------------------------===//
 #include "Patterns.h"
 #include "Product.h"
@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The x of `value` = e^x, or null.
+/// The x for which `value` is e^x, or null.
 static Value exponentOf(Value value) {
   auto exp = value.getDefiningOp<ExpOp>();
   return exp ? exp.getX() : Value();
@@ -15,7 +15,7 @@ static Value exponentOf(Value value) {
 
 namespace {
 
-/// The sum of e^x along a dim of x.
+/// The sum of e^x along one dim of x.
 struct SumOfExp {
   Value x;
   ReducedDim sum;
@@ -32,6 +32,7 @@ static std::optional<SumOfExp> sumOfExp(Value value) {
 
 static bool isLogSumExp(Value value) { return value.getDefiningOp<LogSumExpOp>() != nullptr; }
 
+/// Looks for a factor 1 / (sum of e^x) and a factor e^x in one product. The remaining factors stay.
 bool pc::raiseSoftmax(Operation *op) {
   ProductForm product = isa<EinsumOp, ScaleOp>(op) ? productOf(op->getResult(0)) : ProductForm();
   if (product.summed())
@@ -80,6 +81,8 @@ static bool cancelSubtracted(SubOp op) {
   return false;
 }
 
+/// Recognises the logarithm of a sum of exponentials, and removes a number that is subtracted from x before and added
+/// after.
 bool pc::raiseLogSumExp(Operation *op) {
   if (auto sum = dyn_cast<AddOp>(op)) {
     // (logsumexp(x) - m) + m is logsumexp(x).
@@ -113,6 +116,7 @@ bool pc::raiseLogSumExp(Operation *op) {
   return replaceResult(op, raised);
 }
 
+/// The loss is logsumexp(x) minus the picked entry, or minus the picked entry of x - logsumexp(x).
 bool pc::raiseCrossEntropy(Operation *op) {
   auto nllOf = [&](Value lse, Value logits, Value targets) -> Value {
     auto sum = lse.getDefiningOp<LogSumExpOp>();
@@ -143,7 +147,7 @@ bool pc::raiseCrossEntropy(Operation *op) {
 
 static bool isNear(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
 
-/// The x of `value` = x + number, or null.
+/// The x for which `value` is x + number, or null.
 static Value lessConstant(Value value, double number) {
   if (auto sum = value.getDefiningOp<AddOp>())
     for (auto [x, more] : inBothOrders(sum))
@@ -158,7 +162,7 @@ static bool isPower(const ProductForm &product, Value x, size_t count) {
          llvm::all_of(product.terms, [&](const Term &t) { return t.value == x && t.dims == dimsOf(x); });
 }
 
-/// The x of `value` = sigmoid(x), by the op or as 1 / (1 + e^-x), or null.
+/// The x for which `value` is sigmoid(x), as an op or as 1 / (1 + e^-x); or null.
 static Value sigmoidOf(Value value) {
   if (auto activation = value.getDefiningOp<ActivationOp>())
     return activation.getKind() == ActivationKind::Sigmoid ? activation.getX() : Value();
@@ -168,7 +172,7 @@ static Value sigmoidOf(Value value) {
   return minus && minus.getFactor().convertToDouble() == -1 ? minus.getX() : Value();
 }
 
-/// The x of 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)), or null.
+/// The x for which `value` is 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)), or null.
 static Value geluGateOf(Value value) {
   Value tanh = lessConstant(value, 1);
   auto activation = tanh ? tanh.getDefiningOp<ActivationOp>() : ActivationOp();
@@ -186,6 +190,7 @@ static Value geluGateOf(Value value) {
   return {};
 }
 
+/// sigmoid may be spelled out anywhere. silu is x times its sigmoid, and gelu is x / 2 times its gate.
 bool pc::raiseActivation(Operation *op) {
   if (Value x = isa<RecipOp>(op) ? sigmoidOf(op->getResult(0)) : Value()) {
     OpBuilder builder(op);
