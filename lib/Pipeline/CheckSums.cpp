@@ -20,6 +20,7 @@ namespace {
 /// run, so that sums over many of them stay short.
 class Parts {
 public:
+  /// Microbatches `first` to `last` of one chunk, each of which occurs `count` times.
   struct Run {
     int chunk, first, last, count;
     bool isBefore(const Run &other) const { return std::pair(chunk, last) < std::pair(other.chunk, other.first); }

@@ -94,6 +94,7 @@ std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, P
 /// The best order for all chunk maps. Without a limit, it is the one that keeps the fewest bytes among those at most 1
 /// % slower than the fastest.
 std::optional<Schedule> best(int stages, int microbatches, ProblemFor problemFor, std::string &error) {
+  /// A schedule that fits, with the figures by which it is compared.
   struct Candidate {
     Schedule schedule;
     double span, memory;
@@ -144,6 +145,7 @@ std::optional<Schedule> best(int stages, int microbatches, ProblemFor problemFor
 
 } // namespace
 
+/// A name without chunks uses the schedule's usual number of them. Any other word is the name of a file.
 std::optional<Schedule> pc::pipeline::chooseSchedule(StringRef schedule, int stages, int microbatches,
                                                      ProblemFor problemFor, std::string &error) {
   if (schedule == "auto")

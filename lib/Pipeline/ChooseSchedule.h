@@ -14,11 +14,13 @@ struct Budget {
   std::vector<double> inFlight; ///< per chunk: the most microbatches whose activations it holds; empty: not known
 };
 
-/// Returns the chunk of every unit, ascending. `stageOf`: the stage of every chunk. `stages` is "cost", "layers" or a
-/// list of numbers of layers. "cost": the slowest chunk is as fast as possible, then the chunks are as equal as
-/// possible. This is exact, and within the budget if any cut is; then ends of chunks are moved to balance stages with
-/// several chunks. "layers": numbers of layers differ by at most one, and embedding and head belong to the first and
-/// the last chunk. Returns nothing, and the reason, if no cut is possible.
+/// Returns the chunk of every unit, ascending. Returns none, with the reason in `error`, if no cut is possible.
+/// `stageOf` is the stage of every chunk. `stages` is one of:
+/// * "cost": the slowest chunk is as fast as possible, then the chunks are as equal as possible. This is exact, and
+///   within the budget if any cut is. Then ends of chunks are moved to balance stages that have several chunks.
+/// * "layers": numbers of layers differ by at most one. The embedding and the head belong to the first and the last
+///   chunk.
+/// * a list: the number of layers of each chunk.
 std::optional<llvm::SmallVector<int>> cutUnits(const Units &units, llvm::ArrayRef<int> stageOf, llvm::StringRef stages,
                                                const Budget &budget, std::string &error);
 
@@ -33,7 +35,7 @@ struct Schedule {
 struct Shape {
   std::vector<int> stageOf;     ///< per chunk
   bool split = false;           ///< whether gradients of weights are separate tasks
-  std::vector<double> inFlight; ///< the same as in Budget
+  std::vector<double> inFlight; ///< as in Budget
 };
 /// Returns the problem of a shape, without the number of microbatches. Returns nothing, and the reason unless it was
 /// emitted, if there is none.

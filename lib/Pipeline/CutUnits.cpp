@@ -160,6 +160,7 @@ static SmallVector<int> cutByCost(const Units &units, ArrayRef<int> stageOf, con
   return slowest(units, halves, stageOf) < (1 - worthHalves) * slowest(units, layers, stageOf) ? halves : layers;
 }
 
+/// In a list, the first and the last number may be 0: these chunks are only the embedding and only the head.
 std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, ArrayRef<int> stageOf, StringRef stages,
                                                        const Budget &budget, std::string &error) {
   auto chunks = static_cast<int>(stageOf.size());

@@ -21,6 +21,7 @@ constexpr double slack = 1e-9;
 /// memory.
 class Greedy {
 public:
+  /// Priorities get their noise once, so that a task keeps its priority during the run.
   Greedy(const Problem &problem, const ListRule &rule)
       : p(problem), rule(rule), end(p.tasks(), -1), next(numKinds, std::vector<int>(p.chunks())), stages(p.stages),
         order(p.stages), jitter(rule.noise > 0 ? p.tasks() : 0) {

@@ -13,8 +13,12 @@ namespace pc::pipeline {
 
 /// How the list scheduler chooses.
 struct ListRule {
-  enum Prefer { Backward, Forward, Alternate } prefer = Backward; ///< among tasks that can start at the same time
-  bool deepestFirst = true;                                       ///< of forwards: the last chunk, else the first
+  enum Prefer {
+    Backward,
+    Forward,
+    Alternate
+  } prefer = Backward;            ///< which kind goes first if several tasks can start at the same time
+  bool deepestFirst = true;       ///< among forward tasks, the last chunk goes first; otherwise the first chunk
   double gap = 1;                 ///< a weight gradient runs if nothing else can start within `gap` times its seconds
   std::vector<int> inFlight;      ///< per stage: the most microbatches; empty: no cap
   double noise = 0;               ///< the most that is randomly added to priorities

@@ -28,7 +28,7 @@ struct StepCuts {
   double memory;                                                    ///< bytes of a rank; 0: no limit
   std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts = {}; ///< by stages of chunks, and whether W are tasks
 
-  /// Nothing if the step cannot be cut so; with the reason, unless it was emitted.
+  /// Returns none if the step cannot be cut in this way. `error` is the reason, unless one was emitted.
   std::optional<Problem> problemFor(const Shape &shape, std::string &error) {
     auto chunkOf = cutUnits(units, shape.stageOf, howToCut, {memory, shape.inFlight}, error);
     if (!chunkOf)
@@ -96,6 +96,8 @@ LogicalResult writeStages(StageWriter::Step &step, const Program &program, Strin
   return success();
 }
 
+/// The pass pc-pipeline-parallel. It finds the units of the model, chooses a schedule for them, checks its program, and
+/// replaces the step by the programs of the stages.
 struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
   using PipelineParallelBase::PipelineParallelBase;
 

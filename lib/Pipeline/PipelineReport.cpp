@@ -33,6 +33,8 @@ public:
   int64_t chunks = 1, microbatches = 1;
 };
 
+/// A microbatch counts as live per chunk, from its forward task to its last backward task. A stage with v chunks counts
+/// 1/v for each.
 json::Object Reporter::describe(int64_t number) const {
   const StageTimeline &stage = timeline[number];
   json::Object seconds{{"move", stage.moves}, {"message", stage.messages}, {"idle", stage.idle}};
@@ -89,6 +91,7 @@ json::Value Reporter::theory(StringRef schedule) const {
 
 } // namespace
 
+/// Adds the figures of all stages, and for each stage its own part.
 json::Object pc::pipeline::reportPipeline(ModuleOp planned, const Prediction &prediction, StringRef schedule,
                                           StringRef machine) {
   Reporter reporter(prediction.timeline);

@@ -15,6 +15,7 @@ std::optional<Task> pc::pipeline::consumer(const Problem &problem, const Task &t
   return Task{task.kind, chunk, task.microbatch};
 }
 
+/// Each message has the position of its task: the receive before the reader, the send after the producer.
 Program pc::pipeline::placeInline(const Problem &problem, const Order &order) {
   Program program;
   auto transfer = [&](bool send, const Task &message) {

@@ -36,6 +36,7 @@ std::vector<int> pc::pipeline::vShape(int stages) {
   return stageOf;
 }
 
+/// Divides a stage's seconds equally among its chunks.
 Problem pc::pipeline::uniform(int microbatches, std::vector<int> stageOf, double forward, double backward,
                               double weight, bool split, double hop) {
   Problem p;
@@ -113,6 +114,8 @@ double Problem::ideal() const {
   return *std::max_element(busy.begin(), busy.end());
 }
 
+/// The inputs by kind: F needs the previous chunk's F. R needs its own F. B needs R (or F) and the next chunk's B. W
+/// needs its own B.
 Problem::Inputs Problem::inputs(const Task &task) const {
   Inputs needed;
   auto delay = [&](const std::vector<double> &hop, int from) {
@@ -150,6 +153,8 @@ std::vector<Task> Problem::all() const {
   return tasks;
 }
 
+/// Each stage runs its tasks in order. A stage whose next task lacks an input is added to the list of that input, and
+/// continues when the input's task has run. If stages remain in lists at the end, the order stalls.
 std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Order &order) {
   Timeline time{std::vector<double>(problem.tasks()), std::vector<double>(problem.tasks(), -1), {}};
   std::vector<double> clock(order.size());
@@ -195,6 +200,7 @@ std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Ord
   return time;
 }
 
+/// A task takes its memory at its start, so the peak is before it frees any.
 std::vector<double> pc::pipeline::peaks(const Problem &problem, const Order &order) {
   std::vector<double> most;
   for (const auto &tasks : order) {
@@ -208,6 +214,7 @@ std::vector<double> pc::pipeline::peaks(const Problem &problem, const Order &ord
   return most;
 }
 
+/// Allows for rounding of sums of many bytes.
 bool pc::pipeline::fits(const Problem &problem, const Order &order) {
   if (problem.limit.empty())
     return true;
@@ -218,6 +225,7 @@ bool pc::pipeline::fits(const Problem &problem, const Order &order) {
   return true;
 }
 
+/// The optimizer counts for the cost of each stage, and once for the span.
 std::optional<Measure> pc::pipeline::measure(const Problem &problem, const Order &order) {
   std::optional<Timeline> time = simulate(problem, order);
   if (!time)

@@ -21,6 +21,8 @@ class StageReader {
 public:
   StageReader(ModuleOp module, StagePrograms &all) : module(module), all(all) {}
 
+  /// Reads modules first, then the required tasks, then the instructions of each stage, and checks the ends of messages
+  /// last.
   LogicalResult run() {
     all.axis = module->getAttrOfType<StringAttr>("pc.stage_axis");
     if (!all.axis)
@@ -115,6 +117,8 @@ private:
     pending = {};
   }
 
+  /// A marker begins a task. The receives of the task come next, so it becomes an instruction only after them
+  /// (`flush`).
   LogicalResult readStage(int stage) {
     task.reset();
     pending = {};

@@ -50,6 +50,7 @@ Value StageWriter::outside(Value value) {
   return leaves.lookup(value);
 }
 
+/// Values of the body are results of tasks or arguments. An argument is one microbatch's part of a stack.
 Value StageWriter::read(Value value, int microbatch) {
   Block &body = step.accumulate.getBody().front();
   if (value.getParentBlock() != &body)
@@ -129,6 +130,7 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
   }
 }
 
+/// Leaves and other values from outside get the order that they had in the step.
 void StageWriter::finish() {
   func::ReturnOp::create(builder, function.getLoc());
   Block &block = function.getBody().front();
@@ -140,6 +142,7 @@ void StageWriter::finish() {
       op.erase();
 }
 
+/// The ops of a called function count once per call.
 int64_t StageWriter::numOps() {
   auto opsOf = [](func::FuncOp function) {
     int64_t ops = 0;

@@ -221,6 +221,7 @@ private:
   const Program &program;
   int buffered;
   std::vector<int> first; ///< per stage: the number of its first instruction
+  /// `from` must happen before `to`.
   struct Edge {
     int from, to;
   };

@@ -42,6 +42,7 @@ void StepTasks::findMadeAgain() {
   }
 }
 
+/// An op that each task makes again stands for its own readers.
 SmallVector<Operation *> StepTasks::readersOf(Value value) const {
   SmallVector<Operation *> readers;
   for (Operation *user : value.getUsers())
@@ -111,6 +112,8 @@ void StepTasks::splitSums() {
 /// tasks, W has the ops that only lead to sums.
 void StepTasks::findKinds() {
   bool afterSeed = false;
+  // A value depends on the seed if one of its operands does. Everything after the seed that does not is a copy for
+  // recomputation.
   llvm::DenseSet<Operation *> last; // ops with only moves and casts between them and the yield
   for (Operation &op : body().without_terminator()) {
     afterSeed |= isa<SeedOp>(op);
@@ -175,6 +178,8 @@ LogicalResult StepTasks::findHandedOn() {
   return success();
 }
 
+/// The order matters: sums are split before kinds are found, and kinds are needed to find the values that pass between
+/// chunks.
 FailureOr<StepTasks> StepTasks::find(AccumulateOp accumulate, const Units &units, ArrayRef<int> chunkOf, bool split) {
   StepTasks result(accumulate, split);
   result.numChunks = chunkOf.back() + 1;
@@ -196,6 +201,8 @@ FailureOr<StepTasks> StepTasks::find(AccumulateOp accumulate, const Units &units
   return result;
 }
 
+/// Seconds are predicted for one rank. Memory counts the values that a later task of the chunk reads, from the task
+/// that computes them to their last reader.
 Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &machine) const {
   Problem p;
   p.split = split;

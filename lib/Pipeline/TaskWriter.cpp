@@ -36,6 +36,7 @@ const TaskWriter::Live &TaskWriter::live(TaskKind kind, int chunk) {
       needed.insert(live(later, chunk).reads.begin(), live(later, chunk).reads.end());
   llvm::DenseSet<Operation *> own(tasks.ops(kind, chunk).begin(), tasks.ops(kind, chunk).end());
   llvm::DenseSet<Value> inside;
+  // Ops that are made again are followed to their operands, since every task repeats them.
   std::function<void(Value)> read = [&](Value value) {
     Operation *op = value.getDefiningOp();
     if (value.getParentBlock() != &accumulate.getBody().front())
@@ -66,6 +67,7 @@ const TaskWriter::Live &TaskWriter::live(TaskKind kind, int chunk) {
   return result;
 }
 
+/// Functions differ in the sums that exist already, so the first microbatch has one of its own.
 const WrittenTask &TaskWriter::get(TaskKind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum) {
   std::vector<bool> sums;
   for (unsigned yielded : yieldedBy[{kind, chunk}])
@@ -101,6 +103,7 @@ WrittenTask TaskWriter::write(TaskKind kind, int chunk, StringRef name, llvm::fu
     return block->addArgument(type, at);
   };
   auto clone = [&](Operation *op) { builder.clone(*op, values); };
+  // A value from elsewhere becomes an argument, except for ops that are made again: these are cloned here.
   std::function<void(Value)> read = [&](Value value) {
     if (values.contains(value))
       return;

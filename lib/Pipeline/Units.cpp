@@ -65,6 +65,7 @@ public:
   UnitFinder(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine)
       : accumulate(accumulate), body(accumulate.getBody().front()), mesh(mesh), machine(machine) {}
 
+  /// The forward pass gives units their names. The backward pass and the copies for recomputation then follow them.
   FailureOr<Units> run() {
     SmallVector<Operation *> forward, backward, again;
     for (Operation &op : body.without_terminator())

@@ -9,6 +9,7 @@
 
 using namespace pc::pipeline;
 
+/// The instruction as messages show it.
 std::string pc::pipeline::text(const Instruction &x) {
   switch (x.type) {
   case Instruction::Compute:
@@ -36,6 +37,7 @@ public:
   Verifier(const Problem &problem, const Program &program, const VerifyOptions &options)
       : p(problem), program(program), options(options) {}
 
+  /// A deadlock is looked for last, because its search needs matching messages and calls.
   std::optional<Fault> run() {
     for (auto check : {&Verifier::flows, &Verifier::collectives, &Verifier::tasks, &Verifier::dependencies,
                        &Verifier::missing, &Verifier::memory})

@@ -64,6 +64,7 @@ static LogicalResult checkUpdates(const StagePrograms &stages) {
 }
 
 namespace {
+/// The pass pc-verify-staged. Sums are checked only if the schedule library finds no fault.
 struct VerifyStaged : pc::impl::VerifyStagedBase<VerifyStaged> {
   void runOnOperation() override {
     markAllAnalysesPreserved();
