@@ -125,7 +125,8 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   llvm_unreachable("a row of pcrt/moves.h without a way");
 }
 
-/// Ranks with numbers base + offsets, for all bases that are `residues` modulo the ranks of a node.
+/// How ranks with numbers base + offsets are spread over nodes, for all bases. Only the bases' remainders modulo the
+/// ranks of a node matter; these are `residues`.
 static NodeSpread spreadOf(ArrayRef<int64_t> offsets, const std::set<int64_t> &residues, int64_t nodeRanks) {
   NodeSpread spread;
   spread.fewest = static_cast<int64_t>(offsets.size());
@@ -172,6 +173,8 @@ static std::set<int64_t> basesOf(MeshAttr mesh, ArrayRef<StringAttr> axes, int64
   return bases;
 }
 
+/// An axis whose stride is a multiple of the ranks of a node connects different nodes. The other axes give the offsets
+/// of a group's ranks.
 NodeSpread NodeSpread::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const MachineModel &machine) {
   int64_t nodeRanks = nodeRanksOf(mesh, machine);
   if (!nodeRanks)
@@ -430,6 +433,7 @@ double pc::secondsOf(Operation *op, const MachineModel &machine) {
   return std::max(device, moveTime(move, machine).seconds());
 }
 
+/// Other moves, which are no rings, are priced one by one.
 SmallVector<double> pc::secondsOfMoves(StartOp start, const MachineModel &machine) {
   SmallVector<double> seconds;
   SmallVector<std::pair<SmallVector<StringAttr>, double>> paid; // by ring: the longest latency so far

@@ -23,6 +23,7 @@ static bool isForCudnn(Value q) {
   int64_t d = typeOf(q).getShape().back();
   return typeOf(q).getElementType().isBF16() && d % 8 == 0 && d <= 128;
 }
+/// Attention with a dropout, or as a step of a ring, is not a call of cuDNN.
 bool CudaLibraries::takes(Operation *op) const {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case<AttentionOp, AttentionGradOp>([&](auto op) {
@@ -71,6 +72,7 @@ int64_t pc::attentionDotsBytes(Operation *op) {
   return isAttentionGrad(op) && isForTensorCores(op->getOperand(0)) ? floatBytes(resultsOf(op).second) : 0;
 }
 
+/// The sums are worth a second kernel only if there are many more rows than columns.
 SmallVector<Value> pc::columnSumsOf(Operation *op) {
   if (isa<LayerNormGradOp, RMSNormGradOp>(op))
     return llvm::to_vector_of<Value>(op->getResults().drop_front());
@@ -143,6 +145,7 @@ int64_t pc::mostRows(EinsumOp op) {
   return tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
 }
 
+/// Ops run one after another, so the workspace is as large as the largest of their needs.
 int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
   int64_t bytes = 0;
   step->walk([&](Operation *op) {

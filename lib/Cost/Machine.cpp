@@ -42,6 +42,7 @@ static MachineModel gpu(llvm::StringRef name, llvm::StringRef device) {
   return machine;
 }
 
+/// Peaks are from the data sheets. Other figures were fitted to measurements (docs/rationale/machines.md).
 static std::vector<MachineModel> makeAll() {
   MachineModel a100 = gpu("a100", "NVIDIA A100 SXM 80 GB, 8 in a DGX A100");
   a100.f32Flops = 19.5e12;
@@ -152,6 +153,7 @@ static const Figure figures[] = {
 static constexpr std::pair<llvm::StringLiteral, int64_t MachineModel::*> counts[] = {
     {"node_ranks", &MachineModel::nodeRanks}, {"multiprocessors", &MachineModel::multiprocessors}};
 
+/// Writes every figure, so that a report states the whole model.
 json::Object MachineModel::json() const {
   json::Object object{{"name", name}, {"device", device}};
   json::Array tiles;
@@ -249,6 +251,7 @@ static bool set(MachineModel &machine, llvm::StringRef key, const json::Value &v
                 ", multiprocessors, product_tiles)");
 }
 
+/// The error lists the known names.
 static std::optional<MachineModel> named(llvm::StringRef name, std::string &error) {
   const MachineModel *it =
       llvm::find_if(MachineModel::all(), [&](const MachineModel &machine) { return machine.name == name; });
@@ -266,6 +269,7 @@ static std::string cachedMachine() {
   return (cache && !cache->empty() ? *cache : home.value_or("") + "/.cache") + "/pc/here.json";
 }
 
+/// A file is checked completely: unknown members, wrong types and missing figures are errors.
 std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string &error) {
   if (name == "here") {
     std::string path = cachedMachine();

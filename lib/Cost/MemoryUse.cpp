@@ -148,6 +148,7 @@ int64_t homeOf(Value value) {
 
 } // namespace
 
+/// Collects the buffers from homes and lifetimes, and adds up the bytes of each kind by a sweep over the positions.
 MemoryProfile::MemoryProfile(Block &body) : lives(body) {
   TaskFunctions functions;
   llvm::DenseSet<Value> gradients = findGradients(body, functions);

@@ -80,6 +80,7 @@ private:
     return op->getName().stripDialect().str() + (name.empty() ? "" : " of " + name);
   }
 
+  /// The work of the ops with one word (workName).
   struct Work {
     int64_t count = 0;
     double flops = 0, bytes = 0;
@@ -99,6 +100,8 @@ private:
 
 } // namespace
 
+/// Walks in program order, also into accumulations, and notes where phases begin. Calls of functions are only counted
+/// here.
 void Page::visit(Block &block, StepPhase phase, int64_t times) {
   auto enter = [&](StepPhase next, Operation &op) {
     if (phases.empty() || phases.back().first != next)
@@ -200,6 +203,7 @@ json::Array Page::moves() {
   return rows;
 }
 
+/// The buffers that are live at the peak, the largest first.
 json::Object Page::peak() {
   struct Sum {
     MemoryKind kind;
@@ -242,6 +246,7 @@ json::Object Page::peak() {
 
 /// One row for the same parameter of all layers.
 json::Array Page::tensors() {
+  /// The line of a parameter: how many layers have it, and the bytes of the parameter and of its states.
   struct Row {
     int64_t count = 0, bytes = 0, state = 0;
   };
@@ -304,6 +309,7 @@ static ModuleOp fullestProgram(ModuleOp planned) {
                            [&](ModuleOp a, ModuleOp b) { return bytesOf(a) < bytesOf(b); });
 }
 
+/// The page shows the fullest program. Figures of all stages are in `report`.
 LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, const StepTimeline &timeline,
                                   llvm::raw_ostream &os) {
   ModuleOp planned = fullestProgram(whole);

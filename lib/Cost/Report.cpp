@@ -220,6 +220,7 @@ static json::Value describeRows(ModuleOp program) {
     experts = std::max(experts, cast<RankedTensorType>(choice.getResult().getType()).getShape().back());
   });
   program.walk([&](AdmitOp op) { capacity = std::min(capacity, static_cast<int64_t>(op.getCapacity())); });
+  // For a layer that is computed in rounds, the last round is read: it tells how many rows came before it.
   program.walk([&](EinsumOp op) {
     RowsAttr rows = op.getMask() ? pc::rowsOf(op.getResult()) : RowsAttr();
     auto round = rows ? op.getMask().getDefiningOp<RoundOfRowsOp>() : RoundOfRowsOp();
@@ -259,6 +260,7 @@ int64_t pc::mostActivationBytes(ModuleOp planned) {
   return bytes;
 }
 
+/// Walks the program of each stage once per group of ranks with equal traffic.
 FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   StringAttr stageAxis = stageAxisOf(planned);
   Boxes boxes;

@@ -169,6 +169,7 @@ void Stage::spend(double until, const StageSpan &what) {
     open = -1;
 }
 
+/// Begins a span for the task. The optimizer has none of its own.
 void Stage::begin(TaskOp task, int64_t liveBytes) {
   close();
   if (task.getKind() == TaskKind::Optimizer)
@@ -189,6 +190,8 @@ void Stage::close() {
 
 const StageSpan ownMoves{StageSpan::Move, {}, "moves"}, stageMoves{StageSpan::Move, {}, "sum over stages"};
 
+/// Work is collected until an action of another kind comes. A start puts its moves on the link after those that are in
+/// flight.
 void Stage::run(const Action &action, const MachineModel &machine) {
   if (action.type == Action::Work) {
     next = next.value_or(0) + action.seconds;
@@ -249,6 +252,7 @@ private:
   StepListener listener;
   bool withBytes;
   std::vector<Stage> stages;
+  /// A flow: when each of its messages was sent, and when it was taken from its slot.
   struct Messages {
     std::vector<double> sent, taken;
   };
@@ -268,6 +272,8 @@ bool Simulation::isOver(Operation *op) const {
   return move && isOverStages(move, axis);
 }
 
+/// Most ops are one action. Accumulations and calls repeat the actions of their bodies, and an update in place costs
+/// nothing.
 void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(const Action &)> tell) {
   starts.phase = phaseBegunBy(op).value_or(starts.phase);
   if (isLeaf(op) || op->hasTrait<OpTrait::IsTerminator>() || isa<MicrobatchOp, OutputOp>(op))
@@ -343,6 +349,7 @@ const Actions &Simulation::actionsOf(Block &body) {
   return actions;
 }
 
+/// Tells the listener when the action takes place, on the stage's clock or on the link.
 void Simulation::run(Stage &stage, const Action &action) {
   double start = listener ? stage.workUntil(stage.next.value_or(0)) : 0;
   if (action.type != Action::Work)
@@ -395,6 +402,7 @@ double Simulation::lastArrival(ArrayRef<MoveOpInterface> moves) const {
   return last;
 }
 
+/// Ops that several stages take part in are handled here; all others by their actions.
 LogicalResult Simulation::visit(int number, Operation *op) {
   Stage &stage = stages[number];
   auto meet = [&](ArrayRef<MoveOpInterface> moves, double seconds) {
@@ -435,6 +443,7 @@ LogicalResult Simulation::visit(int number, Operation *op) {
   return success();
 }
 
+/// Checks that each program has one step, reads the memory of tasks if it is asked for, and then runs all stages.
 FailureOr<Prediction> Simulation::run() {
   SmallVector<Block *> programs;
   for (ModuleOp program : programsOf(planned)) {

@@ -14,6 +14,7 @@ namespace json = llvm::json;
 
 namespace {
 
+/// Consecutive intervals that are drawn as one.
 struct Stretch {
   StepPhase phase;
   double start, end, busy;
@@ -42,6 +43,7 @@ private:
 
 } // namespace
 
+/// A move in a start begins when the one before it ends. Any other op is an interval of computation.
 void Streams::add(Operation *op, StepPhase phase, double start, double end) {
   last = std::max(last, end);
   if (auto starts = dyn_cast<StartOp>(op)) { // its moves run one after another
@@ -96,6 +98,7 @@ json::Object Streams::rows() const {
   return json::Object{{"rows", std::move(rows)}};
 }
 
+/// Runs the simulation with a listener. The member `microseconds` is the length of the step.
 FailureOr<json::Value> pc::stepStreams(ModuleOp planned, const MachineModel &machine, const OpSeconds &known) {
   Streams streams(machine);
   FailureOr<Prediction> prediction =

@@ -9,6 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Stretches begin at the markers of tasks. Each buffer is assigned to the stretches in which its life begins and ends.
 TaskMemory TaskMemory::of(Block &body, int64_t arenaBytes) {
   TaskMemory memory;
   memory.stretches.emplace_back();

@@ -52,6 +52,7 @@ void writeEvents(const StepTimeline &timeline, json::OStream &out) {
 
 } // namespace
 
+/// Copies the JSON value to `out` and writes the events in place of the member "traceEvents".
 void pc::writeWithTimeline(const json::Value &value, const StepTimeline &timeline, json::OStream &out) {
   if (const json::Array *array = value.getAsArray())
     return out.array([&] {
