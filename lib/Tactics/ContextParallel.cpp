@@ -13,6 +13,8 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
+/// The pass pc-context-parallel. The seeds split the sequence of tokens wherever it occurs, and in attention either the
+/// heads or the queries.
 struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
   using ContextParallelBase::ContextParallelBase;
 

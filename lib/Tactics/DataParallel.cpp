@@ -9,6 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Inputs are split by batch and all other leaves are whole. Propagation then inserts the sums of gradients.
 LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) {
   Seeds seeds(tactic, axis, AxisOrder(module));
   seeds.order.setData(axis);
@@ -24,6 +25,7 @@ LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) 
 static llvm::DenseSet<Value> findLossTerms(ModuleOp module) {
   llvm::DenseSet<Value> terms;
   auto rankOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getRank(); };
+  // The terms are the value from which scalar ops compute the loss.
   module.walk([&](OutputOp output) {
     if (output.getKind() != OutputKind::Loss)
       return;
@@ -35,6 +37,7 @@ static llvm::DenseSet<Value> findLossTerms(ModuleOp module) {
     if (rankOf(value))
       terms.insert(value);
   });
+  // Backward: goes from the seed through scalars to the first values that are not scalars.
   module.walk([&](SeedOp seed) {
     SmallVector<Value> scalars{seed.getValue()};
     while (!scalars.empty())
@@ -48,6 +51,7 @@ static llvm::DenseSet<Value> findLossTerms(ModuleOp module) {
   return terms;
 }
 
+/// Leaves are rooted. All values with the batch are split, except for the terms of the loss, which go through the root.
 LogicalResult pc::placeNaiveData(ModuleOp module, StringRef tactic, StringAttr axis) {
   Seeds seeds(tactic, axis, AxisOrder(module));
   seeds.order.setRooted(axis);

@@ -100,6 +100,7 @@ void decompose(LayerNormGradOp op) {
   op.getDx().replaceAllUsesWith(n.timesRows(n.sub(centered, n.timesRows(h, n.meanOfProduct(g, h))), op.getRstd()));
 }
 
+/// The pass pc-decompose-norms. It rewrites the norms over the dim of its option.
 struct DecomposeNorms : pc::impl::DecomposeNormsBase<DecomposeNorms> {
   using DecomposeNormsBase::DecomposeNormsBase;
 

@@ -1,8 +1,8 @@
 //===- DispatchExperts.cpp - Separates dispatch and combine from products of experts ---------===//
-// A routed product reads tokens, or makes sums over the experts of a token. With
-//   dispatch "b s e, b s n -> b s n e" in front, combine "b s n e, b s n -> b s e" after,
-// the operands and results of a product are by token and expert. So an axis can split experts inside and tokens
-// outside, with an all_to_all of the existing entries in between. Otherwise all tokens would be gathered. References:
+// A routed product reads tokens, or makes sums over the experts of a token. This pass adds a dispatch "b s e, b s n ->
+// b s n e" before it and a combine "b s n e, b s n -> b s e" after it. Then the operands and results of the product are
+// by token and expert. So an axis can split experts inside and tokens outside, with an all_to_all of the existing
+// entries in between. Otherwise all tokens would be gathered. References:
 // D. Lepikhin et al., "GShard", 2020; C. Hwang et al., "Tutel", 2023.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_DISPATCHEXPERTS
@@ -159,6 +159,7 @@ private:
   llvm::DenseMap<std::pair<Value, Value>, Value> dispatched;
 };
 
+/// The pass pc-dispatch-experts. Products of the forward pass and of the backward pass are treated in the same way.
 struct DispatchExperts : pc::impl::DispatchExpertsBase<DispatchExperts> {
   using DispatchExpertsBase::DispatchExpertsBase;
 

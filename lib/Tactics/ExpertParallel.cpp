@@ -41,6 +41,8 @@ static LogicalResult checkExperts(ModuleOp module, const Seeds &seeds) {
   return failure(uneven.wasInterrupted());
 }
 
+/// Adds the dim of experts to the names that must be split, and keeps the functions that the seeds had, which decide
+/// about everything outside of the experts.
 LogicalResult pc::splitExperts(ModuleOp module, Seeds &seeds, StringRef tokens) {
   if (failed(checkExperts(module, seeds)))
     return failure();

@@ -15,6 +15,7 @@ static SmallVector<std::string> dimNames(ModuleOp module) {
   SmallVector<std::string> inputs;
   bool isZigzag = false;
   module.walk([&](ProgramOp program) { isZigzag |= zigzagRanks(program) > 0; });
+  // Inputs come first, in the order of their dims; hyperparameters have no dim to split.
   module.walk([&](InputOp input) {
     if (input.getKind() == InputKind::Hyper)
       return;
@@ -44,6 +45,7 @@ static SmallVector<std::string> dimNames(ModuleOp module) {
   return inputs;
 }
 
+/// Each leaf may be whole, or split along any of its named dims.
 void pc::setFree(Seeds &seeds, const llvm::StringSet<> &names) {
   seeds.may = names; // dims that an op must split are not changed
   seeds.leaf = [names](Operation *leaf) {
@@ -56,6 +58,7 @@ void pc::setFree(Seeds &seeds, const llvm::StringSet<> &names) {
   };
 }
 
+/// A search that is too wide is repeated with one dim less, until it fits.
 LogicalResult pc::propagateFree(ModuleOp module, Seeds seeds, FoundPlacement &found) {
   SmallVector<std::string> names = dimNames(module), leftOut;
   while (true) {

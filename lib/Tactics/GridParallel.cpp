@@ -27,25 +27,25 @@ public:
       separated = separateLinearOperands(module);
   }
 
-  /// 2D's column axis: weights by their output dim; activations by embed, heads, ffn or vocab.
+  /// The column axis of 2D: splits weights by their output dim, and activations by embed, heads, ffn or vocab.
   LogicalResult placeColumn(StringAttr axis) {
     return place(axis, columnNames(), {}, [&](ParameterOp parameter) { return columnDim(parameter); }, "embed");
   }
-  /// The dim of a parameter that the column axis splits: the vocabulary of an embedding table; else a dim that is also
-  /// in the result of the linear that reads the parameter; else the first one with a name that the column axis splits.
+  /// The dim of a parameter that the column axis splits: the vocabulary of an embedding table, else a dim that the
+  /// result of the linear also has, else the first dim with a name that the column axis splits.
   static AxisState columnDim(ParameterOp parameter);
-  /// Whether 2D's column axis splits activations by this dim.
+  /// Whether the column axis of 2D splits activations by this dim.
   static bool splitsInActivations(ParameterOp parameter, int64_t dim) {
     return columnNames().contains(cast<StringAttr>(parameter.getDims()[dim]).getValue());
   }
-  /// 3D's axis j: every weight and the residual stream by embed. Results of products that contract embed are
-  /// reduce_scattered along the batch instead.
+  /// Axis j of 3D: splits every weight and the residual stream by embed. Results of products that contract embed are
+  /// instead reduce_scattered along the batch.
   LogicalResult placeInner(StringAttr axis) {
     return place(
         axis, namesOf({"embed", "batch"}), {}, [](ParameterOp parameter) { return innerDim(parameter); }, "embed");
   }
   static AxisState innerDim(ParameterOp parameter) { return splitByName(parameter, namesOf({"embed"})); }
-  /// 3D's axis l: weights by heads, ffn or vocab; the residual stream by batch.
+  /// Axis l of 3D: splits weights by heads, ffn or vocab, and the residual stream by batch.
   LogicalResult placeOuter(StringAttr axis) {
     return place(
         axis, hiddenNames(), namesOf({"batch"}), [&](ParameterOp parameter) { return outerDim(parameter); }, "batch");
@@ -101,6 +101,7 @@ private:
   llvm::DenseSet<Value> separated;
 };
 
+/// Looks for the linears that read the parameter, also through copies, casts, resizes and moves.
 AxisState Grid::columnDim(ParameterOp parameter) {
   llvm::StringSet<> names = columnNames();
   if (AxisState vocabulary = splitByName(parameter, namesOf({"vocab"})); vocabulary.isSplit())
@@ -147,6 +148,8 @@ bool pc::gridTakesDim(StringRef form, ParameterOp parameter, int64_t dim) {
                       : Grid::columnDim(parameter) == split;
 }
 
+/// Norms over a split dim must have been decomposed. Each form is a sequence of axes, whose order decides what later
+/// axes can split.
 LogicalResult pc::placeGrid(ModuleOp module, StringRef form, ArrayRef<StringAttr> axes, bool regather) {
   if (failed(checkSquare(module, form, form == "2.5d" ? axes.drop_front() : axes)))
     return failure();

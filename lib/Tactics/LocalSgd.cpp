@@ -13,6 +13,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
+/// The pass pc-local-sgd. It checks that the axis exists, that no op uses it, and that the options fit each other.
 struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
   using LocalSgdBase::LocalSgdBase;
 

@@ -92,6 +92,7 @@ private:
   SmallVector<int64_t> valid, before;
 };
 
+/// The pass pc-pad-shards. It pads each parameter along one dim, to a multiple of `ranks`.
 struct PadShards : pc::impl::PadShardsBase<PadShards> {
   using PadShardsBase::PadShardsBase;
 

@@ -1,7 +1,7 @@
 //===- SequenceParallel.cpp - Split the sequence where tensor parallelism leaves activations whole ---===//
-// The residual stream and norms are split along the sequence. Around each pair of linears, an all_gather in front and a
-// reduce_scatter after replace the all_reduce. Reference: V. Korthikanti et al., "Reducing activation recomputation in
-// large transformer models", MLSys 2023.
+// Splits the residual stream and norms along the sequence. An all_gather before each pair of linears and a
+// reduce_scatter after it replace the all_reduce. Reference: V. Korthikanti et al., "Reducing activation recomputation
+// in large transformer models", MLSys 2023.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_SEQUENCEPARALLEL
 #include "pc/Tactics/Passes.h"
@@ -23,6 +23,8 @@ struct Weights {
   llvm::StringSet<> names; ///< of the dims that the axis splits
 };
 
+/// The pass pc-sequence-parallel. It removes the axis of tensor parallelism from the program and places it again, with
+/// the same weights and split activations.
 struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
   using SequenceParallelBase::SequenceParallelBase;
 
@@ -48,6 +50,7 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
         return signalPassFailure();
   }
 
+  /// Reads from the placed program how weights and states are split over the axis.
   static Weights weightsOn(ModuleOp module, StringAttr axis) {
     Weights weights;
     weights.axis = axis;

@@ -89,6 +89,7 @@ bool pc::hasKnownDims(ModuleOp module) {
 }
 
 namespace {
+/// The pass pc-tensor-parallel. The form determines how many axes there must be.
 struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
   using TensorParallelBase::TensorParallelBase;
 
@@ -119,6 +120,7 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
       signalPassFailure();
   }
 
+  /// Only the one-dimensional form distributes whole experts.
   LogicalResult place(ArrayRef<StringAttr> axes) {
     if (experts && form != "1d")
       return getOperation().emitError()

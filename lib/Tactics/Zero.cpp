@@ -20,6 +20,7 @@ using namespace pc;
 static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshAttr mesh, LaterSplits later) {
   auto shape = cast<RankedTensorType>(leaves[0]->getResult(0).getType()).getShape();
   AxisState best = AxisState::whole();
+  // Other axes and axes that are placed later must also be able to divide what is left of a dim.
   std::tuple<bool, bool, int64_t> bestKey; // (unsplit, meets a split activation, size)
   for (int64_t d : llvm::seq<int64_t>(0, shape.size())) {
     LaterSplit split = later(cast<ParameterOp>(leaves[0]), d);
@@ -76,6 +77,8 @@ static void gatherOnce(ModuleOp module, const llvm::DenseSet<Operation *> &kept)
       gather->moveBefore(accumulate);
 }
 
+/// Shards are chosen first, for each parameter with its states. Then propagation places the axis; pins keep accumulated
+/// gradients and copies in the shards' placement.
 LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, int64_t stage, bool reshardAfterForward,
                             LaterSplits later, StringRef keep, bool experts) {
   llvm::DenseSet<Operation *> kept;
@@ -153,6 +156,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
 }
 
 namespace {
+/// The pass pc-zero. Unlike other callers of placeZero, it assumes that no axis is placed later.
 struct Zero : pc::impl::ZeroBase<Zero> {
   using ZeroBase::ZeroBase;
 

@@ -44,6 +44,7 @@ private:
     return llvm::any_of(llvm::seq(rankOf(value)), [&](int64_t dim) { return dim != than && has(value, dim); });
   }
 
+  /// Files of inputs by name are in their own order, so these inputs must not have the sequence.
   LogicalResult addSequence(InputOp input, int64_t length) {
     if (input.getKind() == InputKind::Data)
       return refuseOrder(input, "'" + *input.getName() + "' is read from files in their own order");
@@ -61,6 +62,8 @@ private:
            << "; ring attention reorders the sequence, so use --context-parallel=heads, which keeps its order";
   }
 
+  /// Ops fall into three kinds: ops that are checked here one by one, ops with factor rules, and ops that work on whole
+  /// rows in any order.
   LogicalResult check(Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<ParameterOp, StateOp>([&](auto leaf) { return checkLeaf(leaf, leaf.getValue(), leaf.getDims()); })
@@ -154,6 +157,7 @@ private:
   std::set<unsigned> sequences; ///< the classes
 };
 
+/// The pass pc-zigzag. All checks come before the first change.
 struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
   using ZigzagBase::ZigzagBase;
 
