@@ -9,6 +9,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+/// Axes are numbered in the order of the mesh. A program without a mesh has none.
 void Axis::setMesh(MeshAttr mesh) {
   list.clear();
   sizes.clear();
@@ -26,6 +27,7 @@ int64_t Axis::size(ArrayRef<uint8_t> axes) const {
   return n;
 }
 
+/// Fails for an axis that the mesh lacks, and for more axes than there are numbers.
 bool Axis::number(ArrayRef<StringAttr> names, Axes &axes) const {
   for (StringAttr name : names) {
     auto it = llvm::find(list, name.getValue());
@@ -42,6 +44,7 @@ AxisSet Axis::setOf(ArrayRef<StringAttr> names) const {
   return number(names, axes) ? proof::setOf(axes) : 0;
 }
 
+/// In placed programs types have global shapes, so split dims are divided by the sizes of their axes.
 SmallVector<int64_t> Placer::localShape(Value value) const {
   SmallVector<int64_t> shape(cast<RankedTensorType>(value.getType()).getShape());
   if (PlaceAttr place = placement(value))
@@ -53,6 +56,7 @@ SmallVector<int64_t> Placer::localShape(Value value) const {
   return shape;
 }
 
+/// Each axis of a dim becomes one index: the rank's coordinate on it.
 std::optional<Where> pc::proof::read(const Axis &axis, PlaceAttr layout, size_t rank) {
   Where where(rank);
   Axes root;
@@ -72,6 +76,7 @@ std::optional<Where> pc::proof::read(const Axis &axis, PlaceAttr layout, size_t 
   return where;
 }
 
+/// The blocks must have the size that the leaf's global shape and layout give.
 std::optional<Where> Placer::leaf(Value value, PlaceAttr layout, ArrayRef<int64_t> global) {
   SmallVector<int64_t> shape = localShape(value);
   std::optional<Where> where = read(axis, layout, shape.size());
@@ -91,6 +96,7 @@ std::optional<Where> Placer::leaf(Value value, PlaceAttr layout, ArrayRef<int64_
   return where;
 }
 
+/// The first dim of a stack is that of the microbatches, which must be whole.
 std::optional<Where> Placer::element(const Where &stack) {
   if (stack.dims.empty() || !stack.dims[0].split.empty() || stack.combine != Combine::None) {
     refuse("needs a stack with all microbatches on every rank, but its stack has placement " + text(stack));
@@ -101,6 +107,7 @@ std::optional<Where> Placer::element(const Where &stack) {
   return where;
 }
 
+/// An axis of stages does not occur in types, so sums over it are not compared.
 bool Placer::agreesWithType(Value value, const Where &where, AxisSet stageAxis) {
   PlaceAttr place = placement(value);
   if (!place)
@@ -122,6 +129,7 @@ bool Placer::agreesWithType(Value value, const Where &where, AxisSet stageAxis) 
   return refuse("has placement " + text(where) + ", but its type says " + type);
 }
 
+/// Moves and ops with a position of their own come first. All other ops follow their rules (compute).
 std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> operands) {
   if (auto moved = dyn_cast<MoveOpInterface>(op)) {
     Placed placed;
@@ -170,6 +178,8 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
 bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, ArrayRef<int64_t> sizes,
                         MutableArrayRef<Dim> dims) {
   Dim &dim = dims[rule.indexed];
+  // Whether the op makes the dim itself; then no operand has it. In placed programs, the result's type has its
+  // placement.
   bool isMade = isa<IotaOp, EmbeddingGradOp>(op); // then no operand has this dim
   if (placement(op->getResult(0))) {              // in placed programs the types contain it
     if (isMade) {
@@ -390,6 +400,8 @@ std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<cons
   return out;
 }
 
+/// Both parts must be attention to different keys of the same set, each with its own log-sum-exp. The result is
+/// attention to the keys of both.
 std::optional<Placed> Placer::merge(ArrayRef<const Where *> operands) {
   Placed placed;
   placed.same = {{0, 2}, {1, 3}};
@@ -549,6 +561,8 @@ bool Placer::joinPartial(Operation *op, const Rule &rule, ArrayRef<const Where *
   return true;
 }
 
+/// Reads the splits of all letters, checks operands that must be whole, and then joins the incomplete sums of the
+/// operands.
 std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> operands) {
   std::optional<Rule> rule = ruleOf(op);
   if (!rule) {

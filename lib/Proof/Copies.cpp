@@ -1,6 +1,7 @@
 //===- Copies.cpp - Sums over dims that no operand has --------------------------------------===//
-// A value that does not depend on an index, summed over that index, is a value times a number of copies. In local
-// programs each rank has as many as its block of the index; how ranks divide the index is not known, and need not be.
+// If a value does not depend on an index, its sum over that index is the value times a number of copies. In a local
+// program, each rank has as many copies as its block of the index has elements. The proof does not know how ranks
+// divide the index, and does not need to.
 //===-----------------------------------------------------------------------------===//
 #include "Place.h"
 
@@ -8,8 +9,9 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// An op that reduces dim `f`, on whose index no operand depends. A sum is that of one index times their number, and a
-/// maximum that of one. Sets the scale, and the split of `dim` if types say it; else all ranks have copies.
+/// Handles an op that reduces dim `f`, on whose index no operand depends. A sum is the value at one index times their
+/// number; a maximum is the value itself. Sets the scale, and the split of `dim` if types give it. Otherwise all ranks
+/// have copies.
 bool Placer::sumCopies(Operation *op, const Rule &rule, int f, Dim &dim, double &scale, bool &copies) {
   auto einsum = dyn_cast<EinsumOp>(op);
   if (!isa<ReduceMaxOp>(op) && (!einsum || einsum.getMask()))
@@ -33,8 +35,8 @@ bool Placer::sumCopies(Operation *op, const Rule &rule, int f, Dim &dim, double 
   return false;
 }
 
-/// A sum of which each rank has an addend, and a value that sums copies: added on each rank, it counts as often as
-/// there are ranks.
+/// Adds a sum of which each rank has an addend, and a value that sums copies. Since every rank adds the latter, it
+/// counts as often as there are ranks.
 bool Placer::addCopies(Operation *op, ArrayRef<const Where *> operands, ArrayRef<unsigned> partial, Placed &placed) {
   if (!isa<AddOp, SubOp>(op) || partial.size() != 1 || operands[partial[0]]->combine != Combine::Sum ||
       !operands[1 - partial[0]]->copies)

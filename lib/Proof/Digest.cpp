@@ -74,6 +74,7 @@ public:
       add(region);
   }
 
+  /// The number of arguments and an end mark keep neighbouring regions apart.
   void add(Region &region) {
     for (Block &block : region) {
       add(block.getNumArguments());
@@ -134,6 +135,7 @@ void pc::noteDigest(ModuleOp module, bool edited) {
   module->setAttr(digestAttribute, StringAttr::get(module.getContext(), edited ? "edited" : digestOfText(module)));
 }
 
+/// Writes the fields that the runtime's table of moves has, so that an executable can be compared with the list.
 static std::string textOf(MoveOpInterface move) {
   auto from = cast<RankedTensorType>(move->getOperand(0).getType());
   pcrt_move_shape shape = moveShape(move);
@@ -155,6 +157,7 @@ static std::string textOf(MoveOpInterface move) {
   return text;
 }
 
+/// A round of local SGD ends with moves of its own, which are built for this list.
 std::vector<std::string> pc::collectivesOf(ModuleOp program) {
   std::vector<std::string> order;
   TaskFunctions functions;
@@ -218,6 +221,7 @@ std::string pc::proof::fingerprintOf(const Facts &facts, StringRef seed) {
 
 StringRef pc::proof::seedOf(StringRef fingerprint) { return fingerprint.split('-').first; }
 
+/// The fingerprint's parts after the seed are for leaves, updates and outputs.
 std::string pc::proof::whatDiffers(StringRef one, StringRef other) {
   static constexpr StringRef names[] = {"its inputs, parameters and states", "its updates", "its outputs"};
   SmallVector<StringRef> a, b, different;

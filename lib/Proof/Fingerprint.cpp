@@ -47,6 +47,8 @@ uint64_t pc::proof::inverse(uint64_t x) {
   return result;
 }
 
+/// A finite double is digits times a power of two, and both are elements of the field. A negative number is the prime
+/// minus its absolute value.
 Point pc::proof::scaled(Point point, double number) {
   uint64_t factor = reduce(std::bit_cast<uint64_t>(number));
   if (std::isfinite(number)) {
@@ -74,6 +76,7 @@ Key &Key::add(uint64_t word) {
   return *this;
 }
 
+/// The length comes first, so that texts that are added one after another cannot be confused.
 Key &Key::add(llvm::StringRef text) {
   add(text.size());
   for (; !text.empty(); text = text.drop_front(std::min<size_t>(8, text.size()))) {

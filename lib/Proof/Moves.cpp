@@ -22,6 +22,8 @@ static void addSplit(Dim &dim, ArrayRef<Index> indices) {
     llvm::append_range(dim.split, indices);
 }
 
+/// Every dim whose blocks depend on the group gets the blocks of the rank from which its value comes. So do the addends
+/// of sums.
 bool Placer::permute(const Group &group, Where &y) {
   for (Dim &dim : y.dims)
     if (!dim.any) {
@@ -81,6 +83,7 @@ bool Placer::insert(InsertOp insert, const Group &group, Where &y, const Where *
   return true;
 }
 
+/// Sets the axes, their sizes, the partner axes and the shift of a move.
 bool Placer::groupOf(MoveOpInterface move, Group &group) {
   if (!axis.number(move.getMoveAxes(), group.axes) || !axis.number(move.getMoveWith(), group.partner) ||
       move.getMoveAxes().empty())
@@ -174,6 +177,7 @@ struct Placer::GroupMove {
     placed.scale = y.combine == Combine::Sum ? static_cast<double>(group.n) : 1;
   }
 
+  /// Each kind of move removes or adds blocks or addends of the group, and checks that the operand has what it needs.
   bool apply(Placed &placed) {
     spreadCopies(placed);
     const Where &x = *operands[0];
@@ -219,6 +223,7 @@ struct Placer::GroupMove {
   }
 };
 
+/// Refuses a dim that the operand lacks. A move in a group of one rank changes nothing.
 std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> operands, Placed &placed) {
   Where y = *operands[0];
   y.note = {};

@@ -49,6 +49,8 @@ private:
       join(a, dim + skipOfA, b, dim);
   }
 
+  /// Elements of a stack lack its first dim. Addends and sums have the same dims. In all other ops, dims with the same
+  /// letter belong together.
   LogicalResult joinDims(Operation *op) {
     if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
       for (auto [stack, element] : llvm::zip(accumulate.getInputs(), accumulate.getBody().getArguments()))
@@ -115,6 +117,7 @@ private:
     return success();
   }
 
+  /// Ops that read or count positions are checked one by one; any other op must not need the order of the sequence.
   LogicalResult check(Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<ParameterOp, StateOp>([&](auto leaf) { return expect(leaf, leaf.getValue(), {}); })

@@ -9,8 +9,8 @@
 
 namespace pc::proof {
 
-/// Whether a step program whose sequence is in zigzag order computes what it would compute with the sequence in its own
-/// order; fails after an error where it does not.
+/// Checks that a step program whose sequence is in zigzag order computes the same as with the sequence in its own
+/// order. Fails after an error at the op that depends on the order.
 llvm::LogicalResult checkOrder(mlir::ModuleOp step);
 
 } // namespace pc::proof

@@ -35,6 +35,7 @@ static SmallVector<Value> resultsOf(Operation *op) {
   return {};
 }
 
+/// The score of an op is that of its worst result.
 int Packing::fit(Operation *op) {
   const Layout &layout = layoutOf(op);
   int fit = 3;

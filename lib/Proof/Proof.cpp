@@ -14,6 +14,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+/// Facts of the first program and of the previous phase, and what all walks share.
 struct Proof::State {
   Shared shared;
   Facts step, before;
@@ -25,6 +26,7 @@ struct Proof::State {
 Proof::Proof() : state(std::make_unique<State>()) {}
 Proof::~Proof() = default;
 
+/// The step program is kept as a copy, because a failure later needs a second walk through it.
 LogicalResult Proof::begin(ModuleOp step) {
   if (failed(checkOrder(step)))
     return failure();
@@ -45,6 +47,7 @@ std::string Proof::fingerprint(ModuleOp step) {
   return Walk(shared, facts, nullptr).run(step) ? fingerprintOf(facts, seed) : "";
 }
 
+/// With a fingerprint, the random numbers are drawn from its seed, so that equal programs have equal fingerprints.
 LogicalResult Proof::beginAt(ModuleOp module, StringRef phase, StringRef fingerprint) {
   if (!fingerprint.empty())
     state->shared.values = Values(Key::of(seedOf(fingerprint)));
@@ -70,6 +73,8 @@ bool Proof::isProved(ModuleOp module) const {
 
 ModuleOp Proof::firstProgram() const { return *state->program; }
 
+/// The quick walk records nothing. Only after a failure are both programs walked again with traces, to find the op to
+/// blame and, in windows, a move that would repair the program.
 LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<std::string()> passThatBroke) {
   Facts facts;
   Walk quick(state->shared, facts, &state->step);

@@ -56,6 +56,8 @@ static SmallVector<Operation *> othersLike(ModuleOp module, Operation *op) {
   return others;
 }
 
+/// Gives up if the walks for all candidates would visit too many ops. Each changed move is restored before the next one
+/// is tried.
 std::optional<Repair> pc::proof::repair(ModuleOp module, const Failure &failure, const Trace &trace,
                                         llvm::function_ref<bool()> isProved) {
   SmallVector<Operation *> moves = movesTo(failure, trace, /*most=*/24);

@@ -120,6 +120,7 @@ static const OpRow *rowOf(Operation *op) {
   return op->getNumOperands() == 1 ? &unary : &binary;
 }
 
+/// Letters are numbered in the order of their first use. A word such as "x*" gets one letter for each dim that is left.
 bool Rule::parse(StringRef spec, ArrayRef<int64_t> ranks) {
   auto numberOf = [&](StringRef name) {
     int number = find(name);
@@ -201,6 +202,7 @@ static std::string writtenSpec(Operation *op) {
   return spec;
 }
 
+/// Takes the row of the table, adds the optional operands of attention, and reads properties that attributes decide.
 std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   Rule rule;
   SmallVector<int64_t> ranks;

@@ -19,6 +19,7 @@ static bool isOfRank(Operation *op, StringRef name) {
   return name == "global" || name == "layout" || (name == "key" && !isa<InputOp>(op));
 }
 
+/// The name of a leaf for messages. Leaves without a name are described by their attributes.
 std::string pc::proof::textOf(LeafName name) {
   auto [own, of] = name;
   if (auto all = dyn_cast<ArrayAttr>(own)) {
@@ -73,6 +74,7 @@ const Where *Walk::placeOf(Value value, PlaceAttr layout, DenseI64ArrayAttr glob
   return known = where ? shared.intern(std::move(*where)) : nullptr;
 }
 
+/// Counts parameters in program order, as the importer numbers them; a packed one counts as often as it has parts.
 int64_t Walk::positionOf(Stage &stage, ParameterOp parameter) {
   if (stage.positions.empty()) {
     int64_t position = 0; // a packed parameter counts as its parts
@@ -84,6 +86,8 @@ int64_t Walk::positionOf(Stage &stage, ParameterOp parameter) {
   return stage.positions.lookup(parameter);
 }
 
+/// With an arena, leaves are read when the step begins. Otherwise each is read at its op. The reference must have the
+/// same leaf, with the same attributes, and the value gets a fingerprint drawn from its name.
 bool Walk::leaf(Stage &stage, Operation *op) {
   if (stage.arena >= 0 && !stage.inKernel)
     return true; // present from the start
@@ -145,6 +149,8 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   return true;
 }
 
+/// An update must be the only one of its leaf. Its value must have the leaf's place and, in planned programs, end in
+/// the leaf's bytes.
 bool Walk::update(Stage &stage, UpdateOp update) {
   LeafName name(update.getNameAttr(), update.getParameterAttr());
   State state = stateOf(update.getValue());
@@ -211,6 +217,7 @@ bool Walk::output(Stage &stage, OutputOp output) {
   return show(shown.back());
 }
 
+/// The runtime reads and may replace the chosen experts, so it must know the place of the value.
 bool Walk::isShownWhereItLies(TopKOp choice, const Where &where) {
   const Where *said = placeOf(choice.getResult(), *choice.getLayout(), choice.getGlobalAttr());
   if (!said)

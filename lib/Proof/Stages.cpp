@@ -15,6 +15,8 @@ using namespace pc::proof;
 
 static constexpr StringLiteral oddWhy = "is a message without a matching partner on the other stage, or a duplicate";
 
+/// Memory for states is reserved by the size of the last program. If stages exchange wrong messages, the message is
+/// blamed instead of the op that failed later.
 bool Walk::run(ModuleOp module) {
   env.reserve(shared.owners);
   bool ok = runAll(module);
@@ -29,6 +31,7 @@ bool Walk::run(ModuleOp module) {
   return ok && failure.why.empty();
 }
 
+/// Stages run until all have ended or none can continue; then the ends of all stages are checked.
 bool Walk::runAll(ModuleOp module) {
   if (!begin(module))
     return false;
@@ -49,6 +52,8 @@ bool Walk::runAll(ModuleOp module) {
   return end();
 }
 
+/// Reads the mesh and the stages, checks what all programs must have in common, and lets planned programs hold their
+/// leaves.
 bool Walk::begin(ModuleOp module) {
   facts.isReference = isStep;
   stageAxis = stageAxisOf(module);
@@ -166,6 +171,7 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
       else if (auto receive = dyn_cast<ReceiveOp>(op))
         flows[{stage->number, receive}].second.push_back({receive.getMessage(), receive});
     }
+  /// An op that may be the wrong one, with the weight of the evidence against it.
   struct Odd {
     int oddness;
     Operation *op;
@@ -240,6 +246,7 @@ bool Walk::send(Stage &stage, SendOp send) {
   return refuse(odd ? odd : send, "sends a message twice, or leaves one out", FaultKind::Message, other);
 }
 
+/// If no message has this number, the send or receive that is most likely wrong is blamed.
 bool Walk::receive(Stage &stage, ReceiveOp receive) {
   auto it = mail.find({StageFlow(stage.number, receive), static_cast<int64_t>(receive.getMessage())});
   if (it == mail.end()) {

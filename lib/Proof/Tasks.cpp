@@ -26,6 +26,7 @@ Walk::Called &Walk::calledBy(CallOp call) {
   return *known;
 }
 
+/// A call is run only if no earlier call of the function had the same effect. With a trace, every call is run.
 bool Walk::call(Stage &stage, CallOp call) {
   Called &called = calledBy(call);
   const TaskFunction &function = *called.function;

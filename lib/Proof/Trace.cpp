@@ -17,6 +17,8 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+/// The text in parentheses at the end of an error. It names the attributes and ops that are usually wrong in such a
+/// fault.
 StringRef pc::proof::nameOf(FaultKind fault) {
   static constexpr StringRef names[] = {"collective, axis, dim, placement",
                                         "scale, constant, mask, rope",
@@ -47,6 +49,7 @@ struct Likeness {
 /// phase, which count as right. It is null if that phase is the step program itself.
 class Blamer {
 public:
+  /// Indexes both traces: by value, by readers of a value, and by value and place.
   Blamer(const Trace &trace, const Trace &step, const llvm::DenseSet<uint64_t> *before)
       : trace(trace), step(step), before(before) {
     for (auto [i, made] : llvm::enumerate(step.made)) {
@@ -466,6 +469,7 @@ private:
 };
 } // namespace
 
+/// Attributes that differ between ranks, such as layouts, are left out.
 std::string pc::proof::differenceOf(Operation *wrong, Operation *right) {
   std::string text;
   llvm::raw_string_ostream os(text);

@@ -12,6 +12,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+/// The text of an attribute is hashed once.
 uint64_t Values::hashOf(Attribute attribute) {
   auto [it, isNew] = hashes.try_emplace(attribute, 0);
   if (isNew) {
@@ -53,6 +54,7 @@ static void parse(StringRef spec, SmallVectorImpl<SmallVector<int>> &in, SmallVe
   read(right, out);
 }
 
+/// Letters are renamed in the order of their first use, so that einsums that differ only in letters have equal keys.
 Key Values::keyOf(const Product &product) const {
   SmallVector<int> numbers;
   Key key = Key(secret).add("einsum");
@@ -132,6 +134,8 @@ void Values::route(Operation *op, Recipe &recipe) {
   recipe.maps = mapsOf(*recipe.product, recipe.key);
 }
 
+/// Adds to the key all attributes that decide the result. Einsums, sums and scales get their own kinds, so that the
+/// identities of the file header hold.
 Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
   Recipe recipe;
   recipe.key = Key(secret).add(op->getName().getStringRef());
@@ -224,6 +228,7 @@ Point Values::routed(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
   return recipe.masked < 0 ? masked(point) : point;
 }
 
+/// Computes by the recipe's kind, then rounds the result if the op does.
 Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
   operands = operands.take_front(std::min<size_t>(recipe.operands, operands.size()));
   auto computed = [&]() -> Point {

@@ -25,18 +25,19 @@ struct Product {
 
 /// How the result's fingerprint follows from those of the operands. It is computed once for all runs of an op.
 struct Recipe {
+  /// How the fingerprint of the result follows from the operands.
   enum Kind {
-    Same,    ///< operand `line`
-    Add,     ///< of the first two operands
-    Sub,     ///< of the first two operands
-    Scale,   ///< operand 0 by `number`
-    Einsum,  ///< `product`
-    Linear,  ///< in operand `line`, by a map that depends on all other operands
-    Function ///< of all
+    Same,    ///< the fingerprint of operand `line`
+    Add,     ///< the sum of the first two operands
+    Sub,     ///< the difference of the first two operands
+    Scale,   ///< operand 0 times `number`
+    Einsum,  ///< the einsum `product`
+    Linear,  ///< a map of operand `line`, which depends on all other operands
+    Function ///< a random function of all operands
   } kind = Function;
   unsigned line = 0, operands = 0; ///< `operands`: without the starts of blocks
   double number = 0;
-  Key key;                              ///< of the op and its attributes
+  Key key;                              ///< the key of the op and its attributes
   llvm::SmallVector<bool, 3> rounds;    ///< by result: rounded to bf16
   bool unrounds = false;                ///< the result is the same as for an unrounded operand
   const Product *product = nullptr;     ///< Einsum

@@ -35,6 +35,7 @@ int Walk::record(Operation *op, const State &state, ArrayRef<int> from) {
   return static_cast<int>(trace->made.size()) - 1;
 }
 
+/// Records the value of `result`: in the facts of the phase, in the trace, and as its state.
 void Walk::set(Operation *op, Value result, State state, ArrayRef<int> from) {
   if (!facts.isReference)
     facts.states.push_back(state.hash());
@@ -52,6 +53,8 @@ bool Walk::runBlock(Stage &stage, Block &block) {
   return llvm::all_of(block.without_terminator(), [&](Operation &op) { return runOp(stage, &op); });
 }
 
+/// Ops of other dialects are unknown to the proof. Every kind of op with an effect on memory or messages has its own
+/// function; all others compute.
 bool Walk::runOp(Stage &stage, Operation *op) {
   if (!isa_and_nonnull<PCDialect>(op->getDialect()))
     return refuse(op, "is not an op that the proof knows", FaultKind::Value);
@@ -258,6 +261,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   return true;
 }
 
+/// The element must be in its stack, and it gets the stack's fingerprint and its own microbatch.
 std::optional<State> Walk::element(Operation *op, const State &stack, int64_t number) {
   auto shape = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
   if (!stack.where || shape.empty() || number < 0 || number >= shape[0]) {
@@ -351,6 +355,8 @@ bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
   return true;
 }
 
+/// A value that is added to a sum must be complete or an addend itself. Each addend counts with the share of its
+/// microbatch.
 bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
   auto accumulate = cast<AccumulateOp>(yielded.getOwner()->getParentOp());
   unsigned number = yielded.getOperandNumber();

@@ -238,6 +238,7 @@ private:
   mlir::Operation *oddMove();
   /// Records a value that `op` has made, with its operands and, if traced, with other records.
   void set(mlir::Operation *op, mlir::Value result, State state, llvm::ArrayRef<int> from = {});
+  /// Sets the state of a value. States of all values of an op or block lie together.
   void assign(mlir::Value value, const State &state) {
     auto [owner, number] = ownerOf(value);
     State *&states = env[owner];

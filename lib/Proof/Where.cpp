@@ -87,6 +87,8 @@ Indices Group::indices() const {
   return block.isPlain(axes) ? plain() : Indices{block};
 }
 
+/// The form may depend on the group only through its coordinate as a whole; that term is replaced by the group's new
+/// block.
 std::optional<Index> Group::moved(const Index &old) const {
   if (!(old.axes() & setOf(axes)))
     return old;
@@ -106,6 +108,7 @@ std::optional<Index> Group::moved(const Index &old) const {
   return reduced(n, terms, old.constant + own->factor * block.constant);
 }
 
+/// An index per axis of the group, in its order, is replaced as a whole; any other index one by one.
 std::optional<Indices> Group::moved(ArrayRef<Index> old) const {
   Indices list, own = plain();
   while (!old.empty()) {
@@ -176,6 +179,7 @@ std::string pc::proof::textOf(ArrayRef<Index> split, ArrayRef<std::string> names
   return split.empty() ? "_" : split.size() > 1 ? "(" + text + ")" : text;
 }
 
+/// A dim is "_" if it is whole and "?" if it is a broadcast.
 std::string Where::text(ArrayRef<std::string> names) const {
   std::string text;
   for (const Dim &dim : dims)
