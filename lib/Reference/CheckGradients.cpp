@@ -27,6 +27,8 @@ int64_t inPadded(int64_t i, const ParameterPart &part, ArrayRef<int64_t> padded)
   return at;
 }
 
+/// The pass pc-check-gradients. It interprets the program once for its gradients, and twice for each element that it
+/// checks.
 struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
   using CheckGradientsBase::CheckGradientsBase;
 

@@ -92,6 +92,7 @@ private:
     return success();
   }
 
+  /// The part without padding must lie inside the output.
   LogicalResult checkOutput(OutputOp output) {
     auto type = dyn_cast<RankedTensorType>(output.getValue().getType());
     if (!type)

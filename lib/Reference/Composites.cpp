@@ -21,6 +21,7 @@ static Shape rowShape(const Tensor &x) { return Shape(llvm::ArrayRef(x.shape).dr
 // Norms
 //===---------------------------------------------------------------------------===//
 
+/// The variance is computed from the differences from the mean.
 Tensors pc::layerNorm(Inputs in, double eps) {
   const Tensor &x = *in[0], &gamma = *in[1], &beta = *in[2];
   int64_t e = x.shape.back();
@@ -39,6 +40,7 @@ Tensors pc::layerNorm(Inputs in, double eps) {
   return {y, mean, rstd};
 }
 
+/// dgamma and dbeta are sums over all rows.
 Tensors pc::layerNormGrad(Inputs in) {
   const Tensor &dy = *in[0], &x = *in[1], &mean = *in[2], &rstd = *in[3], &gamma = *in[4];
   int64_t e = x.shape.back();
@@ -61,6 +63,7 @@ Tensors pc::layerNormGrad(Inputs in) {
   return {dx, dgamma, dbeta};
 }
 
+/// eps is added to the mean of the squares, before the root.
 Tensors pc::rmsNorm(Inputs in, double eps) {
   const Tensor &x = *in[0], &gamma = *in[1];
   int64_t e = x.shape.back();
@@ -76,6 +79,7 @@ Tensors pc::rmsNorm(Inputs in, double eps) {
   return {y, rstd};
 }
 
+/// dx = rstd (g - h mean(g h)), where h is the normalized x and g = dy gamma.
 Tensors pc::rmsNormGrad(Inputs in) {
   const Tensor &dy = *in[0], &x = *in[1], &rstd = *in[2], &gamma = *in[3];
   int64_t e = x.shape.back();
@@ -97,6 +101,7 @@ Tensors pc::rmsNormGrad(Inputs in) {
 // Attention
 //===---------------------------------------------------------------------------===//
 
+/// Rotates pairs of elements (i, i + c) or, if interleaved, (2i, 2i + 1). The inverse rotates by the negative angle.
 Tensors pc::rope(Inputs in, bool inverse, bool interleaved, int64_t first) {
   const Tensor &x = *in[0], &cos = *in[1], &sin = *in[2];
   int64_t batch = x.shape[0], length = x.shape[1], d = x.shape.back(), half = cos.shape.back();
@@ -144,6 +149,7 @@ double dot(const double *a, const double *b, int64_t n) {
 }
 } // namespace
 
+/// An element is dropped if its random number is below the threshold of the drop. Kept elements are scaled up.
 Mask pc::maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext &context) {
   DropAttr drop = op.getDropAttr();
   if (!drop)
@@ -184,6 +190,7 @@ double Scores::slope(double product) const {
   return scale * (1 - capped * capped);
 }
 
+/// Softmax over the keys that the query sees, computed with the largest score subtracted.
 Tensors pc::attention(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2];
   AttentionIndex at(q, k);
@@ -217,6 +224,7 @@ Tensors pc::attention(Inputs in, const Scores &score, const Sight &sees, Roundin
   return {o, lse};
 }
 
+/// Recomputes the weights from the scores and the log-sum-exp, as kernels do.
 Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask,
                           bool ofBias) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2], &o = *in[3], &lse = *in[4], &dout = *in[5];
@@ -247,6 +255,7 @@ Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rou
   return ofBias ? Tensors{dq, dk, dv, dbias} : Tensors{dq, dk, dv};
 }
 
+/// With tables of a rotation, q and k are rotated after they are split.
 Tensors pc::splitQkv(Inputs in) {
   const Tensor &x = *in[0];
   // Each key head has its query heads first, then its key and its value.
@@ -262,6 +271,7 @@ Tensors pc::splitQkv(Inputs in) {
   return parts;
 }
 
+/// The inverse of splitQkv: rotates gradients of q and k back, and joins the three along the heads.
 Tensors pc::joinQkv(Inputs in) {
   Tensors parts = {*in[0], *in[1], *in[2]};
   if (in.size() == 5)
@@ -279,6 +289,7 @@ Tensors pc::joinQkv(Inputs in) {
   return {x};
 }
 
+/// The result is the average of both parts, weighted by their sums of exponentials.
 Tensors pc::mergeAttention(Inputs in) {
   const Tensor &o1 = *in[0], &lse1 = *in[1], &o2 = *in[2], &lse2 = *in[3];
   AttentionIndex at(o1, o1);
@@ -299,6 +310,7 @@ Tensors pc::mergeAttention(Inputs in) {
 // Tables and losses
 //===---------------------------------------------------------------------------===//
 
+/// The largest element of a row is subtracted first, which does not change the result.
 Tensors pc::softmax(Inputs in) {
   const Tensor &x = *in[0];
   int64_t c = x.shape.back();
@@ -315,6 +327,7 @@ Tensors pc::softmax(Inputs in) {
   return {y};
 }
 
+/// Marks the entries with 1 and leaves the others 0, so that the result can be a factor.
 Tensors pc::topK(Inputs in, int64_t k) {
   const Tensor &x = *in[0];
   int64_t c = x.shape.back();
@@ -331,6 +344,7 @@ Tensors pc::topK(Inputs in, int64_t k) {
   return {chosen};
 }
 
+/// The score of a group is the sum of its two largest entries.
 Tensors pc::topGroups(Inputs in, int64_t groups, int64_t keep) {
   const Tensor &x = *in[0];
   int64_t size = x.shape.back() / groups;
@@ -349,6 +363,7 @@ Tensors pc::topGroups(Inputs in, int64_t groups, int64_t keep) {
   return {mask};
 }
 
+/// Counts the entries of each expert in the order of positions until its capacity is reached.
 Tensors pc::admit(Inputs in, int64_t capacity, int64_t ranks) {
   const Tensor &x = *in[0];
   int64_t length = x.shape[1], experts = x.shape[2];
@@ -367,6 +382,7 @@ Tensors pc::admit(Inputs in, int64_t capacity, int64_t ranks) {
   return {taken};
 }
 
+/// Experts come in order, and within an expert the tokens. Entries after the last full round belong to the last round.
 Tensors pc::roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit) {
   const Tensor &x = *in[0];
   int64_t experts = x.shape.back(), number = 0;
@@ -378,6 +394,7 @@ Tensors pc::roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit)
   return {taken};
 }
 
+/// The largest element of a row is subtracted before exponentials are taken, and added afterwards.
 Tensors pc::logSumExp(Inputs in) {
   const Tensor &x = *in[0];
   int64_t v = x.shape.back();
@@ -405,6 +422,8 @@ Tensors pc::crossEntropy(Inputs in) {
 // Optimizers, as torch.optim defines them
 //===---------------------------------------------------------------------------===//
 
+/// Decay is decoupled from the gradient, as in torch.optim.AdamW. If the coefficient is NaN, the step is skipped and
+/// nothing changes.
 Tensors pc::adamw(Inputs in) {
   Tensor p = *in[0], m = *in[2], v = *in[3];
   const Tensor &gradient = *in[1], &coefficient = *in[4], &hyper = *in[5];
@@ -423,6 +442,7 @@ Tensors pc::adamw(Inputs in) {
   return {p, m, v};
 }
 
+/// Decay is added to the gradient, as in torch.optim.SGD. If the coefficient is NaN, nothing changes.
 Tensors pc::sgd(Inputs in) {
   Tensor p = *in[0];
   const Tensor &gradient = *in[1], &coefficient = *in[2], &hyper = *in[3];

@@ -76,8 +76,8 @@ static size_t numberOf(Operation *op, Value operand) {
   return llvm::find(op->getOperands(), operand) - op->operand_begin();
 }
 
-/// Whether query s of this rank, of batch row b, sees key t: by the counts of `sees` if it has one per query, else by
-/// their positions.
+/// Whether query s of this rank, in batch row b, sees key t. If `sees` has a count of keys for each query, the count
+/// decides; otherwise positions do.
 template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t offset) {
   if (!attention.getCausal())
     return [](int64_t, int64_t, int64_t) { return true; };
@@ -99,7 +99,7 @@ template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t off
   };
 }
 
-/// What attention makes of products of q and k.
+/// How this attention computes scores from products of q and k.
 template <typename Op> static Scores scoresOf(Op attention, Inputs in) {
   Scores scores{attention.getScale().convertToDouble()};
   if (auto cap = attention.getSoftcap())
@@ -113,23 +113,24 @@ template <typename Op> static Scores scoresOf(Op attention, Inputs in) {
   return scores;
 }
 
-/// Which keys a query of packed attention sees: there are as many keys as queries, in the order of their positions.
+/// Which keys a query of packed attention sees. There are as many keys as queries, both in the order of their
+/// positions.
 template <typename Op> static Sight sightOf(Op attention) {
   if (!attention.getCausal())
     return [](int64_t, int64_t, int64_t) { return true; };
   return [](int64_t, int64_t s, int64_t t) { return t <= s; };
 }
 
-/// Attention of bf16 `factors` rounds weights and gradients of scores to bf16 before it multiplies them.
+/// Attention with `factors` of bf16 rounds the weights and the gradients of scores to bf16 before it multiplies them.
 static Rounding roundingOf(ArrayRef<Value> factors, bool rounds) {
   rounds &= llvm::all_of(factors, [](Value x) { return getElementTypeOrSelf(x).isBF16(); });
   return rounds ? roundToBf16 : [](double x) { return x; };
 }
 
-/// The mask of attention that drops nothing.
+/// A mask that keeps every element as it is.
 static double one(ArrayRef<int64_t>) { return 1; }
 
-/// What `drawn` keeps by its operand 'random'; everything if it has none.
+/// The mask of `drawn` for the random words in its operand 'random'. It keeps everything if there is no such operand.
 static Mask drawnMask(DrawnOpInterface drawn, Inputs in, const EvaluateContext &context) {
   return maskOf(drawn, drawn.getRandom() ? in[numberOf(drawn, drawn.getRandom())] : nullptr, context);
 }
@@ -192,6 +193,7 @@ static FailureOr<Tensors> evaluateOp(IotaOp iota, Inputs, const EvaluateContext 
   return Tensors{indices};
 }
 
+/// Counts, for each query of this rank, the keys of the block that come before it or at it in the order of positions.
 static FailureOr<Tensors> evaluateOp(KeyCountsOp counts, Inputs in, const EvaluateContext &context) {
   Tensor result(context.shapes[0]);
   int64_t n = counts.getRanks(), me = static_cast<int64_t>((*in[0])[0]), length = result.size();
@@ -213,6 +215,7 @@ static FailureOr<Tensors> evaluateReduction(Op reduce, Inputs in, const Evaluate
   return Tensors{contract(rule, in, context.shapes[0], /*largest=*/std::is_same_v<Op, ReduceMaxOp>)};
 }
 
+/// The comparison chooses between operands 2 and 3, element by element.
 static FailureOr<Tensors> evaluateOp(SelectOp select, Inputs in, const EvaluateContext &) {
   return pointwise(*in[2], [&](int64_t i) {
     double x = (*in[0])[i], y = (*in[1])[i];
@@ -223,6 +226,7 @@ static FailureOr<Tensors> evaluateOp(SelectOp select, Inputs in, const EvaluateC
   });
 }
 
+/// The mask needs the index of an element along each dim.
 static FailureOr<Tensors> evaluateOp(DropoutOp dropout, Inputs in, const EvaluateContext &context) {
   Mask kept = drawnMask(dropout, in, context);
   SmallVector<int64_t> index(in[0]->shape.size());
@@ -275,6 +279,7 @@ static FailureOr<Tensors> evaluateOp(CrossEntropyOp entropy, Inputs in, const Ev
   return crossEntropy(in);
 }
 
+/// `largest` is the maximum over the whole vocabulary, so the sum may be one rank's addend.
 static FailureOr<Tensors> evaluateOp(SumExpOp, Inputs in, const EvaluateContext &) {
   const Tensor &logits = *in[0], &largest = *in[1];
   int64_t v = logits.shape.back();
@@ -313,7 +318,7 @@ static FailureOr<Tensors> evaluateOp(MaskPaddingOp mask, Inputs in, const Evalua
   return pointwise(*in[0], [&](int64_t i) { return context.offset + i % last >= valid ? value : (*in[0])[i]; });
 }
 
-/// A longer result ends in zeros, a shorter one is cut off.
+/// A longer result is filled with zeros; a shorter one is cut off.
 static FailureOr<Tensors> evaluateOp(ResizeOp, Inputs in, const EvaluateContext &context) {
   Tensor result(context.shapes[0]);
   Shape common(in[0]->shape);
@@ -324,7 +329,7 @@ static FailureOr<Tensors> evaluateOp(ResizeOp, Inputs in, const EvaluateContext 
   return Tensors{result};
 }
 
-/// NaN makes the optimizer skip the step: the norm is too large or not finite.
+/// The coefficient is NaN if the norm is too large or not finite. The optimizer then skips the step.
 static FailureOr<Tensors> evaluateOp(ClipCoefficientOp, Inputs in, const EvaluateContext &) {
   Tensor coefficient;
   double norm = (*in[0])[0], clip = (*in[1])[PCRT_HYPER_CLIP], limit = (*in[1])[PCRT_HYPER_NORM_LIMIT];
@@ -332,7 +337,8 @@ static FailureOr<Tensors> evaluateOp(ClipCoefficientOp, Inputs in, const Evaluat
   return Tensors{coefficient};
 }
 
-/// Inputs whose length the runtime fixes may have another one in IR that was written by hand.
+/// Checks the length of inputs that the runtime always fills in one length. IR that was written by hand may have
+/// another one.
 static LogicalResult checkRuntimeInputs(Operation *op, Inputs in) {
   if (auto drawn = dyn_cast<DrawnOpInterface>(op);
       drawn && drawn.getRandom() && in[numberOf(op, drawn.getRandom())]->size() != PCRT_RANDOM_COUNT)
@@ -342,6 +348,7 @@ static LogicalResult checkRuntimeInputs(Operation *op, Inputs in) {
   return success();
 }
 
+/// Pointwise ops need only a function of their elements; all other ops have an `evaluateOp`.
 FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
   if (failed(checkRuntimeInputs(op, in)))
     return failure();

@@ -64,15 +64,16 @@ Tensors topK(Inputs in, int64_t k);
 /// x (rows..., c) -> 1 for entries of the `keep` groups of each row with the largest sums of their two largest entries,
 /// and 0 for the others.
 Tensors topGroups(Inputs in, int64_t groups, int64_t keep);
-/// x (b, s, n) -> x of the first `capacity` positions of each (b, n) where it is above 0, and 0 elsewhere; `ranks`: of
-/// the zigzag order, or 0.
+/// x (b, s, n) -> x, where it is above 0, for the first `capacity` positions of each (b, n), and 0 elsewhere. `ranks`
+/// is the number of ranks in zigzag order, or 0.
 Tensors admit(Inputs in, int64_t capacity, int64_t ranks);
 /// x (tokens..., n) -> x for the entries of round `round`, and 0 elsewhere. Entries above 0 are numbered by n and then
 /// by token, and a round has the numbers from `round` * `limit` on: `limit` of them, or all the rest in the last round.
 Tensors roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit);
 /// x -> `shape`: entry j along the dim of the op is entry (from + j step) / every, or 0 if there is none.
 Tensors columns(ColumnsOp op, Inputs in, const Shape &shape);
-/// The dims of a recurrence: for each dim of b, which dim of a it is, or -1; and which one the recurrence runs along.
+/// The dims of a recurrence: for each dim of b, the dim of a that it is, or -1; and the dim along which the recurrence
+/// runs.
 struct RecurrentDims {
   RecurrentDims(const FactorRule &rule, llvm::StringRef along, bool reverse);
   llvm::SmallVector<int> ofA;

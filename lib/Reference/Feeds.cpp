@@ -1,4 +1,4 @@
-//===- Feeds.cpp - Values of leaves, drawn from names and global indices ----------------------===//
+//===- Feeds.cpp - Values of leaves, from names and global indices ----------------------------===//
 // Every value depends on the seed, the leaf's name and the element's index in the unpadded global tensor, so it is the
 // same for all meshes, placements, paddings and packings. Programs of all phases can therefore be compared.
 //===-----------------------------------------------------------------------------===//
@@ -37,6 +37,7 @@ static uint64_t hashOf(StringRef name) {
   return hash;
 }
 
+/// In placed programs the type says both. In local programs the attributes do.
 LeafLayout pc::leafLayout(Operation *op, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   LeafLayout layout{Shape(type.getShape()), placement(type)};
@@ -50,6 +51,7 @@ LeafLayout pc::leafLayout(Operation *op, Value value) {
 /// Ids must be in the vocabulary. Its size is read from the program's attributes or, if there are none, from the
 /// parameters.
 Feeds::Feeds(func::FuncOp program, uint64_t seed) : seed(seed) {
+  // Also notes which parameters are packed or padded.
   program.walk([&](ParameterOp parameter) {
     Shape shape = leafLayout(parameter, parameter.getValue()).global;
     if (parameter.getParts())
@@ -70,6 +72,7 @@ const Shape *Feeds::validShape(StringRef parameter) const {
   return it == valid.end() ? nullptr : &it->second;
 }
 
+/// Element i depends on the name, the seed and i in the part without padding.
 Tensor Feeds::draw(StringRef name, ArrayRef<int64_t> shape, const Shape *valid,
                    llvm::function_ref<double(uint64_t)> element) const {
   Tensor inside(valid ? ArrayRef<int64_t>(*valid) : shape);
@@ -83,6 +86,7 @@ Tensor Feeds::draw(StringRef name, ArrayRef<int64_t> shape, const Shape *valid,
   return padded;
 }
 
+/// Moves each element along `dim` to the position that it has in the other order.
 Tensor pc::reorderSequence(Operation *op, const Tensor &x, int64_t dim, bool back) {
   if (!zigzagRanks(op))
     return x;
@@ -137,6 +141,7 @@ Tensor Feeds::drawDocuments(const Shape &shape, bool starts) const {
   return result;
 }
 
+/// One case per kind of leaf; Feeds.h lists the distributions.
 FailureOr<Tensor> Feeds::read(Operation *leaf) const {
   Shape shape = leafLayout(leaf, leaf->getResult(0)).global;
   return llvm::TypeSwitch<Operation *, FailureOr<Tensor>>(leaf)

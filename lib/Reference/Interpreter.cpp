@@ -155,6 +155,8 @@ LogicalResult pc::canInterpret(ModuleOp module) {
                               [](ModuleOp program) { return succeeded(checkedProgramOf(program)); }));
 }
 
+/// Dispatches by the form of the module: with calls, with stages, or a single program. A placed program on several
+/// ranks is first run on one device, for the trace.
 FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
   if (OwningOpRef<ModuleOp> written = inlined(module))
     return interpret(*written, options);
@@ -185,6 +187,7 @@ FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
   return machine.takeResults();
 }
 
+/// Puts a clone of `op` into a function of its own, whose arguments are the operands.
 FailureOr<std::vector<Tensor>> pc::interpretOp(ModuleOp program, Operation *op, ArrayRef<Tensor> operands) {
   OpBuilder b(op->getContext());
   OwningOpRef<ModuleOp> module = ModuleOp::create(b, op->getLoc());

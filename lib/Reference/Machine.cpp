@@ -35,6 +35,7 @@ LogicalResult Machine::finish() {
   return success();
 }
 
+/// Splits results of a packed parameter by its parts and names each after its part.
 Results Machine::takeResults() {
   llvm::StringMap<ParameterOp> packed;
   function.walk([&](ParameterOp parameter) {
@@ -70,6 +71,7 @@ LogicalResult Machine::step(Operation *op) {
   return isThere ? success() : runOp(op);
 }
 
+/// Operands are stored as if earlier ops had made them.
 FailureOr<std::vector<Tensor>> Machine::runAlone(Operation *op, ArrayRef<Tensor> operands) {
   for (auto [value, tensor] : llvm::zip_equal(op->getOperands(), operands))
     if (!store.set(value, {tensor}))
@@ -89,6 +91,8 @@ FailureOr<RankTensors> Machine::apply(MoveOpInterface move, Value input) {
   return ranks.apply(move, store.get(input));
 }
 
+/// Kinds of ops with effects have their own functions; the rest compute. A result that is added to a sum is added at
+/// once.
 LogicalResult Machine::runOp(Operation *op) {
   auto dispatch = [&]() -> LogicalResult {
     if (auto accumulate = dyn_cast<AccumulateOp>(op))
@@ -127,6 +131,7 @@ LogicalResult Machine::runOp(Operation *op) {
   return success();
 }
 
+/// Rounds a value of type bf16 before it is stored. Inside a fusion only yielded values are rounded.
 LogicalResult Machine::set(Value value, RankTensors tensors) {
   auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
   // Inside a kernel values stay in f32; only stored values are rounded.
@@ -163,6 +168,7 @@ LogicalResult Machine::runLeaf(Operation *leaf) {
   return set(value, ranks.split(*global, layoutOf(leaf, value).place));
 }
 
+/// Every rank evaluates the op on its own tensors, with its own offset.
 LogicalResult Machine::compute(Operation *op) {
   EvaluateContext context;
   context.rounds = rounds;
@@ -194,6 +200,7 @@ LogicalResult Machine::compute(Operation *op) {
   return setAll(op->getResults(), outs);
 }
 
+/// Ops without an indexed dim have the offset 0.
 int64_t Machine::offsetOf(Operation *op, int64_t rank) {
   auto indexed = dyn_cast<IndexedOpInterface>(op);
   if (!indexed)
@@ -208,6 +215,7 @@ int64_t Machine::offsetOf(Operation *op, int64_t rank) {
   return dim < 0 ? 0 : ranks.blockStart(rank, cast<RankedTensorType>(value.getType()).getShape(), place)[dim];
 }
 
+/// Placed programs give the start by the placement, local ones by operands for split dims.
 Shape Machine::drawnStart(DrawnOpInterface op, int64_t rank) {
   DropAttr drop = op.getDropAttr();
   Shape start;
@@ -278,6 +286,7 @@ LogicalResult Machine::runAccumulate(AccumulateOp accumulate) {
   return success();
 }
 
+/// The first microbatch is added to zeros, which were stored when the accumulation began.
 LogicalResult Machine::addToSum(OpOperand &yielded) {
   auto accumulate = cast<AccumulateOp>(yielded.getOwner()->getParentOp());
   Value result = accumulate.getResult(yielded.getOperandNumber());
@@ -305,6 +314,7 @@ LogicalResult Machine::runFusion(FusionOp fusion) {
   return setAll(fusion.getResults(), outs);
 }
 
+/// The moves are carried out at once, on copies of the operands. The results stay here until the wait.
 LogicalResult Machine::runStart(StartOp start) {
   WaitOp wait = start.getWait();
   std::vector<RankTensors> &results = inFlight[start];
@@ -328,6 +338,8 @@ static bool isSame(const RankTensors &a, const RankTensors &b) {
   });
 }
 
+/// Checks that nothing wrote the results, and nothing changed the operands, while the moves were in flight. A move that
+/// may work in place is the exception.
 LogicalResult Machine::runWait(WaitOp wait) {
   StartOp start = wait.getStart();
   std::vector<RankTensors> results = inFlight.lookup(start);
@@ -417,6 +429,7 @@ LogicalResult Machine::collect(Operation *op, Value value, const LeafLayout &lay
   return success();
 }
 
+/// Compares with the trace if there is one, else only the ranks with each other.
 LogicalResult Machine::check(Operation *op, Value value) {
   if (record)
     record->push_back(store.get(value)[0]);

@@ -68,10 +68,10 @@ private:
   LogicalResult runWait(WaitOp wait);
   /// Runs an op that every rank computes from its own tensors.
   LogicalResult compute(Operation *op);
-  /// The first global index of the block that `op` indexes: its operand in local programs, by the placement in placed
-  /// ones.
+  /// The first global index of the block that `op` indexes. Local programs have it as an operand; in placed programs it
+  /// follows from the placement.
   int64_t offsetOf(Operation *op, int64_t rank);
-  /// The first global index, by dim, of the rank's block of what `op` drops elements of.
+  /// By dim, the first global index of the rank's block of the value whose elements `op` drops.
   Shape drawnStart(DrawnOpInterface op, int64_t rank);
 
   FailureOr<RankTensors> apply(MoveOpInterface move, Value input);
@@ -84,7 +84,7 @@ private:
   /// Adds a value, assembled and without padding, to the results.
   LogicalResult collect(Operation *op, Value value, const LeafLayout &layout, const std::string &name,
                         const Shape *valid);
-  /// Adds `value`, the new value of `update`'s leaf, to the results.
+  /// Adds the new value of the leaf of `update` to the results.
   LogicalResult collectUpdate(UpdateOp update, Value value);
   LeafLayout layoutOf(Operation *op, Value value) const;
   Shape localShape(Type type) const;
@@ -101,7 +101,7 @@ private:
   llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< by start: the results of its moves
   SmallVector<UpdateOp> updates;                                  ///< finish() reads their leaves
   Results results;
-  size_t next = 0; ///< in `expected`
+  size_t next = 0; ///< position in `expected`
 };
 
 } // namespace pc

@@ -9,6 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Without a mesh there is one rank, with index 0.
 int64_t Ranks::index(int64_t rank, ArrayRef<StringAttr> axes) const {
   int64_t result = 0;
   if (!mesh)
@@ -19,6 +20,7 @@ int64_t Ranks::index(int64_t rank, ArrayRef<StringAttr> axes) const {
   return result;
 }
 
+/// Goes through all ranks, which is fast enough for simulated meshes.
 SmallVector<int64_t> Ranks::group(int64_t rank, ArrayRef<StringAttr> axes) const {
   SmallVector<StringAttr> others;
   for (StringAttr axis : mesh.getNames())
@@ -45,6 +47,7 @@ Shape Ranks::blockStart(int64_t rank, ArrayRef<int64_t> global, PlaceAttr place)
   return start;
 }
 
+/// Ranks that a rooted value is not on get NaNs, which must not be read.
 RankTensors Ranks::split(const Tensor &global, PlaceAttr place) const {
   RankTensors parts;
   for (int64_t rank = 0; rank < count(); ++rank)
@@ -55,6 +58,7 @@ RankTensors Ranks::split(const Tensor &global, PlaceAttr place) const {
   return parts;
 }
 
+/// Copies are assembled separately and then compared, so that a disagreement between ranks shows.
 Tensor Ranks::assemble(ArrayRef<Tensor> parts, ArrayRef<int64_t> global, PlaceAttr place, double &disagreement) const {
   // The tensor is replicated over axes that the placement does not name: one copy per coordinate on them.
   SmallVector<StringAttr> copyAxes;
@@ -87,7 +91,7 @@ static Tensor reduce(ArrayRef<const Tensor *> parts, PartialKind kind) {
   return result;
 }
 
-/// `whole` with `part` as its block `i` along dim `d`.
+/// `whole` with `part` written as block `i` along dim `d`.
 static Tensor withBlock(Tensor whole, const Tensor &part, int64_t d, int64_t i) {
   Shape start(part.shape.size(), 0);
   start[d] = i * part.shape[d];
@@ -101,7 +105,7 @@ static Shape shapeOfBlocks(Shape block, int64_t d, int64_t n) {
   return block;
 }
 
-/// All of `parts` one after the other along dim `d`.
+/// All of `parts`, concatenated along dim `d`.
 static Tensor concatenate(ArrayRef<const Tensor *> parts, int64_t d) {
   Tensor result(shapeOfBlocks(parts[0]->shape, d, parts.size()));
   for (auto [i, part] : llvm::enumerate(parts))
@@ -117,6 +121,7 @@ static Tensor block(const Tensor &x, int64_t d, int64_t i, int64_t n) {
   return x.box(start, sizes);
 }
 
+/// Computes each rank's result from the operands of its group, by the kind of move.
 RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<Tensor> base) const {
   SmallVector<StringAttr> axes = move.getMoveAxes();
   SmallVector<StringAttr> with = move.getMoveWith();

@@ -1,5 +1,5 @@
 //===- Recurrence.cpp - Evaluation of linear recurrences -------------------------------------===//
-// Each index of b's other dims is a recurrence of its own, which is walked step by step in double precision.
+// Each index of the other dims of b selects one recurrence. It is walked step by step in double precision.
 //===----------------------------------------------------------------------------------------===//
 #include "Evaluators.h"
 #include "pc/IR/Factors.h"
@@ -16,7 +16,7 @@ RecurrentDims::RecurrentDims(const FactorRule &rule, llvm::StringRef along, bool
 }
 
 namespace {
-/// The elements of one recurrence in the order of its steps: the first one in b and in a, and the distance of two.
+/// One recurrence in memory: the first element in b and in a, and the distance between consecutive steps in each.
 struct Walk {
   int64_t first, firstOfA, step, stepOfA;
 };
@@ -44,6 +44,7 @@ static void forEachWalk(const Shape &b, const Shape &a, const RecurrentDims &dim
   }
 }
 
+/// h_t = a_t h_(t-1) + b_t, with h_(-1) = 0.
 Tensors pc::recurrence(Inputs in, const RecurrentDims &dims) {
   const Tensor &a = *in[0], &b = *in[1];
   Tensor h(b.shape);
@@ -58,6 +59,7 @@ Tensors pc::recurrence(Inputs in, const RecurrentDims &dims) {
   return {h};
 }
 
+/// Walks backwards: the gradient of h_t is dh_t plus a_(t+1) times the gradient of h_(t+1).
 Tensors pc::recurrenceGrad(Inputs in, const RecurrentDims &dims) {
   const Tensor &a = *in[0], &h = *in[1], &dh = *in[2];
   Tensor da(a.shape), db(h.shape);

@@ -13,6 +13,7 @@ MeshAttr StageLink::meshOfStage() const {
   return MeshAttr::get(mesh.getContext(), mesh.getNames(), sizes);
 }
 
+/// The runner calls this only if the flow has a message. Its number and type must be those of the receive.
 FailureOr<RankTensors> StageLink::receive(int stage, ReceiveOp receive) {
   std::deque<Message> &messages = flows[StageFlow(stage, receive)];
   Message message = std::move(messages.front());
@@ -43,6 +44,7 @@ int64_t StageLink::rankOf(int stage, int64_t rankInStage) const {
   return rank;
 }
 
+/// All stages must run the same move. The move is applied on the whole mesh, and this stage gets its ranks' results.
 FailureOr<RankTensors> StageLink::result(int stage, MoveOpInterface move) {
   RankTensors whole(mesh.numRanks());
   for (const auto &[other, part] : parts[meetings.lookup(move)]) {

@@ -14,14 +14,14 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// The values at the start of a step: those that the step before has set, and drawn ones.
+/// The values at the start of a step: values that the step before has written, and drawn values for all other leaves.
 class Training {
 public:
   explicit Training(ModuleOp module) {
     module.walk([&](ParameterOp op) { parts[op.getName().str()] = partsOf(op); });
   }
 
-  /// Later steps begin with the parameters and states that the step before has left.
+  /// Later steps begin with the parameters and states that the step before has written.
   void feed(int64_t step, Operation *leaf, Tensor &tensor) const {
     if (auto parameter = dyn_cast<ParameterOp>(leaf))
       put(parameter.getName(), "", tensor);
@@ -62,6 +62,7 @@ bool pc::hasUpdates(ModuleOp module) {
   return module.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
 }
 
+/// Each step is a run with its own seed, which changes only the tokens.
 FailureOr<Results> pc::interpretSteps(ModuleOp module, const RunOptions &options, int64_t steps) {
   Training training(module);
   Results all;

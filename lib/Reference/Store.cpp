@@ -1,7 +1,7 @@
 //===- Store.cpp - Where the interpreter keeps values --------------------------------------===//
-// Without an arena, a map from values to tensors. With one, values lie at their homes, one double per byte of the arena
-// but only at the first byte of each element, so that values which overlap overwrite each other as they would in
-// memory.
+// Without an arena, the store is a map from values to tensors. With an arena, values lie at their homes. The arena has
+// one double per byte, but only the first byte of each element is used. So values that overlap overwrite each other as
+// they would in memory.
 //===-----------------------------------------------------------------------------===//
 #include "Store.h"
 
@@ -16,8 +16,8 @@ Store::Store(int64_t ranks, int64_t arenaBytes) : arenaBytes(arenaBytes) {
     arenas.assign(ranks, std::vector<double>(arenaBytes, std::numeric_limits<double>::quiet_NaN()));
 }
 
-// What is stored by rows lies in another order than its elements; it is kept by itself, and its bytes are not looked
-// at.
+// Values that are stored by rows have another order than their elements. They are kept separately, and their bytes in
+// the arena are ignored.
 int64_t Store::homeOf(Value value) const {
   if (rowsOf(value))
     return -1;
@@ -34,6 +34,7 @@ const RankTensors &Store::get(Value value) {
   return tensors;
 }
 
+/// With an arena, the elements are written to the value's home in the arena of each rank.
 bool Store::set(Value value, RankTensors tensors) {
   if (int64_t home = homeOf(value); home >= 0) {
     if (home + tensors[0].size() * width(value) > arenaBytes)

@@ -1,6 +1,6 @@
 //===- Store.h - Where the interpreter keeps values --------------------------------------===//
-// A tensor per value and rank. In planned programs a value lies at its home in an arena per rank: reading it gives the
-// current bytes there, also if another value has been written over it.
+// Keeps a tensor per value and rank. In planned programs a value lies at its home in an arena per rank. Reading it
+// gives the bytes that are there now, even if another value was written over it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_REFERENCE_STORE_H
 #define PC_LIB_REFERENCE_STORE_H
@@ -9,20 +9,20 @@
 
 namespace pc {
 
-/// State: the last tensors of every value, and with an arena the current bytes of every rank.
+/// State: the last tensors of every value and, with an arena, the current bytes of every rank.
 class Store {
 public:
-  /// `arenaBytes`: of a planned program; -1 if values have no homes.
+  /// `arenaBytes` is the arena of a planned program, or -1 if values have no homes.
   Store(int64_t ranks, int64_t arenaBytes);
 
   bool hasArena() const { return arenaBytes >= 0; }
   /// The current elements of `value`, one tensor per rank. The reference is valid until the next `get` of the same
   /// value.
   const RankTensors &get(mlir::Value value);
-  /// Sets `value`; returns false where its home is outside of the arena.
+  /// Sets `value`. Returns false if its home is outside of the arena.
   bool set(mlir::Value value, RankTensors tensors);
-  /// Binds an element of a stack to a block argument. Writes nothing into an arena, where the argument is part `index`
-  /// of its operand.
+  /// Binds a block argument to an element of a stack. With an arena nothing is written, because the argument is part
+  /// `index` of its operand.
   void setElement(mlir::Value argument, RankTensors tensors, int64_t index);
   /// The first byte of `value` in the arena, or -1.
   int64_t homeOf(mlir::Value value) const;

@@ -1,6 +1,6 @@
 //===- Views.cpp - Entries along a dim, and rows by id ----------------------------------------===//
-// Definitions of ops that bring elements to other places, in double precision. Ops here are local: sizes are those of
-// the tensors.
+// Defines ops that bring elements to other places, in double precision. Sizes are those of the tensors, since all ops
+// here are local.
 //===-----------------------------------------------------------------------------===//
 #include "Evaluators.h"
 #include "pc/IR/PC.h"
@@ -13,6 +13,7 @@ static std::array<int64_t, 3> around(const Shape &shape, int64_t dim) {
   return {numElements(sizes.take_front(dim)), shape[dim], numElements(sizes.drop_front(dim + 1))};
 }
 
+/// Entry j of the result is entry (from + j step) / every of x, if that is a whole number in range.
 Tensors pc::columns(ColumnsOp op, Inputs in, const Shape &shape) {
   const Tensor &x = *in[0];
   Tensor y(shape);
@@ -28,7 +29,7 @@ Tensors pc::columns(ColumnsOp op, Inputs in, const Shape &shape) {
   return {y};
 }
 
-/// Calls `row(i, r)` for each id that is in its table: row r, among all rows of all tables.
+/// Calls `row(i, r)` for each id i that is in its table. r is the number of its row among the rows of all tables.
 template <typename Op, typename F>
 static void forRows(Op op, const Tensor &ids, const Shape &tables, int64_t offset, F row) {
   int64_t batch = op.getBatch(), rows = tables[batch];
@@ -38,6 +39,7 @@ static void forRows(Op op, const Tensor &ids, const Shape &tables, int64_t offse
       row(i, i / perTable * rows + r);
 }
 
+/// Ids outside of this rank's part of the table give zeros.
 Tensors pc::embedding(EmbeddingOp op, Inputs in, const Shape &shape, int64_t offset) {
   const Tensor &table = *in[0], &ids = *in[1];
   int64_t width = around(table.shape, op.getBatch())[2];
@@ -49,6 +51,7 @@ Tensors pc::embedding(EmbeddingOp op, Inputs in, const Shape &shape, int64_t off
   return {y};
 }
 
+/// Rows of equal ids are added in the order of the ids. The id of padding gets no gradient.
 Tensors pc::embeddingGrad(EmbeddingGradOp op, Inputs in, const Shape &shape, int64_t offset) {
   const Tensor &dy = *in[0], &ids = *in[1];
   int64_t width = around(shape, op.getBatch())[2];
