@@ -27,6 +27,7 @@ void PCDialect::registerAttributes() {
 // #pc.mesh
 //===---------------------------------------------------------------------------===//
 
+/// <dp = 2, tp = 4>: names are keywords, or strings if they contain other characters.
 Attribute MeshAttr::parse(AsmParser &parser, Type) {
   SmallVector<StringAttr> names;
   SmallVector<int64_t> sizes;
@@ -52,6 +53,7 @@ void MeshAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
+/// A box must lie inside the tensor, or inside its view, which has as many elements.
 LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef tensor,
                                  ArrayRef<int64_t> shape, ArrayRef<int64_t> start, ArrayRef<int64_t> size,
                                  ArrayRef<int64_t> view) {
@@ -68,6 +70,7 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
   return success();
 }
 
+/// Axis names are unique, and sizes are at least 1.
 LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<StringAttr> names,
                                ArrayRef<int64_t> sizes) {
   llvm::StringSet<> seen;
@@ -113,7 +116,7 @@ SmallVector<int64_t> MeshAttr::coordinates(int64_t rank) const {
 // #pc.place
 //===---------------------------------------------------------------------------===//
 
-/// `_`, `axis` or `(axis, axis)`.
+/// Parses the axes of one dim: `_`, `axis` or `(axis, axis)`.
 static ParseResult parseDim(AsmParser &parser, SmallVectorImpl<ArrayAttr> &dims) {
   MLIRContext *context = parser.getContext();
   SmallVector<Attribute> axes;
@@ -135,6 +138,7 @@ static ParseResult parseDim(AsmParser &parser, SmallVectorImpl<ArrayAttr> &dims)
   return success();
 }
 
+/// The kind of partial value and its axes are optional, and so are the axes of a root.
 Attribute PlaceAttr::parse(AsmParser &parser, Type) {
   SmallVector<ArrayAttr> dims;
   SmallVector<StringAttr> partial, root;
@@ -174,6 +178,7 @@ Attribute PlaceAttr::parse(AsmParser &parser, Type) {
 void PlaceAttr::print(AsmPrinter &printer) const {
   auto axis = [&](StringAttr name) { printer.printKeywordOrString(name.getValue()); };
   printer << "<[";
+  // A dim with one axis needs no parentheses.
   llvm::interleaveComma(llvm::seq<int64_t>(0, getDims().size()), printer, [&](int64_t d) {
     SmallVector<StringAttr> list = axes(d);
     if (list.empty())
@@ -202,6 +207,7 @@ void PlaceAttr::print(AsmPrinter &printer) const {
 
 static bool isBefore(StringAttr a, StringAttr b) { return a.getValue() < b.getValue(); }
 
+/// An axis may occur only once in a placement, whether it splits, is partial or is rooted.
 LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<ArrayAttr> dims,
                                 PartialKind kind, ArrayRef<StringAttr> partial, ArrayRef<StringAttr> root) {
   llvm::StringSet<> seen;
@@ -251,6 +257,7 @@ PlaceAttr PlaceAttr::replicated(MLIRContext *context, int64_t rank) {
 
 SmallVector<StringAttr> PlaceAttr::axes(int64_t d) const { return axisList(getDims()[d]); }
 
+/// An axis that the placement does not name is whole.
 AxisState PlaceAttr::state(StringAttr axis) const {
   for (auto [d, list] : llvm::enumerate(getDims()))
     if (llvm::is_contained(list, axis))
@@ -262,6 +269,8 @@ AxisState PlaceAttr::state(StringAttr axis) const {
   return AxisState::whole();
 }
 
+/// Removes the axis from where it is, and inserts it at its new position: among a dim's axes at `position`, or at the
+/// end.
 PlaceAttr PlaceAttr::with(StringAttr axis, AxisState state, int64_t position) const {
   MLIRContext *context = getContext();
   SmallVector<ArrayAttr> dims;
@@ -302,6 +311,7 @@ PlaceAttr PlaceAttr::addFront() const {
 // #pc.drop
 //===---------------------------------------------------------------------------===//
 
+/// The threshold comes first. Sizes, split dims and the shift of a ring are optional.
 Attribute DropAttr::parse(AsmParser &parser, Type) {
   int64_t threshold = 0, shift = 0;
   SmallVector<int64_t> global, split;
@@ -332,6 +342,7 @@ Attribute DropAttr::parse(AsmParser &parser, Type) {
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), threshold, global, split, shift);
 }
 
+/// Lists that are empty, and a shift of 0, are not printed.
 void DropAttr::print(AsmPrinter &printer) const {
   printer << '<' << getThreshold();
   for (auto [word, list] : {std::pair(", global = [", getGlobal()), std::pair(", split = [", getSplit())}) {
@@ -346,6 +357,7 @@ void DropAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
+/// The threshold is compared with 16 random bits, and must drop some elements but not all.
 LogicalResult DropAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t threshold,
                                ArrayRef<int64_t> global, ArrayRef<int64_t> split, int64_t shift) {
   if (threshold < 1 || threshold > 65535)
@@ -362,6 +374,7 @@ LogicalResult DropAttr::verify(function_ref<InFlightDiagnostic()> emitError, int
 // #pc.init
 //===---------------------------------------------------------------------------===//
 
+/// The kind, its value and, for embeddings with padding, the row of zeros.
 Attribute InitAttr::parse(AsmParser &parser, Type) {
   StringRef word;
   double value;

@@ -21,7 +21,7 @@ struct Box {
 
   InFlightDiagnostic error() const { return emitError(parameter->getLoc()); }
   int64_t elements() const { return ShapedType::getNumElements(source.getSize()); }
-  /// The first element of the tensor in the box, and the one after the last.
+  /// The first element of the tensor that is in the box, and the element after the last one.
   std::pair<int64_t, int64_t> hull() const {
     int64_t first = 0, last = 0;
     for (auto [size, start, count] : llvm::zip(source.boxShape(), source.getStart(), source.getSize())) {
@@ -94,6 +94,7 @@ static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes) {
                                   "read, or make the tensor smaller";
 }
 
+/// Collects the boxes of all parameters and their parts, by tensor.
 LogicalResult pc::checkBoxes(ModuleOp module) {
   llvm::MapVector<StringAttr, SmallVector<Box, 1>> boxes;
   module.walk([&](ParameterOp parameter) {

@@ -20,6 +20,7 @@ static bool agree(Type a, Type b) {
          rowsOf(a) == rowsOf(b);
 }
 
+/// The callee must be a private function of one block, with the types of the call. Homes may differ.
 LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto function = symbols.lookupNearestSymbolFrom<func::FuncOp>(*this, getCalleeAttr());
   if (!function || !function.isPrivate() || !function.getBody().hasOneBlock())
@@ -41,6 +42,8 @@ int64_t pc::homeOrNone(Value value) {
   return home ? home.getOffset() : -1;
 }
 
+/// Reads a function at its first call. Addresses in it begin with the frame, followed by those of arguments and
+/// results.
 const TaskFunction &TaskFunctions::of(CallOp call) {
   auto &known = functions[{call->getParentOfType<ModuleOp>(), call.getCalleeAttr()}];
   if (known)
@@ -122,6 +125,8 @@ static SmallVector<Value> takeLeavesOut(Block &body, Block &step) {
   return outside;
 }
 
+/// After the leaves are outside, results that are arguments, or repeat other results, are replaced by what the caller
+/// has.
 void pc::tidyCalls(ModuleOp program) {
   for (Called &called : calledIn(program)) {
     Block &body = called.function.getBody().front();
@@ -150,6 +155,8 @@ void pc::tidyCalls(ModuleOp program) {
   }
 }
 
+/// Clones the body at each call. In planned programs, every range of the function's addresses is mapped to the caller's
+/// arena.
 void pc::inlineCalls(ModuleOp program) {
   TaskFunctions functions;
   SmallVector<Called> all = calledIn(program);

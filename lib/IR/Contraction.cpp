@@ -10,6 +10,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// A factor's role follows from which of a, b and c have it: all three batch, a and c m, b and c n, a and b k.
 Contraction::Contraction(const FactorRule &rule) {
   if (rule.results.empty()) // a spec that does not fit the op
     return;

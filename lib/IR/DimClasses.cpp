@@ -29,6 +29,7 @@ void DimClasses::join(unsigned a, unsigned b) {
 
 unsigned DimClasses::classOf(Value value, int64_t d) { return find(node(value, d)); }
 
+/// Joins dims with the same factor in each op, and dims that accumulations pass in and out.
 DimClasses::DimClasses(Operation *root) {
   auto same = [&](Value a, Value b, int64_t skipA = 0) {
     for (int64_t d = 0, e = cast<RankedTensorType>(b.getType()).getRank(); d < e; ++d)
@@ -65,6 +66,7 @@ DimClasses::DimClasses(Operation *root) {
   });
 }
 
+/// Changes the types of all values that have a dim of the class.
 void DimClasses::resize(unsigned id, int64_t size) {
   for (auto &[value, base] : first) {
     auto type = cast<RankedTensorType>(value.getType());

@@ -47,6 +47,8 @@ static Kinds kindsOf(Operation *op) {
       .Default([](Operation *) { return Kinds(); });
 }
 
+/// All operands and results that are not in the table of exceptions must have the same float type; a cast may change
+/// it.
 LogicalResult pc::detail::verifyElementTypes(Operation *op) {
   Kinds kinds = kindsOf(op);
   bool cast = isa<CastOp>(op);

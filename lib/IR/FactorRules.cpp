@@ -126,7 +126,8 @@ FactorRule RoundOfRowsOp::getFactorRule() {
     factor.whole = true;
   return rule;
 }
-/// All dims but `dim` may be split. It has another size in the result, so it would need others' entries.
+/// The rule of an op that computes along `dim`. All other dims may be split. `dim` has another size in the result, so a
+/// rank would need entries of others.
 static FactorRule alongRule(Operation *op, int64_t dim) {
   int64_t rank = rankOf(op->getOperand(0));
   if (dim < 0 || dim >= rank)

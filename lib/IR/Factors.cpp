@@ -43,6 +43,7 @@ static bool parseDims(StringRef text, FactorRule &rule, SmallVector<int, 6> &dim
   return true;
 }
 
+/// Splits at the only "->", then at commas.
 bool FactorRule::parse(StringRef spec, FactorRule &rule) {
   rule = FactorRule();
   size_t arrow = spec.find("->");
@@ -75,6 +76,8 @@ static int positionOf(llvm::ArrayRef<int> dims, int factor) {
   return at;
 }
 
+/// All whole comes first, because searches prefer earlier rows. Factors that must stay whole and diagonals give no
+/// rows.
 SmallVector<Row, 8> pc::legalRows(const FactorRule &rule) {
   SmallVector<Row, 8> rows;
   Row whole;

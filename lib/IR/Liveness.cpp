@@ -24,6 +24,7 @@ Operation *pc::addedAfter(OpOperand &use) {
   return made && accumulate.getMicrobatches() > 1 ? source : nullptr;
 }
 
+/// Ops in the body of an accumulation get the positions after it. Views of a stack and tickets have no buffers.
 void Liveness::number(Block &block) {
   for (Operation &op : block) {
     positions[&op] = numPositions++;
@@ -37,6 +38,7 @@ void Liveness::number(Block &block) {
   }
 }
 
+/// A use inside a body that repeats counts at the end of the body. A use by a start counts at its wait.
 int64_t Liveness::position(OpOperand &use) const {
   if (Operation *source = addedAfter(use))
     return position(source);
@@ -53,6 +55,7 @@ int64_t Liveness::position(OpOperand &use) const {
   return position(wait ? wait : user);
 }
 
+/// Each value lives to the last position of its uses; the rules in Liveness.h extend this.
 Liveness::Liveness(Block &body) {
   number(body);
   lifetimes.reserve(order.size());

@@ -14,6 +14,7 @@ static bool isName(StringRef name) {
   return llvm::isAlpha(name[0]) && llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_'; });
 }
 
+/// Sizes are limited, so that the product of all sizes does not overflow.
 std::optional<llvm::SmallVector<MeshAxisText>> pc::parseMesh(StringRef text, std::string &error) {
   llvm::SmallVector<MeshAxisText> axes;
   if (text.trim().empty())

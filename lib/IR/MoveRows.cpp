@@ -13,6 +13,8 @@ using namespace pc;
 #define GET_OP_CLASSES
 #include "pc/IR/PCRowsOps.cpp.inc"
 
+/// Operand and result must both be stored by rows of the same mask, one with the tokens split over the axes and the
+/// other with the experts.
 LogicalResult AllToAllRowsOp::verify() {
   RowsAttr from = rowsOf(getX()), to = rowsOf(getResult());
   auto type = cast<RankedTensorType>(getX().getType()), made = cast<RankedTensorType>(getResult().getType());
@@ -48,6 +50,7 @@ LogicalResult AdmitOp::verify() {
   return success();
 }
 
+/// A round needs a limit and must be one of its rounds.
 LogicalResult RoundOfRowsOp::verify() {
   auto limit = static_cast<int64_t>(getLimit()), round = static_cast<int64_t>(getRound()),
        rounds = static_cast<int64_t>(getRounds());

@@ -24,7 +24,7 @@ LogicalResult ArenaOp::verify() {
 }
 
 //===---------------------------------------------------------------------------===//
-// Regions: `pc.accumulate (%arg = %value : type, ...) { ... } : types`
+// Ops with regions: `pc.accumulate (%arg = %value : type, ...) { ... } : types`
 //===---------------------------------------------------------------------------===//
 
 /// Fusions and starts have the same syntax: (%argument = %operand : type -> type, ...) { body } : types.
@@ -94,6 +94,7 @@ int64_t AccumulateOp::getMicrobatches() {
   return getInputs().empty() ? 1 : cast<RankedTensorType>(getInputs()[0].getType()).getDimSize(0);
 }
 
+/// All operands must have the same first dim, which is that of the microbatches. The body's arguments lack it.
 LogicalResult AccumulateOp::verify() {
   int64_t microbatches = 0;
   if (getInputs().size() != getBody().getNumArguments())
@@ -118,7 +119,7 @@ LogicalResult AccumulateOp::verify() {
   return verifyYield(*this, "(C3)");
 }
 
-/// (C1) of fusion and start.
+/// Checks (C1) of fusion and start.
 static LogicalResult verifyArguments(Operation *op) {
   Region &body = op->getRegion(0);
   if (op->getNumOperands() != body.getNumArguments())
@@ -273,7 +274,7 @@ static bool isGroup(DictionaryAttr group) {
          group.contains("name");
 }
 
-/// (C3) and (C5) of a parameter of shape `valid`.
+/// Checks (C3) and (C5) of a parameter whose part without padding has the shape `valid`.
 static LogicalResult verifyParts(ParameterOp op, ArrayRef<int64_t> valid) {
   std::optional<ArrayAttr> parts = op.getParts();
   if (parts.has_value() == op.getSource().has_value())
@@ -326,6 +327,7 @@ LogicalResult ParameterOp::verify() {
   return success();
 }
 
+/// Random words, documents and shifted targets need a key; only inputs by name have a name and a bound of indices.
 LogicalResult InputOp::verify() {
   bool hasKey =
       llvm::is_contained({InputKind::Random, InputKind::Starts, InputKind::Positions, InputKind::Shifted}, getKind());
@@ -342,9 +344,8 @@ LogicalResult InputOp::verify() {
     return emitOpError() << "'" << *getName() << "' holds " << element << ", not f32 or i32 (C3)";
   bool needsBound = isData && element.isInteger(32), mayHaveBound = needsBound || getKind() == InputKind::Targets;
   if (getBelow() ? !mayHaveBound || static_cast<int64_t>(*getBelow()) < 1 : needsBound)
-    return emitOpError() << (isData && !getBelow()
-                                 ? "holds indices; 'below n', at least 1, says how many there are (C3)"
-                                 : "has a 'below' that is not a bound of indices (C3)");
+    return emitOpError() << (isData && !getBelow() ? "holds indices, so it needs 'below n' with n at least 1 (C3)"
+                                                   : "has a 'below' that is not a bound of indices (C3)");
   auto dims = getDims().getAsValueRange<StringAttr>();
   if (isData && !llvm::is_contained(llvm::ArrayRef(llvm::to_vector(dims)).take_front(2), "batch"))
     return emitOpError() << "'" << *getName() << "' has no first dim named \"batch\" (C4)";
@@ -353,6 +354,7 @@ LogicalResult InputOp::verify() {
   return success();
 }
 
+/// With pieces, position i has the value of the last piece that begins at or before i.
 LogicalResult IotaOp::verify() {
   std::optional<ArrayRef<int64_t>> starts = getPieces(), of = getValues();
   if (!starts && !of)
@@ -421,6 +423,7 @@ LogicalResult TopKOp::verify() {
                          << ", but a layer's choices must be [batch, sequence, experts] (C2)";
   return success();
 }
+/// Groups divide a row evenly and have at least two entries each, since a group's score is the sum of two.
 LogicalResult TopGroupsOp::verify() {
   auto x = cast<RankedTensorType>(getX().getType());
   int64_t entries = x.getRank() ? x.getShape().back() : 0;
@@ -432,7 +435,7 @@ LogicalResult TopGroupsOp::verify() {
   return success();
 }
 
-/// (C1) to (C3) of recurrences and their gradients.
+/// Checks (C1) to (C3) of recurrences and their gradients.
 static LogicalResult verifyRecurrence(Operation *op, StringRef spec, StringRef along) {
   FactorRule rule;
   if (!FactorRule::parse(spec, rule) || rule.operands.size() != 2 || rule.results.size() != 1 ||
@@ -452,7 +455,7 @@ static LogicalResult verifyRecurrence(Operation *op, StringRef spec, StringRef a
 LogicalResult RecurrenceOp::verify() { return verifyRecurrence(*this, getSpec(), getAlong()); }
 LogicalResult RecurrenceGradOp::verify() { return verifyRecurrence(*this, getSpec(), getAlong()); }
 
-/// (C1) and (C2) of rope.
+/// Checks (C1) and (C2) of rope.
 LogicalResult RopeOp::verify() {
   auto x = cast<RankedTensorType>(getX().getType());
   int64_t d = x.getRank() ? x.getShape().back() : 0;
@@ -468,7 +471,7 @@ LogicalResult RopeOp::verify() {
   return success();
 }
 
-/// (C3) to (C6) of attention and its gradient.
+/// Checks (C3) to (C6) of attention and its gradient.
 template <typename Op> static LogicalResult verifyScores(Op op) {
   Operation *attention = op.getOperation();
   std::optional<int64_t> window = op.getWindow();
@@ -500,7 +503,7 @@ LogicalResult AttentionGradOp::verify() {
 
 LogicalResult SplitQkvOp::verify() { return verifyPacked(*this, getX(), getQ(), getTables()); }
 LogicalResult JoinQkvOp::verify() { return verifyPacked(*this, getResult(), getQ(), getTables()); }
-/// (C1) and (C2) of packed attention.
+/// Checks (C1) and (C2) of packed attention.
 static LogicalResult verifyPackedAttention(Operation *op, Value qkv, Value o) {
   if (zigzagRanks(op))
     return op->emitOpError() << "needs keys in the order of their positions, not in zigzag order (C2)";
@@ -517,6 +520,7 @@ SmallVector<int64_t> pc::drawnSizes(DrawnOpInterface op) {
   });
 }
 
+/// Random words and the attribute `drop` occur together. There is one offset for each split dim.
 LogicalResult pc::detail::verifyDrawnOp(Operation *op) {
   auto drawn = cast<DrawnOpInterface>(op);
   DropAttr drop = drawn.getDropAttr();
@@ -551,6 +555,7 @@ static_assert(int(TaskKind::Forward) == PCRT_FORWARD && int(TaskKind::Recompute)
               int(TaskKind::Backward) == PCRT_BACKWARD && int(TaskKind::Weight) == PCRT_WEIGHT &&
               int(TaskKind::Optimizer) == PCRT_OPTIMIZER);
 
+/// Sees the tensor as [outer, extent, inner] around the dim that is moved; an all_to_all has a second such dim.
 pcrt_move_shape pc::moveShape(MoveOpInterface move) {
   auto from = cast<RankedTensorType>(move->getOperand(0).getType());
   auto to = cast<RankedTensorType>(move->getResult(0).getType());
@@ -574,6 +579,7 @@ pcrt_move_shape pc::moveShape(MoveOpInterface move) {
   return shape;
 }
 
+/// Kinds have different attributes: which of dim, from and to there are follows from the facts of the move.
 MoveOpInterface pc::createMove(OpBuilder &builder, Location loc, MoveKind kind, Type result, Value x,
                                PartialKind reduction, int64_t dim, int64_t otherDim, ArrayAttr axes) {
   OperationState state(loc, ("pc." + moveName(kind)).str());

@@ -21,6 +21,7 @@ using namespace mlir;
 
 namespace pc {
 
+/// Attributes have a file of their own.
 void PCDialect::initialize() {
   registerAttributes();
   addTypes<
@@ -88,6 +89,7 @@ bool hasRows(Operation *op) {
   return llvm::any_of(op->getOperandTypes(), isByRows) || llvm::any_of(op->getResultTypes(), isByRows);
 }
 
+/// The dims of tokens and experts become one dim of rows.
 RankedTensorType storedType(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   RowsAttr rows = rowsOf(type);
@@ -98,6 +100,7 @@ RankedTensorType storedType(Type type) {
   return RankedTensorType::get(shape, tensor.getElementType());
 }
 
+/// The mesh is the first op of a module.
 MeshAttr meshOf(Operation *op) {
   auto module = dyn_cast<ModuleOp>(op);
   if (!module)
@@ -108,6 +111,7 @@ MeshAttr meshOf(Operation *op) {
   return mesh ? mesh.getMesh() : MeshAttr();
 }
 
+/// An accumulation has both passes inside, so what follows it is the optimizer.
 std::optional<StepPhase> phaseBegunBy(Operation *op) {
   if (isa<SeedOp>(op))
     return StepPhase::Backward;
@@ -121,6 +125,7 @@ std::optional<StepPhase> phaseBegunBy(Operation *op) {
   return task.getKind() == TaskKind::Forward ? StepPhase::Forward : StepPhase::Backward;
 }
 
+/// Looks backwards in the block of the step, or of the task's function, for the last op that begins a phase.
 StepPhase stepPhase(Operation *op) {
   for (Operation *parent = op->getParentOp(); parent && !isa<AccumulateOp, func::FuncOp>(parent);
        parent = op->getParentOp())

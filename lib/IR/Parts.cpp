@@ -16,6 +16,7 @@ ArrayRef<int64_t> pc::validShape(ParameterOp parameter) {
 
 int64_t pc::numParts(ParameterOp parameter) { return parameter.getParts() ? parameter.getParts()->size() : 1; }
 
+/// Parts follow each other along one dim.
 SmallVector<ParameterPart> pc::partsOf(ParameterOp parameter) {
   SmallVector<int64_t> size(validShape(parameter)), start(size.size(), 0);
   if (!parameter.getParts()) {

@@ -1,5 +1,5 @@
 //===- ReshapeSpec.h - One side of a reshape as names -----------------------------------===//
-// "b (h w) c": dims whose names are b, h and w together, and c.
+// In "b (h w) c", the second dim is h and w merged. Its names are h and w, and the other dims are b and c.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IR_RESHAPESPEC_H
 #define PC_LIB_IR_RESHAPESPEC_H
@@ -10,10 +10,10 @@
 
 namespace pc {
 
-/// The names of each dim, major to minor.
+/// The names of each dim, from major to minor.
 using ReshapeDims = llvm::SmallVector<llvm::SmallVector<llvm::StringRef, 2>, 6>;
-/// Reads one side of a spec; none if parentheses are nested, open or empty, or a name has other characters than
-/// letters, digits and `_`.
+/// Reads one side of a spec. Returns none if parentheses are nested, not closed or empty, or if a name contains
+/// anything but letters, digits and `_`.
 std::optional<ReshapeDims> reshapeDims(llvm::StringRef side);
 
 } // namespace pc

@@ -15,6 +15,7 @@ using namespace pc;
 
 static constexpr StringLiteral attributeName = "pc.rounds";
 
+/// A dictionary that lacks one of the fields is ignored.
 std::optional<Rounds> Rounds::of(ModuleOp program) {
   auto fields = program->getAttrOfType<DictionaryAttr>(attributeName);
   if (!fields)
@@ -27,6 +28,7 @@ std::optional<Rounds> Rounds::of(ModuleOp program) {
   return Rounds{axis, every.getInt(), rate.getValueAsDouble(), momentum.getValueAsDouble(), fields.contains("codes")};
 }
 
+/// Writes the dictionary that `of` reads.
 void Rounds::set(ModuleOp program) const {
   Builder b(program.getContext());
   SmallVector<NamedAttribute> fields{b.getNamedAttr("axis", axis), b.getNamedAttr("every", b.getI64IntegerAttr(every)),
@@ -75,6 +77,7 @@ int64_t pc::codesHome(ModuleOp program) {
   return rounds && rounds->codes ? leavesEnd(program) + 2 * bufferBytes(program) : 0;
 }
 
+/// Writes the ops for one parameter after another, because all of them share the two buffers.
 func::FuncOp pc::buildRound(ModuleOp program) {
   std::optional<Rounds> rounds = Rounds::of(program);
   if (!rounds)

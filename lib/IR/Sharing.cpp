@@ -127,6 +127,8 @@ static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result)
   return true;
 }
 
+/// Asks in this order: views, moves, inserts, fusions, and then ops that read each element only for the same element of
+/// the result.
 bool pc::mayShareHome(Operation *op, unsigned operand, unsigned result) {
   if (auto view = dyn_cast<ReshapeOp>(op)) // the kernel copies nothing if they have one home
     return view.getX().getType().getElementTypeBitWidth() == view.getResult().getType().getElementTypeBitWidth();

@@ -9,6 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Repeats over all stages until no stage can run another op.
 LogicalResult StageRunner::run(ArrayRef<Block *> programs, Visitor &visitor) {
   for (Block *program : programs)
     at.push_back(&program->front());

@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// (F6) for one value.
+/// Checks (F6) for one value.
 static LogicalResult verifyOnMesh(Operation *op, Type type, MeshAttr mesh) {
   PlaceAttr place = placement(type);
   if (!place || !mesh)
@@ -59,7 +59,7 @@ static std::string dimWith(Operation *op, const FactorRule &rule, int f, int64_t
   return found.empty() ? find(op->getResultTypes(), rule.results, "result") : found;
 }
 
-/// (F2), also in local programs.
+/// Checks (F2), also in local programs.
 static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
   LogicalResult ranks = checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
     auto tensor = dyn_cast<RankedTensorType>(type);
@@ -79,7 +79,7 @@ static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
   });
 }
 
-/// (F4): per factor, one list of axes.
+/// Checks (F4): each factor has one list of axes.
 static LogicalResult verifyAxisLists(Operation *op, const FactorRule &rule) {
   SmallVector<ArrayAttr> lists(rule.factors.size());
   return checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
@@ -103,7 +103,7 @@ static std::string describe(AxisState state) {
   return state.isWhole() ? "whole" : state.isSum() ? "partial sum" : "partial max";
 }
 
-/// (F5) on one axis.
+/// Checks (F5) on one axis.
 static LogicalResult verifyRow(Operation *op, ArrayRef<Row> rows, StringAttr axis) {
   SmallVector<AxisState> operands, results;
   for (Value operand : op->getOperands())
@@ -121,6 +121,8 @@ static LogicalResult verifyRow(Operation *op, ArrayRef<Row> rows, StringAttr axi
   return diagnostic << " (F5)";
 }
 
+/// Checks the spec and sizes first, since the other checks index by them. A program is either placed completely or not
+/// at all.
 LogicalResult pc::detail::verifyFactorOp(Operation *op) {
   FactorRule rule = cast<FactorOpInterface>(op).getFactorRule();
   if (rule.operands.size() != op->getNumOperands() || rule.results.size() != op->getNumResults())
@@ -230,7 +232,7 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
   return from;
 }
 
-/// (M1) and (M2) for local types, whose sizes follow from the number of ranks.
+/// Checks (M1) and (M2) for local types, whose sizes follow from the number of ranks.
 static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from, RankedTensorType to, MeshAttr mesh) {
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 0;
   if (!n)
@@ -262,6 +264,8 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
   return success();
 }
 
+/// In placed programs, the result's placement must be the one that the move gives. In local programs, shapes are
+/// compared.
 LogicalResult pc::detail::verifyMoveOp(Operation *op) {
   auto move = cast<MoveOpInterface>(op);
   auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());

@@ -10,6 +10,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Numbers are limited to 32 bits, so that products of them do not overflow.
 LogicalResult ColumnsOp::verify() {
   auto from = static_cast<int64_t>(getFrom()), step = static_cast<int64_t>(getStep()),
        every = static_cast<int64_t>(getEvery());
@@ -20,6 +21,7 @@ LogicalResult ColumnsOp::verify() {
   return success();
 }
 
+/// Parentheses around several names merge them into one dim.
 std::optional<ReshapeDims> pc::reshapeDims(StringRef side) {
   ReshapeDims dims;
   bool isOpen = false;
@@ -47,6 +49,8 @@ std::optional<ReshapeDims> pc::reshapeDims(StringRef side) {
   return dims;
 }
 
+/// Both sides must have the same names in the same order, and the sizes of dims that share names must have equal
+/// products.
 LogicalResult ReshapeOp::verify() {
   auto [left, right] = getSpec().split("->");
   std::optional<ReshapeDims> from = reshapeDims(left), to = reshapeDims(right);
@@ -78,13 +82,13 @@ LogicalResult ReshapeOp::verify() {
     } while (read[0] != read[1]);
     if (elements[0] != elements[1])
       return emitOpError() << "has " << elements[0] << " elements along '"
-                           << llvm::join(ArrayRef(names[0]).slice(first, read[0] - first), " ") << "' and makes "
-                           << elements[1] << " of them (C2)";
+                           << llvm::join(ArrayRef(names[0]).slice(first, read[0] - first), " ") << "', but "
+                           << elements[1] << " in its result (C2)";
   }
   return success();
 }
 
-/// (C1) of embedding and its gradient.
+/// Checks (C1) of embedding and its gradient.
 template <typename Op> static LogicalResult verifyPadding(Op op) {
   std::optional<int64_t> padding = op.getPadding();
   if (op.getBatch() >= op.getTableShape().size()) // factors say what is wrong with such a table

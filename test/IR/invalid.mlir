@@ -672,7 +672,7 @@ func.func @reshape(%x: tensor<4x6xf32>) {
 // -----
 
 func.func @reshape(%x: tensor<4x6xf32>) {
-  // expected-error @+1 {{'pc.reshape' op has 6 elements along 'h w' and makes 8 of them (C2)}}
+  // expected-error @+1 {{'pc.reshape' op has 6 elements along 'h w', but 8 in its result (C2)}}
   %y = pc.reshape "b (h w) -> b h w" %x : (tensor<4x6xf32>) -> tensor<4x2x4xf32>
   return
 }
@@ -681,7 +681,7 @@ func.func @reshape(%x: tensor<4x6xf32>) {
 
 // As many elements in all, but not along each pair.
 func.func @reshape(%x: tensor<6x5x4xf32>) {
-  // expected-error @+1 {{'pc.reshape' op has 6 elements along 'a b' and makes 4 of them (C2)}}
+  // expected-error @+1 {{'pc.reshape' op has 6 elements along 'a b', but 4 in its result (C2)}}
   %y = pc.reshape "(a b) x (c d) -> a b x c d" %x : (tensor<6x5x4xf32>) -> tensor<2x2x5x2x3xf32>
   return
 }
@@ -1218,7 +1218,7 @@ func.func @half_data() {
 // -----
 
 func.func @indices_without_bound() {
-  // expected-error@+1 {{holds indices; 'below n', at least 1, says how many there are (C3)}}
+  // expected-error@+1 {{holds indices, so it needs 'below n' with n at least 1 (C3)}}
   %x = pc.input data "x" dims ["batch"] : tensor<4xi32>
   return
 }
