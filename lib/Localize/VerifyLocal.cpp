@@ -16,7 +16,7 @@ using namespace pc;
 
 namespace {
 
-/// (L2): `global`, divided by the axes of `layout`, is the shape of `value`.
+/// Checks (L2): `global`, divided by the axes of `layout`, is the shape of `value`.
 template <typename Op> LogicalResult verifyLayout(Op op, Value value, MeshAttr mesh) {
   auto type = cast<RankedTensorType>(value.getType());
   std::optional<ArrayRef<int64_t>> global = op.getGlobal();
@@ -50,7 +50,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
       signalPassFailure();
   }
 
-  /// (L1): no type has a placement.
+  /// Checks (L1): no type has a placement.
   LogicalResult verifyTypes(Operation *op) {
     auto local = [&](Type type) { return !placement(type); };
     for (Region &region : op->getRegions())
@@ -61,7 +61,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
     return success();
   }
 
-  /// (L3): the mesh has the axes that an op names.
+  /// Checks (L3): the mesh has the axes that an op names.
   LogicalResult verifyAxes(Operation *op, ArrayRef<StringAttr> axes) {
     for (StringAttr axis : axes)
       if (!mesh || mesh.index(axis) < 0)
@@ -88,7 +88,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
         .Default(success());
   }
 
-  /// (L4): an update sets a leaf of this program, once, to a value of its type.
+  /// Checks (L4): an update sets a leaf of this program, once, to a value of its type.
   LogicalResult verifyUpdate(UpdateOp update) {
     Value leaf = leaves.of(update);
     if (!leaf)

@@ -77,7 +77,7 @@ private:
   };
   using Map = std::map<int64_t, Holder>;
 
-  /// (A1) for one value.
+  /// Checks (A1) for one value.
   LogicalResult checkHome(Operation *op, Value value) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
     if (!type || !type.hasStaticShape() || homeOrNone(value) < 0)
@@ -112,7 +112,7 @@ private:
       held.erase(homeOrNone(value));
   }
 
-  /// (A3): leaves keep their bytes from the start to the end of the step.
+  /// Checks (A3) for a leaf: leaves keep their bytes from the start to the end of the step.
   LogicalResult enterLeaf(Operation *leaf) {
     Value value = leaf->getResult(0);
     if (failed(checkHome(leaf, value)))
@@ -149,7 +149,7 @@ private:
     });
   }
 
-  /// (A3) for one result.
+  /// Checks (A3) for one result.
   LogicalResult write(Operation *op, OpResult result) {
     if (failed(checkHome(op, result)))
       return failure();
@@ -163,7 +163,7 @@ private:
     return success();
   }
 
-  /// (A5) The results of the wait are held from here on.
+  /// Checks (A5). The results of the wait are held from here on.
   LogicalResult replay(StartOp start) {
     WaitOp wait = start.getWait();
     if (!wait || wait->getNumResults() != start->getNumOperands())
@@ -202,7 +202,7 @@ private:
     return success();
   }
 
-  /// (A4)
+  /// Checks (A4).
   LogicalResult replay(UpdateOp update) {
     Value leaf = leaves.of(update), value = update.getValue();
     if (!leaf)
@@ -251,7 +251,7 @@ private:
     return success();
   }
 
-  /// (A2), and the results of an accumulation.
+  /// Checks (A2) and the results of an accumulation.
   LogicalResult replay(AccumulateOp accumulate) {
     bool once = accumulate.getMicrobatches() == 1;
     Block &inner = accumulate.getBody().front();

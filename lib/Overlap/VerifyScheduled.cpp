@@ -153,7 +153,7 @@ private:
     return {at, at + 1};
   }
 
-  /// (S4) for one value.
+  /// Checks (S4) for one value.
   LogicalResult access(Operation *op, Value value, bool write, size_t stream, const Clock &clock) {
     Range range = rangeOf(value);
     Operation *other = memory.access(range.begin, range.end, write, {stream, clock[stream], op}, clock);
@@ -236,7 +236,7 @@ private:
     return success();
   }
 
-  /// (S3). From here on, the computation comes after the moves.
+  /// Checks (S3). From here on, the computation comes after the moves.
   LogicalResult run(WaitOp wait) {
     StartOp start = wait.getStart();
     if (!start || start.getMoves().empty())
@@ -308,7 +308,7 @@ struct VerifyScheduled : pc::impl::VerifyScheduledBase<VerifyScheduled> {
       signalPassFailure();
   }
 
-  /// (S1)
+  /// Checks (S1).
   LogicalResult verifyLine(Operation *op) {
     Operation *parent = op->getParentOp();
     if (isa<MoveOpInterface, StartOp, WaitOp>(op) && isa_and_nonnull<FusionOp>(parent))

@@ -53,7 +53,7 @@ public:
   }
 
 private:
-  /// (P1) for one stage: its number is its position, it has one step, and all stages have the same mesh.
+  /// Checks (P1) for one stage: its number is its position, it has one step, and all stages have the same mesh.
   LogicalResult readModule(ModuleOp stage) {
     auto number = stage->getAttrOfType<IntegerAttr>("pc.stage");
     auto step = stage.lookupSymbol<func::FuncOp>("step");

@@ -60,7 +60,7 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
       signalPassFailure();
   }
 
-  /// (V3) to (V5): the values that enter a step and the values that leave it.
+  /// Checks (V3) to (V5): the values that enter a step and the values that leave it.
   LogicalResult checkLeafOrSink(Operation *op, const LeavesByName &leaves) {
     if (isa<ParameterOp, StateOp, InputOp, ConstantOp>(op))
       if (PlaceAttr place = placement(op->getResult(0)); place && place.isPartial())
