@@ -22,6 +22,7 @@ constexpr llvm::StringRef harmless[] = {
 
 } // namespace
 
+/// The sets of names that mean the same activation. Each is also recorded for checkpoints.
 void pc::readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef absent, ModelConfig &config) {
   constexpr llvm::StringRef tanhs[] = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}, gelu[] = {"gelu"},
                             silus[] = {"silu", "swish"}, relu[] = {"relu"};
@@ -39,6 +40,7 @@ void pc::readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef abs
                 << "\" is not supported (gelu, gelu_new, gelu_pytorch_tanh, silu, relu)";
 }
 
+/// Rounds to 65536ths, with which the runtime compares 16 random bits.
 int64_t pc::readDropout(ConfigReader &reader, ConfigKey key, double absent, std::optional<double> instead) {
   double p = reader.real(key, absent, KeyRole::Aside);
   if (!reader.failed && !(p >= 0 && p < 1))
@@ -114,8 +116,8 @@ void readKVHeads(ConfigReader &reader, const Family &family, ModelConfig &config
                   << " is not divisible by 'num_key_value_heads' = " << config.kvHeads;
 }
 
-/// The padding row of the embedding, which gets no gradient; as in nn.Embedding, negative rows count from the end.
-/// `usual` is the row of a config without the key; null is no row.
+/// The padding row of the embedding, which gets no gradient. As in nn.Embedding, negative rows count from the end.
+/// `usual` is the row of a config without the key; null means that there is no row.
 void readPadding(ConfigReader &reader, std::optional<int64_t> usual, ModelConfig &config) {
   const char *key = "pad_token_id";
   llvm::json::Value absent = usual ? llvm::json::Value(*usual) : nullptr;
@@ -333,6 +335,8 @@ int64_t pc::sequenceOf(const ModelConfig &config, const ImportOptions &options) 
   return options.sequence.value_or(most);
 }
 
+/// Reads the text as JSON, finds the family by its model type, reads the family's keys, and then checks the options and
+/// the sizes.
 FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &options,
                                        function_ref<InFlightDiagnostic()> emitError,
                                        function_ref<InFlightDiagnostic()> emitWarning) {

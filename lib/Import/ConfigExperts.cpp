@@ -67,6 +67,7 @@ static SmallVector<bool> layersWithExperts(ConfigReader &reader, const ExpertKey
   return result;
 }
 
+/// The balancing loss counts only if a config asks for the router's logits, as in transformers.
 void pc::readExperts(ConfigReader &reader, const Family &family, ModelConfig &config) {
   const ExpertKeys &keys = family.experts;
   constexpr int64_t mostExperts = 1 << 16, mostLayers = 100000;

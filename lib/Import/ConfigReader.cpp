@@ -35,6 +35,7 @@ const json::Value *ConfigReader::raw(ConfigKey key) {
   return find(key);
 }
 
+/// Names the place with a value; without a value, the place that the object at hand would have.
 std::string ConfigReader::name(const ConfigKey &key) const {
   StringRef best = key.places.front();
   for (StringRef place : llvm::reverse(key.places)) // the place of the key, or a place whose object exists
@@ -52,6 +53,7 @@ std::string ConfigReader::show(const json::Value &value) {
   return s.size() > 40 ? s.substr(0, 40) + "..." : s;
 }
 
+/// An entry of config_means: the places of the key, the values that mean the same, and the defaults.
 void ConfigReader::means(ConfigKey key, std::vector<json::Value> values, json::Value absent,
                          std::optional<json::Value> null) {
   json::Array places;
@@ -63,6 +65,7 @@ void ConfigReader::means(ConfigKey key, std::vector<json::Value> values, json::V
   written.push_back(std::move(meaning));
 }
 
+/// After an error the result is 1 or the default, so that reading can continue.
 int64_t ConfigReader::size(ConfigKey key, std::optional<int64_t> absent, KeyRole role) {
   int64_t result = std::max<int64_t>(absent.value_or(1), 1);
   if (const json::Value *value = raw(key)) {
@@ -118,6 +121,7 @@ bool ConfigReader::flag(ConfigKey key, bool absent, KeyRole role) {
   return result;
 }
 
+/// The recorded values are the set of synonyms that contains the string, or the string alone.
 std::string ConfigReader::text(ConfigKey key, StringRef absent, ArrayRef<ArrayRef<StringRef>> synonyms) {
   std::string result = absent.str();
   if (const json::Value *value = raw(key)) {

@@ -37,6 +37,7 @@ struct Pairs {
 /// transformers.
 class Yarn {
 public:
+  /// Finds the first and the last pair of the ramp. If they are equal, the ramp gets a small width.
   Yarn(const Rope &rope, const Pairs &pairs) : rope(rope), pairs(pairs) {
     first = pairThatTurns(rope.fast);
     last = pairThatTurns(rope.slow);
@@ -115,6 +116,7 @@ private:
 
 } // namespace
 
+/// Both objects may be given; they then have to be equal.
 bool RopeReader::checkObjects() {
   const llvm::json::Object *first = nullptr;
   for (const char *key : {"rope_scaling", "rope_parameters"}) {
@@ -150,6 +152,7 @@ bool RopeReader::checkObjects() {
   return true;
 }
 
+/// Reads the type first, since it determines the other keys.
 Rope RopeReader::read(const RopePlace &at) {
   Rope rope;
   rope.theta = reader.positive(places(at, "rope_theta", at.theta), at.usualTheta);
@@ -252,6 +255,7 @@ Rotation RopeReader::rotation(const Rope &rope) {
   return result;
 }
 
+/// Layers with windows may have rotary embeddings of their own.
 void pc::readRopes(ConfigReader &reader, const Family &family, ModelConfig &config) {
   RopeReader ropes(reader, family, config);
   if (!ropes.checkObjects())

@@ -61,6 +61,7 @@ static bool readScale(ConfigReader &reader, bool absent) {
   return scales;
 }
 
+/// The keys have older and newer names; both are accepted.
 void pc::readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
   config.vocab = reader.size("vocab_size");
   config.embed = reader.size(ConfigKey{"d_model", "hidden_size"});

@@ -130,6 +130,7 @@ static void meansLayers(ConfigReader &reader, const Family &family, ArrayRef<boo
   reader.means("layer_types", std::move(values), nullptr);
 }
 
+/// A window that is at least as long as the sequence has no effect, so checkpoints may differ in it.
 void pc::readWindows(ConfigReader &reader, const Family &family, ModelConfig &config, int64_t sequence) {
   constexpr int64_t mostLayers = 100000;
   if (reader.failed || config.layers > mostLayers)

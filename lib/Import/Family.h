@@ -13,6 +13,7 @@
 
 namespace pc {
 
+/// The norms of a family.
 enum class NormKind {
   Layer,     ///< layer norm, with a bias
   RMS,       ///< RMS norm

@@ -95,6 +95,7 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
          << " such tensors in all)";
 }
 
+/// Options are checked before the file is read. Weights are compared with the parameters of the model that was built.
 OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory, const ImportOptions &options,
                                       pcrt_status &status) {
   status = PCRT_BAD_INPUT;

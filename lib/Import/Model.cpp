@@ -9,6 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// The named sizes do not change while a model is built, except for the sequence and the width of MLPs.
 ModelBuilder::ModelBuilder(OpBuilder &builder, const ModelConfig &config, const ImportOptions &options)
     : builder(builder), config(config), form(&config.family->form), prefix(form->prefix), batch(options.batch),
       sequence(sequenceOf(config, options)), targetLength(options.targets.value_or(sequence)),
@@ -35,6 +36,7 @@ ModelBuilder::ModelBuilder(OpBuilder &builder, const ModelConfig &config, const 
            {"value_dim", config.valueDim}};
 }
 
+/// Builds the function from its inputs to the loss.
 void ModelBuilder::build() {
   Value tokens = input(InputKind::Tokens, builder.getI32Type()),
         targets = input(InputKind::Targets, builder.getI32Type());
@@ -97,6 +99,7 @@ Value ModelBuilder::lossOf(Value logits, Value targets) {
   return zLoss == 0 ? nll : add(nll, scaled(like(sum, "b s, b s -> b s", {sum, sum}), zLoss));
 }
 
+/// Embeds tokens, adds positions and types, and builds the layers and the last norm.
 Value ModelBuilder::stack(Value table, Value tokens, int64_t layers) {
   StringRef name = !config.family->encoder ? "" : form == config.family->encoder ? "encoder." : "decoder.";
   at(name + "embedding");
@@ -123,6 +126,7 @@ Value ModelBuilder::stack(Value table, Value tokens, int64_t layers) {
   return dropout(norm(x, form->finalNorm, "embed"), config.finalDrop);
 }
 
+/// Inputs of targets have the length of targets; all others have the length of the tokens.
 Value ModelBuilder::input(InputKind kind, Type element) {
   bool isOfTargets = llvm::is_contained({InputKind::Targets, InputKind::LossWeights, InputKind::Shifted}, kind);
   IntegerAttr key;
@@ -135,6 +139,7 @@ Value ModelBuilder::input(InputKind kind, Type element) {
                          nullptr);
 }
 
+/// The location of a parameter is its full name, by which passes find its layer.
 Value ModelBuilder::box(StringRef name, StringRef suffix, Dims dims, double std, double fill, ArrayRef<int64_t> shape,
                         ArrayRef<int64_t> start, ArrayRef<int64_t> size, ArrayRef<int64_t> view) {
   std::string tensor = prefix + name.str();
@@ -207,6 +212,7 @@ Value ModelBuilder::layerNorm(Value x, StringRef name) {
   return norm(x, layerName(name), "embed");
 }
 
+/// The same norm by einsums, because it sums over several dims.
 Value ModelBuilder::normOfAll(Value x, StringRef name, Dims dims, StringRef letters) {
   Value gamma = parameter((name + ".weight").str(), dims, 0, {static_cast<int64_t>(dims.size())}, 1.0);
   std::string of = ("b s " + letters).str();
@@ -246,6 +252,7 @@ Value ModelBuilder::typeEmbedding() {
   return einsum("o e -> b s e", {row}, X);
 }
 
+/// These tensors have no prefix.
 Value ModelBuilder::headTransform(Value x) {
   prefix = "";
   std::string dense = (form->headTransform + ".dense").str();
@@ -257,6 +264,7 @@ Value ModelBuilder::headTransform(Value x) {
   return norm(y, (form->headTransform + ".LayerNorm").str(), "embed");
 }
 
+/// The module has one `pc.program`, which describes the model, and the function `@model`.
 OwningOpRef<ModuleOp> pc::buildModel(MLIRContext *context, const ModelConfig &config, const ImportOptions &options) {
   context->loadDialect<PCDialect, func::FuncDialect>();
   OpBuilder builder(context);

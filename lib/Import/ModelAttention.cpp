@@ -40,6 +40,7 @@ Value ModelBuilder::alibi() {
   return EinsumOp::create(builder, loc, result, "k, r -> k g r", ValueRange{slope, count(entries, 1 - sequence)});
 }
 
+/// The buckets of all distances are constants, so the addends are rows of a table by constant ids.
 Value ModelBuilder::relativeBias() {
   std::string name = (form->attention + "." + form->relativeBias).str();
   in(name);
@@ -61,6 +62,7 @@ Value ModelBuilder::addendsOfScores() {
   return form->alibi ? alibi() : relative;
 }
 
+/// The layer decides the scale (GPT-2) and the window.
 Value ModelBuilder::attention(Value q, Value k, Value v, Value addends, Value sinks, bool causal) {
   double scale = config.scaleByLayer ? config.scale / double(layer + 1) : config.scale;
   Value words = config.attentionDrop ? random() : Value();
@@ -74,6 +76,7 @@ Value ModelBuilder::attention(Value q, Value k, Value v, Value addends, Value si
       .getO();
 }
 
+/// Finds the part of the file's tensor that holds queries, keys or values, by how the family stores them.
 std::pair<Value, Value> ModelBuilder::projection(StringRef block, Part part, Dims heads) {
   const StringRef names[] = {form->q, form->k, form->v}, suffixes[] = {":q", ":k", ":v"};
   int64_t e = config.embed, queries = config.heads * config.headDim, keys = config.kvHeads * config.headDim;
@@ -116,6 +119,7 @@ std::pair<Value, Value> ModelBuilder::projection(StringRef block, Part part, Dim
   return {w, config.qkvBias ? parameter(bias, heads, 0, {count}) : Value()};
 }
 
+/// One product, whose result has separate dims of heads.
 Value ModelBuilder::project(StringRef block, Value y, Part part, Dims kv) {
   bool q = part == Query;
   SmallVector<StringRef> heads =
@@ -134,6 +138,7 @@ Value ModelBuilder::headNorm(Value x, StringRef part, Dims heads, StringRef lett
                                           : norm(x, layerName(name), "head_dim");
 }
 
+/// Projects, normalizes and rotates q and k, computes attention, and projects back.
 Value ModelBuilder::attentionBlock(StringRef block, Value y, Value source) {
   bool crosses = source != y;
   Dims kv = crosses ? Dims(Source) : Dims(KV);

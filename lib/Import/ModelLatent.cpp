@@ -27,6 +27,7 @@ Value ModelBuilder::columns(Value x, int64_t from, Dims dims) {
   return ColumnsOp::create(builder, loc, type(dims), x, IntegerAttr(), builder.getI64IntegerAttr(from));
 }
 
+/// First queries, then the latent values of keys and values, then the rotated part that all heads of k share.
 Value ModelBuilder::latentAttention(Value y) {
   std::string block = form->attention.str();
   int64_t e = config.embed, rank = config.keyRank, heads = config.heads;

@@ -7,6 +7,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// The parts of the parameter are the experts' tensors, each of which keeps its own number.
 Value ModelBuilder::expertsParameter(StringRef name, Dims dims) {
   MLIRContext *context = builder.getContext();
   int64_t along = llvm::find(dims, "experts") - dims.begin();
@@ -25,6 +26,7 @@ Value ModelBuilder::expertsParameter(StringRef name, Dims dims) {
                              nullptr, nullptr, nullptr);
 }
 
+/// Gate and up may be the two halves of one tensor in the file.
 Value ModelBuilder::linear(Value x, StringRef name, bool down, int64_t part) {
   bool isHalf = !form->gateUp.empty() && !down;
   StringRef from = down ? "ffn" : "embed", to = down ? "embed" : "ffn", suffix = part ? ":up" : ":gate";
@@ -51,6 +53,7 @@ Value ModelBuilder::mlpBlock(Value y) {
   return linear(dropout(h, config.ffnDrop), form->down, true, 0);
 }
 
+/// Builds a gated MLP with the width of the shared experts.
 Value ModelBuilder::sharedExperts(Value y) {
   // `linear` uses the width of "ffn", which is different for shared experts.
   int64_t width = names["ffn"];
@@ -67,6 +70,7 @@ Value ModelBuilder::routedBy(const Routing &routing, Dims dims, StringRef spec, 
   return routedEinsum(builder, loc, type(dims), spec, inputs, routing.taken, config.expertsPerToken);
 }
 
+/// Builds the router, the choice of experts, and the products that only chosen experts compute.
 Value ModelBuilder::expertsBlock(Value y) {
   in(form->router);
   Value w = parameter(layerName(form->router + ".weight"), {"experts", "embed"}, config.initStd);
@@ -104,6 +108,7 @@ Value ModelBuilder::expertsBlock(Value y) {
   return form->sharedExperts.empty() ? z : add(z, sharedExperts(y));
 }
 
+/// Weights of all experts are in one tensor, in which the columns of gate and up alternate.
 Value ModelBuilder::clampedExperts(Value y, const Routing &routing) {
   const int64_t n = config.experts, e = config.embed, f = config.expertFfn;
   auto routed = [&](Dims dims, StringRef spec, ValueRange inputs) { return routedBy(routing, dims, spec, inputs); };
@@ -140,6 +145,7 @@ Value ModelBuilder::clampedExperts(Value y, const Routing &routing) {
   return add(z, like(z, "b s n, n e -> b s e", {routing.weights, b}));
 }
 
+/// Order of parts: norm, attention, sum, norm, MLP or experts, sum. The form decides where the norms are.
 Value ModelBuilder::layerOf(Value x) {
   // `before` normalizes the input of a block, unless norms are after the residual sums (BERT).
   bool first = !config.normAfterSum;

@@ -24,6 +24,7 @@ static Value choose(OpBuilder &builder, Location loc, int64_t layer, Value x, in
                         nullptr, nullptr);
 }
 
+/// Weights are the scores of the chosen experts, divided by their sum if `normalized`.
 Routing pc::route(OpBuilder &builder, Location loc, int64_t layer, Value logits, int64_t k, bool normalized) {
   Type type = logits.getType();
   ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();
@@ -39,6 +40,7 @@ Routing pc::route(OpBuilder &builder, Location loc, int64_t layer, Value logits,
   return routing;
 }
 
+/// Groups that are not kept get such low scores that none of their experts is chosen.
 Routing pc::routeByGroups(OpBuilder &builder, Location loc, int64_t layer, Value logits, Value correction,
                           const GroupRouting &how) {
   Type type = logits.getType();
@@ -82,6 +84,7 @@ void pc::limit(OpBuilder &builder, Location loc, int64_t capacity, Routing &rout
   routing.weights = einsum(builder, loc, type.getShape(), "b s n, b s n -> b s n", {routing.weights, routing.taken});
 }
 
+/// Adds the choices and the scores of one layer, over all its tokens.
 void LoadBalance::add(OpBuilder &builder, Location loc, const Routing &routing) {
   int64_t experts = cast<RankedTensorType>(routing.chosen.getType()).getShape().back();
   auto addTo = [&](Value &sum, Value each) {

@@ -181,6 +181,7 @@ static bool isNamedAsWeights(StringRef name) {
   return llvm::any_of(endings, [&](StringRef ending) { return name.ends_with(ending); });
 }
 
+/// Takes the first name in alphabetical order, so that the message does not depend on the file system.
 std::string pc::otherWeights(StringRef directory) {
   std::string first;
   std::error_code error;
