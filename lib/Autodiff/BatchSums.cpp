@@ -15,8 +15,9 @@ int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).get
 
 /// The relation between a value of the whole batch and its microbatches.
 struct Part {
+  /// How a value depends on the batch.
   enum Kind {
-    Same, ///< does not depend on the batch
+    Same, ///< the value does not depend on the batch
     Rows, ///< a microbatch has the rows of its sequences, which do not depend on others
     Sum,  ///< an addend: the value is the sum over microbatches
     Other ///< none of these, from op `at` on, because of `why`
@@ -204,6 +205,7 @@ static LogicalResult checkLeaf(Operation *leaf, DimClasses &classes, const std::
   return success();
 }
 
+/// Outputs must be sums over the batch or have its rows; leaves may have the batch only as an input's first dim.
 LogicalResult pc::checkBatchSums(func::FuncOp model, DimClasses &classes, const std::set<unsigned> &batch,
                                  int64_t microbatches) {
   Parts parts(classes, batch);

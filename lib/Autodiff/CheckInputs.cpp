@@ -54,6 +54,7 @@ static LogicalResult checkSizes(InputOp input, ProgramOp program) {
   return error;
 }
 
+/// Reads the sizes of the program and compares every input with them.
 FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
   ProgramOp program;
   std::optional<int64_t> batch;
@@ -95,6 +96,7 @@ FailureOr<int64_t> pc::checkInputs(func::FuncOp model) {
   return cast<RankedTensorType>(tokens.getValue().getType()).getDimSize(0);
 }
 
+/// Goes backwards from the outputs and collects the ops that they need.
 LogicalResult pc::checkFrozen(func::FuncOp model) {
   llvm::DenseSet<Operation *> needed;
   for (Operation &op : llvm::reverse(model.getBody().front())) {

@@ -21,6 +21,7 @@ using namespace pc;
 
 namespace {
 
+/// The pass pc-differentiate. It checks the model, divides the batch, writes the step, and removes the model.
 struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
   using DifferentiateBase::DifferentiateBase;
 
@@ -298,6 +299,7 @@ LogicalResult Differentiate::optimize(OpBuilder &builder, MutableArrayRef<Parame
     Value square = EinsumOp::create(builder, loc, scalar, x + ", " + x + " ->", ValueRange{gradient, gradient});
     squares = squares ? AddOp::create(builder, loc, scalar, squares, square).getResult() : square;
   }
+  // Each group has an input of hyperparameters; the default group has one too.
   llvm::MapVector<Attribute, Value> hypers; // by group
   auto hyperOf = [&](DictionaryAttr group) {
     Value &hyper = hypers[group];

@@ -33,7 +33,7 @@ static Type ofRows(Value bias, Value queries) {
   return RankedTensorType::get(shape, type.getElementType());
 }
 
-/// The results of a split have gradients of their own, which go side by side into that of its operand.
+/// The results of a split have separate gradients, which are joined to that of its operand.
 LogicalResult Gradients::join(SplitQkvOp split) {
   SmallVector<Value> parts;
   for (Value result : split->getResults())
@@ -48,6 +48,7 @@ LogicalResult Gradients::join(SplitQkvOp split) {
   return success();
 }
 
+/// Follows the value to everything that reads it. It is one of choices if all paths end in a choice.
 bool pc::isOfChoices(Value value) {
   bool chooses = false;
   llvm::SetVector<Value> values;
@@ -84,8 +85,8 @@ struct Gradients::Rules {
   Value scaled(Value x, double factor) { return ScaleOp::create(builder, loc, x.getType(), x, llvm::APFloat(factor)); }
 
   /// The gradient of operand i is einsum(dy, the other operands) -> the dims of operand i. It is broadcast along
-  /// factors that only operand i has. Routed, it has the mask of the einsum, which is the last operand there, too. An
-  /// error if an operand is a diagonal.
+  /// factors that only operand i has. For a routed einsum, the gradient also has the mask as its last operand. Fails
+  /// with an error if an operand is a diagonal.
   LogicalResult rule(EinsumOp op) {
     FactorRule rule = op.getFactorRule();
     for (ArrayRef<int> dims : rule.operands)
@@ -180,7 +181,7 @@ struct Gradients::Rules {
     return success();
   }
 
-  /// dy goes to the operand that the value came from.
+  /// dy belongs to the operand from which each element came.
   LogicalResult rule(SelectOp select) {
     auto type = cast<RankedTensorType>(dy.getType());
     Value zero = ConstantOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), llvm::APFloat(0.0));
@@ -207,7 +208,7 @@ struct Gradients::Rules {
     return success();
   }
 
-  /// The columns that were cut out go back to their places, among zeros.
+  /// The gradients of the columns that were cut out go back to their places, among zeros.
   LogicalResult rule(ColumnsOp columns) {
     auto back = builder.getI64IntegerAttr(-static_cast<int64_t>(columns.getFrom()));
     add(columns.getX(), ColumnsOp::create(builder, loc, columns.getX().getType(), dy, columns.getDimAttr(), back,
@@ -248,6 +249,7 @@ struct Gradients::Rules {
     return success();
   }
 
+  /// The gradient op reuses the mean and the deviation of the forward pass.
   LogicalResult rule(LayerNormOp norm) {
     auto grad = LayerNormGradOp::create(builder, loc, norm.getX().getType(), norm.getGamma().getType(),
                                         norm.getBeta().getType(), dy, norm.getX(), norm.getMean(), norm.getRstd(),
@@ -274,8 +276,8 @@ struct Gradients::Rules {
     return success();
   }
 
-  /// A sink has the weight w = exp(sink - lse) in the softmax of each query, and its value is 0: its gradient is that
-  /// of the score, w (0 - dy o).
+  /// A sink has the weight w = exp(sink - lse) in the softmax of each query, and its value is 0. So its gradient is
+  /// that of a score, w (0 - dy o).
   Value gradientOfSinks(AttentionOp attention) {
     Value lse = attention.getLse(), sinks = attention.getSinks();
     Type each = lse.getType();
@@ -287,6 +289,7 @@ struct Gradients::Rules {
     return scaled(sum, -1);
   }
 
+  /// The gradient op recomputes the scores. It also gives the gradient of the bias if that is trained.
   LogicalResult rule(AttentionOp attention) {
     Value bias = attention.getBias();
     auto grad = AttentionGradOp::create(
@@ -313,6 +316,7 @@ struct Gradients::Rules {
     return success();
   }
 
+  /// The gradient is one op, because it is a recurrence in the other direction.
   LogicalResult rule(RecurrenceOp recurrence) {
     Value a = recurrence.getA(), b = recurrence.getB();
     auto grad =
@@ -330,6 +334,7 @@ struct Gradients::Rules {
   }
 };
 
+/// Adds the gradients of the operands by the rule of the op's kind.
 LogicalResult Gradients::differentiate(Operation *op) {
   if (auto split = dyn_cast<SplitQkvOp>(op))
     return join(split);

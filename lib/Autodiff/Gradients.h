@@ -36,7 +36,7 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> gradients;
 };
 
-/// Whether all that depends on `value` are choices, which have no gradient.
+/// Whether everything that depends on `value` is a choice, so that it has no gradient.
 bool isOfChoices(mlir::Value value);
 
 /// "x0 x1 ..." for the dims of a tensor.

@@ -1,6 +1,6 @@
 //===- GroupParameters.cpp - Freezes parameters and puts them into groups ------------------===//
 // Input: a model program, and globs with settings. Result: parameters that are frozen or have a group. Every glob must
-// fit a parameter, and a parameter has one group at most, so that a misspelt name is an error and not another recipe.
+// match a parameter, and a parameter may have only one group. So a misspelt name is an error, not another recipe.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_GROUPPARAMETERS
 #include "pc/Autodiff/Passes.h"
@@ -115,6 +115,7 @@ private:
     return success();
   }
 
+  /// A parameter that two groups match is an error.
   LogicalResult putIntoGroup(ParameterOp parameter, MutableArrayRef<Group> all) {
     Group *own = nullptr;
     for (Group &group : all) {
@@ -144,7 +145,7 @@ private:
     return success();
   }
 
-  /// Whether the parameter is a matrix, or a stack of them, and no table of an embedding.
+  /// Whether the parameter is a matrix, or a stack of matrices, but not the table of an embedding.
   static bool isDecayed(ParameterOp parameter) {
     ArrayRef<int64_t> shape = partsOf(parameter)[0].source.getShape();
     return shape.size() >= 2 && !isTable(parameter);

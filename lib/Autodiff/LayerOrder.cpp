@@ -26,6 +26,7 @@ struct Layers {
           of[&op] = number.try_emplace(name, number.size()).first->second;
   }
 
+  /// Whether the ops of the layers already come in the layers' order.
   bool areInOrder(Block &model) const {
     size_t now = 0;
     for (Operation &op : model)
@@ -46,6 +47,7 @@ struct Layers {
 SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
   size_t count = layers.number.size();
   SmallVector<llvm::SetVector<size_t>> reads(count);
+  // Ops outside of layers pass on the layers that their operands depend on.
   llvm::DenseMap<Operation *, llvm::SetVector<size_t>> after; // by op outside of layers: the layers that it reads
   for (Operation &op : model) {
     llvm::SetVector<size_t> from;
@@ -79,6 +81,7 @@ SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
 
 } // namespace
 
+/// Ops keep their order within a layer.
 void pc::sortByLayers(Block &model) {
   Layers layers(model);
   if (layers.areInOrder(model))

@@ -88,7 +88,8 @@ private:
     }
   }
 
-  /// Keeps the factor of a recurrence in f32, and what it is a broadcast of: bf16 rounds a factor near 1 to 1.
+  /// Keeps the factor of a recurrence in f32, and also the value of which it is a broadcast: bf16 would round a factor
+  /// near 1 to 1.
   void markFactor(Value factor) {
     wide.insert(factor);
     if (isBroadcast(factor))

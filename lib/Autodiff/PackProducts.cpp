@@ -109,6 +109,7 @@ std::string together(ArrayRef<StringRef> names) {
   return (names[0].take_front(front) + "{" + llvm::join(middles, ",") + "}" + names[0].take_back(back)).str();
 }
 
+/// The pass pc-pack-products. It looks at each attention of the model.
 struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
   using PackProductsBase::PackProductsBase;
 
@@ -133,6 +134,7 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     });
   }
 
+  /// q, k and v must come from products of the same value, and v must be neither normalized nor rotated.
   void pack(AttentionOp attention) {
     std::optional<Path> q = pathTo(attention.getQ()), k = pathTo(attention.getK()), v = pathTo(attention.getV());
     if (!q || !k || !v || v->rope || v->norm || attention.getSees())

@@ -101,7 +101,7 @@ private:
   bool isReadBackward(Value value) const {
     return llvm::any_of(value.getUsers(), [&](Operation *user) { return !forward.contains(user); });
   }
-  /// Whether the forward pass of another layer, or of none, reads the value.
+  /// Whether an op of the forward pass that belongs to another layer, or to none, reads the value.
   bool leavesLayer(Value value) const {
     std::string own = layerOfOp.lookup(value.getDefiningOp());
     return llvm::any_of(value.getUsers(),
@@ -163,6 +163,7 @@ private:
   llvm::DenseMap<Operation *, std::string> layerOfOp;
 };
 
+/// The pass pc-recompute. Without the option `layers` it works on all layers.
 struct Recompute : pc::impl::RecomputeBase<Recompute> {
   using RecomputeBase::RecomputeBase;
 

@@ -29,7 +29,7 @@ struct VerifyStep : pc::impl::VerifyStepBase<VerifyStep> {
   }
 
 private:
-  /// (T1): the program has one function, without arguments and results.
+  /// Checks (T1): the program has one function, without arguments and results.
   LogicalResult verifyFunctions() {
     auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     if (functions.size() != 1 || functions[0].getSymName() != "step" || functions[0].isExternal())
@@ -40,6 +40,7 @@ private:
     return success();
   }
 
+  /// Checks (T2): the program is for one device, so no type has an encoding, and there are no moves.
   LogicalResult verifyTypes(Operation *op) {
     auto isBare = [](Type type) {
       auto tensor = dyn_cast<RankedTensorType>(type);
@@ -55,6 +56,7 @@ private:
     return success();
   }
 
+  /// Checks the kinds of ops that a step has once, and leaves and updates.
   LogicalResult verifyOp(Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case([&](AccumulateOp one) -> LogicalResult {
@@ -88,7 +90,7 @@ private:
     return success();
   }
 
-  /// (T5): an update sets a leaf of this program, once, to a value of its type.
+  /// Checks (T5): an update sets a leaf of this program, once, to a value of its type.
   LogicalResult verifyUpdate(UpdateOp update) {
     std::pair<StringAttr, StringAttr> key = {update.getNameAttr(), StringAttr()};
     if (update.getParameter())
@@ -124,6 +126,7 @@ private:
     return success();
   }
 
+  /// A leaf, and how many updates it has.
   struct Leaf {
     Value value;
     int updates;
