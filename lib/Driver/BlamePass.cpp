@@ -28,6 +28,7 @@ struct ProveEach : PassInstrumentation {
 };
 } // namespace
 
+/// The passes before `phase` run without proofs.
 std::string pc::passThatBroke(const Proof &proof, Phase phase, CompileOptions options) {
   OwningOpRef<ModuleOp> program = proof.firstProgram().clone();
   MLIRContext *context = program->getContext();

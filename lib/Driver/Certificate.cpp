@@ -12,6 +12,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Each entry hashes the one before it, so that no entry can be left out.
 void Certificate::add(Phase phase, ModuleOp program, StringRef how) {
   std::string digest = digestOf(program);
   chain = digestOf((chain + " " + nameOf(phase) + " " + digest + " " + how).str());
@@ -26,6 +27,7 @@ void Certificate::add(Phase phase, ModuleOp program, StringRef how) {
   }
 }
 
+/// The certificate is JSON and ends with a hash of itself.
 void Certificate::finish(ModuleOp kernels, StringRef plan, StringRef step) {
   llvm::json::Object text{{"format", 2},
                           {"compiler", pcrt_version + std::string(", LLVM " LLVM_VERSION_STRING)},
@@ -59,6 +61,7 @@ static std::string digestWith(ModuleOp kernels, StringRef carried) {
   return digestOf(text);
 }
 
+/// Without the comparison of tables, a later compile could not rely on the program.
 void Certificate::carry(ModuleOp kernels) const {
   if (!readBack)
     return;
@@ -69,6 +72,7 @@ void Certificate::carry(ModuleOp kernels) const {
   kernels->setAttr(certificateAttribute, b.getStrArrayAttr({digestWith(kernels, text), text}));
 }
 
+/// The first string is the digest of the program and of the second string, which has the entries.
 Certificate::Carried Certificate::take(ModuleOp kernels) {
   Attribute carried = kernels->getAttr(certificateAttribute);
   if (!carried)

@@ -10,6 +10,8 @@
 
 namespace pc {
 
+/// Collects the entries of a certificate during a compilation. Input: the program after each phase, and how it was
+/// checked. Result: an attribute of the program of phase kernels.
 class Certificate {
 public:
   /// Adds the program after a phase. `how`: "proved", "given" (later programs are proved to compute what it computes),

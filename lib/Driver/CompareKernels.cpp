@@ -46,6 +46,7 @@ static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19
   return {std::move(tensor), std::move(bytes)};
 }
 
+/// Converts the bytes of a buffer to doubles.
 static Tensor read(Value value, const Bytes &bytes) {
   Tensor tensor(typeOf(value).getShape());
   Type element = typeOf(value).getElementType();
@@ -65,6 +66,7 @@ struct Bound {
   bool hasBf16 = false;
   double steps = 0; ///< operations of the interpreter
 
+  /// Reads the lengths of sums, the types and the work from the shapes of all ops in `op`.
   explicit Bound(Operation *op) {
     op->walk([&](Operation *inner) {
       int64_t most = 1, fewest = std::numeric_limits<int64_t>::max();
@@ -142,6 +144,7 @@ static pcrt_status compare(const WrittenKernel &kernel, bool inF32, const Compil
   return PCRT_OK;
 }
 
+/// Sorts kernels by the interpreter's work and leaves out the last ones, beyond either limit.
 pcrt_status pc::compareKernels(ArrayRef<WrittenKernel> kernels, StringRef object, double mostSteps, double mostInAll,
                                int64_t &leftOut) {
   std::vector<std::pair<Bound, size_t>> chosen;

@@ -321,7 +321,7 @@ static pcrt_status takeGiven(ModuleOp module, Phase phase, const CompileOptions 
   return succeeded(manager.run(module)) ? PCRT_OK : PCRT_INTERNAL;
 }
 
-/// The `how` of the program after a phase, for the certificate.
+/// How the program after a phase was checked, as the member `how` of the certificate.
 static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const CompileOptions &options) {
   bool begins = options.reference.empty() && (phase == Phase::Step || (given && !module->hasAttr(stepAttribute)));
   return options.verify != Verify::Full ? "unproved" : begins ? "given" : "proved";
@@ -424,6 +424,7 @@ pcrt_status pc::changeModel(ModuleOp model, CompileOptions &options) {
   return PCRT_OK;
 }
 
+/// Phases before `from` are skipped, and the given program is verified instead of compiled.
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   std::string error;
   std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
@@ -451,6 +452,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   Proof proof;
   Certificate certificate;
   OwningOpRef<ModuleOp> planned;
+  // The tables of phase kernels are compared with the planned program, of which a copy is kept.
   WrittenKernels kernels; // of it
   for (const PhaseInfo &info : phases()) {
     if (info.phase < from)

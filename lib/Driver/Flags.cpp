@@ -57,6 +57,7 @@ static constexpr StringRef rareFlags[] = {"pipeline-axis",  "outer-rate",     "o
                                           "experts-limit",  "prefetch-bytes", "inline-tasks"};
 
 template <typename T, typename... Mods>
+/// Creates a flag. Its texts are kept here, because LLVM's options only refer to them.
 CompileFlags::Option<T> &CompileFlags::flag(StringRef name, const Twine &description, Mods &&...mods) {
   texts.push_back(description.str());
   StringRef text = texts.back();
@@ -85,6 +86,7 @@ template <typename T> void CompileFlags::field(T &field, StringRef name, const T
   });
 }
 
+/// The values of all occurrences are appended.
 void CompileFlags::list(SmallVectorImpl<std::string> &field, StringRef name, const Twine &description) {
   flag<std::string>(name, description, cl::ZeroOrMore).setCallback([this, &field, name](const std::string &value) {
     SmallVector<StringRef> parts;
@@ -102,6 +104,7 @@ void CompileFlags::repeated(std::string &field, StringRef name, const Twine &des
   });
 }
 
+/// The number is parsed in resolve(), which can report errors.
 void CompileFlags::bytes(int64_t &field, StringRef name, const Twine &description) {
   std::string byDefault = !field              ? ""
                           : field % (1 << 20) ? " (default " + std::to_string(field) + ")"
@@ -168,6 +171,7 @@ void CompileFlags::strategies() {
            "Microbatches per step (default " + Twine(Plan().microbatches) + ")");
 }
 
+/// Flags in the order of --help.
 CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   group = FlagGroup::Plan;
   strategies();
@@ -215,6 +219,7 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
 
   group = FlagGroup::Tuning;
   phase = Phase::Step;
+  // Flags that set an optional field have no default in the field.
   flag<bool>("pack-products", "Compute the queries, keys and values of a layer in one product if the plan allows it "
                               "(default: only for CUDA)")
       .setCallback([this](const bool &on) {
@@ -245,6 +250,7 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   bytes(fields.memoryLimit, "memory-limit", "Refuse a plan that needs more bytes per rank than this, as in 8G");
 }
 
+/// A flag whose value is optional takes the next word only if that is one of its known names.
 std::vector<const char *> CompileFlags::words(int argc, const char *const *argv) {
   std::vector<const char *> all;
   for (int i = 0; i < argc; ++i) {
@@ -302,6 +308,7 @@ pcrt_status CompileFlags::check(std::string &error) const {
   return error.empty() ? PCRT_OK : PCRT_USAGE;
 }
 
+/// For a program of a later phase: refuses flags of earlier phases, and takes the target from the program.
 std::string CompileFlags::goOn(const Origin &origin) {
   auto isTarget = [](StringRef flag) { return flag == "target" || flag == "attention" || flag == "arch"; };
   for (const std::string &flag : order)
@@ -322,6 +329,7 @@ std::vector<pcrt::NamedPath> CompileFlags::inputFiles() const {
   return {{"--plan", planFile}, {"--machine", fields.machine}, {"--pipeline", strategyFlags.text("pipeline")}};
 }
 
+/// Checks values first, then reads the plan from its file or its flags.
 pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options, std::string &error,
                                   const Origin &origin) {
   error = goOn(origin);

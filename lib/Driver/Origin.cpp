@@ -12,6 +12,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// The latest phase of which the program has a sign.
 std::optional<Phase> pc::phaseOf(ModuleOp module) {
   if (module.lookupSymbol("model"))
     return Phase::Model;
@@ -57,6 +58,7 @@ static int64_t ranksOf(const Plan &plan) {
   return ranks;
 }
 
+/// The plan of the attribute must agree with what the ops show.
 static LogicalResult readPlan(ModuleOp module, Origin &origin) {
   Plan shown = shownPlan(module);
   Attribute said = module->getAttr(planAttribute);
@@ -87,6 +89,7 @@ static LogicalResult readPlan(ModuleOp module, Origin &origin) {
   return success();
 }
 
+/// The target decides which kernels a program can have, so a malformed attribute is an error.
 static LogicalResult readTarget(ModuleOp module, Origin &origin) {
   Attribute said = module->getAttr(targetAttribute);
   if (!said)
@@ -133,6 +136,7 @@ static std::string whyNoOutput(OutputOp output, const llvm::StringMap<ParameterO
   return "";
 }
 
+/// Checks the outputs of a program, which a run reads by name and kind.
 static LogicalResult checkShown(ModuleOp module) {
   llvm::StringMap<ParameterOp> parameters;
   module.walk([&](ParameterOp parameter) { parameters[parameter.getName()] = parameter; });
@@ -147,6 +151,7 @@ static LogicalResult checkShown(ModuleOp module) {
   return failure(walked.wasInterrupted());
 }
 
+/// A model has no plan yet, and its target is that of the flags.
 FailureOr<Origin> pc::originOf(ModuleOp module) {
   std::optional<Phase> phase = phaseOf(module);
   if (!phase)
@@ -161,6 +166,7 @@ FailureOr<Origin> pc::originOf(ModuleOp module) {
   return origin;
 }
 
+/// The options of pc-sign-step that write this plan and this target.
 SignStepOptions pc::signatureOf(const Plan &plan, const GenerateKernelsOptions &kernels) {
   SignStepOptions options;
   options.mesh = plan.meshText();
@@ -172,6 +178,7 @@ SignStepOptions pc::signatureOf(const Plan &plan, const GenerateKernelsOptions &
   return options;
 }
 
+/// Writes what originOf reads.
 void pc::writeOrigin(ModuleOp module, const SignStepOptions &options) {
   Builder b(module.getContext());
   auto list = [&](ArrayRef<std::string> texts) {

@@ -19,6 +19,8 @@ using namespace pc;
 
 namespace {
 
+/// Adds the passes of one phase to a pass manager. Input: the options with the plan. Result: passes in order, and for
+/// each the status with which a compile ends if it fails.
 class PhaseBuilder {
 public:
   /// `verifiers`: adds only the verifiers of the phase.
@@ -55,6 +57,7 @@ public:
   std::string error; ///< the error of a tactic whose options are wrong
 
 private:
+  /// The passes from the model to the step. The order matters, as the comments say.
   void buildStep() {
     // Raising comes first, so that the passes after it meet ops and not their pieces.
     add(createRaise(), PCRT_INTERNAL);
@@ -106,6 +109,7 @@ private:
     add(createVerifyLocal(), PCRT_VERIFICATION);
   }
 
+  /// The passes that fuse ops and schedule moves, per stage if there are stages.
   void buildScheduled(bool perStage) {
     // Entries that tokens have not chosen are not stored if possible, and are otherwise multiplied by zeros.
     add(createStoreRows({.target = options.kernels.target, .limit = options.expertsLimit}), PCRT_INFEASIBLE);
@@ -130,6 +134,7 @@ private:
     add(createVerifyStaged(), PCRT_VERIFICATION);
   }
 
+  /// The passes that give values their homes.
   void buildPlanned() {
     // Rounds of local SGD use only memory of the step.
     addTactics(Phase::Planned);
@@ -143,6 +148,7 @@ private:
     add(createVerifyScheduled(), PCRT_VERIFICATION);
   }
 
+  /// Kernels use the widest vectors of this machine, unless they are for a GPU.
   void buildKernels() {
     GenerateKernelsOptions kernels = options.kernels;
     if (!options.cuda()) {
@@ -161,6 +167,7 @@ private:
     to->addPass(std::move(pass));
   }
 
+  /// A tactic is parsed as text, as pc-opt does it. If its options are wrong, that is the error of the phase.
   void addTactic(const Tactic &tactic) {
     if (verifiers)
       return;
@@ -261,6 +268,7 @@ pcrt_status pc::verifyPhase(ModuleOp module, Phase phase, const CompileOptions &
   return run(module, phase, options, /*verifiers=*/true);
 }
 
+/// Each phase is also a pipeline of pc-opt, whose options are the flags of pc-compile.
 void pc::registerPhasePipelines() {
   for (const PhaseInfo &info : phases()) {
     if (info.phase == Phase::Model || info.phase == Phase::Exe)
