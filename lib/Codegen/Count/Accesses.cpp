@@ -69,7 +69,7 @@ private:
   std::optional<Form> load(LLVM::LoadOp op, State &state);
   Truth decide(Value condition, State &state);
   Truth compare(arith::CmpIOp op, State &state);
-  /// Whether x < y, or x <= y.
+  /// Whether x < y or, if `orEqual`, x <= y.
   Truth isLess(const Form &x, const Form &y, bool orEqual, State &state);
   /// Divides the box along the dim that `form` depends on most.
   Truth undecided(const Form &form, State &state);

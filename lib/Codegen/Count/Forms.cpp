@@ -36,6 +36,8 @@ Form Forms::variable(const Variable &v) {
   return {0, {{it->second, 1}}};
 }
 
+/// Terms whose coefficients are multiples of the divisor go into the quotient. If the rest is between 0 and the divisor
+/// in the box, nothing else is needed; otherwise both results get new variables.
 std::pair<Form, Form> Forms::divide(const Form &form, int64_t divisor, const Box &box) {
   Form quotient, rest;
   for (auto [id, coefficient] : form.terms)
@@ -58,6 +60,7 @@ Form Forms::least(const Form &x, const Form &y, const Box &box) {
   return values.last <= 0 ? x : values.first >= 0 ? y : variable({Variable::Least, 0, x, y});
 }
 
+/// Adds the extents of all terms, each multiplied by its coefficient.
 Extent Forms::range(const Form &form, const Box &box) const {
   Extent sum{form.constant, form.constant};
   for (auto [id, coefficient] : form.terms) {
@@ -68,6 +71,7 @@ Extent Forms::range(const Form &form, const Box &box) const {
   return sum;
 }
 
+/// A derived variable has the extent that follows from its operands.
 Extent Forms::range(VariableId id, const Box &box) const {
   const Variable &v = variables[id];
   if (v.isDim())
@@ -94,6 +98,7 @@ bool Forms::isData(const Form &form) const {
   });
 }
 
+/// Also finds the dims that derived variables depend on.
 std::set<VariableId> Forms::dims(const Form &form) const {
   std::set<VariableId> found;
   for (auto [id, coefficient] : form.terms) {
@@ -105,6 +110,7 @@ std::set<VariableId> Forms::dims(const Form &form) const {
   return found;
 }
 
+/// The dim whose change moves the form the most, which is the best one to divide a box by.
 std::optional<VariableId> Forms::widest(const Form &form, const Box &box) const {
   std::optional<VariableId> found;
   int64_t most = 0;

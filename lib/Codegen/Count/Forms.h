@@ -16,7 +16,7 @@ namespace pc {
 
 using VariableId = unsigned;
 
-/// constant + the sum of coefficient x variable, by variable.
+/// constant + the sum of coefficient times variable. `terms` has the coefficients by variable.
 struct Form {
   int64_t constant = 0;
   std::map<VariableId, int64_t> terms = {};
@@ -43,7 +43,7 @@ struct Variable {
   bool isDim() const { return kind <= Counter; }
 };
 
-/// First and last value.
+/// The first and the last value of a range.
 struct Extent {
   int64_t first = 0, last = 0;
 
@@ -62,7 +62,7 @@ public:
   Form data(const void *source, const Form &from, const Form &also = {}) {
     return variable({Variable::Data, 0, from, also, source});
   }
-  /// Quotient and remainder by a positive constant.
+  /// The quotient and the remainder of the division by a positive constant.
   std::pair<Form, Form> divide(const Form &form, int64_t divisor, const Box &box);
   Form least(const Form &x, const Form &y, const Box &box);
 
