@@ -41,6 +41,7 @@ Num pc::kernels::fromBf16(Emitter &e, Value halves) {
   return e.wrap(arith::BitcastOp::create(e.b, e.loc, withWidth(e.b.getF32Type(), width), whole));
 }
 
+/// Uses the CPU's instruction if there is one. Otherwise computes on the bits; NaN stays NaN.
 Value pc::kernels::roundToBf16(Num x) {
   Emitter &e = *x.e;
   OpBuilder &b = e.b;
@@ -90,6 +91,7 @@ Num Emitter::splat(Num scalar, int64_t width) {
   return wrap(vector::BroadcastOp::create(b, loc, VectorType::get(width, scalar.v.getType()), scalar.v));
 }
 
+/// Picks the op by the type of the operands. A scalar is broadcast to the width of the other one.
 Value pc::kernels::emitBinary(Num x, Num y, char op) {
   match(x, y);
   OpBuilder &b = x.e->b;
@@ -268,6 +270,7 @@ void Emitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body,
   vectors(n, [&](Num i, int64_t width) { store(i, width, body(i, width)); });
 }
 
+/// The last elements, which do not fill a vector, are done one by one.
 Emitter::Carried Emitter::reductions(int64_t n, ArrayRef<bool> isMax,
                                      llvm::function_ref<Emitter::Carried(Num, int64_t)> body, Store store) {
   // Four vectors of partial results hide the latency of additions; a short row has no latency to hide.

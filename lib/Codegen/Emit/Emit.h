@@ -39,7 +39,7 @@ struct Ptr {
   /// The element at `index`, or `width` elements from there on (no alignment assumed).
   Num load(Num index) const;
   Num load(Num index, int64_t width) const;
-  /// Writes one element, or as many as the vector has.
+  /// Writes one element or, if `value` is a vector, as many elements as it has.
   void store(Num value, Num index) const;
   /// Writes zeros to the first `count` elements (memset).
   void clear(Num count) const;
@@ -67,7 +67,7 @@ public:
   /// Whether kernels multiply pairs of bf16 with instructions (addProducts; AVX512-BF16). Needs roundsToBf16.
   const bool multipliesPairs;
 
-  /// Constants of i64 and f32, and an existing value.
+  /// Constants of type i64 and f32, and wrappers of existing values.
   Num integer(int64_t value);
   Num real(double value);
   Num wrap(mlir::Value v) { return {this, v}; }
@@ -97,9 +97,9 @@ public:
   /// Converts a 32-bit integer to i64, and i32 to f32.
   Num extend(Num x);
   Num toReal(Num x);
-  /// 0 <= x < end.
+  /// Whether 0 <= x < end.
   Num inRange(Num x, Num end);
-  /// A mask of those of the `width` elements from column `from` on that are before column `end`.
+  /// A mask of `width` elements, of which those with column `from` + i < `end` are set.
   Num before(Num from, Num end, int64_t width);
 
   /// for (i = lo; i < hi; i += step) body(i)

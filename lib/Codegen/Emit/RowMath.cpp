@@ -149,6 +149,7 @@ static arith::CmpFPredicate predicateOf(ComparisonKind kind) {
   llvm_unreachable("unknown comparison");
 }
 
+/// The function of a pointwise op on numbers of any width; null for any other op.
 PointwiseMath pc::kernels::pointwiseMath(Operation *op) {
   return llvm::TypeSwitch<Operation *, PointwiseMath>(op)
       .Case([](AddOp) { return [](Emitter &, ArrayRef<Num> x) { return x[0] + x[1]; }; })

@@ -57,6 +57,7 @@ Num SimtEmitter::indexOf(Num vector, int64_t width) {
   return mixed ? index - rank % integer(32) * partElements : index;
 }
 
+/// Computes each team's item from the ids of block and thread, and sets the sizes of grid and block.
 void SimtEmitter::teams(int64_t items, int64_t threads, int64_t perBlock, llvm::function_ref<void(Num)> body) {
   team = threads;
   this->perBlock = perBlock;
@@ -151,6 +152,7 @@ void SimtEmitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body
       nullptr);
 }
 
+/// Uses the thread's own pieces if rows are in registers; otherwise loops over the row, the threads side by side.
 void SimtEmitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store) {
   const int64_t width = widthFor(n);
   // Such kernels may work in place, so a piece outside must not touch the element at its index, which belongs to
@@ -172,6 +174,8 @@ void SimtEmitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> b
   (void)reductions(n, {}, body, store);
 }
 
+/// Three cases: rows in registers, rows read once, and rows with an online sum of exponentials. In each, threads first
+/// reduce their own elements and then combine with each other.
 Emitter::Carried SimtEmitter::reductions(int64_t n, ArrayRef<bool> isMax,
                                          llvm::function_ref<Carried(Num, int64_t)> body, Store store,
                                          std::optional<SumExp> sumExp) {
@@ -297,6 +301,8 @@ int64_t SimtEmitter::rowSumBlocks(int64_t rows, int64_t columns) const {
   return std::min<int64_t>(columnSumBlocks, llvm::divideCeil(rows, linesOf(columns)));
 }
 
+/// Each line of threads sums every n-th row in registers. At the end, lines add up in shared memory, and each block
+/// writes its sums to `partials`.
 void SimtEmitter::rowSums(int64_t rows, int64_t columns, int64_t count, int64_t unroll, Ptr partials,
                           llvm::function_ref<void(Num)> body) {
   const int64_t width = widthFor(columns), lines = linesOf(columns), blocks = rowSumBlocks(rows, columns);

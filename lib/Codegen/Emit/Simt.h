@@ -94,9 +94,9 @@ public:
   Num notBefore(Num x, Num y);
   /// `yes` if the condition holds, otherwise the values that the body yields.
   Carried choose(Num condition, const Carried &yes, llvm::function_ref<Carried()> otherwise);
-  /// The value of `yes` if the condition holds, otherwise that of `no`. Only one of the two runs.
+  /// The result of `yes` if the condition holds, otherwise that of `no`. Only one of the two functions runs.
   Num pick(Num condition, llvm::function_ref<Num()> yes, llvm::function_ref<Num()> no);
-  /// A `loop` for i = lo, lo + step, ... below hi with lo < step, unrolled by four.
+  /// A `loop` for i = lo, lo + step, ... below hi, where lo < step, unrolled by four.
   Carried unrolled(Num lo, int64_t hi, int64_t step, Carried init,
                    llvm::function_ref<Carried(Num, const Carried &)> body);
   /// The width of the widest vectors that cover [0, n) without a remainder, and have at most `widest` elements.

@@ -36,6 +36,7 @@ static void tile(Emitter &e, Factors factors, Num i, Num j, int64_t columns, Num
       c.data.store(sums[r * columns + v], at(r, v));
 }
 
+/// Whole tiles of two vectors of columns come first, then one vector if the number is odd.
 void pc::kernels::product(Emitter &e, Factors factors, Num m, Num n, bool oddVector, Num k, Matrix a, Matrix b,
                           Matrix c, bool accumulate) {
   Num zero = e.integer(0);
@@ -47,6 +48,7 @@ void pc::kernels::product(Emitter &e, Factors factors, Num m, Num n, bool oddVec
     column(n, 1);
 }
 
+/// Rows after the last one, and columns after the last one, become zeros.
 void pc::kernels::copyPadded(Emitter &e, Num rows, Num paddedRows, int64_t columns, int64_t paddedColumns, Matrix from,
                              Matrix to) {
   e.loop(e.integer(0), rows, 1, [&](Num i) {
@@ -58,6 +60,7 @@ void pc::kernels::copyPadded(Emitter &e, Num rows, Num paddedRows, int64_t colum
   e.loop(rows, paddedRows, 1, [&](Num i) { zeroFill(e, to.data + i * to.rowStride, paddedColumns); });
 }
 
+/// Pairs of rows are interleaved for instructions that multiply pairs of bf16.
 void pc::kernels::packPadded(Emitter &e, Factors factors, Num rows, Num paddedRows, int64_t columns,
                              int64_t paddedColumns, Matrix from, Matrix to) {
   if (factors == Factors::numbers)
@@ -117,6 +120,7 @@ static void transposeBlock(Emitter &e, Num i, Num j, int64_t rows, int64_t colum
     to.data.store(block[c], (j + c) * to.rowStride + i);
 }
 
+/// Works on square blocks of vectors, and on what is left at the sides.
 void pc::kernels::transposePadded(Emitter &e, int64_t rows, int64_t columns, Matrix from, Matrix to) {
   auto stripe = [&](Num i, int64_t height) {
     int64_t full = columns / e.lanes * e.lanes;
