@@ -70,7 +70,7 @@ private:
     return llvm::join(llvm::map_range(dims, [&](int f) { return rule.factors[f].name; }), " ");
   }
 
-  /// The product of `x` and the mask of `op`; an existing one if there is one.
+  /// The product of `x` and the mask of `op`. If there is one already, returns that.
   Value masked(OpBuilder &builder, EinsumOp op, const FactorRule &rule, Value x, ArrayRef<int> dims, ArrayRef<int> mask,
                ArrayRef<int> all) {
     std::string spec = textOf(rule, dims) + ", " + textOf(rule, mask) + " -> " + textOf(rule, all);
@@ -91,6 +91,7 @@ private:
   llvm::DenseMap<std::pair<Value, std::pair<Value, StringAttr>>, Value> products; ///< by value, mask and spec
 };
 
+/// The pass pc-expand-routed. Products are shared within a block.
 struct ExpandRouted : pc::impl::ExpandRoutedBase<ExpandRouted> {
   void runOnOperation() override {
     SmallVector<Block *> blocks;

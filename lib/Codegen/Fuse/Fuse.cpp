@@ -78,8 +78,8 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
     op->erase();
 }
 
-/// Splits full sums into two, the larger of which is a row op: "x0 x1, x0 x1 ->" becomes "x0 x1, x0 x1 -> x0" and "x0
-/// ->".
+/// Splits a sum over all dims into two sums, of which the larger one is a row op. For example,
+/// "x0 x1, x0 x1 ->" becomes "x0 x1, x0 x1 -> x0" and "x0 ->".
 void splitFullSums(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto sum = dyn_cast<EinsumOp>(op);
@@ -233,6 +233,7 @@ class RowFuser {
 public:
   RowFuser(Block &block, bool cuda) : block(block), cuda(cuda) {}
 
+  /// Numbers the ops, then visits them in order, and finally writes a fusion for each group of several ops.
   void run() {
     unsigned number = 0, moves = 0, task = 0, seeds = 0, rounds = 0;
     for (Operation &op : block) {
@@ -380,6 +381,7 @@ private:
   std::vector<RowGroup> groups;
 };
 
+/// The pass pc-fuse. Blocks of tasks and of the step are fused separately.
 struct Fuse : pc::impl::FuseBase<Fuse> {
   using FuseBase::FuseBase;
 

@@ -42,6 +42,8 @@ bool collapse(ArrayRef<int> factors, const FactorRule &rule, ArrayRef<SmallVecto
 }
 } // namespace
 
+/// Every group of factors must collapse to one stride. If rows of c would not be contiguous, the transposed product is
+/// used (`swapped`).
 std::optional<Gemm> pc::asGemm(EinsumOp op) {
   if (op.getInputs().size() != 2 || op.getMask())
     return std::nullopt;
@@ -185,6 +187,7 @@ static bool sumsOverK(EinsumOp sum, EinsumOp product) {
   return kept == result;
 }
 
+/// The sum must be over the same dims that the product contracts.
 EinsumOp pc::biasGradOf(EinsumOp sum) {
   if (sum.getInputs().size() != 1)
     return nullptr;

@@ -55,6 +55,7 @@ static Lie lieOf(ArrayRef<int> dims, ArrayRef<int> mask, bool byRows) {
   return lie;
 }
 
+/// The mask's dims must be those of the routed rows, and the other factors those of one matrix product per expert.
 std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)> byRows) {
   auto elementOf = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); };
   if (!op.getMask() || !elementOf(op.getMask()).isF32() || byRows(op.getMask()))

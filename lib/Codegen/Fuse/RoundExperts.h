@@ -10,7 +10,7 @@
 
 namespace pc {
 
-/// The values that are computed in rounds: those of one mask in one block.
+/// The values that are computed in rounds. All have the same mask and are in the same block.
 struct RowsInRounds {
   llvm::function_ref<bool(mlir::Value)> areRows; ///< values of this mask that are stored by rows
   /// Whether two values are equal, possibly after equal moves.

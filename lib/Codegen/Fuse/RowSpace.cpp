@@ -33,6 +33,7 @@ int64_t RowSpace::choose() const {
   return best;
 }
 
+/// An operand may lack leading dims (it repeats for every row), trailing dims (one value per row), or both.
 View pc::viewOf(ArrayRef<int> dims, ArrayRef<int> space, ArrayRef<int64_t> shape, int64_t split, int64_t &period) {
   ArrayRef<int> rows = space.take_front(split), columns = space.drop_front(split);
   if (dims == space)
@@ -89,6 +90,7 @@ static std::optional<RowSpace> einsumSpace(EinsumOp op) {
   return rows;
 }
 
+/// Ops on routed tokens have the space of their form for one row per token and expert.
 std::optional<RowSpace> pc::rowSpace(Operation *op) {
   if (hasRows(op)) {
     auto einsum = dyn_cast<EinsumOp>(op);

@@ -21,7 +21,8 @@ struct RowSpace {
   bool allows(int64_t split) const { return split >= 0 && split < 64 && (splits >> split & 1); }
   /// Whether the op may work element by element, and thus also on the rows of a larger space.
   bool isPointwise() const { return allows(shape.size()); }
-  /// The split for a CPU: the first allowed one with at least 16 rows, for its threads; else the last allowed one.
+  /// The split for a CPU: the first allowed one with at least 16 rows, so that all threads have work; otherwise the
+  /// last allowed one.
   int64_t choose() const;
   /// The split for a GPU, where columns go to threads: the first that is allowed.
   int64_t chooseWide() const { return llvm::countr_zero(splits); }

@@ -125,9 +125,9 @@ public:
   }
 
 private:
-  /// The most rows that there can be: all that tokens may choose, and, if `byCapacity`, at most as many as experts
-  /// accept. In each row of the mask, a rank has a sequence or a part of one, of which an expert accepts at most its
-  /// capacity.
+  /// The most rows that can exist. This is the number of choices that tokens may make and, if `byCapacity`, at most the
+  /// number of tokens that experts accept. In each row of the mask a rank has a sequence or a part of one, from which
+  /// an expert accepts at most its capacity.
   int64_t mostRows(const Choice &choice, bool byCapacity) {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(choice.mask.getType()).getShape();
     int64_t experts = shape.back(), tokens = llvm::product_of(shape.drop_back());
@@ -323,6 +323,7 @@ private:
     locals.try_emplace({mask.getParentBlock(), known}, mask);
     return known;
   }
+  /// Values are the same if they have one origin, or come from equal moves of the same value.
   bool isSame(Value a, Value b) {
     a = origin(a), b = origin(b);
     if (a == b)

@@ -20,6 +20,7 @@ static ScaleOp keepAll(OpBuilder &b, DropoutOp dropout) {
   return ScaleOp::create(b, dropout.getLoc(), dropout.getResult().getType(), dropout.getX(), b.getF64FloatAttr(1));
 }
 
+/// A dropout becomes the op that keeps everything; attention and fusions lose their drops.
 OwningOpRef<Operation *> pc::withoutDropping(Operation *op) {
   if (auto dropout = dyn_cast<DropoutOp>(op)) {
     OpBuilder b(op->getContext());
