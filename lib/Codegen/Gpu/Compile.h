@@ -12,7 +12,7 @@
 
 namespace pc::toolchain {
 
-/// An architecture by name.
+/// A GPU architecture, by its name.
 struct Arch {
   std::string name;      ///< sm_90a
   int32_t number = 0;    ///< 90

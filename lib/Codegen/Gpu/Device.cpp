@@ -23,6 +23,7 @@
 
 using namespace mlir;
 
+/// LLVM's code generator for the architecture, or null with the reason in `error`.
 static std::unique_ptr<llvm::TargetMachine> deviceMachine(const pc::toolchain::Arch &arch, std::string &error) {
   LLVMInitializeNVPTXTargetInfo();
   LLVMInitializeNVPTXTarget();
@@ -80,6 +81,7 @@ static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::too
   return success();
 }
 
+/// Translates the module, links the functions of the math library, and optimizes.
 std::unique_ptr<llvm::Module> pc::toolchain::deviceModule(mlir::gpu::GPUModuleOp lowered, const Arch &arch,
                                                           const Toolkit &toolkit, llvm::LLVMContext &context) {
   DialectRegistry registry;
@@ -113,6 +115,7 @@ std::unique_ptr<llvm::Module> pc::toolchain::deviceModule(mlir::gpu::GPUModuleOp
   return module;
 }
 
+/// Debug information is removed before code is generated.
 FailureOr<std::string> pc::toolchain::emitPtx(Operation *op, std::unique_ptr<llvm::Module> module, const Arch &arch) {
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = deviceMachine(arch, error);

@@ -24,6 +24,7 @@
 using namespace mlir;
 namespace fs = llvm::sys::fs;
 
+/// Code for x86-64-v3 (AVX2), since the image may run on another machine.
 static std::unique_ptr<llvm::TargetMachine> hostMachine(std::string &error) {
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
@@ -74,6 +75,7 @@ static FailureOr<std::string> linkShared(Operation *op, StringRef object) {
   return (*image)->getBuffer().str();
 }
 
+/// The image contains the code in two variants and the table that describes both to the stand-in.
 FailureOr<pc::GpuImage> pc::toolchain::emitHostImage(Operation *op, std::unique_ptr<llvm::Module> module,
                                                      const llvm::StringMap<std::string> &sources) {
   std::string error;

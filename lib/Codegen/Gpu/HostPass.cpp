@@ -60,7 +60,7 @@ struct Rewriter {
       fault = (what + " in kernel " + function->getName() + " cannot be emulated on the CPU").str();
   }
 
-  /// A new site: "store #7 at model.mlir:12:5".
+  /// Adds a site, such as "store #7 at model.mlir:12:5".
   Value *site(Instruction *at, int32_t kind, const Twine &what) {
     std::string text = what.str() + " #" + std::to_string(sites.size());
     if (const DebugLoc &location = at->getDebugLoc(); location && location.getLine()) {

@@ -47,6 +47,7 @@ struct Table {
 };
 } // namespace
 
+/// The table is data of the image, written field by field like the tables of a program.
 void pc::toolchain::addHostTable(Module &module, const std::vector<HostKernel> &kernels,
                                  const std::vector<HostSite> &sites, StringRef suffix, StringRef checkedSuffix) {
   Table table{module};

@@ -51,6 +51,7 @@ static llvm::StringMap<std::string> sourceNames(mlir::gpu::GPUModuleOp module) {
   return names;
 }
 
+/// The IR is made and optimized once, for the lowest architecture. PTX and cubins for all architectures come from it.
 FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp module,
                                                           const GpuTargetOptions &options) {
   SmallVector<Arch> archs;

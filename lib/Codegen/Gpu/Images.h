@@ -53,11 +53,11 @@ struct GpuImage {
   std::vector<GpuSite> sites;    ///< of host images
 };
 
-/// Compiles a module whose kernels (gpu.func, kernel) take pointers, scalars or static memrefs; the module is not
-/// changed. Returns cubins in the order of `archs`, then PTX for the base of the lowest architecture (which runs there
-/// and on all newer devices; with wgmma, it is for sm_90a and runs only there), then the host image. Without ptxas
-/// there are no cubins, and a remark says so. Errors are: an unknown architecture, a missing libdevice, an op that
-/// cannot be lowered, and errors of ptxas.
+/// Compiles a module whose kernels (gpu.func, kernel) take pointers, scalars or static memrefs. The module is not
+/// changed. Returns cubins in the order of `archs`, then PTX, then the host image. The PTX is for the base of the
+/// lowest architecture, so it also runs on newer devices; PTX with wgmma is for sm_90a and runs only there. Without
+/// ptxas there are no cubins, and a remark says so. Errors are: an unknown architecture, a missing libdevice, an op
+/// that cannot be lowered, and errors of ptxas.
 llvm::FailureOr<llvm::SmallVector<GpuImage>> compileGpuModule(mlir::gpu::GPUModuleOp module,
                                                               const GpuTargetOptions &options);
 

@@ -33,6 +33,7 @@ struct ExpandForNVVM : PassWrapper<ExpandForNVVM, OperationPass<ModuleOp>> {
   void getDependentDialects(DialectRegistry &registry) const override {
     registry.insert<arith::ArithDialect, vector::VectorDialect, gpu::GPUDialect>();
   }
+  /// Runs only if there is such an op, because the patterns take time.
   void runOnOperation() override {
     WalkResult found = getOperation().walk([&](Operation *op) {
       return isa<gpu::SubgroupReduceOp, vector::CreateMaskOp, vector::ConstantMaskOp>(op) ? WalkResult::interrupt()
@@ -51,6 +52,7 @@ struct ExpandForNVVM : PassWrapper<ExpandForNVVM, OperationPass<ModuleOp>> {
 };
 } // namespace
 
+/// The passes of MLIR that lower a gpu.module, in the order in which they need each other.
 OwningOpRef<ModuleOp> pc::toolchain::lowerToNVVM(mlir::gpu::GPUModuleOp module) {
   MLIRContext *context = module.getContext();
   DialectRegistry registry; // convert-gpu-to-nvvm reads lowerings from the registered dialects

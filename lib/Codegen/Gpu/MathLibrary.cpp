@@ -5,6 +5,7 @@
 //===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
 
+/// Every function is inlined, so that unused ones cost nothing.
 llvm::StringRef pc::toolchain::mathLibrary() {
   return R"(
 declare float @llvm.fma.f32(float, float, float)
@@ -178,6 +179,7 @@ define float @__nv_erff(float %x) alwaysinline {
 )";
 }
 
+/// Sine and cosine for any argument, in f64 for the reduction.
 llvm::StringRef pc::toolchain::sineLibrary() {
   return R"(
 declare float @llvm.fma.f32(float, float, float)

@@ -16,6 +16,7 @@ using namespace mlir;
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
+/// "sm_90a" is the architecture 90 with features that only this one has.
 std::optional<pc::toolchain::Arch> pc::toolchain::parseArch(StringRef name) {
   Arch arch;
   arch.name = name.str();
@@ -33,6 +34,8 @@ std::optional<pc::toolchain::Arch> pc::toolchain::parseArch(StringRef name) {
   return arch;
 }
 
+/// Looks for ptxas and libdevice in the given path, or in the usual environment variables and folders. Each is taken
+/// from the first root that has it.
 pc::toolchain::Toolkit pc::toolchain::findToolkit(StringRef cudaPath) {
   SmallVector<std::string> roots;
   if (!cudaPath.empty()) {
@@ -78,6 +81,7 @@ static int64_t numberBefore(StringRef line, StringRef unit) {
   return number;
 }
 
+/// ptxas prints the figures of a kernel on the lines after its name.
 std::vector<pc::GpuKernelUse> pc::toolchain::parsePtxasFigures(StringRef words) {
   std::vector<GpuKernelUse> kernels;
   for (StringRef line : llvm::split(words, '\n')) {
@@ -109,6 +113,7 @@ struct Job {
 };
 } // namespace
 
+/// Runs one process of ptxas per architecture, all at the same time. Their files are temporary.
 LogicalResult pc::toolchain::assemble(Operation *op, StringRef ptxas, ArrayRef<Arch> archs, ArrayRef<std::string> texts,
                                       SmallVectorImpl<GpuImage> &images) {
   std::vector<Job> jobs(archs.size());

@@ -28,7 +28,7 @@ static SmallVector<StringRef> operandsOf(StringRef text) {
   return operands;
 }
 
-/// $4, or {$4, $5}.
+/// Reads "$4" or "{$4, $5}" as numbers of operands.
 static bool readNumbers(StringRef text, SmallVectorImpl<unsigned> &numbers) {
   if (text.consume_front("{") && !text.consume_back("}"))
     return false;
@@ -64,6 +64,7 @@ static bool readProduct(StringRef shape, StringRef rest, const StringMap<bool> &
   return true;
 }
 
+/// Accepts only the statements that the emitters write. Returns none for any other assembly.
 std::optional<SmallVector<WarpgroupInstruction>> pc::toolchain::parseWarpgroupAsm(StringRef text) {
   using Instruction = WarpgroupInstruction;
   SmallVector<Instruction> all;
@@ -103,6 +104,7 @@ std::optional<SmallVector<WarpgroupInstruction>> pc::toolchain::parseWarpgroupAs
   return all;
 }
 
+/// Looks for the name of the instruction in inline assembly.
 bool pc::toolchain::usesWarpgroups(const Module &module) {
   for (const Function &function : module)
     for (const BasicBlock &block : function)
