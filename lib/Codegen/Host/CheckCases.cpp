@@ -83,6 +83,7 @@ static json::Object buffer(Value value, int64_t offset) {
                                                    : "i32"}};
 }
 
+/// An input is a buffer and how to draw its elements.
 static json::Object input(Value value, int64_t offset, KernelSample sample) {
   json::Object entry = buffer(value, offset);
   if (typeOf(value).getElementType().isInteger())
@@ -99,6 +100,7 @@ static json::Object launch(int64_t kernel, ArrayRef<int64_t> offsets) {
   return json::Object{{"kernel", kernel}, {"offsets", json::Array(offsets)}};
 }
 
+/// Inputs are the values that the ops read and do not compute. Values between the ops are only memory.
 LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation *> ops, ArrayRef<Launch> launches,
                               OffsetOf offsetOf, ArrayRef<int64_t> results, AddToTable addToTable) {
   json::Array device, host, inputs, outputs;

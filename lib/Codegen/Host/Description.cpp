@@ -33,7 +33,7 @@ static std::string dtypeName(Type type) {
   return element.isF32() ? "f32" : element.isBF16() ? "bf16" : "i32";
 }
 
-/// dtype, shape (global), layout and, with a home, offset.
+/// The members dtype, shape (global), layout and, with a home, offset.
 template <typename OpT> static json::Object describe(OpT op, Value value, bool hasHome) {
   auto type = cast<RankedTensorType>(value.getType());
   json::Object object;
@@ -59,6 +59,7 @@ template <typename OpT> static json::Object describe(OpT op, Value value, bool h
   return object;
 }
 
+/// The settings of a parameter group, by name.
 static json::Object describeGroup(DictionaryAttr group) {
   json::Object object;
   for (NamedAttribute setting : group) {
@@ -71,6 +72,7 @@ static json::Object describeGroup(DictionaryAttr group) {
   return object;
 }
 
+/// A parameter's description has everything with which a checkpoint can be read or written.
 static json::Object describeParameter(ParameterOp op, int64_t key) {
   json::Object object = describe(op, op.getValue(), true);
   object["name"] = op.getName();
@@ -132,6 +134,7 @@ static json::Object describeState(StateOp state) {
   return entry;
 }
 
+/// The members that only some kinds of inputs have are left out for the others.
 static json::Object describeInput(InputOp input) {
   json::Object entry = describe(input, input.getValue(), true);
   entry["name"] = input.getName().value_or(stringifyInputKind(input.getKind()));
@@ -145,6 +148,7 @@ static json::Object describeInput(InputOp input) {
   return entry;
 }
 
+/// The runtime computes the table from these frequencies.
 static json::Object describeTable(RopeTableOp table) {
   json::Object entry = describe(table, table.getValue(), true);
   entry["kind"] = table.getKind() == TableKind::Cos ? "rope_cos" : "rope_sin";
@@ -184,6 +188,7 @@ static json::Object describeRouting(TopKOp choice) {
   return entry;
 }
 
+/// Outputs have no home: a step passes them to the runtime.
 static json::Object describeOutput(OutputOp output) {
   json::Object entry = describe(output, output.getValue(), false);
   entry["kind"] = stringifyOutputKind(output.getKind());
@@ -195,6 +200,7 @@ static json::Object describeOutput(OutputOp output) {
   return entry;
 }
 
+/// Walks the planned program once. The order of lists is that of the program, and indices refer to it.
 json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs, int64_t arenaBytes,
                                  int64_t microbatches, json::Value report) {
   json::Array parameters, states, inputs, constants, outs, mesh;

@@ -13,6 +13,7 @@ static_assert(static_cast<int>(pc::GpuImageKind::Cubin) == PCRT_CUBIN &&
               static_cast<int>(pc::GpuImageKind::Ptx) == PCRT_PTX &&
               static_cast<int>(pc::GpuImageKind::Host) == PCRT_HOST_IMAGE);
 
+/// The images become a constant of the module, and the table of images points into it.
 LogicalResult pc::embedImages(ModuleOp module, ArrayRef<std::string> archs, bool standIn) {
   auto devices = llvm::to_vector(module.getOps<gpu::GPUModuleOp>());
   if (devices.empty())

@@ -8,6 +8,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Starts at the outputs of kind loss and goes back through operands, and through messages to other stages.
 Evaluation::Evaluation(ArrayRef<ModuleOp> programs) {
   for (ModuleOp program : programs)
     program.walk(
@@ -62,7 +63,7 @@ bool Evaluation::needsAll(StartOp start) const {
   return llvm::all_of(start->getOpOperands(), [&](OpOperand &input) { return moved.contains(&input); });
 }
 
-/// Adds the tasks of which an op is needed.
+/// Adds the markers of the tasks that contain a needed op.
 void Evaluation::addTasks(ModuleOp program) {
   program.walk([&](TaskOp task) {
     for (Operation *op = task->getNextNode(); op && !isa<TaskOp>(op); op = op->getNextNode())

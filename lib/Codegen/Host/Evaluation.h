@@ -30,7 +30,7 @@ public:
   bool needsAll(StartOp start) const;
 
 private:
-  /// A message: from a stage, to a stage, flow, number.
+  /// What identifies a message: the sending stage, the receiving stage, the flow and the number.
   using MessageKey = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
   /// Adds an op. The set grows backwards from the loss: an op, the ops that make its operands, and the sends of its

@@ -162,6 +162,7 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   return moveTable.size() - 1;
 }
 
+/// An insert works in place, so its result must have the home of its base.
 LogicalResult Generator::emitMove(MoveOpInterface op) {
   if (auto insert = dyn_cast<InsertOp>(*op);
       insert && insert.getBase() && homeOf(insert.getBase()) != homeOf(insert.getResult()))
@@ -363,6 +364,7 @@ LogicalResult Generator::emitBlock(Block &block) {
   return success();
 }
 
+/// Writes the tables and the description at the end, when all rows are known.
 void Generator::emitTables(llvm::json::Value report) {
   std::string description;
   llvm::json::Object object = describeProgram(planned, outputs, arena, all.microbatches, std::move(report));
@@ -418,6 +420,7 @@ void Generator::emitTables(llvm::json::Value report) {
   tables.publish("pc_program" + suffix, program);
 }
 
+/// Checks that every value has a home before it writes the first call.
 LogicalResult Generator::run() {
   auto step = planned.lookupSymbol<func::FuncOp>("step");
   if (!step)
@@ -499,6 +502,7 @@ static LogicalResult checkFlows(ArrayRef<ModuleOp> stages, const std::map<FlowKe
   return success();
 }
 
+/// One generator per stage, which share kernels, names of flows and tables.
 FailureOr<SmallVector<std::unique_ptr<Generator>>> pc::generateSteps(ModuleOp planned, Executable &all) {
   planned.walk([&](PlanOp op) { all.microbatches = op.getMicrobatches(); });
   SmallVector<ModuleOp> programs = programsOf(planned);
@@ -524,6 +528,7 @@ FailureOr<SmallVector<std::unique_ptr<Generator>>> pc::generateSteps(ModuleOp pl
 }
 
 namespace {
+/// The pass pc-generate-kernels. It replaces the planned program by the host program and its kernels.
 struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
   using GenerateKernelsBase::GenerateKernelsBase;
 

@@ -37,6 +37,7 @@ Value HostProgram::address(Address at) {
   return LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), result, ValueRange{offset});
 }
 
+/// Declares the function at its first use.
 Value HostProgram::callFunction(StringRef name, ValueRange arguments) {
   auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
   if (!callee) {
@@ -55,6 +56,7 @@ void HostProgram::check(Value status) {
   b.setInsertionPointToStart(next);
 }
 
+/// Writes the addresses into the argument array from position `at` on.
 Value HostProgram::pass(ArrayRef<Address> list, int32_t at) {
   Type pointer = LLVM::LLVMPointerType::get(b.getContext());
   auto slot = [&](int32_t i) -> Value {
@@ -71,6 +73,7 @@ void HostProgram::launch(int64_t kernel, ArrayRef<Address> list) {
   call<decltype(pcrt_launch)>("pcrt_launch", kernel, list);
 }
 
+/// A product without bias or further operand passes null for it.
 void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::optional<Address> bias,
                        std::optional<Address> aux, int64_t later) {
   auto orNull = [&](std::optional<Address> at) -> Value {
@@ -125,6 +128,7 @@ void HostProgram::blockOffset(int64_t group, int64_t block, Address to) {
   call<decltype(pcrt_block_offset)>("pcrt_block_offset", group, block, to);
 }
 
+/// With one microbatch there is no loop.
 void HostProgram::beginLoop(int64_t microbatches) {
   loopCount = times = microbatches;
   if (microbatches == 1)
@@ -148,6 +152,7 @@ void HostProgram::endLoop() {
   microbatch = {};
 }
 
+/// Writes a branch at run time. With one microbatch, only the code of the first one is written.
 void HostProgram::byMicrobatch(llvm::function_ref<void()> first, llvm::function_ref<void()> later) {
   if (loopCount == 1)
     return first();

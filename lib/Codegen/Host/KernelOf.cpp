@@ -108,6 +108,7 @@ static LogicalResult emitLoops(EinsumOp op, Kernel &k) {
   return success();
 }
 
+/// A GPU copies element by element, a CPU in blocks of 4096 elements.
 static LogicalResult emitCopy(int64_t elements, Kernel &k) {
   constexpr int64_t block = 4096;
   k.kind = "copy";
@@ -189,7 +190,7 @@ static LogicalResult emitKeyCounts(KeyCountsOp op, Kernel &k) {
   return success();
 }
 
-/// One query of one head at a time; o: [b, s, heads, d], lse: [b, heads, s].
+/// An item is one query of one head; o: [b, s, heads, d], lse: [b, heads, s].
 static LogicalResult emitMergeAttention(MergeAttentionOp op, Kernel &k) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getO().getType()).getShape();
   int64_t s = shape[1], heads = shape[2] * shape[3], d = shape[4];
@@ -213,6 +214,7 @@ static LogicalResult emitMergeAttention(MergeAttentionOp op, Kernel &k) {
 
 unsigned pc::numKernels(Operation *op, bool simt) { return numSpecialKernels(op, simt); }
 
+/// Special kernels come first, then row kernels, then loops for single ops.
 LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
   if (std::optional<LogicalResult> special = emitSpecialKernel(op, kernel))
     return *special;

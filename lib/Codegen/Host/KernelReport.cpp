@@ -38,7 +38,7 @@ struct Use {
 
 } // namespace
 
-/// By stage and name.
+/// The uses of kernels, by stage and name.
 struct pc::StepCounts {
   const MachineModel &machine;
   llvm::MapVector<std::pair<int64_t, std::string>, Use, std::map<std::pair<int64_t, std::string>, unsigned>> uses = {};
@@ -157,6 +157,7 @@ static std::string nameOf(const pcrt_gemm_desc &g) {
          std::to_string(g.n) + "x" + std::to_string(g.k) + epilogues[g.epilogue] + (g.accumulate ? " +=" : "");
 }
 
+/// Goes through the step as a run does, but counts launches instead of writing calls.
 LogicalResult Generator::count(StepCounts &counts) {
   int64_t stage = all.numStages ? stageOf(planned) : -1;
   /// Adds launches of a kernel, and describes it if it is new. Returns the seconds of one launch.
@@ -219,6 +220,7 @@ LogicalResult Generator::count(StepCounts &counts) {
   return success();
 }
 
+/// Generates the kernels of a copy of the program, because counting needs their code.
 FailureOr<KernelReport> pc::reportKernels(ModuleOp planned, const GenerateKernelsOptions &options,
                                           const MachineModel &machine) {
   MLIRContext *context = planned.getContext();

@@ -53,6 +53,7 @@ bool pc::haveWarpgroups(ArrayRef<std::string> archs) {
 
 unsigned KernelSet::numParts(Operation *op) const { return numKernels(op, target.cuda); }
 
+/// The key is the op's text without names, so that equal ops of different layers share a kernel.
 FailureOr<const KernelSet::Info *> KernelSet::get(Operation *op, unsigned part) {
   std::string key = kernelKey(op, part);
   auto it = kernels.find(key);
@@ -91,6 +92,7 @@ LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
   return writeForm(op, part, info.functionInF32, /*mayPair=*/false, info);
 }
 
+/// Writes one form of a CPU kernel. Returns whether it multiplies pairs of bf16, so that a second form is needed.
 FailureOr<bool> KernelSet::writeForm(Operation *op, unsigned part, StringRef name, bool mayPair, Info &info) {
   MLIRContext *context = output.getContext();
   OpBuilder b = OpBuilder::atBlockEnd(output.getBody());
@@ -124,6 +126,7 @@ FailureOr<bool> KernelSet::writeForm(Operation *op, unsigned part, StringRef nam
   return kernel.multipliesPairs;
 }
 
+/// A kernel takes the address of each buffer.
 gpu::GPUFuncOp KernelSet::newCudaKernel(Location loc, StringRef name, int64_t numBuffers) {
   OpBuilder b = OpBuilder::atBlockEnd(output.getBody());
   if (!device)
@@ -135,6 +138,7 @@ gpu::GPUFuncOp KernelSet::newCudaKernel(Location loc, StringRef name, int64_t nu
   return function;
 }
 
+/// For kernels that serve several ops at once and so have no op of their own.
 KernelSet::Info KernelSet::add(StringRef name, StringRef kind, int64_t numBuffers,
                                llvm::function_ref<void(kernels::SimtEmitter &, ValueRange)> write) {
   Info info;

@@ -54,8 +54,8 @@ FailureOr<int32_t> Generator::addKernelsBeside(Operation *op, ArrayRef<Value> bu
   return index;
 }
 
-/// With several microbatches: the yield of `product`, if nothing else reads it. The product then accumulates directly
-/// into the sum over microbatches, which saves three passes over a gradient. Otherwise returns null.
+/// The yield of `product`, if there are several microbatches and nothing else reads the product; otherwise null. The
+/// product then accumulates directly into the sum over microbatches, which saves three passes over a gradient.
 OpOperand *Generator::summedByProduct(Value product) {
   auto isProduct = [&] {
     if (auto einsum = product.getDefiningOp<EinsumOp>())
@@ -70,6 +70,7 @@ OpOperand *Generator::summedByProduct(Value product) {
   return &*product.use_begin();
 }
 
+/// A product whose operands are swapped computes the transposed result.
 LogicalResult Generator::emitGemm(EinsumOp op) {
   bool swapped = asGemm(op)->swapped;
   return emitGemm({op,
@@ -163,6 +164,7 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
   return success();
 }
 
+/// On a GPU our own kernels compute these products; on a CPU the runtime does.
 LogicalResult Generator::emitGrouped(EinsumOp op) {
   if (cuda)
     return emitKernels(op, op->getOperands(), {addressOf(op.getResult())});
@@ -196,6 +198,7 @@ LogicalResult Generator::addOwnKernels(Operation *attention, pcrt_attention_desc
   return success();
 }
 
+/// The call has kernels of our own beside it, for devices that the library does not support.
 LogicalResult Generator::emitAttention(Operation *op) {
   std::optional<AttentionWorkspace> at;
   if (isAttentionGrad(op))

@@ -36,6 +36,7 @@ std::string Tables::textGlobal(StringRef value) {
   return it->second;
 }
 
+/// A cell is a number, the address of a symbol or text, or null.
 Value Tables::build(OpBuilder &b, const Cell &cell) {
   Location loc = module.getLoc();
   Type type = typeOf(cell);
@@ -69,6 +70,7 @@ void Tables::setCell(StringRef name, int64_t index, const Cell &value) {
     }
 }
 
+/// Writes the rows as one global array.
 void Tables::addArray(StringRef name, ArrayRef<Cells> rows) {
   Location loc = module.getLoc();
   auto type = LLVM::LLVMArrayType::get(typeOf(rows[0]), rows.size());

@@ -1,6 +1,6 @@
 //===- Tables.h - Constant tables of a program, in the LLVM dialect --------------------===//
-// Rows are values of the structs of runtime/include/pcrt/pcrt.h. A pointer to characters in a row stands for a string
-// constant of the program. Any other pointer stands for a symbol, and is made by symbol(), array() or bytes().
+// Rows are values of the structs of runtime/include/pcrt/pcrt.h. In a row, a pointer to characters stands for a string
+// constant of the program. Any other pointer stands for a symbol, and comes from symbol(), array() or bytes().
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_HOST_TABLES_H
 #define PC_LIB_CODEGEN_HOST_TABLES_H
