@@ -28,6 +28,7 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   return isa<LayerNormGradOp, RMSNormGradOp>(op) || (simt && columnSumBytes(op)) ? 2 : 1;
 }
 
+/// Memory that the kernels of one op share, in bytes.
 int64_t pc::kernelWorkspaceBytes(Operation *op) {
   if (isAttentionGrad(op))
     return attentionDotsBytes(op);
@@ -40,6 +41,7 @@ int64_t pc::kernelWorkspaceBytes(Operation *op) {
   return columnSumBytes(op);
 }
 
+/// Packed operands are several buffers at different offsets of one value.
 SmallVector<int64_t> pc::pieceBytes(Operation *op, unsigned number) {
   return llvm::TypeSwitch<Operation *, SmallVector<int64_t>>(op)
       .Case<PackedAttentionOp, PackedAttentionGradOp>([&](auto attention) -> SmallVector<int64_t> {
@@ -103,6 +105,7 @@ static LogicalResult emitTableSum(TableSum sum, Kernel &kernel) {
   return failed(checkTypes(sum.gradient)) ? failure() : kernels::emit(sum.gradient, kernel, base);
 }
 
+/// Returns none if the op is not one of these.
 std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
   if (kernel.simt && isa<LayerNormGradOp, RMSNormGradOp>(op))
     return std::nullopt; // a row kernel

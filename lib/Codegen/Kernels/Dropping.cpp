@@ -69,6 +69,7 @@ Num Dropping::row(Num number) const {
   return row(index);
 }
 
+/// Philox 4x32, as in pcrt_philox, on one number or a vector of them.
 Dropping::Bits Dropping::draw(Value block) const {
   Type type = block.getType();
   auto each = [&](Num scalar) { return spread(e, scalar.v, type); };
@@ -160,6 +161,7 @@ int64_t Dropping::wordsAhead(int64_t columns) const {
   return isCut() ? 0 : static_cast<int64_t>(llvm::alignTo(columns, perDraw)) / 2;
 }
 
+/// On a CPU, the bits of a whole row are drawn before its first use.
 void Dropping::drawAhead(Num row, Num from, Num to, Ptr ahead) const {
   if (!ahead.e)
     return;
@@ -185,6 +187,7 @@ bool Dropping::isCut() const {
   return (starts[last].v && local[last] % perBlock) || (isInZigzag(last) && sizes[last] / (2 * ranks) % perBlock);
 }
 
+/// Neighbouring elements share a draw, unless blocks are cut.
 Num Dropping::numbers(Num row, Num column, ArrayRef<int32_t> steps) const {
   const int64_t width = static_cast<int64_t>(steps.size());
   if (isCut())

@@ -55,7 +55,7 @@ private:
   Num keep(Num x, Num bits) const;
   /// Whether a vector may begin or end within a block.
   bool isCut() const;
-  /// The global index of the local index `at` of dim d.
+  /// The global index of local index `at` along dim d.
   Num place(int64_t d, Num at) const;
   bool isInZigzag(int64_t d) const { return ranks && llvm::is_contained(sequences, d); }
 

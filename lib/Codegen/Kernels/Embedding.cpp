@@ -24,6 +24,7 @@ Num pc::kernels::areApart(Ptr a, Ptr b) {
   return a.e->wrap(LLVM::ICmpOp::create(a.e->b, a.e->loc, LLVM::ICmpPredicate::ne, a.base, b.base));
 }
 
+/// Copies one row of the table per id, or zeros if another rank has the row.
 LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
   const int64_t width = op.getWidth();
   Emitter &e = kernel.e;
@@ -57,6 +58,7 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
   return success();
 }
 
+/// Adds rows of gradients to the table without atomics: every element of the table belongs to one item.
 LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
   if (kernel.simt) {
     emitSimt(op, kernel, base);

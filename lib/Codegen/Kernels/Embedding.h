@@ -13,7 +13,7 @@ namespace pc::kernels {
 struct LocalRow {
   Num row, inside;
 };
-/// The row for the id at `i`.
+/// The row for id number `i`.
 template <typename Op> LocalRow localRow(Kernel &kernel, Op op, Num i) {
   Emitter &e = kernel.e;
   const int64_t rows = op.getRows();

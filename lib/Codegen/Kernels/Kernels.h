@@ -41,7 +41,8 @@ llvm::LogicalResult emit(TopGroupsOp op, Kernel &kernel);
 llvm::LogicalResult emit(AdmitOp op, Kernel &kernel);
 /// An item is an expert.
 llvm::LogicalResult emit(RoundOfRowsOp op, Kernel &kernel);
-/// An item is a piece of what one index of the dims before `dim` has, or of one entry; on a GPU an element of it.
+/// On a CPU, an item is a piece of the elements after `dim`, for one index before it or for one entry. On a GPU it is
+/// one element.
 llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
 llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
 /// An item is a piece of the value, whose memory may be the operand's own.

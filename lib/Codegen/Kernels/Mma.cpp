@@ -7,6 +7,7 @@
 using namespace mlir;
 using namespace pc::kernels;
 
+/// ldmatrix loads four 8 x 8 matrices at once.
 SmallVector<Value, 4> pc::kernels::loadMatrices(SimtEmitter &e, Ptr at, bool transposed) {
   MLIRContext *context = e.b.getContext();
   auto type = LLVM::LLVMStructType::getLiteral(context, SmallVector<Type>(4, e.b.getI32Type()));
@@ -19,6 +20,7 @@ SmallVector<Value, 4> pc::kernels::loadMatrices(SimtEmitter &e, Ptr at, bool tra
   return words;
 }
 
+/// One mma instruction: [16, 16] x [16, 8] in bf16, with sums in f32.
 void pc::kernels::multiplyPieces(SimtEmitter &e, MutableArrayRef<Num> sums, ArrayRef<Value> a, ArrayRef<Value> b) {
   auto type = LLVM::LLVMStructType::getLiteral(e.b.getContext(), SmallVector<Type>(4, e.b.getF32Type()));
   auto before = llvm::map_to_vector(sums, [](Num sum) { return sum.v; });

@@ -25,6 +25,7 @@ namespace {
 /// The table of a list: per tensor its first block, its elements and its offsets.
 class TensorTable {
 public:
+  /// The table is a constant of the device, with a row per tensor: its first block, its elements, and its offsets.
   TensorTable(SimtEmitter &e, gpu::GPUFuncOp function, const TensorList &tensors)
       : e(e), stride(2 + tensors.offsets[0].size()), count(tensors.elements.size()) {
     SmallVector<int64_t> rows;
@@ -85,6 +86,7 @@ void elementsOf(SimtEmitter &e, Num first, Num count, llvm::function_ref<void(Nu
 }
 } // namespace
 
+/// Each block finds its tensor in the table and updates its elements.
 void pc::kernels::emitAdamW(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t coefficient,
                             int64_t hyper) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
@@ -105,6 +107,7 @@ void pc::kernels::emitAdamW(SimtEmitter &e, Value arena, const TensorList &tenso
   });
 }
 
+/// As emitAdamW, without states.
 void pc::kernels::emitSGD(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
     TensorTable table(e, e.function, tensors);
@@ -117,6 +120,7 @@ void pc::kernels::emitSGD(SimtEmitter &e, Value arena, const TensorList &tensors
   });
 }
 
+/// A warp reads f32 and writes bf16 in whole tiles, so that both accesses are contiguous.
 void pc::kernels::emitRounding(SimtEmitter &e, Value arena, const TensorList &tensors) {
   constexpr int64_t warp = 32, tile = warp * 2 * width; // elements that a warp rounds at once
   static_assert(blockElements % (threads / warp * tile) == 0);
@@ -141,6 +145,7 @@ void pc::kernels::emitRounding(SimtEmitter &e, Value arena, const TensorList &te
   });
 }
 
+/// Each block writes its sum of squares to `partials`.
 void pc::kernels::emitSquares(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t partials) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
     TensorTable table(e, e.function, tensors);
@@ -169,6 +174,7 @@ void pc::kernels::emitSquares(SimtEmitter &e, Value arena, const TensorList &ten
   });
 }
 
+/// Each block adds the sums of one tensor.
 void pc::kernels::emitSquareTotals(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t partials) {
   e.teams(tensors.elements.size(), threads, 1, [&](Num tensor) {
     TensorTable table(e, e.function, tensors);

@@ -17,7 +17,7 @@ struct NormGrad {
 
 constexpr int64_t columnBlock = 64;
 
-/// `mean` and `dbeta` exist for layer_norm only.
+/// The operands and results of the gradient. `mean` and `dbeta` exist only for layer_norm.
 struct Operands {
   Ptr dy, x, mean, rstd, gamma, dx, dgamma, dbeta;
 };

@@ -50,6 +50,7 @@ AdamW::State AdamW::step(State old, Num gradient) const {
   return {e.select(skips, old.parameter, p), e.select(skips, old.first, m), e.select(skips, old.second, v)};
 }
 
+/// All operands are read before any result is written, because results are in place.
 LogicalResult pc::kernels::emit(AdamWOp op, Kernel &kernel) {
   auto in = kernel.operands;
   AdamW adam(kernel.e, in[4], in[5]);

@@ -20,8 +20,8 @@ struct At {
   At operator+(At more) const { return {b + more.b, a + more.a}; }
 };
 
-/// The dims of a recurrence: the recurrent one, the lanes, and the others. Lanes are last dims of b whose elements are
-/// neighbours in b, and in a, too, unless a lacks all of them.
+/// The dims of a recurrence: the recurrent one, the lanes, and the others. Lanes are the last dims of b whose elements
+/// are neighbours in b. They are also neighbours in a, unless a lacks all of them.
 struct Dims {
   Dims(const FactorRule &rule, int along);
 
@@ -45,6 +45,7 @@ static int64_t sizeOf(ArrayRef<Dim> dims) {
   return size;
 }
 
+/// Strides follow from the sizes of the dims after each dim.
 Dims::Dims(const FactorRule &rule, int along) {
   ArrayRef<int> a = rule.operands[0], b = rule.operands[1];
   auto strideIn = [&](ArrayRef<int> dims, int factor) {
@@ -111,6 +112,7 @@ static void forBlocks(Kernel &kernel, ArrayRef<Dim> dims, int64_t lanes, bool on
 /// Walks along the recurrent dim: body(where, how many steps from there on, state), the steps `stride` apart. On a GPU
 /// a thread has the operands of several steps in flight.
 using Body = llvm::function_ref<Emitter::Carried(At, At stride, int64_t count, Emitter::Carried)>;
+/// A GPU reads eight steps together, before it computes them.
 static Emitter::Carried walk(Kernel &kernel, At first, const Dim &dim, Walk how, Emitter::Carried state, Body body) {
   Emitter &e = kernel.e;
   const int64_t together = kernel.simt ? 8 : 1, full = how.steps / together * together;
@@ -145,6 +147,7 @@ static Emitter::Carried zeros(Emitter &e, ArrayRef<int64_t> widths) {
   return llvm::map_to_vector(widths, [&](int64_t width) { return zero(e, width); });
 }
 
+/// h is kept in registers along the recurrence.
 LogicalResult pc::kernels::emit(RecurrenceOp op, Kernel &kernel) {
   FactorRule rule = op.getFactorRule();
   const Dims dims(rule, rule.find(op.getAlong()));
@@ -286,6 +289,7 @@ static void emitSums(RecurrenceGradOp op, const Dims &dims, Kernel &kernel) {
   });
 }
 
+/// The first kernel computes da and db; a second one sums da over the dims that a lacks.
 LogicalResult pc::kernels::emit(RecurrenceGradOp op, Kernel &kernel) {
   FactorRule rule = op.getFactorRule();
   const Dims dims(rule, rule.find(op.getAlong()));

@@ -43,6 +43,7 @@ static void emitInterleaved(RopeOp op, Kernel &kernel) {
   });
 }
 
+/// Rotates the two halves of a head; interleaved pairs have a kernel of their own.
 LogicalResult pc::kernels::emit(RopeOp op, Kernel &kernel) {
   if (op.getInterleaved())
     return emitInterleaved(op, kernel), success();

@@ -8,6 +8,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
+/// An entry is in the round if its number is in the round's range.
 LogicalResult pc::kernels::emit(RoundOfRowsOp op, Kernel &kernel) {
   auto type = cast<RankedTensorType>(op.getX().getType());
   const int64_t experts = type.getShape().back(), tokens = type.getNumElements() / std::max<int64_t>(experts, 1);

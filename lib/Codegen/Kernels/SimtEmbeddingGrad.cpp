@@ -26,6 +26,7 @@ public:
     count = op.getIds().getType().getNumElements();
   }
 
+  /// Five kernels: clear the table, sort tiles of ids, merge the tiles, add chunks of runs, and add runs.
   void emit() {
     // If only the incoming gradients are bf16, a thread reads 16 bytes at a time, contiguously within a warp.
     bool inF32 = table.element.isF32() && (!base.e || base.element.isF32());
@@ -189,8 +190,8 @@ private:
     });
   }
 
-  /// A vector of a row that belongs to this thread: whether it exists, and its column (that of an existing vector if it
-  /// does not).
+  /// A vector of the row that belongs to this thread. `exists` says whether it does; if not, the column is that of an
+  /// existing vector.
   struct Piece {
     Num exists, column;
   };

@@ -7,6 +7,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
+/// A group is kept if fewer than `keep` groups are better.
 LogicalResult pc::kernels::emit(TopGroupsOp op, Kernel &kernel) {
   auto type = cast<RankedTensorType>(op.getX().getType());
   const auto groups = static_cast<int64_t>(op.getGroups());

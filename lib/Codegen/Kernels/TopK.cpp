@@ -9,6 +9,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
+/// Compares each entry with all others of its row.
 LogicalResult pc::kernels::emit(TopKOp op, Kernel &kernel) {
   auto type = cast<RankedTensorType>(op.getX().getType());
   const int64_t columns = type.getShape().back(), rows = type.getNumElements() / columns;

@@ -65,6 +65,7 @@ LogicalResult pc::kernels::emit(ResizeOp op, Kernel &kernel) {
   return success();
 }
 
+/// Step 1 copies contiguous stretches; any other step copies entry by entry.
 LogicalResult pc::kernels::emit(ColumnsOp op, Kernel &kernel) {
   const int64_t dim = op.along(), read = shapeOf(op.getX())[dim], written = shapeOf(op.getResult())[dim];
   auto [outer, inner] = around(op.getX(), dim);
@@ -92,6 +93,7 @@ LogicalResult pc::kernels::emit(ColumnsOp op, Kernel &kernel) {
   return success();
 }
 
+/// Does nothing if both have the same home.
 LogicalResult pc::kernels::emit(ReshapeOp op, Kernel &kernel) {
   const int64_t n = op.getX().getType().getNumElements();
   Emitter &e = kernel.e;

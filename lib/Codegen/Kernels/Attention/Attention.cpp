@@ -31,6 +31,7 @@ struct ForwardScratch {
 };
 } // namespace
 
+/// Applies scale, cap and addend to a product, and keeps the slope for the gradient.
 AttentionShape::Score AttentionShape::score(Emitter &e, Num product, Num addend) const {
   Score score{product * scale, {}};
   if (cap > 0) {
@@ -72,6 +73,7 @@ public:
   }
 
 private:
+  /// Computes one query head of one batch row, block by block of queries.
   void queryHead(Num item) {
     Num batch = item / (a.heads * a.groups), head = item % (a.heads * a.groups);
     Num queryOffset = batch * (a.s * a.queryStride()) + a.queryAt(head);

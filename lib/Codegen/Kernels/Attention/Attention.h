@@ -79,6 +79,7 @@ struct AttentionShape {
 
   /// Whether a score is not just `scale` times a product.
   bool changesScores() const { return cap > 0 || biased; }
+  /// A score and how it depends on the product.
   struct Score {
     Num value, slope; ///< its derivative is `scale` times `slope`, which exists only for capped scores
   };
@@ -95,7 +96,7 @@ struct AttentionShape {
   /// Whether a query does not see all keys before it.
   bool limits() const { return window || documented; }
   /// The first key that query `row` sees, if there are limits. Rows after the last query count as the last one.
-  /// `starts`: those of its batch row, if there are any.
+  /// `starts` has the starts of documents of this batch row, if there are any.
   Num firstSeen(Emitter &e, Num row, Ptr starts) const {
     Num first = window ? e.max(row + (1 - window), e.integer(0)) : e.integer(0);
     return documented ? e.max(first, e.extend(starts.load(e.min(row, e.integer(s - 1))))) : first;
@@ -152,7 +153,7 @@ struct AttentionShape {
   int64_t queryStride() const { return heads * perHead; }
   int64_t keyStride() const { return heads * perKey; }
   int64_t outStride() const { return heads * groups * d; }
-  /// The offset of a query head (among all), or of a key/value head, in a row.
+  /// The offset of a query head (numbered among all), or of a key/value head, in a row.
   Num queryAt(Num head) const { return perHead == groups * d ? head * d : head / groups * perHead + head % groups * d; }
   Num keyAt(Num head) const { return head * perKey; }
   /// The number of queries in a block, a multiple of tileRows.

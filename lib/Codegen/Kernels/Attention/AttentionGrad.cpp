@@ -79,6 +79,7 @@ public:
   }
 
 private:
+  /// Sums the gradients of one key/value head in scratch memory, over all query heads that share it.
   void keyHead(Num item) {
     Num batch = item / a.heads, head = item % a.heads;
     Num keyOffset = batch * (a.t * a.keyStride()) + a.keyAt(head);
@@ -94,6 +95,7 @@ private:
     writeRows(e.integer(a.t), at.valueGradients, dv + keyOffset, a.keyStride());
   }
 
+  /// Goes through the blocks of queries of one query head.
   void queryHead(Num item, Num batch, Num head, Num group, Ptr begins) {
     Num queryHead = head * a.groups + group;
     Num queryOffset = batch * (a.s * a.queryStride()) + a.queryAt(queryHead);
@@ -157,6 +159,7 @@ private:
     e.loop(in.begin, in.columns, lanes, [&](Num j) { softmaxGradient(taken, step, j); });
   }
 
+  /// Reads the values that one row of queries needs: D, the log-sum-exp, and where its results go.
   QueryRow row(const QueryHead &of, const Queries &in, Num step, int64_t i) {
     Num r = step * per + i, known = e.min(r, in.rows - 1), first = in.first;
     Ptr outRow = in.o + known * a.outStride(), outGradient = in.dout + known * a.outStride();

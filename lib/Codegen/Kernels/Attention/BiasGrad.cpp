@@ -9,6 +9,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
+/// Entry i belongs to all pairs with key - query = i - (s - 1).
 void pc::kernels::emitBiasGrad(const AttentionShape &a, Kernel &kernel) {
   Emitter &e = kernel.e;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2], o = kernel.operands[3];

@@ -13,9 +13,10 @@ using namespace pc;
 using namespace pc::kernels;
 
 //===---------------------------------------------------------------------------===//
-// Pieces
+// Pieces of the kernels
 //===---------------------------------------------------------------------------===//
 
+/// Positions of this thread follow from the layouts of the matrix instructions.
 void MmaAttention::begin() {
   Num lane = e.rank % 32, line = lane % 8, matrix = lane / 8;
   warp = e.rank / 32;
@@ -26,6 +27,7 @@ void MmaAttention::begin() {
   columnsFirst = (upper + line) * pitch + odd;
 }
 
+/// A thread has two rows of a warp's 16, eight rows apart.
 MmaAttention::TwoRows MmaAttention::rows(Num first, int64_t count) {
   TwoRows two;
   for (int64_t r = 0; r < 2; ++r) {
@@ -36,6 +38,7 @@ MmaAttention::TwoRows MmaAttention::rows(Num first, int64_t count) {
   return two;
 }
 
+/// Threads copy vectors of 8 elements side by side, asynchronously.
 void MmaAttention::stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(Num)> rowAt) {
   constexpr int64_t vector = 8;
   const int64_t inRow = a.d / vector, all = rows * inRow;
@@ -56,6 +59,7 @@ Value MmaAttention::word(Ptr from, Num at) {
   return LLVM::LoadOp::create(e.b, e.loc, e.b.getI32Type(), (from + at).base, 4);
 }
 
+/// Loads the left operand of a product from global memory, at the thread's two rows.
 MmaAttention::Left MmaAttention::left(Ptr from, const Num (&at)[2]) {
   SmallVector<Words> words;
   for (int64_t p = 0; p < pieces; ++p) {
@@ -68,6 +72,7 @@ MmaAttention::Left MmaAttention::left(Ptr from, const Num (&at)[2]) {
   return {words, {}};
 }
 
+/// Loads the left operand from a tile in shared memory. Warpgroups read the tile themselves.
 MmaAttention::Left MmaAttention::left(Ptr tile) {
   if (warpgroups)
     return {{}, tile};
@@ -78,6 +83,7 @@ MmaAttention::Left MmaAttention::left(Ptr tile) {
   return {words, {}};
 }
 
+/// Rounds sums to bf16. Their layout is that of a left operand, so no exchange is needed.
 MmaAttention::Left MmaAttention::left(ArrayRef<Num> sums) {
   SmallVector<Words> words;
   auto pairType = VectorType::get(2, e.b.getF32Type()), halfType = VectorType::get(2, e.b.getBF16Type());
@@ -95,6 +101,7 @@ MmaAttention::Left MmaAttention::left(ArrayRef<Num> sums) {
 
 MmaAttention::Words MmaAttention::matrices(Ptr at, bool transposed) { return loadMatrices(e, at, transposed); }
 
+/// The product of the left operand and the transposed tile, whose rows become columns of the result.
 MmaAttention::Carried MmaAttention::timesTransposed(const Left &left, Ptr tile, int64_t rows) {
   if (warpgroups)
     return timesTransposedByWarpgroups(left, tile, rows);
@@ -110,6 +117,7 @@ MmaAttention::Carried MmaAttention::timesTransposed(const Left &left, Ptr tile, 
   return sums;
 }
 
+/// Adds the product of the left operand and the tile to the sums.
 void MmaAttention::add(MutableArrayRef<Num> sums, const Left &left, Ptr tile) {
   if (warpgroups) {
     llvm::copy(addByWarpgroups(sums, left, tile), sums.begin());
@@ -143,6 +151,7 @@ Num MmaAttention::maximumOfRow(Num x) {
   return e.maximumOf(x, e.shuffle(x, 2));
 }
 
+/// Writes pairs of results of the thread's two rows, each multiplied by a factor of its row.
 void MmaAttention::store(ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&at)[2], const Num (&exists)[2]) {
   auto pairType = VectorType::get(2, e.b.getF32Type());
   for (int64_t r = 0; r < 2; ++r)
@@ -166,6 +175,7 @@ QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, int64_t tile, Ptr k, Pt
   kernel.items = at.a.batch * at.numHeads * blocks;
 }
 
+/// Finds head, batch row and first query of the block, and the keys that its queries can see.
 void QueryBlock::begin(Num item) {
   SimtEmitter &e = at.e;
   at.begin();
@@ -211,6 +221,7 @@ QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
   });
 }
 
+/// Turns products into scores and returns the slopes, which exist only for capped scores.
 QueryBlock::Carried QueryBlock::score(Num first, Carried &products) {
   Carried slopes;
   for (auto [i, product] : llvm::enumerate(products)) {
@@ -223,6 +234,7 @@ QueryBlock::Carried QueryBlock::score(Num first, Carried &products) {
   return slopes;
 }
 
+/// Replaces values of keys that a query does not see by `hidden`. Tiles that all queries see completely need no test.
 QueryBlock::Carried QueryBlock::masked(Num first, Carried values, double hidden) {
   SimtEmitter &e = at.e;
   if (!at.a.causal && at.a.t % tile == 0)
@@ -256,6 +268,7 @@ QueryBlock::Carried QueryBlock::kept(Num first, const Carried &values) {
 // The forward pass
 //===---------------------------------------------------------------------------===//
 
+/// The forward pass: one loop over tiles of keys with an online softmax.
 void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   SimtEmitter &e = *kernel.simt;
   MmaAttention at(e, a, MmaAttention::warpgroupsFor(a, kernel));

@@ -86,7 +86,7 @@ public:
 
   /// left tile^T, for `rows` rows of the tile.
   Carried timesTransposed(const Left &left, Ptr tile, int64_t rows);
-  /// sums += left tile. The tile has as many rows as left has columns.
+  /// sums += left * tile. The tile has as many rows as left has columns.
   void add(llvm::MutableArrayRef<Num> sums, const Left &left, Ptr tile);
 
   Carried zeros(int64_t count) { return Carried(count, e.real(0)); }

@@ -11,6 +11,7 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
+/// The operands and results of the gradient.
 struct MmaGradBuffers {
   Ptr q, k, v, o, lse, dout, dq, dk, dv, dots, counts, bias, starts;
   std::optional<Dropping> dropping;
@@ -71,7 +72,7 @@ public:
   KeyBlock(MmaAttention &at, const MmaGradBuffers &in) : at(at), in(in) {}
 
   int64_t items() const { return a.batch * a.heads * blocks; }
-  /// The code of the block with number `item`.
+  /// Emits the code for block number `item`.
   void emit(Num item);
 
 private:
@@ -104,6 +105,7 @@ private:
   MmaAttention::Left myKeys, myValues;
 };
 
+/// Finds batch row, key head and first key of the block.
 void KeyBlock::begin(Num item) {
   at.begin();
   firstKey = item % blocks * at.perBlock, keyHead = item / blocks % a.heads, batch = item / (blocks * a.heads);
@@ -116,6 +118,7 @@ void KeyBlock::begin(Num item) {
     myValues = at.left(in.v, rows);
 }
 
+/// Starts the copy of a tile of queries and of gradients of outputs, for iteration `turn`.
 void KeyBlock::stage(Num turn, Num first, Num head) {
   Num half = turn % 2 * tile;
   auto inside = [&](Num line) { return e.min(first + line, e.integer(a.s - 1)); };
@@ -130,6 +133,7 @@ void KeyBlock::stage(Num turn, Num first, Num head) {
   e.commitCopies();
 }
 
+/// Turns products into weights P and changes dS, with the statistics of each query.
 void KeyBlock::softmaxGradient(Num half, Num first, Num head, Carried &weights, Carried &changes) {
   for (int64_t n = 0; n < tile / 8; ++n)
     for (int64_t c = 0; c < 2; ++c) {
@@ -156,6 +160,7 @@ void KeyBlock::softmaxGradient(Num half, Num first, Num head, Carried &weights, 
     }
 }
 
+/// Weights and changes of pairs that are not seen become 0.
 Emitter::Carried KeyBlock::masked(Num first, const Carried &both) {
   Carried masked(both.size());
   for (int64_t n = 0; n < tile / 8; ++n)
@@ -173,6 +178,7 @@ Emitter::Carried KeyBlock::masked(Num first, const Carried &both) {
   return masked;
 }
 
+/// One iteration: products, softmax gradient, and the additions to dk and dv.
 Emitter::Carried KeyBlock::addTile(Num half, Num first, Num next, Num head, Carried sums) {
   Ptr queriesNow = queries + half * at.pitch, gradientsNow = gradients + half * at.pitch;
   Carried weights = at.timesTransposed(myKeys, queriesNow, tile);
@@ -197,6 +203,7 @@ Emitter::Carried KeyBlock::addTile(Num half, Num first, Num next, Num head, Carr
   return sums;
 }
 
+/// Loops over the queries of all heads that share the block's keys. Two buffers let the next tile be copied meanwhile.
 void KeyBlock::emit(Num item) {
   begin(item);
   // One iteration works on a tile of queries of one head.
@@ -245,6 +252,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
   at.e.teams(kernel.items, at.threads, 1, [&](Num item) { block.emit(item); });
 }
 
+/// Part 0 computes dq, and part 1 dk and dv.
 void pc::kernels::emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel) {
   MmaAttention at(*kernel.simt, a, MmaAttention::warpgroupsFor(a, kernel));
   auto in = kernel.operands, out = kernel.results;

@@ -70,7 +70,7 @@ public:
       sums[i] = e.fma(x[i], e.splat(factor, width), sums[i]);
   }
 
-  /// The score of a query and a key, and its slope. `addends`: those of the query.
+  /// The score of a query and a key, and its slope. `addends` are those of the query.
   AttentionShape::Score score(Num product, Ptr addends, Num key) {
     Num addend = a.biased ? addends.load(e.min(key, e.integer(a.t - 1))) : Num();
     return a.score(e, product, addend);
@@ -98,6 +98,7 @@ public:
 
 } // namespace
 
+/// The forward pass without tensor cores. Returns false if a head is too large for the registers of a team.
 bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
   SimtEmitter &e = *kernel.simt;
   SimtAttention at(e, a);
@@ -185,6 +186,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
 }
 
 namespace {
+/// The operands and results of the gradient.
 struct SimtGradBuffers {
   Ptr q, k, v, o, lse, dout, dq, dk, dv, counts, bias, starts;
   std::optional<Dropping> dropping;
@@ -315,6 +317,7 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
   });
 }
 
+/// Part 0 computes dq and part 1 dk and dv, as with tensor cores.
 bool pc::kernels::emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel) {
   SimtAttention at(*kernel.simt, a);
   if (!at.fits())

@@ -155,6 +155,7 @@ static void emitCombine(OnRows &on) {
   });
 }
 
+/// Neighbouring blocks share tiles of rows or columns in the cache.
 void pc::kernels::forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_t columns,
                                llvm::function_ref<void(const RowBlock &)> body) {
   SimtEmitter &e = on.e;
@@ -178,6 +179,7 @@ unsigned pc::kernels::groupedParts(EinsumOp op) {
   return grouped && grouped->desc.grouped == PCRT_GROUPED_PRODUCT && grouped->desc.c_lies == PCRT_LIES_TOKENS ? 4 : 3;
 }
 
+/// Parts 0 and 1 find the rows, and part 2 computes. A result by token needs a further part that adds its rows.
 LogicalResult pc::kernels::emitGrouped(EinsumOp op, Kernel &kernel) {
   std::optional<Grouped> grouped = asGrouped(op);
   if (!grouped)

@@ -17,6 +17,7 @@ public:
       : k(kernel), e(kernel.e), d(grouped.desc), a(kernel.operands[grouped.a]), b(kernel.operands[grouped.b]),
         mask(kernel.operands.back()), c(kernel.results[0]) {}
 
+  /// One function for each kind of grouped product.
   void emit() {
     switch (d.grouped) {
     case PCRT_GROUPED_PRODUCT:

@@ -95,6 +95,7 @@ public:
 };
 } // namespace
 
+/// Operands may have their summed dim inside or outside, which decides how tiles are copied.
 void pc::kernels::emitProductByNumbers(OnRows &on) {
   SimtEmitter &e = on.e;
   const pcrt_gemm_desc &d = on.d;
