@@ -24,6 +24,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// The JIT that has the object file.
 struct CompiledKernels::Loaded {
   std::unique_ptr<llvm::orc::LLJIT> jit;
 };
@@ -34,6 +35,7 @@ CompiledKernels::~CompiledKernels() = default;
 /// Replaces the functions of the runtime, which kernels do not call.
 static void noRuntime() { abort(); }
 
+/// Functions of the runtime that the object's step calls are replaced by one that must not run, since only kernels run.
 std::unique_ptr<CompiledKernels> CompiledKernels::load(StringRef object, std::string &error) {
   auto loaded = std::make_unique<Loaded>();
   auto fail = [&](llvm::Error failure) {
@@ -119,6 +121,7 @@ class KernelRun {
 public:
   using Bytes = CompiledKernels::Bytes;
 
+  /// Operands that share a home in the program share a buffer here.
   KernelRun(const WrittenKernel &kernel, const pcrt_program &program, ArrayRef<Bytes> operands, bool inF32)
       : operands(operands), inF32(inF32) {
     for (int64_t row : kernel.rows) {
@@ -158,7 +161,7 @@ public:
     outcome() = !ok ? Refused : first != results() ? DependsOnOrder : Done;
   }
 
-  /// The result of a child.
+  /// The result of the child process.
   Outcome found() { return static_cast<Outcome>(outcome()); }
   std::vector<Bytes> results() const {
     std::vector<Bytes> bytes;
@@ -219,6 +222,7 @@ private:
 };
 } // namespace
 
+/// A child process runs the kernels. Its exit and the shared buffers give the outcome.
 std::string CompiledKernels::run(const WrittenKernel &kernel, ArrayRef<Bytes> operands, bool inF32, unsigned seconds,
                                  std::vector<Bytes> &results) const {
   auto symbol = loaded->jit->lookup(kernel.program);

@@ -31,6 +31,7 @@ static StringRef whyNoRoom(StringRef words, StringRef output, ArrayRef<StringRef
   return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < needed ? "File too large" : "";
 }
 
+/// Calls the system's C++ compiler as linker. Messages contain `called` instead of the temporary name.
 LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, bool cuda, StringRef output,
                                  StringRef called) {
   SmallString<256> runtime(libraries);

@@ -5,6 +5,7 @@
 
 #include "llvm/Passes/StandardInstrumentations.h"
 
+/// Sets up the analyses that the new pass manager needs.
 void pc::runLlvmPasses(llvm::Module &module, llvm::TargetMachine *machine,
                        llvm::function_ref<llvm::ModulePassManager(llvm::PassBuilder &)> passes) {
   llvm::LoopAnalysisManager loops;

@@ -52,6 +52,7 @@ struct SimplifyKernels : PassWrapper<SimplifyKernels, OperationPass<ModuleOp>> {
 };
 } // namespace
 
+/// Kernels are simplified first, while their loops are still ops.
 LogicalResult pc::lowerToLLVM(ModuleOp module) {
   PassManager passes(module.getContext());
   passes.enableVerifier(false);

@@ -48,6 +48,7 @@ static std::unique_ptr<llvm::TargetMachine> hostMachine(bool portable, llvm::Cod
                                   llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt, level));
 }
 
+/// All functions get the CPU's features. The step is a straight line of calls, so only kernels are optimized.
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t lanes) {
   for (llvm::Function &function : module) {
     if (function.isDeclaration())
@@ -63,6 +64,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t
   pc::optimizeKernels(module, machine);
 }
 
+/// Lowers the module, translates it to LLVM IR, optimizes, and writes the object file.
 LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, StringRef path) {
   if (failed(lowerToLLVM(module)))
     return failure();
