@@ -21,6 +21,7 @@ class Reader {
 public:
   Reader(ModuleOp planned, const json::Object &object) : planned(planned), object(object) {}
 
+  /// Compares every entry with the op from which it was made, in program order.
   bool program(ArrayRef<Operation *> outputs) {
     ProgramOp about;
     SmallVector<StringRef> optimizers;
@@ -193,6 +194,7 @@ private:
     return true;
   }
 
+  /// Frequencies must be equal to the bit.
   bool table(RopeTableOp op) {
     const json::Object *entry = entryFor(op, "constants");
     json::Array frequencies;
@@ -269,6 +271,7 @@ private:
 
 } // namespace
 
+/// A description that is not JSON is an error like any other difference.
 bool pc::describes(ModuleOp planned, StringRef description, ArrayRef<Operation *> outputs) {
   auto parsed = json::parse(description);
   if (!parsed)

@@ -175,6 +175,7 @@ Block *StepReader::follow(Operation *terminator) {
   return branch.getFalseDest();
 }
 
+/// The function's last block returns the status; all others belong to the control flow that is accepted.
 bool StepReader::read(std::vector<Call> &found, Operation *&where) {
   calls = &found;
   for (Block &block : function.getBody())

@@ -132,7 +132,7 @@ private:
   TaskFunctions functions;
   llvm::StringRef sharing; ///< the name of the ops of the last kernel that several ops share
   llvm::StringMap<mlir::Value> leaves;
-  /// By op, the range of its calls; also for sums over microbatches of yielded values.
+  /// For each op, the range of its calls. Sums over microbatches belong to the op that yields the value.
   llvm::DenseMap<mlir::Operation *, std::pair<size_t, size_t>> madeBy;
   llvm::DenseMap<mlir::OpOperand *, std::pair<size_t, size_t>> summedBy;
   std::vector<Call> evaluationCalls;

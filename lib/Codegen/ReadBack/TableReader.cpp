@@ -25,6 +25,7 @@ Value TableReader::initializer(StringRef symbol) {
   return result && result.getNumOperands() == 1 ? result.getOperand(0) : Value();
 }
 
+/// Constants are built by insertions of one element each.
 std::vector<Value> TableReader::elementsOf(Value aggregate, size_t count) {
   std::vector<Value> elements(count);
   for (; auto insert = aggregate.getDefiningOp<LLVM::InsertValueOp>(); aggregate = insert.getContainer())
@@ -43,6 +44,7 @@ bool TableReader::number(Value value, int64_t &result) {
   return true;
 }
 
+/// A null pointer, a text, or the address of a symbol.
 bool TableReader::pointer(Value value, bool isText, const char *&result) {
   result = nullptr;
   if (value.getDefiningOp<LLVM::ZeroOp>())
@@ -93,6 +95,7 @@ struct Bytes {
 };
 } // namespace
 
+/// Follows the list of programs and appends the bytes of each table.
 std::string pc::tableBytes(ModuleOp kernels) {
   TableReader reader(kernels);
   Bytes bytes;

@@ -219,7 +219,7 @@ struct Products {
 };
 } // namespace
 
-/// How the letters of a value correspond to those of `mask`, and its other letters.
+/// How the letters of a value correspond to those of `mask`, and the letters that only the value has.
 static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> letters, ArrayRef<StringRef> mask,
                                                         bool byRows) {
   bool hasExpert = llvm::is_contained(letters, mask.back()), hasToken = llvm::is_contained(letters, mask.front());
@@ -233,7 +233,7 @@ static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> lett
 }
 
 namespace {
-/// The letters of a routed einsum: of its operands, of which the mask is the last, and of its result.
+/// The letters of a routed einsum: those of its operands, the last of which is the mask, and of its result.
 struct RoutedSpec {
   explicit RoutedSpec(EinsumOp op) : op(op), values(op->getOperands()) {
     auto [inputs, output] = op.getSpec().split("->");
@@ -276,8 +276,8 @@ struct RoutedSpec {
     return round.getRound() + 1 == round.getRounds() ? left : std::min(left, limit);
   }
 
-  /// The rows of values that are stored by routed token: one for each choice of a token, or the capacity of experts for
-  /// each sequence, or for each part of one.
+  /// How many rows a value has that is stored by routed token. This is one row for each choice of a token, or the
+  /// capacity of experts for each sequence or for each part of one.
   int64_t numRows(const std::set<int64_t> &capacities) {
     const int64_t experts = sizeOf(expert());
     const int64_t all = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
@@ -373,6 +373,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
          same(op, "the mask", call.address(6), homeOf(op.getMask()));
 }
 
+/// The descriptor in the table must describe exactly this product: sizes, strides, types, epilogue and operands.
 bool TableCheck::product(Operation *op, const Call &call) {
   if (auto einsum = dyn_cast<EinsumOp>(op); isOnRows(op))
     return grouped(einsum, call);
@@ -460,6 +461,7 @@ template <typename OpT> static pcrt_attention_desc attentionOf(OpT op) {
   return desc;
 }
 
+/// The row must describe exactly this attention, and its kernels must follow in the table.
 bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers) {
   int64_t index = call.number(1);
   if (index < 0 || index >= static_cast<int64_t>(attentionRows.size()) ||
@@ -527,6 +529,7 @@ bool TableCheck::together(Operation *op) {
   return true;
 }
 
+/// An op runs as one of a group, as a library call, or as kernels of its own.
 bool TableCheck::compute(Operation *op) {
   SmallVector<At> values;
   for (Value value : llvm::concat<Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())))

@@ -100,6 +100,7 @@ bool TableCheck::isEvaluated(Value value) {
   return (lies || evaluatedSums.contains(&yielded)) && isEvaluated(yielded.get());
 }
 
+/// The calls of the evaluation must be those of the step for the ops that the loss needs, in the same order.
 bool TableCheck::checkEvaluation() {
   auto step = planned.lookupSymbol<func::FuncOp>("step");
   auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>("pc_evaluate" + suffix);

@@ -54,7 +54,7 @@ struct VerifyKernels : pc::impl::VerifyKernelsBase<VerifyKernels> {
   }
 
 private:
-  /// (K2): the program has a step. (K3) holds in it, in its evaluation and in its end of a round.
+  /// Checks (K2): the program has a step. (K3) holds in it, in its evaluation and in its end of a round.
   LogicalResult verifyStep(LLVM::GlobalOp program, StringRef suffix) {
     auto step = getOperation().lookupSymbol<LLVM::LLVMFuncOp>(("pc_step" + suffix).str());
     if (!step || step.isExternal())
@@ -73,7 +73,7 @@ private:
     return success();
   }
 
-  /// (K3): a call that indexes a table stays within it.
+  /// Checks (K3): a call that indexes a table stays within it.
   LogicalResult verifyCalls(LLVM::LLVMFuncOp function, const llvm::StringMap<int64_t> &sizes) {
     WalkResult walked = function.walk([&](LLVM::CallOp call) -> WalkResult {
       auto it = call.getCallee() ? sizes.find(*call.getCallee()) : sizes.end();
@@ -87,7 +87,7 @@ private:
     return failure(walked.wasInterrupted());
   }
 
-  /// (K4): device kernels are found by name.
+  /// Checks (K4): device kernels are found by name.
   LogicalResult verifyNames(LLVM::GlobalOp table) {
     auto kernels = getOperation().lookupSymbol<gpu::GPUModuleOp>("pc_kernels");
     for (auto address : table.getOps<LLVM::AddressOfOp>()) {

@@ -23,6 +23,7 @@ using namespace pc;
 using At = StepReader::At;
 using Call = StepReader::Call;
 
+/// The next call must be of `callee` and run once per microbatch if the op is in the loop.
 const Call *TableCheck::expect(Operation *op, StringRef callee) {
   if (next < calls.size() && calls[next].callee == callee)
     return same(op, "number of runs", calls[next].times, current ? static_cast<int64_t>(current.getMicrobatches()) : 1)
@@ -33,6 +34,7 @@ const Call *TableCheck::expect(Operation *op, StringRef callee) {
   return nullptr;
 }
 
+/// An argument of the loop's body has a home that advances with the microbatch.
 At TableCheck::homeOf(Value value) {
   int64_t home = homeOrNone(value), stride = 0;
   auto argument = dyn_cast<BlockArgument>(value);
@@ -51,6 +53,7 @@ At TableCheck::homeOf(Value value) {
 // Tables
 //===---------------------------------------------------------------------------===//
 
+/// Reads all tables of the program and compares its scalar fields.
 bool TableCheck::readTables() {
   Operation *at = planned;
   auto whole = reader.structOf<pcrt_program>("pc_program" + suffix);
@@ -109,6 +112,7 @@ bool TableCheck::readTables() {
   return true;
 }
 
+/// A group is identified by its axes, in order.
 bool TableCheck::isGroup(int64_t index, ArrayRef<StringAttr> axes) {
   if (index < 0 || index >= static_cast<int64_t>(groupRows.size()))
     return false;
@@ -124,6 +128,7 @@ int32_t pc::elementTypeOf(Value value) {
   return element.isF32() ? PCRT_F32 : element.isBF16() ? PCRT_BF16 : PCRT_I32;
 }
 
+/// Compares every field of the move's row.
 bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
   if (index < 0 || index >= static_cast<int64_t>(moveRows.size()))
     return refuse(op, "has move " + Twine(index) + ", which is not in the table");
@@ -199,6 +204,7 @@ bool TableCheck::isShown(Operation *op, Value value) {
          same(op, "what it shows", call.address(3), homeOf(value));
 }
 
+/// Each kind of op has the calls that the generator writes for it; leaves have none.
 bool TableCheck::runOp(Operation *op) {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp, YieldOp, func::ReturnOp>(
@@ -267,6 +273,7 @@ bool TableCheck::runOp(Operation *op) {
       .Default([&](Operation *) { return compute(op); });
 }
 
+/// Records the calls of each op, and then checks the sums to which its results are added.
 bool TableCheck::runBlock(Block &block) {
   for (Operation &op : block) {
     size_t begin = next;
@@ -326,6 +333,7 @@ bool TableCheck::isAddedToSum(Operation *op, OpOperand &yielded) {
          (count == 1 || launched(*add, {to, from, to}, StepReader::Later));
 }
 
+/// Values that no op adds at once are added at the end of the body.
 bool TableCheck::runAccumulate(AccumulateOp accumulate) {
   current = accumulate;
   Block &body = accumulate.getBody().front();
@@ -336,6 +344,7 @@ bool TableCheck::runAccumulate(AccumulateOp accumulate) {
   return ok;
 }
 
+/// At the end no call may be left over.
 bool TableCheck::run() {
   auto step = planned.lookupSymbol<func::FuncOp>("step");
   if (!step)
@@ -367,6 +376,7 @@ bool TableCheck::run() {
   return same(step, "tickets", program.num_tickets, numTickets) && describes(planned, program.json, outputs);
 }
 
+/// The round of local SGD is built again from the planned program and compared like a step.
 bool TableCheck::checkRound() {
   OwningOpRef<func::FuncOp> round = buildRound(planned);
   auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>("pc_round" + suffix);
@@ -391,6 +401,7 @@ bool TableCheck::checkRound() {
   return true;
 }
 
+/// If the planned program has calls, its tasks were inlined in the kernels, so a copy is inlined as well.
 LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, WrittenKernels *written) {
   KernelNames names;
   names.written = written;
