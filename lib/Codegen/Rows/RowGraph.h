@@ -148,7 +148,7 @@ private:
   void emitSegment(int segment, Num row);
   Num value(int n, const Position &at, llvm::SmallVectorImpl<Num> &cache, int segment);
 
-  /// By the SSA value of the column's index: values of nodes from the column loops of this row.
+  /// Values of nodes in the column loops of this row, by the SSA value of the column's index.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Num>> atColumn;
 
   Kernel &k;

@@ -20,6 +20,7 @@ using namespace pc::rowprogram;
 // Expansion of ops into nodes
 //===---------------------------------------------------------------------------===//
 
+/// The view decides which element of the buffer belongs to row and column.
 int RowProgram::load(Value value, View view, int64_t period) {
   Ptr buffer = buffers.lookup(value);
   int64_t c = columns;
@@ -48,6 +49,7 @@ int RowProgram::load(Value value, View view, int64_t period) {
   return n;
 }
 
+/// A value from outside is loaded, with the view that its shape allows.
 int RowProgram::node(Value value) {
   auto it = known.find(value);
   if (it != known.end())
@@ -109,6 +111,7 @@ int RowProgram::einsum(EinsumOp op) {
   return product;
 }
 
+/// Indices are 32-bit integers, of which vectors are cheap.
 int RowProgram::columnIndex(Value offset) {
   int first =
       offset ? node(offset) : add({}, [this](ArrayRef<Num>, const Position &) { return kernels::integer32(e, 0); });
@@ -199,7 +202,7 @@ void RowProgram::expandOp(PickOp x) {
   define(x->getResult(0), reduce(Reduction::Sum, hit));
 }
 
-/// dnll (softmax - onehot(target)).
+/// Computes dnll (softmax - onehot(target)).
 void RowProgram::expandOp(CrossEntropyGradOp x) {
   int scale = binary('/', node(x.getDnll()), node(x.getSumExp()));
   define(x->getResult(0), add({node(x.getLogits()), node(x.getMax()), scale, columnIndex(x.getOffset()),
@@ -241,6 +244,7 @@ void RowProgram::expandOp(DropoutOp x) {
          }));
 }
 
+/// Mean and deviation are reductions over the row, and also results.
 void RowProgram::expandOp(LayerNormOp x) {
   double inverse = 1.0 / columns, eps = x.getEps().convertToDouble();
   int in = node(x.getX()), mean = times(reduce(Reduction::Sum, in), inverse);
@@ -271,6 +275,7 @@ void RowProgram::expandOp(ClipCoefficientOp x) {
          }));
 }
 
+/// A pointwise op is one node.
 LogicalResult RowProgram::expandPointwise(Operation *op) {
   kernels::PointwiseMath math = kernels::pointwiseMath(op);
   if (!math)
@@ -282,6 +287,7 @@ LogicalResult RowProgram::expandPointwise(Operation *op) {
   return success();
 }
 
+/// Ops that are not pointwise become several nodes.
 LogicalResult RowProgram::expand(Operation *op) {
   if (op->hasTrait<Pointwise>())
     return expandPointwise(op);
@@ -294,6 +300,7 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Default([](Operation *other) { return other->emitOpError() << "has no row kernel"; });
 }
 
+/// Collects the ops, chooses rows and columns, and expands the ops into nodes.
 LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
   auto fusion = dyn_cast<FusionOp>(op);
   SmallVector<Operation *> ops;

@@ -11,6 +11,7 @@ using namespace pc;
 using namespace pc::rowprogram;
 using kernels::Emitter;
 
+/// Assigns nodes to segments, and decides for each value how a later segment gets it.
 void RowProgram::schedule() {
   for (Node &n : nodes) {
     for (int a : n.args) {
@@ -112,6 +113,7 @@ void RowProgram::emitSegment(int segment, Num row) {
     e.vectors(columns, body, store);
 }
 
+/// One loop over the columns per segment. Reductions are combined between segments.
 void RowProgram::emitRow(Num row) {
   int segments = 0;
   for (const Node &n : nodes)
@@ -183,6 +185,7 @@ void RowProgram::emitSums() {
   });
 }
 
+/// The number of items and the width of vectors follow from the space and the types.
 void RowProgram::emit() {
   // A space without dims has one row, and all values are per row.
   if (shape.empty())
