@@ -1,6 +1,6 @@
 //===- Block.h - Which part of a tensor a rank holds ----------------------===//
-// A block is the part of a tensor that one rank holds; a box is the part of a file's tensor that holds the value.
-// Blocks follow only from mesh, shape and layout, so any rank can compute those of all others. forEachRun and
+// A block is the part of a tensor that one rank holds. A box is the part of a file's tensor that holds the value.
+// Blocks follow only from mesh, shape and layout, so any rank can compute the blocks of all others. forEachRun and
 // forEachPiece list the stretches of elements that are contiguous both in memory and in the file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_BLOCK_H
@@ -24,7 +24,7 @@ inline int64_t product(const Dims &dims) {
   return total;
 }
 
-/// "[768, 2304]".
+/// Dims as text, such as "[768, 2304]".
 std::string describe(const Dims &dims);
 
 /// The ranks of a program as a grid with named axes. Rank numbers are row major: ranks that differ only on the last

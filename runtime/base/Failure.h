@@ -27,7 +27,7 @@ std::string printable(const std::string &text);
 /// control character.
 size_t plainCharacter(const std::string &text, size_t at);
 
-/// "file: No such file or directory", from errno.
+/// Appends the text of errno, such as "file: No such file or directory".
 std::string withErrno(const std::string &what);
 
 } // namespace pcrt

@@ -19,8 +19,9 @@ public:
   FileStream(const FileStream &) = delete;
   FileStream &operator=(const FileStream &) = delete;
 
-  /// Appends `count` elements of type `dtype` whose place in the file is `offset`, and adds them to `sum` (if there is
-  /// one) as those from number `first` on. False, with errno: these or earlier ones could not be written.
+  /// Appends `count` elements of type `dtype`, whose place in the file is `offset`. If there is a `sum`, adds them to
+  /// it as elements `first`, `first` + 1 and so on. Returns false, with errno, if these or earlier elements could not
+  /// be written.
   bool write(int64_t offset, const void *elements, int32_t dtype, int64_t count, TensorSum *sum = nullptr,
              int64_t first = 0);
   /// Writes the bytes that are still buffered. Returns false, with errno, if that failed.

@@ -1,8 +1,8 @@
 //===- OutputFile.cpp - Files that a command writes -----------------------===//
 // A command writes a file under a temporary name and renames it when it is complete, so that a failure leaves the old
 // file. Where no file can be made or replaced (a pipe, a directory without permission), the complete text is copied.
-// The compiler's tools use this file, too, and are built without exceptions: nothing here throws. Errors are false with
-// errno.
+// The compiler's tools also use this file, and they are built without exceptions. So nothing here throws; functions
+// return false and set errno.
 //===----------------------------------------------------------------------===//
 #include "pcrt/outputs.h"
 
@@ -62,7 +62,7 @@ static std::string withoutSlashes(std::string path) {
   return path;
 }
 
-/// `standard`: what "-" stands for.
+/// `standard` is the descriptor that "-" stands for.
 static Identity identify(const std::string &given, int standard) {
   struct stat found;
   std::string path = withoutSlashes(given);

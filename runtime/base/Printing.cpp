@@ -103,7 +103,7 @@ private:
     return length;
   }
 
-  /// Under the lock, with an empty ring.
+  /// Prints how many lines were dropped. The caller holds the lock, and the ring is empty.
   void sayWhatIsMissing() {
     begin = 0;
     count = size_t(snprintf(ring, sizeof ring,

@@ -274,8 +274,8 @@ private:
   Program &program;
 };
 
-/// Turns the description of one replica into that of all. Each replica has its own samples (those of the first come
-/// first), parameters and states; only the states of rounds are shared.
+/// Turns the description of one replica into that of all. Each replica has its own samples, parameters and states.
+/// Samples of the first replica come first. Only the states of rounds are shared.
 void addReplicas(Program &program) {
   const Program::Rounds &rounds = program.rounds;
   auto split = [&](Tensor &tensor, size_t dim) {

@@ -126,7 +126,7 @@ struct Program {
   Mesh mesh;
   int64_t zigzag = 0; ///< Ranks that the sequence is split among in zigzag order; 0: it is in order.
 
-  /// The position of index `index` of the sequence.
+  /// The position in the sequence of local index `index`.
   int64_t position(int64_t index) const {
     if (!zigzag)
       return index;
@@ -170,7 +170,7 @@ struct Program {
   std::string describeAdapter() const;
 
   int64_t replicaOf(int rank) const { return rounds.any() ? mesh.coordinate(rank, rounds.axis) : 0; }
-  /// The state of `parameter` called `name`, or null.
+  /// The state `name` of a parameter, or null.
   const State *stateOf(const Parameter &parameter, const std::string &name) const {
     for (const State &state : states)
       if (state.name == name && &parameters[state.parameter] == &parameter)
@@ -179,7 +179,7 @@ struct Program {
   }
 
   /// The stage of this program, which is its coordinate on mesh axis `stageAxis`, or -1 if there is one program for all
-  /// ranks. Then all stages by coordinate, including this one.
+  /// ranks. `stages` has all stages by coordinate, including this one.
   int stageAxis = -1, stage = 0;
   std::vector<const Program *> stages{this};
 
@@ -213,7 +213,7 @@ private:
   std::vector<std::unique_ptr<Program>> all;
 };
 
-/// "dp=2,tp=2", or "one rank".
+/// The mesh as text: "dp=2,tp=2", or "one rank".
 std::string describeMesh(const Mesh &mesh);
 
 } // namespace pcrt

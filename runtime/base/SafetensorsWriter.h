@@ -45,7 +45,7 @@ public:
   /// Where a tensor lies in the file, for write. Valid once all tensors were added.
   int64_t placeOf(const std::string &name) const;
   const Dims &shapeOf(const std::string &name) const { return tensors.at(name); }
-  /// Size of the whole file.
+  /// The size of the whole file.
   int64_t bytes() const;
   const std::string &file() const { return path; }
 

@@ -1,5 +1,5 @@
 //===- SignalMask.h - Threads that take no signals ------------------------===//
-// Handlers of signals shall run on the program's own threads, and not on those of the runtime and of libraries.
+// The program's own threads handle signals; threads of the runtime and of libraries must not.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_SIGNALMASK_H
 #define PCRT_BASE_SIGNALMASK_H

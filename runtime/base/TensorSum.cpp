@@ -11,7 +11,7 @@
 
 using namespace pcrt;
 
-/// One-to-one on 32 bits (the finalizer of MurmurHash3).
+/// A mix that is one-to-one on 32 bits (the finalizer of MurmurHash3).
 static inline __attribute__((always_inline)) uint32_t mix(uint32_t bits) {
   bits = (bits ^ (bits >> 16)) * 0x85EBCA6Bu;
   bits = (bits ^ (bits >> 13)) * 0xC2B2AE35u;
@@ -19,8 +19,8 @@ static inline __attribute__((always_inline)) uint32_t mix(uint32_t bits) {
 }
 
 /// Sums `count` elements from element `first` of a stretch of 2^32 elements, and copies them to `copy` unless `copies`
-/// is false; both keys are made of the number of the stretch. Each mix is one-to-one in the element. The two combine
-/// index and element differently, so that their collisions are independent.
+/// is false. Both keys are computed from the number of the stretch. Each mix is one-to-one in the element. The two
+/// mixes combine index and element differently, so that their collisions are independent.
 template <bool copies>
 static inline __attribute__((always_inline)) TensorSum sumBlock(const unsigned char *__restrict elements,
                                                                 unsigned char *__restrict copy, uint32_t first,
