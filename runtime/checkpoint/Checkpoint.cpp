@@ -1,8 +1,10 @@
-//===- Checkpoint.cpp - Saving the state of training ----------------------===//
-// Every tensor of the model is in model.safetensors under its Hugging Face name, every optimizer state in
+//===- Checkpoint.cpp - Saving and loading the state of training ----------===//
+// Saving: every tensor of the model goes to model.safetensors under its Hugging Face name, and every optimizer state to
 // training_state.safetensors, both as f32. Ranks that hold the same block divide it by pages of the file. Each rank
-// adds up the checksums of what it writes; rank 0 writes the totals to trajectory.json last and then exchanges the new
-// directory with DIR.
+// adds up the checksums of the elements that it writes. Rank 0 writes the totals to trajectory.json last, and then
+// exchanges the new directory with DIR.
+// Loading: every rank reads its own blocks and adds up their checksums, and all compare the totals with
+// trajectory.json.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/Checkpoint.h"
 #include "base/Failure.h"

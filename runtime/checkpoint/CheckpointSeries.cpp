@@ -1,7 +1,7 @@
 //===- CheckpointSeries.cpp - The checkpoints of a long run ---------------===//
-// Without --every, the interval is Young's optimum, sqrt(2 cost MTBF) (J. W. Young, CACM 17 (1974)), from
-// the measured cost of a save and the failure rate of a large published run. Every decision that depends on a clock or
-// on the disk is made by rank 0 and told to all, so that ranks never disagree about what comes next.
+// Without --every, the interval is Young's optimum, sqrt(2 cost MTBF) (J. W. Young, CACM 17 (1974)). It follows from
+// the measured cost of a save and the failure rate of a large published run. Decisions that depend on a clock or on the
+// disk are made by rank 0 and told to all, so that ranks never disagree about the next action.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/CheckpointSeries.h"
 #include "base/SignalMask.h"
@@ -195,8 +195,8 @@ bool CheckpointSeries::isTime() const {
   return double(nanoseconds() - lastTime) * 1e-9 >= seconds;
 }
 
-/// Removes all but the `newest` newest checkpoints; other files in them stay, and so does the checkpoint to which a
-/// rollback from the newest one would return. Returns whether there was one to remove.
+/// Removes all but the `newest` newest checkpoints. Other files in them stay. The checkpoint to which a rollback from
+/// the newest one would return stays, too. Returns whether there was one to remove.
 bool CheckpointSeries::removeOldest(size_t newest) {
   std::vector<int64_t> steps = stepsIn(directory);
   auto farBack =

@@ -1,7 +1,8 @@
 //===- CheckpointSeries.h - The checkpoints of a long run -----------------===//
-// --checkpoint DIR writes DIR/step-00001200 and so on, each of them a checkpoint as --save makes it (Checkpoint.h), and
-// DIR/latest, the name of the newest one, for people. A run continues from the newest complete one, so that the first
-// start and every restart have the same command line. DIR.lock keeps a second run away.
+// --checkpoint DIR writes DIR/step-00001200 and so on, each of which is a checkpoint like that of --save
+// (Checkpoint.h). For people it also writes DIR/latest, which contains the name of the newest one. A run continues from
+// the newest complete checkpoint, so the first start and every restart have the same command line. DIR.lock prevents a
+// second run.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_CHECKPOINTSERIES_H
 #define PCRT_CHECKPOINT_CHECKPOINTSERIES_H
@@ -21,15 +22,15 @@ std::string checkpointAt(const std::string &directory, Comm &comm);
 /// cannot be written is a warning; the second in a row ends the run.
 class CheckpointSeries {
 public:
-  /// Locks DIR for this run, removes files that a killed run has left, and throws PCRT_RESOURCE unless there is room
-  /// for `keep` checkpoints and one that is being written. All ranks make one.
+  /// Locks DIR for this run and removes files that a killed run has left. Throws PCRT_RESOURCE unless there is room for
+  /// `keep` checkpoints and one more that is being written. All ranks construct one.
   CheckpointSeries(const Options &options, const Program &program, Comm &comm);
 
-  /// The newest checkpoint that all ranks find complete; empty: there is none yet. Incomplete ones are set aside, with
-  /// a warning. With --rollback, if numbers were not finite after the newest one, it is one at least that many steps
-  /// older, and the run leaves out the samples up to where they were not finite. Checkpoints in between are renamed to
-  /// step-<step>.rolled-back-<tag>, and no run removes these. All ranks call it. Throws PCRT_BAD_DATA if none is
-  /// complete, PCRT_USAGE if none is far enough back.
+  /// The newest checkpoint that all ranks find complete; empty if there is none yet. Incomplete ones are set aside,
+  /// with a warning. With --rollback, if numbers were not finite after the newest checkpoint, it is one that is at
+  /// least that many steps older. The run then leaves out the samples up to the step where numbers were not finite.
+  /// Checkpoints in between are renamed to step-<step>.rolled-back-<tag>, and no run removes these. All ranks call it.
+  /// Throws PCRT_BAD_DATA if none is complete, and PCRT_USAGE if none is old enough.
   std::string newestWhole();
   /// Renames a damaged checkpoint to step-<step>.damaged-<tag>. Throws PCRT_RESOURCE.
   void setAside(const std::string &path);
@@ -42,8 +43,8 @@ public:
   bool isTurn(int64_t step) const;
 
   /// Writes DIR/step-<step>, unless it is there already, and removes the oldest ones beyond --keep. If there is no
-  /// room, it removes older ones first, except the newest. If that does not help either, it warns, and sets failure()
-  /// the second time in a row; if `last`, it throws PCRT_RESOURCE instead. All ranks call it.
+  /// room, it removes older ones first, except the newest. If the room is still too small, it warns; the second time in
+  /// a row it also sets failure(). With `last` it throws PCRT_RESOURCE instead. All ranks call it.
   void write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,
              bool last);
 

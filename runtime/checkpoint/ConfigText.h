@@ -10,9 +10,9 @@
 
 namespace pcrt {
 
-/// Returns `config` for weights that are stored as `dtype` ("float32"): sets "dtype", and "torch_dtype" (transformers
-/// 4) if it is there; it sets those of an object "text_config", too, if they are there. A text that is not a JSON
-/// object is returned unchanged.
+/// Returns `config` for weights that are stored as `dtype` ("float32"). It sets "dtype" and, if it is there,
+/// "torch_dtype" (transformers 4), also in an object "text_config". A text that is not a JSON object is returned
+/// unchanged.
 std::string configWithDtype(const std::string &config, const std::string &dtype);
 
 } // namespace pcrt

@@ -12,7 +12,7 @@
 namespace pcrt {
 
 /// The right of one process to save to a directory, from the constructor to the destructor. It owns DIR.lock. One
-/// thread uses it, though tag() may be read by any.
+/// thread uses it, but any thread may read tag().
 class DirectoryLock {
 public:
   /// Takes the lock of `directory` for this process. If the holder died, it first calls `cleanUp` with the holder's

@@ -78,7 +78,7 @@ std::string pcrt::whereCheckpointIs(const std::string &directory) {
   return !tag.empty() && isCheckpoint(next) ? next : home;
 }
 
-/// Calls f with every name in `directory`. False, with errno: it cannot be read.
+/// Calls f with every name in `directory`. Returns false, with errno, if it cannot be read.
 static bool forEachEntry(const std::string &directory, const std::function<void(const std::string &)> &f) {
   DIR *open = opendir(directory.c_str());
   if (!open)
@@ -257,7 +257,7 @@ void SaveDirectory::cleanUp(const std::string &tag) {
   std::string left = temporaryOf(home, tag);
   if (!exists(home) && isCheckpoint(left) && rename(left.c_str(), home.c_str()) != 0)
     fail(PCRT_RESOURCE, withErrno("cannot rename " + left + " to " + home));
-  // Without DIR there was nothing to mirror.
+  // If there is no DIR, it had no files to link.
   auto isOurs = [&, there = exists(home), before = tokenizerFilesIn(home)](const std::string &name) {
     return isCheckpointFile(name) || before.count(name) || (!there && isTokenizerFile(name));
   };

@@ -1,5 +1,5 @@
 //===- SaveDirectory.h - A directory that is replaced as a whole ----------===//
-// A checkpoint is written to DIR.tmp-<tag> and then takes the place of DIR in one step: a full disk, a kill or an error
+// A checkpoint is written to DIR.tmp-<tag> and then takes the place of DIR in one step. A full disk, a kill or an error
 // at any moment leaves the old one or the new one. Other files in DIR stay there at every moment, because both
 // directories hold links to them. Only a checkpoint's own files are ever removed.
 //===----------------------------------------------------------------------===//
@@ -26,8 +26,8 @@ constexpr const char *checkpointFiles[] = {"config.json",
 /// replaces.
 std::string plainPath(std::string path);
 
-/// The present place of a checkpoint: `directory`, unless a save was killed on a file system that cannot exchange two
-/// directories, after the old one was moved away and before the new one had its name.
+/// The present place of a checkpoint. This is `directory`, unless a save was killed on a file system that cannot
+/// exchange two directories, after the old one was moved away and before the new one had its name.
 std::string whereCheckpointIs(const std::string &directory);
 
 /// Removes the checkpoint in a directory, and the directory if nothing else is in it. If it is killed at any moment, a

@@ -41,7 +41,7 @@ struct TensorRecord {
   std::string sum; ///< TensorSum::text of all of its elements.
 };
 
-/// Samples [begin, end).
+/// The samples [begin, end).
 struct SampleRange {
   int64_t begin = 0, end = 0;
 };
