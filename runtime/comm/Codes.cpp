@@ -1,6 +1,6 @@
 //===- Codes.cpp - Sums whose addends travel as codes of 8 bits -----------===//
-// A block's code is one f32 scale and a signed byte per element; the sum is an all_gather of codes followed by local
-// additions. A block whose scale underflows decodes to zeros, and one with a value that is not finite to NaNs.
+// The code of a block is one f32 scale and a signed byte per element. A sum is an all_gather of codes, followed by
+// local additions. A block whose scale underflows decodes to zeros, and one with a value that is not finite to NaNs.
 //===----------------------------------------------------------------------===//
 #include "comm/Codes.h"
 #include "pcrt/codes.h"

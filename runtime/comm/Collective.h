@@ -1,6 +1,6 @@
 //===- Collective.h - Agreeing on failures --------------------------------===//
-// A failure on one rank ends the run on all of them, with one message. Between steps all ranks call these functions
-// together, so that what fails on one rank fails on all.
+// A failure on one rank ends the run on all ranks, with one message. Between steps all ranks call these functions
+// together, so a failure on one rank becomes a failure on all.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_COLLECTIVE_H
 #define PCRT_COMM_COLLECTIVE_H

@@ -1,8 +1,8 @@
 //===- Comm.h - The ranks of one run and the moves between them -----------===//
-// A Comm connects the ranks of one run and carries out the moves of pcrt.h. Transports: `self` (one rank), `shm` (ranks
-// of one machine, zero copy), `virtual` (ranks as threads), `mpi` (a plug-in) and `tcp` (control data). All give the
-// same bits: addends are added in coordinate order.
-// Equivalents: a Group is an ncclComm_t or MPI_Comm; move is the blocking collective of MPI, start and wait are
+// A Comm connects the ranks of one run and carries out the moves of pcrt.h. Transports are `self` (one rank), `shm`
+// (ranks of one machine, zero copy), `virtual` (ranks as threads), `mpi` (a plug-in) and `tcp` (control data). All give
+// the same bits, because addends are added in coordinate order.
+// Equivalents: a Group is an ncclComm_t or MPI_Comm; move is a blocking collective of MPI; start and wait are
 // MPI_Iallreduce and MPI_Wait; a Flow is a persistent MPI send with a bounded number of buffers.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_COMM_H
@@ -79,7 +79,8 @@ struct Ticket {
   Ticket *next = nullptr;
 };
 
-/// Messages of one size in one direction between two ranks, in order. Flows are independent of each other and of moves.
+/// The messages of one size in one direction between two ranks, in order. Flows are independent of each other and of
+/// moves.
 struct Flow {
   int peer = 0;       ///< The rank at the other end.
   int id = 0;         ///< Distinguishes the flows from one rank to another.
@@ -89,7 +90,7 @@ struct Flow {
   int messages = 1;   ///< In a step; errors name message n as number n % messages.
   std::string name;   ///< "forward of chunk 1 from stage 0 to stage 1".
 
-  /// "message 3 of 'forward of chunk 1 ...'", of the n-th one, counted from 1.
+  /// Names message `n`, counted from 1: "message 3 of 'forward of chunk 1 ...'".
   std::string describe(uint64_t n) const;
 
   /// State of the open flow: messages sent or received, and which flow of the peer it is.
@@ -106,7 +107,7 @@ public:
   int rank() const { return myRank; }
   int size() const { return numRanks; }
 
-  /// "self", "shm", "virtual", "mpi" or "tcp".
+  /// The name of the transport: "self", "shm", "virtual", "mpi" or "tcp".
   virtual const char *transport() const = 0;
 
   /// Allocates this rank's arena: `bytes` bytes of zeros, aligned to 2 MiB, that take no memory until they are touched.
@@ -142,8 +143,8 @@ public:
   pcrt_status receive(int flow, void *data);
   const std::vector<Flow> &openedFlows() const { return flows; }
 
-  /// Says what this rank does from now on, for error messages of other ranks: "forward of microbatch 3". Allocates
-  /// nothing.
+  /// Tells what this rank does from now on, such as "forward of microbatch 3", for error messages of other ranks.
+  /// Allocates nothing.
   virtual void note(const char *) {}
 
   /// While one lives, this rank saves or logs, which may take longer than the timeout. Others wait for it while its
@@ -203,7 +204,7 @@ protected:
 
   /// Prepares `flows`; the other ends have been checked. Allocates what send and receive need.
   virtual pcrt_status prepareFlows() = 0;
-  /// Message flow.count (from 1) of an open flow.
+  /// Sends or receives message flow.count (from 1) of an open flow.
   virtual pcrt_status put(Flow &flow, int index, const void *data) = 0;
   virtual pcrt_status take(Flow &flow, int index, void *data) = 0;
   std::vector<Flow> flows; ///< Open ones.

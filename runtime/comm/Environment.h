@@ -31,8 +31,8 @@ inline constexpr const char *overTcp = "set PCRT_TRANSPORT=tcp and the same PCRT
 /// message that names it.
 bool readPlace(Place *place, std::string *error);
 
-/// `before`, followed by "RANK=0 WORLD_SIZE=8 in the environment say so; if they are left over from another job: unset
-/// RANK WORLD_SIZE". Empty if pc-run or no launcher started this process.
+/// Returns `before`, followed by "RANK=0 WORLD_SIZE=8 in the environment say so; if they are left over from another
+/// job: unset RANK WORLD_SIZE". Returns an empty text if neither pc-run nor a launcher started this process.
 std::string whoSaysSo(const Place &place, const std::string &before);
 
 /// The cores that this process (or thread) may run on; at least one.

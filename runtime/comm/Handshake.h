@@ -42,7 +42,7 @@ enum class Verdict : uint8_t {
   Taken, ///< Another process is this rank.
 };
 
-/// The host's last message.
+/// The last message of the host.
 struct Answer {
   Verdict verdict;
   Bytes32 proof;

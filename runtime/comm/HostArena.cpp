@@ -1,5 +1,6 @@
 //===- HostArena.cpp - An arena that only this process accesses -----------===//
-// One mmap without a reservation, one huge page larger than asked for so that its beginning can be aligned.
+// Uses one mmap without a reservation. It is one huge page larger than the arena, so that the arena's beginning can be
+// aligned.
 //===----------------------------------------------------------------------===//
 #include "comm/HostArena.h"
 

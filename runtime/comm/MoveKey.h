@@ -18,7 +18,7 @@ struct MoveKey {
   uint64_t ranksHash; ///< Of the list of members.
 };
 
-/// makeKey(name): the key of a barrier or of control data, with kind -1. makeKey(desc): the key of a move.
+/// makeKey(name) is the key of a barrier or of control data, with kind -1. makeKey(desc) is the key of a move.
 MoveKey makeKey(const char *name, const Group &group);
 MoveKey makeKey(const pcrt_move_desc &desc, const Group &group);
 
@@ -29,7 +29,7 @@ std::string describeKey(const MoveKey &key);
 /// The difference between two keys of one move, as the end of a message: "rank 0 runs ..., rank 1 runs ...; ...".
 std::string describeMismatch(int rank, const MoveKey &key, int other, const MoveKey &theirs);
 
-/// "rank 3".
+/// A rank as text: "rank 3".
 std::string rankName(int rank);
 
 /// "group (dp: ranks 0, 1)".
@@ -38,7 +38,7 @@ std::string groupName(const Group &group);
 /// The group of all ranks of a run. Its slot is one that no program uses.
 Group worldGroup(int rank, int size);
 
-/// "300" or "1.5".
+/// Seconds as text: "300" or "1.5".
 std::string secondsText(double seconds);
 
 constexpr int kMaxGroups = 64;              ///< Groups per rank.

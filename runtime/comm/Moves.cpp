@@ -246,7 +246,7 @@ void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *c
   });
 }
 
-/// Block `me` of the root's value.
+/// Copies block `me` of the root's value.
 static void pullScatter(const pcrt_move_desc &desc, int n, int me, const char *root, char *out, int64_t lo,
                         int64_t hi) {
   int64_t block = desc.extent / n * desc.inner;

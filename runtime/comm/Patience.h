@@ -1,7 +1,7 @@
 //===- Patience.h - How long a rank waits for others ----------------------===//
-// A rank that waits longer than the timeout gives up. Two kinds of time do not count: time in which this process was
-// suspended (by Ctrl-Z or a scheduler, which suspends the others, too), and time in which a rank was at work that is
-// known to take long (Comm::Busy).
+// A rank that waits longer than the timeout gives up. Two kinds of time do not count. One is time in which this process
+// was suspended, by Ctrl-Z or by a scheduler, which suspends the other ranks, too. The other is time in which a rank
+// did work that is known to take long (Comm::Busy).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_PATIENCE_H
 #define PCRT_COMM_PATIENCE_H
@@ -38,7 +38,7 @@ public:
     return true;
   }
 
-  /// Seconds to sleep until the next call of isOver.
+  /// The seconds to sleep until the next call of isOver.
   double sleep() const { return std::clamp(timeout - spent, 0.001, period); }
 
 private:

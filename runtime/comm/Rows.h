@@ -24,8 +24,8 @@ int64_t mostRowsOfExperts(const pcrt_move_desc &desc, int n);
 /// The message about why a move of rows is malformed; empty if it is not, or if it is another move.
 std::string checkRows(const pcrt_move_desc &desc);
 
-/// `count` rows that are contiguous both in the buffer of the member `source` (at row `from`) and in that of the member
-/// that gets them (at row `to`).
+/// `count` rows that are contiguous in two buffers: in that of the member `source` from row `from` on, and in that of
+/// the member that gets them from row `to` on.
 struct RowSegment {
   int source;
   int64_t from, to, count;

@@ -12,10 +12,10 @@
 
 namespace pcrt {
 
-/// A SHA-256 digest, or as many random bytes.
+/// A SHA-256 digest, or 32 random bytes.
 using Bytes32 = std::array<char, 32>;
 
-/// HMAC-SHA256 (RFC 2104) of `text`.
+/// The HMAC-SHA256 (RFC 2104) of `text`.
 Bytes32 hmacSha256(std::string_view key, std::string_view text);
 
 /// Whether both are the same. The time does not depend on where they differ.
@@ -27,9 +27,9 @@ bool drawBytes(Bytes32 *bytes);
 /// The processes that share a secret: the ranks of one run, or the members of a meeting.
 enum class SharedBy { Ranks, Members };
 
-/// Sets `secret` to the secret of the processes that connect to `host`. It is empty, and every caller that reaches the
-/// port is admitted, if PCRT_SECRET is `none`, or if no secret is set and `host` is a loopback address. Otherwise a
-/// missing or unreadable secret is an error: returns false, and `error` says what to do.
+/// Sets `secret` to the secret of the processes that connect to `host`. The secret is empty if PCRT_SECRET is `none`,
+/// or if no secret is set and `host` is a loopback address; then every caller that reaches the port is admitted.
+/// Otherwise a missing or unreadable secret is an error. The function then returns false, and `error` says what to do.
 bool findSecret(SharedBy who, const std::string &host, std::string *secret, std::string *error);
 
 /// Sets PCRT_SECRET for child processes to a new random secret of one run, unless the user has set one. Returns false

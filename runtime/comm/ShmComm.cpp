@@ -86,7 +86,7 @@ bool ShmComm::map(Mapping &mapping, int64_t offset, int64_t bytes) {
   bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   if (bytes > kWindowHalf)
     return false;
-  // Reserve with room to align, map over the aligned part, give the rest back.
+  // Reserves more than needed, maps the aligned part, and gives the rest back.
   void *reserved = mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED)
     return false;
@@ -106,8 +106,8 @@ bool ShmComm::map(Mapping &mapping, int64_t offset, int64_t bytes) {
   return true;
 }
 
-/// Gives untouched shared memory huge pages, if the kernel can (Linux 6.1); on most machines shared memory gets none by
-/// itself. One small page of each huge page must exist first. This takes half the time of touching all small pages.
+/// Gives untouched shared memory huge pages, if the kernel can (Linux 6.1). On most machines shared memory gets none by
+/// default. One small page of each huge page must exist first. This takes half the time of touching all small pages.
 static void takeHugePages(char *base, int64_t bytes) {
 #ifndef MADV_COLLAPSE
   constexpr int MADV_COLLAPSE = 25;

@@ -1,6 +1,6 @@
 //===- ShmControl.cpp - The memory that the ranks of one machine share ----===//
-// Creates, maps and resets the file. Its fields are lock-free atomics or are written before an atomic says so, because
-// processes may be killed anywhere; a new file is all zeros, which is the initial state of everything but size and
+// Creates, maps and resets the file. Processes may be killed anywhere, so a field is a lock-free atomic, or is written
+// before an atomic announces it. A new file is all zeros, which is the initial state of every field except size and
 // magic.
 //===----------------------------------------------------------------------===//
 #include "comm/ShmControl.h"

@@ -94,7 +94,7 @@ struct FailureRecord {
   bool isThere() const { return state.load(std::memory_order_acquire) == 2; }
 };
 
-/// Start of the file; RankBlocks follow at kRankBlocksOffset.
+/// The start of the file. RankBlocks follow at kRankBlocksOffset.
 struct ControlBlock {
   uint64_t magic;
   int32_t size;      ///< Ranks of the run.

@@ -10,7 +10,7 @@
 
 using namespace pcrt;
 
-/// Bytes from one slot of a ring to the next.
+/// The bytes from one slot of a ring to the next.
 static int64_t slotStride(int64_t bytes) { return (bytes + 127) / 128 * 128; }
 
 pcrt_status ShmComm::prepareFlows() {

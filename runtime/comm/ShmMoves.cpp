@@ -1,7 +1,7 @@
 //===- ShmMoves.cpp - Moves between ranks of one machine ------------------===//
-// A move has three steps: announce it (key, source, result), wait until all members have, carry out one's own share. A
-// rank is done with a move when its share is complete; a result is complete when all members are done. Sources outside
-// of the arena are copied to scratch memory first, one move at a time.
+// A move has three steps: announce it (key, source, result), wait until all members have announced it, and carry out
+// one's own share. A rank is done with a move when its share is complete; a result is complete when all members are
+// done. Sources outside the arena are copied to scratch memory first, one move at a time.
 //===----------------------------------------------------------------------===//
 #include "comm/Moves.h"
 #include "comm/ShmComm.h"
@@ -127,7 +127,7 @@ pcrt_status ShmComm::announceNext(Queue &queue, bool mayCopy) {
       if (before >= kMaxAnnounced && !reached(group, {before + 1 - kMaxAnnounced, true}))
         return PCRT_OK; // the ring is full
       Copies copies = copiesOf(desc, group, in, out);
-      // A rank has one scratch memory: only one move that needs it is in flight, and only while this rank waits.
+      // A rank has one scratch memory. So only one move that needs it is in flight, and only while this rank waits.
       if (copies.any() && !(mayCopy && mine.done.load(std::memory_order_relaxed) == before))
         return PCRT_OK;
       char *scratch = copies.any() ? ownScratch(std::max(copies.inBytes, copies.outBytes) + 1) : nullptr;

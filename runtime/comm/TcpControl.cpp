@@ -127,8 +127,8 @@ bool TcpControl::allClosed() const {
   return std::all_of(channels.begin(), channels.end(), [](const Channel &channel) { return channel.peer.socket < 0; });
 }
 
-/// Writes as much as the socket takes. If the peer reads no more, drops the rest; readFrom finds out why, after the
-/// peer's last messages.
+/// Writes as much as the socket takes. If the peer has stopped reading, drops the rest; readFrom finds the reason after
+/// the peer's last messages.
 void TcpControl::writeTo(Channel &channel) {
   while (!channel.out.empty()) {
     const Bytes &bytes = *channel.out.front();
@@ -396,7 +396,7 @@ void TcpControl::recordFailure(int rank, pcrt_status status, const std::string &
 
 void TcpControl::giveUp(pcrt_status status, const std::string &message) {
   setReported(status);
-  // The launcher keeps the first failure that is recorded, and knows by itself how a lost rank died.
+  // The launcher keeps the first failure that is recorded, and learns without help how a lost rank died.
   if (launcher && status != PCRT_PEER_LOST)
     launcher->recordFailure(myRank, status, message);
   std::unique_lock<std::mutex> lock(mutex);
@@ -424,7 +424,7 @@ int TcpControl::leftRank() {
   return found == leftRanks.end() ? -1 : int(found - leftRanks.begin());
 }
 
-/// Plans the end of the process; the main thread gets a moment to notice the failure by itself.
+/// Plans the end of the process, but leaves the main thread a moment to notice the failure first.
 void TcpControl::beginEnd() {
   endAt = monotonicSeconds() + 0.4;
   if (hooks.endWaits)

@@ -1,7 +1,7 @@
 //===- TcpControl.h - Control messages between ranks ----------------------===//
-// Every rank holds one connection to rank 0, which forwards messages: small data gathered from the members of a group,
-// failures, questions about progress. One thread per rank does all of it, so that a dead rank is noticed and named
-// while others compute or wait for a device.
+// Every rank holds one connection to rank 0. Rank 0 forwards messages: small data that the members of a group gather,
+// failures, and questions about progress. One thread per rank does all of it, so a dead rank is noticed and named while
+// others compute or wait for a device.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPCONTROL_H
 #define PCRT_COMM_TCPCONTROL_H
@@ -37,9 +37,10 @@ struct ControlHooks {
   std::function<void()> endWaits;
 };
 
-/// The control plane of one rank: its connections and the thread that serves them, both of which it owns. The main
-/// thread calls the public methods; one mutex guards the state that both threads use. The first failure that reaches a
-/// rank is kept and sent to all, ends its waits, and ends its process 0.4 s later if the main thread has not noticed.
+/// The control plane of one rank. It owns its connections and the thread that serves them. The main thread calls the
+/// public methods; one mutex guards the state that both threads use. A rank keeps the first failure that reaches it and
+/// sends it to all. The failure ends the rank's waits, and ends its process 0.4 s later if the main thread has not
+/// noticed.
 class TcpControl {
 public:
   /// The data of one member of a gather.
@@ -63,7 +64,8 @@ public:
   pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n, std::vector<Part> *parts,
                      std::string *error);
 
-  /// Messages of flows (Comm.h), through rank 0; `index` is the number of the flow. Errors are those of gather.
+  /// Messages of flows (Comm.h), which go through rank 0. `index` is the number of the flow. Errors are those of
+  /// gather.
   void openFlows(size_t count);
   pcrt_status sendLetter(const Flow &flow, int index, const void *data, std::string *error);
   pcrt_status takeLetter(const Flow &flow, int index, void *data, std::string *error);
@@ -94,8 +96,8 @@ public:
   /// Asks all ranks for their progress; those that do not answer within `seconds` have an empty `doing`.
   std::vector<Progress> askProgress(double seconds = 1);
 
-  /// Names the ranks to blame if this one has waited too long for `late`, some of which may only wait for others
-  /// themselves: "rank 2 (it does not answer at all)". `all` is the result of askProgress.
+  /// Names the ranks to blame if this one has waited too long for `late`: "rank 2 (it does not answer at all)". Some of
+  /// the late ranks may only wait for others themselves. `all` is the result of askProgress.
   std::string describeLate(const std::vector<int> &late, const std::vector<Progress> &all);
 
 private:
@@ -158,7 +160,7 @@ private:
   /// the other end of a flow. Returns PCRT_TIMEOUT.
   pcrt_status giveUpWaiting(std::unique_lock<std::mutex> &lock, const std::string &what, const std::vector<int> &late,
                             const std::vector<Progress> &all, std::string *error);
-  /// Waits until `reached`, for a message of `flow` or the space for one; under the lock.
+  /// Waits until `reached`: for a message of `flow`, or for space for one. The caller holds the lock.
   pcrt_status waitForLetter(std::unique_lock<std::mutex> &lock, const Flow &flow, const std::function<bool()> &reached,
                             std::string *error);
   Channel &channelTo(int rank) { return channels[myRank == 0 ? rank : 0]; }

@@ -1,6 +1,6 @@
 //===- TcpFlows.cpp - Messages of flows, through rank 0 -------------------===//
-// A letter is one message of a flow; rank 0 forwards it to the receiver's box. The receiver answers each letter that it
-// takes, and a sender waits while as many letters as the flow has slots are not taken.
+// A letter is one message of a flow. Rank 0 forwards it to the receiver's box. The receiver answers each letter that it
+// takes. A sender waits while all slots of the flow hold letters that are not taken.
 //===----------------------------------------------------------------------===//
 #include "comm/TcpControl.h"
 

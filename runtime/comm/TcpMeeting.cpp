@@ -46,7 +46,7 @@ MeetingPoint pcrt::meetingPointAt(const std::string &host, const Place &place) {
   MeetingPoint point;
   point.host = host;
   point.run = hashText(place.launcher + "/" + place.run + "/" + std::to_string(place.size));
-  // Below the range from which systems take ports by themselves.
+  // Uses ports below the range from which systems assign ports.
   for (uint64_t i = 0; i < 8; ++i)
     point.ports.push_back(20000 + int((point.run / 65537 + i * 1543) % 12000));
   return point;

@@ -1,7 +1,7 @@
 //===- VirtualComm.h - The ranks of a run as threads of one process -------===//
-// Every rank has its own context, arena and thread, and runs the real program; all of them may use one device. Members
-// of a move access each other's buffers directly, whether they are host memory or addresses of one device. The ranks
-// share a lock, so that a deadlock is found at once.
+// Every rank has its own context, arena and thread, and runs the real program. All of them may use one device. Members
+// of a move access each other's buffers directly, whether the buffers are host memory or addresses of one device. The
+// ranks share a lock, so that a deadlock is found at once.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_VIRTUALCOMM_H
 #define PCRT_COMM_VIRTUALCOMM_H

@@ -1,7 +1,7 @@
 //===- MpiComm.cpp - The MPI transport, as a plug-in ----------------------===//
-// For ranks on several machines. It uses messages between pairs and the arithmetic of Moves.h instead of MPI's
-// collectives, which may add in any order: the bits have to be the same as those of every other transport. Members
-// first exchange their keys, which finds mismatches and missing ranks.
+// For ranks on several machines. MPI's collectives may add in any order, but the bits must be those of every other
+// transport. So it uses messages between pairs and the arithmetic of Moves.h instead. Members first exchange their
+// keys, which finds mismatches and missing ranks.
 //===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
 #include "comm/HostArena.h"
@@ -155,7 +155,7 @@ private:
   /// `begin` is MPI_Isend or MPI_Irecv.
   template <typename Begin, typename Byte>
   void begin(Begin begin, const Group &group, int index, Byte *data, int64_t bytes);
-  /// Waits for everything started.
+  /// Waits for everything that was started.
   pcrt_status finish(const Group &group, const MoveKey &key);
   char *stagingOf(int64_t bytes) {
     if (int64_t(staging.size()) < bytes)
