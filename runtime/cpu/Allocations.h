@@ -14,8 +14,8 @@ namespace pcrt {
 /// Each rank of the process calls it on the thread that will begin its steps, before its first LibraryCall.
 int reserveLibraryMemory(int threads);
 
-/// Says that the calling thread works for steps only: its allocations count while a rank of this process is in a step.
-/// Those of other threads (for example, threads that watch peers) never count.
+/// Declares that the calling thread works only for steps. Its allocations count while a rank of this process is in a
+/// step. Allocations of other threads, for example of threads that watch peers, never count.
 void countAllocationsOfThread();
 
 /// Says that a step of a rank of this process begins on this thread: allocations that reach the heap are counted.

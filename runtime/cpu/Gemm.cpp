@@ -36,7 +36,7 @@ const char *pcrt::checkGemm(const pcrt_gemm_desc &d) {
 
 static bool sameProduct(pcrt_gemm_desc a, pcrt_gemm_desc b) {
   a.name = b.name = nullptr;
-  // No padding inside: pointer, int64s, then int32s; compare up to the last member.
+  // The struct has no padding inside: a pointer, int64s, then int32s. So compares bytes up to the last member.
   return memcmp(&a, &b, offsetof(pcrt_gemm_desc, epilogue) + sizeof a.epilogue) == 0;
 }
 
@@ -67,7 +67,7 @@ struct Sgemm {
 
 } // namespace
 
-/// c = a b, or c += a b.
+/// Computes c = a b, or c += a b.
 static dnnl_status_t multiply(const Sgemm &product, const char *a, const char *b, char *c, bool accumulate) {
   return dnnl_sgemm(product.transposeA, 'N', product.m, product.n, product.k, 1.0f, reinterpret_cast<const float *>(a),
                     product.aStride, reinterpret_cast<const float *>(b), product.bStride, accumulate ? 1.0f : 0.0f,

@@ -1,7 +1,7 @@
 //===- Gemm.h - The matrix products of a program on the CPU ---------------===//
-// Every product is cut over the batch, the rows or the columns, never over k, so that results do not depend on the
-// number of threads. Each thread of the pool calls oneDNN on its part by itself. A plain loop computes what oneDNN does
-// not support (k = 0, odd strides).
+// Every product is cut over the batch, the rows or the columns, and never over k, so that results do not depend on the
+// number of threads. Each thread of the pool calls oneDNN for its own part. A plain loop computes what oneDNN does not
+// support (k = 0, odd strides).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_GEMM_H
 #define PCRT_CPU_GEMM_H
@@ -22,7 +22,7 @@ const char *checkGemm(const pcrt_gemm_desc &desc);
 /// The owner of the pool calls it, one product at a time.
 class Gemms {
 public:
-  /// `descs` have passed checkGemm. `nativeBf16` is that of Matmul.
+  /// `descs` must have passed checkGemm. `nativeBf16` is that of Matmul.
   Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16);
   ~Gemms();
 

@@ -13,11 +13,11 @@
 
 namespace pcrt {
 
-/// Tells oneDNN's OpenMP library that the calling thread works by itself; a primitive keeps the number of threads of
-/// its creation. Programs are not linked with that library, which oneDNN loads.
+/// Tells oneDNN's OpenMP library that the calling thread works alone. A primitive keeps the number of threads with
+/// which it was made. Programs are not linked with that library, which oneDNN loads.
 void workAlone();
 
-/// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one. After the first, calls allocate
+/// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one. Calls after the first allocate
 /// nothing from the heap. They return oneDNN's status. One thread uses an object at a time.
 class Matmul {
 public:

@@ -16,10 +16,10 @@ namespace pcrt {
 /// nothing; one thread uses it at a time. run returns the status of dnnl_sgemm.
 class WidenedMatmul {
 public:
-  /// Whether it can multiply these operands, one of which is bf16.
+  /// Whether this class can multiply these operands, one of which is bf16.
   static bool takes(const Operands &operands);
 
-  /// With `keepB`, setB converts all of b to f32, once for all runs that follow; otherwise each run does, block by
+  /// With `keepB`, setB converts all of b to f32 once, for all runs that follow. Otherwise each run converts b block by
   /// block.
   WidenedMatmul(const pcrt_gemm_desc &desc, const Operands &operands, bool keepB);
 
