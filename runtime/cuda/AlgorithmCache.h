@@ -1,6 +1,6 @@
 //===- AlgorithmCache.h - Choices of algorithms that outlive a run --------===//
-// One text file for each version of a library and kind of device; a line is a key and bytes in hex. Failures only cost
-// time: a file that cannot be read counts as empty, and one that cannot be written is not written.
+// There is one text file for each version of a library and kind of device. A line is a key and bytes in hex. Failures
+// only cost time: a file that cannot be read counts as empty, and a file that cannot be written is left out.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_ALGORITHMCACHE_H
 #define PCRT_CUDA_ALGORITHMCACHE_H

@@ -87,7 +87,7 @@ public:
   }
 
   void backward(bool deterministic) {
-    // dO . O, row by row.
+    // The dot product of dO and O, row by row.
     DnnDescriptor dOut = real(AttentionDO, queryDims(), d.d_o),
                   dot = tensor(rowDims(), rowStrides(), dnn::F32, AttentionDot);
     DnnDescriptor product = virtualTensor(queryDims(), contiguous(queryDims()), dnn::F32), sum = row();
@@ -142,7 +142,7 @@ private:
   DnnDescriptor virtualTensor(const Dims4 &dims, const Dims4 &strides, int type) {
     return tensor(dims, strides, type, nextId++, true);
   }
-  /// Creates the descriptor of a tensor with memory once per id.
+  /// Creates the descriptor of a tensor in memory, once per id.
   DnnDescriptor once(DnnDescriptor &known, const Dims4 &dims, const Dims4 &strides, int type, int64_t id,
                      bool byValue = false) {
     if (!known)

@@ -41,7 +41,7 @@ struct AttentionPlan {
 /// Builds plans for one device or kind of device. It borrows the library's table; one thread uses it.
 class AttentionPlanner {
 public:
-  /// For the device of `handle`.
+  /// Builds plans for the device of `handle`.
   AttentionPlanner(const Cudnn &dnn, DnnHandle handle) : dnn(dnn), handle(handle) {}
   /// For a device that need not exist on this machine; see deviceProperties.
   AttentionPlanner(const Cudnn &dnn, const std::string &json);

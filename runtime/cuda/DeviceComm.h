@@ -24,9 +24,9 @@ struct DeviceFlow {
 };
 
 /// The number of lanes of a flow. A lane is a stream with a communicator of its own, and message n uses lane n % lanes.
-/// One communicator would not do: its calls run in order, so a receive that waits for its message blocks all calls
-/// after it. With a lane for every message that may be in flight besides the one that is read, and one receive posted
-/// ahead on each, a device waits only if all `slots` slots are full.
+/// One communicator is not enough: its calls run in order, so a receive that waits for its message blocks all calls
+/// after it. There is a lane for every message that may be in flight besides the one that is read, and one receive is
+/// posted ahead on each. So a device waits only if all `slots` slots are full.
 inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
 
 /// Lanes of all flows of a program.
@@ -43,7 +43,7 @@ class DeviceComm {
 public:
   virtual ~DeviceComm() = default;
 
-  /// "nccl", "virtual" or "host".
+  /// The name of the transport: "nccl", "virtual" or "host".
   virtual const char *name() const = 0;
 
   /// Whether each group's moves may run on a stream of its own. If not, all of them are enqueued on the compute stream.
@@ -79,8 +79,8 @@ public:
     return PCRT_INTERNAL;
   }
 
-  /// Enqueue the next message of flow `index` on `stream`: work that is enqueued later may overwrite the source of a
-  /// send and sees the received data. `data` lies on the device.
+  /// These enqueue the next message of flow `index` on `stream`. Work that is enqueued later may overwrite the source
+  /// of a send, and sees the received data. `data` lies on the device.
   virtual pcrt_status enqueueSend(int index, const void *data, Stream stream) {
     (void)index, (void)data, (void)stream;
     return PCRT_INTERNAL;

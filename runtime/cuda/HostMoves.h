@@ -23,7 +23,7 @@ public:
   ~HostMoves() override { session.driver.cuMemHostUnregister(in); }
 
   const char *name() const override { return "host"; }
-  /// Host functions of one process run one after the other: only one order is safe.
+  /// Host functions of one process run one after the other, so only one order is safe.
   bool hasStreams() const override { return false; }
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                       void *const *outs, Stream stream) override;

@@ -12,7 +12,7 @@ PC_EXPORT int cuDriverGetVersion(int *version) {
   return 0;
 }
 
-// Functions that make something.
+// Functions that create an object.
 #define MAKES(name)                                                                                                    \
   PC_EXPORT int name(void **made) {                                                                                    \
     *made = handle;                                                                                                    \

@@ -26,8 +26,9 @@ void Communicators::abort(double seconds) {
   if (!std::exchange(aborted, true))
     std::thread([self = shared_from_this(), ending = all] {
       self->useDevice(self->device);
-      // One group: NCCL tells all to end before it waits for any (ncclCommAbort sets the flag, the group's end runs
-      // commReclaim). A kernel of one may precede those of another on a stream.
+      // This is one group, because in a group NCCL tells all communicators to end before it waits for any
+      // (ncclCommAbort sets the flag, the group's end runs commReclaim). On a stream, a kernel of one communicator may
+      // precede those of another.
       self->nccl.ncclGroupStart();
       for (NcclComm comm : ending)
         self->nccl.ncclCommAbort(comm);

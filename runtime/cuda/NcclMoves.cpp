@@ -22,8 +22,8 @@ using namespace pcrt::cuda;
 
 namespace {
 
-/// The blocks of a move in the buffers of one member, in bytes. In a reduce_scatter or all_to_all it sends a block to
-/// every member; in an all_gather or all_to_all it gets one from every member.
+/// The blocks of a move in the buffers of one member, in bytes. In a reduce_scatter or all_to_all the member sends a
+/// block to every member; in an all_gather or all_to_all it gets one from every member.
 struct Blocks {
   int64_t bytes;                   ///< Of one block.
   int64_t sendRows = 1, sendWidth; ///< Block k of the source: rows at (k + row * members) * sendWidth.
@@ -224,7 +224,8 @@ pcrt_status NcclMoves::enqueue(const pcrt_move_desc *moves, int count, const Gro
   const Member &member = members[group.id];
   auto staged = [&](int i) { return stagingBytes(moves[i], group.size()) > 0; };
   for (int first = 0; first < count;) {
-    // One call for moves that need no staging memory; the others share it and go one by one.
+    // Moves that need no staging memory are enqueued in one call. The others share that memory and are enqueued one by
+    // one.
     int last = first + 1;
     while (!staged(first) && last < count && !staged(last))
       ++last;
@@ -310,7 +311,8 @@ pcrt_status NcclMoves::check(Result result, const char *name) {
 }
 
 pcrt_status NcclMoves::check(NcclResult result, NcclComm on, const char *name) {
-  // Not blocking: a call may still be connecting. Kernels must not follow on the stream before it has ended.
+  // Communicators do not block, so a call may still be connecting. No kernel may follow on the stream before it has
+  // ended.
   if (result == NcclInProgress)
     result = settle(on);
   if (result == NcclSuccess)

@@ -1,8 +1,8 @@
 //===- NcclMoves.h - Moves by NCCL ----------------------------------------===//
-// One communicator per group of the program, split from one of all ranks in the order of the groups, so that every rank
-// makes the same calls. A move whose dim is outermost is one NCCL call; others pass through staging memory, with a
-// kernel before or after. The control plane watches: when a rank dies or is late, all communicators are aborted, so
-// that no rank waits forever on its device.
+// Each group of the program has one communicator, split from that of all ranks. Every rank splits in the order of the
+// groups, so all make the same calls. A move whose dim is outermost is one NCCL call. Others pass through staging
+// memory, with a kernel before or after. The control plane watches: when a rank dies or is late, all communicators are
+// aborted, so that no rank waits forever on its device.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_NCCLMOVES_H
 #define PCRT_CUDA_NCCLMOVES_H
@@ -115,7 +115,7 @@ private:
   std::string whoIsLate(const Group *group);
   /// The current move of the device, for messages.
   std::string doing() const;
-  /// Its group; null before the first move.
+  /// The group of that move; null before the first move.
   const Group *waitingGroup() const;
   void tellProgress(Progress &progress);
 

@@ -25,7 +25,7 @@ public:
   /// gradient is computed without dq_accumulator. Returns "" or why there is no plan.
   std::string plan(const pcrt_attention_desc &desc, bool deterministic, int64_t *workspaceBytes);
 
-  /// The version of the library, like "9.19.0".
+  /// The version of the library, such as "9.19.0".
   const std::string &version() const;
 
 private:

@@ -1,8 +1,8 @@
 //===- Products.h - The matrix products of a program on cuBLASLt ----------===//
-// Row-major products are column-major ones of the transposed result, so no layout is ever converted. For every distinct
-// product, the library's best few algorithms are timed at start-up on the buffers of the step. A product with an
-// epilogue is also timed as the plain product followed by our own kernel; this variant runs if the library has no
-// algorithm with the epilogue. The choice goes to a cache file; ranks agree on one for each product.
+// Row-major products are column-major products of the transposed result, so no layout is ever converted. For every
+// distinct product, the library's best few algorithms are timed at start-up on the buffers of the step. A product with
+// an epilogue is also timed as the plain product followed by our own kernel. That variant also runs if the library has
+// no algorithm with the epilogue. The choice goes to a cache file, and ranks agree on one for each product.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PRODUCTS_H
 #define PCRT_CUDA_PRODUCTS_H

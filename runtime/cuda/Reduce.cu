@@ -7,7 +7,8 @@
 
 using int64 = long long;
 
-/// As ReduceArguments in VirtualMoves.cpp. Element (row, column) of the result is at shift + row * pitch + column.
+/// The same struct as ReduceArguments in VirtualMoves.cpp. Element (row, column) of the result is at shift + row *
+/// pitch + column.
 struct Arguments {
   const void *ins[32];
   void *outs[32];

@@ -39,7 +39,7 @@ public:
   /// may hold up each other. The driver decides which streams share; the stand-in's first streams do not.
   int queues = 0;
 
-  /// Tell a stand-in something and do nothing on a GPU. pc_standin_functions says what they mean.
+  /// These tell a stand-in something, and do nothing on a GPU. pc_standin_functions says what they mean.
   void label(const char *source) const {
     if (standin && standin->label)
       standin->label(source);
@@ -56,7 +56,7 @@ public:
   /// Throws unless `result` is success: PCRT_RESOURCE if memory ran out, otherwise PCRT_INTERNAL. `doing` completes
   /// "cannot ...".
   void check(Result result, const std::string &doing) const;
-  /// "CUDA_ERROR_OUT_OF_MEMORY: out of memory".
+  /// A result as text: "CUDA_ERROR_OUT_OF_MEMORY: out of memory".
   std::string describe(Result result) const;
 
   /// Page-locked host memory, filled with zeros, which lives as long as the session.
@@ -70,7 +70,7 @@ public:
   int numStreams() const { return int(streams.size()); }
   Event makeEvent(bool timed = false);
 
-  /// Waits for everything on the compute stream.
+  /// Waits for all work on the compute stream.
   void synchronize() const;
 
 private:

@@ -1,6 +1,6 @@
 //===- StageFlows.cpp - Messages between stages, on a CUDA device ---------===//
-// A program knows its own flows and those of other stages that end at it; allFlows merges all of them in one order, in
-// which every rank opens its communicators.
+// A program knows its own flows, and those of other stages that end at it. allFlows merges the flows of all programs in
+// one order. Every rank opens its communicators in this order.
 //===----------------------------------------------------------------------===//
 #include "cuda/StageFlows.h"
 #include "base/Failure.h"

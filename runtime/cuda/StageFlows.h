@@ -1,8 +1,8 @@
 //===- StageFlows.h - Messages between stages, on a CUDA device -----------===//
 // With NCCL, each flow has streams (lanes) and a ring of slots on the device. A send copies into a slot on the compute
-// stream and continues; a lane sends the slot. Receives are posted as soon as their slot is free, before the step reads
-// them. Events order the two, so that a step can be captured. Messages between virtual ranks and through host memory
-// need none of this.
+// stream and continues; a lane sends the slot. A receive is posted as soon as its slot is free, before the step reads
+// it. Events order compute stream and lanes, so that a step can be captured. Messages between virtual ranks and through
+// host memory need none of this.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_STAGEFLOWS_H
 #define PCRT_CUDA_STAGEFLOWS_H
@@ -13,8 +13,8 @@
 
 namespace pcrt::cuda {
 
-/// The flows of one rank. The rank's thread calls it. It owns slots, streams and events. Calls enqueue work and return
-/// the status; then `result` or comm.error() says what failed.
+/// The flows of one rank, which only the rank's thread calls. It owns slots, streams and events. Calls enqueue work and
+/// return the status. After a failure, `result` or comm.error() says what failed.
 class StageFlows {
 public:
   /// Creates streams, events and slots, and connects all flows of the run. All ranks of a pipeline call it. Throws

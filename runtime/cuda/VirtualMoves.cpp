@@ -1,6 +1,6 @@
 //===- VirtualMoves.cpp - Moves between virtual ranks on one device -------===//
-// Copies are those of the driver, sums are the kernels of Reduce.cu, whose PTX is part of the runtime; on the stand-in
-// the host adds by reduceElements. Members exchange addresses and events through VirtualComm::meet.
+// The driver makes the copies, and the kernels of Reduce.cu make the sums; their PTX is part of the runtime. On the
+// stand-in the host adds by reduceElements. Members exchange addresses and events through VirtualComm::meet.
 //===----------------------------------------------------------------------===//
 #include "cuda/VirtualMoves.h"
 #include "comm/Collective.h"

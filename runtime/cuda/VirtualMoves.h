@@ -1,8 +1,8 @@
 //===- VirtualMoves.h - Moves between virtual ranks on one device ---------===//
 // The ranks are threads of one process and their arenas lie on one device, so a move consists of copies and sums
-// between arenas. Every member enqueues its share on its own stream; events say before it that all sources are
-// complete, and after it that all shares are. It needs no NCCL and gives the same bits as a CPU. Messages between
-// stages are copies into and out of slots of the receiving rank.
+// between arenas. Every member enqueues its share on its own stream. Events order these streams: shares begin when all
+// sources are complete, and later work begins when all shares are complete. It needs no NCCL and gives the same bits as
+// a CPU. Messages between stages are copies into and out of slots of the receiving rank.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_VIRTUALMOVES_H
 #define PCRT_CUDA_VIRTUALMOVES_H
