@@ -20,7 +20,7 @@ template <typename F> void forEachData(const Program &program, F f) {
         f(input);
 }
 
-/// Number `i` of `raw`, which are integers of `bytes` bytes; one too large for int64 becomes a negative one.
+/// Number `i` of `raw`, whose integers have `bytes` bytes. A number that is too large for int64 becomes negative.
 int64_t integerAt(const char *raw, int64_t i, int bytes, bool isSigned) {
   uint64_t bits = 0;
   memcpy(&bits, raw + i * bytes, size_t(bytes));

@@ -18,7 +18,7 @@
 
 namespace pcrt {
 
-/// The rows that one input is read from, of one file or several.
+/// The rows of one input, which come from one file or several.
 class NamedArray {
 public:
   /// `input` is an input of a program. Its first two dims are microbatches and rows; the others are the shape of a row.

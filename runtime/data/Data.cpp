@@ -93,7 +93,7 @@ int64_t convert(const TokenFormat &format, const char *raw, int64_t n, int64_t v
   }
 }
 
-/// A number as a message shows it; an unsigned one with its highest bit set is also shown as a negative one.
+/// A number as messages show it. An unsigned number with its highest bit set is also shown as a negative one.
 std::string describeToken(const TokenFormat &format, const char *raw) {
   uint64_t bits = 0;
   memcpy(&bits, raw, size_t(format.bytes));

@@ -1,8 +1,8 @@
 //===- Data.h - Tokens to train on ----------------------------------------===//
 // A token file is llm.c's .bin format, a NumPy array, raw little-endian numbers, or any file's bytes. If one file is
-// read in order, sample g (a row of a batch) reads tokens [g*T, (g+1)*T) and, as targets, the tokens one position
-// later, or those at the same positions of a file of targets; positions count modulo the tokens of the file. Otherwise
-// SampleOrder chooses the window of a sample.
+// read in order, sample g (a row of a batch) reads tokens [g*T, (g+1)*T). Its targets are the tokens one position
+// later, or the numbers at the same positions of a file of targets. Positions count modulo the tokens of the file.
+// Otherwise SampleOrder chooses the window of a sample.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_DATA_H
 #define PCRT_DATA_DATA_H
@@ -55,15 +55,16 @@ private:
   bool isRaw16 = false; ///< No header says that the numbers have 16 bits.
 };
 
-/// The files of --data, and how samples are read from them: FILE or PATTERN, separated by commas, either all or none
-/// followed by *WEIGHT. Without weights all files are one source. --targets names a file for each of them, with as many
-/// numbers, or with the number of targets that belongs to its samples. Any number of threads may read.
+/// The files of --data, and how samples are read from them. The flag is a list of FILE or PATTERN, separated by commas;
+/// either all or none are followed by *WEIGHT. Without weights all files are one source. --targets names a file for
+/// each of them. Such a file has as many numbers as its data file, or the number of targets that belongs to its
+/// samples. Any number of threads may read.
 class TokenData : public SampleData {
 public:
   /// Opens the files. With `training` it reads the windows that --validation does not hold out, otherwise only those
-  /// that it does. `targetSequence` is the number of targets of a sample if they come from a file of their own; 0: as
-  /// many as tokens. Throws PCRT_BAD_DATA like TokenFile, or if a file has no window of `sequence` tokens and a target;
-  /// PCRT_USAGE if weights make no sense.
+  /// that it does. `targetSequence` is the number of targets of a sample if they come from a file of their own; 0
+  /// stands for the number of tokens. Throws PCRT_BAD_DATA like TokenFile, or if a file has no window of `sequence`
+  /// tokens and a target. Throws PCRT_USAGE if weights make no sense.
   TokenData(const Options &options, int64_t sequence, bool training, int64_t targetSequence = 0);
 
   const std::vector<TokenFile> &files() const { return all; }
@@ -109,9 +110,9 @@ public:
   /// Throws like TokenFile::checkVocabulary.
   BatchLoader(const Program &program, const TokenData &data, int rank, MeanOver meanOver);
 
-  /// Checks the whole batch, so that every rank finds the same error. If there are fewer samples than rows, they are
-  /// repeated: with weights of targets only the first turn counts; without, their number must divide that of the rows.
-  /// Throws like TokenData::read, and PCRT_BAD_DATA if a target does not count in a program that counts all.
+  /// Checks the whole batch, so that every rank finds the same error. If there are fewer samples than rows, samples are
+  /// repeated. With weights of targets only the first turn counts; without, the number of samples must divide that of
+  /// rows. Throws like TokenData::read, and PCRT_BAD_DATA if a target does not count in a program that counts all.
   void fill(Samples samples, char *const *inputs) override;
 
 private:

@@ -35,9 +35,9 @@ struct Ends {
   bool has(std::string_view bytes, size_t at = 0) const {
     return at <= head.size() && head.substr(at, bytes.size()) == bytes;
   }
-  /// 0 after the end.
+  /// The byte at `at`; 0 after the end.
   uint8_t byte(size_t at) const { return at < head.size() ? uint8_t(head[at]) : 0; }
-  /// A little-endian number of T's width; 0 after the end.
+  /// The little-endian number of T's width at `at`; 0 after the end.
   template <typename T> T number(size_t at) const {
     T value = 0;
     if (at + sizeof value <= head.size())

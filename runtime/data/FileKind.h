@@ -20,11 +20,11 @@ std::string whyNotTokens(const InputFile &file);
 enum class Half { Low, High };
 
 /// Tests whether the numbers of `bytes` bytes (2 or 4) in a file are probably halves of integers that are twice as
-/// wide, every second one being the half `second` (High in little-endian files). If so, returns the largest high half,
-/// which is zero, except that 16-bit halves of little-endian tokens may be less than 16. Negative numbers, whose high
-/// halves are all ones, are ignored. At least 16 of the low halves must be larger, or 32 if the high ones are not all
-/// zero: by chance these would all be at even places in one of 2^16 or 2^32 files. Looks at the first MiB. Throws like
-/// InputFile::read.
+/// wide. Then every second number is the half `second` (High in little-endian files). If so, returns the largest high
+/// half. It is zero, except that 16-bit halves of little-endian tokens may be less than 16. Negative numbers, whose
+/// high halves are all ones, are ignored. At least 16 of the low halves must be larger, or 32 if the high ones are not
+/// all zero. By chance, these would all be at even places in one of 2^16 or 2^32 files. Looks at the first MiB. Throws
+/// like InputFile::read.
 std::optional<uint64_t> mostInHalves(const InputFile &file, int bytes, Half second);
 
 } // namespace pcrt

@@ -118,7 +118,7 @@ enum class Concerns {
   Rank     ///< Only this rank.
 };
 
-/// Calls f(flag, place of its value, what it concerns) for every flag.
+/// Calls f for every flag with three arguments: the flag, the place of its value, and what it concerns.
 template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &options, F f) {
   f("--help", options.help, Concerns::Rank);
   f("-h", options.help, Concerns::Rank);

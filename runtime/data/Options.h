@@ -80,7 +80,7 @@ struct Options {
 /// A flag as messages and files show it: its name without "--", and its value, given or by default.
 using FlagValue = std::pair<std::string, std::string>;
 
-/// The flags on which the numbers of training depend. Their texts are compared between ranks, and with those of a
+/// The flags on which the numbers of training depend. Their texts are compared between ranks, and with the texts in a
 /// checkpoint.
 std::vector<FlagValue> trajectoryFlags(const Options &options);
 

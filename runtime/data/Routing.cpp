@@ -21,7 +21,7 @@ using namespace pcrt;
 
 static constexpr const char *format = "pc-routing";
 
-/// Bytes of an expert's number, an unsigned integer.
+/// The bytes of an expert's number, which is an unsigned integer.
 static int64_t widthFor(int64_t experts) { return experts <= 256 ? 1 : 2; }
 
 Routing::Routing(const Program &program, Comm &comm, const std::string &from, const std::string &to, int64_t firstStep,
@@ -153,7 +153,7 @@ int64_t Routing::headerBytes() const {
   return (int64_t(layerList().size() + program.name.size()) + 1024 + 4095) / 4096 * 4096;
 }
 
-/// "0,1,3".
+/// The layers as text: "0,1,3".
 std::string Routing::layerList() const {
   std::string list;
   for (int64_t number : numbers)

@@ -17,7 +17,7 @@
 namespace pcrt {
 
 /// Reads and writes the choices of one run. Every rank has one and calls its methods in the same order; each rank
-/// writes its own tokens. A file that cannot be written ends, and the run continues without it.
+/// writes its own tokens. If a file cannot be written, it ends there, and the run continues without it.
 class Routing {
 public:
   /// Choices are read from the file `from` and written to the file `to`; empty: there is none. The run makes steps

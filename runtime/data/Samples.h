@@ -12,8 +12,8 @@ namespace pcrt {
 /// What a target that does not count is in files of targets, as a signed number of the file's width.
 constexpr int32_t noTarget = -100;
 
-/// The row of a step's batch that is row `index` of microbatch `microbatch`. Replicas' rows lie one after the other,
-/// whatever their microbatches.
+/// The number in a step's batch of row `index` of microbatch `microbatch`. The rows of replicas lie one after the
+/// other, whatever their microbatches.
 inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) {
   int64_t ofReplica = program.batch / program.rounds.replicas, rows = ofReplica / program.microbatches;
   return index / rows * ofReplica + microbatch * rows + index % rows;
@@ -65,7 +65,7 @@ public:
   /// The number of whole samples in the data, before they repeat.
   virtual int64_t windows() const = 0;
 
-  /// What they are, for messages: "samples of 16 tokens".
+  /// The unit of samples, for messages: "samples of 16 tokens".
   virtual std::string what() const = 0;
 
   /// Where samples [first, first + count) have their targets, for messages.

@@ -11,7 +11,7 @@
 
 namespace pcrt {
 
-/// Contents by name, which may be that of a file in `templateDirectory`.
+/// The contents of files by name. A name may be that of a file in `templateDirectory`.
 using TokenizerFiles = std::map<std::string, std::string>;
 
 /// The files in `directory`; none if `directory` is empty. Throws PCRT_BAD_DATA if a file cannot be read or is a
