@@ -1,5 +1,6 @@
 //===- Context.h - The state of a step ------------------------------------===//
-// pcrt_context is the opaque argument of all functions of pcrt.h: what devices need for them, and what they count.
+// pcrt_context is the opaque argument of all functions of pcrt.h. It has what devices need for these functions, and
+// counters.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_CONTEXT_H
 #define PCRT_DEVICE_CONTEXT_H

@@ -16,7 +16,7 @@
 
 namespace pcrt {
 
-/// "forward", "backward", ... of a pcrt_task_kind.
+/// The name of a pcrt_task_kind: "forward", "backward" and so on.
 const char *taskName(int32_t kind);
 
 /// Writes "backward of microbatch 3, chunk 0 (stage 1)" to `text`, for messages.

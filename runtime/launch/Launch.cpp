@@ -1,7 +1,7 @@
 //===- Launch.cpp - Starts the ranks of a run on this machine -------------===//
-// One thread with one poll loop: signals come from a signalfd, output from pipes, ends of ranks as SIGCHLD. Ranks that
-// fail record why in the shared file; the launcher prefers that reason to an exit code, and an exit code to "lost
-// another rank". Ranks get PR_SET_PDEATHSIG, so that they die with it.
+// One thread runs one poll loop. It gets signals from a signalfd, output from pipes, and ends of ranks as SIGCHLD.
+// Ranks that fail record the reason in the shared file. The launcher prefers that reason to an exit code, and an exit
+// code to "lost another rank". Ranks get PR_SET_PDEATHSIG, so that they die with it.
 //===----------------------------------------------------------------------===//
 #include "launch/Launch.h"
 #include "base/Failure.h"
@@ -146,7 +146,7 @@ private:
   std::vector<int> cores = coresOfProcess();
   ControlBlock *control = nullptr;
   int sharedFile, signals = -1;
-  /// Process ids by themselves are not unique if containers share a network.
+  /// A process id alone is not unique if containers share a network.
   std::string runName = std::to_string(getpid()) + "/" + std::to_string(int64_t(monotonicSeconds() * 1e9));
   int running = 0;
   int interruptedBy = 0; ///< Signal that ended the run from outside.
@@ -356,7 +356,7 @@ void Run::noteFailure(int rank, int status) {
     message += " in " + std::string(doing);
   if (isCause)
     control->recordFailure(rank, meaning, message);
-  // The others notice by themselves (ShmWatcher); this is for those that do not.
+  // The others notice without help (ShmWatcher). This is for those that do not.
   if (!killAt)
     killAt = monotonicSeconds() + (interruptedBy ? 3 : 0.9);
 }

@@ -24,12 +24,13 @@ struct LaunchOptions {
   std::vector<std::string> others;
 };
 
-/// Runs `options.command` on all ranks and returns the exit code of the run: 0 if all ranks ended with 0, otherwise the
-/// status of the first failure (7 for a rank that was killed), or 128 + n if this process got signal n. Prints one line
-/// about a failure to stderr. A run that lost a rank, or waited too long for one, is restarted with the same command,
-/// `options.restarts` times; the last exit code counts. If it still loses a rank then, the next of `options.others`
-/// that needs fewer ranks continues, with as many restarts. Rank 0 keeps stdin, stdout and stderr; the other ranks'
-/// output goes to stderr, each line prefixed with its rank.
+/// Runs `options.command` on all ranks and returns the exit code of the run. This is 0 if all ranks ended with 0,
+/// otherwise the status of the first failure (7 for a rank that was killed), or 128 + n if this process got signal n.
+/// Prints one line about a failure to stderr.
+/// A run that lost a rank, or waited too long for one, is restarted with the same command, `options.restarts` times;
+/// the last exit code counts. If it still loses a rank then, the next of `options.others` that needs fewer ranks
+/// continues, with the same number of restarts. Rank 0 keeps stdin, stdout and stderr. The output of the other ranks
+/// goes to stderr, each line prefixed with its rank.
 int launch(const LaunchOptions &options);
 
 } // namespace pcrt

@@ -40,7 +40,8 @@ void LineRelay::write(size_t length) {
 void LineRelay::forward() {
   constexpr size_t longest = 64 << 10;
   char buffer[16 << 10];
-  // At most a pipe's worth: a rank that writes without end must not keep the launcher from its other work.
+  // Reads at most what a pipe holds, because a rank that writes without end must not keep the launcher from its other
+  // work.
   for (size_t total = 0; ends[0] >= 0 && total < longest;) {
     ssize_t count = read(ends[0], buffer, sizeof buffer);
     if (count < 0)

@@ -54,7 +54,7 @@ using Connection = MeetingConnection;
 using Member = MeetingMember;
 using Elements = Connection::Elements;
 
-/// The state of a meeting. One thread serves all connections, none of which can hold up the others. A connection that
+/// The state of a meeting. One thread serves all connections, and no connection can delay the others. A connection that
 /// breaks the protocol is refused with a message.
 class Meeting {
 public:

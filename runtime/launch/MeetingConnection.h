@@ -31,8 +31,8 @@ public:
   const Greeting &greeting() const { return rank.greeting; }
   bool waitsToSend() const { return !out.empty(); }
 
-  /// Calls `take` for every complete message that has come, whose length is that of its kind. Anything else, and the
-  /// end of the connection, sets `ends`.
+  /// Calls `take` for every complete message that has come. A message has the length of its kind. Anything else, and
+  /// the end of the connection, sets `ends`.
   void read(const Take &take);
   /// Sends as much as the other end takes without waiting.
   void write();

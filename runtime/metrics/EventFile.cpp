@@ -56,7 +56,7 @@ private:
 
 } // namespace
 
-/// CRC-32C with the masking of the record format.
+/// The CRC-32C of the data, with the masking of the record format.
 static uint32_t maskedSum(const void *data, size_t length) {
   static const std::array<uint32_t, 256> table = [] {
     std::array<uint32_t, 256> table;

@@ -105,7 +105,7 @@ void Metrics::writeLine(const char *line, int length) {
 /// "12 %"
 static std::string percent(double part, double whole) { return std::to_string(std::lround(100 * part / whole)) + " %"; }
 
-/// Characters in a line of the terminal.
+/// The number of characters in a line of the terminal.
 static size_t terminalWidth() {
   winsize size;
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;

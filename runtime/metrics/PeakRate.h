@@ -14,7 +14,7 @@ namespace pcrt {
 /// The file in which pc-calibrate stores its measurements; empty: neither XDG_CACHE_HOME nor HOME is set.
 std::string calibratedMachine();
 
-/// "model name" of /proc/cpuinfo.
+/// The text of "model name" in /proc/cpuinfo.
 std::string cpuName();
 
 /// Floating point operations per second; 0: unknown.

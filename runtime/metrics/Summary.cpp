@@ -1,7 +1,7 @@
 //===- Summary.cpp - The summary of a run ---------------------------------===//
-// The traffic is deliberately computed twice, and so not in the rows of pcrt/moves.h: the compiler's report counts the
-// traffic of the IR (lib/Cost/Cost.cpp), a run that of its program's tables, and the end-to-end tests compare the two.
-// Ranks with equal figures share an entry.
+// The traffic is deliberately computed twice, so this file does not use the rows of pcrt/moves.h. The compiler's report
+// counts the traffic of the IR (lib/Cost/Cost.cpp), and a run that of its program's tables. The end-to-end tests
+// compare the two. Ranks with equal figures share an entry.
 //===----------------------------------------------------------------------===//
 #include "metrics/Summary.h"
 #include "base/Types.h"

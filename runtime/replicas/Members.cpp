@@ -202,7 +202,7 @@ void Members::giveState() {
   send(MeetKind::State, &state, sizeof state, blocks);
 }
 
-/// Sets shared parameters and outer momentum to those of the others; the optimizer's states begin as zeros.
+/// Sets shared parameters and outer momentum to those of the others. The optimizer's states begin as zeros.
 void Members::takeState(const MeetHead &head) {
   auto state = receiveFields<MeetState>(head, 2 * size_t(elements));
   std::string blocks(8 * size_t(elements), 0);

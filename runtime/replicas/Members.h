@@ -1,7 +1,7 @@
 //===- Members.h - Open local SGD: a run as one of several members --------===//
 // With --meet HOST:PORT this run is one replica among others, which may join and leave. At the end of a round pc-meet
-// computes the mean of the members' parameters (comm/MeetMessages.h), and each member makes the outer step by itself,
-// with the same bits.
+// computes the mean of the members' parameters (comm/MeetMessages.h). Each member then makes the outer step, and all
+// get the same bits.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_REPLICAS_MEMBERS_H
 #define PCRT_REPLICAS_MEMBERS_H

@@ -1,5 +1,5 @@
 //===- Rounds.h - Rounds of local SGD -------------------------------------===//
-// Replicas train by themselves; the end of a round (pcrt_program::round) synchronizes them. Between two rounds the
+// Replicas train independently, and the end of a round (pcrt_program::round) synchronizes them. Between two rounds the
 // parameters of all replicas are the shared ones. Source: DiLoCo (A. Douillard et al., arXiv:2311.08105).
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_REPLICAS_ROUNDS_H

@@ -8,7 +8,7 @@
 
 namespace pcrt {
 
-/// The text of --info: one line per fact.
+/// The text of --info, which has one line per fact.
 std::string describeProgram(const Program &program);
 
 /// The JSON of --info=json (docs/command-line.md).

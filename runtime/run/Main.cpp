@@ -22,7 +22,7 @@
 using namespace pcrt;
 
 /// Reports why the run ends: to the launcher if there is one, otherwise on stderr. If this rank ends only because
-/// another one died, it is recorded as a witness and not as the cause. The launcher learns, perhaps later, how the
+/// another one died, it is recorded as a witness and not as the cause, because the launcher may learn later how the
 /// other one died.
 static void report(const Place &place, const Failure &failure) {
   std::string ignored;
@@ -41,8 +41,8 @@ static void report(const Place &place, const Failure &failure) {
     fprintf(stderr, "pc: error: %s\n", failure.message.c_str());
 }
 
-/// Calls f, and turns any exception into a Failure. Every message of this process, for the terminal or for other ranks,
-/// is made printable here.
+/// Calls f, and turns any exception into a Failure. Here every message of this process is made printable, for the
+/// terminal and for other ranks.
 template <typename F> static Failure attempt(F f) {
   try {
     f();

@@ -263,7 +263,7 @@ private:
     return members ? steps - sampleStep >= share.steps || members->isAwaited() : program.rounds.endsAfter(steps);
   }
 
-  /// Opens every output, and the device.
+  /// Opens every output and the device.
   void openFiles() {
     Comm::Busy busy(comm);
     onAllRanks(comm, [&] {

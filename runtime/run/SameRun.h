@@ -1,5 +1,5 @@
 //===- SameRun.h - Checks that all ranks run the same ---------------------===//
-// Launchers start every rank by itself. Ranks with other programs, other flags or other files would train together and
+// Launchers start every rank separately. Ranks with other programs, other flags or other files would train together and
 // compute meaningless numbers.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_SAMERUN_H

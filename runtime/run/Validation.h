@@ -29,7 +29,7 @@ private:
   std::vector<Samples> rest;
 };
 
-/// Averages the losses of batches, each of which is the mean over its targets, to the mean over all targets.
+/// Turns the losses of batches, each of which is the mean over its targets, into the mean over all targets.
 class LossOfTargets {
 public:
   void add(double loss, int64_t targets) {
