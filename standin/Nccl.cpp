@@ -116,7 +116,7 @@ static ncclResult_t joinGroup(const Comm &comm) {
   return ncclSuccess;
 }
 
-/// Waits until a blocking communicator has done what it has begun.
+/// Waits until a blocking communicator has completed the calls that it has begun.
 static ncclResult_t settle(Lock &lock, const CommRef &comm) {
   comm->advance();
   while (comm->isAdvancing()) {
@@ -227,9 +227,9 @@ static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
   return result;
 }
 
-/// Waits until the calls of these communicators have ended, and all graphs are destroyed that hold some, and frees the
-/// communicators (commDestroySync; in a group, each one has a thread). Calls end by themselves after an abort, but
-/// those of other communicators before them on a stream do not.
+/// Waits until the calls of these communicators have ended and all graphs that hold some are destroyed, and frees the
+/// communicators (commDestroySync; in a group, each one has a thread). After an abort, calls end without help. But
+/// calls of other communicators that precede them on a stream do not.
 static ncclResult_t reclaim(Lock &lock, const std::vector<ncclComm_t> &ending) {
   auto holds = [](const CommRef &comm) {
     return comm->persistentRefs > 0 || (comm->queued > 0 && stickyError() == CUDA_SUCCESS);

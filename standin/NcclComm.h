@@ -1,7 +1,7 @@
 //===- NcclComm.h - Communicators between threads or processes ------------===//
-// Each rank of a communicator owns a mailbox, an anonymous file that the others read: how many calls it has begun,
-// which ones, and the data that it contributes. The scheduler asks which ranks have arrived; nothing ever blocks inside
-// an item. Ranks find each other through /proc/<pid>/fd on one machine.
+// Each rank of a communicator owns a mailbox, an anonymous file that the others read. It says how many calls the rank
+// has begun, which ones, and the data that it contributes. The scheduler asks which ranks have arrived; nothing ever
+// blocks inside an item. Ranks find each other through /proc/<pid>/fd on one machine.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_NCCLCOMM_H
 #define PC_STANDIN_NCCLCOMM_H
@@ -153,10 +153,10 @@ int64_t ncclElementBytes(int dtype);
 int64_t inBytes(const Call &call, int rank, int size);
 int64_t outBytes(const Call &call, int rank, int size);
 
-/// "all_reduce sum of 12 f32".
+/// A call as text: "all_reduce sum of 12 f32".
 std::string describe(const Call &call);
 
-/// "'tp' (rank 1 of 2)".
+/// A communicator as text: "'tp' (rank 1 of 2)".
 std::string describe(const Comm &comm);
 
 /// Turns the calls into work for a stream.

@@ -447,7 +447,7 @@ Work pc::standin::makeWork(const CommRef &comm, std::vector<Call> calls) {
   work.accesses.push_back({comm.get(), 1, 1});
   // NCCL_LAUNCH_ORDER_IMPLICIT: calls of a device begin in the order in which the host made them.
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-  // In a capture it adds edges to the graph that say so (ncclLaunchPrepare acquires `launchOrder`, enqueue.cc).
+  // In a capture, this order becomes edges of the graph (ncclLaunchPrepare acquires `launchOrder`, enqueue.cc).
   bool inOrder = work.inOrder = order && !strcmp(order, "1");
   work.prepare = [comm](Item &item) {
     ++comm->queued;

@@ -1,6 +1,6 @@
 //===- Order.cpp - Happens-before between pieces of work ------------------===//
-// History is a map of segments of bytes with equal accesses, which are split as accesses need. Chains are reused
-// greedily, so that there are about as many as streams.
+// The history is a map of segments of bytes with equal accesses, which are split as accesses need. Chains are reused
+// greedily, so that their number is about that of streams.
 //===----------------------------------------------------------------------===//
 #include "standin/Order.h"
 #include "standin/Memory.h"

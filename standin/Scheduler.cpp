@@ -17,7 +17,7 @@ using namespace pc::standin;
 
 namespace {
 
-/// A well mixed 64-bit number (the finalizer of splitmix64).
+/// Mixes a 64-bit number well (the finalizer of splitmix64).
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

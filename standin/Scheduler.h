@@ -106,7 +106,7 @@ uint64_t drawNumber();
 /// Whether an item runs on this thread: closures and host functions must not call the driver.
 bool insideItem();
 
-/// Seconds of a monotonic clock.
+/// The seconds of a monotonic clock.
 double seconds();
 
 } // namespace pc::standin

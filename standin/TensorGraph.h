@@ -41,7 +41,7 @@ struct TensorGraph {
   /// The reason why cuDNN's attention engine does not take this graph; empty if it does.
   std::string check() const;
   bool isBackward() const { return operations.size() > 14; }
-  /// "attention backward 2x4x16x16, 8 wide".
+  /// The graph as text: "attention backward 2x4x16x16, 8 wide".
   std::string name() const;
 
   /// The addresses of real tensors, and the values of those that are given by value.

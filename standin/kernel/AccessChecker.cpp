@@ -1,8 +1,8 @@
 //===- AccessChecker.cpp - Shadow memory of kernels -----------------------===//
 // A clock counts barriers, warp collectives and block starts. Shadow memory keeps, for every two bytes, when and where
-// they were last written and read; two accesses are ordered if a barrier (or, within a warp, a collective) came
-// between. Blocks run one after the other, so "since this block began" and "since this launch began" are comparisons of
-// times, too.
+// they were last written and read. Two accesses are ordered if a barrier (or, within a warp, a collective) came
+// between. Blocks run one after the other, so "since this block began" and "since this launch began" are also
+// comparisons of times.
 //===----------------------------------------------------------------------===//
 #include "AccessChecker.h"
 #include "Worker.h"
@@ -323,7 +323,7 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
   bool isShared = p >= s.shared && p < s.shared + sharedBytes && s.shared;
   bool write = kind & PCRT_ACCESS_WRITE, read = kind & PCRT_ACCESS_READ, atomic = kind & PCRT_ACCESS_ATOMIC;
   Region *region = isShared ? &s.sharedShadow : s.find(p, bytes);
-  // By value, so that the loop below keeps its variables in registers.
+  // Captures by value, so that the loop below keeps its variables in registers.
   auto place = [=, this](const uint8_t *at) {
     if (isShared)
       return "byte " + std::to_string(at - state->shared) + " of shared memory";

@@ -35,7 +35,7 @@ static std::pair<unsigned, bool> source(uint32_t kind, unsigned lane, uint32_t o
   return {inRange ? unsigned(from) : lane, inRange};
 }
 
-/// shfl.sync. Value in the low word, predicate in bit 32.
+/// Emulates shfl.sync. The result has the value in its low word and the predicate in bit 32.
 extern "C" uint64_t pc_shuffle(pcrt_host_thread *thread, uint32_t kind, uint32_t mask, uint32_t value, uint32_t operand,
                                uint32_t clamp, uint32_t site) {
   Fiber *me = fiberOf(thread);
@@ -89,7 +89,7 @@ static float f16(uint64_t word, int half) {
 static float tf32(uint64_t word, int) { return std::bit_cast<float>(uint32_t(word) & 0xffffe000u); }
 static float f32(uint64_t word) { return std::bit_cast<float>(uint32_t(word)); }
 
-/// m16n8kK, A by rows, B by columns, sums in f32. `packed` elements of A and B lie in one register.
+/// Computes m16n8kK with A by rows, B by columns, and sums in f32. One register holds `packed` elements of A or B.
 template <int K, int packed, float (*element)(uint64_t, int)> static void mma(uint64_t **in, uint64_t **out) {
   constexpr int perThread = K / 4 / packed; // registers of B; A has twice as many
   float a[16][K], b[K][8];

@@ -11,7 +11,8 @@
 
 namespace pc::standin {
 
-// A NaN that stands for a result: its bits have the product's number in the warp and the index of the lane's sum.
+// A NaN that stands for a result that is not computed yet. Its bits have the product's number in the warp and the index
+// of the lane's sum.
 constexpr uint32_t standing = 0xFFC00000u, mostNumber = 0x7ffe;
 static uint32_t standIn(uint32_t number, uint32_t sum) { return standing | number << 7 | sum; }
 
@@ -29,10 +30,11 @@ Warpgroups::Part *Warpgroups::resultOf(WarpState &warp, uint32_t bits) {
 
 void Warpgroups::fence(Fiber *me) { ordered[worker.index(me)] = true; }
 
-/// The chunks of 16 bytes of 16 x `rows` elements, from row `from` on: two per row for its 16 elements or, if
-/// transposed, those of all rows per element of the summed dim. Descriptor: PTX ISA, "matrix descriptor"; bits 0 to 13
-/// the address, 16 to 29 the leading offset, 32 to 45 the stride offset, all in 16 bytes; 62 and 63 the swizzle, where
-/// 1 is that of 128 bytes: then bits 4 to 6 of an address are exclusive-ored with bits 7 to 9.
+/// The chunks of 16 bytes of 16 x `rows` elements, from row `from` on. There are two chunks per row for its 16 elements
+/// or, if transposed, those of all rows per element of the summed dim. The descriptor is that of the PTX ISA ("matrix
+/// descriptor"). Bits 0 to 13 are the address, 16 to 29 the leading offset, and 32 to 45 the stride offset, all in
+/// units of 16 bytes. Bits 62 and 63 are the swizzle, where 1 is that of 128 bytes: then bits 4 to 6 of an address are
+/// exclusive-ored with bits 7 to 9.
 std::vector<const uint8_t *> Warpgroups::chunks(Fiber *me, const Part &part, uint64_t descriptor, bool transposed,
                                                 unsigned from, unsigned rows) const {
   uint64_t start = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4;
@@ -140,7 +142,7 @@ void Warpgroups::finish(Fiber *me, Part &part) {
   elements(part.ofB, part.flags & PCRT_WGMMA_B_TRANSPOSED, n, b.data());
   if (!part.rowsOfA.empty())
     elements(part.rowsOfA, part.flags & PCRT_WGMMA_A_TRANSPOSED, 16, a.data());
-  // The layout is that of mma.sync: a lane has two rows and two of eight columns, also of A's registers.
+  // The layout is that of mma.sync: a lane has two rows and two of eight columns. This also holds for A in registers.
   auto place = [](unsigned lane, unsigned i, unsigned columns) {
     return (lane / 4 + i / 2 % 2 * 8) * columns + i / 4 * 8 + lane % 4 * 2 + i % 2;
   };

@@ -1,6 +1,6 @@
 //===- Warpgroups.h - Products of matrices by warpgroups of four warps ----===//
-// wgmma.mma_async multiplies while the warpgroup continues. Here a product is computed as late as a wait allows, and
-// until then numbered NaNs stand for its results: a program that uses results or changes operands too early gets wrong
+// wgmma.mma_async multiplies while the warpgroup continues. Here a product is computed as late as a wait allows; until
+// then numbered NaNs stand for its results. So a program that uses results or changes operands too early gets wrong
 // results with any order of threads. Semantics: PTX ISA, "asynchronous warpgroup level matrix instructions".
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_WARPGROUPS_H
@@ -12,7 +12,7 @@
 
 namespace pc::standin {
 
-/// D (64 x n, f32) = or += A (64 x 16, bf16) B (16 x n, bf16).
+/// The product D (64 x n, f32) = A (64 x 16, bf16) B (16 x n, bf16), or D += A B.
 struct WarpgroupProduct {
   uint32_t n, flags; ///< pcrt_wgmma
   uint32_t site;
