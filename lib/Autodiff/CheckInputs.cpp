@@ -1,4 +1,7 @@
 //===- CheckInputs.cpp - Checks the inputs and frozen leaves of a model ---------------------===//
+// Compares shapes of inputs with the sizes of the program, and finds dims that an input indexes out of range. Then
+// finds frozen parameters that no output needs.
+//===----------------------------------------------------------------------------------------===//
 #include "CheckInputs.h"
 
 #include "pc/IR/Parts.h"

@@ -1,4 +1,6 @@
 //===- CheckInputs.h - Checks the inputs and frozen leaves of a model -----------------------===//
+// pc-differentiate calls these checks before it changes a model, so that it can rely on sizes and indices.
+//===----------------------------------------------------------------------------------------===//
 #ifndef PC_LIB_AUTODIFF_CHECKINPUTS_H
 #define PC_LIB_AUTODIFF_CHECKINPUTS_H
 

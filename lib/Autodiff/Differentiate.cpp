@@ -37,6 +37,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
       dropNothing(model);
     else if (failed(all.read(getOperation(), model, optimizer)))
       return signalPassFailure();
+    // Layers must be in order before the backward pass is built from them. The model function is not needed afterwards.
     sortByLayers(model.getBody().front());
     if (failed(shrinkBatch(model)) || failed(buildStep(model)))
       return signalPassFailure();

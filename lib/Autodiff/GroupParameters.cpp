@@ -22,6 +22,8 @@ struct Group {
   NamedAttrList settings;
 };
 
+/// Reads the entries of the options, assigns each parameter to frozen parameters and to a group, and refuses entries
+/// that fit no parameter.
 struct GroupParameters : pc::impl::GroupParametersBase<GroupParameters> {
   using GroupParametersBase::GroupParametersBase;
 

@@ -259,6 +259,8 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
       return signalPassFailure();
     for (AccumulateOp accumulate : bodies) {
       Narrower narrower(&getContext(), residual == "bf16", tables == "bf16");
+      // With one microbatch there is no sum, so the body can yield bf16. Otherwise sums stay f32, and only the result
+      // is rounded.
       bool stored = gradients == "bf16" && accumulate.getMicrobatches() == 1;
       if (compute == "bf16")
         narrower.run(accumulate.getBody().front(), !stored);

@@ -94,6 +94,8 @@ private:
 struct PadVocabulary : pc::impl::PadVocabularyBase<PadVocabulary> {
   using PadVocabularyBase::PadVocabularyBase;
 
+  /// Finds the dims of the vocabulary whose size is not a multiple, refuses ops that would include the padding, records
+  /// the valid part of outputs, and resizes all dims of the class.
   void runOnOperation() override {
     if (multiple < 1) {
       getOperation().emitError() << "pc-pad-vocabulary: multiple must be positive, got " << int64_t(multiple);

@@ -167,6 +167,7 @@ private:
 struct Recompute : pc::impl::RecomputeBase<Recompute> {
   using RecomputeBase::RecomputeBase;
 
+  /// Reads the list of layers, and recomputes in each step that has a backward pass.
   void runOnOperation() override {
     if (mode != "full" && mode != "selective") {
       getOperation().emitError() << "pc-recompute: unknown mode '" << mode << "' (full, selective)";

@@ -13,6 +13,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
+/// The pass pc-verify-step. It checks functions first, then each op, and finally what only the whole program shows.
 struct VerifyStep : pc::impl::VerifyStepBase<VerifyStep> {
   void runOnOperation() override {
     leaves.clear(); // the pass may run on several modules
