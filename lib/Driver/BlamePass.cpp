@@ -1,4 +1,7 @@
 //===- BlamePass.cpp - Finds the pass that broke a program -----------------------------------===//
+// Compiles the program again, and proves it after every pass, instead of once per phase. The first pass after which the
+// proof fails is the one to report.
+//===-----------------------------------------------------------------------------------------===//
 #include "BlamePass.h"
 #include "pc/Driver/Origin.h"
 #include "pc/Proof/Proof.h"

@@ -1,4 +1,7 @@
 //===- BlamePass.h - Finds the pass that broke a program -------------------------------------===//
+// Input: a program whose proof has failed, and the options of its compile. Result: a message that names the first pass
+// after which the proof fails.
+//===-----------------------------------------------------------------------------------------===//
 #ifndef PC_LIB_DRIVER_BLAMEPASS_H
 #define PC_LIB_DRIVER_BLAMEPASS_H
 

@@ -1,4 +1,7 @@
 //===- Certificate.cpp - The record of the programs that an executable was made from --------===//
+// A certificate is a list of entries, each of which hashes the one before. A digest of the last program connects it
+// with the executable. Changing a program or an entry changes a hash.
+//===----------------------------------------------------------------------------------------===//
 #include "Certificate.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -1,4 +1,7 @@
 //===- CompareKernels.cpp - Compares compiled kernels with the interpreter -------------------------===//
+// Draws random operands, runs each distinct kernel on them in all its forms, and compares the results with those of the
+// interpreter. The allowed difference follows from types and lengths of sums.
+//===-----------------------------------------------------------------------------------------------===//
 #include "CompareKernels.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Liveness.h"

@@ -1,4 +1,7 @@
 //===- CompareKernels.h - Compares compiled kernels with the interpreter ---------------------------===//
+// Input: a planned program. It reports the kernels whose results differ more than rounding can explain. A limit of work
+// keeps the comparison short.
+//===-----------------------------------------------------------------------------------------------===//
 #ifndef PC_LIB_DRIVER_COMPAREKERNELS_H
 #define PC_LIB_DRIVER_COMPAREKERNELS_H
 

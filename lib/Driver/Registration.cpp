@@ -1,4 +1,7 @@
 //===- Registration.cpp - Dialects and passes of the whole compiler ----------------===//
+// All tools and tests register the same dialects and passes, so that any program of any phase can be read by each of
+// them.
+//===-------------------------------------------------------------------------------===//
 #include "pc/Driver/Registration.h"
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Passes.h"

@@ -1,4 +1,6 @@
 //===- Remarks.cpp - Remarks about a plan for users ---------------------------------------------===//
+// Remarks never change a plan. They only name facts of the report that a user could act on.
+//===--------------------------------------------------------------------------------------------===//
 #include "Remarks.h"
 
 #include "llvm/Support/FormatVariadic.h"

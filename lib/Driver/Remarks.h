@@ -1,4 +1,7 @@
 //===- Remarks.h - Remarks about a plan for users -----------------------------------------------===//
+// Input: a report and its plan. Result: texts for the terminal and for the report, such as a warning that memory will
+// not suffice.
+//===--------------------------------------------------------------------------------------------===//
 #ifndef PC_LIB_DRIVER_REMARKS_H
 #define PC_LIB_DRIVER_REMARKS_H
 

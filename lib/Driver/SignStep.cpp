@@ -1,4 +1,7 @@
 //===- SignStep.cpp - Adds pc.step to a step program ----------------------------------------===//
+// A later compile of the program finds here the options of the compile that wrote it, and can tell whether the step was
+// changed since.
+//===----------------------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_SIGNSTEP
 #include "pc/Driver/Origin.h"
 #include "pc/Proof/Proof.h"
@@ -7,6 +10,8 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
+/// The pass pc-sign-step. It records where the step comes from (mesh, tactics, target) and the fingerprint of the step.
+/// If there is no fingerprint, it removes an old one.
 struct SignStep : pc::impl::SignStepBase<SignStep> {
   using SignStepBase::SignStepBase;
 
