@@ -1,4 +1,6 @@
 //===- Phases.cpp - The phases of the compiler ------------------------------------------===//
+// Each phase has a name, a description and an order. All other code asks this table and lists no phases of its own.
+//===------------------------------------------------------------------------------------===//
 #include "pc/Plan/Phases.h"
 
 /// The only list of phases. Its descriptions appear in --help.

@@ -1,4 +1,7 @@
 //===- Plan.cpp - The mesh and the ordered tactics ----------------------------------------===//
+// Makes plans from flags, from plan files and from programs that already contain some tactics, and refuses tactics that
+// cannot be combined. Rules of one tactic are in Tactics.cpp.
+//===--------------------------------------------------------------------------------------===//
 #include "pc/Plan/Plan.h"
 
 #include "pc/IR/MeshText.h"

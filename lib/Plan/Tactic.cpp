@@ -1,4 +1,7 @@
 //===- Tactic.cpp - A pass of a plan, with its options -------------------------------------===//
+// A tactic keeps its text. Options that the text does not contain come from the registered pass, so defaults are
+// written only in Passes.td.
+//===---------------------------------------------------------------------------------------===//
 #include "pc/Plan/TypedTactics.h"
 
 #include "mlir/Pass/PassManager.h"

@@ -1,4 +1,7 @@
 //===- Tactics.cpp - The table of tactics --------------------------------------------------===//
+// Each row says which flags add the tactic, which axes it uses, in which phase it runs, and what it does not allow.
+// Functions before the rows read the flags of one tactic.
+//===---------------------------------------------------------------------------------------===//
 #include "pc/Plan/Tactics.h"
 #include "pc/IR/MeshText.h"
 #include "pc/Pipeline/Schedule.h"
