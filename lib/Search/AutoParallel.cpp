@@ -25,6 +25,7 @@ struct AutoParallel : pc::impl::AutoParallelBase<AutoParallel> {
   }
 
 private:
+  /// Completes the plan from the flags, and then runs the passes of the phases up to `to`.
   LogicalResult run(ModuleOp module) {
     auto refuse = [&](const Twine &why) { return module.emitError() << getArgument() << ": " << why; };
     const auto *last = llvm::find_if(phases(), [&](const PhaseInfo &info) { return info.name == to; });

@@ -1,4 +1,7 @@
 //===- PlanBounds.cpp - Lower bounds on seconds and bytes of plans ----------------------------===//
+// Bounds come from prices of plans with a smaller part of the same work, and from the work of a step on an ideal
+// machine. A bound is never above the price of the plan, so a search may skip plans by it.
+//===------------------------------------------------------------------------------------------===//
 #include "PlanBounds.h"
 #include "Margins.h"
 

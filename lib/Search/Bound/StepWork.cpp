@@ -1,4 +1,7 @@
 //===- StepWork.cpp - The work of a step, and bounds from it -----------------------------------===//
+// The work is counted on the program of one device. Divided by the number of ranks and by the machine's rates, it
+// bounds every plan.
+//===-------------------------------------------------------------------------------------------===//
 #include "Margins.h"
 
 #include "pc/Cost/Cost.h"

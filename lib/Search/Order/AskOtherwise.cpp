@@ -1,4 +1,7 @@
 //===- AskOtherwise.cpp - The plans that a search would choose on other machines -------------===//
+// Other machines differ from the given one by one figure, and other limits by memory. Prices of this machine give
+// estimates for them, so only a few plans are compiled again.
+//===-----------------------------------------------------------------------------------------===//
 #include "AskOtherwise.h"
 
 using namespace mlir;

@@ -1,4 +1,6 @@
 //===- Finalists.cpp - The best composed plans, compiled whole ---------------------------------===//
+// Composed prices are estimates, so the search ends with compiles of whole plans, in the order of their composed cost.
+//===-------------------------------------------------------------------------------------------===//
 #include "Finalists.h"
 #include "../Bound/Margins.h"
 

@@ -1,4 +1,7 @@
 //===- MixLayers.cpp - Plans whose layers are recomputed differently ---------------------------===//
+// A chain is one plan with all its modes of recomputation. If a mode does not fit and the next one wastes memory, some
+// layers can use the first mode and the others the next.
+//===-------------------------------------------------------------------------------------------===//
 #include "MixLayers.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,4 +1,7 @@
 //===- OpenPlans.cpp - Opens sets of plans, and plans -------------------------------------------===//
+// A round has three parts: what its nodes need compiled, the compiles on all threads, and the opening of each node in
+// order. So results do not depend on the number of threads.
+//===--------------------------------------------------------------------------------------------===//
 #include "OpenPlans.h"
 #include "../Bound/Margins.h"
 

@@ -1,4 +1,7 @@
 //===- PlanTree.cpp - The nodes of a search -----------------------------------------------------===//
+// Nodes are created when they are needed: first one per set, then plans. Plans whose bytes are too many by their bound
+// are counted, and get no node.
+//===--------------------------------------------------------------------------------------------===//
 #include "PlanTree.h"
 #include "../Bound/Margins.h"
 

@@ -1,4 +1,7 @@
 //===- PriceBook.cpp - Keeps prices and requests missing ones -----------------------------------===//
+// Prices are kept by key: of a core, of its tasks, and by node for plans. The best composed plan may be compiled whole
+// in the background.
+//===--------------------------------------------------------------------------------------------===//
 #include "PriceBook.h"
 #include "../Bound/Margins.h"
 

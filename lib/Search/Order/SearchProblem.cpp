@@ -1,4 +1,6 @@
 //===- SearchProblem.cpp - The input of a search -----------------------------------------------===//
+// Decides from the number of layers how plans are priced, and from the flags how many programs may be compiled.
+//===-------------------------------------------------------------------------------------------===//
 #include "SearchProblem.h"
 #include "../Report/WhatLimits.h"
 

@@ -1,4 +1,7 @@
 //===- ComposePlan.cpp - Composes the price of a plan from programs of few layers ------------===//
+// Compiles programs with few layers, extrapolates seconds and bytes to all layers, and simulates pipelines from the
+// tasks of their chunks.
+//===-----------------------------------------------------------------------------------------===//
 #include "ComposePlan.h"
 
 #include "../Space/PlanNumbers.h"

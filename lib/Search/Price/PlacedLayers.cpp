@@ -1,4 +1,7 @@
 //===- PlacedLayers.cpp - Few layers, placed once for all batches ----------------------------===//
+// Placing a program takes most of the time of a small compile. So a placed program is kept and resized, if placements
+// for fewer and more sequences agree.
+//===-----------------------------------------------------------------------------------------===//
 #include "PlacedLayers.h"
 #include "PriceProgram.h"
 

@@ -1,4 +1,7 @@
 //===- PriceProgram.cpp - Prices a program under a plan by compiling it ----------------------===//
+// Runs the passes of the compiler up to the planned phase, and predicts seconds and bytes from the result. Composed
+// prices and whole compiles both come from here.
+//===-----------------------------------------------------------------------------------------===//
 #include "PriceProgram.h"
 #include "ChooseRecompute.h"
 

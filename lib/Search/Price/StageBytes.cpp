@@ -1,4 +1,7 @@
 //===- StageBytes.cpp - Bytes of a pipeline's stages, from a small pipeline ------------------===//
+// Memory of a stage is the sum of what its tasks hold at one time. A pipeline with few stages and microbatches gives
+// the bytes of each kind of task; the order of the full pipeline says which of them live together.
+//===-----------------------------------------------------------------------------------------===//
 #include "StageBytes.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 //===- BlamePins.cpp - Finds the flag that prevents plans from fitting -------------------------===//
+// Input: the flags of a search that found no plan that fits. A search without some of them is asked only for one plan
+// that fits.
+//===-------------------------------------------------------------------------------------------===//
 #include "BlamePins.h"
 #include "WhatLimits.h"
 

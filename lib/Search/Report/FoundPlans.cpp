@@ -1,4 +1,6 @@
 //===- FoundPlans.cpp - The text and JSON about a search's result ---------------------------===//
+// Both forms show the chosen plan first, and other plans with what makes them slower.
+//===----------------------------------------------------------------------------------------===//
 #include "FoundPlans.h"
 
 #include "llvm/Support/Format.h"

@@ -1,4 +1,7 @@
 //===- WhatLimits.cpp - What limits the chosen plan, and what would change the choice ---------===//
+// Input: the choices on other machines and with other limits of memory (AskOtherwise). Result: a few lines for the
+// terminal, and the same facts with all figures for the report.
+//===------------------------------------------------------------------------------------------===//
 #include "WhatLimits.h"
 
 #include "llvm/ADT/STLExtras.h"

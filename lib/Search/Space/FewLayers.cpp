@@ -1,4 +1,7 @@
 //===- FewLayers.cpp - A model with fewer of its layers ------------------------------------===//
+// Names of ops give their layers. All layers of a chain must compute the same, and read only the value of the layer
+// before them; then the last layers can be removed.
+//===---------------------------------------------------------------------------------------===//
 #include "FewLayers.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

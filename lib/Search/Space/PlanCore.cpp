@@ -1,4 +1,7 @@
 //===- PlanCore.cpp - The common part of many plans -----------------------------------------===//
+// Removes tactics and axes that only divide sequences or layers, and keeps those that change the work of a rank in one
+// layer.
+//===----------------------------------------------------------------------------------------===//
 #include "PlanCore.h"
 
 #include "llvm/ADT/StringExtras.h"

@@ -1,4 +1,6 @@
 //===- PlanNumbers.cpp - The numbers of a plan that bounds depend on ----------------------===//
+// Tactics are read once for a family. For each plan of the family, `resize` then only multiplies sizes of axes.
+//===--------------------------------------------------------------------------------------===//
 #include "PlanNumbers.h"
 
 #include "pc/Cost/Cost.h"

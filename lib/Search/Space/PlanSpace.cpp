@@ -1,4 +1,7 @@
 //===- PlanSpace.cpp - The plans that --auto may choose from ---------------------------------===//
+// Meshes come from the axes of tactics or from --mesh, and flags from the tables of the tactics. Each combination is
+// read like flags of a user, so illegal ones are refused by the same rules.
+//===-----------------------------------------------------------------------------------------===//
 #include "PlanSpace.h"
 
 #include "pc/IR/MeshText.h"
