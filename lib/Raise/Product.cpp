@@ -1,4 +1,7 @@
 //===- Product.cpp - A value as a product of others -------------------------------------------===//
+// Follows einsums, scales and transpositions back to the values that are multiplied, so that patterns compare products
+// and not the ops that compute them.
+//===------------------------------------------------------------------------------------------===//
 #include "Product.h"
 
 #include "llvm/ADT/Sequence.h"
