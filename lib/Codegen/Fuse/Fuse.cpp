@@ -399,6 +399,7 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
         blocks.push_back(block);
     });
     for (Block *block : blocks) {
+      // The other fusions look for certain ops. Row fusions take any row op, so they come last.
       splitFullSums(*block);
       fuseBiases(*block, target == "cuda");
       if (target == "cuda")

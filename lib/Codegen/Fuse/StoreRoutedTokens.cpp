@@ -475,6 +475,8 @@ private:
   SmallVector<std::pair<Gathered, Value>> gatheredMasks;
 };
 
+/// The pass pc-store-rows. With a limit, it first divides experts into rounds; these change the program, so rows are
+/// found again.
 struct StoreRows : pc::impl::StoreRowsBase<StoreRows> {
   using StoreRowsBase::StoreRowsBase;
   /// Whether a stage has reported why there are no rounds. Stages run in parallel and all have the same reason.

@@ -27,6 +27,7 @@ static bool isBelow(Value index, uint64_t size) {
 }
 
 namespace {
+/// The pass pc-verify-kernels. It finds each program by its global @pc_program, whose suffix names the stage.
 struct VerifyKernels : pc::impl::VerifyKernelsBase<VerifyKernels> {
   void runOnOperation() override {
     WalkResult walked = getOperation().walk([&](Operation *op) -> WalkResult {

@@ -431,6 +431,7 @@ LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, WrittenKernel
 }
 
 namespace {
+/// The pass pc-verify-tables. It reads the planned program from the file that the option names.
 struct VerifyTables : pc::impl::VerifyTablesBase<VerifyTables> {
   using VerifyTablesBase::VerifyTablesBase;
 
