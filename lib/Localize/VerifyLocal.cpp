@@ -39,6 +39,7 @@ template <typename Op> LogicalResult verifyLayout(Op op, Value value, MeshAttr m
   return success();
 }
 
+/// The pass pc-verify-local. It reports all violations, not only the first one.
 struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
   void runOnOperation() override {
     mesh = meshOf(getOperation());
