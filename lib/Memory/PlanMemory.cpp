@@ -72,6 +72,7 @@ void sinkUpdates(Block &body) {
 struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
   using PlanMemoryBase::PlanMemoryBase;
 
+  /// Replaces an earlier arena. On a GPU, the workspace of the libraries follows the planned memory.
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SmallVector<func::FuncOp> steps = stepsOf(module);
