@@ -356,6 +356,7 @@ void nameMoves(AccumulateOp accumulate) {
 struct Schedule : pc::impl::ScheduleBase<Schedule> {
   using ScheduleBase::ScheduleBase;
 
+  /// First moves go into the bodies that can hide them. Then each body is scheduled, and finally the step around them.
   void runOnOperation() override {
     MeshAttr mesh = meshOf(getOperation());
     StringAttr stageAxis = stageAxisOf(getOperation());

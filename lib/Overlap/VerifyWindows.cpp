@@ -14,6 +14,7 @@ namespace {
 struct VerifyWindows : pc::impl::VerifyWindowsBase<VerifyWindows> {
   using VerifyWindowsBase::VerifyWindowsBase;
 
+  /// A ring step over each given axis, or over a part of it, must exist in some stage.
   void runOnOperation() override {
     for (StringRef axis : axes) {
       WalkResult found = getOperation().walk([&](PermuteOp step) {

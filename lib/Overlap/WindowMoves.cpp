@@ -46,6 +46,9 @@ namespace {
 struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
   using WindowMovesBase::WindowMovesBase;
 
+  /// Splits attention with zigzag order into ring steps. If there are axes, it also splits the products whose operands
+  /// are gathered or whose results are scattered over them. Moves that stay are reported with the reason, once per
+  /// kind.
   void runOnOperation() override {
     ModuleOp module = getOperation();
     MeshAttr mesh = meshOf(module);
