@@ -101,6 +101,8 @@ LogicalResult writeStages(StageWriter::Step &step, const Program &program, Strin
 struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
   using PipelineParallelBase::PipelineParallelBase;
 
+  /// Checks that the program can be cut, finds the units of the step, chooses a schedule for them, verifies it, and
+  /// writes one program per stage.
   void runOnOperation() override {
     ModuleOp module = getOperation();
     MeshAttr mesh = meshOf(module);
