@@ -13,6 +13,7 @@ namespace {
 /// The pass pc-erase-placements. It is the inverse of placing: the result is the step program from which the placed one
 /// was made.
 struct ErasePlacements : pc::impl::ErasePlacementsBase<ErasePlacements> {
+  /// Replaces each move and copy by its operand, and removes the placements of all types.
   void runOnOperation() override {
     WalkResult started = getOperation().walk([](StartOp start) -> WalkResult {
       return start.emitError()
