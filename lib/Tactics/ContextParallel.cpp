@@ -18,6 +18,8 @@ namespace {
 struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
   using ContextParallelBase::ContextParallelBase;
 
+  /// Ring attention needs the sequence in zigzag order over this axis; heads need it in the original order. Then the
+  /// sequence is split in all inputs, and propagation finds the rest.
   void runOnOperation() override {
     constexpr StringRef tactic = "pc-context-parallel";
     bool isRing = form == "ring";

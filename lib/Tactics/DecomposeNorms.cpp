@@ -104,6 +104,7 @@ void decompose(LayerNormGradOp op) {
 struct DecomposeNorms : pc::impl::DecomposeNormsBase<DecomposeNorms> {
   using DecomposeNormsBase::DecomposeNormsBase;
 
+  /// Replaces norms over the given dim by their parts, so that the dim can be split.
   void runOnOperation() override {
     if (meshOf(getOperation())) {
       getOperation().emitError() << "pc-decompose-norms: this pass needs a step program; run it before pc-set-mesh";

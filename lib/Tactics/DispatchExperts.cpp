@@ -163,6 +163,8 @@ private:
 struct DispatchExperts : pc::impl::DispatchExpertsBase<DispatchExperts> {
   using DispatchExpertsBase::DispatchExpertsBase;
 
+  /// CUDA ranks cannot exchange rows: with `auto` the program stays as it is, and `rows` is an error. On CPUs, `rows`
+  /// dispatches all products, and `auto` those that choose fewer than `ranks` experts per token.
   void runOnOperation() override {
     bool always = exchange.getValue() == "rows";
     if ((!always && exchange.getValue() != "auto") || ranks < 1) {

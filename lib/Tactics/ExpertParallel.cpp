@@ -81,6 +81,8 @@ LogicalResult pc::splitExperts(ModuleOp module, Seeds &seeds, StringRef tokens) 
 }
 
 namespace {
+/// The pass pc-expert-parallel. It splits inputs by batch and weights of experts by expert; propagation finds the moves
+/// of tokens.
 struct ExpertParallel : pc::impl::ExpertParallelBase<ExpertParallel> {
   using ExpertParallelBase::ExpertParallelBase;
 

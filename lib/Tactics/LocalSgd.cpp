@@ -17,6 +17,8 @@ namespace {
 struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
   using LocalSgdBase::LocalSgdBase;
 
+  /// Refuses programs whose replicas communicate in a step. Then gives each trained parameter two states, the shared
+  /// value and the outer momentum, and adds the end of a round.
   void runOnOperation() override {
     ModuleOp program = getOperation();
     auto fail = [&](Operation *op, const Twine &why) {

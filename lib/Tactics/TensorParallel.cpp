@@ -93,6 +93,7 @@ namespace {
 struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
   using TensorParallelBase::TensorParallelBase;
 
+  /// The form determines the number of axes. Each must be in the mesh and not used yet.
   void runOnOperation() override {
     SmallVector<StringRef> names;
     StringRef(axis).split(names, ',');

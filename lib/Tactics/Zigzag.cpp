@@ -161,6 +161,8 @@ private:
 struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
   using ZigzagBase::ZigzagBase;
 
+  /// Each rank gets two chunks, so the sequence must be a multiple of twice the ranks. The order is an attribute of the
+  /// program; it changes no op.
   void runOnOperation() override {
     constexpr int64_t mostRanks = 1 << 20;
     if (ranks < 1 || ranks > mostRanks) {
