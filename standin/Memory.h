@@ -27,8 +27,8 @@ std::string describeMemory(const void *begin, int64_t bytes);
 /// Poisons memory that was mapped since the last call. It is called when work runs, because a program most often begins
 /// by filling all of its memory.
 void poisonFresh();
-/// Call it before a fill of [begin, begin + bytes). Returns true if all of it is fresh memory, which holds zeros and
-/// will not be poisoned any more; otherwise poisons it.
+/// Call it before a fill of [begin, begin + bytes). Returns true if all of these bytes are fresh memory, which holds
+/// zeros; they will then not be poisoned. Otherwise poisons the memory and returns false.
 bool takeFresh(const void *begin, int64_t bytes);
 
 /// Whether the host polls this byte (pc_standin_polled).

@@ -85,7 +85,8 @@ struct ExpertKeys {
   llvm::StringRef normalize = ""; ///< whether weights of those that are chosen add up to 1; "": they do
   llvm::StringRef every = "";     ///< the key of N if every N-th layer has experts; "": all have
   llvm::StringRef without = "";   ///< the list of layers without experts
-  /// The number of layers at the beginning without experts, and the width of the shared MLP, in experts.
+  /// `first` is the number of layers without experts at the beginning. `shared` is the width of the shared MLP, in
+  /// units of an expert's width.
   llvm::StringRef first = "", shared = "";
   /// The number of groups of experts, the number of groups from which a token chooses, and the factor of weights.
   llvm::StringRef groups = "", keptGroups = "", scale = "";

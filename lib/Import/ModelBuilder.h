@@ -123,9 +123,10 @@ private:
   /// 0, 1, 2, ... from `first` on, as numbers.
   mlir::Value count(int64_t size, int64_t first);
 
-  /// Attention with linear biases: slope * (t - s), [kv_heads, group, 2 sequence - 1]. Of n heads, a power of two, head
-  /// i has the slope 2^(-8 (i + 1) / n); heads after the largest power of two have those of twice as many between
-  /// (O. Press et al., "Train short, test long", 2021).
+  /// Attention with linear biases: slope * (t - s), [kv_heads, group, 2 sequence - 1]. If the number n of heads is a
+  /// power of two, head i has the slope 2^(-8 (i + 1) / n). For another number, heads from the largest power of two on
+  /// take slopes between these, which are slopes of twice as many heads (O. Press et al., "Train short, test long",
+  /// 2021).
   mlir::Value alibi();
 
   /// One number per head and distance, chosen by the bucket of the distance, [kv_heads, group, 2 sequence - 1]. All

@@ -19,8 +19,8 @@ struct Routing {
   mlir::Value taken;   ///< the choices within the expert's capacity
 };
 
-/// The einsum `spec` of `inputs` and, after them, of `chosen`, which has `k` ones per token. Only these terms need to
-/// be computed.
+/// An einsum with this `spec`, whose operands are `inputs` and then `chosen`. `chosen` has `k` ones per token, and only
+/// the terms of these ones need to be computed.
 mlir::Value routedEinsum(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, llvm::StringRef spec,
                          mlir::ValueRange inputs, mlir::Value chosen, int64_t k);
 

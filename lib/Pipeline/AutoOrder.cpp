@@ -1,6 +1,6 @@
 //===- AutoOrder.cpp - Searches for the best order -----------------------------------------===//
-// Tries a portfolio: named orders, the same with weight gradients moved, list schedules over rules and caps, and the
-// best of these again with noise. The result is deterministic.
+// Tries many orders: named ones, named ones whose weight gradients are moved, and list schedules with different rules
+// and caps. Then tries the best of these again with noise. The result is deterministic.
 //===-----------------------------------------------------------------------------===//
 #include "ListSchedule.h"
 

@@ -29,8 +29,8 @@ static std::string nameOfRow(Operation *op) {
   return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
 }
 
-/// Additions to the row of attention or its gradient: letters after the operands, which of them stay whole, and letters
-/// after the results.
+/// What optional operands add to the row of attention or of its gradient. `operands` and `results` are letters at the
+/// end of the spec; `whole` are those of the new letters that must stay whole.
 struct MoreOfAttention {
   std::string operands, whole, results;
 };

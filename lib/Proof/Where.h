@@ -48,8 +48,9 @@ AxisSet axesOf(llvm::ArrayRef<Index> indices);
 /// Whether the indices differ only in their constants.
 bool areOneFamily(llvm::ArrayRef<Index> indices);
 
-/// The group of a move, and the block that a slice, an insert or a permute refers to. It is the block of coordinate i -
-/// shift or, with a partner group in which the rank has coordinate j, of coordinate shift - i - j, mod n.
+/// The group of a move, and the block that a slice, an insert or a permute refers to. Let i be the coordinate of a
+/// rank. The block is that of coordinate i - shift, mod n. With a partner group, in which the rank has coordinate j, it
+/// is that of coordinate shift - i - j.
 struct Group {
   Axes axes, partner;
   int64_t n = 1, shift = 0;

@@ -35,7 +35,7 @@ using Words = uint32_t __attribute__((vector_size(16)));
 
 } // namespace
 
-/// Transposes eight elements of each of four lines to four elements of each of eight.
+/// Transposes 4 lines of 8 elements to 8 lines of 4 elements.
 static void turn(const uint16_t *from, int64_t stride, float *to, int64_t toStride) {
   Words lines[4];
   for (int line = 0; line < 4; ++line)

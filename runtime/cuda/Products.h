@@ -34,8 +34,8 @@ struct ColumnMajor {
   int64_t leading = 0;
 };
 
-/// The memory layout of rows x columns elements at row * rowStride + column * columnStride; !good if neither stride
-/// is 1.
+/// The memory layout of rows x columns elements at row * rowStride + column * columnStride. The result is not `good` if
+/// neither stride is 1.
 ColumnMajor columnMajor(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride);
 
 /// The products of one program. The rank's thread calls it. It owns the library's handle and the plans and borrows the

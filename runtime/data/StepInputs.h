@@ -25,7 +25,7 @@ public:
   /// The number of targets of that step that count, by replica of local SGD; a replica that has none skips the step.
   const std::vector<int64_t> &counted() const { return loader->counted(); }
 
-  /// Warns, for that step or its replicas, about samples without targets that count: they update nothing.
+  /// Warns about samples of that step, or of its replicas, in which no target counts. Such samples update nothing.
   void warnOfNoTargets(int64_t step, Samples samples) const;
 
   /// Writes the hyperparameters of the step that was filled last. The step is skipped if its norm is not below

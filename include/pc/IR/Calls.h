@@ -16,7 +16,7 @@ namespace pc {
 struct TaskFunction {
   mlir::func::FuncOp function;
   mlir::Block *body = nullptr;
-  /// In planned programs: per result, the argument over which it is written; -1: none.
+  /// In planned programs, for each result: the argument over which it is written, or -1 if there is none.
   llvm::SmallVector<int> inPlace;
   /// In planned programs: the size of the frame, which holds values that are live during a call only.
   int64_t frameBytes = 0;

@@ -81,10 +81,10 @@ public:
   /// and at[1], or from a tile.
   Left left(Ptr from, const Num (&at)[2]);
   Left left(Ptr tile);
-  /// Sums, rounded to bf16, as left operand.
+  /// The left operand that consists of these sums, rounded to bf16.
   Left left(llvm::ArrayRef<Num> sums);
 
-  /// left tile^T, for `rows` rows of the tile.
+  /// The product left tile^T, for `rows` rows of the tile.
   Carried timesTransposed(const Left &left, Ptr tile, int64_t rows);
   /// sums += left * tile. The tile has as many rows as left has columns.
   void add(llvm::MutableArrayRef<Num> sums, const Left &left, Ptr tile);
