@@ -185,6 +185,7 @@ bool isByToken(InputOp input) { return input.getKind() != InputKind::Hyper && in
 
 } // namespace
 
+/// The classes of the batch dims of all inputs by token.
 std::set<unsigned> pc::batchClasses(func::FuncOp model, DimClasses &classes) {
   std::set<unsigned> batch;
   model.walk([&](InputOp input) {

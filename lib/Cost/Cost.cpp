@@ -198,6 +198,7 @@ NodeSpread NodeSpread::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const 
   return spread;
 }
 
+/// If the whole mesh is on one node, both stages are. Otherwise compares the nodes of their ranks.
 NodeSpread NodeSpread::between(MeshAttr mesh, StringAttr axis, int64_t from, int64_t to, const MachineModel &machine) {
   int64_t nodeRanks = nodeRanksOf(mesh, machine);
   if (!nodeRanks)

@@ -46,6 +46,7 @@ static std::pair<Value, Value> resultsOf(Operation *op) {
 
 constexpr int64_t otherScratchBytes = 512;
 
+/// The gradient needs memory for addends of dq, and for dk and dv if several query heads share a key head.
 int64_t pc::attentionScratchBytes(Operation *op, CudaLibraries libraries) {
   if (!isAttentionGrad(op))
     return otherScratchBytes;
@@ -136,6 +137,7 @@ bool pc::isOnRows(Operation *op) {
   return einsum && einsum.getMask() && hasRows(op);
 }
 
+/// Without rows in the types, a token has at most as many rows as experts that it may choose.
 int64_t pc::mostRows(EinsumOp op) {
   for (Value value : llvm::concat<const Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())))
     if (RowsAttr rows = rowsOf(value))

@@ -211,6 +211,7 @@ MemoryProfile::MemoryProfile(Block &body) : lives(body) {
   }
 }
 
+/// Adds up the buffers that are alive at this position, by kind.
 MemoryUse MemoryProfile::at(int64_t position) const {
   MemoryUse use = {};
   for (const PlacedBuffer &buffer : placed)

@@ -13,6 +13,7 @@ namespace json = llvm::json;
 
 namespace {
 
+/// The text that a viewer shows on a span.
 std::string nameOf(const StageSpan &span) {
   if (span.isTask())
     return llvm::formatv("{0} {1}{2}", span.category(), span.microbatch,

@@ -159,6 +159,8 @@ private:
     add(createVerifyKernels(), PCRT_VERIFICATION);
   }
 
+  /// Adds a pass, and the status with which the compile ends if it fails. Verifiers are left out if the user wants
+  /// none.
   void add(std::unique_ptr<Pass> pass, pcrt_status failure) {
     bool isVerifier = failure == PCRT_VERIFICATION;
     if (isVerifier ? options.verify == Verify::None : verifiers)

@@ -34,6 +34,7 @@ Contraction::Contraction(const FactorRule &rule) {
     }
 }
 
+/// All operands must have the same dims, of which the result keeps the last ones.
 bool pc::sumsLeadingDims(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
   ArrayRef<int> result = rule.results[0],

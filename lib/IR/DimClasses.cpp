@@ -8,6 +8,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// The dims of a value have consecutive numbers, assigned when the value is first seen.
 unsigned DimClasses::node(Value value, int64_t d) {
   auto [it, inserted] = first.try_emplace(value, parent.size());
   if (inserted)

@@ -76,6 +76,7 @@ RankedTensorType withEncoding(Type type, Attribute encoding) {
   return RankedTensorType::get(tensor.getShape(), tensor.getElementType(), encoding);
 }
 
+/// A planned type has the rows inside its home; before, they are the encoding itself.
 RowsAttr rowsOf(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   Attribute encoding = tensor ? tensor.getEncoding() : Attribute();

@@ -64,6 +64,7 @@ static int64_t leavesEnd(ModuleOp program) {
   return llvm::alignTo(end, alignment);
 }
 
+/// The end of a round needs two buffers, and memory for codes if deltas are sent as codes.
 int64_t pc::roundBytes(ModuleOp program) {
   std::optional<Rounds> rounds = Rounds::of(program);
   if (!rounds)

@@ -87,6 +87,7 @@ static Value addendOnto(FusionOp fusion, BlockArgument base) {
   return sum.getA() == base ? sum.getB() : sum.getA();
 }
 
+/// Looks for an embedding gradient that the fusion adds to one of its operands.
 std::optional<TableSum> pc::asTableSum(FusionOp fusion) {
   for (BlockArgument base : fusion.getBody().front().getArguments())
     if (Value addend = addendOnto(fusion, base))

@@ -6,6 +6,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Without nested modules the module itself is the only program.
 SmallVector<ModuleOp> pc::programsOf(ModuleOp module) {
   auto stages = llvm::to_vector(module.getOps<ModuleOp>());
   if (stages.empty())

@@ -75,6 +75,7 @@ Routing pc::routeByGroups(OpBuilder &builder, Location loc, int64_t layer, Value
   return routing;
 }
 
+/// A capacity of at least the sequence's length limits nothing. Weights of choices that are not taken become 0.
 void pc::limit(OpBuilder &builder, Location loc, int64_t capacity, Routing &routing) {
   routing.taken = routing.chosen;
   auto type = cast<RankedTensorType>(routing.chosen.getType());

@@ -179,6 +179,7 @@ void Buffers::shareStarted(StartOp start) {
   }
 }
 
+/// Each group has its union in the buffer of its representative.
 SmallVector<Buffers::Buffer> Buffers::take() {
   SmallVector<Buffer> groups;
   for (unsigned i = 0; i < parent.size(); ++i)

@@ -61,6 +61,7 @@ public:
     return success();
   }
 
+  /// Enters the leaves first, because they have values before the step begins.
   LogicalResult run(Block &body) {
     WalkResult entered = body.walk([&](Operation *op) { // also leaves in accumulations: they are live all the time
       return isLeaf(op) && !isa<FusionOp, StartOp>(op->getParentOp()) ? WalkResult(enterLeaf(op))

@@ -202,6 +202,7 @@ std::string mismatch(const Problem &p, const NamedSchedule &schedule) {
 
 } // namespace
 
+/// Divides the microbatches into groups of nearly equal size, about as large as the number of stages.
 std::vector<int> pc::pipeline::interleavingGroups(int stages, int microbatches) {
   int n = std::max(1, microbatches / stages);
   std::vector<int> sizes;

@@ -6,6 +6,8 @@
 
 using namespace pc::pipeline;
 
+/// The task of another stage that reads the result: the next chunk in the forward pass, the one before in the backward
+/// pass.
 std::optional<Task> pc::pipeline::consumer(const Problem &problem, const Task &task) {
   if (task.kind != TaskKind::Forward && task.kind != TaskKind::Backward)
     return std::nullopt;

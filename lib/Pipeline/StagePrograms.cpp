@@ -220,6 +220,7 @@ private:
     return success();
   }
 
+  /// A send outside of tasks belongs to an exchange after them, such as the sum of a shared parameter.
   LogicalResult readSend(int stage, SendOp send) {
     flush(stage);
     int to = static_cast<int>(send.getStage()), flow = static_cast<int>(send.getFlow());

@@ -29,6 +29,7 @@ int64_t Plan::sizeOf(StringRef axis) const {
   return 0;
 }
 
+/// Multiplies the sizes of the axes over which tactics split the vocabulary.
 int64_t Plan::vocabularyRanks() const {
   int64_t ranks = 1;
   for (const Tactic &tactic : tactics)

@@ -123,6 +123,8 @@ static std::string digestOfText(ModuleOp module) {
   return digestOf(text);
 }
 
+/// An imported model has a digest, so one without a digest counts as edited. Any other program without a digest may or
+/// may not have been edited.
 std::optional<bool> pc::wasEdited(ModuleOp module) {
   if (auto noted = module->getAttrOfType<StringAttr>(digestAttribute))
     return noted.getValue() != digestOfText(module);

@@ -59,6 +59,7 @@ bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operati
   return true;
 }
 
+/// If the bytes hold another value, the error names the op that wrote them last.
 bool Walk::isIn(Stage &stage, Operation *op, Value value, const State &state, std::optional<Range> range) {
   if (!range || holds(stage, *range, state))
     return true;

@@ -149,6 +149,7 @@ private:
         .Default([&](Operation *other) { return other->getNumResults() ? checkRule(other) : success(); });
   }
 
+  /// A letter that must stay whole or is indexed depends on the order of its dim.
   LogicalResult checkRule(Operation *op) {
     std::optional<Rule> rule = ruleOf(op);
     return forEachDim(op, *rule, [&](Value value, int64_t dim, int letter, Value, int64_t) {

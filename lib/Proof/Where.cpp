@@ -144,6 +144,7 @@ bool Where::agrees(ArrayRef<Dim> others) const {
          });
 }
 
+/// A sum over all members of a group is complete, so its terms need not be listed any more.
 void Where::dropComplete() {
   llvm::erase_if(parts, [](const PartialSum &part) {
     return part.in.size() > 1 && areOneFamily(part.in) && static_cast<int64_t>(part.in.size()) >= part.in.front().n;

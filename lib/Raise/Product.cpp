@@ -93,6 +93,7 @@ ProductForm pc::productOf(Value value, Value whole) { return expanded(value, who
 
 ProductForm pc::contractionOf(Value value) { return expanded(value, Value(), /*opensProducts=*/false); }
 
+/// The number of a value that is the same in every element, with all scales multiplied.
 std::optional<double> pc::constantOf(Value value) {
   ProductForm product = productOf(value);
   auto constant = product.terms.size() == 1 ? product.terms[0].value.getDefiningOp<ConstantOp>() : ConstantOp();
@@ -110,6 +111,7 @@ std::optional<ReducedDim> pc::reducedDim(const ProductForm &product, const Term 
   return reduced;
 }
 
+/// The sum over `dim` of nothing but `of`, multiplied by `scale`.
 bool pc::isSumOver(Value value, Value of, int dim, double scale) {
   ProductForm product = productOf(value, of);
   if (product.terms.size() != 1 || product.terms[0].value != of || std::abs(product.scale / scale - 1) > 1e-6)

@@ -376,6 +376,7 @@ LogicalResult Machine::runUpdate(UpdateOp update) {
   return set(leaf, store.get(update.getValue()));
 }
 
+/// Collects the new value of a parameter or a state, under the name that outputs have on one device.
 LogicalResult Machine::collectUpdate(UpdateOp update, Value value) {
   StringRef parameter = update.getParameter().value_or(update.getName());
   std::string name = ("update " + update.getName()).str();

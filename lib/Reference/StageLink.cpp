@@ -35,6 +35,7 @@ void StageLink::contribute(int stage, MoveOpInterface move, int meeting, RankTen
   parts[meeting][stage] = {move, std::move(tensors)};
 }
 
+/// Inserts the coordinate of the stage into the coordinates of a rank within a stage.
 int64_t StageLink::rankOf(int stage, int64_t rankInStage) const {
   SmallVector<int64_t> coordinates = meshOfStage().coordinates(rankInStage);
   coordinates[mesh.index(axis)] = stage;

@@ -25,6 +25,7 @@ int64_t Store::homeOf(Value value) const {
   return hasArena() && home ? home.getOffset() + elementOffsets.lookup(value) : -1;
 }
 
+/// With homes, the value is read from the arenas, where a later op may have overwritten it.
 const RankTensors &Store::get(Value value) {
   RankTensors &tensors = *values[value];
   if (int64_t home = homeOf(value); home >= 0)

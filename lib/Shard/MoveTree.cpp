@@ -40,6 +40,7 @@ std::optional<MoveKind> Moves::kind(const MoveTerms &terms, AxisState from, Axis
   return std::nullopt;
 }
 
+/// Without a machine the price is traffic. With one it is seconds, of which only the exposed share counts.
 Price Moves::priceOf(MoveKind kind, __int128 units, const MoveTerms &terms) const {
   if (!machine)
     return Price::move(units * terms.times);

@@ -48,6 +48,7 @@ Value pc::origin(Value value) {
   }
 }
 
+/// Looks through casts and resizes, which have the placement of their operand.
 Value pc::source(Value value) {
   while (true) {
     value = origin(value);

@@ -191,6 +191,7 @@ bool pc::isWeight(const PlacementValue &v) {
   return isa_and_nonnull<ParameterOp, StateOp>(source(v.value).getDefiningOp());
 }
 
+/// The dim of experts of an expert's weights, which also have a dim "expert_ffn"; -1 for any other leaf.
 int64_t pc::expertsDim(ArrayAttr dims) {
   auto find = [&](StringRef name) {
     auto range = dims.getAsValueRange<StringAttr>();

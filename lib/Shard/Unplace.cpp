@@ -51,6 +51,8 @@ SmallVector<Value> pc::separateReaders(Value value, llvm::function_ref<Value(OpB
   return made;
 }
 
+/// Readers in the forward pass get one copy and those in the backward pass another, so that the two can have different
+/// placements.
 SmallVector<Value> pc::copyForReaders(ArrayRef<Value> values) {
   SmallVector<Value> copies;
   for (Value value : values)

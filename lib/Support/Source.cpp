@@ -399,6 +399,7 @@ void pc::dropLines(Operation *op) {
   names.recursivelyReplaceElementsIn(op, /*replaceAttrs=*/false, /*replaceLocs=*/true);
 }
 
+/// Locations become spaces, so that all other positions in the text stay the same.
 std::string pc::withoutLocations(StringRef text) {
   Scan scan(text);
   std::string result = text.str();

@@ -78,6 +78,7 @@ private:
 
   static bool isInPass(Operation *op) { return isa<AccumulateOp>(op->getParentOp()); }
 
+  /// A gradient is padded before it is yielded, so that its sum over microbatches has the padded size.
   void yieldPadded(AccumulateOp accumulate, unsigned number) {
     Operation *yield = accumulate.getBody().front().getTerminator();
     OpBuilder builder(yield);

@@ -10,6 +10,7 @@
 
 using namespace pc;
 
+/// A factor of 0 removes all terms, because a form has no terms with coefficient 0.
 Form pc::operator*(Form x, int64_t factor) {
   if (!factor)
     return {};
@@ -19,6 +20,7 @@ Form pc::operator*(Form x, int64_t factor) {
   return x;
 }
 
+/// Terms whose coefficients add up to 0 are removed.
 Form pc::operator+(Form x, const Form &y) {
   x.constant += y.constant;
   for (auto [variable, coefficient] : y.terms)

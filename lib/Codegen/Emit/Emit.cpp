@@ -33,6 +33,7 @@ static Value bits(Emitter &e, Value like, int64_t value) {
   return vector ? e.splat(e.wrap(c), vector.getNumElements()).v : c;
 }
 
+/// The bits of a bf16 are the upper half of the bits of the equal f32.
 Num pc::kernels::fromBf16(Emitter &e, Value halves) {
   auto vector = dyn_cast<VectorType>(halves.getType());
   int64_t width = vector ? vector.getNumElements() : 0;
@@ -144,6 +145,7 @@ Num Emitter::fma(Num x, Num y, Num z) {
     return wrap(vector::FMAOp::create(b, loc, x.v, y.v, z.v));
   return wrap(math::FmaOp::create(b, loc, x.v, y.v, z.v));
 }
+/// Puts the rounded bits of `first` into the lower half of a word, and those of `second` into the upper half.
 Num Emitter::words(Num first, Num second) {
   auto wide = [&](Num x) -> Value {
     return arith::ExtUIOp::create(b, loc, withWidth(b.getI32Type(), x.width()), roundToBf16(x));
@@ -152,6 +154,7 @@ Num Emitter::words(Num first, Num second) {
   Value word = arith::OrIOp::create(b, loc, low, arith::ShLIOp::create(b, loc, high, bits(*this, high, 16)));
   return wrap(arith::BitcastOp::create(b, loc, first.v.getType(), word));
 }
+/// One instruction multiplies each pair of bf16 and adds both products to one f32.
 Num Emitter::addProducts(Num a, Num b, Num sums) {
   Type pairs = VectorType::get(2 * lanes, this->b.getBF16Type());
   auto halves = [&](Num x) -> Value { return vector::BitCastOp::create(this->b, loc, pairs, x.v); };

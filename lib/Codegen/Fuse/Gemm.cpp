@@ -147,6 +147,7 @@ std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
 /// Whether cuBLASLt can read and write the auxiliary matrix, whose rows must be whole vectors.
 static bool takesAux(const Gemm &gemm) { return gemm.batch == 1 && gemm.n % 8 == 0 && gemm.cM == gemm.n; }
 
+/// The library has an epilogue for gelu after a bias, which also stores the sum that the gradient reads.
 AddOp pc::biasedGeluOf(ActivationOp op) {
   auto sum = op.getX().getDefiningOp<AddOp>();
   if (op.getKind() != ActivationKind::GeluTanh || !sum || elementOf(sum) != elementOf(op.getResult()))
@@ -155,6 +156,7 @@ AddOp pc::biasedGeluOf(ActivationOp op) {
   return biased && elementOf(biased->product) == elementOf(sum) && takesAux(*asGemm(biased->product)) ? sum : nullptr;
 }
 
+/// The library multiplies the product by the slope of gelu at the stored sum.
 EinsumOp pc::geluGradOf(ActivationGradOp op) {
   auto product = op.getDy().getDefiningOp<EinsumOp>();
   if (op.getKind() != ActivationKind::GeluTanh || !product || elementOf(product) != elementOf(op.getResult()) ||

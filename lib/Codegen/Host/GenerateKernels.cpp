@@ -100,6 +100,7 @@ int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info, bool o
   return kernelTable.size() - 1;
 }
 
+/// Several buffers can be parts of one value; a kernel gets the address of each.
 SmallVector<HostProgram::Address> Generator::piecesOf(Operation *op, ArrayRef<Address> values) {
   SmallVector<Address> pieces;
   for (auto [i, at] : llvm::enumerate(values))

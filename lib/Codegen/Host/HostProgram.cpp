@@ -28,6 +28,7 @@ Value HostProgram::integer(int64_t value, unsigned bits) {
   return LLVM::ConstantOp::create(b, loc, b.getIntegerType(bits), value);
 }
 
+/// An address inside the loop over microbatches grows by a stride per microbatch.
 Value HostProgram::address(Address at) {
   Type pointer = LLVM::LLVMPointerType::get(b.getContext());
   Value result = LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), arena, ValueRange{integer(at.offset)});

@@ -62,6 +62,7 @@ const void *Tables::bytes(StringRef name, StringRef value) {
   return symbol<const void *>(name);
 }
 
+/// Replaces a cell after the table was written, by changing the insertion of its value.
 void Tables::setCell(StringRef name, int64_t index, const Cell &value) {
   for (auto insert : module.lookupSymbol<LLVM::GlobalOp>(name).getOps<LLVM::InsertValueOp>())
     if (insert.getPosition() == ArrayRef<int64_t>{index}) {

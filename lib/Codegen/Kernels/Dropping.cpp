@@ -148,6 +148,7 @@ Num Dropping::byBlock(Num row, Num column, ArrayRef<int32_t> steps, int64_t unit
   return widened(e, drawInOrder(blocks), width);
 }
 
+/// Draws the bits of several blocks at once, and puts them in the order of the blocks.
 Value Dropping::drawInOrder(ArrayRef<Value> blocks) const {
   const int64_t count = static_cast<int64_t>(blocks.size());
   Bits bits = draw(vector::FromElementsOp::create(e.b, e.loc, VectorType::get(count, e.b.getI64Type()), blocks));

@@ -11,6 +11,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
+/// A padding token has a row in the table, but its gradient does not count.
 Num pc::kernels::counts(Kernel &kernel, EmbeddingGradOp op, Num i, Num inside) {
   std::optional<int64_t> padding = op.getPadding();
   if (!padding)

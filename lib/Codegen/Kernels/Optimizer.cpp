@@ -32,6 +32,7 @@ static void elements(Kernel &kernel, Value parameter, llvm::function_ref<void(Nu
            [&] { element(e.integer(full), count - full); });
 }
 
+/// Numbers that are equal for all elements are computed once. A coefficient of NaN means that the step is skipped.
 AdamW::AdamW(Emitter &e, Ptr coefficientAt, Ptr hyperAt) : e(e) {
   auto hyper = [&](pcrt_hyper h) { return hyperAt.load(e.integer(h)); };
   coefficient = coefficientAt.load(e.integer(0)), skips = e.isNan(coefficient);
@@ -41,6 +42,7 @@ AdamW::AdamW(Emitter &e, Ptr coefficientAt, Ptr hyperAt) : e(e) {
   rest1 = 1.0 - beta1, rest2 = 1.0 - beta2;
 }
 
+/// In a skipped step the old values are selected, so they keep their bits.
 AdamW::State AdamW::step(State old, Num gradient) const {
   Num g = gradient * coefficient;
   Num m = old.first * beta1 + g * rest1;

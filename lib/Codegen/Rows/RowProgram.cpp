@@ -154,6 +154,7 @@ void RowProgram::normGradient(Operation *op, Value mean, Value gamma) {
     define(op->getResult(2), sumOverRows(dy));
 }
 
+/// A bf16 result that is stored and also read in the kernel is rounded for the readers, too.
 void RowProgram::define(Value result, int n) {
   auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
   if (getElementTypeOrSelf(result).isBF16() && llvm::any_of(result.getUsers(), yielded) &&

@@ -26,6 +26,7 @@ bool Incumbent::isBetter(const FoundPlan &a, const FoundPlan &b) const {
   return std::tie(a.trial.bytes, a.node.text) < std::tie(b.trial.bytes, b.node.text);
 }
 
+/// A plan that becomes the best is not confirmed yet.
 void Incumbent::offer(FoundPlan plan) {
   plans.push_back(std::move(plan));
   if (bestPlan && !isBetter(plans.back(), *best()))
@@ -34,6 +35,7 @@ void Incumbent::offer(FoundPlan plan) {
   confirmed = 0;
 }
 
+/// The best of the remaining plans takes the place of the removed one.
 void Incumbent::refute() {
   plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(*bestPlan));
   bestPlan.reset();
@@ -118,6 +120,7 @@ bool OpenNodes::isLeft() {
   return false;
 }
 
+/// After a plan was refuted, its chain is not settled any more, so the nodes that were kept aside come back.
 void OpenNodes::unsettle() {
   settled.clear();
   for (const FoundPlan &plan : incumbent.fitting())

@@ -383,6 +383,7 @@ SmallVector<int64_t> PlanSpace::microbatches() const {
   return all;
 }
 
+/// Whether another family has the same program for these numbers.
 bool PlanSpace::isRepeated(const PlanFamily &family, int64_t microbatches) const {
   // With one microbatch and no stages, ZeRO-2 is the same as ZeRO-1.
   return microbatches == 1 && !family.plan.pipeline() && !search.pins.given("zero") &&

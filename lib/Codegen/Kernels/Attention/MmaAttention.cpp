@@ -132,6 +132,7 @@ void MmaAttention::add(MutableArrayRef<Num> sums, const Left &left, Ptr tile) {
     }
 }
 
+/// Waits for this thread's copies, and then for all threads, whose copies are parts of the same tile.
 void MmaAttention::meetTiles() {
   e.waitForCopies();
   if (warpgroups) // cp.async writes through the generic proxy, wgmma reads through the asynchronous proxy
