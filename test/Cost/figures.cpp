@@ -132,7 +132,8 @@ static void checkDevices(const std::string &path) {
                pc::productSeconds(workOf(shape, true, false), truth));
 }
 
-/// Products of all shapes have one rate, and attention whose share does not grow with its length has one share.
+/// Checks that products of all shapes have one rate, and that attention has one share if its share does not grow with
+/// its length.
 static void checkCores(const std::string &path) {
   pc::MachineModel truth = named("cpu");
   truth.f32Flops = 2e11, truth.bf16Flops = 5e11, truth.attentionShare = 0.6, truth.memoryShare = 0.4;

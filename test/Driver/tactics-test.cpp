@@ -31,7 +31,7 @@ struct Tag : PassWrapper<Tag, OperationPass<ModuleOp>> {
   Option<std::string> name{*this, "name", llvm::cl::desc("The name"), llvm::cl::init("none")};
 };
 
-/// Its row.
+/// The row of the tactic.
 const TacticInfo row = {
     .pass = "pc-test-tag",
     .phase = Phase::Placed,
@@ -63,7 +63,7 @@ static bool rowsAreRight() {
   return true;
 }
 
-/// The options that flags mean, or what they are refused for.
+/// The options that flags give. If the flags are refused, prints the reason and returns none.
 static std::optional<CompileOptions> optionsOf(MLIRContext &context, StringRef text) {
   CompileFlags flags;
   CompileOptions options;
@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
   compile(*options);
   optionsOf(context, "tag=none");
 
-  // From a plan file, too.
+  // The tactic also works in a plan file.
   std::string file = std::string(argv[1]) + ".plan";
   std::error_code code;
   llvm::raw_fd_ostream(file, code) << "pc.plan <> [\"pc-test-tag\", \"pc-test-tag{name=other}\"] microbatches 1\n";

@@ -44,7 +44,7 @@ struct Golden {
   llvm::StringMap<SmallVector<pc::ParameterPart>> partsByName; ///< of every parameter of the program
   llvm::StringMap<pc::SourceAttr> sources;                     ///< of every part
 
-  /// Number i of what the batch of this step, of as many elements as `batch`, has in a file.
+  /// Number `i` of this step's batch in `file`, where each step has as many numbers as `batch` has elements.
   int32_t number(StringRef file, const pc::Tensor &batch, int64_t i) const {
     int64_t at = (step * batch.size() + i) % static_cast<int64_t>(file.size() / 2);
     return uint8_t(file[2 * at]) | uint8_t(file[2 * at + 1]) << 8;

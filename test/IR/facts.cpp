@@ -64,7 +64,7 @@ const llvm::StringSet<> special = {"iota",
                                    "sgd",
                                    "cross_entropy_grad",
                                    "clip_coefficient"};
-/// Ops without factors: structure, leaves and sinks, and what stages and streams are made of.
+/// Ops without factors: structure, leaves and sinks, and ops of stages and streams.
 const llvm::StringSet<> structural = {"mesh",   "optimizer", "program",   "plan",         "arena", "accumulate",
                                       "fusion", "yield",     "parameter", "state",        "input", "seed",
                                       "update", "constant",  "task",      "block_offset", "call",  "output",

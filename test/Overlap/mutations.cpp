@@ -62,7 +62,7 @@ private:
     return true;
   }
 
-  /// Moves `op` over `by` others of its block; false where there are not so many.
+  /// Moves `op` over `by` other ops of its block. Returns false if there are fewer.
   static bool shift(Operation *op, int by) {
     for (; by > 0; --by) {
       if (!op->getNextNode() || op->getNextNode()->hasTrait<OpTrait::IsTerminator>())

@@ -48,8 +48,8 @@ Problem pc::pipeline::randomProblem(Random &random) {
   return p;
 }
 
-/// Gives every stage of `program` new instructions: `visit(stage, old index, instruction, out)` appends them. An
-/// instruction that waits for an old one then waits for the first one that was appended for it.
+/// Gives every stage of `program` new instructions, which `visit(stage, old index, instruction, out)` appends. An
+/// instruction that waited for an old one then waits for the first one that was appended for it.
 template <typename F> static void rewrite(Program &program, F visit) {
   for (int d = 0; d < static_cast<int>(program.stages.size()); ++d) {
     std::vector<Instruction> out;

@@ -112,7 +112,7 @@ private:
     return Compiled;
   }
 
-  /// One operand of one op of @step, or all uses of its value, become another value that is known there.
+  /// Replaces one operand of one op of @step, or all uses of its value, by another value that is known there.
   void mutate(ModuleOp mutant, std::mt19937_64 &random) {
     SmallVector<OpOperand *> operands;
     SmallVector<Value> values;

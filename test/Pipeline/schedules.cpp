@@ -309,8 +309,8 @@ static void randomProblems() {
   std::printf("broken programs: %d, %d accepted, %d refused for another reason\n", broken, passed, otherReason);
 }
 
-/// With blocking sends right after and receives right before the task, without buffers, 1F1B deadlocks at once, and the
-/// message shows the circle.
+/// With blocking sends right after and receives right before the task, without buffers, 1F1B deadlocks at once. The
+/// message must show the circle.
 static void rendezvous() {
   Problem p = uniform(4, roundRobin(2, 1), 1, 1, 1, false);
   Order order = named(p, "1f1b");

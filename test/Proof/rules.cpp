@@ -24,7 +24,7 @@ void fail(Operation *op, const llvm::Twine &why) {
   ++failures;
 }
 
-/// Letters of the two rules that stand for the same dims.
+/// A match of the letters of two rules: which letters stand for the same dims.
 class Match {
 public:
   Match(Operation *op, const FactorRule &rule, const proof::Rule &own) : op(op), rule(rule), own(own) {}

@@ -32,8 +32,8 @@ constexpr double boundError = 0.75;
 
 double percentOff(double composed, double whole) { return 100 * (composed / whole - 1); }
 
-/// By how many percents the bounds of a plan's seconds, of its core and of its tasks, and that of its bytes are below
-/// those of the whole program.
+/// By how many percent bounds are below the whole program's figures: the bound on seconds that follows from cores, the
+/// one that follows from tasks, and the bound on bytes.
 std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &few, ModuleOp model,
                               const MachineModel &machine, Composer &composer, const CorePrice &core,
                               const PlanTrial &whole) {
@@ -69,8 +69,8 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
           -percentOff(bytes, static_cast<double>(whole.bytes))};
 }
 
-/// Whether a core and its tasks take what they do in programs that are placed for their own sequences, and not for
-/// fewer and more.
+/// Whether a core and its tasks have the same price if their programs are placed for exactly these sequences, instead
+/// of for fewer and more.
 bool isAsPlacedAlone(const CompileOptions &options, const FewLayers &few, ModuleOp model, const MachineModel &machine,
                      const PlanCore &core) {
   Composer composer(model.getContext(), few, batchOf(model), options, machine),

@@ -33,7 +33,7 @@ struct pcrt_context {
 
 namespace {
 
-/// Element `i` of an array of f32 or bf16.
+/// Reads element `i` of an array of f32 or bf16.
 float load(const void *data, int64_t i, bool isBf16) {
   return isBf16 ? pcrt::bf16ToFloat(static_cast<const uint16_t *>(data)[i]) : static_cast<const float *>(data)[i];
 }

@@ -12,7 +12,7 @@ using namespace mlir;
 
 namespace {
 constexpr double tolerance = 5e-6;
-/// Two roundings to bf16 (2^-9 each) of values that differ in f32, and what an op or two makes of them.
+/// Values that differ in f32 are rounded to bf16 twice (2^-9 each), and an op or two increase the difference.
 constexpr double narrowTolerance = 0.02;
 
 /// Makes every result bf16 that neither its op nor its readers need in f32. Returns whether there is one.

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-/// Compares a program (a file if `isFile`) with the interpreter, with and without pc-fuse; a text also with as many
-/// values in bf16 as the ops allow, if `scale`, a factor of the tolerance, is 1.
+/// Compares a program (a file if `isFile`) with the interpreter, with and without pc-fuse. If `scale`, a factor of the
+/// tolerance, is 1, a text is also compared with as many values in bf16 as the ops allow.
 void check(mlir::MLIRContext &context, const std::string &name, const std::string &text, bool isFile, double scale = 1);
 
 /// Views, and rows by id (Views.cpp).

@@ -54,7 +54,8 @@ static void reshape(MLIRContext &context, const std::string &spec, const Dims &f
   }
 }
 
-/// Rows of `rows` elements of dims `each`, by ids of dims `ids`; the first `batch` of these are dims of the table, too.
+/// Looks up rows by ids. The table has `rows` rows of elements with dims `each`; ids have the dims `ids`. The first
+/// `batch` of these are also dims of the table.
 static void lookup(MLIRContext &context, int64_t rows, const Dims &ids, const Dims &each, size_t batch) {
   Dims table(ids.begin(), ids.begin() + batch), found = ids;
   table.push_back(rows);

@@ -117,8 +117,8 @@ void loss(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
   check(context, "loss " + t, p.text(columns), false);
 }
 
-/// What a router makes of logits, some of which are equal: rows of `columns` entries, of which 1, some and all are
-/// chosen.
+/// Tests what a router computes from logits, some of which are equal. Rows have `columns` entries, of which 1, some and
+/// all are chosen.
 void routing(MLIRContext &context, const std::vector<int64_t> &rows, int64_t columns) {
   std::vector<int64_t> shape = rows;
   shape.push_back(columns);
@@ -166,7 +166,7 @@ void routing(MLIRContext &context, const std::vector<int64_t> &rows, int64_t col
   check(context, "routing " + t, p.text(), false);
 }
 
-/// Heads packed by one product: taken apart and put together, with and without rotation, and attended to.
+/// Tests heads that one product packs: they are split and joined, with and without rotation, and read by attention.
 void packedHeads(MLIRContext &context, int64_t s, int64_t k, int64_t g, int64_t d) {
   std::vector<int64_t> packed = {2, s, k, g + 2, d}, query = {2, s, k, g, d}, key = {2, s, k, d}, sum = {2, k, g, s};
   std::string x = type(packed), q = type(query), kv = type(key), lse = type(sum);
@@ -200,7 +200,8 @@ void packedHeads(MLIRContext &context, int64_t s, int64_t k, int64_t g, int64_t 
   check(context, "packed heads " + x, p.text(), false);
 }
 
-/// Dropout alone, and between a sum and a norm of one kernel; of a block of a value that is `more` columns wider, too.
+/// Tests dropout alone, and between a sum and a norm of one kernel. Also tests it on a block of a value that is `more`
+/// columns wider.
 void dropout(MLIRContext &context, const std::vector<int64_t> &shape, int64_t more = 0) {
   std::string t = type(shape), u = type({shape.back()}), offset = more ? ", tensor<i32>" : "",
               at = more ? " at %at" : "";

@@ -275,7 +275,7 @@ bool synchronizes(int32_t kind) {
   return kind == PCRT_SITE_BARRIER || kind == PCRT_SITE_SYNCWARP || kind == PCRT_SITE_WAIT;
 }
 
-/// Leaves out one barrier or wait at a time; in every order the checker must say so.
+/// Leaves out one barrier or wait at a time. In every order the checker must report it.
 void runWithoutEach(const KernelImage &image) {
   Arena arena;
   Words words;
@@ -367,7 +367,7 @@ void runBroken(const KernelImage &image) {
   }
 }
 
-/// The checker's exact list of what a launch touched.
+/// Compares the checker's list of accessed bytes with the exact list for a launch.
 void checkRanges(const KernelImage &image) {
   Arena arena;
   Words words;

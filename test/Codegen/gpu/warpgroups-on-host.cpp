@@ -22,7 +22,7 @@ namespace {
 constexpr unsigned rows = 64, depth = 32, threads = 128, sharedWords = 8192;
 constexpr unsigned ofA = 0, ofB = 8192; ///< bytes in shared memory
 
-/// How a kernel multiplies, and what it leaves out.
+/// How a kernel multiplies, and which of its parts are left out.
 struct Form {
   std::string name;
   unsigned n;
@@ -36,9 +36,9 @@ struct Form {
 int a(unsigned row, unsigned k) { return int(row * 7 + k * 3) % 11 - 5; }
 int b(unsigned k, unsigned column) { return int(k * 5 + column * 3 + column / 8) % 13 - 6; }
 
-/// Where element (k, i) of a matrix of 32 x `count` lies, in bytes: swizzled, in columns of 64 elements of the
-/// contiguous dim and rows of 128 bytes; else in blocks of 8 rows of 16 bytes. This is written without looking at
-/// descriptors.
+/// The byte offset of element (k, i) of a matrix of 32 x `count`. Swizzled tiles have columns of 64 elements of the
+/// contiguous dim and rows of 128 bytes. Other tiles have blocks of 8 rows of 16 bytes. This function does not use the
+/// code for descriptors.
 unsigned place(const Form &f, bool transposed, unsigned k, unsigned i, unsigned count) {
   unsigned row = transposed ? k : i, column = transposed ? i : k, height = transposed ? depth : count;
   if (!f.swizzled)
@@ -58,7 +58,7 @@ uint64_t bits(const Form &f, bool transposed, unsigned count) {
     leading = height / 8 * 128, stride = 128;
   return leading / 16 << 16 | stride / 16 << 32 | (f.swizzled ? uint64_t(1) << 62 : 0);
 }
-/// From 16 elements of the summed dim to the next.
+/// The bytes from 16 elements of the summed dim to the next 16.
 unsigned step(const Form &f, bool transposed, unsigned count) {
   if (f.swizzled)
     return transposed ? 2048 : 32;
@@ -130,7 +130,7 @@ std::string kernel(const Form &f) {
       line("%pa" + name + " = llvm.getelementptr %a[%index" + name + "] : (!llvm.ptr, i64) -> !llvm.ptr, i32");
       line("%ra" + name + " = llvm.load %pa" + name + " : !llvm.ptr -> i32");
     }
-    // One text a step: results of the first one are still under way when the second one adds to them.
+    // One text per step: results of the first product are still in flight when the second product adds to them.
     unsigned first = k ? 2 * sums : sums;
     std::string assembly = "{\\0A.reg .pred adds;\\0Asetp.ne.b32 adds, " + number + ", 0;\\0A";
     if (f.without != "wgmma fence")
@@ -193,7 +193,7 @@ std::string kernel(const Form &f) {
 
 uint16_t half(int value) { return uint16_t(std::bit_cast<uint32_t>(float(value)) >> 16); }
 
-/// Memory of the "device".
+/// The memory of the "device".
 struct Arena {
   static constexpr size_t size = 1 << 18;
   std::vector<uint32_t> memory = std::vector<uint32_t>(size / 4);

@@ -281,7 +281,7 @@ void checkCudaProgram(MLIRContext &context) {
   }
 }
 
-/// A flow from one stage to another.
+/// Checks a flow from one stage to another.
 void checkStages(MLIRContext &context) {
   Loaded loaded = compile(context, R"(
     module attributes {pc.stage_axis = "pp"} {

@@ -26,19 +26,20 @@ public:
   virtual bool carries(const pcrt_move_desc &move, const pcrt::Group &group) const = 0;
 
   virtual void prepare(const MeshMoves &) {}
-  /// Of the arena, from byte `at` on. Waits.
+  /// Writes to the arena, from byte `at` on, and waits.
   virtual void write(int64_t at, const void *from, int64_t bytes) = 0;
   virtual void read(int64_t at, void *to, int64_t bytes) = 0;
 
   /// How a move is made.
   enum class Way { Plain, Threads };
-  /// Carries out `count` moves of one group, as one call where the transport has such calls; offsets into the arena.
+  /// Carries out `count` moves of one group, as one call if the transport has such calls. Offsets are those in the
+  /// arena.
   virtual pcrt_status move(const pcrt_move_desc *moves, int count, const pcrt::Group &group, const int64_t *ins,
                            const int64_t *outs, Way way) = 0;
   virtual std::string error() const = 0;
 };
 
-/// A mover of host memory by `comm`, in an arena at `arena`.
+/// A mover of host memory that uses `comm` and the arena at `arena`.
 std::unique_ptr<Mover> makeHostMover(pcrt::Comm &comm, char *arena);
 
 /// A mover on the CUDA device of this rank, with an arena of `bytes` bytes. Throws a Failure.

@@ -92,7 +92,8 @@ public:
       to.push_back(arena + outs[i]);
     }
     auto enqueue = [&] { return moves->enqueue(descs, count, group, from.data(), to.data(), session.compute); };
-    // As a step does it: captured once, then launched. What moves in place would not give the same twice.
+    // Works as a step does: the moves are captured once and then launched. Moves in place would give another result the
+    // second time.
     bool capture = way == Way::Threads && moves->canCapture() && from[0] != to[0];
     if (!capture) {
       if (pcrt_status status = enqueue(); status != PCRT_OK) {

@@ -78,7 +78,7 @@ struct Ranks {
 };
 } // namespace
 
-/// Strangers call while rank 0 waits for the others, one of which comes in between.
+/// Strangers call while rank 0 waits for the others, and one rank calls between them.
 static void testRun() {
   std::string secret = "what strangers do not know";
   int heard = 0;
@@ -138,7 +138,8 @@ static void testSecrets() {
   }
 }
 
-/// A process other than rank 0 listens at the run's port: it echoes or stays silent. The rank goes on to the next port.
+/// A process other than rank 0 listens at the run's port, and echoes or stays silent. The rank continues with the next
+/// port.
 static void testHosts() {
   Ranks ranks(2, "secret");
   Socket echo = listenAt("127.0.0.1", 0), silent = listenAt("127.0.0.1", 0);
@@ -164,7 +165,7 @@ static void testHosts() {
   CHECK(ranks.ended == 2);
 }
 
-/// At the limit of open files the listener neither spins nor loses a rank.
+/// At the limit of open files the listener neither uses the CPU all the time nor loses a rank.
 static void testFiles() {
   Ranks ranks(2, "secret");
   ranks.start(0);

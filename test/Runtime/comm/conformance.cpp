@@ -63,7 +63,7 @@ static void fill(const pcrt_move_desc &desc, const Expected &expected, const Lay
     putBits(desc.dtype, image, i, element(desc.dtype, comm->rank(), i, salt));
 }
 
-/// Compares what a move left in `image` with what it should have.
+/// Compares what a move wrote to `image` with what it should have written.
 static void compare(const pcrt_move_desc &desc, const Group &group, const Expected &expected, const Layout &layout,
                     uint64_t salt, Where where, const char *image) {
   auto wrong = [&](const std::string &what) {
@@ -123,7 +123,7 @@ static void checkRow(const pcrt_move_desc &desc, const Group &group, Mover::Way 
   }
 }
 
-/// Several moves of one group in one call.
+/// Checks several moves of one group in one call.
 static void checkTogether(const pcrt_move_desc *moves, int count, const Group &group) {
   std::vector<Expected> expected;
   std::vector<Layout> layouts;
@@ -189,7 +189,7 @@ static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> 
       }
 }
 
-/// `arena`: null on a device.
+/// `arena` is null on a device.
 static void checkMesh(const std::vector<int> &mesh, bool large, char *arena) {
   MeshMoves all;
   for (int set = 1; set < 1 << mesh.size(); ++set) {

@@ -73,7 +73,7 @@ private:
     return std::string(reinterpret_cast<const char *>(&value), sizeof value);
   }
 
-  /// Some bytes, a number or the length become another one; about one message in four stays what it is.
+  /// Changes some bytes, a number or the length. About one message in four stays as it is.
   std::string changed(std::string text) {
     static const int64_t extremes[] = {0,       -1,        1,         2,         63,        64,
                                        1 << 20, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int64_t(1) << 40};
@@ -272,7 +272,7 @@ private:
     hear(0.005);
   }
 
-  /// Greetings and proofs, of which some are right up to a few bits.
+  /// Sends greetings and proofs, some of which are right up to a few bits.
   void handshakes(int port, const Greeting &greeting) {
     for (uint32_t count = 1 + below(8); count > 0; --count) {
       Socket connection = connectTo("127.0.0.1", port, monotonicSeconds() + 5);
@@ -337,7 +337,7 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);
   int wanted = argc > 1 ? atoi(argv[1]) : 1000;
   uint32_t seed = argc > 2 ? uint32_t(atoi(argv[2])) : 1;
-  // Counted where the child ends early, too.
+  // Messages are also counted if the child ends early.
   int *sent = static_cast<int *>(mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   int log = memfd_create("log", 0);
   for (; *sent < wanted; ++seed) {

@@ -88,7 +88,7 @@ static void testFreeMemory() {
   machine.write("/sys/fs/cgroup/jobs/memory.current", std::to_string(int64_t(11) << 30)); // above a limit set later
   CHECK(freeMemory(machine.root).available == 0);
 
-  // In a container the path is that of the machine, and only the mount's own files are seen.
+  // In a container the path is that of the machine, but only the mount's own files are visible.
   machine.write("/proc/self/cgroup", "0::/docker/abc\n");
   machine.write("/sys/fs/cgroup/memory.max", std::to_string(int64_t(4) << 30));
   machine.write("/sys/fs/cgroup/memory.current", std::to_string(int64_t(1) << 30));

@@ -18,7 +18,7 @@ using namespace pcrt;
 
 static void sleepSeconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-/// A ring of flows of one slot: everybody sends to the next rank and receives from the one before.
+/// A ring of flows of one slot: every rank sends to the next one and receives from the one before.
 static pcrt_status runFlows(Comm &comm, const std::string &mode, int victim) {
   bool chosen = comm.rank() == victim;
   int next = (comm.rank() + 1) % comm.size(), before = (comm.rank() + comm.size() - 1) % comm.size();

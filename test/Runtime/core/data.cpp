@@ -75,7 +75,7 @@ static void testTargets(const std::string &folder) {
   expect(read(numbers<uint16_t>({5, 65436, 7}), 65436) == wanted, "the largest vocabulary of 16-bit targets");
 }
 
-/// Targets come from the places where tokens do, in every order; the last tokens of a file, too, belong to a sample.
+/// Targets come from the same places as tokens, in every order. The last tokens of a file also belong to a sample.
 static void testTargetsOfSamples(const std::string &folder) {
   constexpr int64_t length = 10, vocabulary = 1000;
   auto targetOf = [](int64_t token) { return token % 7 == 0 ? noTarget : int32_t((token + 500) % vocabulary); };

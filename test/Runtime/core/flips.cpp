@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A program's arena and what it takes to save and load it, on one rank.
+/// A program's arena, and all that is needed to save and load it on one rank.
 struct Bench {
   Programs programs{pc_program};
   const Program &program = programs.first();

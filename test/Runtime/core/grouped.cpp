@@ -215,7 +215,7 @@ void testOne(Pool &pool) {
           loaded(cAt, d.c_dtype), wanted, d.c_dtype);
 }
 
-/// Numbers by entry are of f32, and what goes to rows is not rounded.
+/// Numbers by entry must be f32, and values that go to rows are not rounded.
 void testRefused() {
   pcrt_gemm_desc d{};
   d.tokens = 4, d.experts = d.batch = 3, d.rows = d.m = 4, d.n = 2, d.k = 1;

@@ -20,7 +20,7 @@ static std::string repeat(const std::string &text, int times) {
   return all;
 }
 
-/// Numbers below `most`, of T.
+/// Random numbers of type T below `most`.
 template <typename T> static std::string randomNumbers(int count, int64_t most, int64_t first = 0) {
   std::string bytes;
   for (int i = 0; i < count; ++i) {
@@ -34,7 +34,7 @@ static std::string bytesOf(int64_t number, int width) {
   return std::string(reinterpret_cast<const char *>(&number), size_t(width));
 }
 
-/// Files of other formats are refused with or without u32:, and any file is text if text: says so.
+/// Files of other formats are refused with or without u32:, but with text: any file is text.
 static void testFormats(const std::string &folder) {
   std::string path = folder + "/other", noise = randomNumbers<uint16_t>(1000, 1 << 16);
   auto refused = [&](const std::string &bytes, const std::string &word) {
@@ -138,7 +138,7 @@ static void testWidths(const std::string &folder) {
                std::to_string(most) + ": " + message);
         expect(failureOfFile(path, bytes, "u32:").empty(), "32-bit numbers as such");
       }
-  // Targets, of which some are -100.
+  // These are targets, some of which are -100.
   std::string bytes = randomNumbers<int32_t>(500, 30000);
   for (int i = 0; i < 200; ++i)
     bytes.replace(size_t(pick(0, 499)) * 4, 4, bytesOf(noTarget, 4));

@@ -510,8 +510,8 @@ static TensorSum plainSum(const std::vector<float> &values) {
   return sum;
 }
 
-/// Two threads write stretches of a file that begin anywhere, longer and shorter than what is gathered, as f32 and as
-/// bf16, some neighbours, some not: the file has what it would have otherwise, and so have the sums.
+/// Two threads write stretches of a file as f32 and as bf16. Stretches begin anywhere, are longer or shorter than the
+/// buffer, and some are neighbours. The file and the sums must be the same as without streams.
 static void testFileStream(const std::string &folder) {
   std::string path = folder + "/stretches.safetensors";
   constexpr int64_t count = 5'000'001;

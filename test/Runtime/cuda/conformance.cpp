@@ -72,7 +72,7 @@ struct Data {
   std::vector<char> bytes;
 };
 
-/// A device and some of its memory, handed out from the bottom.
+/// A device and some of its memory, which is allocated from the bottom up.
 class Bench {
 public:
   Bench() : session(0), memory(session), staging(session), base(memory.allocate(64 << 20)) {}

@@ -311,9 +311,9 @@ std::string orderOf(int seed, bool copies, bool captured = false) {
   return order;
 }
 
-/// Streams that share a hardware queue run what they are given in the order in which they are given it, and with one
-/// engine for copies to the host each copy comes after those before it, whatever stream it is on. A graph has another
-/// order each time it is made, also in one queue.
+/// Streams that share a hardware queue run their work in the order of submission. With one engine for copies to the
+/// host, each copy comes after all earlier ones, whatever its stream. A graph has another order each time it is made,
+/// also in one queue.
 void testQueues(bool one) {
   std::set<std::string> orders, ofGraphs;
   for (int seed = 0; seed < 50; ++seed) {

@@ -15,9 +15,9 @@ struct PlanResult {
   double difference = 0; ///< the largest relative one of a result
 };
 
-/// Compiles the program up to its memory plan, with the proof, and runs it in the interpreter, like its step on one
-/// device and in one microbatch. It is wrong if results differ by more than `tolerance`, or if the exit code of the
-/// compile is neither 0 nor, after an error, 4.
+/// Compiles the program up to its memory plan, with the proof, and runs it in the interpreter. Also runs its step on
+/// one device and in one microbatch. The plan is wrong if results differ by more than `tolerance`, or if the exit code
+/// of the compile is neither 0 nor, after an error, 4.
 PlanResult checkPlan(mlir::MLIRContext *context, const RandomProgram &program, double tolerance);
 
 #endif

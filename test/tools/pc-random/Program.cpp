@@ -129,7 +129,7 @@ private:
   }
 };
 
-/// What a block makes of the stream x, [batch, sequence, embed]; it is added to x.
+/// Blocks that compute a value from the stream x, [batch, sequence, embed]. The value is added to x.
 class Blocks {
 public:
   explicit Blocks(Writer &w) : w(w), dice(w.dice) {}
@@ -193,7 +193,7 @@ private:
     }
     return activation(sum);
   }
-  /// A sum of what came before, by a triangle of ones; now and then one that decays.
+  /// A sum over earlier positions, by a triangle of ones; sometimes one that decays.
   Value scan(const Value &x) {
     Value to = w.count("sequence", 1), from = w.count("earlier");
     Value difference = w.sub(w.einsum({to}, {"sequence", "earlier"}), w.einsum({from}, {"sequence", "earlier"}));
@@ -318,7 +318,8 @@ private:
     Value o = multi("attention " + causal + "@ scale 0.5" + window, {q, k, v}, types, q.dims, 2);
     return w.einsum({o, w.parameter("o", {"kv_heads", "group", "head_dim", "embed"})}, stream);
   }
-  /// In pieces, some of which pc-raise finds: with masks of the past, of the future or none, also strict ones.
+  /// Attention in pieces, some of which pc-raise finds. It has a mask of the past, of the future or none; masks may be
+  /// strict.
   Value attentionInPieces(const Value &q, Value k, Value v) {
     k.dims[1] = v.dims[1] = "earlier";
     Dims order = {"batch", "kv_heads", "group", "sequence", "earlier"};
@@ -421,8 +422,8 @@ private:
                                  : w.unary("log", w.einsum({w.unary("exp", h)}, {"batch", "sequence"}));
     return linear(w.sub(h, w.einsum({sums}, h.dims)), "ffn", "embed");
   }
-  /// States of one or several numbers, whose factors are those of each channel and token, of each token, or of each
-  /// channel.
+  /// A recurrence whose states are one or several numbers. Its factors are one for each channel and token, for each
+  /// token, or for each channel.
   Value recurrence(const Value &x) {
     Value b = linear(x, "embed", "ffn"), a;
     bool isWide = dice.chance(50);

@@ -121,7 +121,7 @@ Axis *drawExperts(std::vector<Axis> &mesh, uint64_t seed) {
   return axis;
 }
 
-/// Removes uses of axes, so that at most one axis splits the sequence everywhere, and there is one root.
+/// Removes uses of axes, so that at most one axis splits the sequence everywhere, and at most one has a root.
 void keepOneOfAKind(std::vector<Axis> &mesh) {
   bool hasContext = false, hasRoot = false;
   for (Axis &axis : mesh) {
@@ -131,7 +131,7 @@ void keepOneOfAKind(std::vector<Axis> &mesh) {
   }
 }
 
-/// Draws one to three axes with 2 to 8 ranks in all (sometimes 12); sometimes one has a single rank.
+/// Draws one to three axes with 2 to 8 ranks in total (sometimes 12). Sometimes one axis has a single rank.
 std::vector<Axis> drawMesh(Dice &dice, std::string &grid) {
   std::vector<Axis> mesh;
   int64_t ranks = 1, most = dice.chance(10) ? 12 : 8;
@@ -201,7 +201,7 @@ Triple::Triple(uint64_t seed) {
   int64_t layers = dice.between(1, 2), ffn = tensor * dice.between(1, 3);
   vocabulary = dice.between(9, 21);
 
-  // Dims that ZeRO splits unevenly are padded, if no grid splits them, too.
+  // Dims that ZeRO splits unevenly are padded, unless a grid also splits them.
   int64_t width = grid.empty() && dice.chance(40) ? 1 : shards;
   int64_t embed = width * 2 * dice.between(2, 5) + (width == 1 ? dice.between(0, 1) : 0);
   if (family == "gpt2") { // whose heads make up the width
@@ -265,7 +265,7 @@ Triple::Triple(uint64_t seed) {
       os << ", \"sliding_window\": null";
     else if (family == "mistral" || family == "gemma2")
       os << ", \"sliding_window\": " << sequence / 2 + 1;
-    // The loss of an uneven load is that of a microbatch: of several it is not that of the batch.
+    // The loss of an uneven load is that of a microbatch. With several microbatches it is not that of the batch.
     if (family == "mixtral" || family == "qwen3_moe")
       os << ", \"num_experts\": " << experts << ", \"num_experts_per_tok\": " << 1 + seed / 20 % experts
          << ", \"output_router_logits\": " << (microbatches == 1 && seed % 8 == 0 ? "true" : "false");

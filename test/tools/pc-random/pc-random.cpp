@@ -50,7 +50,7 @@ class Check {
 public:
   Check(MLIRContext &context, const Triple &triple) : context(context), triple(triple) {}
 
-  /// What went wrong, or nothing.
+  /// Runs one case. Returns what went wrong, or nothing.
   std::string run() {
     module = triple.model(&context);
     if (!module)
@@ -125,8 +125,8 @@ private:
     return error.empty() ? "" : refused;
   }
 
-  /// An axis of windows is refused with reason where every product that its moves meet goes step by step over another
-  /// one already, or reads what is cut from a padded parameter; it is then left out.
+  /// Whether an axis of windows may be refused, and is then left out. It is refused if every product that its moves
+  /// meet is split into steps over another axis already, or reads a slice of a padded parameter.
   static bool mayBeRefused(const pc::Plan &plan) {
     auto windows = plan.find<pc::WindowMovesTactic>();
     return windows && (windows->axes().size() > 1 || plan.padding());
