@@ -16,7 +16,7 @@ constexpr int Accumulators = 16;
 
 constexpr long rounds = 20'000'000;
 
-/// Rounds of 16 vector FMAs.
+/// Rounds of 16 vector multiply-adds that do not depend on each other.
 struct MultiplyAdds {
   static constexpr double flops = 2.0 * Lanes * Accumulators * double(rounds);
 

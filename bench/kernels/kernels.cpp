@@ -62,7 +62,7 @@ float *allocate(int64_t elements) {
   memset(p, 0, bytes);
   return static_cast<float *>(p);
 }
-/// f32, or bf16 cut off from that.
+/// Random numbers up to `size`. With `bf16`, the lower halves of their bits are cut off.
 float *random(int64_t elements, float size, bool bf16) {
   float *p = allocate(elements);
   uint32_t x = 12345;

@@ -13,7 +13,7 @@ inline Measurement named(const std::string &name, double work, bool isSmall = fa
   return {name, work, 0, 0, isSmall};
 }
 
-/// " of 24 MiB"
+/// A size for messages, such as " of 24 MiB".
 inline std::string inMiB(int64_t bytes) { return " of " + std::to_string(bytes / MiB) + " MiB"; }
 
 /// The measurement of one rank: builds the tables and cases, then times them. All ranks construct it and call run

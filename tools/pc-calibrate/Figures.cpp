@@ -128,8 +128,8 @@ public:
   std::vector<std::string> guesses;
 
 private:
-  /// The known machine of this device: that of MachineModel::nameFor of lib/Cost, and the H200, which has the H100's
-  /// chip.
+  /// The known machine that is most like this device: that of MachineModel::nameFor of lib/Cost, or the H200, which has
+  /// the H100's chip.
   const char *likeDevice() const {
     const DeviceFacts &device = results.device;
     if (device.name.find("H200") != std::string::npos)
@@ -172,7 +172,7 @@ private:
       guesses.push_back("stream_share");
   }
 
-  /// Adds rates that are those of the inside of a large product, so that its share of them is 1.
+  /// Adds rates that are reached inside a large product, so that its share of them is 1.
   void addProductsOfDevice() {
     Waves f32 = wavesOf(results.products, results.sizes.products),
           bf16 = wavesOf(results.bf16Products, results.sizes.bf16Products);
@@ -180,7 +180,7 @@ private:
     machine["bf16_flops"] = bf16.rate;
     machine["product_share"] = 1;
     machine["product_ramp"] = bf16.ramp;
-    // With one column less, there are as many tiles.
+    // With one column less, the number of tiles is the same.
     machine["unaligned_share"] = std::min(1., results.bf16Products[1].seconds / results.unaligned.seconds);
     machine["multiprocessors"] = results.device.multiprocessors;
     machine["memory_bytes"] = results.device.memoryBytes;

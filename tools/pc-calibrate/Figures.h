@@ -12,8 +12,8 @@ namespace pc_calibrate {
 
 using Json = nlohmann::ordered_json;
 
-/// The machine in the form that pc-compile reads. Figures that were not measured are those of a known machine, which
-/// the file names under `like`.
+/// The machine in the form that pc-compile reads. Figures that were not measured come from a known machine, which the
+/// file names as `like`.
 Json machineOf(const Measurements &results, int ranks, double spread);
 
 } // namespace pc_calibrate

@@ -69,8 +69,8 @@ double rmsDifference(const FileTensor &a, const FileTensor *b) {
   return std::sqrt(sum / double(a.values.size()));
 }
 
-/// The root mean square distance of `got` from `want`, divided by that of `rounded`, or by `floor` times `want` if that
-/// is larger. Infinite if a value is not finite.
+/// The root mean square distance of `got` from `want`. It is divided by the distance of `rounded`, or by `floor` times
+/// `want` if that is larger. Infinite if a value is not finite.
 double distanceOverRounding(const FileTensor &want, const FileTensor &rounded, const FileTensor &got, double floor) {
   double rounding = std::max(rmsDifference(want, &rounded), floor * rmsDifference(want, nullptr));
   double distance = rmsDifference(want, &got);
@@ -81,10 +81,10 @@ double distanceOverRounding(const FileTensor &want, const FileTensor &rounded, c
 /// of rounding.
 constexpr double allowedRounding = 4;
 
-/// Compares every tensor of `want` that begins with the prefix with the tensor of the same name without it, both ways.
-/// `only`, if not empty, is the one tensor that counts. `roundedPath`, if not empty, is the output of another run whose
-/// values are rounded like those of `got`; distances from `want` are measured in units of its distance, with
-/// `tolerance` as the floor.
+/// Compares the tensors of `want` whose names begin with the prefix with the tensors of the same names without it, both
+/// ways. If `only` is not empty, it is the one tensor that counts. If `roundedPath` is not empty, it is the output of
+/// another run whose values are rounded like those of `got`. Distances from `want` are then measured in units of that
+/// run's distance, with `tolerance` as the floor.
 int compareTensors(const std::string &wantPath, const std::string &gotPath, const std::string &roundedPath,
                    double tolerance, const std::string &prefix, const std::string &only,
                    const std::vector<Skip> &skips) {
@@ -192,8 +192,8 @@ double lossDifference(const std::vector<double> &a, const std::vector<double> &b
   return worst;
 }
 
-/// Compares two loss curves. `roundedPath`, if not empty, is a run whose values are rounded like those of `bPath`:
-/// distances from `aPath` are measured in units of its distance, with `tolerance` as the floor.
+/// Compares two loss curves. If `roundedPath` is not empty, it is a run whose values are rounded like those of `bPath`.
+/// Distances from `aPath` are then measured in units of that run's distance, with `tolerance` as the floor.
 int compareLosses(const std::string &aPath, const std::string &bPath, const std::string &roundedPath, double tolerance,
                   size_t first) {
   std::vector<double> a = readLosses(aPath), b = readLosses(bPath);
