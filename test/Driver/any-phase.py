@@ -29,7 +29,7 @@ def call(*command, code=0):
 
 
 def tensors(path, prefix=""):
-    """Of a safetensors file: header entries under a prefix, and bytes."""
+    """Returns the header entries of a safetensors file whose names have a prefix, and its bytes."""
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])

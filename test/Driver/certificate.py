@@ -17,7 +17,7 @@ draw = random.Random(1)
 
 
 def sections():
-    """Of an ELF file: (type, address, offset, size, link, name's offset), and its segments."""
+    """Returns the sections of an ELF file as (type, address, offset, size, link, name's offset), and its segments."""
     at, size, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
     for i in range(count):
         name, kind, _, address, offset, length, link, _, _, _ = struct.unpack_from("<IIQQQQIIQQ", data, at + i * size)

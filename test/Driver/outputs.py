@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-# By command: its flags that name files, as its --help lists them.
+# For each command: its flags that name files, as its --help lists them.
 READ = {"pc-compile": {"--reference"}, "pc-meet": {"--replay"}, "pc-import": set(), "pc-opt": set(), "pc-kernels": set(), "program": {"--data", "--targets", "--routing", "--init", "--adapter", "--load"}}
 WRITTEN = {"pc-compile": {"-o", "--emit-plan", "--report"}, "pc-meet": {"--log"}, "pc-import": {"-o"}, "pc-opt": {"-o"}, "pc-kernels": {"-o"},
            "program": {"--save", "--checkpoint", "--metrics", "--tensorboard", "--summary", "--dump-grads", "--dump-logits", "--dump-routing", "--trace"}}

@@ -16,7 +16,7 @@ SLOW = {"like": "cpu", "f32_flops": 1e8, "bf16_flops": 1e8, "memory_bandwidth": 
 # Flags as they are given to a search, drawn at random.
 PINS = [[], [], ["--precision=bf16"], ["--microbatches=2"], ["--zero=1"], ["--zero=3"], ["--recompute=full"], ["--tensor-parallel"], ["--target=cuda"],
         ["--target=cuda", "--precision=bf16"], ["--auto=pp,microbatches,pipeline"], ["--auto=tp,sequence-parallel"], ["--auto=cp,context-parallel"]]
-# Each strategy flag, and what it keeps a plan of two ranks from.
+# Strategy flags, of which a search is given one at a time.
 PINNED = ["--mesh=dp=2", "--mesh=pp=2", "--mesh=cp=2", "--mesh=dp=?", "--zero=0", "--zero=1", "--recompute=none", "--recompute=full", "--microbatches=1",
           "--microbatches=4", "--pipeline=1f1b", "--tensor-parallel=1d", "--context-parallel=ring", "--data-parallel=naive", "--precision=f32",
           "--auto=dp", "--auto=cp,recompute"]
@@ -48,7 +48,7 @@ class Auto(Case):
         return int(found[1])
 
     def equals_one_rank(self, name, model, ranks, data, flags=()):
-        """Compares the searched program `train` with that of one rank, which is made once."""
+        """Compares the program `train` that the search made with the program of one rank, which is made once."""
         one = "one-" + file_name(" ".join([model.name, *map(str, flags)]))
         if not (self.work / one).exists():
             (self.work / one).mkdir()
@@ -61,7 +61,7 @@ class Auto(Case):
         return re.search(r"^chosen .*?iB  (.*?)  products", done.said, re.M)[1]
 
     def both(self, name, model, data):
-        """Of two ranks and of four, on the built-in machine and on slow cores."""
+        """Tests searches for two and four ranks, on the built-in machine and on slow cores."""
         (self.work / "slow.json").write_text(json.dumps(SLOW))
         for ranks in (2, 4):
             for flags in ([], ["--machine=slow.json"]):
@@ -117,7 +117,8 @@ class Auto(Case):
                                          [flag for flag in pins if flag.startswith("--precision")])
 
     def pins(self, name):
-        """Each flag pinned, with a limit just below what the best plan with it takes: if others take less it is named, and they fit."""
+        """Tests each flag with a limit just below the bytes of the best plan with it. If plans without the flag need
+        fewer bytes, the message names the flag, and these plans fit."""
         model = self.model(name)
         free = self.least(self.search(model, 2, "--memory-limit=1"))
         for flag in PINNED:

@@ -40,7 +40,7 @@ def file_name(text):
 
 
 def data_flags(model):
-    """Of a run: the tokens of a golden model, and its targets where they are not the next tokens."""
+    """Returns the flags of a run for the tokens of a golden model, and for its targets if they are not the next tokens."""
     files = {"--data": GOLDEN / model / "tokens.bin", "--targets": GOLDEN / model / "targets.bin"}
     return [word for flag, path in files.items() if path.exists() for word in (flag, path)]
 
@@ -52,7 +52,7 @@ def import_flags(model):
 
 
 class Done:
-    """A command that ended: its exit code (of a signal: 128 + n), and what it wrote."""
+    """A command that has ended: its exit code (128 + n for signal n), and its output."""
 
     def __init__(self, command, code, out, err):
         self.command, self.code, self.out, self.err, self.said = command, code, out, err, out + err
@@ -61,7 +61,7 @@ class Done:
         return (self.said.strip().splitlines() or [""])[-1]
 
     def why(self):
-        """The command as one can type it, how it ended, and what it said first."""
+        """Describes the command as one can type it, its end, and its first message."""
         return "\n".join([f"$ {self.command}", f"exit {self.code}", *self.said.strip().splitlines()[:14]])
 
 
@@ -99,7 +99,7 @@ class Case:
         return process
 
     def call(self, *command, seconds=300, **more):
-        """Runs it to its end; after `seconds` it and what it started is killed."""
+        """Runs the command to its end. After `seconds` the command and all processes that it started are killed."""
         process = self.start(*command, **more)
         try:
             out, err = process.communicate(timeout=seconds)
@@ -110,7 +110,7 @@ class Case:
         return Done(process.text, process.returncode if process.returncode >= 0 else 128 - process.returncode, out or "", err or "")
 
     def holds(self, name, *command, code=0, words="", **more):
-        """A check: the command ends with the code and says what the pattern finds."""
+        """Checks that the command ends with the code, and that its output matches the pattern."""
         done = self.call(*command, **more)
         good = done.code == code and re.search(words, done.said)
         return self.check(name, good, done.why() + (f"\nwanted: exit {code}, {words}" if code or words else ""), done.last())

@@ -33,7 +33,7 @@ class Checkpoints(Case):
         self.needs("pc-run", "-n", ranks_of(mesh), f"./{program}", "--", *flags)
 
     def same_state(self, name, one, other):
-        """Of two checkpoints: the bits of both files, and the sums of all tensors."""
+        """Returns the bits of both files of a checkpoint, and the sums of all tensors."""
         for file in FILES:
             self.same(f"{name}: {file}", f"{one}/{file}", f"{other}/{file}")
         sums = [json.loads((self.work / folder / "trajectory.json").read_text())["files"] for folder in (one, other)]
@@ -57,7 +57,7 @@ class Checkpoints(Case):
                 self.same_state(f"{one}, then {other}", "first", "second")
 
     def lines(self, name):
-        """All that a run tells of its steps but what it takes."""
+        """Returns all that a run records about its steps, except the times."""
         timed = ("seconds", "tokens_per_second", "mfu", "slowest", "waited")
         return [{key: value for key, value in json.loads(line).items() if not any(word in key for word in timed)} for line in open(self.work / name)]
 

@@ -4,7 +4,7 @@ import struct
 
 
 def read(path):
-    """Of a file of choices: what its header says, and all numbers."""
+    """Reads a file of choices: its header and all numbers."""
     content = path.read_bytes()
     end = 8 + struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8:end])

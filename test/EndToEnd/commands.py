@@ -23,7 +23,7 @@ from cases import BIN, BUILD, GOLDEN, HERE, LONG, MPI, ROOT, Case, Failed, share
 
 
 def lines_of(text):
-    """Yields lines with their continuations, without comments and, in the quick run, without those of the long one."""
+    """Yields lines with their continuations, without comments. The quick run also leaves out the lines of the long run."""
     for line in re.split(r"\n(?!    )", re.sub(r"\\\n +", "", text)):
         if line and line[0] != "#" and (LONG or not line.startswith("- ")):
             yield line.removeprefix("- ").replace("\n    ", "\n")

@@ -72,7 +72,7 @@ class Experts(Case):
             self.needs(*run, "--steps", 20, "--metrics", f"{name}.long.jsonl", *choices, **where)
 
     def alone(self, plan):
-        """The results of one rank with as many microbatches as a plan has."""
+        """The results of one rank with as many microbatches as the plan has."""
         count = microbatches_of(plan)
         if not (self.work / f"alone-{count}.jsonl").exists():
             self.results(f"1 --microbatches={count}", "cpu", f"alone-{count}")

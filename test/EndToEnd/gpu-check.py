@@ -64,7 +64,7 @@ class Tool:
 
 
 def read(out):
-    """results.json, parsed as strictly as JSON is defined, and its rows by their names; the other files are read, too."""
+    """Reads results.json, as strictly as JSON is defined, and its rows by their names. It also reads the other files."""
 
     def no_number(text):
         raise ValueError(f"{text} is no JSON")

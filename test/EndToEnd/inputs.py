@@ -175,7 +175,7 @@ class Inputs(Case):
             self.equal(f"the loss of step {step}, computed here", loss, self.loss(weights, [(step * B + i) % N for i in range(B)]))
         self.needs(*run, "--data", "shard-*.safetensors", *STEPS, "--steps", 7, "--save", "shards.save")
         self.same("safetensors: the same parameters", "one.save/model.safetensors", "shards.save/model.safetensors")
-        # Each sample once an epoch, in another order; a run with a break goes on where it was.
+        # Each sample is read once per epoch, in another order. A run that was interrupted continues where it was.
         shuffled = [*DATA, *STEPS, "--shuffle", "--validation", "1/4", "--eval-every", 3]
         self.needs(*run, *shuffled, "--steps", 7, "--save", "whole", "--metrics", "whole.jsonl")
         self.needs(*run, *shuffled, "--steps", 4, "--lr-steps", 7, "--save", "part")

@@ -53,7 +53,8 @@ SAME = """  %{NAME} = pc.parameter "{SOURCE}" dims {DIMS} init <fill, 0.0> sourc
 """
 DROP = """  %{OUT} = pc.dropout %{IN} random %{WORDS} drop <{P}> : (tensor<{B}x{S}x{L}xf32>, tensor<5xi32>) -> tensor<{B}x{S}x{L}xf32> loc("{SOURCE}")
 """
-# Of values that are one at the place of their key alone, o has the weights of its query; logits have those of all heads side by side.
+# Values are one at the position of their key and zero elsewhere, so o has the weights of its query. The logits have
+# those of all heads side by side.
 OF_WEIGHTS = """  %zq = pc.parameter "h.0.zq" dims ["embed", "kv_heads", "group", "head_dim"] init <fill, 0.0> source <"h.0.zq", shape = [{E}, {L}], start = [0, 0], size = [{E}, {L}]> : tensor<{E}x{K}x{G}x{S}xf32>
   %zk = pc.parameter "h.0.zk" dims ["embed", "kv_heads", "head_dim"] init <fill, 0.0> source <"h.0.zk", shape = [{E}, {KS}], start = [0, 0], size = [{E}, {KS}]> : tensor<{E}x{K}x{S}xf32>
   %one = pc.parameter "h.0.one" dims ["embed", "kv_heads", "head_dim"] init <fill, 0.0> source <"h.0.one", shape = [{E}, {KS}], start = [0, 0], size = [{E}, {KS}]> : tensor<{E}x{K}x{S}xf32>
@@ -76,7 +77,7 @@ def philox(counter, key):
 
 
 def masks(shape, key):
-    """Of a value of this shape, row by row: whether its elements are kept."""
+    """Returns, for the elements of a value of this shape, row by row, whether they are kept."""
     rows, last = 1, -(-shape[-1] // 8) * 8
     for size in shape[:-1]:
         rows *= size
@@ -112,7 +113,7 @@ def read(path, name):
 
 class Masks(Case):
     def written(self, what):
-        """Writes it with its weights and data; what it drops."""
+        """Writes the program with its weights and data. Returns what it drops."""
         of_activations = what == "activations"
         L, E = (ACTIVATIONS, ACTIVATIONS) if of_activations else (KEY_HEADS * GROUP * S, S)
         sizes = dict(B=B, S=S, T=TOKENS, E=E, L=L, K=KEY_HEADS, G=GROUP, KS=KEY_HEADS * S, P=THRESHOLD, KEY0=KEYS[0], KEY1=KEYS[1])

@@ -8,7 +8,7 @@ from cases import ROOT, Case
 
 
 class Page(Case):
-    """The tables of NAME.md are those of NAME.py, which fails where they are not what comes out; with --write they are made so."""
+    """Compares the tables of NAME.md with the output of NAME.py, which fails if they differ. With --write it replaces the tables."""
 
     def __init__(self):
         super().__init__(Path(sys.argv[0]).stem)
@@ -21,7 +21,7 @@ class Page(Case):
         self.model(self.work / to, batch, sequence, "--dropout=0", to=f"{to}.mlir")
 
     def report(self, *flags, model="model"):
-        """What the compiler reports of the planned program, which is left in MODEL.planned."""
+        """Returns the compiler's report on the planned program, which stays in MODEL.planned."""
         self.needs("pc-compile", f"{model}.mlir", *flags, "--to=planned", "-o", f"{model}.planned", "--report=report.json")
         return json.loads((self.work / "report.json").read_text())
 

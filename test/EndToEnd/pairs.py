@@ -11,7 +11,7 @@ import sys
 
 from cases import HERE, LONG, SMALL_LLAMA, Case
 
-# What a tactic is called: its axes and its passes, with % for a letter of its own.
+# The names of tactics, each with its axes and its passes, where % is a letter of its own.
 TACTICS = {name: (axes.split(), passes.split("; ")) for name, axes, passes in
            re.findall(r"(?m)^([\w.+-]+) \| (.*) ?\| (.*)$", (HERE / "Inputs/tactics.txt").read_text())}
 

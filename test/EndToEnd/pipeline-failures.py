@@ -24,7 +24,7 @@ from cases import GOLDEN, HERE, STAND_IN, Case, ranks_of
 TIMES, CUDA = int(sys.argv[1]), "cuda" in sys.argv
 EARLY = "ended before it was harmed: "
 TASK = r"in [a-z]+ of microbatch [0-9]+, chunk [0-9]+ \(stage [0-9]+\)\)|in the optimizer \(stage [0-9]+\)\)|waiting for rank"
-# On a device messages say where a run was.
+# On a device, messages say where a run was.
 MESSAGE = (r"(sending|receiving) message [0-9]+ of '[a-z ]+ of chunk [0-9]+ from stage [0-9]+ to stage [0-9]+'|.* of group|before the first move of step [0-9]+"
            if CUDA else "$^")
 
@@ -103,7 +103,7 @@ class Failures(Case):
         kind = re.search("(forward|recompute|backward|weight)(?= of microbatch)|the optimizer|between|before", said)
         self.seen[kind[0] if kind else "elsewhere"] += 1
         lost = rf"no answer within {self.deadline} s from rank "
-        # Of the step that runs and the next one the data have been read.
+        # The data of the current step and of the next one have been read.
         slowest = max(map(float, re.findall(r'"step_seconds": ([0-9.]+)', read(metrics))), default=0)
         if how == "KILL":
             wanted = [(code == 7, f"exit code {code}, not 7"), (took < 10, f"took {took:.1f} s"),
@@ -139,7 +139,7 @@ class Failures(Case):
         for i, plan in enumerate(plans):
             mesh, _, *flags = plan.split()
             self.needs("pc-compile", model, "-o", f"train{i}", "--mesh", mesh, "--microbatches=4", *flags, *target)
-        # Steps on the stand-in can be slower than the deadline by themselves.
+        # Steps on the stand-in can be slower than the deadline even if nothing is wrong.
         ways = ["KILL", "STOP", "FAIL" if CUDA else "SLOW"]
         for i in range(TIMES):
             which = i // 3 % len(plans)

@@ -15,7 +15,8 @@ from pages import Page, table
 H, A, S, B, T = 6144, 64, 2048, 128, 8
 SBH, SCORES, ROWS = S * B * H, A * S * S * B, S * B
 
-# Of the formulas: name, bytes, whether tensor parallelism splits it, and whether recomputation of attention drops it.
+# Tensors of the formulas: name, bytes, whether tensor parallelism splits the tensor, and whether recomputation of
+# attention drops it.
 ITEMS = [
     ("input of ln_1", 2 * SBH, False, False), ("output of ln_1", 2 * SBH, False, False),
     ("queries", 2 * SBH, True, False), ("keys", 2 * SBH, True, False), ("values", 2 * SBH, True, False),

@@ -62,7 +62,7 @@ class Model:
         return self.op("add @", x, out)
 
     def several_numbers(self, x):
-        """A state of several numbers per channel, whose factor is that of the token."""
+        """A state of several numbers per channel. Its factor depends on the token alone."""
         a = self.factor(self.einsum(x, self.weight("decay", "embed"), to="batch sequence"))
         b = self.einsum(self.linear(x, "value", "ffn"), self.linear(x, "write", "state"), to="batch sequence ffn state")
         return self.einsum(self.recurrence(a, b), self.linear(x, "read", "state"), to="batch sequence ffn")

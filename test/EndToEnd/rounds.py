@@ -50,7 +50,8 @@ def as_sent(delta):
 
 
 def outer_step(shared, momentum, replicas, sent=lambda delta: delta):
-    """torch.optim.SGD(lr=RATE, momentum=MOMENTUM, nesterov=True) on the mean of what the replicas went, sums in their order; every operation rounds."""
+    """torch.optim.SGD(lr=RATE, momentum=MOMENTUM, nesterov=True) on the mean of the replicas' changes. Sums are in the
+    order of replicas, and every operation rounds."""
     mu, rate, share = f32(MOMENTUM), f32(RATE), f32(1 / len(replicas))
     new_shared, new_momentum = array("f"), array("f")
     deltas = [sent(array("f", (f32(theta - own) for theta, own in zip(shared, replica)))) for replica in replicas]
@@ -84,7 +85,8 @@ class Rounds(Case):
         return [line["loss"] for line in map(json.loads, open(self.work / path)) if "loss" in line]
 
     def outer(self, *flags, sent=lambda delta: delta, ends=3 if LONG else 2):
-        """Every end of a round against the step above, from what a program whose rounds never end makes of the same replicas."""
+        """Compares every end of a round with the step above. Its input comes from a program whose rounds never end, on
+        the same replicas."""
         self.program("rounds", "outer=2", *flags)
         self.program("never", "outer=2", *flags, every=1000)
         self.needs("rm", "-rf", "DIR")
@@ -181,7 +183,8 @@ class Rounds(Case):
             self.needs("rm", "-rf", "PLAN")
 
     def evaluated(self):
-        """What all share, on samples that are not trained on, is what a program of one rank finds in the checkpoint; a batch of it is one of all replicas."""
+        """The shared parameters must have the loss on held-out samples that a program of one rank computes from the
+        checkpoint. A batch of it is one of all replicas."""
         split = ["--shuffle", "--validation", "1/8"]
         every = ["--eval-every", EVERY, "--eval-batches", 2]
         self.model("gpt2", K * BATCH, SEQUENCE, to="wide.mlir")
@@ -198,7 +201,7 @@ class Rounds(Case):
                 self.check(f"evaluated after step {line['step']}", abs(line["validation_loss"] - other) < 2e-5 * other, f"{line}, but {other}", f"{other:.6f}")
 
     def dropped(self):
-        """What a replica drops depends on its rows, not on its plan."""
+        """The elements that a replica drops depend on its rows and not on its plan."""
         self.model("gpt2", BATCH, SEQUENCE, "--dropout=0.2")
         losses = []
         for mesh, flags in (("outer=2", []), ("outer=2,dp=2", ["--microbatches=2"])):
@@ -209,8 +212,9 @@ class Rounds(Case):
         self.check("with dropouts, on two plans", worst < 1e-4 and losses[0] != self.losses("whole.jsonl")[:EVERY + 2], losses, f"{worst:.1e}")
 
     def on_devices(self, plans):
-        """On CUDA devices (the stand-in): losses of the CPU's ranks; traffic and memory as the report says; broken off, or in other orders of the streams, the same bits; the outer step,
-        bit by bit."""
+        """On CUDA devices (the stand-in), losses must be those of CPU ranks, and traffic and memory those of the
+        report. Runs that are interrupted, or have other orders of streams, must give the same bits. The outer step
+        must be equal bit by bit."""
         losses, here, target = self.losses("whole.jsonl"), dict(self.environment), ["--target=cuda", "--arch=sm_90a", "--stand-in"]
         self.environment |= STAND_IN
         for number, plan in enumerate(plans):
@@ -239,7 +243,8 @@ class Rounds(Case):
         self.check("an all_reduce of every parameter then", rows[0]["payload_bytes"] == 4 * parameters and rows[0]["axis"] == "outer", rows)
 
     def coded(self):
-        """Deltas of 8 bits: the same codes on all replicas, over any transport; and what they weigh. Of a model whose parameters are whole tensors: blocks are theirs."""
+        """Deltas of 8 bits: all replicas must get the same codes, over any transport, and send the bytes that codes
+        need. The model's parameters are whole tensors, so blocks of codes are blocks of tensors."""
         self.model("llama", BATCH, SEQUENCE)
         self.outer("--outer-deltas=int8", sent=as_sent, ends=2 if LONG else 1)
         whole, model = self.bits(f"DIR/step-{3 * EVERY:08d}"), self.checkpoint(f"DIR/step-{3 * EVERY:08d}")[1]

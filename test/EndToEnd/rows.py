@@ -41,7 +41,7 @@ class Plan:
         self.microbatches = int(next((word.split("=")[1] for word in self.flags if word.startswith("--microbatches")), 1))
         self.size = dict(self.axes)
         self.ep = self.size.get("ep", 1)
-        # Of the tokens that are exchanged, or gathered, on a rank.
+        # The tokens of a rank, and the rows that they need if they are exchanged or gathered.
         sharers = self.size.get("dp", 1) * self.size.get("cp", 1) * self.microbatches
         self.tokens = BATCH * SEQUENCE // sharers
         self.worst = self.tokens * min(PER_TOKEN, EXPERTS // self.ep)
@@ -62,7 +62,8 @@ class Plan:
         return place
 
     def blocks(self, place, choices):
-        """Of one layer and microbatch ([sequences][tokens] -> experts): the tokens that each rank of the ep group of `place` has."""
+        """For one layer and microbatch ([sequences][tokens] -> experts): returns the tokens that each rank of the ep
+        group of `place` has."""
         dp, cp = self.size.get("dp", 1), self.size.get("cp", 1)
         rows, columns = len(choices) // (dp * self.ep), SEQUENCE // cp
         first = place.get("cp", 0) * columns
@@ -71,7 +72,7 @@ class Plan:
 
 
 def taken(layer, capacity):
-    """Of the choices of a layer, [sequences][tokens] -> experts, the first ones of each sequence and expert."""
+    """Keeps, of the choices of a layer ([sequences][tokens] -> experts), the first ones of each sequence and expert."""
     left = []
     for sequence in layer:
         had = [0] * EXPERTS
@@ -85,7 +86,8 @@ def taken(layer, capacity):
 
 class Rows(Case):
     def compute(self, plan, numbers, capacity):
-        """By rank: bytes sent forward and backward in the last step, rows at most and on average, and rounds that have any."""
+        """For each rank: the bytes that the last step sent forward and backward, the largest and the average number of
+        rows, and the number of rounds that have rows."""
         numbers, found = iter(numbers), []
         steps = [[[[[next(numbers) for _ in range(PER_TOKEN)] for _ in range(SEQUENCE)] for _ in range(BATCH)] for _ in range(LAYERS)] for _ in range(STEPS)]
         steps = [[taken(layer, capacity) for layer in step] for step in steps]

@@ -25,14 +25,14 @@ from commands import Commands
 from key_biases import KEY_BIASES
 
 TRAIN = "--lr 1e-3 --weight-decay 0.1 --clip 1.0 --seed 1".split()
-# One rounding to bf16 is 2^-9 = 0.2 % of a value; a logit has passed some ten of them, a gradient twice as many, and where
-# addends cancel they count more. What PyTorch has computed in f32, then, to:
+# One rounding to bf16 is 2^-9 = 0.2 % of a value. A logit has passed about ten roundings and a gradient twice as many;
+# where addends cancel, roundings count more. PyTorch's results in f32 must be met to these tolerances:
 TOLERANCE = {"f32": dict(loss=1e-5, losses=1e-5, logits=1e-5, gradients=1e-5, parameters=1e-4),
              "bf16": dict(loss=1e-2, losses=1e-2, logits=3e-2, gradients=6e-2)}
 
 
 def rows(table):
-    """Of a table: the text, the checks, and whether it is a quick one."""
+    """Yields the rows of a table: the text, the checks, and whether the row belongs to the quick run."""
     checks, quick = [], []
     for line in (HERE / table).read_text().splitlines():
         if line.startswith("# check:"):
@@ -51,7 +51,8 @@ def choices(column):
 
 
 def seeds(quick):
-    """Of the stand-in's orders, 0 (as submitted) before them. PC_SEEDS=11..20 has a part of those of the long run."""
+    """Returns seeds of the stand-in's orders, after 0 (the order of submission). PC_SEEDS=11..20 selects a part of the
+    seeds of the long run."""
     first, last = map(int, os.environ.get("PC_SEEDS", "1..50" if LONG else quick).split(".."))
     return [0, *range(first, last + 1)]
 
@@ -102,7 +103,7 @@ class Row(Case):
     @functools.cached_property
     def program(self):
         """Beside its report. The quick run keeps it until a tool is built anew: the same compiler makes the same program."""
-        # On a device the libraries have a workspace of 32 MiB in the arena.
+        # On a device, libraries have a workspace of 32 MiB in the arena.
         grown = [re.sub(r"(--memory-limit=)(\d+)", lambda m: m[1] + str(int(m[2]) + (32 << 20)), flag) if self.device else flag
                  for flag in self.flags]
         target = ["--arch=sm_90a", "--stand-in"] if self.device else []
@@ -196,7 +197,7 @@ class Row(Case):
                      "--tolerance", self.tolerance["parameters"], *self.skipped_entries())
 
     def report(self):
-        """Also that no step allocates."""
+        """Also checks that no step allocates."""
         self.compare("report equals summary", "reports", self.program.parent / "report.json", self.first / "summary.json")
 
     def saved_as_f32(self):
@@ -213,7 +214,7 @@ class Row(Case):
         self.compare("resumed: the same losses", "losses", whole / "metrics.jsonl", "both.jsonl", "--tolerance", 0)
 
     def files_of_three(self):
-        """Files know nothing of packed products: drawn values and checkpoints are those of a program with three products, either way."""
+        """Files do not contain packed products: drawn values and checkpoints are the same as those of a program with three products."""
         apart = [flag for flag in self.flags if flag != "--pack-products"]
         target = ["--arch=sm_90a", "--stand-in"] if self.device else []
         self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *apart, "--pack-products=false", *target, "-o", "of-three")
@@ -238,12 +239,13 @@ class Row(Case):
         self.same("erasure", "as-printed.mlir", "erased.mlir")
 
     def interpreted(self):
-        """What the compiler makes, before any code is generated, in double precision: of one rank 20 steps, else one."""
+        """Interprets the compiler's program before any code is generated, in double precision: 20 steps on one rank, one step on more."""
         for name, steps in [("step", [20])] * (self.mesh == "1") + [("placed", []), ("planned", [])]:
             self.holds(f"{name}, interpreted", "golden-interpret", self.phase(name), GOLDEN / self.model, *steps)
 
     def skipped(self):
-        """With a rate far too large a step has no finite gradients: it changes nothing, and the run ends with exit code 10."""
+        """With a rate that is far too large, the gradients of a step are not finite. The step changes nothing, and the
+        run ends with exit code 10."""
         done = self.call(*self.command("bad", "--lr", "1e30", "--steps", 4, "--save", "bad/save"))
         found = re.search(r"error: .*?step (\d+)", done.said)
         if not self.check("exit 10, and state", done.code == 10 and found and (self.work / "bad/save").is_dir(), done.why()):
@@ -270,12 +272,12 @@ class Row(Case):
         self.check(f"{len(losses)} seeds", len(set(losses)) == 1, "\n".join(losses))
 
     def losses_of(self, run):
-        """As text, to the last bit."""
+        """The number as text, exact to the last bit."""
         return re.sub(r', "step_seconds.*', "", (self.work / run / "metrics.jsonl").read_text())
 
     def sums(self):
-        """NCCL adds in rings, trees or switches and rounds bf16 at every hop: losses stay near those of the order of the ranks, and every order gives
-        the same bits again."""
+        """NCCL adds in rings, trees or switches and rounds bf16 at every hop. So losses must be near those of the order
+        of ranks, and every order must give the same bits again."""
         steps = ["--steps", 3, "--seed", 1]
         self.needs(*self.command("usual", *steps))
         for seed in range(1, 11 if LONG else 3):
@@ -288,8 +290,8 @@ class Row(Case):
                          {"f32": 1e-5, "bf16": 2**-8}[self.precision])
 
     def queues(self):
-        """With fewer hardware queues than streams that wait for messages the run is refused before its first step; it never hangs. Where it runs,
-        every order has the same bits."""
+        """With fewer hardware queues than streams that wait for messages, the run is refused before its first step; it
+        never hangs. If it runs, every order gives the same bits."""
         losses = set()
         for queues in (1, 2, 8, 32):
             runs = 0
@@ -306,7 +308,7 @@ class Row(Case):
         self.check("the same bits", len(losses) == 1, "\n".join(losses))
 
     def trace(self):
-        """The order of tasks in a trace is that of the program that was checked."""
+        """The order of tasks in a trace must be that of the program that was checked."""
         self.needs(*self.command("traced", "--steps", 2, "--seed", 1, "--trace", "trace.json"))
         want, names, got = [], {}, {}
         for line in self.phase("planned").read_text().splitlines():

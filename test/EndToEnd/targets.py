@@ -28,7 +28,7 @@ def npy(numbers):
 
 
 def held_out(group):
-    """The sample of those of a group that is not trained on (splitmix64)."""
+    """Returns which sample of a group is not trained on (splitmix64)."""
     x = group + 0x9E3779B97F4A7C15
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ x >> shift) * factor % 2**64
@@ -45,7 +45,7 @@ class Targets(Case):
         return [files[file].get("tensors") for file in ("model.safetensors", "training_state.safetensors")]
 
     def losses(self):
-        """By sample: the sum over its targets, and how many there are."""
+        """Returns, for each sample, the sum of the losses of its targets, and their number."""
         self.model("gpt2", N, T)
         self.needs("pc-compile", "model.mlir", "--mode=eval", "-o", "eval")
         self.needs("./eval", *DATA, "--init", GOLDEN / "gpt2", "--dump-logits", "logits")
@@ -108,7 +108,7 @@ class Targets(Case):
                 self.check(f"{plan}: all of it", line["validation_samples"] == N // EVERY, line)
 
     def rounds(self):
-        """Local SGD: a replica without targets skips the step by itself, and has no part in the loss."""
+        """In local SGD, a replica without targets skips the step alone, and does not count in the loss."""
         self.model("gpt2", B, T)
         self.needs("pc-compile", "model.mlir", "--mesh", "outer=2", "--local-sgd=outer:2", "-o", "train")
         run = ["pc-run", "-n", 2, "./train", "--", *DATA, "--init", GOLDEN / "gpt2", "--metrics", "metrics", "--summary", "summary"]

@@ -17,7 +17,7 @@ SIZES = dict(L=L, h=h, f=f, v=v, T=b * s, E=v * h, N=(2 * L + 1) * h, U=U, W=W, 
 
 
 def elements(formula, plan):
-    """What a formula of the page says of a plan: products are written without a sign, powers with ^."""
+    """Evaluates a formula of the page for a plan. In formulas products have no sign, and powers have ^."""
     sizes = [int(size) for size in re.findall(r"=(\d+)", plan.split()[0])]
     microbatches = re.search(r"--microbatches=(\d+)", plan)
     python = re.sub(r"(?<=[\w)]) ?(?=[(A-Za-z])", "*", formula).replace("^", "**")

@@ -48,7 +48,7 @@ FAMILIES = {
     "t5": dict(vocab_size=23, d_model=16, d_kv=4, d_ff=24, num_layers=2, num_heads=4, dropout_rate=0.0, decoder_start_token_id=0),
 }
 
-# Each key with values that are not what a config has without it.
+# Each key has values that differ from its default.
 VALUES = {
     "architectures": [["BertModel"], None],
     "transformers_version": ["4.0.0"],
@@ -125,7 +125,7 @@ SEEN = [("llama", dict(is_causal=False)), ("llama", dict(rms_norm_eps=0.5)), ("g
         ("qwen2", dict(sliding_window=4, max_window_layers=0))]
 
 
-# And one that a single family does not look at.
+# This key is one that only a single family ignores.
 ALONE = [("gpt2", dict(pad_token_id=7))]
 # That a single family looks at: its row of lib/Import/Families.cpp says what is refused.
 READ = [("bert", "is_decoder"), ("t5", "decoder_start_token_id")]

@@ -21,7 +21,7 @@ FIGURES = HERE / "mutated_keys.json"
 MODELS = ["gpt2-dropout", "llama", "llama-tied", "mistral-window", "qwen2", "qwen2-yarn", "qwen3", "phi3", "olmo2", "gpt_neox", "gpt_neox-serial", "gemma",
           "gemma2", "gemma3", "opt", "opt-post", "gpt_neo", "bloom", "bert", "t5", "t5-gated",
           "mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3"]
-# Of strings: what else there is.
+# For strings: other possible values.
 STRINGS = {"activation": ["relu", "gelu", "silu"], "hidden_act": ["relu", "gelu", "silu"], "dense_act_fn": ["relu", "gelu", "silu"],
            "feed_forward_proj": ["relu", "gated-gelu", "gated-silu", "gelu"], "rope_type": ["linear", "dynamic"],
            "model_type": ["gpt_bigcode"]}
@@ -67,7 +67,7 @@ def run(*command):
 
 
 def ours(model, config, folder, known):
-    """What the importer refuses as text, else loss and norm; `known`: those of programs that were seen."""
+    """Returns the importer's refusal as text, or loss and norm. `known` has the results of programs that were run before."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
     for name in ("model.safetensors", "tokens.bin", "targets.bin"):

@@ -69,7 +69,7 @@ qwen2 pp=2,dp=2 --zero=2 --precision=bf16 --microbatches=2 --inline-tasks=0""".s
 
 
 class Text:
-    """A program as lines; which values are of which type, and in which function."""
+    """A program as lines, with the type and the function of each value."""
 
     def __init__(self, text):
         text = re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", text)
@@ -105,7 +105,7 @@ class Text:
         return {next((j for j in range(i - 1, -1, -1) if len(self.lines[j]) - len(self.lines[j].lstrip()) == indent), i) + 1}
 
     def maker(self, block, name):
-        """The lines of the op that makes a value; of a wait also those of what it waits for."""
+        """The lines of the op that computes a value. For a wait, they include the lines of its start."""
         at = next((i for i, line in enumerate(self.lines) if self.scope[i] == block and re.match(rf"[^=]*{name}\b[^=]* = pc", line)), None)
         found = at is not None and re.search(r"= pc\.wait (%\w+)", self.lines[at])
         start = self.maker(block, found[1]) if found else set()
@@ -385,8 +385,8 @@ def a_value_rounded(text, draw):
 
 
 def also(name, family, lines):
-    """The classes that an edit of that kind may be of: an edit of what the norm is made of, say, is one of the norm, too, and of what an optimizer reads
-    one of updates."""
+    """The kinds of message that name an edit of this kind correctly. For instance, an edit of an operand of the norm
+    may be reported as one of the norm, and an edit of a value that an optimizer reads as one of updates."""
     more = {"an op before another": [DATA, MESSAGES], "layout of a leaf": [DATA], "whole shape of a leaf": [MOVES], "a move is made twice": [MESSAGES]}
     of = [(UPDATES, r"pc\.(adamw|sgd|update|output gradient) "), (NORM, r"pc\.clip_coefficient ")]
     return [family] + more.get(name, []) + [other for other, pattern in of for line in lines if re.search(pattern, line)] + [NORM] * (family in (SCALES, WRONG, PRECISION)) + [WRONG] * (family == NORM)
@@ -407,7 +407,7 @@ def tool(*command, **more):
 
 
 def programs(plan, folder, last=PHASES[-1]):
-    """The step program of a plan, and that of each phase up to the last, as files."""
+    """Writes the step program of a plan, and that of each phase up to the last, to files."""
     model, mesh, *flags = plan.split()
     options = {"batch": "4", "layers": "2"} | {key[2:]: value for key, _, value in (flag.partition("=") for flag in flags) if key in ("--batch", "--layers")}
     flags = [flag for flag in flags if not flag.startswith(("--batch", "--layers"))]
@@ -427,7 +427,7 @@ def programs(plan, folder, last=PHASES[-1]):
         done = done if done.returncode else tool("pc-compile", folder / "model.mlir", f"--mesh={mesh}", *flags, f"--to={phase}", "-o", out)
         if done.returncode:
             sys.exit(f"{plan}: {done.stderr}")
-        # Without names of the model, so that messages tell lines of the file.
+        # Names of the model are left out, so that messages name lines of the file.
         out.write_text("\n".join(Text(out.read_text()).lines) + "\n")
         found[phase] = out
         if phase == last:
@@ -436,7 +436,8 @@ def programs(plan, folder, last=PHASES[-1]):
 
 
 def accepted_is_equal(path, step, phase, family):
-    """Whether the compiler refuses the program by its other verifiers, or it computes what the step does; why not, else."""
+    """Whether another verifier of the compiler refuses the program, or the program computes the same as the step.
+    Otherwise returns the reason."""
     passes = [f"builtin.module(pc-{name})" if phase in ("placed", "staged") or "pc.stage_axis" not in path.read_text() else f"builtin.module(builtin.module(pc-{name}))"
               for name in VERIFIERS[phase]]
     if "pc.stage_axis" in path.read_text() and phase != "staged":

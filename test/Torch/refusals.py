@@ -14,7 +14,7 @@ from pc_torch.cli import main
 
 
 class Model(nn.Module):
-    """A classifier of tokens, of which `middle` is changed by each case."""
+    """A classifier of tokens. Each case changes `middle`."""
 
     def __init__(self, middle):
         super().__init__()

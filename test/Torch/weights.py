@@ -10,13 +10,13 @@ RATE, DECAY = "1e-3", "1e-2"
 
 
 def parameters_of(text):
-    """Of a program's text: {tensor: (shape, kind and value of init)}."""
+    """Returns {tensor: (shape, kind and value of init)} for the text of a program."""
     found = re.findall(r'pc\.parameter ".*?" (?:frozen )?dims .*? init <(\w+), (\S+?)> source <"(.*?)", shape = \[(.*?)\]', text)
     return {name: ([int(n) for n in shape.split(",") if n.strip()], kind, float(value)) for kind, value, name, shape in found}
 
 
 def values(name, shape, kind, value):
-    """Elements of a tensor: waves, around 0 or around what the init fills it with."""
+    """The elements of a tensor: waves, around 0 or around the number with which the init fills it."""
     phase = sum(map(ord, name)) * 0.37
     centre, size = (value, 0.05) if kind == "fill" else (0.0, 1.4 * min(value, 1.0))
     return [centre + size * math.sin(phase + 1.7 * i + 0.003 * i * i) for i in range(math.prod(shape))]

@@ -16,7 +16,7 @@ def report(*flags):
 
 
 def seconds(members, *flags):
-    """Of a step on a machine that is infinitely fast but for `members`."""
+    """Returns the seconds of a step on a machine that is infinitely fast except for `members`."""
     fast = {"like": "cpu", "f32_flops": 1e30, "memory_bandwidth": 1e30, "node_bandwidth": 1e30, "network_bandwidth": 1e30,
             "move_seconds": 0, "collective_seconds": 0}
     json.dump(fast | members, open(work + "/machine.json", "w"))
@@ -57,7 +57,8 @@ print("memory alone: bandwidth doubles, time halves")
 # AdamW reads and writes four tensors more than SGD; what is updated in place is not touched again.
 near(seconds({"memory_bandwidth": 1e9}) - seconds({"memory_bandwidth": 1e9}, "--optimizer=sgd"), 4 * 4 * report()["parameters"] / 1e9)
 print("AdamW beside SGD: two states, read and written")
-# Products add to the gradients of layers' matrices in all microbatches but the first; a stage that has the head, to its gradient, too.
+# In all microbatches except the first, products add to the gradients of the layers' matrices. In a stage that has the
+# head, they also add to the head's gradient.
 matrices, head_matrix, adds = layers * 12 * 32 * 32, 96 * 32, {"bf16_flops": 1e30, "accumulate_seconds": 1e-6}
 assert seconds(adds, "--microbatches=4") < 1e-9 and seconds(adds, "--precision=bf16") < 1e-9
 near(seconds(adds, "--precision=bf16", "--microbatches=4"), 3 * matrices * 1e-6)
@@ -91,7 +92,7 @@ assert all < 3.5e-3 < 20e-3 < one, (one, all)
 print("moves that are started together go round their ring together")
 print("latency alone: hops round a ring in a node, over a tree of nodes")
 
-# With one tile as large as any product, each product takes a wave: all multiprocessors wait for one.
+# With one tile that is as large as any product, each product takes one wave, in which all multiprocessors wait for one.
 heads = {"f32_flops": 1e12, "multiprocessors": 3, "product_ramp": 36, "product_tiles": [[1 << 20, 1 << 20, 1]]}
 few = seconds(heads, "--mesh=dp=1")
 near(seconds(heads | {"multiprocessors": 6}, "--mesh=dp=1"), 2 * few)  # one tile is one wave of them all

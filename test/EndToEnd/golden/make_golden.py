@@ -108,19 +108,21 @@ MODELS["bloom"] = (transformers.BloomConfig, dict(
 MODELS["bert"] = (transformers.BertConfig, dict(
     vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=24, pad_token_id=63,
     bos_token_id=None, eos_token_id=None))
-# An encoder and a decoder, whose sequences differ in length; addends of scores by buckets of distances, of which the last begins inside of them.
+# An encoder and a decoder, whose sequences differ in length. Scores have addends by buckets of distances; the last
+# bucket begins inside the sequences.
 T5 = dict(vocab_size=96, d_model=24, d_kv=8, d_ff=32, num_layers=2, num_decoder_layers=2, num_heads=4, relative_attention_num_buckets=8,
           relative_attention_max_distance=11, dropout_rate=0.1, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
 MODELS["t5"] = (transformers.T5Config, T5)
-# As T5 1.1 is published: a gated MLP, and a head of its own.
+# T5 1.1 as published: a gated MLP, and a separate head.
 MODELS["t5-gated"] = (transformers.T5Config, T5 | dict(
     num_layers=1, feed_forward_proj="gated-gelu", tie_word_embeddings=False, dropout_rate=0.0))
-# Mixtures of experts. With the loss of an uneven load, in all layers; with layers that have an MLP in the place of experts, one by its number
-# and one by a list, and weights that do not add up to 1; one expert a token, and all of them.
+# Mixtures of experts: one with the loss of an uneven load, in all layers; others in which layers have an MLP instead of
+# experts, one by its number and one by a list, and weights that do not add up to 1; and others with one expert per
+# token, and with all of them.
 MOE = DECODER | dict(intermediate_size=24, num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=30.0))
 MODELS["mixtral"] = (transformers.MixtralConfig, MOE | dict(
     num_local_experts=4, num_experts_per_tok=2, output_router_logits=True, router_aux_loss_coef=0.5))
-# Experts that take five tokens of a sequence, of which eight would choose each if all chose as often.
+# Experts take five tokens of a sequence. If all were chosen equally often, eight tokens would choose each.
 MODELS["mixtral-capacity"] = MODELS["mixtral"]
 CAPACITY = {"mixtral-capacity": 5}
 QWEN3_MOE = MOE | dict(head_dim=12, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=8, tie_word_embeddings=True)

@@ -56,7 +56,7 @@ every = [(mesh, step, call, rank, transport) for mesh, (ranks, micro) in MESHES.
          for rank in range(ranks) for transport in ("shm", "tcp")]
 for one in [one for one in every if one[1] == 3] if LONG else draw.sample(every, 8):
     killed(*one)
-# With copies of the state in memory, during updates and outside of them.
+# These runs have copies of the state in memory; kills come during updates and outside of them.
 late = [(mesh, step, call, rank, "shm", snapshot) for mesh, step, call, rank, transport in every if transport == "shm" and step > 0 for snapshot in (1, 3)
         if call < 3 or call > 2 + 12 * MESHES[mesh][1]]
 for one in [one for one in late if one[1] == 4] if LONG else draw.sample(late, 4):

@@ -15,7 +15,7 @@ draw = random.Random(int(os.environ.get("PC_SEED", "7")))
 
 
 def ladder(meshes, ranks, *more):
-    """Returns the command of the first program on so many ranks, followed by the others."""
+    """Returns the command of the first program on this number of ranks, followed by the other programs."""
     launcher = list(more) + [word for mesh in meshes[1:] for word in ("--or", program(mesh))]
     line = command(meshes[0], *FLAGS, "--checkpoint", "DIR", "--every", 100, "--keep", 100, launcher=launcher)
     line[line.index("-n") + 1] = str(ranks)
@@ -63,7 +63,7 @@ whole = losses("whole.jsonl")
 for number in range(20 if LONG else 2):
     taken(f"run {number}", (0, 1)[number % 2] if number < 2 else draw.randrange(3), ("shm", "tcp")[number % 2])
 
-# With fewer ranks from the start.
+# This run has fewer ranks from the start.
 subprocess.run(["rm", "-rf", "DIR"])
 code, said = finish(start(ladder(MESHES, 3)))
 good("on three ranks", code == 0, said)

@@ -9,7 +9,7 @@ for mesh in ["1-1-1", "2-1-1", "1-2-1", "2-2-2"]:
         succeeds(f"{mesh} {environment}", mesh, "--steps", 20, "--check-replicas", 1, **environment)
 refused("a share of a step", 2, ["--check-replicas"], "2-1-1", "--check-replicas", "0.5")
 
-# The arenas lie in the memory that pc-run holds. Without a learning rate the parameters stay what they are.
+# The arenas lie in the memory that pc-run holds. Without a learning rate, parameters do not change.
 succeeds("the values", "2-1-1", "--steps", 0, "--save", "first")
 text = read("first/model.safetensors")
 values = text[8 + struct.unpack("<Q", text[:8])[0]:][:256]

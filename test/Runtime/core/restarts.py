@@ -19,7 +19,7 @@ def ranks_of(process):
 
 
 def killed_now_and_then(name, mesh, flags, kills, **environment):
-    """A run with kills at random times, of ranks that have begun; what it printed."""
+    """Runs with kills at random times, of ranks that have begun. Returns the output."""
     process = subprocess.Popen(command(mesh, *flags, launcher=["--restarts", "100"]), stdout=open(f"{name}.out", "w"),
                                stderr=open(f"{name}.err", "w"), env={**os.environ, **environment})
     for _ in range(kills):
@@ -37,8 +37,9 @@ def killed_now_and_then(name, mesh, flags, kills, **environment):
 
 
 def crashes(signals):
-    """A run whose ranks get the signals one after the other; what it said. Each signal comes when the run has told a step and finds another under way: the
-    lines go to a pipe, which holds fewer than the run has steps and is emptied when the run has started again."""
+    """Runs while ranks get the signals one after the other. Returns the output. Each signal comes when the run has
+    printed a step and is in another one: the lines go to a pipe that holds fewer lines than the run has steps, and
+    that is emptied when the run has started again."""
     os.mkfifo("lines")
     lines = os.open("lines", os.O_RDWR | os.O_NONBLOCK)
     process = subprocess.Popen(command("2-1-1", "--steps", STEPS["2-1-1"], "--metrics", "lines", launcher=["--restarts", "100"]), stdout=subprocess.DEVNULL,
@@ -77,7 +78,7 @@ for number in range(100 if LONG else 5):  # 30 kills
 good("some went on in memory", in_memory > 0, f"{in_memory} of {again}")
 print(f"{in_memory} of {again} restarts went on in memory")
 
-# A rank that crashed by itself may have written anywhere.
+# A rank that crashed may have written anywhere.
 said = crashes([signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT])
 good("a crash: not in memory", "still in memory" not in said, said)
 said = killed_now_and_then("tcp", "2-1-1", ["--steps", STEPS["2-1-1"], "--save", "of-tcp"], 2, PCRT_TRANSPORT="tcp")

@@ -52,7 +52,7 @@ whole = tensors(at(back + 9))
 
 # A start that is killed leaves a part of that, and the next one does the rest.
 def from_before(changed, renamed):
-    """DIR as it was, with the older checkpoint's trajectory changed and so many of the newer ones set aside."""
+    """Restores DIR, with a changed trajectory in the older checkpoint, and with this number of newer ones set aside."""
     shutil.rmtree("DIR")
     shutil.copytree("before", "DIR")
     if changed:
@@ -74,7 +74,7 @@ for renamed in range(len(newer)):
     succeeds(f"killed after {renamed} of its renames", "2-1-1", *calm(back + 9))
     good(f"killed after {renamed} of its renames: the same bits", tensors(at(back + 9)) == whole)
 
-# Without the flag, or where nothing is far enough back.
+# Without the flag, or if no checkpoint is old enough.
 from_before(None, 0)
 refused("nothing is far enough back", 2, ["no checkpoint in DIR is 100 steps before it", "--rollback"], "2-1-1", *calm(back + 9), "--rollback", 100)
 shutil.rmtree("DIR")

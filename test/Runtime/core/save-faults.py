@@ -101,7 +101,7 @@ for call, number, fault, exchange in cases:
         good(f"{name}: leaves nothing", set(glob.glob("DIR*")) == {"DIR", "DIR.tmp"} or told, glob.glob("DIR*"))
         good(f"{name}: a user's files again", all(read(path) == b"a user's own" for path in OWN))
 
-# The first save: there is no old one, and what a killed run leaves is not taken for one.
+# The first save: there is no old checkpoint, and the files of a killed run must not be taken for one.
 nothing_there()
 save("-q")
 for call, number in calls_since('trajectory.json", O_WRONLY')[:None if LONG else 12]:

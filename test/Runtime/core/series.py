@@ -39,7 +39,8 @@ succeeds("once more", "1-1-1", *SERIES)
 good("changes nothing", os.stat(path(STEPS)).st_ino == before)
 good("nothing is left", sorted(glob.glob("DIR*") + glob.glob("DIR/*")) == ["DIR", "DIR/latest", *map(path, steps())], glob.glob("DIR/*"))
 
-# What a run leaves that is killed before its lock has a name, or while it removes a checkpoint, is gone with the next one; files of others stay.
+# A run may be killed before its lock has a name, or while it removes a checkpoint. The next run removes what it left;
+# other files stay.
 shutil.copytree(path(STEPS), path(200) + ".removed-0123456789abcdef")
 os.remove(path(200) + ".removed-0123456789abcdef/trajectory.json")
 for left, text in (("DIR.lock-00000000000000aa", b""), (path(STEPS) + ".lock-00000000000000bb", b""), (path(STEPS) + ".lock-00000000000000cc", b"mine"), (path(STEPS) + ".lock-notes", b"")):

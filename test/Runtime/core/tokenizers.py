@@ -40,7 +40,7 @@ good("and saved again", files("next") == FILES)
 succeeds("in place", "1-1-1", "--load", "out", "--steps", 3, "--save", "out")
 good("stay", files("out") == FILES)
 
-# Somebody's file of that name stays what it is, and is not the checkpoint's.
+# A user's file of that name stays as it is, and does not become part of the checkpoint.
 theirs = {"vocab.json": b"theirs", "additional_chat_templates/rag.jinja": b"their rag", "additional_chat_templates/a/b": b"deep"}
 for name, text in theirs.items():
     write(f"theirs/{name}", text)

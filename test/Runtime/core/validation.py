@@ -38,7 +38,7 @@ good("a curve", b"validation/loss" in read(glob.glob("events/*")[0]))
 
 
 def evaluation(*flags):
-    """What a program of --mode=eval says: the mean, and of how many samples."""
+    """Returns the output of a program of --mode=eval: the mean, and the number of samples."""
     done = subprocess.run([program("1-1-1EVAL"), *map(str, flags)], capture_output=True, text=True)
     words = done.stdout.split()
     return (float(words[-1]), int(words[-3])) if done.returncode == 0 else (0, done.stderr)
@@ -47,7 +47,8 @@ def evaluation(*flags):
 for step, loss in zip([4, 8, 10], losses("with.jsonl")[1:]):
     mean, samples = evaluation("--data", "tokens.bin", *SPLIT, "--init", f"all/step-{step:08d}")
     good(f"step {step}: what a program of --mode=eval says", samples == 99 and abs(mean - loss) < 2e-6, f"{mean} {loss} {samples}")
-# Each sample once: 13 are one batch and five samples, of which each batch has as many, in the next eight batches of the file.
+# Each sample is read once. 13 samples are one batch of eight and five others. The mean over the others comes from a
+# file that repeats them eight times, so that all batches are whole.
 first, rest = (read("tokens.bin")[at:to] for at, to in ((0, 128), (128, 208)))
 write("whole.bin", first + rest + b"\0\0")
 write("first.bin", first + rest[:2])
