@@ -52,7 +52,7 @@ def imported(work, name, batch, tokens):
 
 
 def search(work, ranks, machine, interrupted):
-    """Exit code, seconds, those of the processor, peak bytes and what it says."""
+    """Returns the exit code, seconds, processor seconds, peak bytes and output."""
     command = [BIN / "pc-compile", work / "model.mlir", "--auto", f"--ranks={ranks}", f"--machine={machine}", "--precision=bf16", "--search-compositions=100000",
                "--to=step", "-o", os.devnull]
     begin = time.monotonic()

@@ -14,7 +14,8 @@ KINDS = ["forward", "recompute", "backward", "weight", "optimizer"]
 
 
 def timeline(events, stage_of):
-    """By stage: seconds of every kind and of the step; (longest from first task to end of last, most work)."""
+    """Returns, for each stage, the seconds of every kind of work and of the step. Also returns the longest time from
+    the first task to the end of the last, and the most work."""
     rows = defaultdict(lambda: defaultdict(list))
     for event in events:
         if event["ph"] == "X":

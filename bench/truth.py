@@ -70,7 +70,7 @@ def calibrate(case, noise):
 
 
 def middle(machines):
-    """Of each figure the median."""
+    """Returns the median of each figure."""
     return {name: statistics.median(machine[name] for machine in machines) if isinstance(value, (int, float)) else value
             for name, value in machines[0].items()}
 
@@ -140,7 +140,8 @@ def shares(errors, cases):
 
 
 def order(cases, measured, predicted):
-    """Of pairs that measurements tell apart, how many predictions have in their order, and how many there are."""
+    """Of pairs whose measurements can be told apart, returns how many have the same order in the predictions, and how
+    many pairs there are."""
     told = [(a, b) for a, b in itertools.combinations(cases, 2) if max(measured[a] / measured[b], measured[b] / measured[a]) > 1.05]
     return sum((measured[a] < measured[b]) == (predicted[a] < predicted[b]) for a, b in told), len(told)
 

@@ -13,7 +13,7 @@ import process
 
 
 def objects(text):
-    """The lines of JSON in what a program wrote; others, and a last line cut short, are passed over."""
+    """Yields the lines of JSON in the output of a program. Other lines are skipped, and so is a last line that is cut short."""
     found = []
     for line in text.splitlines():
         if line.startswith("{"):
@@ -100,7 +100,8 @@ FALLBACKS = [{"PCRT_CUDA_GRAPH": 0}, {"PCRT_CUDA_ATTENTION": "own"}, {"PCRT_CUDA
 
 
 def train(row, call):
-    """A row, and where it fails the same by other ways, until one is right. The row says which one ran, and what the others said."""
+    """Runs a row. If it fails, runs it again in other ways, until one succeeds. The row says which way succeeded, and
+    what the others reported."""
     usual, failures = row.get("environment", {}), []
     for other in [{}, *FALLBACKS]:
         row["environment"] = usual | other
@@ -192,8 +193,8 @@ def torch(row, call):
 
 
 def kernels(row, call):
-    """Every generated kernel against the CPU's of the same ops, every product against sums in double precision, with the shares of what a
-    large copy and a large product reach in the same program."""
+    """Compares every generated kernel with the CPU's result for the same ops, and every product with sums in double
+    precision. Also gives the shares of the speed of a large copy and a large product in the same program."""
     ended = call.run([call.program(row["program"]), "--check-kernels"])
     lines = objects(ended.output())
     row["roofs"], row["cases"] = (lines or [{}])[0], lines[1:]
@@ -259,7 +260,7 @@ def plan(row, call):
 
 
 def disagreements(row, summary):
-    """Where traffic and memory are not what the compiler predicted."""
+    """Returns where traffic and memory differ from the compiler's predictions."""
     key = lambda entry: (entry["axis"], entry["move"], entry["phase"])
     predicted, counted = row["predicted"], summary["per_rank"][0]
     wrong = []
@@ -299,7 +300,7 @@ def conformance(row, call):
 
 
 def count_splits(call):
-    """From NCCL's log: how many communicators came out of a parent, whole. Its version is there, too."""
+    """Reads from NCCL's log how many communicators came whole out of a parent, and NCCL's version."""
     splits = 0
     for path in call.folder.glob("nccl.*"):
         text = path.read_text(errors="replace")

@@ -35,7 +35,7 @@ class Outcome:
         return self.out.read_text(errors="replace")
 
     def last_line(self):
-        """What it said last: an error if there is one, and rather its own than a launcher's of how it ended."""
+        """The last message: an error if there is one. A program's own error is preferred to that of a launcher about its end."""
         lines = [line for path in (self.out, self.err) for line in path.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if "error" in line.lower()]
         own = [line for line in errors if "ended with exit code" not in line]

@@ -35,7 +35,7 @@ def replace(path, data):
 
 class Results:
     def __init__(self, folder, head, order, earlier):
-        """`head`: what the rows were measured on; `order`: names of rows; `earlier`: results to go on from."""
+        """`head` describes the machine that was measured; `order` has the names of rows; `earlier` has results to continue from."""
         self.folder, self.order = folder, order
         self.head = {"schema": 1, **head, "calls": 1, "measuring": None, "versions": {}}
         self.rows = {}

@@ -24,7 +24,8 @@ import measure  # noqa: E402
 import process  # noqa: E402
 from results import DONE, LIMIT, Results  # noqa: E402
 
-# Of the budget, what is kept for writing the last row; what a row must have left to begin at all.
+# RESERVE is the part of the budget that is kept for writing the last row. LEAST is the time that must be left for a row
+# to begin.
 RESERVE, LEAST = 5, 2
 # The devices as programs find them: CUDA_VISIBLE_DEVICES counts, and there may be no nvidia-smi.
 ASK_DRIVER = """
@@ -57,7 +58,7 @@ class Call:
 
     def prepare(self):
         self.work.mkdir(parents=True, exist_ok=True)
-        # The keepers of programs hold this lock, too: its holder knows that no program of an earlier call runs.
+        # The keepers of programs also hold this lock. So whoever gets it knows that no program of an earlier call runs.
         self.lock = open(self.work / "lock", "w")
         for _ in range(100):
             try:
@@ -115,7 +116,7 @@ class Call:
         return process.run(command, max(self.limit, 0.1), self.folder, **environment)
 
     def state_of(self, ended):
-        """Of a program that did not end well. What the budget cut short is measured again."""
+        """Returns the state of a program that did not end well. A program that the budget cut short is measured again."""
         return "failed" if not ended.late else "timed out" if self.limit >= self.most else "cut"
 
     def why(self, ended):
@@ -151,7 +152,7 @@ def measure_row(call, spec, most):
 
 
 def missing_libraries(call):
-    """What the loader does not find here: with it nothing below would run, and this says so."""
+    """Returns the libraries that the loader does not find here. If one is missing, nothing below would run, and the message says why."""
     found = set()
     for name in ("pc-run", "comm-conformance"):
         said = process.run(["ldd", call.program(name)], 10, call.folder).output()

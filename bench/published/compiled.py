@@ -42,7 +42,8 @@ def config(row):
 
 
 def stages(row):
-    """Layers of each stage: as many in all, or one less in the first and the last, which have the embedding and the head."""
+    """Returns the layers of each stage: equally many in all, or one less in the first and the last stage, which have
+    the embedding and the head."""
     p, layers = row["pp"] * row["chunks"], row["layers"]
     if layers % p == 0:
         return "layers"
