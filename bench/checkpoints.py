@@ -52,7 +52,7 @@ def run(work, way, options):
 
 
 def disk(work, count):
-    """Returns the seconds in which this number of bytes is on the disk."""
+    """Returns the seconds after which all ranks have written `count` bytes in total to the disk; None after an error."""
     begin = time.monotonic()
     writers = [subprocess.Popen(["dd", "if=/dev/zero", f"of=disk{i}", "bs=4M", f"count={count // RANKS >> 22}", "oflag=direct", "conv=fsync"], cwd=work, stderr=subprocess.DEVNULL)
                for i in range(RANKS)]

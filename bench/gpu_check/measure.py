@@ -13,7 +13,8 @@ import process
 
 
 def objects(text):
-    """Yields the lines of JSON in the output of a program. Other lines are skipped, and so is a last line that is cut short."""
+    """Returns the JSON objects in the output of a program, one per line. Other lines are skipped, and so is a last line
+    that is cut short."""
     found = []
     for line in text.splitlines():
         if line.startswith("{"):
@@ -260,7 +261,7 @@ def plan(row, call):
 
 
 def disagreements(row, summary):
-    """Returns where traffic and memory differ from the compiler's predictions."""
+    """Returns messages about traffic and memory that differ from the compiler's predictions."""
     key = lambda entry: (entry["axis"], entry["move"], entry["phase"])
     predicted, counted = row["predicted"], summary["per_rank"][0]
     wrong = []
@@ -300,7 +301,7 @@ def conformance(row, call):
 
 
 def count_splits(call):
-    """Reads from NCCL's log how many communicators came whole out of a parent, and NCCL's version."""
+    """Counts the communicators that were split from a parent and completed, by NCCL's log. Also records NCCL's version."""
     splits = 0
     for path in call.folder.glob("nccl.*"):
         text = path.read_text(errors="replace")

@@ -152,7 +152,7 @@ def measure_row(call, spec, most):
 
 
 def missing_libraries(call):
-    """Returns the libraries that the loader does not find here. If one is missing, nothing below would run, and the message says why."""
+    """Returns the libraries that the loader does not find here. Without them no program below would run."""
     found = set()
     for name in ("pc-run", "comm-conformance"):
         said = process.run(["ldd", call.program(name)], 10, call.folder).output()

@@ -42,8 +42,8 @@ def config(row):
 
 
 def stages(row):
-    """Returns the layers of each stage: equally many in all, or one less in the first and the last stage, which have
-    the embedding and the head."""
+    """Returns the value of --stages: the same number of layers for each stage, or one less for the first and the last,
+    which have the embedding and the head."""
     p, layers = row["pp"] * row["chunks"], row["layers"]
     if layers % p == 0:
         return "layers"

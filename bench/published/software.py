@@ -26,7 +26,7 @@ def forward_passes(row):
 
 
 def all_reduce(bytes_, ranks, machine):
-    """Returns the seconds of a sum over this number of ranks of a node."""
+    """Returns the seconds of a sum over `ranks` ranks of one node."""
     if ranks == 1:
         return 0.0
     hops = 2 * (ranks - 1)

@@ -29,7 +29,7 @@ def call(*command, code=0):
 
 
 def tensors(path, prefix=""):
-    """Returns the header entries of a safetensors file whose names have a prefix, and its bytes."""
+    """Returns {name: (dtype, shape, bytes)} for a safetensors file, with a prefix before each name."""
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])

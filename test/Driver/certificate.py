@@ -17,7 +17,7 @@ draw = random.Random(1)
 
 
 def sections():
-    """Returns the sections of an ELF file as (type, address, offset, size, link, name's offset), and its segments."""
+    """Yields (type, address, offset, size, link) for each section of the ELF file."""
     at, size, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
     for i in range(count):
         name, kind, _, address, offset, length, link, _, _, _ = struct.unpack_from("<IIQQQQIIQQ", data, at + i * size)
@@ -33,7 +33,8 @@ def file_offset(address):
 
 
 def tables():
-    """Where the tables' numbers lie in the file, by table; of the pointers, which the loader sets, those of pc_program, where it is told what to set."""
+    """Yields (table, offset in the file) for each number of the tables. Of pointers, which the loader sets, it yields
+    those of pc_program, at the place that tells the loader what to set."""
     all_sections, symbols, pointers = list(sections()), {}, {}
     for kind, _, offset, length, link in all_sections:
         if kind == 2:

@@ -33,7 +33,7 @@ class Checkpoints(Case):
         self.needs("pc-run", "-n", ranks_of(mesh), f"./{program}", "--", *flags)
 
     def same_state(self, name, one, other):
-        """Returns the bits of both files of a checkpoint, and the sums of all tensors."""
+        """Checks that two checkpoints have the same bits in both files, and the same sums of all tensors."""
         for file in FILES:
             self.same(f"{name}: {file}", f"{one}/{file}", f"{other}/{file}")
         sums = [json.loads((self.work / folder / "trajectory.json").read_text())["files"] for folder in (one, other)]

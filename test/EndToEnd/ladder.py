@@ -30,7 +30,7 @@ class Ladders(Case):
         return [(self.work / name / file).read_bytes() for file in ("model.safetensors", "training_state.safetensors")]
 
     def killed(self, command, kills, **environment):
-        """Kills a rank of the command after each of this number of new checkpoints. Returns the exit code and the messages."""
+        """Waits for a new checkpoint and then kills a rank of the command, `kills` times. Returns the exit code and the messages."""
         def newest():
             return max((path.name for path in (self.work / "DIR").glob("step-????????")), default="")
         process = self.start(*command, **environment)

@@ -11,7 +11,7 @@ import sys
 
 from cases import HERE, LONG, SMALL_LLAMA, Case
 
-# The names of tactics, each with its axes and its passes, where % is a letter of its own.
+# Tactics by name: their axes and their passes. % stands for a letter of the tactic's own.
 TACTICS = {name: (axes.split(), passes.split("; ")) for name, axes, passes in
            re.findall(r"(?m)^([\w.+-]+) \| (.*) ?\| (.*)$", (HERE / "Inputs/tactics.txt").read_text())}
 

@@ -125,7 +125,7 @@ SEEN = [("llama", dict(is_causal=False)), ("llama", dict(rms_norm_eps=0.5)), ("g
         ("qwen2", dict(sliding_window=4, max_window_layers=0))]
 
 
-# This key is one that only a single family ignores.
+# Keys that only a single family ignores.
 ALONE = [("gpt2", dict(pad_token_id=7))]
 # That a single family looks at: its row of lib/Import/Families.cpp says what is refused.
 READ = [("bert", "is_decoder"), ("t5", "decoder_start_token_id")]

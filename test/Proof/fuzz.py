@@ -74,7 +74,7 @@ def name(lines, draw):
 
 
 def group(lines, draw):
-    """Removes the contents of brackets, or replaces them by those of others."""
+    """Empties a pair of brackets, doubles its contents, or replaces it by another pair."""
     pattern = r"\[[^\[\]]*\]|<[^<>]*>|\([^()]*\)|\"[^\"]*\""
     every = [found for line in lines for found in re.findall(pattern, line)]
     replace(lines, draw, pattern, lambda word: draw.choice([word[0] + word[-1], draw.choice(every), word[0] + word[1:-1] + ", " + word[1:-1] + word[-1]]))
@@ -100,7 +100,7 @@ EDITS = [characters, words, words, some_lines, number, number, size, element, ra
 
 
 def requests(plan, phase, files):
-    """Returns how pc-fuzz-each reads programs of each kind: STEP, BEFORE, FLAGS and PASSES."""
+    """Returns a function from the text of a program to what pc-fuzz-each reads it with: STEP, BEFORE, FLAGS and PASSES."""
     if phase == "model":
         return lambda text: ("", "", " ".join(flag.removeprefix("--") for flag in plan.flags), "")
     if phase == "step":

@@ -105,7 +105,7 @@ class Text:
         return {next((j for j in range(i - 1, -1, -1) if len(self.lines[j]) - len(self.lines[j].lstrip()) == indent), i) + 1}
 
     def maker(self, block, name):
-        """The lines of the op that computes a value. For a wait, they include the lines of its start."""
+        """The numbers of the lines of the op that computes a value. For a wait, they include the lines of its start."""
         at = next((i for i, line in enumerate(self.lines) if self.scope[i] == block and re.match(rf"[^=]*{name}\b[^=]* = pc", line)), None)
         found = at is not None and re.search(r"= pc\.wait (%\w+)", self.lines[at])
         start = self.maker(block, found[1]) if found else set()
@@ -436,8 +436,8 @@ def programs(plan, folder, last=PHASES[-1]):
 
 
 def accepted_is_equal(path, step, phase, family):
-    """Whether another verifier of the compiler refuses the program, or the program computes the same as the step.
-    Otherwise returns the reason."""
+    """Judges an edited program that the proof accepts: refused by another verifier, or equal to the step in the
+    interpreter. Returns "" if neither holds."""
     passes = [f"builtin.module(pc-{name})" if phase in ("placed", "staged") or "pc.stage_axis" not in path.read_text() else f"builtin.module(builtin.module(pc-{name}))"
               for name in VERIFIERS[phase]]
     if "pc.stage_axis" in path.read_text() and phase != "staged":

@@ -90,7 +90,7 @@ def refused(name, code, words, mesh, *flags, **more):
 
 
 def tensors(directory):
-    """Returns the contents of a checkpoint, except for the place where it was made; None if there is none."""
+    """Returns the bits of a checkpoint's files except trajectory.json; None if a file is missing."""
     names = ["config.json", "model.safetensors", "training_state.safetensors"]
     if not all(os.path.exists(f"{directory}/{name}") for name in names):
         return None

@@ -15,7 +15,7 @@ draw = random.Random(int(os.environ.get("PC_SEED", "7")))
 
 
 def ladder(meshes, ranks, *more):
-    """Returns the command of the first program on this number of ranks, followed by the other programs."""
+    """Returns the command of the first program on `ranks` ranks, followed by the other programs."""
     launcher = list(more) + [word for mesh in meshes[1:] for word in ("--or", program(mesh))]
     line = command(meshes[0], *FLAGS, "--checkpoint", "DIR", "--every", 100, "--keep", 100, launcher=launcher)
     line[line.index("-n") + 1] = str(ranks)

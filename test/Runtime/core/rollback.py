@@ -52,7 +52,8 @@ whole = tensors(at(back + 9))
 
 # A start that is killed leaves a part of that, and the next one does the rest.
 def from_before(changed, renamed):
-    """Restores DIR, with a changed trajectory in the older checkpoint, and with this number of newer ones set aside."""
+    """Restores DIR as it was before. Replaces the older checkpoint's trajectory by `changed`, if given, and sets
+    `renamed` of the newer checkpoints aside."""
     shutil.rmtree("DIR")
     shutil.copytree("before", "DIR")
     if changed:
