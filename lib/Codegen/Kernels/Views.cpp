@@ -65,7 +65,7 @@ LogicalResult pc::kernels::emit(ResizeOp op, Kernel &kernel) {
   return success();
 }
 
-/// Step 1 copies contiguous stretches; any other step copies entry by entry.
+/// If step and `every` are 1, copies contiguous stretches; otherwise copies entry by entry.
 LogicalResult pc::kernels::emit(ColumnsOp op, Kernel &kernel) {
   const int64_t dim = op.along(), read = shapeOf(op.getX())[dim], written = shapeOf(op.getResult())[dim];
   auto [outer, inner] = around(op.getX(), dim);

@@ -401,7 +401,7 @@ bool TableCheck::checkRound() {
   return true;
 }
 
-/// If the planned program has calls, its tasks were inlined in the kernels, so a copy is inlined as well.
+/// A planned program with calls is checked twice: as it is, and with its calls inlined, for the evaluation.
 LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, WrittenKernels *written) {
   KernelNames names;
   names.written = written;
