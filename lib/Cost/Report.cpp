@@ -1,6 +1,6 @@
 //===- Report.cpp - The report of a plan's predicted costs -------------------------------------===//
 // Input: a planned program, of one or of all stages. Result: JSON with FLOPs, parameters, memory by kind, and traffic
-// by axis, move and phase, per group of ranks with equal figures. A run's summary has the same schema
+// by axis, move and phase. Ranks with equal figures share an entry. A run's summary has the same schema
 // (runtime/metrics), and end-to-end tests compare the two.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Report.h"
@@ -35,7 +35,7 @@ using Boxes = std::set<std::tuple<std::string, std::vector<int64_t>, std::vector
 /// Sums over the ops of a step, in one walk.
 class Totals {
 public:
-  /// Totals for `rank`. `boxes`: the parameters that have already been counted.
+  /// Adds up the figures of `rank`. `boxes` are the parameters that have already been counted.
   Totals(MeshAttr mesh, int64_t rank, StringAttr stageAxis, Boxes &boxes)
       : mesh(mesh), coordinates(mesh ? mesh.coordinates(rank) : SmallVector<int64_t>()), stageAxis(stageAxis),
         boxes(boxes) {}
@@ -77,7 +77,7 @@ public:
   std::map<std::tuple<std::string, StringRef, StringRef>, TrafficRow> traffic; ///< by axis, move, phase
 
 private:
-  /// Adds the ops of a block. `phase`: the phase at the start of the block.
+  /// Adds the ops of a block, which begins in `phase`.
   void add(Block &block, StepPhase phase, int64_t times) {
     for (Operation &op : block) {
       phase = phaseBegunBy(&op).value_or(phase);

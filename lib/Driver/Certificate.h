@@ -14,8 +14,8 @@ namespace pc {
 /// checked. Result: an attribute of the program of phase kernels.
 class Certificate {
 public:
-  /// Adds the program after a phase. `how`: "proved", "given" (later programs are proved to compute what it computes),
-  /// or "unproved".
+  /// Adds the program after a phase. `how` is "proved", "given" (later programs are proved to compute what it
+  /// computes), or "unproved".
   void add(Phase phase, mlir::ModuleOp program, llvm::StringRef how);
   /// Records that the tables were compared with the planned program.
   void tablesAreReadBack() { readBack = true; }

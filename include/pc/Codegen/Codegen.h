@@ -29,9 +29,10 @@ inline constexpr std::array<llvm::StringRef, 3> defaultArchs = {"sm_80", "sm_90a
 /// written for the program's ops.
 llvm::LogicalResult verifyTables(mlir::ModuleOp planned, mlir::ModuleOp kernels, WrittenKernels *written = nullptr);
 
-/// The tables of a module of the kernels phase as bytes, for a fingerprint. For each stage: the fields of pc_program,
-/// its mesh, groups, kernels, products, moves, device kernels, attentions, flows, images, and its description. Numbers
-/// have 8 bytes, a string follows its length, a function is given by its name. "" if there are no tables.
+/// The tables of a module of the kernels phase as bytes, for a fingerprint. For each stage these are the fields of
+/// pc_program, its tables (mesh, groups, kernels, products, moves, device kernels, attentions, flows, images) and its
+/// description. Numbers have 8 bytes, a string follows its length, and a function is given by its name. Returns "" if
+/// there are no tables.
 std::string tableBytes(mlir::ModuleOp kernels);
 
 /// Compiles the gpu.module of a CUDA program for `archs` (sm_90a, ...; none: the default ones) and replaces it by the

@@ -1,6 +1,6 @@
 //===- CompiledKernels.h - The kernels of an object file, run by the compiler ---------------===//
-// What a CPU program's kernels compute can be compared with their ops before there is an executable: an object file is
-// loaded into this process, and each kernel runs in a child of it, so that a crash or a loop without end is an error.
+// Kernels of a CPU program can be compared with their ops before there is an executable. An object file is loaded into
+// this process, and each kernel runs in a child process, so that a crash or an endless loop is only an error.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_CODEGEN_COMPILEDKERNELS_H
 #define PC_CODEGEN_COMPILEDKERNELS_H
@@ -44,8 +44,8 @@ struct KernelSample {
 /// What to draw for operand `operand` of `op`. No index is beyond the end of its table.
 KernelSample sampleOf(mlir::Operation *op, unsigned operand);
 
-/// Owns a JIT with one loaded object file. Input of each run: a kernel and the bytes of its operands; result: the bytes
-/// of its results, or the error. Runs do not affect each other, since each has a process of its own.
+/// Owns a JIT with one loaded object file. The input of a run is a kernel and the bytes of its operands; the result is
+/// the bytes of its results, or the error. Runs do not affect each other, because each has its own process.
 class CompiledKernels {
 public:
   ~CompiledKernels();

@@ -1,6 +1,6 @@
 //===- Fields.h - The fields of a C struct, one by one ---------------------------------===//
-// A program's tables are values of the runtime's own C structs (pcrt.h, host_image.h), filled in by the names of their
-// fields; the object file is written from those values, so the struct is the only list of its fields.
+// A program's tables are values of the runtime's own C structs (pcrt.h, host_image.h), whose fields are set by name.
+// The object file is written from those values, so the struct is the only list of its fields.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_CODEGEN_FIELDS_H
 #define PC_CODEGEN_FIELDS_H

@@ -28,8 +28,8 @@ struct CudaLibraries {
   bool takes(mlir::Operation *op) const;
 };
 
-/// Bytes of scratch memory that cuDNN 9 takes, as measured (test/Codegen/attention): partial sums of dk and dv in f32
-/// if query heads share them, partial sums of dq except on Hopper, and less than 512 bytes for anything else.
+/// Bytes of scratch memory that cuDNN 9 needs, as measured (test/Codegen/attention). It needs partial sums of dk and dv
+/// in f32 if query heads share them, partial sums of dq except on Hopper, and less than 512 bytes for everything else.
 int64_t attentionScratchBytes(mlir::Operation *op, CudaLibraries libraries);
 
 /// The workspace of the gradient of attention: byte offsets of its pieces, and its size.
@@ -50,8 +50,8 @@ bool isForTensorCores(mlir::Value q);
 /// Whether `op` is the gradient of attention.
 bool isAttentionGrad(mlir::Operation *op);
 
-/// Bytes that our own kernels of the gradient keep at the start of the workspace from one kernel to the next:
-/// rowsum(dout * o) in f32, with the shape of lse, if they use tensor cores. 0 otherwise, and for all other ops.
+/// Bytes at the start of the workspace that our own kernels of the gradient pass from one kernel to the next. If they
+/// use tensor cores, these are rowsum(dout * o) in f32, with the shape of lse. 0 otherwise, and for all other ops.
 int64_t attentionDotsBytes(mlir::Operation *op);
 
 /// A kernel that sums over rows uses at most this many blocks, two for each multiprocessor of an H100. A second kernel

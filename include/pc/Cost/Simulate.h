@@ -11,8 +11,7 @@
 
 namespace pc {
 
-/// What a stage does in a stretch of time: it works, or only waits for its own moves or for a message that is under
-/// way.
+/// What a stage does in a stretch of time: it works, waits for its own moves, or waits for a message that is in flight.
 struct StageSpan {
   enum Type { Work, Move, Message } type = Work;
   TaskKind kind = TaskKind::Optimizer; ///< of work
@@ -33,8 +32,8 @@ struct StageSpan {
 struct StageTimeline {
   std::vector<StageSpan> spans; ///< in the order of time
   double end = 0;
-  /// What its seconds went into, by kind of work, waits for its own moves, for messages that are in flight, and for
-  /// other stages.
+  /// How its seconds are divided: by kind of work, and waits for its own moves, for messages that are in flight, and
+  /// for other stages.
   std::array<double, getMaxEnumValForTaskKind() + 1> work = {};
   double moves = 0, messages = 0, idle = 0;
   /// How long its own moves continue while it waits for other stages after its last task.
@@ -42,7 +41,7 @@ struct StageTimeline {
 };
 using StepTimeline = std::vector<StageTimeline>;
 
-/// How long a step takes, by the machine model: a prediction, not a measurement.
+/// The time of a step by the machine model. It is a prediction, not a measurement.
 struct Prediction {
   double stepSeconds = 0;
   double programSeconds = 0; ///< of these, the seconds of the program; the rest is for nodes that are out of step, and
@@ -52,28 +51,28 @@ struct Prediction {
   StepTimeline timeline;
 };
 
-/// Hears of everything that takes time, in the order of the program: an op (the moves of a `pc.start` together), the
-/// phase of the step that it is in, and from when to when, in seconds, it works or is in flight.
+/// Called for everything that takes time, in the order of the program. Arguments are the op (or a `pc.start` for all
+/// its moves), its phase of the step, and the seconds from which and to which it works or is in flight.
 using StepListener = llvm::function_ref<void(mlir::Operation *, StepPhase, double start, double end)>;
 
-/// Seconds of ops that are known better than by `secondsOf`.
+/// Seconds of ops for which better values than those of `secondsOf` are known.
 using OpSeconds = llvm::DenseMap<mlir::Operation *, double>;
 
-/// Runs the planned program, or those of all stages, against the clock of `machine`, op by op. `listener`: of a program
-/// without stages; may be null.
+/// Runs the planned program, or those of all stages, against the clock of `machine`, op by op. `listener` may be null;
+/// it is called only for a program without stages.
 ///
-/// Time: an op takes what `known` has for it, or `secondsOf`, a message `messageSeconds`, during which sender and
-/// receiver continue; moves between start and wait run one after another during the work, which then takes longer
-/// (`contendShare`). Ranks of a stage do everything at once. Without `withBytes` spans do not say what is live, which
-/// takes longer to find than their seconds. Fails, with an error, where stages wait for each other forever or a program
-/// is not planned.
+/// An op takes the seconds in `known`, or else `secondsOf`. A message takes `messageSeconds`, during which sender and
+/// receiver continue. Moves between start and wait run one after another during other work, which then takes longer
+/// (`contendShare`). All ranks of a stage do everything at the same time. Without `withBytes`, spans have no live
+/// bytes, because these take longer to compute than the seconds. Fails, with an error, if stages wait for each other
+/// forever or a program is not planned.
 llvm::FailureOr<Prediction> predictStep(mlir::ModuleOp planned, const MachineModel &machine,
                                         const OpSeconds &known = OpSeconds(), StepListener listener = {},
                                         bool withBytes = true);
 
-/// Writes `value` with its keys in order, as LLVM does, and in place of every `traceEvents` in it the timeline in the
-/// format of the runtime's --trace: one process per stage, times in microseconds; args of tasks: live_bytes (most
-/// activations during the task) and moves (microseconds of collectives in it).
+/// Writes `value` with its keys in order, as LLVM does. Every `traceEvents` in it is replaced by the timeline, in the
+/// format of the runtime's --trace: one process per stage, times in microseconds. Tasks have the arguments live_bytes
+/// (the most activations during the task) and moves (microseconds of collectives in it).
 void writeWithTimeline(const llvm::json::Value &value, const StepTimeline &timeline, llvm::json::OStream &out);
 
 } // namespace pc

@@ -11,12 +11,12 @@
 
 namespace pc {
 
-/// The step of a planned program on the clock of `machine`, as predictStep plays it with `known`, for the page of a
+/// The step of a planned program on the clock of `machine`, which predictStep simulates with `known`, for the page of a
 /// report:
 /// {"microseconds": N, "rows": [{"axis": "dp", "stretches": [[phase, start, length, busy, count, name], ...]}, ...]}.
-/// The first row has no axis and is what computes; the others are the moves over an axis, which go one after another.
-/// Times are microseconds. What is too short to be seen is one stretch with its neighbours: `busy` of `length` for
-/// `count` moves. Fails as predictStep does.
+/// The first row has no axis and is the computation. The others are the moves over an axis, which follow each other.
+/// Times are in microseconds. Stretches that are too short to be seen are joined with their neighbours: `count` moves
+/// are busy for `busy` of `length`. Fails as predictStep does.
 llvm::FailureOr<llvm::json::Value> stepStreams(mlir::ModuleOp planned, const MachineModel &machine,
                                                const OpSeconds &known = OpSeconds());
 

@@ -1,6 +1,6 @@
 //===- TaskMemory.h - What a pipeline's stage keeps from task to task -------------------------===//
-// Input: the planned step of one stage. Result: the bytes that each task needs by itself and the bytes that stay alive
-// from one task to another, from which the memory of other orders of the tasks follows.
+// Input: the planned step of one stage. Result: the bytes that each task needs alone, and the bytes that stay alive
+// from one task to another. The memory of other orders of the tasks follows from these.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_COST_TASKMEMORY_H
 #define PC_COST_TASKMEMORY_H
@@ -11,7 +11,7 @@
 
 namespace pc {
 
-/// The arena of a planned stage over its tasks. A stretch is a task, what comes before the first one, or what follows
+/// The arena of a planned stage over its tasks. A stretch is a task, the ops before the first task, or the ops after
 /// the last one (`pc.task optimizer`).
 struct TaskMemory {
   /// Ops of a step between two markers of tasks.
@@ -24,7 +24,7 @@ struct TaskMemory {
   std::vector<Stretch> stretches;
   /// Bytes of values that are alive in several stretches, by the first and the last of them.
   std::map<std::pair<int, int>, int64_t> kept;
-  /// Bytes of the arena that are free when most is alive.
+  /// Bytes of the arena that are free at the moment when most bytes are alive.
   int64_t gaps = 0;
 
   /// Reads the block of a stage's step.

@@ -27,18 +27,19 @@ namespace pc {
 
 struct MachineModel;
 
-/// What checks a compile: only the verifiers of ops; also the verifier at the end of each phase; or also the proof that
-/// the program of each phase computes what the one-device program computes.
+/// What checks a compile. `None`: only the verifiers of ops. `Phase`: also the verifier at the end of each phase.
+/// `Full`: also the proof that the program of each phase computes what the one-device program computes.
 enum class Verify { None, Phase, Full };
 
-/// What is compiled, and how. Options of passes have the passes' own structs, and so their defaults (Passes.td).
+/// What is compiled, and how. Options of passes are members with the passes' own structs, so their defaults are those
+/// of Passes.td.
 struct CompileOptions {
   Plan plan;
-  AutoOptions search;               ///< finds the plan, where it is on
+  AutoOptions search;               ///< finds the plan, if it is switched on
   bool train = true;                ///< false: forward and loss only
-  std::optional<bool> packProducts; ///< one product for q, k and v where the plan lets it; by default for CUDA
+  std::optional<bool> packProducts; ///< one product for q, k and v if the plan allows it; default: for CUDA
   int64_t padVocabulary = 0;        ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
-  int64_t expertsLimit = 0;         ///< rows of experts that are there at once; 0: all
+  int64_t expertsLimit = 0;         ///< rows of experts that are in memory at once; 0: all
   AddAdaptersOptions adapters;      ///< LoRA, if there is any
   GroupParametersOptions groups;    ///< which parameters are frozen, and how the optimizer treats others
   DifferentiateOptions step;        ///< its microbatches are the plan's
@@ -67,36 +68,36 @@ struct CompileOptions {
   bool cuda() const { return kernels.target == "cuda"; }
   /// Bytes that a rank may take: the limit, or without one the memory of the machine; 0: any number.
   int64_t memoryLimitOn(const MachineModel &machine) const;
-  /// Whether one product makes q, k and v where the plan lets it. On a CPU three are faster (docs/rationale/c-attn.md).
-  /// Optimizers of matrices need them apart.
+  /// Whether one product computes q, k and v if the plan allows it. On a CPU three are faster
+  /// (docs/rationale/c-attn.md). Optimizers of matrices need three separate parameters.
   bool packs() const { return packProducts.value_or(cuda() && (step.optimizer == "adamw" || step.optimizer == "sgd")); }
 };
 
-/// What it means when a pass of a phase fails, by the pass's argument.
+/// The exit status for a failure of each pass of a phase, by the pass's argument.
 using PhaseFailures = std::map<std::string, pcrt_status>;
 
-/// Adds the passes of `phase` in order; returns the error in a tactic's options, or "".
+/// Adds the passes of `phase` in order. Returns the error in a tactic's options, or "".
 std::string buildPhase(mlir::OpPassManager &passes, Phase phase, const CompileOptions &options,
                        PhaseFailures &failures);
 
-/// Makes the passes of every phase a pipeline of pc-opt, --pc-phase-placed and so on, whose options are the flags of
-/// pc-compile (Flags.h).
+/// Registers a pipeline of pc-opt for the passes of every phase, such as --pc-phase-placed. Its options are the flags
+/// of pc-compile (Flags.h).
 void registerPhasePipelines();
 
-/// Runs the passes of `phase` on a module of the phase before it. On failure the error has been emitted and the status
+/// Runs the passes of `phase` on a module of the phase before it. On failure an error has been emitted, and the status
 /// names its kind.
 pcrt_status runPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
 /// Runs only the verifiers that end `phase`, on a module of this phase.
 pcrt_status verifyPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
-/// Adds adapters to a model program, freezes and groups its parameters, and reads the optimizer's definition, as the
-/// options say. If the definition is in a file, options.step names it from then on. Once, before its plan is completed:
-/// a search compiles programs with few layers, in which the globs would fit nothing. A model that was imported and not
-/// edited still counts as such. Errors are located, and the result is the exit code.
+/// Changes a model program as the options say: adds adapters, freezes and groups parameters, and reads the optimizer's
+/// definition. If the definition is in a file, options.step names the definition from then on. Call it once, before the
+/// plan is completed, because a search compiles programs with few layers, in which the globs would fit nothing. A model
+/// that was imported and not edited still counts as such. Errors are located, and the result is the exit code.
 pcrt_status changeModel(mlir::ModuleOp model, CompileOptions &options);
 
-/// Takes a program of phase `from` to `options.to` and writes what was asked for.
+/// Compiles a program of phase `from` to `options.to`, and writes the output, plan and report that the options name.
 pcrt_status compile(mlir::ModuleOp module, Phase from, CompileOptions options);
 
 } // namespace pc

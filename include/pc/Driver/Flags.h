@@ -1,6 +1,6 @@
 //===- Flags.h - What a compile can be asked for, by name ---------------------------------===//
-// One set of names for the flags of pc-compile and the options of the phases' pipelines in pc-opt: the strategy flags
-// come from the rows of the tactics, the others are fields of CompileOptions (Flags.cpp).
+// pc-compile and the phases' pipelines in pc-opt have the same flags, under the same names. Strategy flags come from
+// the rows of the tactics; the others are fields of CompileOptions (Flags.cpp).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_DRIVER_FLAGS_H
 #define PC_DRIVER_FLAGS_H
@@ -22,33 +22,34 @@ llvm::cl::OptionCategory &categoryOf(FlagGroup group);
 /// which flags were given, because a flag that was not given may take its value from a plan file or from the program.
 class CompileFlags : public mlir::PassPipelineOptions<CompileFlags> {
 public:
-  /// `ofTool`: they are also flags on the tool's command line.
+  /// With `ofTool`, the flags are also flags of the tool's command line.
   explicit CompileFlags(bool ofTool = false);
 
-  /// The words of a command line, where a value that follows a flag which needs none is joined to it if the flag has
-  /// such a name: `--pipeline gpipe` is `--pipeline=gpipe`, while `--pipeline model.mlir` is two words.
+  /// The words of a command line. If a flag needs no value and the word after it is one of its values, the two are
+  /// joined: `--pipeline gpipe` becomes `--pipeline=gpipe`, while `--pipeline model.mlir` stays two words.
   std::vector<const char *> words(int argc, const char *const *argv);
 
-  /// What was given, checked, in `options`. After an error its kind; `error` says why, or is empty where a plan file
-  /// had a diagnostic. `context` reads a plan file, null: one of its own. `origin`: of a program that is after some
-  /// phases, for which flags of these phases are refused and the others add to what is known.
+  /// Checks the flags that were given, and sets `options`. Returns the kind of an error; `error` has its text, or is
+  /// empty if a plan file had a diagnostic. `context` is used to read a plan file; if it is null, one is created.
+  /// `origin` describes a program of a later phase: flags of finished phases are refused, and the others are added to
+  /// its plan.
   pcrt_status resolve(mlir::MLIRContext *context, CompileOptions &options, std::string &error,
                       const Origin &origin = {});
 
-  /// The files that flags name, to be read: of a plan, a machine and a schedule.
+  /// The input files that flags name: a plan, a machine and a schedule.
   std::vector<pcrt::NamedPath> inputFiles() const;
 
 private:
   bool given(llvm::StringRef flag) const { return llvm::is_contained(order, flag); }
   pcrt_status check(std::string &error) const;
-  /// Takes the target that `origin` has; returns why a flag that was given comes too late, or "".
+  /// Takes the target of `origin`. Returns why a flag that was given comes too late, or "".
   std::string goOn(const Origin &origin);
 
   template <typename T, typename... Mods>
   Option<T> &flag(llvm::StringRef name, const llvm::Twine &description, Mods &&...mods);
   template <typename T> void field(T &field, llvm::StringRef name, const llvm::Twine &description);
   void list(llvm::SmallVectorImpl<std::string> &field, llvm::StringRef name, const llvm::Twine &description);
-  /// A flag that may be repeated: its texts are separated by spaces.
+  /// A flag that may be repeated. Its texts are separated by spaces in `field`.
   void repeated(std::string &field, llvm::StringRef name, const llvm::Twine &description);
   void bytes(int64_t &field, llvm::StringRef name, const llvm::Twine &description);
   void strategy(const TacticFlag &flag, const llvm::Twine &description, llvm::ArrayRef<TacticForm> forms = {});

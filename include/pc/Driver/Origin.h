@@ -1,7 +1,6 @@
 //===- Origin.h - Of which phase a program is, and what was meant to become of it ----------===//
-// pc-compile continues from a program of any phase. What it must know about the compile that made the program is in
-// attributes of the module (pc-sign-step); where they are missing, what its ops show is enough, and flags may say the
-// rest.
+// pc-compile continues from a program of any phase. Facts about the compile that wrote the program are in attributes of
+// the module (pc-sign-step). If these are missing, the ops show enough of the plan, and flags may give the rest.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_DRIVER_ORIGIN_H
 #define PC_DRIVER_ORIGIN_H
@@ -16,11 +15,11 @@ namespace pc {
 inline constexpr llvm::StringLiteral planAttribute = "pc.plan", targetAttribute = "pc.target",
                                      stepAttribute = "pc.step", certificateAttribute = "pc.certificate";
 
-/// The phase of a program, from its ops; none if it is no program.
+/// The phase of a program, which follows from its ops; none if it is not a program.
 std::optional<Phase> phaseOf(mlir::ModuleOp module);
 
-/// What a module says of the compile that made it. Fields that the module does not say have their defaults, and
-/// `has...` distinguishes them.
+/// What a module records about the compile that wrote it. Facts that are not recorded have their defaults; `has...`
+/// shows which are recorded.
 struct Origin {
   Phase phase = Phase::Model;
   Plan plan;            ///< without tactics of later phases where the module has no pc.plan
@@ -30,7 +29,7 @@ struct Origin {
   int64_t zigzag = 0;     ///< as pc.program says
 };
 
-/// What a module says of itself. Emits an error where it is no program or contradicts itself.
+/// Reads the facts that a module records. Emits an error if it is not a program or contradicts itself.
 llvm::FailureOr<Origin> originOf(mlir::ModuleOp module);
 
 /// The options of pc-sign-step.

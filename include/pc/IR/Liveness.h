@@ -14,8 +14,8 @@ namespace pc {
 /// The bytes of one tensor, without alignment.
 int64_t byteSize(mlir::Type tensor);
 
-/// Whether `op` is a leaf, whose value exists before the step and is live until its end: parameter, state, input,
-/// rope_table, constant, block_offset.
+/// Whether `op` is a leaf: a parameter, state, input, rope_table, constant or block_offset. Its value exists before the
+/// step and is live until its end.
 bool isLeaf(mlir::Operation *op);
 
 /// If the body of an accumulation over several microbatches computes a value and yields it, the value is added to its

@@ -43,8 +43,8 @@ struct IndexedDim {
 #include "pc/IR/PCTypes.h.inc"
 
 namespace pc::detail {
-/// The rule of an op whose operands and results have one shape. `linear`: the operands in which it is linear together.
-/// `max`: if the operands are partial maxima, so is the result.
+/// The rule of an op whose operands and results have one shape. `linear` are the operands in which it is linear
+/// together. With `max`, partial maxima as operands give a partial maximum as result.
 FactorRule pointwiseRule(mlir::Operation *op, std::initializer_list<unsigned> linear, bool max);
 /// Checks that shapes agree with the factors, that either all operands and results are placed or none is, and that the
 /// placements are a legal row on every axis.

@@ -1,7 +1,7 @@
 //===- Schedule.h - Pipeline schedules as values ------------------------------------------===//
-// A problem (stages, chunks of the model, microbatches, times, memory), orders that solve it, and what an order costs.
-// Free of ops. A *stage* is the group of ranks at one coordinate of the pipeline axis. A *chunk* is a contiguous piece
-// of the model.
+// Describes a problem (stages, chunks of the model, microbatches, times, memory), orders that solve it, and the cost of
+// an order. It does not depend on ops. A *stage* is the group of ranks at one coordinate of the pipeline axis. A
+// *chunk* is a contiguous piece of the model.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PIPELINE_SCHEDULE_H
 #define PC_PIPELINE_SCHEDULE_H
@@ -39,7 +39,7 @@ std::string text(const Task &task);
 /// and chunk take microbatches in ascending order. So gradients are summed in the same order under every schedule.
 using Order = std::vector<std::vector<Task>>;
 
-/// What is to be scheduled. Vectors are per chunk unless the comment says otherwise. An empty vector means all zeros
+/// The problem to schedule. Vectors are per chunk unless their comment says otherwise. An empty vector means all zeros
 /// (`held`: all ones).
 struct Problem {
   int stages = 1, microbatches = 1;
@@ -141,8 +141,9 @@ bool fits(const Problem &problem, const Order &order);
 /// Where the chunks of a schedule lie: anywhere, on stage c mod p, on stage c, or two on every stage as a V.
 enum class ChunkMap { Any, RoundRobin, OneChunk, V };
 
-/// Stages that take equally long, with messages that take no time: the number of stages p, of microbatches m and of
-/// chunks per stage v; the seconds f, b and w of F, B (without W) and W of one stage and microbatch.
+/// Stages that take equally long, with messages that take no time. p, m and v are the numbers of stages, of
+/// microbatches and of chunks per stage; f, b and w are the seconds of F, B (without W) and W of one stage and
+/// microbatch.
 struct UniformStages {
   double p, m, v, f, b, w;
   /// Seconds of work of one stage in all microbatches.

@@ -20,7 +20,7 @@ struct LeafLayout {
 LeafLayout leafLayout(mlir::Operation *op, mlir::Value value);
 
 /// Permutes `x` along its sequence dim `dim` from the sequence's own order to the order of the program that contains
-/// `op` (zigzag). `back`: does the inverse.
+/// `op` (zigzag). With `back`, does the inverse.
 Tensor reorderSequence(mlir::Operation *op, const Tensor &x, int64_t dim, bool back);
 
 /// Makes random tensors for the leaves of a program. State: the seed, and what the program says about the vocabulary,

@@ -48,14 +48,10 @@ Tensor *find(Results &results, llvm::StringRef name);
 llvm::LogicalResult canInterpret(mlir::ModuleOp module);
 
 /// Runs `@step`, else `@model`, else the only function of `module`, on as many ranks as its mesh has (one without a
-/// mesh). Leaves depend only on their names and the seed (Feeds.h).
-/// | Every rank holds its own tensors, and moves exchange them. In a placed program, every value is also assembled from
-/// the ranks and compared with that of one device. Fails after an error at the first op that the interpreter does not
-/// know, whose values differ, or on whose values ranks disagree that should hold the same.
-///
-/// Every rank holds its own tensors, and moves exchange them. In a placed program every value is also assembled from
-/// the ranks and compared with that of one device. Fails after an error at the first op whose values differ, about
-/// whose value ranks disagree that should hold the same, or that the interpreter does not know.
+/// mesh). Leaves depend only on their names and the seed (Feeds.h). Every rank holds its own tensors, and moves
+/// exchange them. In a placed program, every value is also assembled from the ranks and compared with that of one
+/// device. Fails after an error at the first op that the interpreter does not know, whose values differ, or on whose
+/// values ranks disagree that should hold the same.
 llvm::FailureOr<Results> interpret(mlir::ModuleOp module, const RunOptions &options);
 
 /// The results of `op` for given operands, which are what its kernels have to compute. `program` is local or planned.

@@ -1,8 +1,8 @@
 //===- Emit.h - Numbers, addresses and loops for writing kernels --------------------===//
-// Kernels are written once, in C++ that reads like the loop nest it emits: `Num` is an SSA value with operators, `Ptr`
-// an address of f32, bf16 or i32 elements, `Emitter` makes constants, loops and vector operations. The Emitter itself
-// is for CPUs: shapes are static, so tails are vectors of the width that is left and never masks. SimtEmitter (Simt.h)
-// writes the same loops for the threads of a GPU.
+// Kernels are written once, in C++ that reads like the loop nest it emits. `Num` is an SSA value with operators, `Ptr`
+// is an address of f32, bf16 or i32 elements, and `Emitter` creates constants, loops and vector operations. The Emitter
+// itself is for CPUs: shapes are static, so the rest of a loop is a narrower vector and never a mask. SimtEmitter
+// (Simt.h) writes the same loops for the threads of a GPU.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_EMIT_EMIT_H
 #define PC_LIB_CODEGEN_EMIT_EMIT_H

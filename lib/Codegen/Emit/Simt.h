@@ -25,8 +25,8 @@ public:
   /// Blocks of the grid and threads of a block; valid after the kernel is written.
   int64_t grid = 1, block = 1;
 
-  /// Runs `body` for each of `items` items, by teams whose size suits rows of `columns` elements. `reduces`: the body
-  /// uses reductions; a team is then one or more whole warps of a block.
+  /// Runs `body` for each of `items` items, by teams whose size suits rows of `columns` elements. If the body uses
+  /// reductions (`reduces`), a team is one or more whole warps of a block.
   void items(int64_t items, int64_t columns, bool reduces, llvm::function_ref<void(Num)> body);
   /// Must be called before `items` or `rowSums` if a kernel has both f32 rows and bf16 rows. All accesses then have 16
   /// bytes, and those of a warp are contiguous. If a row divides into whole warps of vectors, a vector consists of 4
@@ -71,8 +71,8 @@ public:
   Carried across(llvm::ArrayRef<bool> isMax, Carried mine);
   /// The value of the thread whose number in the warp is this thread's xor `mask` (i32 or f32).
   Num shuffle(Num value, int64_t mask);
-  /// `ballot`: an i32 with one bit per thread of the warp, set if the condition holds there. The other two: the number
-  /// of set bits, and the number of set bits of lower threads.
+  /// `ballot` is an i32 with one bit per thread of the warp, which is set if the condition holds there. The other two
+  /// count the set bits, and the set bits of lower threads.
   Num ballot(Num condition);
   Num bitCount(Num word);
   Num bitsBefore(Num word);
@@ -113,8 +113,8 @@ protected:
   void store(Num value, Ptr to, Num index) override;
 
 private:
-  /// A vector of the row that this thread works on. `inside`: whether the vector exists (null: always). If it does not,
-  /// the index is that of an existing vector.
+  /// A vector of the row that this thread works on. `inside` says whether the vector exists (null: always). If it does
+  /// not, the index is that of an existing vector.
   struct Piece {
     Num index, inside;
   };

@@ -1,6 +1,6 @@
 //===- Tiles.cpp - Small matrix products and copies inside one kernel ---------------===//
-// Products of matrices that are small enough for the cache, used by attention on a CPU: register tiles of a few rows by
-// one or two vectors, and copies that pad, pack pairs of bf16 or transpose, so that the tiles have no edge cases.
+// Products of matrices that are small enough for the cache, which attention uses on a CPU. Register tiles have a few
+// rows and one or two vectors. Copies pad matrices, pack pairs of bf16, or transpose, so that tiles have no edge cases.
 //===-----------------------------------------------------------------------------===//
 #include "Tiles.h"
 

@@ -10,8 +10,8 @@
 
 namespace pc {
 
-/// A matrix product c[batch, m, n] = sum_k a[batch, m, k] b[batch, k, n]; strides in elements. `swapped`: a is the
-/// einsum's second operand.
+/// A matrix product c[batch, m, n] = sum_k a[batch, m, k] b[batch, k, n]. Strides are in elements. If `swapped`, a is
+/// the einsum's second operand.
 struct Gemm {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   int64_t aBatch = 0, aM = 0, aK = 0, bBatch = 0, bK = 0, bN = 0, cBatch = 0, cM = 0, cN = 0;

@@ -20,8 +20,8 @@ struct Grouped {
   unsigned a = 0, b = 0;
 };
 
-/// Recognizes `op`, if it is routed, in f32 or bf16, and of a kind in pcrt_grouped. `byRows`: whether a value is stored
-/// by rows.
+/// Recognizes `op` if it is routed, in f32 or bf16, and of a kind in pcrt_grouped. `byRows` says whether a value is
+/// stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op, llvm::function_ref<bool(mlir::Value)> byRows);
 /// Takes from the types of values whether they are stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op);

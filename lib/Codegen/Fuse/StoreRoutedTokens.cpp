@@ -172,9 +172,8 @@ private:
     auto it = calls.find(body);
     return it == calls.end() ? ArrayRef<CallOp>() : ArrayRef<CallOp>(it->second);
   }
-  /// The result of another function that an argument of a function receives in the step, if it is the same result of
-  /// the same function in all calls, and all arguments from that function come from the same call of it. Otherwise
-  /// null.
+  /// An argument of a function may always receive the same result of one other function: in all calls of the step, and
+  /// for all arguments from that function by the same call of it. Returns that result, otherwise null.
   Value outside(BlockArgument argument) {
     OpResult first;
     for (CallOp call : callsOf(argument.getOwner())) {

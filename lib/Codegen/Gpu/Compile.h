@@ -1,6 +1,6 @@
 //===- Compile.h - The steps of compileGpuModule ----------------------------------------------===//
-// The chain: gpu.module, NVVM dialect, LLVM IR for NVPTX, PTX, cubins by ptxas; or, from the same LLVM IR, a shared
-// object for the stand-in. Images.cpp calls the steps in this order. Errors are emitted at the op.
+// The steps are: gpu.module, NVVM dialect, LLVM IR for NVPTX, PTX, and cubins by ptxas. From the same LLVM IR comes a
+// shared object for the stand-in. Images.cpp calls the steps in this order. Errors are emitted at the op.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GPU_COMPILE_H
 #define PC_LIB_CODEGEN_GPU_COMPILE_H

@@ -32,8 +32,8 @@ public:
   /// Records `key` (a kernel's name, or a product's shape) and returns whether it is new.
   bool isNew(llvm::StringRef key) { return known.insert(key).second; }
 
-  /// Adds a case: it compares `launches` on the device with the CPU kernels of `ops`, one after another. `results`:
-  /// offsets of the results, if there is only one op and they are not at their homes.
+  /// Adds a case, which compares `launches` on the device with the CPU kernels of `ops`, one after another. `results`
+  /// are offsets of the results, if there is only one op and they are not at their homes.
   llvm::LogicalResult add(llvm::StringRef name, llvm::StringRef kind, llvm::ArrayRef<mlir::Operation *> ops,
                           llvm::ArrayRef<Launch> launches, OffsetOf offsetOf, llvm::ArrayRef<int64_t> results,
                           AddToTable addToTable);

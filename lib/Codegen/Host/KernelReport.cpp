@@ -27,8 +27,8 @@ struct Use {
   double computing = 0; ///< seconds
 
   /// Seconds of a launch. To use its full bandwidth, a GPU needs about 2 MB in flight (3.35 TB/s x 0.6 us), or 16 KB
-  /// per multiprocessor. 1024 threads with four loads of 4 bytes have 16 KB in flight, and half of it with loads of 2
-  /// bytes.
+  /// per multiprocessor. 1024 threads with four loads of 4 bytes have 16 KB in flight. With loads of 2 bytes they have
+  /// half of it.
   double seconds(const MachineModel &machine) const {
     double busy = access ? std::min(1.0, static_cast<double>(access) / 4) : 1;
     return std::max(computing,

@@ -1,7 +1,8 @@
 //===- VerifyCompute.cpp - Compares kernels, products and attention with their ops ------------===//
-// Compares each call of a kernel, a product or an attention with the op of the planned program: it compares the table
+// Compares each call of a kernel, a product or an attention with the op of the planned program. It compares the table
 // row and the buffers in order, and checks that a kernel is used only for ops with the same text. Expected rows are
-// computed from the specs of the ops, without asGemm and asGrouped, with which they were written.
+// computed from the specs of the ops. The functions asGemm and asGrouped, with which the rows were written, are not
+// used.
 //===-----------------------------------------------------------------------------===//
 #include "../Emit/Kernel.h"
 #include "../Fuse/Grouped.h"

@@ -1,5 +1,5 @@
 //===- VerifyTables.cpp - Compares an executable with the planned program ---===//
-// Reads back the step's calls to the runtime, the table rows that their arguments index, and the description, and
+// Reads back the step's calls to the runtime, the table rows that their arguments index, and the description. It
 // compares them with the planned program, op by op, in order: every call belongs to an op, every op has its calls, and
 // both have the same attributes. It does not check what kernels compute; a kernel is identified by the ops for which it
 // was written.

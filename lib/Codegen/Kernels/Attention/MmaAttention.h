@@ -25,8 +25,8 @@ public:
 
   static constexpr double log2e = 1.4426950408889634;
 
-  /// `warpgroups`: warpgroups of a block, which multiply with wgmma; 0: a block has four warps that multiply with
-  /// mma.sync.
+  /// `warpgroups` is the number of warpgroups of a block, which multiply with wgmma. If it is 0, a block has four warps
+  /// that multiply with mma.sync.
   MmaAttention(SimtEmitter &e, const AttentionShape &a, int64_t warpgroups)
       : e(e), a(a), warpgroups(warpgroups), threads(warpgroups ? 128 * warpgroups : 128), perBlock(threads / 2),
         pitch(warpgroups ? a.d : a.d + 8), pieces(a.d / 16), numHeads(a.heads * a.groups) {}

@@ -14,7 +14,7 @@ using namespace pc::kernels;
 namespace {
 constexpr int64_t depth = 32, threads = 128, inCopy = 8, padding = 8, piece = 16;
 
-/// An operand's tile in shared memory. `deep`: its shape is [side, depth]; otherwise [depth, side].
+/// An operand's tile in shared memory. Its shape is [side, depth] if `deep`, otherwise [depth, side].
 struct Tile {
   int64_t side;
   bool deep;
