@@ -1,6 +1,6 @@
 //===- NcclFlight.cpp - Calls of a communicator, from begin to end --------===//
-// A call that begins puts its contribution into its mailbox; it ends when all members have begun theirs. A sum is
-// rounded whenever it passes from rank to rank, in their order or (PC_STANDIN_SUMS) another: all members get the same
+// A call that begins puts its contribution into its mailbox. It ends when all members have begun theirs. A sum passes
+// from rank to rank, in their order or (PC_STANDIN_SUMS) in another, and is rounded each time. All members get the same
 // bits.
 //===----------------------------------------------------------------------===//
 #include "standin/Capture.h"

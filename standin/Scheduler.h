@@ -1,7 +1,7 @@
 //===- Scheduler.h - Work on streams, in an adversarial order -------------===//
-// An item is one piece of work with its predecessors. Nothing runs until the host waits or asks; then an adversary
-// picks, by the seed, any item whose predecessors are done: uniformly, or by priorities of streams that it redraws now
-// and then (only priorities reveal a missing wait after a long stream).
+// An item is one piece of work with its predecessors. Nothing runs until the host waits or asks. Then an adversary
+// picks, by the seed, any item whose predecessors are done. It picks uniformly, or by priorities of streams that it
+// redraws at times (only priorities reveal a missing wait after a long stream).
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_SCHEDULER_H
 #define PC_STANDIN_SCHEDULER_H

@@ -1,7 +1,7 @@
 //===- TensorGraph.h - The operation graphs of cuDNN ----------------------===//
-// Tensors of four dims (batch, head, row, column) with any strides, and products, elementwise operations, reductions
-// and transpositions between them. A graph is executed one batch entry after the other, in f32; virtual tensors are
-// rounded to their type.
+// Tensors have four dims (batch, head, row, column) with any strides. Products, elementwise operations, reductions and
+// transpositions connect them. A graph is executed one batch entry after the other, in f32; virtual tensors are rounded
+// to their type.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_TENSORGRAPH_H
 #define PC_STANDIN_TENSORGRAPH_H

@@ -196,8 +196,8 @@ FactorRule RopeOp::getFactorRule() {
   return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
 }
 
-/// The part of a spec for the optional operands of attention `op`: `bias`, `sinks`, `starts`, `random`, and `sees`,
-/// which has no dims or one entry per query.
+/// The part of a spec for the optional operands of attention `op`: `bias`, `sinks`, `starts`, `random`, and `sees`.
+/// `sees` has no dims or one entry per query.
 template <typename Op> static std::string moreDims(Op op) {
   Value sees = op.getSees();
   return std::string(op.getBias() ? ", k g r" : "") + (op.hasSinks() ? ", k g" : "") + (op.getStarts() ? ", b s" : "") +

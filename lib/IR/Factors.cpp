@@ -1,7 +1,7 @@
 //===- Factors.cpp - Parsing rules and generating legal placements ---------------===//
-// Input: a rule as text ("b s e, v e -> b s v"). Result: the rows that are legal for one mesh axis: all operands and
-// results whole; one factor split everywhere, with partial results where they lack it; sums in each group of operands
-// in which the op is linear; all of it at the root. The numbers of operands and results are the rule's.
+// Input: a rule as text ("b s e, v e -> b s v"). Result: the rows that are legal for one mesh axis. In such a row, all
+// values are whole; or one factor is split everywhere, and values that lack it are partial; or operands in which the op
+// is linear are sums; or all values are at the root. The numbers of operands and results are the rule's.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Factors.h"
 

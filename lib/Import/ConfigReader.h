@@ -53,8 +53,8 @@ public:
   /// Whether the key is present, possibly with value null.
   bool isGiven(llvm::StringRef key) const { return object.get(key); }
 
-  /// Records the equivalent values of a key (config_means). `absent`: the value if a config lacks the key. `null`: the
-  /// value of a null, if it differs.
+  /// Records the equivalent values of a key (config_means). `absent` is the value if a config lacks the key. `null` is
+  /// the value of a null, if it differs.
   void means(ConfigKey key, std::vector<llvm::json::Value> values, llvm::json::Value absent,
              std::optional<llvm::json::Value> null = std::nullopt);
   /// Records that other weights may have a tensor `copy` that equals `original`.

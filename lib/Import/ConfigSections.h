@@ -15,7 +15,7 @@ constexpr int64_t mostHeadDim = 1 << 16;
 
 /// The activation that `key` names.
 void readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef absent, ModelConfig &config);
-/// The probability of dropout, in 65536ths. `instead`: the probability from the flag, if it is given.
+/// The probability of dropout, in units of 1/65536. `instead` is the probability from the flag, if it is given.
 int64_t readDropout(ConfigReader &reader, ConfigKey key, double absent, std::optional<double> instead);
 /// Reads all keys of a T5, which has an encoder and a decoder.
 void readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &options);

@@ -1,7 +1,7 @@
 //===- ModelAttention.cpp - Attention of a layer ----------------------------------------===//
 // Builds projections of Q, K and V, norms of heads, rotary embeddings, addends of scores (ALiBi, T5's buckets), the
-// attention op and the output projection. Q is [b, s, kv_heads, group, head_dim], K and V are [b, s, kv_heads,
-// head_dim], so that grouped-query attention needs no repetition. Latent attention is in a separate file.
+// attention op and the output projection. Q is [b, s, kv_heads, group, head_dim]; K and V are [b, s, kv_heads,
+// head_dim]. So grouped-query attention needs no repetition. Latent attention is in a separate file.
 //===-----------------------------------------------------------------------------===//
 #include "ModelBuilder.h"
 #include "RelativeBuckets.h"

@@ -18,9 +18,9 @@
 
 namespace pc {
 
-/// Writes one model at the builder's insertion point. State: the stack and layer that are being built (`form`,
-/// `prefix`, `layer`), the location that new ops get (`at`, `in`), and the sizes of dims by name, of which "sequence"
-/// and "ffn" change on the way.
+/// Writes one model at the builder's insertion point. Its state is the stack and layer that are being built (`form`,
+/// `prefix`, `layer`), the location of new ops (`at`, `in`), and the sizes of dims by name. The sizes of "sequence" and
+/// "ffn" change on the way.
 class ModelBuilder {
 public:
   ModelBuilder(mlir::OpBuilder &builder, const ModelConfig &config, const ImportOptions &options);

@@ -44,8 +44,8 @@ struct GroupRouting {
 Routing routeByGroups(mlir::OpBuilder &builder, mlir::Location loc, int64_t layer, mlir::Value logits,
                       mlir::Value correction, const GroupRouting &how);
 
-/// The imbalance of the load of experts, over all tokens of a microbatch and all layers together: the number of experts
-/// times the sum over experts of the mean number of choices times the mean score (W. Fedus et al., "Switch
+/// The imbalance of the load of experts, over all tokens of a microbatch and all layers together. It is the number of
+/// experts times a sum over experts: the mean number of choices times the mean score (W. Fedus et al., "Switch
 /// Transformers", 2021).
 class LoadBalance {
 public:

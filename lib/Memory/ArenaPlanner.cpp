@@ -1,8 +1,8 @@
 //===- ArenaPlanner.cpp - Buffers with lifetimes -> offsets in one arena ----------------===//
-// This is dynamic storage allocation: time intervals with sizes get offsets so that no two overlap in both time and
-// space. The problem is NP-hard. The planner uses best fit in a few orders (by the live bytes at the busiest moment, by
-// size), and a faster best fit in the order of time for programs with many buffers. maxLiveBytes is a lower bound: a
-// plan that reaches it is optimal. checkArena verifies any plan, and shares no code with the search.
+// The problem is dynamic storage allocation: time intervals with sizes get offsets so that no two overlap in both time
+// and space. It is NP-hard. The planner tries best fit in a few orders (by the live bytes at the busiest moment, by
+// size). For programs with many buffers it tries a faster best fit in the order of time. maxLiveBytes is a lower bound:
+// a plan that reaches it is optimal. checkArena verifies any plan, and shares no code with the search.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Memory/ArenaPlanner.h"
 
@@ -133,8 +133,8 @@ private:
   std::vector<uint8_t> live; ///< 1: live at the same time as the new buffer
 };
 
-/// The buffers placed so far. In a long program most live ranges are short, so time is divided into windows, each of
-/// which overlaps the next by half its length: a short live range is within one window, and has to be compared only
+/// The buffers placed so far. In a long program most live ranges are short. So time is divided into windows, each of
+/// which overlaps the next by half its length. A short live range is within one window, and has to be compared only
 /// with the buffers of that window.
 class PlacedBuffers {
 public:

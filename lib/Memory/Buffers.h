@@ -17,7 +17,7 @@ namespace pc {
 /// writes it.
 class Buffers {
 public:
-  /// `dying`: if `body` belongs to a function, the arguments that no caller reads after the call.
+  /// If `body` belongs to a function, `dying` are the arguments that no caller reads after the call.
   Buffers(mlir::Block &body, const Liveness &liveness, TaskFunctions &functions,
           llvm::ArrayRef<mlir::BlockArgument> dying = {});
 

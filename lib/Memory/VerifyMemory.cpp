@@ -25,7 +25,7 @@ namespace {
 /// still needed.
 class Replay {
 public:
-  /// `functions`: the functions that the step calls.
+  /// `functions` are the functions that the step calls.
   Replay(int64_t arenaBytes, TaskFunctions &functions) : arenaBytes(arenaBytes), functions(functions) {}
 
   /// (A7) Checks a function in its own address space. It holds its arguments at the start, and keeps those that no

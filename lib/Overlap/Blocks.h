@@ -12,11 +12,11 @@
 
 namespace pc {
 
-/// The order in which n blocks are processed. A ring (`with` is null): on coordinate i of `axes`, step t works on the
-/// block of coordinate (i - t) mod n. Two axes whose moves belong to one product (`with` is the minor one): on
-/// coordinates (i, j), step t works on the block of coordinate k with i + j + k = t mod n, for the moves over either
-/// axis. In this case blocks are sent directly from their owners, because rings would need the initial skew of Cannon's
-/// algorithm, which sends more.
+/// The order in which n blocks are processed. In a ring (`with` is null), on coordinate i of `axes`, step t works on
+/// the block of coordinate (i - t) mod n. If two axes have moves that belong to one product (`with` is the minor one),
+/// then on coordinates (i, j) step t works on the block of coordinate k with i + j + k = t mod n, for the moves over
+/// either axis. In this case blocks are sent directly from their owners, because rings would need the initial skew of
+/// Cannon's algorithm, which sends more.
 struct Window {
   mlir::ArrayAttr axes, with;
   int64_t n = 0;

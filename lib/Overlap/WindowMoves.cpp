@@ -1,7 +1,7 @@
 //===- WindowMoves.cpp - Ring attention and collective matmuls -------------------------------===//
 // Runs the two rewrites of Windows.h (attention over a ring, products with their gather or reduce_scatter) on every
-// function, emits remarks that say which moves stay whole and why, and fails if there is no move to window over an axis
-// of the option.
+// function. Emits remarks that say which moves stay whole and why. Fails if there is no move to window over an axis of
+// the option.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_WINDOWMOVES
 #include "pc/Overlap/Passes.h"

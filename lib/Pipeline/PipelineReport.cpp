@@ -1,6 +1,7 @@
 //===- PipelineReport.cpp - The part "pipeline" of a report --------------------------------===//
 // Input: a planned program and its predicted timeline. Result: the bubble, the seconds of each stage by kind of work,
-// its peak of microbatches and bytes, and, for a named schedule with uniform stages, the closed form of its idle time.
+// and its peak of microbatches and bytes. For a named schedule with uniform stages, also the closed form of its idle
+// time.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Pipeline/PipelineReport.h"
 #include "pc/Pipeline/Schedule.h"

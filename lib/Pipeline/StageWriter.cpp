@@ -1,7 +1,7 @@
 //===- StageWriter.cpp - The program of one stage ------------------------------------------===//
 // Input: the step with its accumulation (StageWriter::Step) and the instructions of one stage. Result: the module of
-// that stage: leaves, receives, calls of tasks, sends, sums over chunks, optimizer. Only values that the stage uses are
-// copied.
+// that stage, which has leaves, receives, calls of tasks, sends, sums over chunks and the optimizer. Only values that
+// the stage uses are copied.
 //===-----------------------------------------------------------------------------===//
 #include "StageWriter.h"
 #include "pc/IR/Calls.h"

@@ -17,8 +17,8 @@ namespace pc::pipeline {
 /// Numbers flows in the order of their first request.
 class FlowNumbers {
 public:
-  /// `what`: F, B, or a letter for values that are exchanged after the tasks. `item`: the chunk or the yielded value.
-  /// `index`: the number among several values.
+  /// `what` is F, B, or a letter for values that are exchanged after the tasks. `item` is the chunk or the yielded
+  /// value. `index` is the number among several values.
   int of(int source, int destination, char what, int item, int index) {
     return numbers.try_emplace({source, destination, what, item, index}, numbers.size()).first->second;
   }

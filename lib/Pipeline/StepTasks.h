@@ -42,8 +42,8 @@ struct Units {
 /// The ops of all tasks.
 class StepTasks {
 public:
-  /// `chunkOf`: of every unit. With `split`, gradients of weights are separate tasks. Fails after an error if a task
-  /// would need a value of a later task.
+  /// `chunkOf` is the chunk of every unit. With `split`, gradients of weights are separate tasks. Fails after an error
+  /// if a task would need a value of a later task.
   static mlir::FailureOr<StepTasks> find(AccumulateOp accumulate, const Units &units, llvm::ArrayRef<int> chunkOf,
                                          bool split);
 

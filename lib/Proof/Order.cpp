@@ -1,7 +1,7 @@
 //===- Order.cpp - The order of the sequence in a step program -------------------------------===//
 // A program in zigzag order permutes the sequence. This check shows that the one-device program computes the same in
-// any order of the sequence, if positions and tokens are permuted in the same way: every op either works on each
-// position separately, or reads positions as values. Attention by order of keys (windows, starts) is refused.
+// any order of the sequence, if positions and tokens are permuted in the same way. So every op must either work on each
+// position separately, or read positions as values. Attention by order of keys (windows, starts) is refused.
 //===-----------------------------------------------------------------------------===//
 #include "Order.h"
 #include "Rules.h"

@@ -1,7 +1,7 @@
 //===- Rules.cpp - The proof's own rules of ops --------------------------------------------===//
-// One line of the table describes an op: the letters of its operands' and results' dims, which letters must be whole,
-// in which operands it is linear, how partial results combine, and which letter is a global index. The table is
-// independent of FactorRules.cpp, so that a mistake in either one leads to a failed proof.
+// One line of the table describes an op. It has the letters of its operands' and results' dims. It says which letters
+// must be whole, in which operands the op is linear, how partial results combine, and which letter is a global index.
+// The table is independent of FactorRules.cpp, so that a mistake in either one leads to a failed proof.
 //===-----------------------------------------------------------------------------===//
 #include "Rules.h"
 
@@ -12,9 +12,9 @@ using namespace pc;
 using namespace pc::proof;
 
 namespace {
-/// `spec` is an einsum, or empty if attributes of the op say it (`writtenSpec`); "x*" stands for all other dims of the
-/// operand. `whole`: letters that must not be split. `linear`: operands in which the op is linear together. `indexed`:
-/// the letter whose global index the op uses.
+/// `spec` is an einsum, or empty if attributes of the op contain it (`writtenSpec`); "x*" stands for all other dims of
+/// the operand. `whole` are the letters that must not be split. `linear` are the operands in which the op is linear
+/// together. `indexed` is the letter whose global index the op uses.
 struct OpRow {
   StringRef name, spec, whole;
   SmallVector<unsigned, 2> linear;

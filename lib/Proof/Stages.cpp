@@ -158,9 +158,9 @@ bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorI
   return true;
 }
 
-/// Finds a send without a receive or a receive without a send: one in a flow that has only one side, one with a
-/// repeated number, or one that would be in order if it had the missing number. Also returns an unmatched op of the
-/// other kind, if there is one.
+/// Finds a send without a receive or a receive without a send. It may be in a flow that has only one side, have a
+/// repeated number, or be in order only if it had the missing number. Also returns an unmatched op of the other kind,
+/// if there is one.
 std::pair<Operation *, Operation *> Walk::oddMessage() {
   using Side = SmallVector<std::pair<int64_t, Operation *>>; // by message number, in the order of the program
   std::map<StageFlow, std::pair<Side, Side>> flows;

@@ -1,7 +1,7 @@
 //===- Walk.cpp - One abstract run of a program ----------------------------------------------===//
-// Runs each op once on abstract values: fingerprint (Values.h), place (Where.h), microbatch, and, in planned programs,
-// the bytes that hold it (Bytes.h). Refuses the first wrong op. Equal ops share their analysis (Memo). The results of
-// all microbatches follow from the first one or two, without running the others.
+// Runs each op once on abstract values. An abstract value is a fingerprint (Values.h), a place (Where.h), a microbatch
+// and, in planned programs, the bytes that hold it (Bytes.h). Refuses the first wrong op. Equal ops share their
+// analysis (Memo). The results of all microbatches follow from the first one or two, without running the others.
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 

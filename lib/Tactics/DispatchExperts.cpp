@@ -142,7 +142,7 @@ private:
     }
   }
 
-  /// The addends of a sum; `sums`: the ops that add them, each after its readers.
+  /// The addends of a sum. `sums` gets the ops that add them, each after its readers.
   static void collect(Value value, SmallVector<Value> &addends, SmallVector<Operation *> &sums, bool isRoot) {
     auto sum = value.getDefiningOp<AddOp>();
     if (!sum || (!isRoot && !value.hasOneUse())) {

@@ -31,8 +31,8 @@ public:
   LogicalResult placeColumn(StringAttr axis) {
     return place(axis, columnNames(), {}, [&](ParameterOp parameter) { return columnDim(parameter); }, "embed");
   }
-  /// The dim of a parameter that the column axis splits: the vocabulary of an embedding table, else a dim that the
-  /// result of the linear also has, else the first dim with a name that the column axis splits.
+  /// The dim of a parameter that the column axis splits. In an embedding table it is the vocabulary. Otherwise it is a
+  /// dim that the result of the linear also has, or else the first dim with a name that the column axis splits.
   static AxisState columnDim(ParameterOp parameter);
   /// Whether the column axis of 2D splits activations by this dim.
   static bool splitsInActivations(ParameterOp parameter, int64_t dim) {

@@ -65,7 +65,7 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
     return weights;
   }
 
-  /// Places the axis again: weights as they were, activations between the linears split along the sequence.
+  /// Places the axis again: weights as before, and activations between the linears split along the sequence.
   static LogicalResult place(ModuleOp module, const Weights &weights, const llvm::DenseSet<Value> &separated) {
     Seeds seeds(tactic, weights.axis, AxisOrder(module));
     seeds.must = weights.names;

@@ -17,9 +17,9 @@ mlir::LogicalResult placeData(mlir::ModuleOp module, mlir::StringRef tactic, mli
 /// the parameters and updates.
 mlir::LogicalResult placeNaiveData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
 
-/// Lets the axis of `seeds` also split experts: their weights, which are never sent, and their results. `tokens`: the
-/// dim that it splits outside of experts; if empty, it splits the weights of other products instead, and tokens are
-/// whole. Fails with errors if there are no experts, or if ranks would have different numbers of them.
+/// Lets the axis of `seeds` also split experts: their weights, which are never sent, and their results. `tokens` is the
+/// dim that it splits outside of experts. If `tokens` is empty, it splits the weights of other products instead, and
+/// tokens are whole. Fails with errors if there are no experts, or if ranks would have different numbers of them.
 mlir::LogicalResult splitExperts(mlir::ModuleOp module, Seeds &seeds, mlir::StringRef tokens);
 
 /// How an axis that is placed later will split along a dim of a parameter.
@@ -29,16 +29,16 @@ struct LaterSplit {
 };
 using LaterSplits = llvm::function_ref<LaterSplit(ParameterOp parameter, int64_t dim)>;
 
-/// ZeRO of `stage` 1 to 3 along `axis`. `keep`: globs joined by `|`, on names of parameters that stage 3 gathers once
-/// per step. `experts`: the axis also splits experts, whose weights are then never gathered. Fails with errors if no
-/// parameter can be split, or if a glob matches none.
+/// Places ZeRO of `stage` 1 to 3 along `axis`. `keep` has globs, joined by `|`, on names of parameters that stage 3
+/// gathers once per step. With `experts`, the axis also splits experts, whose weights are then never gathered. Fails
+/// with errors if no parameter can be split, or if a glob matches none.
 mlir::LogicalResult placeZero(
     mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis, int64_t stage, bool reshardAfterForward,
     LaterSplits later = [](ParameterOp, int64_t) { return LaterSplit(); }, mlir::StringRef keep = "",
     bool experts = false);
 
-/// 2D, 2.5D or 3D tensor parallelism over `axes` (row and col; depth, row and col; i, j and l). `regather`: the
-/// backward pass gathers activations and weights again. Fails with errors if the axes do not fit the form.
+/// Places 2D, 2.5D or 3D tensor parallelism over `axes` (row and col; depth, row and col; i, j and l). With `regather`,
+/// the backward pass gathers activations and weights again. Fails with errors if the axes do not fit the form.
 mlir::LogicalResult placeGrid(mlir::ModuleOp module, mlir::StringRef form, mlir::ArrayRef<mlir::StringAttr> axes,
                               bool regather);
 

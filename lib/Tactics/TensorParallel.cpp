@@ -16,9 +16,9 @@ using namespace pc;
 
 static constexpr StringRef tactic = "pc-tensor-parallel";
 
-/// Places one axis: weights are split along `heads`, the width of an MLP or the vocabulary, and never sent; activations
-/// are split wherever they have such a dim. `experts`: a mixture's experts are distributed over ranks, and the weights
-/// of each are not split.
+/// Places one axis. Weights are split along `heads`, the width of an MLP or the vocabulary, and are never sent.
+/// Activations are split wherever they have such a dim. With `experts`, a mixture's experts are distributed over ranks,
+/// and the weights of each are not split.
 static LogicalResult splitWeights(ModuleOp module, StringAttr axis, StringRef heads, bool experts) {
   Seeds seeds(tactic, axis, AxisOrder(module));
   llvm::StringSet<> names;

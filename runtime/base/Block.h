@@ -67,9 +67,9 @@ struct Box {
   static Box whole(const Dims &shape) { return {shape, Dims(shape.size(), 0), shape}; }
 };
 
-/// For the part of `block` that lies inside `valid`: calls f(blockOffset, valueOffset, count) for stretches of elements
-/// that are contiguous both in the rank's block (row major, of block.size) and in the value (row major, of `valid`).
-/// The block may begin before the value (block.start < 0) and end after it.
+/// Finds the stretches of the part of `block` that lies inside `valid`, and calls f(blockOffset, valueOffset, count)
+/// for each. A stretch is contiguous both in the rank's block (row major, of block.size) and in the value (row major,
+/// of `valid`). The block may begin before the value (block.start < 0) and end after it.
 template <typename F> void forEachRun(const Dims &valid, const Block &block, F &&f) {
   int rank = int(valid.size());
   int64_t first[kMaxRank], size[kMaxRank], blockStride[kMaxRank], valueStride[kMaxRank], index[kMaxRank] = {};

@@ -1,7 +1,7 @@
 //===- KeptMemory.cpp - The state of training outlives a rank's process ---===//
-// A process can be killed between any two instructions, so a state is marked invalid (steps 0) before its bytes change
-// and valid (1 + its steps) after. newest() asks all ranks, because a rank may have done its update while another,
-// which is in the middle of it, has only the copy from before.
+// A process can be killed between any two instructions. So a state is marked invalid (steps 0) before its bytes change,
+// and valid (1 + its steps) afterwards. newest() asks all ranks: one rank may have done its update while another one is
+// in the middle of it, and has only the copy from before.
 //===----------------------------------------------------------------------===//
 #include "checkpoint/KeptMemory.h"
 #include "base/Block.h"

@@ -36,7 +36,7 @@ std::string whereCheckpointIs(const std::string &directory);
 void removeCheckpoint(const std::string &directory, const std::string &meanwhile);
 
 /// One directory to which a run saves. Rank 0 holds it, with the lock, from before the first step to the end of the
-/// run, and calls begin, then commit or discard, for each save; between them all ranks write to the temporary
+/// run. For each save it calls begin, and then commit or discard. Between these calls all ranks write to the temporary
 /// directory.
 class SaveDirectory {
 public:

@@ -226,9 +226,9 @@ private:
   int busy = 0; ///< How many Busy live.
 };
 
-/// Connects this process with the other ranks of its run, as the environment says: pc-run's variables (PCRT_*),
-/// torchrun's (RANK, WORLD_SIZE, ...), mpirun's (OMPI_COMM_WORLD_*) or srun's (SLURM_*). Without any of them there is
-/// one rank. PCRT_TRANSPORT=self|shm|mpi|tcp|virtual overrides the choice of transport. On failure, `error` is the
+/// Connects this process with the other ranks of its run. The environment tells which: the variables of pc-run
+/// (PCRT_*), torchrun (RANK, WORLD_SIZE, ...), mpirun (OMPI_COMM_WORLD_*) or srun (SLURM_*). Without any of them there
+/// is one rank. PCRT_TRANSPORT=self|shm|mpi|tcp|virtual overrides the choice of transport. On failure, `error` is the
 /// message.
 pcrt_status connect(std::unique_ptr<Comm> *out, std::string *error);
 

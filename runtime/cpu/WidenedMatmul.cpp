@@ -1,5 +1,5 @@
 //===- WidenedMatmul.cpp - A product of bf16 matrices by f32 products -----===//
-// Loops over blocks of c, then of k: widens a block of a and of b to f32 (transposing it where that suits dnnl_sgemm),
+// Loops over blocks of c, then of k. It widens a block of a and of b to f32 (transposing it if that suits dnnl_sgemm),
 // adds their product to a block of f32 sums, and rounds the sums to c at the end.
 //===----------------------------------------------------------------------===//
 #include "cpu/WidenedMatmul.h"

@@ -9,7 +9,7 @@
 
 namespace pcrt::cuda {
 
-/// The image of `images` for a device, or null. `arch`: 90 for sm_90; ignored with `standin`.
+/// The image of `images` for a device, or null. `arch` is 90 for sm_90; it is ignored with `standin`.
 const pcrt_image *chooseImage(const pcrt_image *images, int count, int arch, bool standin);
 
 /// "sm_90a, compute_80 (PTX)", for messages.

@@ -147,7 +147,7 @@ void Arrays::addTensor(NamedArray &array, const Safetensors &from, const std::st
             tensor->dtype);
 }
 
-/// `name`: of the input that the file is of; empty: of all.
+/// `name` is the input whose file it is; an empty name means all inputs.
 void Arrays::open(const std::string &spec, const std::string &path, const std::string &name) {
   InputFile file(path);
   int64_t before = name.empty() ? 0 : all.at(name).rows();

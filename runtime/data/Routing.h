@@ -39,8 +39,8 @@ public:
   /// Set on all ranks if the file ends before the last step; the steps in it are complete.
   const std::optional<Failure> &failure() const { return problem; }
 
-  /// For output `index`, a routing: replaces `mask`, f32 [rows, positions, experts], by the choice of the file `from`,
-  /// and writes the choice in `mask` to the file `to`. Allocates nothing unless it fails.
+  /// Call it for output `index`, which is a routing. Replaces `mask`, f32 [rows, positions, experts], by the choice of
+  /// the file `from`, and writes the choice in `mask` to the file `to`. Allocates nothing unless it fails.
   pcrt_status observe(int index, int64_t microbatch, float *mask, std::string *error);
 
 private:

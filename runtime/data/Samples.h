@@ -75,8 +75,9 @@ public:
   virtual std::unique_ptr<Loader> loader(const Program &program, int rank, MeanOver meanOver) const = 0;
 };
 
-/// Opens all that --data and --targets name: tokens, or files for the program's inputs by name. `training`: not those
-/// samples that --validation holds out; else only those. Throws PCRT_BAD_DATA naming a file, or PCRT_USAGE.
+/// Opens all that --data and --targets name: tokens, or files for the program's inputs by name. With `training`,
+/// samples that --validation holds out are left out; otherwise only these are read. Throws PCRT_BAD_DATA naming a file,
+/// or PCRT_USAGE.
 std::unique_ptr<SampleData> openSamples(const Options &options, const Program &program, bool training);
 
 /// All that a pattern fits, in the order of their names, or the file that is not one. Throws PCRT_BAD_DATA if none

@@ -27,7 +27,7 @@ std::string otherSize(const Program &program, int size);
 /// The flags that have to be the same on all ranks.
 std::vector<SharedFact> sharedFlagFacts(const Options &options);
 
-/// The sum of this process's program: of its code and constants, as they are in memory.
+/// The sum of this process's program, over its code and constants as they are in memory.
 std::string sumOfProgram();
 
 /// Throws PCRT_USAGE on all ranks if a fact differs between ranks, with its name, its values and their ranks. All ranks

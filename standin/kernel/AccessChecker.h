@@ -1,8 +1,8 @@
 //===- AccessChecker.h - Shadow memory of kernels -------------------------===//
-// In one run and with any order of threads it finds: data races within a block (no barrier between) and between blocks
-// of a launch, addresses outside of allocated memory, reads of bytes that were never written, misaligned accesses, and
-// use of bytes that an asynchronous copy may still write or a product may still read. The driver's order checker
-// handles order between launches. Two bytes are the smallest unit.
+// In one run and with any order of threads it finds these faults: data races within a block (no barrier between) and
+// between blocks of a launch, addresses outside of allocated memory, reads of bytes that were never written, misaligned
+// accesses, and use of bytes that an asynchronous copy may still write or a product may still read. The driver's order
+// checker handles order between launches. Two bytes are the smallest unit.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_ACCESSCHECKER_H
 #define PC_STANDIN_KERNEL_ACCESSCHECKER_H

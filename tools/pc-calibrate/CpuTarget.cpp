@@ -20,9 +20,9 @@ class CpuTarget final : public Target {
 public:
   explicit CpuTarget(Comm &comm) : comm(comm), pool(threadsOfThisRank()) {}
 
-  /// The products are results of layers, gradients of their inputs, and gradients of their weights: 1024 tokens with
-  /// layers of 768 x 768 and 768 x 3072, 512 tokens with 4096 x 2048, and 256 tokens with 16000 classes, whose weights
-  /// lie transposed.
+  /// The products are results of layers, gradients of their inputs, and gradients of their weights. Sizes are 1024
+  /// tokens with layers of 768 x 768 and 768 x 3072, 512 tokens with 4096 x 2048, and 256 tokens with 16000 classes,
+  /// whose weights lie transposed.
   Sizes sizes(bool isShort) const override {
     using enum ProductKind;
     Sizes sizes;

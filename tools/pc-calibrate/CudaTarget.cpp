@@ -1,6 +1,7 @@
 //===- CudaTarget.cpp - Calls of a rank that runs on a CUDA device --------===//
-// Products by cuBLASLt and moves by NCCL as the steps of programs make them: on the streams of the runtime, with the
-// moves of a group on a stream of their own, and from the second time on in a graph. Events of the device time them.
+// Products by cuBLASLt and moves by NCCL, called as the steps of programs call them. They run on the streams of the
+// runtime, with the moves of a group on a separate stream, and from the second time on in a graph. Events of the device
+// time them.
 //===----------------------------------------------------------------------===//
 #include "Target.h"
 #include "comm/Collective.h"

@@ -34,9 +34,9 @@ struct PlanShape {
 /// pipeline, and reading and writing the parameters once. Moves are free.
 double leastSeconds(const StepWork &work, const PlanShape &shape, const MachineModel &machine);
 
-/// A lower bound on the seconds of a pipeline. `seconds`: the work of one rank of each stage, summed over stages and
-/// microbatches. `waitShare`: the share of the work for which other stages wait, which is all passes, or the forward
-/// passes if gradients of weights fill the waits, and never recomputation.
+/// A lower bound on the seconds of a pipeline. `seconds` is the work of one rank of each stage, summed over stages and
+/// microbatches. `waitShare` is the share of this work for which other stages wait. It consists of all passes or, if
+/// gradients of weights fill the waits, of the forward passes; recomputation never belongs to it.
 double leastPipelineSeconds(double seconds, const PlanShape &shape, double waitShare);
 
 /// The result of pricing a plan.

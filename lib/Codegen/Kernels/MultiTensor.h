@@ -24,7 +24,7 @@ struct TensorList {
 
 /// AdamW in place: roles parameter, gradient, first and second moment. `arena` is the address of the arena.
 void emitAdamW(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper);
-/// SGD in place: roles parameter, gradient.
+/// SGD in place. Each tensor has two roles: parameter and gradient.
 void emitSGD(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper);
 /// Rounds role 0, f32, to role 1, bf16.
 void emitRounding(SimtEmitter &e, mlir::Value arena, const TensorList &tensors);

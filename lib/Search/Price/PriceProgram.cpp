@@ -193,8 +193,8 @@ static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, con
   return whole;
 }
 
-/// Computes the parts of `trial`: the seconds of exposed moves, the seconds that are left if moves and memory take no
-/// time, and the part of these in which stages wait for each other on average.
+/// Computes the parts of `trial`. These are the seconds of exposed moves, the seconds that are left if moves and memory
+/// take no time, and the part of these in which stages wait for each other on average.
 static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
   std::array<FailureOr<Prediction>, 2> predictions;
   mlir::parallelFor(planned.getContext(), 0, predictions.size(), [&](size_t fastMemory) {

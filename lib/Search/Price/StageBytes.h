@@ -19,18 +19,19 @@ namespace pc {
 /// with two numbers of layers. Bytes are in two parts, so that they can be scaled to any number of layers.
 class StageBytes {
 public:
-  /// `ofA`, `ofB`: for each stage of the small pipeline, its program with `a` and with `b` layers in each chunk.
+  /// `ofA` and `ofB` have, for each stage of the small pipeline, its program with `a` and with `b` layers in each
+  /// chunk.
   StageBytes(const pipeline::Problem &small, int64_t a, llvm::ArrayRef<TaskMemory> ofA, int64_t b,
              llvm::ArrayRef<TaskMemory> ofB);
 
   /// A lower bound for the bytes that a stage's tasks keep at once, from the bytes that a layer of the small pipeline's
-  /// first chunk adds. `withOwn`: also counts values that live in only one task. `gradientShare`: the share of summed
-  /// gradients on a rank. `untilLast`: counts only until the first backward pass of the last microbatch has ended.
+  /// first chunk adds. `withOwn` also counts values that live in only one task. `gradientShare` is the share of summed
+  /// gradients on a rank. `untilLast` counts only until the first backward pass of the last microbatch has ended.
   double ofLayers(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks,
                   llvm::ArrayRef<int64_t> layers, bool withOwn, double gradientShare, bool untilLast) const;
 
-  /// Bytes of a stage's arena. `like`: the stage of the small pipeline that stands for it; `chunkLike`: the same for
-  /// its chunks; `layers`: the layers of each chunk of the whole problem.
+  /// Bytes of a stage's arena. `like` is the stage of the small pipeline that stands for it, and `chunkLike` has the
+  /// same for its chunks. `layers` are the layers of each chunk of the whole problem.
   double arena(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, int like,
                llvm::function_ref<int(int)> chunkLike, llvm::ArrayRef<int64_t> layers) const;
 
@@ -76,8 +77,8 @@ private:
     bool ownChunks = false;                            ///< values end in their own chunk
     bool untilLast = false; ///< until the first backward pass of the last microbatch has ended
   };
-  /// Walks along the tasks of a stage and returns the most bytes that are alive at once. `stretchOf`: the bytes of a
-  /// task (null: none). `bytes`: scales bytes to the layers of a chunk.
+  /// Walks along the tasks of a stage and returns the most bytes that are alive at once. `stretchOf` returns the bytes
+  /// of a task (null: none). `bytes` scales bytes to the layers of a chunk.
   double most(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, const Walk &walk,
               llvm::function_ref<const Stretch *(const pipeline::Task &)> stretchOf,
               llvm::function_ref<double(const Bytes &, int)> bytes) const;

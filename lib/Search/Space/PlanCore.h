@@ -15,9 +15,9 @@ struct PlanCore {
   Plan plan;
   int64_t batch = 0; ///< sequences of all its ranks; 0: the plan's ranks do not divide the model's sequences
 
-  /// The core of a plan. `any`: the core of all plans that differ in microbatches, data ranks, stages and ZeRO; a rank
-  /// then has all sequences at once. `withData`: keeps the data ranks of ZeRO-2 and 3 in the core; otherwise returns
-  /// the core of ZeRO-1, which has no more work.
+  /// The core of a plan. With `any`, it is the core of all plans that differ in microbatches, data ranks, stages and
+  /// ZeRO; a rank then has all sequences at once. With `withData`, it keeps the data ranks of ZeRO-2 and 3; otherwise
+  /// it is the core of ZeRO-1, which has no more work.
   static PlanCore of(const Plan &plan, int64_t batch, bool any, bool withData = true);
   /// The core of a plan, on equally many tokens, without the tactics that divide the tokens of sequences, and without
   /// data ranks that are part of a form of tensor parallelism. No rank of the plan has less work. The list is empty if

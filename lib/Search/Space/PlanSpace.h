@@ -33,9 +33,8 @@ struct PlanSet {
 /// The space of plans, as flags: the given ones, and for the others all values in the rows of the tactics.
 class PlanSpace {
 public:
-  /// `knowsDims`: tactics know the names of the model's dims.
-  /// `hasExperts`: the model has a mixture of experts. `mixesSequences`: its loss depends on the number of
-  /// microbatches.
+  /// `knowsDims` says whether tactics know the names of the model's dims, and `hasExperts` whether the model has a
+  /// mixture of experts. `mixesSequences` says whether its loss depends on the number of microbatches.
   PlanSpace(const AutoOptions &search, int64_t batch, bool knowsDims, bool hasExperts, bool mixesSequences)
       : search(search), batch(batch), knowsDims(knowsDims), hasExperts(hasExperts), mixesSequences(mixesSequences) {}
 

@@ -1,6 +1,6 @@
 //===- outputs.h - Files that a command writes ----------------------------===//
-// The compiler's tools and compiled programs do the same before and while they write a file that a user names: they
-// compare it with the files that they read, and replace it only when its new content is complete.
+// The compiler's tools and compiled programs write files that a user names in the same way. They first compare such a
+// file with the files that they read, and replace it only when its new content is complete.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_OUTPUTS_H
 #define PCRT_OUTPUTS_H

@@ -1,5 +1,5 @@
 //===- weights.h - The names of tensors in checkpoints --------------------===//
-// Importer and runtime have readers of their own; this file says for both which names a tensor may have, which tensors
+// Importer and runtime have separate readers. For both, this file says which names a tensor may have, which tensors
 // must be equal, and which files are broken.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_WEIGHTS_H
@@ -16,9 +16,10 @@ namespace pcrt {
 /// What the names of an adapter's tensors begin with in PEFT's files. A module's name and ".lora_A.weight" follow.
 constexpr const char *adapterPrefix = "base_model.model.";
 
-/// The result of `find` for a model's tensor `name`, under the first name that exists: its own; without its first part,
-/// or with one more, because checkpoints of a bare model and of a model with a head differ in it; the gamma or beta of
-/// a norm in early versions of BERT. `find` returns something false if there is no such tensor.
+/// The result of `find` for a model's tensor `name`, under the first name that exists. Checkpoints of a bare model and
+/// of a model with a head differ in the first part of names. So names are tried as they are, without the first part,
+/// and with one more. Early versions of BERT call the parameters of a norm gamma and beta. `find` returns something
+/// false if there is no such tensor.
 template <typename Find> auto findModelTensor(const std::string &name, Find find) {
   std::string early = name;
   for (const auto &[now, before] : {std::pair<std::string, const char *>("LayerNorm.weight", "LayerNorm.gamma"),
@@ -56,8 +57,8 @@ constexpr Wrapper wrappers[] = {{"_orig_mod", "torch.compile"},
                                 {"_checkpoint_wrapped_module", "activation checkpointing"},
                                 {"_forward_module", "Lightning Fabric"}};
 
-/// The hint for the message that tensor `name` is missing from a file of tensors `there`: if one has its name except
-/// for the part that a wrapper has added, the cause; otherwise empty.
+/// A hint for the message that tensor `name` is missing from a file of tensors `there`. If a tensor has its name except
+/// for a part that a wrapper has added, the hint is the cause; otherwise it is empty.
 template <typename Names> std::string whyMissing(const std::string &name, const Names &there) {
   for (const std::string &other : there) {
     std::string plain = "." + other;
