@@ -121,6 +121,7 @@ private:
     }
   }
 
+  /// A message goes to one rank, so its payload and its wire bytes are equal.
   void add(SendOp send) {
     TrafficRow &row = traffic[{stageAxis ? stageAxis.str() : "", "send", "p2p"}];
     int64_t bytes = byteSize(send.getX().getType());

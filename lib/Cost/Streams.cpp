@@ -90,6 +90,7 @@ json::Array Streams::texts(const Stretches &stretches, double shortest) {
   return rows;
 }
 
+/// Stretches shorter than 1/2000 of the step are joined, because they could not be seen.
 json::Object Streams::rows() const {
   double shortest = last / 2000;
   json::Array rows{json::Object{{"axis", ""}, {"stretches", texts(work, shortest)}}};

@@ -89,6 +89,7 @@ private:
     add(createVerifyStep(), PCRT_VERIFICATION);
   }
 
+  /// Tactics run in the order of the plan.
   void buildPlaced() {
     add(createSetMesh({.mesh = plan.meshText()}), PCRT_INFEASIBLE);
     addTactics(Phase::Placed);
@@ -202,6 +203,7 @@ private:
     return ranks;
   }
 
+  /// The axes over which moves are split into ring steps.
   SmallVector<std::string> windowAxes() const {
     SmallVector<std::string> axes;
     for (const Tactic &tactic : plan.tactics)

@@ -67,6 +67,7 @@ const TaskFunction &TaskFunctions::of(CallOp call) {
   return *known;
 }
 
+/// Functions of tasks are private; all others are steps.
 SmallVector<func::FuncOp> pc::stepsOf(ModuleOp program) {
   SmallVector<func::FuncOp> steps;
   for (auto function : program.getOps<func::FuncOp>())

@@ -137,6 +137,7 @@ StepPhase stepPhase(Operation *op) {
   return StepPhase::Forward;
 }
 
+/// The name in the op's location, a parameter's name, or the name of the op.
 std::string sourceName(Operation *op) {
   if (auto name = op->getLoc()->findInstanceOf<NameLoc>())
     return name.getName().str();

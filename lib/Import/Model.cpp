@@ -244,6 +244,7 @@ Value ModelBuilder::positionEmbedding() {
   return einsum("s e -> b s e", {rows}, {"batch", "sequence", "embed"});
 }
 
+/// All tokens have type 0, so one row of the table is added at each position.
 Value ModelBuilder::typeEmbedding() {
   Value table = parameter((form->tokenTypes + ".weight").str(), {"token_types", "embed"}, config.initStd);
   Value zero = IotaOp::create(builder, loc, RankedTensorType::get({1}, builder.getI32Type()), 0);

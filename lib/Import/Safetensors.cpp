@@ -20,6 +20,7 @@ using namespace mlir;
 using namespace pc;
 using ErrorFn = llvm::function_ref<InFlightDiagnostic(StringRef)>;
 
+/// Bytes of an element; 0 for an unknown type.
 static int64_t bytesOf(StringRef dtype) {
   return llvm::StringSwitch<int64_t>(dtype)
       .Cases({"F64", "I64", "U64"}, 8)
@@ -163,6 +164,7 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   return index;
 }
 
+/// Compares the bytes only if dtype, shape and size are equal.
 bool pc::areEqual(const TensorEntry &a, const TensorEntry &b) {
   auto bytes = [](const TensorEntry &x) { return llvm::MemoryBuffer::getFileSlice(x.file, x.bytes, x.begin); };
   if (a.dtype != b.dtype || a.shape != b.shape || a.bytes != b.bytes)

@@ -75,6 +75,7 @@ struct Placed {
 /// stored contiguously, so that many are compared at once.
 class PlacedList {
 public:
+  /// Inserts into four lists, which are in the order of `begins`.
   void insert(const Placed &placed) {
     auto at = llvm::upper_bound(begins, placed.begin) - begins.begin();
     begins.insert(begins.begin() + at, placed.begin);

@@ -142,6 +142,7 @@ std::pair<AllGatherOp, Operation *> BlockDecisions::neededWhole(Operation *op) c
   return found;
 }
 
+/// Removes the decisions about these ops and their results.
 void BlockDecisions::forget(Block::iterator begin, Block::iterator end) {
   for (auto op = begin; op != end; ++op) {
     steps.erase(&*op);

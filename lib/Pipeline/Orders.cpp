@@ -302,6 +302,7 @@ const ClosedForm *NamedSchedule::closedForm(const UniformStages &stages) const {
   return nullptr;
 }
 
+/// Named schedules contain no tasks of recomputation, so these are added.
 std::optional<Order> NamedSchedule::order(const Problem &problem, std::string &error) const {
   if (error = mismatch(problem, *this); !error.empty())
     return std::nullopt;

@@ -19,6 +19,7 @@ namespace {
 /// JSON.
 class Reporter {
 public:
+  /// Counts the chunks and microbatches that occur in the timeline.
   explicit Reporter(const StepTimeline &timeline) : timeline(timeline) {
     for (const StageTimeline &stage : timeline)
       for (const StageSpan &span : stage.spans) {

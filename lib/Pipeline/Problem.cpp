@@ -27,6 +27,7 @@ std::vector<int> pc::pipeline::roundRobin(int stages, int chunksPerStage) {
   return stageOf;
 }
 
+/// The chunks pass through the stages in order, and then back.
 std::vector<int> pc::pipeline::vShape(int stages) {
   std::vector<int> stageOf;
   for (int d = 0; d < stages; ++d)

@@ -24,6 +24,7 @@ static ModuleOp newModule(StageWriter::Step &step, int stage) {
   return module;
 }
 
+/// Creates the stage's module with an empty step function.
 StageWriter::StageWriter(Step &step, int stage)
     : builder(step.module.getContext()), step(step), number(stage), module(newModule(step, stage)),
       values(step.problem.microbatches), functions(module, step.accumulate, step.tasks) {

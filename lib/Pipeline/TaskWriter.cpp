@@ -12,6 +12,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::pipeline;
 
+/// Records for each task which addends of the accumulation it computes.
 TaskWriter::TaskWriter(ModuleOp module, AccumulateOp accumulate, const StepTasks &tasks)
     : module(module), accumulate(accumulate), tasks(tasks) {
   for (unsigned yielded = 0, e = accumulate.getNumResults(); yielded < e; ++yielded)

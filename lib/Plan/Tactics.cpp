@@ -181,6 +181,7 @@ static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags,
   return {};
 }
 
+/// Stage 0 stands for no ZeRO and needs no axis.
 static Refused whyNoZero(const StrategyFlags &flags, const Plan &plan) {
   auto [stage, axis] = zeroOf(flags);
   if (stage != "0" && stage != "1" && stage != "2" && stage != "3")

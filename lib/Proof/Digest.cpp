@@ -96,6 +96,7 @@ private:
 
 } // namespace
 
+/// Leaves out pc.plan, because the digest is about what is computed.
 std::string pc::digestOf(ModuleOp program) {
   Writer writer;
   for (Operation &op : *program.getBody())

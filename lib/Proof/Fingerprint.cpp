@@ -61,6 +61,7 @@ Point pc::proof::scaled(Point point, double number) {
   return {times(factor, point.x), times(factor, point.y)};
 }
 
+/// A key from the system's source of random numbers.
 Key Key::drawn() {
   std::random_device device;
   auto word = [&] { return static_cast<uint64_t>(device()) << 32 | device(); };

@@ -158,6 +158,7 @@ struct Placer::GroupMove {
     return true;
   }
 
+  /// A move of rows also needs the mask of all ranks of the group.
   bool allToAll(int64_t from, int64_t to) {
     if (!dropBlocks(from) || !holdsNothingElse())
       return false;

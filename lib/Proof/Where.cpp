@@ -129,6 +129,7 @@ std::optional<Indices> Group::moved(ArrayRef<Index> old) const {
   return list;
 }
 
+/// The axes over which dims are split or sums are distributed.
 AxisSet Where::axes() const {
   AxisSet set = 0;
   for (const Dim &dim : dims)

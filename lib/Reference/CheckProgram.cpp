@@ -115,6 +115,7 @@ private:
 
 } // namespace
 
+/// Also limits the size of arenas, because the interpreter allocates them.
 LogicalResult pc::checkProgram(func::FuncOp function, MeshAttr mesh) {
   for (ArenaOp arena : function->getParentOfType<ModuleOp>().getOps<ArenaOp>())
     if (arena.getBytes() > static_cast<uint64_t>(mostArenaBytes))

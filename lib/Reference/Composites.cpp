@@ -410,6 +410,7 @@ Tensors pc::logSumExp(Inputs in) {
   return {result};
 }
 
+/// The log-sum-exp of the logits minus the target's logit.
 Tensors pc::crossEntropy(Inputs in) {
   const Tensor &logits = *in[0], &targets = *in[1];
   Tensors nll = logSumExp(in);

@@ -11,6 +11,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Other leaves, such as tables, have no names of dims.
 ArrayAttr pc::leafDims(Operation *leaf) {
   if (!leaf) // a function's argument
     return {};

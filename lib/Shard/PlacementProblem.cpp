@@ -151,6 +151,7 @@ void PlacementProblem::addSharedValue(unsigned value, ArrayRef<unsigned> readers
     tie(node, [&](unsigned row, auto offer) { return offer.second.contains(sets[row]); });
 }
 
+/// Records the size of the largest table of all solutions.
 std::optional<Assignment> PlacementProblem::minimizeTables(bool countIllegal) {
   makeTables();
   std::optional<Assignment> assignment = minimize(choices, std::move(tables), countIllegal);

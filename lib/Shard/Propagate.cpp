@@ -201,6 +201,7 @@ int64_t pc::expertsDim(ArrayAttr dims) {
   return dims && find("expert_ffn") >= 0 ? find("experts") : -1;
 }
 
+/// The first dim with one of the names is split. A leaf without such a dim stays whole.
 AxisState pc::splitByName(Operation *leaf, const llvm::StringSet<> &names) {
   if (ArrayAttr dims = leafDims(leaf))
     for (auto [d, name] : llvm::enumerate(dims.getAsValueRange<StringAttr>()))

@@ -41,6 +41,7 @@ constexpr size_t largestForDeadEnds = 1 << 12;
 /// variable, from which run() reads the assignment in the end.
 class Solver {
 public:
+  /// At first every choice of every variable is alive.
   Solver(ArrayRef<unsigned> choices, std::vector<PriceTable> given, bool countIllegal, size_t limit)
       : countIllegal(countIllegal), limit(limit), alive(choices.size()), tablesOf(choices.size()),
         done(choices.size()) {

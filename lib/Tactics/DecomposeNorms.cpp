@@ -17,6 +17,7 @@ namespace {
 /// Builds primitives before a norm of x: [r.., e], whose rows have length e.
 class Norm {
 public:
+  /// The last dim is normalized; all dims before it are rows.
   Norm(Operation *op, Value x) : op(op), builder(op), full(cast<RankedTensorType>(x.getType())) {
     for (int64_t d = 0; d + 1 < full.getRank(); ++d)
       r += "r" + std::to_string(d) + " ";

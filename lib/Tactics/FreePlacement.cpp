@@ -78,6 +78,7 @@ LogicalResult pc::propagateFree(ModuleOp module, Seeds seeds, FoundPlacement &fo
   }
 }
 
+/// Prices are seconds on `machine`, plus `bytePrice` for each byte that a rank keeps.
 LogicalResult pc::placeFree(ModuleOp module, StringRef tactic, StringAttr axis, const MachineModel &machine,
                             double bytePrice) {
   Seeds seeds(tactic, axis, AxisOrder(module));

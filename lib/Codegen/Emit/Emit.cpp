@@ -137,6 +137,7 @@ Num pc::kernels::emitLess(Num x, Num y) {
   return x.e->wrap(arith::CmpIOp::create(x.e->b, x.e->loc, arith::CmpIPredicate::slt, x.v, y.v));
 }
 
+/// Scalar operands are broadcast to the width of the others.
 Num Emitter::fma(Num x, Num y, Num z) {
   match(x, y);
   match(y, z);
@@ -261,6 +262,7 @@ void Emitter::when(Num condition, llvm::function_ref<void()> body, llvm::functio
   otherwise();
 }
 
+/// Whole vectors come first, then one narrower vector for the rest.
 void Emitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body) {
   int64_t full = n / lanes * lanes;
   if (full)

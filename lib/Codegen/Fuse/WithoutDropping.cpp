@@ -7,6 +7,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// A fusion drops if one of its ops does.
 bool pc::drops(Operation *op) {
   auto drawn = dyn_cast<DrawnOpInterface>(op);
   if (drawn && drawn.getDropAttr())

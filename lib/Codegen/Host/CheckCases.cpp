@@ -151,6 +151,7 @@ LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation
   return success();
 }
 
+/// A product is checked by its table entry, so the case has no launches.
 void CheckCases::addProduct(StringRef name, int64_t index, ArrayRef<Value> inputs, ArrayRef<int64_t> offsets,
                             OffsetOf offsetOf) {
   json::Array buffers;

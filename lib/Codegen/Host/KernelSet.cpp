@@ -69,6 +69,7 @@ FailureOr<const KernelSet::Info *> KernelSet::get(Operation *op, unsigned part) 
 namespace {
 /// Element types of the buffers of an op's kernels, operands first.
 struct Elements {
+  /// A packed value has several buffers, all of its element type.
   explicit Elements(Operation *op) {
     for (auto [i, type] : llvm::enumerate(llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))) {
       types.append(pieceBytes(op, i).size(), cast<RankedTensorType>(type).getElementType());

@@ -212,6 +212,7 @@ Num Dropping::keep(Num x, Num bits) const {
   return e.select(bits < integer32(e, drop.getThreshold()), e.real(0), x * drop.scale());
 }
 
+/// Puts the numbers into a vector, so that one draw serves all of them.
 void Dropping::apply(MutableArrayRef<Num> x, Num row, Num column) const {
   auto values = llvm::map_to_vector(x, [](Num value) { return value.v; });
   auto type = VectorType::get(static_cast<int64_t>(x.size()), e.b.getF32Type());

@@ -163,6 +163,7 @@ public:
 
   /// The result of the child process.
   Outcome found() { return static_cast<Outcome>(outcome()); }
+  /// The bytes of the kernel's results, from the buffers that the child shares.
   std::vector<Bytes> results() const {
     std::vector<Bytes> bytes;
     for (size_t i = operands.size(); i < bufferOf.size(); ++i) {

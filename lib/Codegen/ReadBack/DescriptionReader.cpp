@@ -99,6 +99,7 @@ private:
     return refuse(at, text);
   }
   bool is(StringRef key, const json::Value &wanted) { return is(object, key, wanted); }
+  /// The value of a JSON text, or null if it is invalid.
   static json::Value json(StringRef text) {
     if (auto value = json::parse(text))
       return std::move(*value);

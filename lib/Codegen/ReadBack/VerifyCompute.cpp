@@ -200,6 +200,7 @@ struct Products {
     bool isLast = last && (sum || !line);
     return outside(isLast ? Value(last->getResult(0)) : Value(product.getResult()));
   }
+  /// The epilogue of pcrt_gemm for the ops that follow the product.
   int64_t epilogue() {
     return hasGelu       ? PCRT_EPILOGUE_GELU_BIAS
            : hasGeluGrad ? PCRT_EPILOGUE_GELU_GRAD

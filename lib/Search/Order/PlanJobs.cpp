@@ -21,6 +21,7 @@ using namespace pc;
 /// A context with a copy of the model. Each thread has one, so that compiles on several threads share nothing.
 class pc::PlanWorker {
 public:
+  /// Parses the model in a context of its own, without threads and messages.
   PlanWorker(StringRef text, const CompileOptions &options, const MachineModel &machine)
       : context(dialects(), MLIRContext::Threading::DISABLED), options(options), machine(machine) {
     ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
@@ -163,6 +164,7 @@ static void priceJob(PlanJob &job, PlanWorker &worker, const std::map<std::strin
     job.composed.trial = price->trial;
 }
 
+/// A job is done if its plan is legal, or if it ran to its end. An interrupted job is not done.
 static void doJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, CorePrice> *cores,
                   llvm::function_ref<bool()> goesOn) {
   if (!goesOn())

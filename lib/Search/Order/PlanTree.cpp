@@ -8,6 +8,7 @@
 using namespace mlir;
 using namespace pc;
 
+/// Reads the numbers of each family once, because plans of a family only resize them.
 PlanTree::PlanTree(const SearchProblem &problem, const PlanBounds &bounds) : problem(problem), bounds(bounds) {
   allSets = problem.space.sets(unlike);
   for (const PlanSet &set : allSets) {

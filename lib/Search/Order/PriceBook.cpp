@@ -16,6 +16,7 @@ static size_t threadsOf(const SearchProblem &problem) {
   return problem.search.threads ? problem.search.threads : std::max(std::thread::hardware_concurrency(), 1U);
 }
 
+/// Workers parse the model from its text, which therefore contains the locations.
 PriceBook::PriceBook(const SearchProblem &problem, PlanTree &tree, PlanBounds &bounds,
                      llvm::function_ref<bool()> goesOn)
     : goesOn(goesOn), problem(problem), tree(tree), bounds(bounds) {

@@ -16,6 +16,7 @@ static int64_t placeOf(const Problem &problem, int64_t chunk) {
   return std::count(problem.stageOf.begin(), problem.stageOf.begin() + chunk, problem.stageOf[chunk]);
 }
 
+/// Reads both small pipelines, whose chunks have `a` and `b` layers.
 StageBytes::StageBytes(const Problem &small, int64_t a, ArrayRef<TaskMemory> ofA, int64_t b, ArrayRef<TaskMemory> ofB)
     : a(a), b(b), stages(small.stages) {
   for (int stage = 0; stage < small.stages; ++stage) {

@@ -15,6 +15,7 @@ using llvm::StringRef;
 /// Plans that differ by less than this share count as equal, because composed seconds are not more exact.
 static constexpr double same = 0.01;
 
+/// Large numbers are shown in GiB, smaller ones in MiB or KiB.
 std::string pc::bytesText(double bytes) {
   int unit = bytes >= 1e9 ? 2 : bytes >= 1e6 ? 1 : 0;
   const char *units[] = {"KiB", "MiB", "GiB"};

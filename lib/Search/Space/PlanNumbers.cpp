@@ -81,6 +81,7 @@ void PlanNumbers::resize(ArrayRef<int64_t> newSizes, int64_t newMicrobatches) {
   }
 }
 
+/// The names of the axes whose bits are set.
 SmallVector<StringAttr, 2> PlanNumbers::axesOf(uint32_t bits) const {
   SmallVector<StringAttr, 2> found;
   for (auto [i, name] : llvm::enumerate(names))

@@ -256,6 +256,7 @@ QueryBlock::Carried QueryBlock::masked(Num first, Carried values, double hidden)
   });
 }
 
+/// Applies dropout to pairs of neighbouring columns.
 QueryBlock::Carried QueryBlock::kept(Num first, const Carried &values) {
   Carried left = values;
   for (size_t i = 0; dropping && i < left.size(); i += 2) {

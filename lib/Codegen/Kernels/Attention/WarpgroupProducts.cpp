@@ -90,6 +90,7 @@ MmaAttention::Carried MmaAttention::timesTransposedByWarpgroups(const Left &left
   return multiply({}, rows, left, right, /*transposed=*/false);
 }
 
+/// The right operand has one descriptor for each 16 rows of the tile.
 MmaAttention::Carried MmaAttention::addByWarpgroups(ArrayRef<Num> before, const Left &left, Ptr tile) {
   const auto count = static_cast<int64_t>(left.pieces.size());
   SmallVector<Num> right;
