@@ -52,8 +52,8 @@ struct LayerForm {
   /// Gate and up of experts whose weights are stacked in the file, inputs first, and have biases; columns of gate and
   /// up alternate. The router also has a bias, and gate and up are clamped before their product.
   llvm::StringRef expertGateUp = "";
-  /// An MLP in addition to the experts, for every token; and an untrained tensor that is added to the experts' sigmoid
-  /// scores for the choice.
+  /// `sharedExperts` names an MLP that works on every token, in addition to the experts. `correction` names an
+  /// untrained tensor that is added to the experts' sigmoid scores for the choice.
   llvm::StringRef sharedExperts = "", correction = "";
   bool latent = false; ///< queries, and keys and values, are computed from few numbers per token (MLA)
   Projections projections = Projections::Apart;
@@ -90,7 +90,7 @@ struct ExpertKeys {
   llvm::StringRef first = "", shared = "";
   /// The number of groups of experts, the number of groups from which a token chooses, and the factor of weights.
   llvm::StringRef groups = "", keptGroups = "", scale = "";
-  /// For clamped experts: the factor of a gate in its sigmoid, and the clamp.
+  /// Keys of clamped experts: `slope` is the factor of a gate in its sigmoid, and `limit` the clamp.
   llvm::StringRef slope = "", limit = "";
   int64_t usual = 8, perToken = 2, usualFfn = 0;
   bool normalizes = false; ///< `normalize`

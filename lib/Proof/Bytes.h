@@ -71,7 +71,7 @@ public:
                                                      : std::pair<mlir::Operation *, mlir::Operation *>();
   }
 
-  /// `by`: the op, and the call in which it ran.
+  /// `by` is the op that wrote the bytes, and the call in which it ran.
   void write(const Range &range, const State &state, std::pair<mlir::Operation *, mlir::Operation *> by = {}) {
     if (auto own = whole.find(range); own != whole.end()) {
       own->second->state = state;

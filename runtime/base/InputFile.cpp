@@ -25,8 +25,8 @@ InputFile::InputFile(const std::string &path) : name(path) {
     if (!S_ISREG(info.st_mode))
       fail(PCRT_BAD_DATA, "cannot read " + path + ": it is not a regular file but " + kindOf(info.st_mode));
   };
-  // Opening a pipe may block, and opening a device may change it: check first. O_NONBLOCK for a pipe that has taken the
-  // place of the file in between.
+  // Opening a pipe may block, and opening a device may change it, so the kind of the file is checked first. O_NONBLOCK
+  // is for a pipe that has replaced the file in between.
   if (stat(path.c_str(), &info) == 0)
     refuseOthers();
   fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

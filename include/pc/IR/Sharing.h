@@ -1,5 +1,6 @@
 //===- Sharing.h - When a result may be written over an operand ------------------------===//
-// A contract: memory planning may overlap buffers where this allows it, and kernels must then be correct in place.
+// This file is a contract: memory planning may let an operand and a result share memory if these functions allow it,
+// and kernels must then be correct in place.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_SHARING_H
 #define PC_IR_SHARING_H

@@ -31,7 +31,8 @@ public:
   /// On a CPU: i32 elements of memory for the bits of a row of `columns` elements; 0 if they cannot be drawn in
   /// advance, because blocks are cut.
   int64_t wordsAhead(int64_t columns) const;
-  /// Draws the bits of columns [from, to) of `row` into `ahead`: i32, wordsAhead, or null.
+  /// Draws the bits of columns [from, to) of `row` into `ahead`, which has wordsAhead words of i32, or does nothing if
+  /// it is null.
   void drawAhead(Num row, Num from, Num to, Ptr ahead) const;
   /// `apply` with the bits in `ahead`, or, if that is null, with new ones; `column` is even.
   Num apply(Num x, Num row, Ptr ahead, Num column, llvm::ArrayRef<int32_t> steps) const;

@@ -77,8 +77,8 @@ public:
     llvm::SmallVector<Words> pieces;
     Ptr tile;
   };
-  /// This warp's 16 rows as left operand, loaded from global memory, where this thread's two rows are at `from` + at[0]
-  /// and at[1], or from a tile.
+  /// Loads this warp's 16 rows as left operand: from global memory, where this thread's two rows begin at `from` +
+  /// at[0] and `from` + at[1], or from a tile.
   Left left(Ptr from, const Num (&at)[2]);
   Left left(Ptr tile);
   /// The left operand that consists of these sums, rounded to bf16.
