@@ -56,8 +56,8 @@ static constexpr StringRef rareFlags[] = {"pipeline-axis",  "outer-rate",     "o
                                           "search-threads", "check-kernels",  "pack-products",  "pad-vocabulary",
                                           "experts-limit",  "prefetch-bytes", "inline-tasks"};
 
-template <typename T, typename... Mods>
 /// Creates a flag. Its texts are kept here, because LLVM's options only refer to them.
+template <typename T, typename... Mods>
 CompileFlags::Option<T> &CompileFlags::flag(StringRef name, const Twine &description, Mods &&...mods) {
   texts.push_back(description.str());
   StringRef text = texts.back();
