@@ -88,7 +88,8 @@ public:
     int head = static_cast<int>(units.names.size()) - 1;
     walk(forward, 0, head, [](int a, int b) { return std::max(a, b); });
     for (Operation *op : forward)
-      if (int unit = units.unit[op]; unit > 0 && unit < head && !isUnaryLinear(op) && !unitNumber(op))
+      if (int unit = units.unit[op];
+          unit > 0 && unit < head && !isUnaryLinear(op) && !unitNumber(op) && !layerUnits(op))
         between[sourceName(op)] = unit;
     walk(backward, head, 0, [](int a, int b) { return std::min(a, b); });
     // In reverse order, since the readers of a copy can be copies themselves.
@@ -136,12 +137,15 @@ private:
       units.layer.push_back(layer);
     };
     begin("embedding", 0);
-    for (auto [layer, name] : llvm::enumerate(layers))
+    for (auto [layer, name] : llvm::enumerate(layers)) {
+      auto first = static_cast<int>(units.names.size());
       for (auto [i, part] : llvm::enumerate(partsOf[name])) {
         if (i == 0 || (i == 2 && partsOf[name].size() >= 4 && !whole.count(name)))
           begin(part, static_cast<int>(layer) + 1);
         number[part] = static_cast<int>(units.names.size()) - 1;
       }
+      ofLayer[name] = {first, static_cast<int>(units.names.size()) - 1};
+    }
     begin("head", static_cast<int>(layers.size()) + 1);
   }
 
@@ -177,7 +181,14 @@ private:
     return it == number.end() ? std::nullopt : std::optional(it->second);
   }
 
-  /// Units come one after another; ops before all layers are in `first`, ops after them in `last`, and an op without a
+  /// The first and the last unit of the op's layer, or nothing.
+  std::optional<std::pair<int, int>> layerUnits(Operation *op) const {
+    auto it = ofLayer.find(layerOf(sourceName(op)).str());
+    return isUnaryLinear(op) || it == ofLayer.end() ? std::nullopt : std::optional(it->second);
+  }
+
+  /// Units come one after another; an op that has the name of a whole layer is in the unit of the ops before it, if
+  /// that belongs to the layer; ops before all layers are in `first`, ops after them in `last`, and an op without a
   /// name is in the unit of the ops before it. If no op belongs to a layer, all are in `first`: with frozen layers, the
   /// backward pass has only the head.
   void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
@@ -189,6 +200,8 @@ private:
     bool isPastEnd = false;
     for (Operation *op : ops) {
       std::optional<int> unit = unitNumber(op);
+      if (auto layer = layerUnits(op); layer && !unit)
+        unit = first < last ? layer->first : layer->second;
       now = unit ? onward(now, *unit) : isPastEnd ? last : now;
       isPastEnd |= op == end;
       Operation *source = isUnaryLinear(op) ? op->getOperand(0).getDefiningOp() : nullptr;
@@ -233,7 +246,8 @@ private:
   MeshAttr mesh;
   const MachineModel &machine;
   Units units;
-  std::map<std::string, int> number; ///< unit numbers, by part of a layer
+  std::map<std::string, int> number;                  ///< unit numbers, by part of a layer
+  std::map<std::string, std::pair<int, int>> ofLayer; ///< first and last unit, by layer
   /// Maps the name of an op between layers, such as between an encoder and a decoder, to its unit. The gradient of the
   /// op belongs to the same unit.
   std::map<std::string, int> between;
