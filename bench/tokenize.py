@@ -72,6 +72,16 @@ def train(folder, folders):
         yield os.path.join(folder, name)
 
 
+def timed(command):
+    """Seconds of a command, and its processor seconds."""
+    begin = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {"TOKENIZERS_PARALLELISM": "true"})
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        sys.exit(f"{command[0]} failed")
+    return time.monotonic() - begin, usage.ru_utime + usage.ru_stime
+
+
 def package(tokenizer, lines, output):
     """The package's time: lines are parsed and encoded in batches, and tokens written as they come."""
     program = f"""
@@ -83,15 +93,11 @@ with open({lines!r}, encoding="utf-8") as file, open({output!r}, "wb") as out:
         for e in t.encode_batch_fast(batch, add_special_tokens=False):
             array.array("I", e.ids).tofile(out)
 """
-    begin = time.monotonic()
-    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"TOKENIZERS_PARALLELISM": "true"})
-    return time.monotonic() - begin
+    return timed([sys.executable, "-c", program])
 
 
 def ours(tokenizer, lines, output):
-    begin = time.monotonic()
-    subprocess.run(["pc-tokenize", tokenizer, lines, "-o", output, "--end=none"], check=True, stdout=subprocess.DEVNULL)
-    return time.monotonic() - begin
+    return timed(["pc-tokenize", tokenizer, lines, "-o", output, "--end=none"])
 
 
 def same(theirs, npy):
@@ -132,9 +138,12 @@ def main():
                 "threads": os.cpu_count(),
                 "tokens": os.path.getsize(raw) // 4,
                 "equal": same(raw, npy),
-                "megabytes_per_second": [round(size / a, 2) for a, _ in times],
-                "package_megabytes_per_second": [round(size / b, 2) for _, b in times],
-                "ratio": round(statistics.median(b / a for a, b in times), 2),
+                "megabytes_per_second": [round(size / a[0], 2) for a, _ in times],
+                "package_megabytes_per_second": [round(size / b[0], 2) for _, b in times],
+                "ratio": round(statistics.median(b[0] / a[0] for a, b in times), 2),
+                "cpu_seconds": [round(a[1], 1) for a, _ in times],
+                "package_cpu_seconds": [round(b[1], 1) for _, b in times],
+                "ratio_of_cpu_seconds": round(statistics.median(b[1] / a[1] for a, b in times), 2),
             }
             print(json.dumps(result), flush=True)
             results.append(result)

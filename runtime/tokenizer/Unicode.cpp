@@ -250,7 +250,7 @@ void pcrt::appendLower(std::string &to, CodePoint c) {
   appendUtf8(to, found ? c + CodePoint(found->distance) : CodePoint(utf8proc_tolower(utf8proc_int32_t(c))));
 }
 
-/// Appends the normal form of a text without `inert` characters.
+/// Appends the normal form of a text without `inert` and `newer` characters.
 static void appendForm(std::string &to, std::string_view text, NormalForm form) {
   if (text.empty())
     return;
@@ -278,7 +278,7 @@ std::string pcrt::normalForm(std::string_view text, NormalForm form) {
     size_t from = at;
     CodePoint c = nextCharacter(text, at);
     needed |= c >= first;
-    if (c < 0x300 || !find(inert, c))
+    if (c < 0x300 || (!find(inert, c) && !find(newer, c)))
       continue;
     appendForm(result, text.substr(begin, from - begin), form);
     result.append(text, from, at - from);

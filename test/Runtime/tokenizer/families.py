@@ -97,6 +97,13 @@ def byte_level(patterns, normalizer=None, prefix_space=False, names=("<|endoftex
     return t
 
 
+def visible(normalizer=None, splits=()):
+    """Byte-level tokens of normalized text, so that each character of it is seen."""
+    t = byte_level(None, normalizer=normalizer, size=300)
+    t.pre_tokenizer = pre_tokenizers.Sequence([*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return t
+
+
 def before(name):
     return lambda t: processors.TemplateProcessing(single=f"{name} $A", pair=f"{name} $A {name} $B:1", special_tokens=[(name, t.token_to_id(name))])
 
@@ -232,6 +239,12 @@ FAMILIES = {
     "bloom": lambda: byte_level([BLOOM], prefix_space=False),
     "roberta": roberta,
     "clip": clip,
+    "nfkc": lambda: visible(normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])),
+    "nfd": lambda: visible(normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])),
+    "nmt": lambda: visible(normalizers.Sequence([normalizers.Nmt(), normalizers.NFKD(), normalizers.Strip()])),
+    "bert-bytes": lambda: visible(normalizers.BertNormalizer(), [pre_tokenizers.BertPreTokenizer()]),
+    "charsmap": lambda: visible(normalizers.Precompiled(charsmap())),
+    "classes": lambda: visible(None, [pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Punctuation()]),
     "llama2": lambda: spm("llama2"),
     "mistral": lambda: spm("mistral"),
     "gemma": lambda: spm("gemma", names=("<unk>", "<bos>", "<eos>", "<pad>", "<start_of_turn>")),
