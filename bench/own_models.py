@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test/Torch")]
 warnings.filterwarnings("ignore")
 import torch
+from pc_program.errors import Refused
 from pc_torch.check import gradient_differences, named_gradients, write_data
-from pc_torch.errors import Refused
 from pc_torch.export import export
 from safetensors.torch import load_file
 

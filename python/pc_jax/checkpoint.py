@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from pc_program.program import checkpoint_files
+
 
 def named_leaves(params: Any) -> tuple[list[tuple[str, Any]], Any]:
     """The leaves of a pytree by path, as in "h.0.attn.kernel", and its structure. The `value` that Flax wraps variables in is left out."""
@@ -24,11 +26,8 @@ def load(directory: str | Path, params: Any) -> Any:
     """The parameters with the values of a checkpoint of pc, or of an exported model; what it does not hold is as in `params`."""
     from safetensors.numpy import load_file
 
-    directory = Path(directory)
-    if (latest := directory / "latest").exists():  # a directory of checkpoints
-        directory = directory / latest.read_text().strip()
     tensors: dict[str, np.ndarray] = {}
-    for file in sorted(directory.glob("model*.safetensors")):
+    for file in checkpoint_files(directory)[1]:
         tensors |= load_file(file)
     rows, tree = named_leaves(params)
     leaves = [jax.numpy.asarray(tensors[name].reshape(leaf.shape), leaf.dtype) if name in tensors else leaf for name, leaf in rows]

@@ -1,11 +1,7 @@
-"""A loss as a program: the jaxpr, the walk, rewrites, text; and the files that pc-compile and pc-run start from."""
+"""A loss as a program: the jaxpr, the walk, rewrites, text."""
 
 from __future__ import annotations
 
-import importlib
-import json
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from pc_torch.axes import DimClass
-from pc_torch.errors import NeedsReshape, Refused
-from pc_torch.text import Printer, quoted
-from pc_torch.tidy import check_whole, fold_transposes, partly_used
-from pc_torch.values import Tensor, Value, letter_of, users_of
+from pc_program.program import Exported, batch_of, called, exported, untraced, walked
+from pc_program.text import Printer
+from pc_program.tidy import fold_transposes
+from pc_program.values import Value, letter_of, users_of
 
 from . import ops  # noqa: F401 - it fills the table
 from .checkpoint import is_trained, named_leaves
 from .walk import Walk
-
-DIRECTORY = '"@directory@"'  # in the text, until it is known
 
 
 @dataclass
@@ -48,44 +41,17 @@ class Built:
         return result[0] if isinstance(result, tuple) else result
 
 
-@dataclass
-class Exported:
-    """A program. `text` is model.mlir, `config` config.json, `tensors` the parameters by name."""
-
-    text: str
-    config: dict[str, Any]
-    tensors: dict[str, np.ndarray]
-    kinds: dict[str, str]
-    rows: dict[str, list[int]]  # data: the shape in which a run reads a sample
-    notes: list[str]
-
-    def write(self, directory: Path) -> None:
-        from safetensors.numpy import save_file
-
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "model.mlir").write_text(self.text.replace(DIRECTORY, quoted(str(directory.resolve()))))
-        (directory / "config.json").write_text(json.dumps(self.config, indent=2) + "\n")
-        save_file(self.tensors, directory / "model.safetensors")
-
-
 def build(what: str) -> Built:
-    """MODULE:FUNCTION, as in my_model:build, imported from the current directory or the path."""
-    file, colon, function = what.partition(":")
-    if not colon or not function:
-        raise Refused(f"'{what}' names no function", "Write MODULE:FUNCTION, as in my_model:build.")
-    sys.path.insert(0, os.getcwd())
-    try:
-        make = getattr(importlib.import_module(file), function)
-    except (ModuleNotFoundError, AttributeError) as error:
-        raise Refused(f"'{what}' is not found: {error}", "The module must be in the current directory or on PYTHONPATH.") from None
-    made = make()
-    if not (isinstance(made, tuple) and len(made) == 3 and callable(made[0]) and isinstance(made[2], dict)):
-        raise Refused(f"{what}() returns no (loss, params, inputs)", "Return a function, a pytree, and a dict of example arrays.")
-    inputs = {name: np.asarray(value) for name, value in made[2].items()}
-    batches = {name: value.shape[0] if value.ndim else 0 for name, value in inputs.items()}
-    if len(set(batches.values())) != 1 or 0 in batches.values():
-        raise Refused(f"inputs differ in their first dim, the batch: {batches}", "Each input has one entry a sample.")
-    return Built(function.removeprefix("build_") if function != "build" else file, *made[:2], inputs)
+    """What the user's function returns, under its name."""
+    advice = "Return a function, a pytree, and a dict of example arrays."
+    name, made = called(what, returns_loss, "(loss, params, inputs)", advice)
+    inputs = {key: np.asarray(value) for key, value in made[2].items()}
+    batch_of({key: value.shape for key, value in inputs.items()})
+    return Built(name, made[0], made[1], inputs)
+
+
+def returns_loss(made: object) -> bool:
+    return isinstance(made, tuple) and len(made) == 3 and callable(made[0]) and isinstance(made[2], dict)
 
 
 def trace(built: Built) -> Any:
@@ -94,33 +60,7 @@ def trace(built: Built) -> Any:
             built.trained()[1], list(built.inputs.values())
         )
     except Exception as error:  # noqa: BLE001 - JAX raises whatever the user's code and its own tracing raise
-        text = next((line for line in str(error).strip().splitlines() if line.strip()), "no message")
-        advice = "Control flow and sizes must not depend on data; JAX's documentation says what can be traced."
-        raise Refused(f"JAX cannot trace the loss: {type(error).__name__}: {text}", advice) from error
-
-
-def walk_over(closed: Any, built: Built) -> tuple[Walk, Tensor]:
-    """Walks until no reshape is left that must become an op, and no parameter that is only partly used is taken apart."""
-    reshapes: set[int] = set()
-    whole: set[str] = set()
-    while True:
-        walk = Walk(*built.trained(), built.inputs, reshapes, whole)
-        try:
-            loss = walk.run(closed)
-            if not isinstance(loss, Tensor) or loss.dims or loss.value.axes:
-                raise Refused("the loss is no scalar that depends on the parameters", "Return its mean or sum.")
-            check_whole(loss.value)
-            if partly := partly_used(loss.value) - whole:
-                whole |= partly
-                continue
-            return walk, loss
-        except NeedsReshape as error:
-            place = walk.view_to_blame(error)
-            if place is None:
-                raise
-            reshapes.add(place)
-        finally:
-            DimClass.reading = None
+        raise untraced("JAX", "the loss", error) from error
 
 
 def find_kinds(users: dict[Value, list[Value]]) -> dict[str, str]:
@@ -163,29 +103,21 @@ def name_heads(users: dict[Value, list[Value]]) -> None:
                 dim.roles.add("group")
 
 
+def save(tensors: dict[str, np.ndarray], path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(tensors, path)
+
+
 def export(built: Built) -> Exported:
     closed = trace(built)
-    walk, loss = walk_over(closed, built)
+    walk, loss = walked(lambda reshapes, whole: Walk(*built.trained(), built.inputs, reshapes, whole), lambda walk: walk.run(closed))
     fold_transposes(loss.value)
     users = users_of(loss.value)
     name_heads(users)
-    kinds = find_kinds(users)
+    walk.kinds = find_kinds(users)
     printer = Printer(loss.value, walk.logits)
-    if printer.layers < 2:
-        walk.note(f"{printer.layers} layers found: pipelines need parameters of layers by number, as in h.0.attn, or named scopes h.0, h.1")
-    rows = {value.attrs["name"]: printer.sizes(value)[1:] for value in printer.order if value.attrs.get("kind") == "data"}
-    for key, row in rows.items():
-        if row != list(built.inputs[key].shape[1:]):
-            walk.note(f"files of '{key}' have rows of shape {row}, as views cut it: reshape(-1, {', '.join(map(str, row))}) keeps the order")
-    for unused in [key for key in built.inputs if key not in kinds]:
-        walk.note(f"input '{unused}' is not used")
-    tokens = next((key for key, kind in kinds.items() if kind == "tokens"), None)
-    batch = next(iter(built.inputs.values())).shape[0]
-    sequence = built.inputs[tokens].shape[1] if tokens else 1
     vocabulary = next((user.operands[0].axes[-1].size for user in printer.order if user.op == "pick"), 1)
-    config = {"exported_by": "pc_jax", "module": built.name, "vocab_size": vocabulary}
-    sizes = f"batch {batch} sequence {sequence} vocabulary {vocabulary}"
-    head = f"pc.program {quoted(built.name)} {sizes} config {quoted(json.dumps(config))} weights {DIRECTORY}"
-    used = {value.attrs["name"] for value in printer.order if value.op == "parameter"}
-    tensors = {name: array for name, array in walk.tensors.items() if name in used}
-    return Exported(printer.module(head), config, tensors, kinds, rows, walk.notes)
+    shapes = {key: value.shape for key, value in built.inputs.items()}
+    layers = "parameters of layers by number, as in h.0.attn, or named scopes h.0, h.1"
+    return exported("pc_jax", built.name, printer, walk, shapes, save, vocabulary, layers)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from pc_torch.axes import leaves, new_axis, product, unify
-from pc_torch.builder import letters_for
-from pc_torch.errors import Refused
-from pc_torch.rows import embedding, negative_log_likelihood
-from pc_torch.slices import absolute, concatenate, slice_dim, window
-from pc_torch.values import Letters, Tensor, Value
+from pc_program.axes import leaves, new_axis, product, unify
+from pc_program.builder import letters_for
+from pc_program.errors import Refused
+from pc_program.rows import embedding, negative_log_likelihood
+from pc_program.slices import absolute, concatenate, slice_dim, window
+from pc_program.values import Letters, Tensor, Value
 
 from .table import op, row
 from .walk import Condition, Erfc, Places, Walk, compact

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from pc_torch.axes import Axis, DimClass, flat, leaves, new_axis, regroup
-from pc_torch.builder import Builder
-from pc_torch.errors import NeedsReshape, Refused
-from pc_torch.slices import concatenate, reshape, slice_dim
-from pc_torch.values import Tensor, Value
+from pc_program.axes import Axis, DimClass, flat, leaves, new_axis, regroup
+from pc_program.builder import Builder
+from pc_program.errors import INSIDE, NeedsReshape, Refused
+from pc_program.slices import concatenate, reshape, slice_dim
+from pc_program.values import Tensor, Value
 
 from .table import POINTWISE, RULES
 
@@ -160,8 +160,7 @@ class Walk(Builder):
             try:
                 results = self.read(eqn, [of(atom) for atom in eqn.invars], "/".join(filter(None, [scope, str(eqn.source_info.name_stack)])))
             except Refused as error:
-                if "\n" not in error.text and (line := source_line(eqn)):
-                    error.text = f"{eqn.primitive.name}: {error.text}\n  {line}"
+                error.at(eqn.primitive.name, source_line(eqn))
                 raise
             env.update(zip(eqn.outvars, results))
         return [of(atom) for atom in jaxpr.outvars]
@@ -192,7 +191,7 @@ class Walk(Builder):
         self.layer = self.layer_of(arguments, scope)
         try:
             result = RULES[name](self, eqn, *arguments)
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except INSIDE as error:
             raise Refused(f"operands that its rule does not take ({type(error).__name__}: {error})") from error
         return result if isinstance(result, list) else [result]
 

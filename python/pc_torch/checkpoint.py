@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pc_program.program import checkpoint_files
+
 if TYPE_CHECKING:
     import torch
 
@@ -17,12 +19,10 @@ def load(directory: str | Path, module: torch.nn.Module | None = None) -> dict[s
     """
     from safetensors.torch import load_file
 
-    directory = Path(directory)
-    if (latest := directory / "latest").exists():  # a directory of checkpoints
-        directory = directory / latest.read_text().strip()
+    directory, files = checkpoint_files(directory)
     config = json.loads((directory / "config.json").read_text())
     tensors: dict[str, torch.Tensor] = {}
-    for file in sorted(directory.glob("model*.safetensors")):
+    for file in files:
         tensors |= {name: tensor for name, tensor in load_file(file).items() if not name.startswith("pc_torch.")}
     for alias, own in config.get("tied", {}).items():
         tensors[alias] = tensors[own]

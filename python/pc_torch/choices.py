@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .axes import Axis, DimClass, leaves, unify
-from .builder import letters_for
-from .errors import Refused
+from pc_program.axes import Axis, DimClass, leaves, unify
+from pc_program.builder import letters_for
+from pc_program.errors import Refused
+from pc_program.values import Letters, Special, Tensor
+
 from .ops_math import dims_of, one_hot
 from .recognise import name_of, shape_of
 from .table import RULES, op, row
-from .values import Letters, Special, Tensor
 from .walk import Walk
 
 ADVICE = "Compare the indices, multiply or divide the values, take their softmax or sum, or use gather and scatter."

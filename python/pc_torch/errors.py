@@ -1,39 +1,21 @@
-"""What the package refuses: the op, the user's own source line, and what to do instead."""
+"""The op and the user's own line of what is refused."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch.fx import Node
+from torch.fx import Node
 
-    from .axes import Axis
+from pc_program.errors import Refused
 
 
-class Refused(Exception):
-    """A module, or a part of one, that cannot become a program. `advice` says what to do instead."""
-
-    def __init__(self, text: str, advice: str = "", node: Node | None = None):
-        super().__init__(text)
-        self.text, self.advice, self.node = text, advice, node
-
-    def message(self) -> str:
-        lines = [f"error: {self.text}"]
-        if self.node is not None:
-            if self.node.op == "call_function" and str(self.node.target) not in self.text:
-                lines[0] = f"error: {self.node.target}: {self.text}"
-            lines += [f"  {source_line(self.node)}"] if source_line(self.node) else []
-        return "\n".join(lines + ([f"  {self.advice}"] if self.advice else []))
+def refused(node: Node | None, text: str, advice: str) -> Refused:
+    return located(Refused(text, advice), node)
 
 
-class NeedsReshape(Refused):
-    """An op needs a dim whole that views have cut into `axes`: one of these views must become an op."""
-
-    def __init__(self, text: str, axes: list[Axis]):
-        super().__init__(text, "Keep this dim in one piece: write the op on a dim that no view cuts or joins.")
-        self.axes = axes
+def located(error: Refused, node: Node | None) -> Refused:
+    return error if node is None else error.at(str(node.target) if node.op == "call_function" else "", source_line(node))
 
 
 def source_line(node: Node) -> str:

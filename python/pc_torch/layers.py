@@ -1,18 +1,12 @@
-"""Which layer a node belongs to: the path of its module, up to its first number. Pipelines cut between layers."""
+"""The path of a node's module, with numbers for siblings that are layers."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-from .values import Value
 
 if TYPE_CHECKING:
     import torch
     from torch.fx import Node
-
-LEAVES = ("parameter", "input", "rope_table", "constant", "iota")
 
 
 class Modules:
@@ -42,25 +36,3 @@ class Modules:
 
 def join(path: str, name: str) -> str:
     return f"{path}.{name}".lstrip(".")
-
-
-def layer_of(path: str) -> str | None:
-    found = re.match(r"(.*?\.)?\d+(?=\.|$)", path)
-    return found[0] if found else None
-
-
-def assign_layers(order: Sequence[Value], users: dict[Value, list[Value]]) -> int:
-    """What the model's own forward computes between layers belongs to the layer before it. Returns the number of layers."""
-    layers = {value: layer_of(value.layer) for value in order if value.op not in LEAVES}
-    leads: dict[Value, bool] = {}  # to a layer
-    for value in reversed(order):
-        leads[value] = bool(layers.get(value)) or any(leads[user] for user in users[value])
-    current = None
-    for value in order:
-        if value not in layers:
-            continue
-        if layers[value]:
-            current = layers[value]
-        elif current and leads[value]:
-            value.layer = f"{current}.{value.layer if value.layer != 'model' else 'rest'}"
-    return len({layer for layer in layers.values() if layer})

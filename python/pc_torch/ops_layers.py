@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .axes import leaves, new_axis, regroup
-from .errors import Refused
+from pc_program.axes import leaves, new_axis, regroup
+from pc_program.errors import Refused
+from pc_program.rows import Mask, embedding, log_sum_exp, norm, softmax
+from pc_program.slices import absolute, window
+from pc_program.values import Tensor
+
 from .ops_math import softplus, where
 from .ops_views import select
 from .recognise import mask_of, shape_of
-from .rows import Mask, embedding, log_sum_exp, norm, softmax
-from .slices import absolute, window
 from .table import op
-from .values import Tensor
 from .walk import Walk
 
 

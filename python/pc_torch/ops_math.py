@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .axes import leaves, unify
-from .builder import letters_for
-from .errors import Refused
+from pc_program.axes import leaves, unify
+from pc_program.builder import letters_for
+from pc_program.errors import Refused
+from pc_program.slices import absolute, slice_dim
+from pc_program.values import Letters, Tensor
+
 from .recognise import shape_of
-from .slices import absolute, slice_dim
 from .table import op, row
-from .values import Letters, Tensor
 from .walk import Walk
 
 Number = (int, float)

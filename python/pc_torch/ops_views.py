@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .axes import Axis, leaves, new_axis, regroup
-from .errors import Refused
+from pc_program.axes import Axis, leaves, new_axis, regroup
+from pc_program.errors import Refused
+from pc_program.slices import concatenate, replace, slice_dim, spread, window
+from pc_program.values import Tensor
+
 from .recognise import shape_of
-from .slices import concatenate, replace, slice_dim, spread, window
 from .table import op, row
-from .values import Tensor
 from .walk import Walk
 
 NOTHING = "nothing: axes are grouped or ordered anew"

@@ -12,7 +12,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 from torch.nn.functional import gelu, silu
 
-from .rows import Mask, Rotation
+from pc_program.rows import Mask, Rotation
 
 
 def names(text: str) -> set[str]:

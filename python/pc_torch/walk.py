@@ -11,15 +11,17 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from .axes import Axis, DimClass, flat, leaves, new_axis, regroup
-from .builder import Builder, letters_for
-from .errors import NeedsReshape, Refused, source_line
+from pc_program.axes import Axis, DimClass, flat, leaves, new_axis, regroup
+from pc_program.builder import Builder, letters_for
+from pc_program.errors import INSIDE, NeedsReshape, Refused
+from pc_program.rows import Mask, Rotation, attention, negative_log_likelihood, rotate
+from pc_program.slices import reshape
+from pc_program.values import Special, Tensor, Value
+
+from .errors import located, refused, source_line
 from .layers import Modules
 from .recognise import PRODUCTS, RELABEL, Constants, activation_of, name_of, rotation_of, scores_of, shape_of
-from .rows import Mask, Rotation, attention, negative_log_likelihood, rotate
-from .slices import reshape
 from .table import RULES
-from .values import Special, Tensor, Value
 
 INTEGERS = (torch.int64, torch.int32)
 VIEWS = RELABEL | {"aten.conv1d.default", "aten.conv1d.padding"}  # nodes that cut dims by `view`
@@ -178,9 +180,9 @@ class Walk(Builder):
         if kind != "data":
             return Tensor(self.make("input", [], axes, kind=kind, dtype="i32", layer="model"), [[axis] for axis in axes])
         if example.dtype not in (*INTEGERS, torch.float32):
-            raise Refused(f"input '{node.name}' is of {example.dtype}", "Inputs are float32, int64 or int32.", node)
+            raise refused(node, f"input '{node.name}' is of {example.dtype}", "Inputs are float32, int64 or int32.")
         if not example.dim():
-            raise Refused(f"input '{node.name}' has no dim of the batch", "Give it a first dim with one entry a sample.", node)
+            raise refused(node, f"input '{node.name}' has no dim of the batch", "Give it a first dim with one entry a sample.")
         dtype = "i32" if example.dtype in INTEGERS else "f32"
         held = [axis for i, axis in enumerate(axes) if i == 0 or axis.size > 1]
         value = self.make("input", [], held, kind=kind, name=node.name, dtype=dtype, layer="model", below=None)
@@ -243,17 +245,19 @@ class Walk(Builder):
             needed.add(node)
             waiting += self.patterns[node].operands if node in self.patterns else node.all_input_nodes
         if scalars[0] in self.constants:
-            raise Refused("the loss depends on no input", node=scalars[0])
+            raise refused(scalars[0], "the loss depends on no input", "Return a loss that forward computes from its inputs.")
         for node in self.graph.nodes:
             if node in needed and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and name_of(node) not in RULES:
-                raise Refused("random numbers", "Every plan must draw the same ones, which only dropout does. Turn them off, or make them an input.", node)
+                raise refused(
+                    node, "random numbers", "Every plan must draw the same ones, which only dropout does. Turn them off, or make them an input."
+                )
         for place, node in enumerate(self.graph.nodes):
             if node in needed:
                 self.place, self.layer, DimClass.reading = place, self.modules.layer(node), node
                 try:
                     self._values[node] = self.read(node)
                 except Refused as error:
-                    error.node = error.node or node
+                    located(error, node)
                     raise
         return self._values[scalars[0]]
 
@@ -267,13 +271,13 @@ class Walk(Builder):
             return self.of(node.args[0])[node.args[1]]
         rule = RULES.get(name_of(node))
         if rule is None:
-            raise Refused(f"{node.target} has no rule", advice_for(node), node)
+            raise Refused(f"{node.target} has no rule", advice_for(node))
         args, kwargs = [*map(self.of, node.args)], {key: self.of(value) for key, value in node.kwargs.items()}
         operands = [x for arg in args for x in (arg if isinstance(arg, (list, tuple)) else [arg])]
         special = next((x for x in operands if isinstance(x, Special)), None)
         try:
             result = special.read(self, node, args, kwargs) if special else rule(self, node, *args, **kwargs)
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except INSIDE as error:
             advice = "Its rule takes other kinds of operands: see the row in docs/own-models.md."
             raise Refused(f"operands that its rule does not take ({type(error).__name__}: {error})", advice) from error
         if isinstance(result, Tensor) and result.shape != list(shape_of(node)):

@@ -5,11 +5,9 @@ import random
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python/pc_torch"))
-sys.modules["pc_torch"] = type(sys)("pc_torch")
-sys.modules["pc_torch"].__path__ = [sys.path[0]]  # without its __init__, so without safetensors
-from pc_torch.axes import DimClass, flat, leaves, new_axis, product, regroup, sizes, unify
-from pc_torch.errors import Refused
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+from pc_program.axes import DimClass, flat, leaves, new_axis, product, regroup, sizes, unify
+from pc_program.errors import Refused
 
 
 def shape_of(draw, total):
