@@ -129,7 +129,8 @@ bool Placer::agreesWithType(Value value, const Where &where, AxisSet stageAxis) 
   return refuse("has placement " + text(where) + ", but its type says " + type);
 }
 
-/// Moves and ops with a position of their own come first. All other ops follow their rules (compute).
+/// Handles moves, and the ops whose results do not follow from a factor rule: constants, seeds, offsets, counts and
+/// rounds. compute() handles all other ops by their factor rules.
 std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> operands) {
   if (auto moved = dyn_cast<MoveOpInterface>(op)) {
     Placed placed;
@@ -178,8 +179,6 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
 bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, ArrayRef<int64_t> sizes,
                         MutableArrayRef<Dim> dims) {
   Dim &dim = dims[rule.indexed];
-  // Whether the op makes the dim itself; then no operand has it. In placed programs, the result's type has its
-  // placement.
   bool isMade = isa<IotaOp, EmbeddingGradOp>(op); // then no operand has this dim
   if (placement(op->getResult(0))) {              // in placed programs the types contain it
     if (isMade) {
@@ -193,7 +192,7 @@ bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *>
     if (operands.size() > rule.operands.size()) {
       const Note &note = operands.back()->note;
       if (note.kind != Note::Offset || note.number != sizes[rule.indexed])
-        return refuse("needs the first index of a block of " + Twine(sizes[rule.indexed]) + " as its offset",
+        return refuse("needs as its offset the first index of a block of " + Twine(sizes[rule.indexed]),
                       FaultKind::Scale);
       offset.axes = note.axes;
       for (uint8_t number : offset.axes)
@@ -243,7 +242,8 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
       told = static_cast<int>(op->getNumOperands() - offsets.size() + number);
       const Note &note = offsets[number]->note;
       if (note.kind != Note::Offset || note.number != sizes[f])
-        return refuse("needs the first index of a block of " + Twine(sizes[f]) + " of dim " + rule.names[f],
+        return refuse("needs as its offset the first index of a block of " + Twine(sizes[f]) + " along dim " +
+                          rule.names[f],
                       FaultKind::Scale, told);
       block.axes = note.axes;
       for (uint8_t number : block.axes)
@@ -425,7 +425,7 @@ std::optional<Placed> Placer::merge(ArrayRef<const Where *> operands) {
   }
   if (fits)
     return placed;
-  refuse("merges operands that are not attentions over different keys: " + text(*operands[0]) + " and " +
+  refuse("can merge only attentions to disjoint sets of keys, but its operands are " + text(*operands[0]) + " and " +
          text(*operands[2]));
   return std::nullopt;
 }

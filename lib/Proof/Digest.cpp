@@ -160,7 +160,7 @@ static std::string textOf(MoveOpInterface move) {
   return text;
 }
 
-/// A round of local SGD ends with moves of its own, which are built for this list.
+/// The moves at the end of a round of local SGD are not in `program`, so they are built for this list.
 std::vector<std::string> pc::collectivesOf(ModuleOp program) {
   std::vector<std::string> order;
   TaskFunctions functions;

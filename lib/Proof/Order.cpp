@@ -105,7 +105,7 @@ private:
   static LogicalResult refuse(Operation *op, const Twine &why) {
     return op->emitError()
            << "'" << op->getName() << "' op " << why
-           << ", so the step program would compute something else with the sequence in zigzag order (order)";
+           << ", so the step program would compute something else with the sequence in zigzag order (check: order)";
   }
 
   /// Checks that exactly the dims `must` of `value` are the sequence.

@@ -101,7 +101,7 @@ private:
   };
   /// Whether a result (the second number) may be written over an operand (the first number).
   using Sharing = llvm::SmallDenseMap<std::pair<unsigned, unsigned>, bool, 4>;
-  /// The analysis of ops like `example` whose operands have these places.
+  /// The analysis that `example` shares with every op like it whose operands are at the places `in`.
   struct Memo {
     mlir::Operation *example = nullptr;
     llvm::SmallVector<const Where *, 6> in;
