@@ -19,7 +19,7 @@ using namespace pc;
 LogicalResult ArenaOp::verify() {
   int64_t bytes = getBytes();
   if (bytes < 0 || bytes % 64)
-    return emitOpError() << "has " << bytes << " bytes, which is not a multiple of 64 (C1)";
+    return emitOpError() << "has " << bytes << " bytes, but must have a multiple of 64, at least 0 (C1)";
   return success();
 }
 

@@ -21,7 +21,7 @@ using namespace mlir;
 
 namespace pc {
 
-/// Attributes have a file of their own.
+/// registerAttributes() is defined in a separate file.
 void PCDialect::initialize() {
   registerAttributes();
   addTypes<

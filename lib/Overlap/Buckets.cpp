@@ -19,7 +19,7 @@ class Scheduler {
 public:
   Scheduler(ArrayRef<MoveItem> items, const ScheduleLimits &limits) : items(items), limits(limits) {}
 
-  /// Items that wait for nothing and belong to no unit are buckets of their own.
+  /// Each item that waits for nothing and belongs to no unit is a separate bucket.
   SmallVector<MoveBucket> run() {
     fillBuckets();
     gatherAhead();

@@ -352,7 +352,7 @@ void nameMoves(AccumulateOp accumulate) {
         user->setLoc(value.getLoc());
 }
 
-/// The pass pc-schedule. Each block, also the body of an accumulation, is a problem of its own.
+/// The pass pc-schedule. Each block is a separate problem; the body of an accumulation is one too.
 struct Schedule : pc::impl::ScheduleBase<Schedule> {
   using ScheduleBase::ScheduleBase;
 

@@ -170,7 +170,7 @@ private:
   LogicalResult run(CallOp call) {
     for (auto &[axes, communicator] : communicators)
       if (!communicator.underWay.empty())
-        return call.emitOpError() << "is called while a pc.start is in progress (S3)";
+        return call.emitOpError() << "is called while a move is in flight (S3)";
     if (failed(compute(call)))
       return failure();
     if (!call.getFrame())
@@ -254,7 +254,7 @@ private:
     Communicator &communicator = communicatorOf(move);
     if (!communicator.underWay.empty())
       return move->emitOpError()
-             << "is a blocking move while an earlier pc.start of the same communicator is in progress (S3)";
+             << "is a blocking move while an earlier move of the same communicator is in flight (S3)";
     communicator.clock.join(computed);
     communicator.clock.advance(communicator.stream);
     for (Value operand : move->getOperands())

@@ -12,6 +12,11 @@ pc.mesh <dp = 2, tp = 0>
 
 // -----
 
+// expected-error@+1 {{has -64 bytes, but must have a multiple of 64, at least 0 (C1)}}
+pc.arena -64
+
+// -----
+
 // expected-error@+1 {{the placement has 1 dims, but the tensor has 2 (C1)}}
 func.func private @rank(tensor<8x8xf32, #pc.place<[dp]>>)
 

@@ -37,7 +37,7 @@ func.func @blocks_behind(%x: tensor<4xf32>, %y: tensor<4xf32>) {
     %0 = pc.all_reduce sum %a on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
     pc.yield %0 : tensor<4xf32>
   } : !pc.ticket
-  // expected-error @below {{is a blocking move while an earlier pc.start of the same communicator is in progress (S3)}}
+  // expected-error @below {{is a blocking move while an earlier move of the same communicator is in flight (S3)}}
   %s = pc.all_reduce sum %y on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
   %r = pc.wait %t : tensor<4xf32>
   return

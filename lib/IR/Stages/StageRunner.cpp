@@ -39,7 +39,7 @@ bool StageRunner::canRun(int stage, Operation *op, Visitor &visitor) {
     arrive(stage, move, op->getOperand(0), visitor);
     return isComplete(move);
   }
-  // A started collective arrives now and completes at its wait, so the start itself never blocks.
+  // The stage arrives at a started collective here and waits for it only at its pc.wait, so pc.start never blocks.
   if (auto start = dyn_cast<StartOp>(op))
     for (auto [move, input] : llvm::zip_equal(start.getMoves(), start.getInputs()))
       if (isOverStages(move, axis))
