@@ -355,8 +355,8 @@ struct Rewriter {
     instruction->eraseFromParent();
   }
 
-  /// "op.modifier $0, $1, ...;" without side effects becomes pc_ptx_op_modifier(...); other text is refused, except
-  /// products by warpgroups.
+  /// Inline PTX of the form "op.modifier $0, $1, ...;" without side effects becomes a call of pc_ptx_op_modifier.
+  /// warpgroup() handles the sequences for warpgroup products; everything else is refused.
   void inlineAssembly(CallInst *instruction) {
     auto *assembly = cast<InlineAsm>(instruction->getCalledOperand());
     StringRef text = StringRef(assembly->getAsmString()).trim();

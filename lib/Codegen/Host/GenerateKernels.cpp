@@ -139,8 +139,10 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   pcrt_move_shape shape = moveShape(op);
   auto ofRows = dyn_cast<AllToAllRowsOp>(*op);
   Address mask = ofRows ? addressOf(ofRows.getMask()) : Address();
-  if (ofRows && (cuda || mask.stride))
-    return ofRows.emitOpError() << "is supported on CPUs only, with a mask at a fixed offset";
+  if (ofRows && cuda)
+    return ofRows.emitOpError() << "is supported on CPUs only";
+  if (mask.stride)
+    return ofRows.emitOpError() << "needs a mask at a fixed offset";
   int32_t reduction = shape.back ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
   std::string name = moveName(kind).str() + " " + sourceName(op);
   SmallVector<StringAttr> with = op.getMoveWith();

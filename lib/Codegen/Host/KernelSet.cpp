@@ -69,7 +69,7 @@ FailureOr<const KernelSet::Info *> KernelSet::get(Operation *op, unsigned part) 
 namespace {
 /// Element types of the buffers of an op's kernels, operands first.
 struct Elements {
-  /// A packed value has several buffers, all of its element type.
+  /// A packed value has several buffers; each has the element type of the value.
   explicit Elements(Operation *op) {
     for (auto [i, type] : llvm::enumerate(llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))) {
       types.append(pieceBytes(op, i).size(), cast<RankedTensorType>(type).getElementType());
@@ -139,7 +139,7 @@ gpu::GPUFuncOp KernelSet::newCudaKernel(Location loc, StringRef name, int64_t nu
   return function;
 }
 
-/// For kernels that serve several ops at once and so have no op of their own.
+/// For kernels that serve several ops at once, so that no single op determines them.
 KernelSet::Info KernelSet::add(StringRef name, StringRef kind, int64_t numBuffers,
                                llvm::function_ref<void(kernels::SimtEmitter &, ValueRange)> write) {
   Info info;

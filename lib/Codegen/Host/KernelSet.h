@@ -41,8 +41,8 @@ public:
     /// CUDA: the buffers of the op that the kernel was written for; empty if several ops share it.
     llvm::SmallVector<CountedBuffer> buffers;
   };
-  /// Returns kernel `part` of `op`, and writes it if the set has no equal one. Fails with an error at an op that has no
-  /// kernel.
+  /// Returns kernel `part` of `op`, and generates it first if the set has no equal one. Fails with an error if no
+  /// kernel can be generated for `op`.
   llvm::FailureOr<const Info *> get(mlir::Operation *op, unsigned part);
   /// Adds a CUDA kernel for several ops: `write` gets the emitter and the addresses of its `numBuffers` buffers.
   Info add(llvm::StringRef name, llvm::StringRef kind, int64_t numBuffers,

@@ -43,7 +43,7 @@ static void emitInterleaved(RopeOp op, Kernel &kernel) {
   });
 }
 
-/// Rotates the two halves of a head; interleaved pairs have a kernel of their own.
+/// Rotates the two halves of a head; interleaved pairs have a separate kernel.
 LogicalResult pc::kernels::emit(RopeOp op, Kernel &kernel) {
   if (op.getInterleaved())
     return emitInterleaved(op, kernel), success();

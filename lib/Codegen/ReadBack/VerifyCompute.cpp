@@ -532,7 +532,7 @@ bool TableCheck::together(Operation *op) {
   return true;
 }
 
-/// An op runs as one of a group, as a library call, or as kernels of its own.
+/// An op runs together with a group of ops, as a library call, or as separate kernels.
 bool TableCheck::compute(Operation *op) {
   SmallVector<At> values;
   for (Value value : llvm::concat<Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())))

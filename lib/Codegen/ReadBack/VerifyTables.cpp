@@ -381,7 +381,7 @@ bool TableCheck::checkRound() {
   OwningOpRef<func::FuncOp> round = buildRound(planned);
   auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>("pc_round" + suffix);
   if (TableReader::nameOf(program.round) != (round ? "pc_round" + suffix : "") || !round != !function)
-    return refuse(planned, "has different local-SGD rounds in the tables");
+    return refuse(planned, "has local-SGD rounds that differ from those in the executable's tables");
   if (!round)
     return true;
   Operation *wrong = nullptr;

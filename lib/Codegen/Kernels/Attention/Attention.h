@@ -93,7 +93,7 @@ struct AttentionShape {
   /// Whether scores are `scale` times products, each query sees all keys up to some key, and nothing is dropped.
   bool isPlain() const { return !changesScores() && !limits() && !drops; }
 
-  /// Whether a query does not see all keys before it.
+  /// Whether a window or documents hide earlier keys from a query.
   bool limits() const { return window || documented; }
   /// The first key that query `row` sees, if there are limits. Rows after the last query count as the last one.
   /// `starts` has the starts of documents of this batch row, if there are any.

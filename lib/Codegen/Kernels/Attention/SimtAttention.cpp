@@ -55,7 +55,7 @@ public:
   }
   Slice zeros() { return Slice(pieces, e.zeros(width)); }
 
-  /// The dot product of two rows, in all threads that share them.
+  /// The dot product of two rows that `sharing` threads hold in pieces. Each of these threads gets the result.
   Num dot(const Slice &x, const Slice &y) {
     Num sum = x[0] * y[0];
     for (int64_t i = 1; i < pieces; ++i)
