@@ -40,7 +40,8 @@ void pc::readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef abs
                 << "\" is not supported (gelu, gelu_new, gelu_pytorch_tanh, silu, relu)";
 }
 
-/// Rounds to 65536ths, with which the runtime compares 16 random bits.
+/// Reads a dropout probability and returns it in units of 1/65536, rounded, since the runtime compares 16 random bits
+/// with it.
 int64_t pc::readDropout(ConfigReader &reader, ConfigKey key, double absent, std::optional<double> instead) {
   double p = reader.real(key, absent, KeyRole::Aside);
   if (!reader.failed && !(p >= 0 && p < 1))

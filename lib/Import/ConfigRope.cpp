@@ -255,7 +255,7 @@ Rotation RopeReader::rotation(const Rope &rope) {
   return result;
 }
 
-/// Layers with windows may have rotary embeddings of their own.
+/// Layers with windows may have other rotary embeddings than layers without.
 void pc::readRopes(ConfigReader &reader, const Family &family, ModelConfig &config) {
   RopeReader ropes(reader, family, config);
   if (!ropes.checkObjects())

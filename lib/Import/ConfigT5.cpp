@@ -22,7 +22,8 @@ static bool readMlp(ConfigReader &reader, ModelConfig &config) {
   return reader.flag("is_gated_act", isGated);
 }
 
-/// Reads the token before all targets, which also stands for targets that do not count.
+/// Reads decoder_start_token_id, the token that comes before the first target. It must equal pad_token_id, which marks
+/// targets that do not count in the loss.
 static void readStart(ConfigReader &reader, ModelConfig &config) {
   auto token = [&](const char *key, std::optional<int64_t> absent) -> std::optional<int64_t> {
     const llvm::json::Value *value = reader.raw(key);

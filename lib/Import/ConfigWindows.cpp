@@ -138,7 +138,7 @@ void pc::readWindows(ConfigReader &reader, const Family &family, ModelConfig &co
   config.sliding = slidingLayers(reader, family, config);
   if (reader.failed)
     return;
-  // Without the key the window has the usual size; a null key means that there is none.
+  // Without the key, the window has the family's usual size; a key that is null means no window.
   const int64_t usual = family.window;
   ConfigKey key(family.keys.window);
   bool none = !reader.has(key) && (reader.isGiven(family.keys.window) || !usual);

@@ -97,7 +97,7 @@ constexpr LayerForm neoxForm = {.prefix = "gpt_neox.",
                                 .down = "mlp.dense_4h_to_h",
                                 .projections = Projections::ByHead};
 
-/// Bloom: names of its own, the bias of distances (ALiBi), and a norm of the embeddings.
+/// Bloom: other names, the bias of distances (ALiBi), and a norm of the embeddings.
 constexpr LayerForm bloomForm() {
   LayerForm form = neoxForm;
   form.prefix = "transformer.";

@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The norm of the few numbers from which heads are computed. It has an epsilon of its own.
+/// The norm of the few numbers from which heads are computed. Its epsilon does not come from the config.
 Value ModelBuilder::latentNorm(Value x, const Twine &name, StringRef dim) {
   constexpr double eps = 1e-6; // independent of rms_norm_eps
   in(name);

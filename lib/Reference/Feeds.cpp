@@ -86,7 +86,7 @@ Tensor Feeds::draw(StringRef name, ArrayRef<int64_t> shape, const Shape *valid,
   return padded;
 }
 
-/// Moves each element along `dim` to the position that it has in the other order.
+/// Reorders `x` along `dim` from plain to zigzag order, or with `back` from zigzag to plain order.
 Tensor pc::reorderSequence(Operation *op, const Tensor &x, int64_t dim, bool back) {
   if (!zigzagRanks(op))
     return x;

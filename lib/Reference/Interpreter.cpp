@@ -187,7 +187,7 @@ FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
   return machine.takeResults();
 }
 
-/// Puts a clone of `op` into a function of its own, whose arguments are the operands.
+/// Puts a clone of `op` into a new function, whose arguments are the operands.
 FailureOr<std::vector<Tensor>> pc::interpretOp(ModuleOp program, Operation *op, ArrayRef<Tensor> operands) {
   OpBuilder b(op->getContext());
   OwningOpRef<ModuleOp> module = ModuleOp::create(b, op->getLoc());

@@ -234,7 +234,7 @@ Shape Machine::drawnStart(DrawnOpInterface op, int64_t rank) {
   return start;
 }
 
-/// Part `m` of every rank's stack.
+/// Element `m` along the first dim of every rank's tensor, without that dim.
 static RankTensors element(ArrayRef<Tensor> stacks, int64_t m) {
   RankTensors elements;
   for (const Tensor &stack : stacks) {

@@ -226,7 +226,7 @@ private:
     places += number + 1 - known;
     known = number + 1;
     if (places > text.size() + 4096)
-      refuse(start, "the ops up to here would have more results than this file has bytes");
+      refuse(start, "the result numbers up to here need more results than this file has bytes");
   }
 
   /// The definition or a use of an alias.
