@@ -152,8 +152,8 @@ struct Program {
   std::vector<std::pair<std::string, std::string>>
       ties; ///< Names of copies that weights may have, with the tensor that each copies.
 
-  /// Local SGD: the coordinates on mesh axis `axis` (-1: there is none) are replicas with parameters and states of
-  /// their own; after a fixed number of steps, the end of a round averages them (pcrt_program::round).
+  /// Local SGD: each coordinate on mesh axis `axis` (-1: no such axis) is a replica with its own parameters and states.
+  /// A round ends after `every` steps; pcrt_program::round then averages the replicas' parameters.
   struct Rounds {
     int axis = -1;
     int64_t replicas = 1, every = 1;

@@ -328,7 +328,7 @@ void SaveDirectory::commit() {
   try {
     syncDirectory(parent.empty() ? "." : parent);
   } catch (const Failure &failure) {
-    fail(PCRT_RESOURCE, failure.message + (old.empty() ? "" : "; the older checkpoint is now " + old));
+    fail(PCRT_RESOURCE, failure.message + (old.empty() ? "" : "; the older checkpoint is now in " + old));
   }
   if (!old.empty())
     removeOrTell(old, home, [this](const std::string &name) { return isOurs(name); });

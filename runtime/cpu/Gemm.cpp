@@ -44,7 +44,7 @@ namespace {
 
 /// The share of one thread in a product: a block of rows and columns of the batch entries [batchLo, batchHi).
 struct Share {
-  pcrt_gemm_desc block; ///< The block as a product of its own, one batch entry.
+  pcrt_gemm_desc block; ///< The block as a separate product of one batch entry.
   int64_t batchLo = 0, batchHi = 0, rowLo = 0, columnLo = 0;
 };
 

@@ -7,7 +7,7 @@
 
 using namespace pcrt;
 
-/// The product by oneDNN, with an engine of its own.
+/// Computes the product by oneDNN, with a separate engine.
 struct Tile::Library {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};

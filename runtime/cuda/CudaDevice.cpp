@@ -1,5 +1,5 @@
 //===- CudaDevice.cpp - Steps on a CUDA device ----------------------------===//
-// Start-up, steps, and the functions of pcrt.h. A group's moves run on a stream of their own between two events:
+// Start-up, steps, and the functions of pcrt.h. A group's moves run on a separate stream between two events:
 // `ready` on the compute stream before them, `arrived` after. A traced step is enqueued again, with timers around its
 // calls.
 //===----------------------------------------------------------------------===//

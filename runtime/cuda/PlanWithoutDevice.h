@@ -1,7 +1,7 @@
 //===- PlanWithoutDevice.h - Plans of cuDNN on machines without a GPU -----===//
-// For the compiler and for tests: whether cuDNN has a plan for an attention on some architecture, and how much
-// workspace it needs. It requires the library, but neither a GPU nor its driver: without a driver, a library of that
-// name that does nothing is loaded.
+// Says, for the compiler and for tests, whether cuDNN has a plan for an attention on a given architecture, and how much
+// workspace it needs. It requires cuDNN, but neither a GPU nor libcuda.so.1: if there is no driver, an idle library
+// takes that name.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PLANWITHOUTDEVICE_H
 #define PCRT_CUDA_PLANWITHOUTDEVICE_H

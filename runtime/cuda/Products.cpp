@@ -292,7 +292,7 @@ std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall 
   std::erase_if(results, [](const MatmulHeuristic &result) { return result.state != 0; });
   if (results.empty() && needed)
     fail(PCRT_INTERNAL, nameOf(plan.desc) + " (" + plan.key + "): cuBLASLt " + describeCublasVersion(opened.version) +
-                            " has no algorithm for it" + (status ? ": " + describe(status) : ""));
+                            " has no algorithm for this product" + (status ? ": " + describe(status) : ""));
   return results;
 }
 

@@ -38,7 +38,7 @@ static std::vector<DeviceFlow> allFlows(const Program &program, int rank) {
   return all;
 }
 
-/// Checks that each lane has a hardware queue of its own: a receive that waits for a message holds up later work in its
+/// Checks that each lane has a separate hardware queue: a receive that waits for a message holds up later work in its
 /// queue, for which the sender may wait. Moves of groups need only the program's order, which one queue keeps as well.
 static void requireQueues(const Session &session, int lanes) {
   int streams = session.numStreams();

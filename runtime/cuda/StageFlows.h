@@ -32,7 +32,7 @@ public:
   Result result = Success; ///< The result of the driver's call that failed.
 
 private:
-  /// The slots of a flow on this device: message i uses slot i modulo their number.
+  /// The slots of a flow on this device: message i uses slot i % (number of slots).
   struct Ring {
     const pcrt_flow *flow;
     std::vector<Stream> lanes;

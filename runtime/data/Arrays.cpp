@@ -169,7 +169,8 @@ void Arrays::open(const std::string &spec, const std::string &path, const std::s
 Arrays::Arrays(const Options &options, const Program &program, bool training) {
   if (!options.targets.empty())
     fail(PCRT_USAGE,
-         "--targets needs a program that reads tokens; this program's inputs have names, which --data gives files");
+         "--targets needs a program that reads tokens; this program has named inputs, so give a file for each: "
+         "--data NAME=FILE,...");
   forEachData(program, [&](const Input &input) { all.try_emplace(input.name, input); });
   std::string names, name;
   for (auto &[own, array] : all)
@@ -194,8 +195,8 @@ Arrays::Arrays(const Options &options, const Program &program, bool training) {
                               "=FILE (inputs: " + names + ")");
     else if (array.rows() != first.rows())
       fail(PCRT_BAD_DATA, "--data " + options.data + ": '" + first.name + "' has " + std::to_string(first.rows()) +
-                              " rows and '" + own + "' " + std::to_string(array.rows()) +
-                              "; a sample is a row of each");
+                              " rows but '" + own + "' has " + std::to_string(array.rows()) +
+                              "; a sample takes one row of every input");
   rows = first.rows();
   const HeldOut &heldOut = options.validation;
   if (!options.shuffle && !heldOut.every)

@@ -57,7 +57,7 @@ Ladder::Ladder(const std::vector<std::string> &programs) {
       first = facts;
     for (auto [field, name] : common)
       if (facts.value(field, Json()) != first.value(field, Json()))
-        fail(PCRT_USAGE, "--or " + program + " trains something else than " + programs[0] + ": its " + name + " is " +
+        fail(PCRT_USAGE, "--or " + program + " does not train the same as " + programs[0] + ": its " + name + " is " +
                              facts.value(field, Json()).dump() + ", not " + first.value(field, Json()).dump());
     int ranks = 1;
     for (const Json &size : facts["mesh"])

@@ -153,7 +153,7 @@ private:
         std::error_code error;
         if (options.init.empty() && !weights.empty() && !std::filesystem::exists(weights, error))
           fail(PCRT_BAD_DATA, weights + ", the source of the weights when this program was compiled, does not exist; "
-                                        "give their new place with --init DIR|FILE");
+                                        "give the new place of the weights with --init DIR|FILE");
       }
     });
   }

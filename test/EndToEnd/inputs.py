@@ -222,7 +222,7 @@ class Inputs(Case):
         case("wide floats", 9, r"'value' has elements of '<f8', and the program reads f32; save it after .astype\('<f4'\)", value=npy("<f8", [N], [0.0] * N))
         case("floats as indices", 9, r"'label' has elements of '<f4', and the program reads integers", label=value)
         case("integers as numbers", 9, r"'value' has elements of '<i4', and the program reads f32", value=label)
-        case("other numbers of rows", 9, r"'image' has 44 rows and 'label' 43; a sample is a row of each", label=npy("<i4", [N - 1], [1] * (N - 1)))
+        case("other numbers of rows", 9, r"'image' has 44 rows but 'label' has 43; a sample takes one row of every input", label=npy("<i4", [N - 1], [1] * (N - 1)))
         case("an index too large", 9, r"label.npy: 'label' has 10 in row 3, and the program reads numbers from 0 to 9", label=npy("<u2", [N], [1, 1, 1, 10] + [1] * (N - 4)))
         case("a negative index", 9, r"'label' has -100 in row 0, and", label=npy("<i8", [N], [-100] * N))
         case("an index beyond 32 bits", 9, r"'label' has 4294967296 in row 0, and", label=npy("<i8", [N], [1 << 32] * N))

@@ -76,7 +76,7 @@ class Ladders(Case):
             self.taken(number, way, flags, plans)
         self.model("llama", 12, 16, to="other.mlir")
         self.needs("pc-compile", "other.mlir", "-o", "other")
-        self.holds("another model", "pc-run", "-n", 4, "--or", "./other", "./train0-0", "--", *FLAGS, code=2, words="trains something else")
+        self.holds("another model", "pc-run", "-n", 4, "--or", "./other", "./train0-0", "--", *FLAGS, code=2, words="does not train the same as")
 
 
 draw = random.Random(int(os.environ.get("PC_SEED", "6")))

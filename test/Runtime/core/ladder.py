@@ -77,8 +77,8 @@ def refuses(name, meshes, ranks, *words):
     good(name, code == 2 and len(errors) == 1 and all(word in errors[0] for word in words), f"exit {code}: {said}")
 
 
-refuses("another kind of program", ["2-1-1", "1-1-1EVAL"], 2, "trains something else than", 'its mode is "eval", not "train"')
-refuses("another model", ["2-1-1", "1-1-1OTHER"], 2, "trains something else than", "config.json")
+refuses("another kind of program", ["2-1-1", "1-1-1EVAL"], 2, "does not train the same as", 'its mode is "eval", not "train"')
+refuses("another model", ["2-1-1", "1-1-1OTHER"], 2, "does not train the same as", "config.json")
 refuses("as many ranks", ["2-1-1", "1-2-1"], 2, "needs 2 ranks, but it must need fewer")
 refuses("too few ranks for all", ["2-2-2", "2-1-1"], 1, "every program needs more than 1 ranks")
 code, said = finish(start([PC_RUN, "-n", "2", "--or", "/bin/true", program("2-1-1"), "--", "--data", "tokens.bin"]))
