@@ -1,6 +1,7 @@
 //===- Scheduler.cpp - Work on streams, in an adversarial order -----------===//
 // step() runs or completes one ready item of any stream. If there is none, this process waits for other ranks, and
-// after a while asks the probe whether there is a deadlock. A host that only polls counts as one that waits.
+// after a while asks the deadlock probe (setDeadlockProbe) whether no rank can make progress. A host that only polls
+// counts as one that waits.
 //===----------------------------------------------------------------------===//
 #include "standin/Scheduler.h"
 #include "standin/HostGuard.h"

@@ -91,7 +91,7 @@ double Bench::time(Case &one) {
   return target.time(int(&one - cases.data()), one.repeats, one.call) / double(one.repeats);
 }
 
-/// One sample of a case; if each rank has seconds of its own, their mean.
+/// One sample of a case; if each rank measures its own seconds, their mean.
 double Bench::sample(Case &one) {
   waited = 0;
   double seconds = time(one);

@@ -33,8 +33,8 @@ public:
            this->path + " has no column '" + printable(field) + "'; --field names the column of the text");
     arrow::Type::type type = schema->GetFieldByName(field)->type()->id();
     if (type != arrow::Type::STRING && type != arrow::Type::LARGE_STRING)
-      fail(PCRT_BAD_DATA, this->path + ": column '" + printable(field) + "' does not have texts, but " +
-                              printable(schema->GetFieldByName(field)->type()->ToString()));
+      fail(PCRT_BAD_DATA, this->path + ": column '" + printable(field) + "' has type " +
+                              printable(schema->GetFieldByName(field)->type()->ToString()) + ", not string");
   }
 
   bool next(TextBlock &block) override {
