@@ -49,8 +49,8 @@ struct Actions {
   Starts starts;
 };
 
-/// The clock of one stage. Work is recorded in spans, in order. Moves run at the same time on one link, and slow down
-/// the work. Times never decrease.
+/// The clock of one stage. Work is recorded in spans, in order. Moves run beside the work, one after another on one
+/// link, and slow the work down. Times never decrease.
 struct Stage : StageTimeline {
   Starts starts;
   std::vector<double> moved; ///< by start: when its moves are done; for moves over stages: their seconds
@@ -169,7 +169,7 @@ void Stage::spend(double until, const StageSpan &what) {
     open = -1;
 }
 
-/// Begins a span for the task. The optimizer has none of its own.
+/// Begins a span for the task. The optimizer has no separate span.
 void Stage::begin(TaskOp task, int64_t liveBytes) {
   close();
   if (task.getKind() == TaskKind::Optimizer)

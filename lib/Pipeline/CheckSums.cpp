@@ -89,7 +89,7 @@ private:
 struct State {
   enum Class { Fixed, Local, Sum, Norm } is = Fixed;
   bool clips = false;                 ///< Fixed: it is the clip coefficient
-  SmallVector<int64_t, 1> scaled;     ///< Fixed: the reads of gradients times the coefficient that are behind it
+  SmallVector<int64_t, 1> scaled;     ///< Fixed: the reads of gradients times the coefficient on which it depends
   int chunk = 0, microbatch = 0;      ///< Local
   SmallVector<int64_t, 1> parameters; ///< Fixed: keys of the parameters that it is computed from, ascending
   Parts parts;                        ///< Sum

@@ -68,7 +68,7 @@ const TaskWriter::Live &TaskWriter::live(TaskKind kind, int chunk) {
   return result;
 }
 
-/// Functions differ in the sums that exist already, so the first microbatch has one of its own.
+/// Functions differ in the sums that exist already, so the first microbatch has a separate function.
 const WrittenTask &TaskWriter::get(TaskKind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum) {
   std::vector<bool> sums;
   for (unsigned yielded : yieldedBy[{kind, chunk}])

@@ -1,5 +1,5 @@
 //===- Phases.cpp - The phases of the compiler ------------------------------------------===//
-// Each phase has a name, a description and an order. All other code asks this table and lists no phases of its own.
+// Each phase has a name, a description and an order. All other code reads this table and has no other list of phases.
 //===------------------------------------------------------------------------------------===//
 #include "pc/Plan/Phases.h"
 

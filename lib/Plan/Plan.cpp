@@ -204,7 +204,7 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   return plan;
 }
 
-/// Reads the flags as a plan of their own (`asked`). A later phase takes its tactics from `asked` if flags are about
+/// Reads the flags as a separate plan (`asked`). A later phase takes its tactics from `asked` if flags are about
 /// it, and from `known` otherwise. A flag for an earlier phase must agree with `known`.
 std::optional<Plan> pc::planAfter(Phase done, const Plan &known, bool whole, const StrategyFlags &flags,
                                   std::string &error, pcrt_status &status) {

@@ -232,7 +232,7 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
   return {};
 }
 
-/// --pipeline names the schedule; the axis, the stages and other options have flags of their own. The tactic is added
+/// --pipeline names the schedule; the axis, the stages and other options have separate flags. The tactic is added
 /// if the flag is given or the mesh has the axis.
 static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   const Tactic written(row.pass);

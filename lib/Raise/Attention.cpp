@@ -131,7 +131,7 @@ bool pc::raiseAttention(Operation *op) {
   Pieces &p = *pieces;
   OpBuilder builder(op);
   Location loc = op->getLoc();
-  // Dims that attention has and these pieces lack get numbers of their own, and size 1.
+  // Dims that attention has and these pieces lack get new numbers, and size 1.
   int next = p.width + 1;
   auto dimOf = [&](ArrayRef<int> dims, size_t i) { return i < dims.size() ? dims[i] : next++; };
   int batch = dimOf(p.shared, 0), heads = dimOf(p.shared, 1), queries = p.own[0], group = dimOf(p.own, 1);

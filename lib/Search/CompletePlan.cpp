@@ -22,7 +22,7 @@ namespace {
 /// Owns everything that a search reads, so that the search may outlive its caller.
 class OwnSearch {
 public:
-  /// Copies the model as text into a context of its own, because an abandoned search must not share anything with the
+  /// Copies the model as text into a separate context, because an abandoned search must not share anything with the
   /// caller. Uses one thread if the caller's context has no threads.
   OwnSearch(ModuleOp given, const CompileOptions &asked, const MachineModel &machine)
       : context(dialects(), threading(given)), options(asked), machine(machine) {

@@ -62,7 +62,8 @@ private:
   ArrayAttr axes;
 };
 
-/// The type of `v` in `state` on the axis; a split puts the axis at its place in the order of the dim's axes.
+/// The type of `v` if the axis being placed has `state`. A split inserts the axis among the axes of the dim, which are
+/// ordered from major to minor.
 RankedTensorType Rewriter::typeIn(const PlacementValue &v, AxisState state) {
   PlaceAttr place = placement(v.value).with(seeds.axis, AxisState::whole());
   int64_t position = -1;

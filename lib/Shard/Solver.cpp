@@ -37,8 +37,8 @@ using Choices = SmallVector<unsigned, 4>;
 /// Variables with larger tables are not searched for dead ends.
 constexpr size_t largestForDeadEnds = 1 << 12;
 
-/// Solves one problem. State: the choices that are `alive`, the remaining tables, and a record of each eliminated
-/// variable, from which run() reads the assignment in the end.
+/// Solves one problem. State: the choices that are not yet ruled out (`alive`), the remaining tables, and a record of
+/// each eliminated variable, from which run() reads the assignment at the end.
 class Solver {
 public:
   /// At first every choice of every variable is alive.

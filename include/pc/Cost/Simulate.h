@@ -58,14 +58,14 @@ using StepListener = llvm::function_ref<void(mlir::Operation *, StepPhase, doubl
 /// Seconds of ops for which better values than those of `secondsOf` are known.
 using OpSeconds = llvm::DenseMap<mlir::Operation *, double>;
 
-/// Runs the planned program, or those of all stages, against the clock of `machine`, op by op. `listener` may be null;
-/// it is called only for a program without stages.
+/// Runs the planned program, or the programs of all stages, op by op, against the clock of `machine`. `listener` may be
+/// null; it is called only for a program without stages.
 ///
 /// An op takes the seconds in `known`, or else `secondsOf`. A message takes `messageSeconds`, during which sender and
 /// receiver continue. Moves between start and wait run one after another during other work, which then takes longer
-/// (`contendShare`). All ranks of a stage do everything at the same time. Without `withBytes`, spans have no live
-/// bytes, because these take longer to compute than the seconds. Fails, with an error, if stages wait for each other
-/// forever or a program is not planned.
+/// (`contendShare`). All ranks of a stage do everything at the same time. If `withBytes` is false, spans have no
+/// live bytes, whose computation takes longer than that of the times. Fails, with an error, if stages wait for each
+/// other forever or a program is not planned.
 llvm::FailureOr<Prediction> predictStep(mlir::ModuleOp planned, const MachineModel &machine,
                                         const OpSeconds &known = OpSeconds(), StepListener listener = {},
                                         bool withBytes = true);

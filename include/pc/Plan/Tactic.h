@@ -43,7 +43,7 @@ public:
   bool splitsExperts() const;
   /// A copy that predicts times for `machine`, if the pass has such an option and the tactic does not set it.
   Tactic onMachine(llvm::StringRef machine) const;
-  /// Whether the tactic was written with this option.
+  /// Whether the option was given explicitly, not by its default.
   bool says(llvm::StringRef key) const { return find(key) != nullptr; }
   /// A copy in which option `key` is `value`, at its old position or after the other options.
   Tactic with(llvm::StringRef key, llvm::StringRef value) const;

@@ -21,7 +21,7 @@ using namespace pc;
 /// A context with a copy of the model. Each thread has one, so that compiles on several threads share nothing.
 class pc::PlanWorker {
 public:
-  /// Parses the model in a context of its own, without threads and messages.
+  /// Parses the model in a separate context, without threads and messages.
   PlanWorker(StringRef text, const CompileOptions &options, const MachineModel &machine)
       : context(dialects(), MLIRContext::Threading::DISABLED), options(options), machine(machine) {
     ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
@@ -122,7 +122,7 @@ std::optional<ProgramPrice> PlanWorkers::priceWhole(const Plan &plan, llvm::func
   return ended->price.get();
 }
 
-/// The background compile has a worker of its own, so that the others can continue with the next round.
+/// The background compile has a separate worker, so that the others can continue with the next round.
 void PlanWorkers::beginWhole(const Plan &plan) {
   std::string key = plan.key();
   if (workers.size() < 2)

@@ -160,7 +160,7 @@ static double gapOf(const SearchResult &result) {
   return result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
 }
 
-/// Copies the plans that fit, with the best prices known so far, into an answer of its own. The other thread reads this
+/// Copies the plans that fit, with the best prices known so far, into a separate answer. The other thread reads this
 /// answer under the mutex.
 void PlanSearch::noteSoFar(double bound) {
   leastLeft = std::max(leastLeft, bound);

@@ -35,7 +35,7 @@ pcrt_status SearchProblem::read() {
   few = FewLayers::of(model);
   space.dims = dimsOf(model);
   pricing = few && few->layers() > manyLayers ? Pricing::FewLayers : Pricing::Whole;
-  // If each plan is compiled with all its layers, the embedding and the head may be chunks of their own.
+  // If each plan is compiled with all its layers, the embedding and the head may be separate chunks.
   mostChunks = few ? few->layersOfChains() + (composes() ? 0 : 2) : countOps(model);
   return PCRT_OK;
 }

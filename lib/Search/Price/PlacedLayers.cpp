@@ -22,8 +22,8 @@ static void forValues(ModuleOp module, llvm::function_ref<void(Value)> use) {
   });
 }
 
-/// Compiles to the placed phase once for this number of sequences. Then records the form of the placement, and for each
-/// value the dim that depends on the sequences.
+/// Compiles to the placed phase once for this number of sequences. Then records a hash of the ops and placements
+/// (`form`) and, for each value, the dim that depends on the number of sequences, or -1.
 void PlacedLayers::place(BySequences &known, const CompileOptions &options, int64_t layers, int64_t sequences) {
   auto [it, isNew] = known.try_emplace(sequences);
   if (!isNew)

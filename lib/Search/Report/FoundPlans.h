@@ -1,6 +1,6 @@
 //===- FoundPlans.h - The text and JSON about a search's result -----------------------------===//
-// Input: the result of a search and its counts. Result: lines for people and members of a report. Nothing is computed
-// here.
+// Input: the result of a search, and how many plans it enumerated, dropped and compiled. Result: text for users, and
+// JSON members of the report. Nothing is computed here.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SEARCH_REPORT_FOUNDPLANS_H
 #define PC_LIB_SEARCH_REPORT_FOUNDPLANS_H
