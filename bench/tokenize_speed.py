@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""usage: tokenize.py [NAME] [--megabytes N] [--rounds N] [--tokenizer DIR]... [--text DIR]...
+"""usage: tokenize_speed.py [NAME] [--megabytes N] [--rounds N] [--tokenizer DIR]... [--text DIR]...
 
 Tokenizes JSON lines by pc-tokenize and by the parallel encoder of the package `tokenizers`, in alternating rounds, with the same number
 of threads. Both read the same file and write a file of tokens, whose tokens must be equal. Without --tokenizer, byte-level BPE with the
