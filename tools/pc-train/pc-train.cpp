@@ -277,6 +277,25 @@ static std::vector<Part> partsOf(const Request &request, int64_t steps) {
   return parts;
 }
 
+static const char firstLine[] = "# Written by pc-train, which repeats the run with --config";
+
+/// The files beside checkpoints that hold the flags of the run. Throws pcrt::Failure (PCRT_USAGE) if there is such a
+/// file that pc-train has not written.
+static std::vector<std::string> configsOf(const Request &request) {
+  std::vector<std::string> files;
+  for (const char *flag : {"--save", "--checkpoint"})
+    if (const std::string *directory = request.valueOf(flag)) {
+      std::string file = *directory, line;
+      while (file.size() > 1 && file.back() == '/')
+        file.pop_back();
+      file += ".toml";
+      if (std::ifstream old(file); old && !(std::getline(old, line) && line == firstLine))
+        fail(PCRT_USAGE, "the run would replace " + file + ", which pc-train has not written; change " + flag);
+      files.push_back(file);
+    }
+  return files;
+}
+
 /// The step of the newest checkpoint in a directory; 0 without one.
 static int64_t stepIn(const std::string &directory) {
   std::ifstream file(directory + "/latest");
@@ -328,15 +347,11 @@ static void train(int argc, char **argv) {
   flags.insert(flags.begin(), "pc-train");
   std::vector<Part> parts = partsOf(request, pcrt::parseOptions(int(flags.size()), pointersTo(flags).data()).steps);
 
+  std::vector<std::string> configs = configsOf(request);
   for (Part &part : parts)
     part.program = compile(bin, part.request, kinds);
-  for (const char *flag : {"--save", "--checkpoint"})
-    if (const std::string *directory = request.valueOf(flag)) {
-      std::string file = *directory;
-      while (file.size() > 1 && file.back() == '/')
-        file.pop_back();
-      write(file + ".toml", writtenAsConfig(request));
-    }
+  for (const std::string &config : configs)
+    write(config, firstLine + ("\n" + writtenAsConfig(request)));
   for (size_t i = 0; i + 1 < parts.size(); ++i)
     if (stepIn(*request.valueOf("--checkpoint")) < parts[i].end) {
       std::vector<std::string> words = runOf(bin, parts[i], kinds);
