@@ -163,7 +163,7 @@ def VerifyScheduled : Pass<"pc-verify-scheduled", "mlir::ModuleOp"> {
       %z = pc.wait %ticket : tensor<4xf32>
       return
     }
-    // error: is a blocking move while an earlier pc.start of the same communicator is in progress (S3)
+    // error: is a blocking move while an earlier move of the same communicator is in flight (S3)
     ```
   }];
 }
