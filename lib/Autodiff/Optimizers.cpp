@@ -114,6 +114,13 @@ LogicalResult Optimizers::read(ModuleOp module, func::FuncOp model, StringRef te
   this->text = text.str();
   auto [name, list] = text.split(':');
   this->name = name.str();
+  SmallVector<StringRef> names{name};
+  for (auto parameter : model.getOps<ParameterOp>())
+    if (DictionaryAttr group = parameter.getGroupAttr())
+      if (auto own = group.getAs<StringAttr>("optimizer"))
+        names.push_back(own);
+  if (list.empty() && llvm::all_of(names, isOp)) // as in most compiles, which need no definition
+    return success();
   for (auto parameter : model.getOps<ParameterOp>())
     if (isTable(parameter))
       notHidden.insert(parameter.getName());
@@ -122,11 +129,6 @@ LogicalResult Optimizers::read(ModuleOp module, func::FuncOp model, StringRef te
   builtIn = parseSourceString<ModuleOp>(builtInText, module.getContext(), "built-in optimizers");
   if (!builtIn)
     return refuse("cannot read the built-in definitions");
-  SmallVector<StringRef> names{name};
-  for (auto parameter : model.getOps<ParameterOp>())
-    if (DictionaryAttr group = parameter.getGroupAttr())
-      if (auto own = group.getAs<StringAttr>("optimizer"))
-        names.push_back(own);
   for (StringRef one : names)
     if (!isOp(one) && !find(one)) {
       SmallVector<StringRef> known{"adamw", "sgd"};

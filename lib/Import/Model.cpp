@@ -212,7 +212,7 @@ Value ModelBuilder::layerNorm(Value x, StringRef name) {
   return norm(x, layerName(name), "embed");
 }
 
-/// The same norm by einsums, because it sums over several dims.
+/// Writes the norm with einsums, because `pc.rms_norm` sums over one dim only.
 Value ModelBuilder::normOfAll(Value x, StringRef name, Dims dims, StringRef letters) {
   Value gamma = parameter((name + ".weight").str(), dims, 0, {static_cast<int64_t>(dims.size())}, 1.0);
   std::string of = ("b s " + letters).str();

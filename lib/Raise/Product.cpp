@@ -129,7 +129,7 @@ Value pc::broadcastAlong(Value value, int dim, double *scale) {
   return isBroadcast ? product.terms[0].value : Value();
 }
 
-/// The same term without transpositions at its outside.
+/// Returns the term without the transpositions that come last in its computation.
 static Term straightened(Term term) {
   while (auto einsum = term.value.getDefiningOp<EinsumOp>()) {
     FactorRule rule = einsum.getFactorRule();

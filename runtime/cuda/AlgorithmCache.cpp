@@ -3,6 +3,7 @@
 // wins.
 //===----------------------------------------------------------------------===//
 #include "cuda/AlgorithmCache.h"
+#include "base/CacheDirectory.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,16 +12,6 @@
 #include <unistd.h>
 
 using namespace pcrt::cuda;
-
-static std::string cacheDirectory() {
-  if (const char *own = getenv("PCRT_CACHE_DIR"))
-    return own;
-  if (const char *base = getenv("XDG_CACHE_HOME"); base && *base)
-    return std::string(base) + "/pc";
-  if (const char *home = getenv("HOME"); home && *home)
-    return std::string(home) + "/.cache/pc";
-  return "";
-}
 
 /// mkdir -p; failures show when the file is opened.
 static void makeDirectories(const std::string &path) {

@@ -38,7 +38,7 @@ public:
 /// Opens a file, or standard input if it is "-". Throws PCRT_BAD_DATA.
 std::unique_ptr<DocumentReader> openDocuments(const std::string &file, Format format, const std::string &field);
 
-/// The same for Parquet; PCRT_USAGE if this build cannot read it.
+/// Opens a Parquet file. Throws PCRT_BAD_DATA, or PCRT_USAGE if this build cannot read Parquet.
 std::unique_ptr<DocumentReader> openParquet(const std::string &file, const std::string &field);
 
 /// The format of a file by its name.

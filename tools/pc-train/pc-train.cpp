@@ -4,9 +4,11 @@
 // model and plan compiles nothing.
 //===----------------------------------------------------------------------===//
 #include "Flags.h"
+#include "base/CacheDirectory.h"
 #include "base/Failure.h"
 #include "comm/Secret.h"
 #include "data/Options.h"
+#include "metrics/PeakRate.h"
 #include "pcrt/outputs.h"
 #include "pcrt/version.h"
 
@@ -173,24 +175,12 @@ static std::string contentOf(const fs::path &path, pcrt_status ifNot = PCRT_RESO
   return text.str();
 }
 
-/// Where executables and pc-calibrate's measurements are kept.
-static fs::path cacheDirectory() {
-  if (const char *own = getenv("PCRT_CACHE_DIR")) {
-    if (!*own)
-      fail(PCRT_USAGE, "PCRT_CACHE_DIR is empty, so there is no place for the executable");
-    return own;
-  }
-  if (const char *cache = getenv("XDG_CACHE_HOME"); cache && *cache)
-    return fs::path(cache) / "pc";
-  if (const char *home = getenv("HOME"); home && *home)
-    return fs::path(home) / ".cache/pc";
-  fail(PCRT_USAGE, "set PCRT_CACHE_DIR to the directory for executables; HOME, which gives the default, is not set");
-}
-
 /// The directory of the cache for one executable, made if it is missing. Files that flags name count with their
 /// content.
 static fs::path placeOf(const std::string &model, const std::vector<std::string> &flags) {
-  fs::path cache = cacheDirectory();
+  fs::path cache = pcrt::cacheDirectory();
+  if (cache.empty())
+    fail(PCRT_USAGE, "PCRT_CACHE_DIR is empty, or HOME is not set; set PCRT_CACHE_DIR to a directory for executables");
   std::string all = pcrt_version;
   auto add = [&](const std::string &text) { all += '\0' + std::to_string(text.size()) + ' ' + text; };
   add(model);
@@ -198,7 +188,7 @@ static fs::path placeOf(const std::string &model, const std::vector<std::string>
     if (flag.starts_with("--report=") || flag.starts_with("--emit-plan=")) // what they write decides nothing
       continue;
     add(flag);
-    fs::path file = flag == "--machine=here" ? cache / "here.json" : fs::path(flag.substr(flag.find('=') + 1));
+    fs::path file = flag == "--machine=here" ? pcrt::calibratedMachine() : flag.substr(flag.find('=') + 1);
     if (std::error_code ignored; fs::is_regular_file(file, ignored))
       add(contentOf(file));
   }

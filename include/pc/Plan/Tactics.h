@@ -89,7 +89,7 @@ struct TacticInfo {
   const TacticForm *formOf(const Tactic &tactic) const;
 };
 
-/// Of the axes that the tactic names, those over which its form splits sequences.
+/// Returns those axes of the tactic over which its form splits sequences.
 llvm::SmallVector<llvm::StringRef> sequenceAxes(const Tactic &tactic);
 
 /// All tactics, in the order in which flags add them to a plan.

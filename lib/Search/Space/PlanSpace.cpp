@@ -393,7 +393,7 @@ bool PlanSpace::isRepeated(const PlanFamily &family, int64_t microbatches) const
          });
 }
 
-/// The same text as in a plan file, on one line.
+/// Returns the plan as in a plan file, but on one line.
 std::string pc::textOf(const Plan &plan, bool withNumbers, bool withRecompute) {
   std::string text = plan.mesh.empty() ? "one rank" : plan.meshText();
   for (const Tactic &tactic : plan.tactics)
