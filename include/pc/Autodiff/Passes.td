@@ -34,14 +34,17 @@ def PadVocabulary : Pass<"pc-pad-vocabulary", "mlir::ModuleOp"> {
 def AddAdapters : Pass<"pc-add-adapters", "mlir::ModuleOp"> {
   let summary = "Add LoRA adapters to products, and freeze all other parameters";
   let description = [{
-    Model program -> model program. `lora` is `rank=16,alpha=32,targets=q_proj|v_proj`, and maybe `,dropout=0.1`. A product W x becomes
-    W x + alpha / rank * B (A x) if the name of its weight, without `.weight`, is a target or ends with a dot and a target (`NameGlobs`).
-    A and B are stored as PEFT stores them, [rank, inputs] and [outputs, rank], whichever way W is; A starts as normal values with
-    the deviation of PEFT's uniform ones, 1 / sqrt(3 inputs), and B as zeros. Parts of one tensor, such as q, k and v of GPT-2, share A and have their rows of B. Dropout is that of
-    x before A. All other parameters become frozen. The `means` of `pc.program` get PEFT's adapter_config.json.
+    Model program -> model program. `lora` is, for example, `rank=16,alpha=32,targets=q_proj|v_proj`, optionally with
+    `,dropout=0.1`. A product W x becomes W x + alpha / rank * B (A x) if the name of its weight, without `.weight`, is a
+    target or ends with a dot and a target (`NameGlobs`). With dropout, elements of x are dropped before the product with A.
+    All other parameters become frozen. PEFT's adapter_config.json is added to the `means` of `pc.program`.
 
-    A target that matches no weight is an error, and so is one that matches a tensor that is not the matrix of products, a table that an
-    embedding reads, experts, or their router.
+    A and B are stored as in PEFT, [rank, inputs] and [outputs, rank], also if W is stored transposed. A is initialized with
+    normal values of standard deviation 1 / sqrt(3 inputs), which is that of PEFT's uniform values, and B with zeros. If
+    several weights are parts of one tensor, such as q, k and v of GPT-2, they share A, and each has its own rows of B.
+
+    A target that matches no weight is an error. So is a target that matches a tensor that no product uses as a matrix, a
+    table that an embedding reads, experts, or their router.
 
     ```mlir
     // pc-opt --pc-add-adapters="lora=rank=2,alpha=4,targets=fc"
@@ -69,15 +72,16 @@ def AddAdapters : Pass<"pc-add-adapters", "mlir::ModuleOp"> {
 def GroupParameters : Pass<"pc-group-parameters", "mlir::ModuleOp"> {
   let summary = "Freeze parameters, and say how the optimizer treats groups of them";
   let description = [{
-    Model program -> model program. `groups` has entries `GLOB:SETTING,...`, separated by spaces. Each parameter whose name, or a part of it after
-    a dot, fits a glob gets the group's settings (`group` of `pc.parameter`): `lr=0.1x` and `decay=0.5x` multiply a run's learning rate and weight decay; `decay=0`,
-    `beta1=0.8`, `beta2=0.99` and `eps=1e-6` replace what the run is given. `|` in a glob separates alternatives. A glob that fits no
-    parameter is an error, and so are two groups of one parameter. `optimizer=lion` names the optimizer of a group.
+    Model program -> model program. `groups` has entries `GLOB:SETTING,...`, separated by spaces. A glob matches a parameter
+    if it matches its name, or a part of the name after a dot. The parameter then gets the settings of the group (`group` of
+    `pc.parameter`). `lr=0.1x` and `decay=0.5x` multiply a run's learning rate and weight decay. `decay=0`, `beta1=0.8`,
+    `beta2=0.99` and `eps=1e-6` replace the values of the run. `optimizer=lion` names the optimizer of the group. `|` in a glob
+    separates alternatives. A glob that matches no parameter is an error, and so is a parameter in two groups.
 
     `freeze` has globs of parameters that become `frozen`.
 
-    `decay=matrices`: the weight decay is 0 for biases, norms and other vectors, and for tables that an embedding reads, unless their group has a
-    decay of its own.
+    With `decay=matrices` the weight decay is 0 for biases, norms and other vectors, and for tables that an embedding reads.
+    A group with its own decay is an exception.
 
     ```mlir
     // pc-opt --pc-group-parameters="groups={*.bias:decay=0,lr=2x}"
@@ -95,7 +99,7 @@ def GroupParameters : Pass<"pc-group-parameters", "mlir::ModuleOp"> {
   let options = [
     Option<"groups", "groups", "std::string", "\"\"", "Entries GLOB:SETTING,... separated by spaces">,
     Option<"freeze", "freeze", "std::string", "\"\"", "Globs of parameters that are not trained, separated by spaces">,
-    Option<"decay", "decay", "std::string", "\"\"", "matrices: weight decay for matrices alone">,
+    Option<"decay", "decay", "std::string", "\"\"", "matrices: weight decay only for matrices">,
   ];
 }
 
@@ -126,9 +130,9 @@ def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
     %o, %lse = pc.packed_attention causal %qkv scale 5.000000e-01 : ...
     ```
 
-    `ranks` is the number of ranks among which tensor parallelism splits heads. If the key/value heads of a layer do not divide by it, the
-    query heads of a group are split and keys are not. This takes three products, so the pass does not change such a
-    layer.
+    `ranks` is the number of ranks among which tensor parallelism splits heads. If it does not divide the number of a layer's
+    key/value heads, the query heads of a group are split and keys are not. This needs three products, so the pass does not
+    change such a layer.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "1", "Ranks among which heads are split">];
 }
@@ -171,8 +175,8 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
     ```
 
     With several microbatches the loss must be a sum over the batch. An op that is not linear in such a sum, or that relates sequences of the
-    batch to each other, is refused. (The loss of an uneven load of experts is an exception: it is a mean over one
-    microbatch, and may be a part of the loss of each token.)
+    batch to each other, is refused. The load-balancing loss of experts is an exception: it is a mean over one microbatch,
+    and may be added to the loss of each token.
 
     If the ops are not in the order of their layers, they are put in this order as far as data flow allows it.
 
@@ -181,7 +185,7 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
 
     `optimizer` is `adamw` or `sgd`, which are ops, or the name of a `pc.optimizer` in the module or in the compiler (`lion`, `muon`, `amsgrad`).
     Its region is copied for each parameter that it treats, with the parameter's shape. In a step that is skipped, because the clip coefficient is
-    NaN, `pc.select` keeps the old values. The parameter's group gets the setting `optimizer`.
+    NaN, `pc.select` keeps the old values. The group of each such parameter gets the setting `optimizer`.
 
     `optimizer=none` makes the evaluation step, which has only the forward pass and the loss.
   }];
@@ -286,10 +290,10 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     * (T2) the program is for one device: it has no mesh, no type has a placement or a home, and nothing is sent;
     * (T3) there is one `pc.accumulate`; in a step that trains it holds the only `pc.seed`;
     * (T4) one output is the loss, and `pc.cross_entropy` is expanded;
-    * (T5) an update has a leaf of its type; in a step that trains every parameter and state has one update, unless it is frozen or
-      everything that depends on it is a choice;
-    * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because a checkpoint is
-      written from these.
+    * (T5) an update has a leaf of its type; in a step that trains, every parameter and state has one update, unless the parameter
+      is frozen or only choices depend on it (such as those of a router);
+    * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because
+      checkpoints are written from the parameters.
 
     ```mlir
     // pc-opt --pc-verify-step

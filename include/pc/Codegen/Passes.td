@@ -28,8 +28,8 @@ def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
     %y = pc.einsum "b s n f, e n f, b s n -> b s e" %a, %down, %mask routed 1 : ... -> tensor<4x8x8xf32>
     ```
 
-    With a `limit`, values that would have more rows are computed in rounds of at most so many rows (`pc.round_of_rows`), whose results are added
-    up. Rows that the backward pass reads are computed again there, so that only the rows of one round exist at a time.
+    With a `limit`, values that would have more rows are computed in rounds of at most `limit` rows (`pc.round_of_rows`), and the
+    results of the rounds are added. Rows that the backward pass reads are computed again there, so that only the rows of one round exist at a time.
     The pass refuses rows that are sent or passed to another function.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
@@ -40,8 +40,8 @@ def ExpandRouted : Pass<"pc-expand-routed", "mlir::ModuleOp"> {
   let summary = "Routed einsums -> all terms, and a product by the mask";
   let description = [{
     Local program -> local program, for values that cannot be stored by rows. All terms of a `routed` einsum are computed, and its result is
-    multiplied by the mask. If the result lacks dims of the mask, an operand that has them is multiplied instead. Products only with the mask
-    do not change.
+    multiplied by the mask. If the result lacks dims of the mask, an operand that has them is multiplied instead. An
+    einsum that only multiplies a value by the mask does not change.
 
     ```mlir
     // pc-opt --pc-expand-routed

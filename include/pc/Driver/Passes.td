@@ -5,12 +5,12 @@
 include "mlir/Pass/PassBase.td"
 
 def SignStep : Pass<"pc-sign-step", "mlir::ModuleOp"> {
-  let summary = "Record in a step program what a compile from a later phase must know";
+  let summary = "Record in a step program the data that a compile from a later phase needs";
   let description = [{
     The pass writes data into a step program that a compile needs to continue from a later phase. It sets attributes of
-    the module, which all later phases keep: `pc.plan` (the mesh, the tactics of all phases), `pc.target`, and
-    `pc.step`. The last is a fingerprint of what the step program computes, which every program made from it must have
-    (docs/what-is-proved.md). A program that the proof cannot read gets no `pc.step`.
+    the module, which all later phases keep: `pc.plan` (the mesh and the tactics of all phases), `pc.target` and `pc.step`.
+    `pc.step` is a fingerprint of the function that the step program computes. Every program derived from the step program
+    must have the same fingerprint (docs/what-is-proved.md). A program that the proof cannot read gets no `pc.step`.
 
     ```mlir
     // pc-opt --pc-sign-step="mesh=dp=2 tactics=pc-data-parallel"

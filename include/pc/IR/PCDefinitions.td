@@ -1,5 +1,5 @@
 //===- PCDefinitions.td - Optimizers as text -------------------------------------------------===//
-// Only pc-differentiate needs definitions, so the class of the op is in a header of its own (pc/IR/OptimizerOp.h).
+// Only pc-differentiate needs definitions, so the class of the op is in a separate header (pc/IR/OptimizerOp.h).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PCDEFINITIONS_TD
 #define PC_IR_PCDEFINITIONS_TD
@@ -8,24 +8,33 @@ include "pc/IR/PCBase.td"
 include "mlir/IR/OpBase.td"
 
 def PC_OptimizerOp : Op<PC_Dialect, "optimizer", [IsolatedFromAbove]> {
-  let summary = "Defines an optimizer: what a step makes of one parameter and its states";
+  let summary = "Defines an optimizer: how a step updates one parameter and its states";
   let description = [{
-    `pc-differentiate` copies the region for each parameter that the optimizer treats. Its arguments are the parameter, its gradient times the
-    clip coefficient, the states, which are zeros before the first step, and the scalars. It yields the new parameter and the new states. A step
-    that is skipped keeps the old ones; the region does not have to care.
+    `pc-differentiate` copies the region for each parameter that the optimizer treats. Its arguments are the parameter,
+    the gradient times the clip coefficient, the states, which are zeros before the first step, and the scalars. It
+    yields the new parameter and the new states. A step that is skipped keeps the old ones; the region need not handle
+    this.
 
-    `dims` names the dims of a parameter, whose number and sizes differ, so types have `?` for them. `["all"]`: any parameter, elementwise; the
-    name stands for all dims. `["stack", "rows", "columns"]`: a matrix as the checkpoint stores it, or a stack of matrices, such as those of
-    experts. `["stack", "short", "long"]`: the same, with the names given by size. `hidden`: matrices except tables of embeddings and the head,
-    which computes the logits. `others` names the optimizer of parameters that this one does not treat; by default that is `adamw`.
+    `dims` names the dims of a parameter. Their number and sizes differ between parameters, so types have `?` for them.
+    There are three lists of dims:
 
-    Scalars are `lr`, `beta1`, `beta2`, `eps`, `decay`, `correction1` (1 - beta1^t) and `correction2` of the parameter's group, the sizes `rows`
-    and `columns`, and the names in `settings`, each of which has a default that `--optimizer=NAME:SETTING=NUMBER` replaces. A setting hides what a
-    run provides under its name.
+    * `["all"]` stands for any parameter and all its dims. The optimizer works elementwise.
+    * `["stack", "rows", "columns"]` stands for a matrix as the checkpoint stores it, or for a stack of matrices, such
+      as those of experts.
+    * `["stack", "short", "long"]` is the same, with the two dims of a matrix named by their size.
 
-    Constraints: (C1) dims are one of the three lists; (C2) arguments are a parameter, a gradient and states of f32 with a `?` for each dim, and
-    scalars; (C3) the region yields a parameter and as many states; (C4) it has only pointwise ops, einsums and constants, so it sees nothing but
-    its arguments; (C5) every scalar is known, and every setting is a scalar; (C6) the dims of each value follow from its operands.
+    With `hidden`, the optimizer treats only hidden matrices: not the tables of embeddings, and not the head, which
+    computes the logits. `others` names the optimizer of the parameters that this one does not treat; by default it is
+    `adamw`.
+
+    Scalars are `lr`, `beta1`, `beta2`, `eps`, `decay`, `correction1` (1 - beta1^t) and `correction2` of the parameter's
+    group, the sizes `rows` and `columns`, and the names in `settings`. Each setting has a default, which
+    `--optimizer=NAME:SETTING=NUMBER` replaces. A setting with the name of one of the run's scalars hides it.
+
+    Constraints: (C1) `dims` is one of the three lists; (C2) the arguments are a parameter, a gradient and states of f32
+    with a `?` for each dim, and scalars; (C3) the region yields a parameter and as many states; (C4) it has only
+    pointwise ops, einsums and constants, and uses only its arguments; (C5) every scalar is known, and every setting is
+    a scalar; (C6) the dims of each value follow from its operands.
 
     ```mlir
     pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] scalars ["lr", "momentum"] settings {momentum = 0.9} {
@@ -48,7 +57,7 @@ def PC_OptimizerOp : Op<PC_Dialect, "optimizer", [IsolatedFromAbove]> {
   }];
   let extraClassDeclaration = [{
     mlir::Block &getBlock() { return getBody().front(); }
-    /// Whether it is for matrices, not elementwise.
+    /// Whether the optimizer treats matrices. Otherwise it works elementwise.
     bool isOfMatrices() { return getDims().size() > 1; }
     /// The names of `states` or `scalars`.
     llvm::SmallVector<llvm::StringRef> names(mlir::ArrayAttr of);

@@ -1,5 +1,6 @@
-//===- PCMoves.td - What ranks send each other --------------------------------------------===//
-// Moves, which change a placement; messages between the stages of a pipeline; and both under way. Part of PCOps.td.
+//===- PCMoves.td - Communication between ranks -------------------------------------------===//
+// Moves change a placement. Sends and receives are messages between pipeline stages. `pc.start` and `pc.wait` let moves
+// run while the ranks compute. PCOps.td includes this file.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PCMOVES_TD
 #define PC_IR_PCMOVES_TD
@@ -8,7 +9,7 @@
 // Moves
 //===---------------------------------------------------------------------------===//
 
-/// `kind`: of pc::MoveKind; `dim`: what is the interface's `getMoveDim`.
+/// `kind` is a case of pc::MoveKind. `dim` is the result of `getMoveDim`.
 class PC_Move<string kind, string name, string dim = "-1", string more = ""> : PC_Op<name, [Pure, MoveOpInterface]> {
   let results = (outs AnyRankedTensor:$result);
   let extraClassDeclaration = "::pc::MoveKind getMoveKind() { return ::pc::MoveKind::" # kind # "; }\n" #
@@ -25,29 +26,30 @@ class PC_WholeMove<string kind, string name> : PC_Move<kind, name> {
 }
 
 def PC_AllReduceOp : PC_Move<"AllReduce", "all_reduce"> {
-  let summary = "Partial -> whole";
+  let summary = "Reduces a partial value, so that all ranks have the whole value";
   let description = [{
-    Constraints: (C1) `x` is partial on every one of `axes`, the result on none of them; (C2) nothing else changes; (C3) in local
-    programs both types are equal, homes aside.
+    Constraints: (C1) `x` is partial on every axis of `axes`, and the result on none of them; (C2) nothing else changes;
+    (C3) in local programs both types are equal, except for homes.
+
     Example: `%y = pc.all_reduce sum %p on ["tp"] : (tensor<8x64xf32, #pc.place<[dp, _] sum(tp)>>) -> tensor<8x64xf32, #pc.place<[dp, _]>>`
   }];
   let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, StrArrayAttr:$axes);
   let assemblyFormat = "$reduction $x `on` $axes attr-dict `:` functional-type($x, $result)";
 }
 def PC_ReduceScatterOp : PC_Move<"ReduceScatter", "reduce_scatter", "getDim()"> {
-  let summary = "Partial -> split: `axes` are added at the minor end of dim";
+  let summary = "Reduces a partial value and splits the result: `axes` are added at the minor end of dim";
   let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes);
   let assemblyFormat = "$reduction $x `dim` $dim `on` $axes attr-dict `:` functional-type($x, $result)";
 }
 def PC_AllGatherOp : PC_DimMove<"AllGather", "all_gather"> {
-  let summary = "Split -> whole: `axes` are the minor end of the dim's list and go";
+  let summary = "Gathers a split value, so that all ranks have the whole value: `axes` are removed from the minor end of dim";
 }
 def PC_AllToAllOp : PC_Move<"AllToAll", "all_to_all", "getFrom()", "int64_t getOtherDim() { return getTo(); }"> {
-  let summary = "Split on `from` -> split on `to`: `axes` leave the minor end of one list and join the minor end of the other";
+  let summary = "Changes a value from split on `from` to split on `to`: `axes` move from the minor end of one dim to that of the other";
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$from, I64Attr:$to, StrArrayAttr:$axes);
   let assemblyFormat = "$x `from` $from `to` $to `on` $axes attr-dict `:` functional-type($x, $result)";
 }
-/// Of slices, inserts and permutes: whose block.
+/// The code of slices, inserts and permutes that says whose block a rank has.
 defvar moveOrder = [{
   int64_t getMoveShift() { return getShift(); }
   ::llvm::SmallVector<::mlir::StringAttr> getMoveWith() {
@@ -56,10 +58,11 @@ defvar moveOrder = [{
 }];
 
 def PC_SliceOp : PC_Move<"Slice", "slice", "getDim()", moveOrder> {
-  let summary = "Whole -> split, without traffic: `axes` are added at the minor end of dim";
+  let summary = "Splits a whole value without traffic: `axes` are added at the minor end of dim";
   let description = [{
-    In local programs also the block of another rank: that of coordinate (i - `shift`) mod n on coordinate i, or with `with` that of
-    coordinate (`shift` - i - j) mod n, j being the coordinate on those axes (`pc.permute`).
+    In local programs a rank may also take the block of another rank. Coordinate i takes the block of coordinate (i -
+    `shift`) mod n. With `with` it takes that of coordinate (`shift` - i - j) mod n, where j is its coordinate on the
+    axes after `with` (`pc.permute`).
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes, DefaultValuedAttr<I64Attr, "0">:$shift,
                        OptionalAttr<StrArrayAttr>:$with);
@@ -68,35 +71,38 @@ def PC_SliceOp : PC_Move<"Slice", "slice", "getDim()", moveOrder> {
   }];
 }
 def PC_MaskOp : PC_WholeMove<"Mask", "mask"> {
-  let summary = "Whole -> partial sum, without traffic: coordinate 0 keeps the value, the others hold zeros";
+  let summary = "Changes a whole value to a partial sum without traffic: coordinate 0 keeps the value, and the others have zeros";
 }
 def PC_PadOp : PC_DimMove<"Pad", "pad"> {
-  let summary = "Split -> partial sum, without traffic: the own block inside zeros";
+  let summary = "Changes a split value to a partial sum without traffic: each rank pads its block with zeros";
 }
 
 def PC_BroadcastOp : PC_WholeMove<"Broadcast", "broadcast"> {
-  let summary = "On the root -> whole: coordinate 0 sends the value to all";
+  let summary = "Changes a rooted value to a whole value: coordinate 0 sends it to all ranks";
 }
 def PC_ScatterOp : PC_DimMove<"Scatter", "scatter"> {
-  let summary = "On the root -> split: coordinate 0 sends each rank its block; `axes` are added at the minor end of dim";
+  let summary = "Changes a rooted value to a split value: coordinate 0 sends each rank its block, and `axes` are added at the minor end of dim";
 }
 def PC_GatherOp : PC_DimMove<"Gather", "gather"> {
-  let summary = "Split -> on the root: coordinate 0 gets all blocks; `axes` leave the minor end of dim";
+  let summary = "Changes a split value to a rooted value: coordinate 0 gets all blocks, and `axes` are removed from the minor end of dim";
 }
 def PC_ReduceOp : PC_Move<"Reduce", "reduce"> {
-  let summary = "Partial -> on the root: coordinate 0 gets the sum or maximum";
+  let summary = "Changes a partial value to a rooted value: coordinate 0 gets the sum or maximum";
   let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, StrArrayAttr:$axes);
   let assemblyFormat = "$reduction $x `on` $axes attr-dict `:` functional-type($x, $result)";
 }
 def PC_PermuteOp : PC_Move<"Permute", "permute", "-1", moveOrder> {
-  let summary = "Each rank sends its value to one and gets that of one: round the ring, or between pairs; local programs only";
+  let summary = "Each rank sends its value to one rank and receives one: around a ring, or between pairs";
   let description = [{
-    The result on coordinate i is the operand of coordinate (i - `shift`) mod n: with shift 1, as it is if none is given, the previous one's. One
-    batch of a send and a receive, so that a ring cannot wait in a circle. The steps of a windowed move (`pc-window-moves`).
+    The op exists in local programs only, as a step of a windowed move (`pc-window-moves`). Coordinate i receives the
+    operand of coordinate (i - `shift`) mod n; with the default shift of 1, that of the previous rank. The send and the
+    receive are one batch, so that the ranks of a ring cannot wait for each other in a cycle.
 
-    With `with`, axes of the same number of ranks on which this rank has coordinate j, pairs exchange: it is the operand of coordinate
-    (`shift` - i - j) mod n, so that rank (i, j) gets block k with i + j + k = `shift` mod n whichever of the two axes is the one of the move. Where
-    k = i a rank copies its own, which is so for one of the n shifts: all n together send what an all_gather sends.
+    With `with`, pairs of ranks exchange their values. The axes after `with` have as many ranks as `axes`, and this rank
+    has coordinate j on them. Coordinate i receives the operand of coordinate (`shift` - i - j) mod n. So rank (i, j)
+    gets block k with i + j + k = `shift` mod n, whichever of the two axes the move is on. A rank with k = i copies its
+    own block. This happens for one of the n shifts, so all n permutes together send as much as an all_gather.
+
     Example: `%y = pc.permute %x shift 2 on ["col"] with ["row"] : (tensor<8x4xf32>) -> tensor<8x4xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, DefaultValuedAttr<I64Attr, "1">:$shift,
@@ -104,10 +110,14 @@ def PC_PermuteOp : PC_Move<"Permute", "permute", "-1", moveOrder> {
   let assemblyFormat = "$x (`shift` $shift^)? `on` $axes (`with` $with^)? attr-dict `:` functional-type($x, $result)";
 }
 def PC_InsertOp : PC_Move<"Insert", "insert", "getDim()", moveOrder> {
-  let summary = "One more block of a value that arrives block by block; local programs only";
+  let summary = "Inserts a block into a value that arrives block by block";
   let description = [{
-    On coordinate i, `x` is the block of coordinate (i - `shift`) mod n along `dim`, or with `with` as of `pc.slice`. The other blocks are those of `base`, over which the result is
-    written; without a base they are not there yet. Without traffic. Constraint (C1): base and result have one type, homes aside.
+    The op exists in local programs only and has no traffic. On coordinate i, `x` is the block of coordinate (i - `shift`)
+    mod n along `dim`; with `with`, the block that `pc.slice` would take. The result is written over `base`, which has
+    the other blocks that have arrived. Without a base no other block has arrived.
+
+    Constraint (C1): base and result have the same type, except for homes.
+
     Example: `%y = pc.insert %x into %base dim 1 shift 1 on ["tp"] : (tensor<8x4xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$base, I64Attr:$dim, StrArrayAttr:$axes,
@@ -122,10 +132,14 @@ def PC_InsertOp : PC_Move<"Insert", "insert", "getDim()", moveOrder> {
 //===---------------------------------------------------------------------------===//
 
 def PC_TaskOp : PC_Op<"task", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "What the ops after it, up to the next one, are to the pipeline schedule";
+  let summary = "Names the task of a pipeline schedule to which the ops after it belong";
   let description = [{
-    Programs of stages only: every op that computes stands after one. No effect at run time; errors, reports and timelines name it.
-    Constraint (C1): chunk and microbatch are at least 0, and both are there unless the kind is `optimizer`.
+    The op exists only in programs of stages. Every op that computes is after a `pc.task` and belongs to the last one before
+    it. The op does nothing at run time. Errors, reports and timelines name the task.
+
+    Constraint (C1): chunk and microbatch are at least 0; both are given unless the kind is `optimizer`, which has
+    neither.
+
     Example: `pc.task backward chunk 1 microbatch 3`
   }];
   let arguments = (ins PC_TaskKind:$kind, OptionalAttr<I64Attr>:$chunk, OptionalAttr<I64Attr>:$microbatch);
@@ -134,16 +148,20 @@ def PC_TaskOp : PC_Op<"task", [MemoryEffects<[MemRead, MemWrite]>]> {
 }
 
 def PC_CallOp : PC_Op<"call", [MemoryEffects<[MemRead, MemWrite]>, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "Runs a task's function: its ops, as if they stood here";
+  let summary = "Runs a task's function, as if its ops were in place of the call";
   let description = [{
-    Programs of stages only. The function is private and has one block; what microbatches have in common is written once in it.
-    It computes and moves within the stage, and does nothing else: no task, send, receive, leaf or update.
+    The op exists only in programs of stages. The function is private and has one block. It contains the ops that several
+    microbatches have in common, so that they are written once. It only computes and moves values within the stage. It
+    has no tasks, sends, receives, leaves or updates.
 
-    In planned programs a function has addresses of its own, from 0: its *frame* (what lives only in the call), then each argument, then
-    each result; a result that has the address of an argument is written over it. The call says where these are: the frame at `frame`,
-    arguments and results where the call's operands and results lie.
+    In planned programs a function has its own addresses, from 0: first its *frame* (values that live only during the
+    call), then each argument, then each result. A result with the address of an argument is written over it. The call
+    says where these lie in the arena: the frame is at `frame`, and arguments and results are at the homes of the call's
+    operands and results.
 
-    Constraints: (C1) the symbol is a private function of one block; (C2) its type is that of the call, homes aside.
+    Constraints: (C1) the symbol is a private function of one block; (C2) its type is the type of the call, except for
+    homes.
+
     Example: `%y:2 = pc.call @forward0(%w, %x) : (tensor<64x64xf32>, tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8x64xf32>)`
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyRankedTensor>:$inputs, OptionalAttr<I64Attr>:$frame);
@@ -154,8 +172,10 @@ def PC_CallOp : PC_Op<"call", [MemoryEffects<[MemRead, MemWrite]>, DeclareOpInte
 def PC_MicrobatchOp : PC_Op<"microbatch", [Pure]> {
   let summary = "One element of a stack of microbatches: `%y = pc.microbatch %stack[1] : tensor<2x8x64xi32> -> tensor<8x64xi32>`";
   let description = [{
-    A view: it lies in the bytes of the stack. Constraints: (C1) the stack's first dim is unsplit and larger than `index`, which
-    is at least 0; (C2) the result is the stack without its first dim.
+    The result is a view: it lies in the bytes of the stack.
+
+    Constraints: (C1) `index` is at least 0 and below the size of the stack's first dim, which is not split; (C2) the
+    result has the type of the stack without its first dim.
   }];
   let arguments = (ins AnyRankedTensor:$stack, I64Attr:$index);
   let results = (outs AnyRankedTensor:$element);
@@ -166,12 +186,15 @@ def PC_MicrobatchOp : PC_Op<"microbatch", [Pure]> {
 def PC_SendOp : PC_Op<"send", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Sends a value to another stage";
   let description = [{
-    `stage` is the coordinate on the axis of stages; the partner is the rank with the same coordinates on all other axes. `flow` is a
-    number of its own for every source, destination, kind of task and chunk; `message` counts the flow's messages. The value is
-    copied into the flow's channel, which holds `slots` messages: a send waits only while all of them are full, and when it is
-    done its input may be overwritten. Sends and receives of one program are never reordered.
+    `stage` is the coordinate of the receiver on the axis of stages. On all other axes the receiver has the coordinates
+    of the sender. Each combination of source, destination, kind of task and chunk has its own number `flow`. `message`
+    counts the messages of a flow. The value is copied into the channel of the flow, which has room for `slots`
+    messages. A send waits only while the channel is full. After the send, its input may be overwritten. Sends and
+    receives of a program are never reordered.
 
-    Constraints: (C1) stage, flow and message are at least 0, slots at least 1. Matching is checked by `pc-verify-staged`.
+    Constraint (C1): stage, flow and message are at least 0, and slots is at least 1. `pc-verify-staged` checks that
+    sends and receives match.
+
     Example: `pc.send %x to 1 flow 0 message 2 slots 2 : tensor<8x64xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$stage, I64Attr:$flow, I64Attr:$message, I64Attr:$slots);
@@ -180,9 +203,11 @@ def PC_SendOp : PC_Op<"send", [MemoryEffects<[MemRead, MemWrite]>]> {
 }
 
 def PC_ReceiveOp : PC_Op<"receive", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "The value that another stage sent";
+  let summary = "Receives a value from another stage";
   let description = [{
-    Waits until the message is there. Attributes and constraints as `pc.send`.
+    The op waits until the message has arrived. `stage` is the coordinate of the sender. The other attributes, and the
+    constraints, are those of `pc.send`.
+
     Example: `%x = pc.receive from 0 flow 0 message 2 slots 2 : tensor<8x64xf32>`
   }];
   let arguments = (ins I64Attr:$stage, I64Attr:$flow, I64Attr:$message, I64Attr:$slots);
@@ -192,10 +217,14 @@ def PC_ReceiveOp : PC_Op<"receive", [MemoryEffects<[MemRead, MemWrite]>]> {
 }
 
 def PC_AddendOp : PC_Op<"addend", [Pure]> {
-  let summary = "This stage's addend of a sum over stages: `%y = pc.addend %x on [\"pp\"] : (tensor<f32>) -> tensor<f32, #pc.place<[] sum(pp)>>`";
+  let summary = "Declares this stage's value an addend of a sum over stages";
   let description = [{
-    Placed programs of stages only: each stage says what its own part of a sum is (the loss, the squared norm of gradients), so that
-    an ordinary move adds them. Constraint (C1): the result is the operand, partial on `axes` too.
+    The op exists only in placed programs of stages. Some values, such as the loss and the squared norm of gradients, are
+    sums over stages. Each stage declares its own part an addend, and an ordinary move adds them.
+
+    Constraint (C1): the result has the type of the operand, and is also partial on `axes`.
+
+    Example: `%y = pc.addend %x on ["pp"] : (tensor<f32>) -> tensor<f32, #pc.place<[] sum(pp)>>`
   }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes);
   let results = (outs AnyRankedTensor:$result);
@@ -204,19 +233,21 @@ def PC_AddendOp : PC_Op<"addend", [Pure]> {
 }
 
 //===---------------------------------------------------------------------------===//
-// Moves under way
+// Moves in flight
 //===---------------------------------------------------------------------------===//
 
 def PC_StartOp : PC_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">, IsolatedFromAbove,
                                  MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "Starts moves of one group of ranks, which go on while the ranks compute";
+  let summary = "Starts moves of one group of ranks, which run while the ranks compute";
   let description = [{
-    Scheduled programs only. The moves of one start are a *bucket*: one call of the communication library. From the start to its `pc.wait`
-    the buffers are in flight: the inputs stay as they are, and the buffers of the wait's results are taken (a result may lie on the
-    input of its move where the move works in place).
+    The op exists in scheduled and planned programs only. The moves of one start are a *bucket*: one call of the
+    communication library. The buffers are in flight from the start to its `pc.wait`. During this time the inputs must
+    not change, and the buffers of the wait's results must not be used. A result may lie on the input of its move if the
+    move works in place.
 
-    Constraints: (C1) block arguments are the operands' types, homes aside; (C2) the body is 1 to 64 moves with traffic over one list of
-    axes: move i moves argument i, and its result is yielded as value i; (C3) the ticket has one use, a `pc.wait` in the same block.
+    Constraints: (C1) the block arguments have the types of the operands, except for homes; (C2) the body has 1 to 64
+    moves with traffic over one list of axes; move i moves argument i, and its result is yielded as value i; (C3) the
+    ticket has one use, a `pc.wait` in the same block.
 
     Example:
     ```
@@ -241,9 +272,11 @@ def PC_StartOp : PC_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">, Isola
 }
 
 def PC_WaitOp : PC_Op<"wait", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "Waits for the moves of a start: their results";
+  let summary = "Waits for the moves of a start and returns their results";
   let description = [{
-    Constraints: (C1) the ticket comes from a `pc.start`; (C2) one result per move, of the type that the start yields, homes aside.
+    Constraints: (C1) the ticket comes from a `pc.start`; (C2) there is one result per move, of the type that the start
+    yields, except for homes.
+
     Example: `%s:2 = pc.wait %t : tensor<8xf32>, tensor<4xf32>`
   }];
   let arguments = (ins PC_Ticket:$ticket);

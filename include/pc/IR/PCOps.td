@@ -1,7 +1,8 @@
 //===- PCOps.td - Ops of the pc dialect -----------------------------------------===//
-// Structure, leaves and sinks, and computation. Attention is in PCAttention.td, views and rows by id are in PCViews.td, losses are in PCLoss.td,
-// recurrences are in PCRecurrence.td, what changes parameters is in PCOptimizer.td, and what ranks send each other in PCMoves.td. Every computing op states its factors,
-// by being pointwise or in lib/IR/FactorRules.cpp, and here what else rooms ask for (FactorOpInterface.td).
+// This file has the ops for structure, leaves and sinks, and most computing ops. Attention is in PCAttention.td, views and
+// embeddings are in PCViews.td, losses in PCLoss.td, recurrences in PCRecurrence.td, optimizers in PCOptimizer.td, and moves
+// in PCMoves.td. A pointwise op gets its factors from its trait; all other computing ops have a factor rule in
+// lib/IR/FactorRules.cpp.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PCOPS_TD
 #define PC_IR_PCOPS_TD
@@ -21,7 +22,8 @@ class PC_Op<string name, list<Trait> traits = []> : Op<PC_Dialect, name, traits>
 def PC_MeshOp : PC_Op<"mesh"> {
   let summary = "The device mesh of this module";
   let description = [{
-    At most one per module, its first op. Placed and local programs need it; model and step programs have none.
+    A module has at most one mesh, as its first op. Placed and local programs need it; model and step programs have
+    none.
     Example: `pc.mesh <dp = 2, tp = 2>`
   }];
   let arguments = (ins PC_MeshAttr:$mesh);
@@ -29,21 +31,27 @@ def PC_MeshOp : PC_Op<"mesh"> {
 }
 
 def PC_ProgramOp : PC_Op<"program"> {
-  let summary = "What the module is: model name, data shape and the Hugging Face configuration";
+  let summary = "The model name, the data shape and the Hugging Face configuration of the module";
   let description = [{
-    One per module. `config` is the text of config.json, carried to the checkpoint; `means` is JSON too: what each of its keys that
-    decides what given weights compute may say beside weights that a run is to start from (`config_means` in runtime/README.md).
-    `batch` is the global batch. `weights` is the directory of the safetensors that the model was imported with: a run starts from them
-    unless it is told otherwise.
+    A module has one such op. `batch` is the global batch.
 
-    `zigzag n`: index i of every sequence dim is not position i but `zigzagPosition(i)`: cut into 2n chunks, the order is chunk 0, 2n-1, 1, 2n-2,
-    ..., so that each of n ranks has as much to do in causal attention. Tokens, targets, position tables, attention and
-    outputs use positions; other ops do not depend on the order.
+    * `config` is the text of config.json, which checkpoints contain.
+    * `means` is JSON (`config_means` in runtime/README.md). It decides whether weights with another config.json are
+      weights of this model: for each key that changes what given weights compute, it has the values that the key may
+      have.
+    * `weights` is the directory of the safetensors with which the model was imported. A run starts from them unless it
+      gets another directory.
+    * With `zigzag n`, index i of every sequence dim has position `zigzagPosition(i)`. The sequence is cut into 2n
+      chunks, which are in the order 0, 2n-1, 1, 2n-2, ... This gives each of n ranks the same amount of work in causal
+      attention. Tokens, targets, position tables, attention and outputs use positions; other ops do not depend on the
+      order.
+    * With `masked`, targets are not the next tokens, but for example masked words. A run reads them from files
+      (`--targets`).
+    * With `targets n`, each sequence of targets has n tokens. Otherwise it has as many as a sequence of tokens.
 
-    `masked`: targets are not the next tokens but words that tokens lack, which a run is told apart (`--targets`).
-    `targets n`: sequences of targets have n tokens, and not as many as those of tokens.
+    Constraints: (C1) the sequence divides into 2n chunks; (C2) sequences of targets with their own length are masked,
+    and the order is not zigzag.
 
-    Constraints: (C1) the sequence divides into 2n chunks; (C2) sequences of targets of another length are masked, and in no zigzag order.
     Example: `pc.program "gpt2" batch 8 sequence 256 vocabulary 50257 config "{...}"`
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$batch, I64Attr:$sequence, I64Attr:$vocabulary, StrAttr:$config,
@@ -53,7 +61,7 @@ def PC_ProgramOp : PC_Op<"program"> {
     $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary (`masked` $masked^)? (`targets` $targets^)? `config` $config (`means` $means^)? (`weights` $weights^)? (`zigzag` $zigzag^)? attr-dict
   }];
   let extraClassDeclaration = [{
-    /// How many tokens sequences of targets have.
+    /// The number of tokens in a sequence of targets.
     int64_t targetLength() { return getTargets().value_or(getSequence()); }
   }];
 }
@@ -61,21 +69,28 @@ def PC_ProgramOp : PC_Op<"program"> {
 def PC_PlanOp : PC_Op<"plan"> {
   let summary = "A plan: the mesh and the ordered tactics";
   let description = [{
-    The only op of a plan file (`pc-compile --plan`). Tactics are passes with their options, applied in order.
+    A plan file has only this op (`pc-compile --plan`). Tactics are passes with their options. They are applied in
+    order.
+
     Example: `pc.plan <dp = 2, tp = 2> ["pc-tensor-parallel{axis=tp form=1d}", "pc-data-parallel{axis=dp mode=ddp}"] microbatches 1`
   }];
   let arguments = (ins PC_MeshAttr:$mesh, StrArrayAttr:$tactics, I64Attr:$microbatches);
   let assemblyFormat = "$mesh $tactics `microbatches` $microbatches attr-dict";
   let extraClassDeclaration = [{
-    /// Mesh and tactics in one line, for reports: "dp=2: pc-data-parallel{axis=dp mode=ddp}"; "1 rank" without a mesh.
+    /// The mesh and the tactics in one line, for reports: "dp=2: pc-data-parallel{axis=dp mode=ddp}". Without a mesh it begins with
+    /// "1 rank".
     std::string line();
   }];
 }
 
 def PC_ArenaOp : PC_Op<"arena"> {
-  let summary = "Device arena of one rank, in bytes; planned programs only, at most one per module";
+  let summary = "The size in bytes of the device arena of one rank";
   let description = [{
-    Every value outside of kernels lives in it, at the offset its type names (`#pc.home`). Constraint (C1): a multiple of 64, at least 0.
+    Only planned programs have an arena, at most one per module. Every value outside kernels lives in it, at the offset
+    in its type (`#pc.home`).
+
+    Constraint (C1): the size is a multiple of 64 and at least 0.
+
     Example: `pc.arena 123456`
   }];
   let arguments = (ins I64Attr:$bytes);
@@ -84,13 +99,14 @@ def PC_ArenaOp : PC_Op<"arena"> {
 }
 
 def PC_AccumulateOp : PC_Op<"accumulate", [SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects]> {
-  let summary = "Forward and backward of one microbatch, summed over microbatches";
+  let summary = "Computes the forward and backward pass of every microbatch and adds the results";
   let description = [{
-    Every operand has a leading dim of microbatches; the body sees one element of it. What the body yields is summed over the
-    microbatches. The body may use values from outside (parameters).
+    Every operand has a leading dim of microbatches. The body runs once per microbatch, on the operands' elements along
+    this dim. Each result is the sum of the values that the body yields. The body may also use values from outside
+    (parameters).
 
-    Constraints: (C1) all operands have the same leading dim, unsplit, at least 1; (C2) block arguments are the operands'
-    types without it; (C3) yielded types equal result types.
+    Constraints: (C1) all operands have the same leading dim, which is at least 1 and not split; (C2) the block
+    arguments have the types of the operands without this dim; (C3) yielded types equal result types.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs);
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -104,10 +120,12 @@ def PC_AccumulateOp : PC_Op<"accumulate", [SingleBlockImplicitTerminator<"YieldO
 }
 
 def PC_FusionOp : PC_Op<"fusion", [SingleBlockImplicitTerminator<"YieldOp">, IsolatedFromAbove, Pure]> {
-  let summary = "Ops that become one kernel; values inside have no home";
+  let summary = "Groups ops that become one kernel";
   let description = [{
-    Formed after localization. Constraints: (C1) block arguments are the operands' types, homes aside; (C2) yielded types equal
-    result types, homes aside.
+    Fusions are formed after localization. Values inside a fusion have no home.
+
+    Constraints: (C1) the block arguments have the types of the operands, except for homes; (C2) yielded types equal
+    result types, except for homes.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs);
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -117,7 +135,7 @@ def PC_FusionOp : PC_Op<"fusion", [SingleBlockImplicitTerminator<"YieldOp">, Iso
 }
 
 def PC_YieldOp : PC_Op<"yield", [Pure, Terminator, ReturnLike]> {
-  let summary = "Ends the body of accumulate and fusion";
+  let summary = "Ends the body of `pc.accumulate`, `pc.fusion`, `pc.start` and `pc.optimizer`";
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let builders = [OpBuilder<(ins), "">];
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
@@ -132,24 +150,29 @@ def PC_PartArrayAttr : TypedArrayAttrBase<PC_PartAttr, "array of parts">;
 class PC_Leaf<string name, list<Trait> traits = []> : PC_Op<name, traits # [Pure]>;
 
 def PC_ParameterOp : PC_Leaf<"parameter"> {
-  let summary = "A parameter as it is at the start of the step";
+  let summary = "A parameter, with the value that it has at the start of the step";
   let description = [{
-    `dims` names every dim. `valid` is the shape without padding, where there is padding. In local programs, `layout` and
-    `global` say which block of which tensor this rank holds. In the program of one stage, `key` is the parameter's position in
-    the whole program: initial elements are drawn by it, and stages that share a parameter know it by its key.
+    `dims` names every dim. `valid` is the shape without padding, if there is padding. In local programs `global` is the
+    shape of the whole tensor, and `layout` says which block of it this rank holds. In the program of a single stage,
+    `key` is the position of the parameter in the whole program. It selects the random numbers of the initial elements,
+    and identifies parameters that several stages share.
 
-    `along d parts [...]` instead of `source`: parameters that one product reads (`pc-pack-products`), one after the other along dim d.
-    Files, initial elements and the interpreter know the parts (`partsOf`), all others know only the packed parameter.
+    `along d parts [...]` replaces `source` for a packed parameter. It consists of several parameters that one product
+    reads, one after the other along dim d (`pc-pack-products`). Files, initial elements and the interpreter use the
+    parts (`partsOf`); all other code uses only the packed parameter.
 
-    `frozen`: training reads the parameter and never changes it: it has no gradient and no state. Checkpoints contain it like any other.
+    With `frozen`, training reads the parameter and never changes it. It has no gradient and no state. Checkpoints
+    contain it like any other parameter.
 
-    `group {name = "*.bias", decay = 0.0}`: the parameter group, which says how the optimizer treats the parameter: `lr_factor` and
-    `decay_factor` multiply a run's learning rate and weight decay; `decay`, `beta1`, `beta2` and `eps` replace what the run is given.
+    `group {name = "*.bias", decay = 0.0}` is the parameter group, with settings of the optimizer. `lr_factor` and
+    `decay_factor` multiply a run's learning rate and weight decay. `decay`, `beta1`, `beta2` and `eps` replace the
+    values of the run. `optimizer` names the optimizer of the group.
 
-    Constraints: (C1) as many names as dims; (C2) `valid` has the rank of the tensor and is nowhere larger; (C3) the box of
-    `source`, or of each part, has as many elements as `valid` or the part; (C4) a zero row of `init` is an index of the first dim of
-    `valid`; (C5) there is a source, or there are parts whose sizes add up to dim `along` of `valid`; (C6) a group has a name and,
-    besides, only the settings above, which are f64 numbers, at least 0; what is frozen has none.
+    Constraints: (C1) there are as many names as dims; (C2) `valid` has the rank of the tensor, and no dim of it is
+    larger than the tensor's; (C3) the box of `source` has as many elements as `valid`, and the box of each part as many
+    as the part; (C4) the zero row of `init` is an index of the first dim of `valid`; (C5) there is either a source, or
+    parts whose sizes add up to dim `along` of `valid`; (C6) a group has a name and otherwise only the settings above,
+    whose numbers are of type f64 and at least 0; a frozen parameter has no group.
 
     Example: `%w = pc.parameter "h.0.mlp.c_fc.weight" dims ["embed", "ffn"] init <normal, 2.0e-02> source <...> : tensor<64x256xf32>`
   }];
@@ -175,31 +198,38 @@ def PC_StateOp : PC_Leaf<"state"> {
 }
 
 def PC_InputOp : PC_Leaf<"input"> {
-  let summary = "What the runtime provides for each step: tokens, targets, hyper-parameters";
+  let summary = "A value that the runtime provides for each step, such as tokens, targets or hyper-parameters";
   let description = [{
-    In a model program tokens and targets are `batch x sequence`; a step program puts a dim of microbatches in front, named
-    "microbatch". `hyper` is `tensor<9xf32>`: lr, beta1, beta2, eps, weight decay, 1 - beta1^t, 1 - beta2^t, clip,
-    limit of the norm. `group {...}`, as of a parameter: the hyper-parameters of this group.
+    In a model program tokens and targets have the shape `batch x sequence`. In a step program a first dim named
+    "microbatch" is added. The kinds of inputs are:
 
-    `loss_weights` is f32, by target: 0 where a target does not count, and where it does 1 over the number of targets of the step's batch that
-    count, of all microbatches (with local SGD, of the replica's rows). The loss is the sum of each target's own times its weight.
+    * `tokens` and `targets` are i32 ids. `targets below 10` are numbers of 10 classes; a masked program may have fewer
+      classes than words.
+    * `hyper` is `tensor<9xf32>`: the learning rate, beta1, beta2, eps, the weight decay, 1 - beta1^t, 1 - beta2^t, the
+      clipping threshold, and the limit of the norm. With `group {...}`, as in `pc.parameter`, these are the values of
+      this group.
+    * `loss_weights` is f32, with one value per target: 0 if the target does not count, and otherwise 1 / n. n is the
+      number of targets that count in all microbatches of the step's batch (with local SGD, in the rows of the replica).
+      The loss is the sum over targets of the target's loss times its weight.
+    * `random key 3` is `tensor<5xi32>`, for dropout 3 of the model, counted in program order. The elements are the seed
+      (low word first), the step, the key, and the first row of the microbatch in the step's batch
+      (`pcrt/description.h`).
+    * `starts key 2` and `positions key 2` are i32, with one value per token. Token 2 ends documents. `starts` is the
+      index in the sequence of the first token of the token's document, and `positions` is the token's index counted
+      from there.
+    * `shifted key 2` is i32, with one value per target: the target before it, or token 2 if there is none or if it does
+      not count. A decoder reads this input.
+    * `data "image"` is an input that a run reads from files by its name (`--data image=FILE`). It is f32, or i32 with
+      numbers from 0 to `below` - 1. Its first dim is the batch. A program with data inputs has no tokens and no
+      targets.
 
-    `random key 3` is `tensor<5xi32>` for dropout 3 of the model, counted in program order: the seed (low word first), the step, the key, and the first
-    row of the microbatch in the step's batch (`pcrt/description.h`).
+    Constraints: (C1) random inputs, starts, positions and shifted targets have a key of at least 0, and other inputs
+    have none; (C2) data inputs have a name of letters, digits, `_`, `-` and `.`, and other inputs have none; (C3) data
+    are f32 without `below`, or i32 with `below`; `below` is at least 1, and targets may have it, too; (C4) the first
+    dim of data, or the one after that of microbatches, is named "batch"; (C5) only hyper-parameters have a group, which
+    follows the rules for parameters.
 
-    `starts key 2` and `positions key 2` are i32, by token of a sequence in which token 2 ends documents: the index of the first token of its document, and
-    its own index from there.
-
-    `shifted key 2` is i32, by target: the target in front of it, or token 2 where that does not count or there is none. It is what a decoder reads.
-
-    `data "image"` is an input that a run reads from files by its name (`--data image=FILE`): f32, or i32 for numbers from 0 to `below` - 1. Its
-    first dim is the batch. A program with data inputs has no tokens and no targets.
-
-    `targets below 10` are numbers of 10 classes, of which a masked program may have fewer than words.
-
-    Constraints: (C1) random inputs, starts, positions and shifted targets, and no others, have a key, at least 0; (C2) data, and no others, have
-    a name, of letters, digits, `_`, `-` and `.`; (C3) data are f32 without `below`, or i32 with `below`, at least 1, which targets may have; (C4) the first dim of data
-    is named "batch", after that of microbatches; (C5) only hyper-parameters have a group, which is legal for a parameter. Example: `%x = pc.input data "label" below 10 dims ["batch"] : tensor<8xi32>`
+    Example: `%x = pc.input data "label" below 10 dims ["batch"] : tensor<8xi32>`
   }];
   let arguments = (ins PC_InputKind:$kind, StrArrayAttr:$dims,
                        OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key,
@@ -210,8 +240,11 @@ def PC_InputOp : PC_Leaf<"input"> {
 }
 
 def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<FactorOpInterface>]> {
-  let summary = "cos or sin of position times inverse frequency, times scale: [sequence, head_dim / 2]";
-  let description = [{ Computed once in f32 from the **global** position. Factors `-> s h`, h whole. }];
+  let summary = "A table for rotary embeddings, [sequence, c]: scale times cos or sin of position times inverse frequency";
+  let description = [{
+    c is the number of inverse frequencies. The table is computed once, in f32, from the **global** position. Factors
+    `-> s h`; h is whole.
+  }];
   let arguments = (ins PC_TableKind:$kind, DenseF32ArrayAttr:$inv_freq, F64Attr:$scale,
                        OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout);
   let results = (outs AnyRankedTensor:$value);
@@ -221,18 +254,21 @@ def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<FactorOpIn
 }
 
 def PC_IotaOp : PC_Leaf<"iota", [DeclareOpInterfaceMethods<FactorOpInterface>, IndexedOpInterface]> {
-  let summary = "0, 1, 2, ... (i32), from the global index: plus `offset` in local programs. Factors `-> s`";
+  let summary = "The numbers 0, 1, 2, ... as i32: each element is its global index";
   let description = [{
-    `from n`: n, n + 1, ... `pieces [0, 3, 5] values [7, 1, 2]`: 7 at indices 0 to 2, 1 at 3 and 4, 2 after them.
+    In local programs `offset` is added to the index. With `from n` the numbers are n, n + 1, ... With
+    `pieces [0, 3, 5] values [7, 1, 2]` the elements are 7 at indices 0 to 2, 1 at indices 3 and 4, and 2 after them.
+    Factors `-> s`.
 
-    Constraint (C1): pieces ascend from 0, each has a value, and where there are pieces the sequence is in its own order and begins at 0.
+    Constraint (C1): pieces ascend from 0 and have one value each; with pieces there is no `from`, and the sequence is
+    not in zigzag order.
   }];
   let arguments = (ins Optional<AnyRankedTensor>:$offset, DefaultValuedOptionalAttr<I64Attr, "0">:$from,
                        OptionalAttr<DenseI64ArrayAttr>:$pieces, OptionalAttr<DenseI64ArrayAttr>:$values);
   let results = (outs AnyRankedTensor:$value);
   let builders = [OpBuilder<(ins "mlir::Type":$type, "int64_t":$from), [{ build($_builder, $_state, type, /*offset=*/mlir::Value(), from, /*pieces=*/nullptr, /*values=*/nullptr); }]>];
   let extraClassDeclaration = PC_IndexedDim<"getValue", 0>.text # [{
-    /// What stands at index `index`: the index itself where there are no pieces.
+    /// The element at `index`. Without pieces it follows from the index.
     int64_t at(int64_t index);
   }];
   let hasVerifier = 1;
@@ -247,15 +283,20 @@ def PC_ConstantOp : PC_Leaf<"constant"> {
 }
 
 def PC_SeedOp : PC_Op<"seed", [MemoryEffects<[MemWrite]>]> {
-  let summary = "The gradient of the loss by itself: 1. Ops after it in its block are the backward pass";
+  let summary = "The gradient of the loss with respect to itself, which is 1";
+  let description = [{
+    The ops after `pc.seed` in its block are the backward pass.
+  }];
   let results = (outs AnyRankedTensor:$value);
   let assemblyFormat = "attr-dict `:` type($value)";
 }
 
 def PC_BlockOffsetOp : PC_Leaf<"block_offset"> {
-  let summary = "First global index of this rank's block (i32 scalar); local programs only";
+  let summary = "The first global index of this rank's block (an i32 scalar)";
   let description = [{
-    The mixed-radix number of the rank's coordinates on `axes`, major to minor, times `block`.
+    The op exists in local programs only. Its result is `block` times the mixed-radix number of the rank's coordinates on `axes`,
+    which are listed from major to minor.
+
     Example: `%o = pc.block_offset on [tp] block 25152 : tensor<i32>`
   }];
   let arguments = (ins StrArrayAttr:$axes, I64Attr:$block);
@@ -264,20 +305,24 @@ def PC_BlockOffsetOp : PC_Leaf<"block_offset"> {
 }
 
 def PC_UpdateOp : PC_Op<"update", [MemoryEffects<[MemWrite]>]> {
-  let summary = "The value that a parameter or state has after the step";
+  let summary = "Sets the value that a parameter or state has after the step";
   let description = [{
-    `pc.update "w" %v` sets parameter w; `pc.update "exp_avg" of "w" %v` its state. Constraint (C1): `value` lies as the leaf does
-    (checked by `pc-verify-step`).
+    `pc.update "w" %v` sets parameter w, and `pc.update "exp_avg" of "w" %v` sets its state.
+
+    Constraint (C1): the value has the type and placement of the leaf (checked by `pc-verify-step` and
+    `pc-verify-placed`).
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<StrAttr>:$parameter, AnyRankedTensor:$value);
   let assemblyFormat = "$name (`of` $parameter^)? $value attr-dict `:` type($value)";
 }
 
 def PC_OutputOp : PC_Op<"output", [MemoryEffects<[MemWrite]>]> {
-  let summary = "Shows a value to the runtime";
+  let summary = "Passes a value to the runtime";
   let description = [{
-    Constraint (C1): the value is whole or split, never partial. `name` is the parameter's name for gradients.
-    `valid` is the shape without padding. In local programs `global` and `layout` say which block this is.
+    For a gradient, `name` is the name of the parameter. `valid` is the shape without padding. In local programs
+    `global` and `layout` say which block of the whole value this rank has.
+
+    Constraint (C1): the value is whole or split, never partial.
   }];
   let arguments = (ins PC_OutputKind:$kind, StrAttr:$name, AnyRankedTensor:$value,
                        OptionalAttr<DenseI64ArrayAttr>:$valid, OptionalAttr<DenseI64ArrayAttr>:$global,
@@ -296,17 +341,19 @@ class PC_Compute<string name, list<Trait> traits = []>
     : PC_Op<name, traits # [Pure, DeclareOpInterfaceMethods<FactorOpInterface>]>;
 
 def PC_EinsumOp : PC_Compute<"einsum"> {
-  let summary = "Contraction, product, sum, broadcast and transposition of any number of operands";
+  let summary = "A contraction, product, sum, broadcast or transposition of any number of operands";
   let description = [{
-    `pc.einsum "b s e, e f -> b s f" %x, %w`: the product of the operands, summed over the factors that the result lacks. A factor
-    that only the result has is broadcast. Letters may be words. Every contraction, every weight and input gradient, every
-    elementwise product, bias broadcast and bias gradient is this op. Linear in each operand separately.
+    `pc.einsum "b s e, e f -> b s f" %x, %w` is the product of the operands, summed over the factors that the result
+    lacks. The result is broadcast along a factor that no operand has. Names of factors may be words. All contractions,
+    gradients of weights and inputs, elementwise products, broadcasts of biases and gradients of biases are this op. It
+    is linear in each operand separately.
 
-    `pc.einsum "b s e, n f e, b s n -> b s n f" %x, %w, %mask routed 2`: the last operand is a mask, 1 or 0, with at most 2 ones along its
-    last dim (`pc.top_k`). Terms whose factor of it is 0 count for nothing and need not be computed, nor stored where the result has all dims of the mask
-    (`#pc.rows`).
+    In `pc.einsum "b s e, n f e, b s n -> b s n f" %x, %w, %mask routed 2` the last operand is a mask of ones and zeros,
+    with at most 2 ones along its last dim (`pc.top_k`). Terms for which the mask is 0 contribute nothing and need not
+    be computed. If the result has all dims of the mask, they need not be stored either (`#pc.rows`).
 
-    Constraints: (C1) what is routed has a mask and another operand; (C2) at least one along it is 1; (C3) dims of the mask differ from each other.
+    Constraints: (C1) a routed einsum has a mask and another operand; (C2) the number after `routed` is at least 1; (C3)
+    no two dims of the mask have the same factor.
   }];
   let arguments = (ins StrAttr:$spec, Variadic<AnyRankedTensor>:$inputs, OptionalAttr<I64Attr>:$routed);
   let results = (outs AnyRankedTensor:$result);
@@ -314,15 +361,15 @@ def PC_EinsumOp : PC_Compute<"einsum"> {
                   OpBuilder<(ins "mlir::Type":$type, "llvm::StringRef":$spec, "mlir::ValueRange":$inputs), [{ build($_builder, $_state, type, $_builder.getStringAttr(spec), inputs, /*routed=*/nullptr); }]>];
   let extraClassDeclaration = [{
     unsigned getNumElementwise() { return getNumOperands(); }
-    /// Which terms exist, of an einsum that is routed; else null.
+    /// The mask of a routed einsum, which says which terms exist; null if the einsum is not routed.
     mlir::Value getMask() { return getRoutedAttr() ? getInputs().back() : mlir::Value(); }
   }];
   let hasVerifier = 1;
   let assemblyFormat = "$spec $inputs (`routed` $routed^)? attr-dict `:` functional-type($inputs, $result)";
 }
 
-/// A pointwise op is this declaration, its gradient (Autodiff/Gradients.cpp), its meaning (Reference/Evaluate.cpp) and its instructions
-/// (Codegen/Emit/RowMath.cpp). `linear`: the operands in which, together, it is linear: "0, 1".
+/// A pointwise op consists of this declaration, its gradient (Autodiff/Gradients.cpp), its evaluation (Reference/Evaluate.cpp)
+/// and its instructions (Codegen/Emit/RowMath.cpp). `linear` lists the operands in which it is linear together, as in "0, 1".
 class PC_Pointwise<string name, string linear = "", string max = "false">
     : PC_Op<name, [Pure, FactorOpInterface, PC_PointwiseTrait<linear, max>]> {
   let results = (outs AnyRankedTensor:$result);
@@ -337,21 +384,28 @@ class PC_Binary<string name, string linear = ""> : PC_Pointwise<name, linear> {
 }
 
 def PC_AddOp : PC_Binary<"add", "0, 1"> {
-  let summary = "a + b, same shape (broadcasting is an einsum); linear in both together";
+  let summary = "a + b; linear in both together";
+  let description = [{
+    Both operands have the same shape. Broadcasting needs a `pc.einsum` before it.
+  }];
 }
-def PC_SubOp : PC_Binary<"sub", "0, 1"> { let summary = "a - b, same shape; linear in both together"; }
+def PC_SubOp : PC_Binary<"sub", "0, 1"> { let summary = "a - b, for operands of the same shape; linear in both together"; }
 def PC_ScaleOp : PC_Pointwise<"scale", "0"> {
   let summary = "x times a constant; linear";
   let arguments = (ins AnyRankedTensor:$x, F64Attr:$factor);
   let assemblyFormat = "$x `by` $factor attr-dict `:` functional-type($x, $result)";
 }
 def PC_CopyOp : PC_Unary<"copy", "0", "true"> {
-  let summary = "The same value for other readers (they don't share moves); erased like a move; linear";
+  let summary = "The same value for other readers; linear";
+  let description = [{
+    Readers of the copy do not share moves with readers of the operand. `pc-erase-placements` removes copies, as it does
+    moves.
+  }];
 }
 def PC_CastOp : PC_Unary<"cast", "0"> {
-  let summary = "Another element type; linear";
+  let summary = "Converts to another element type; linear";
   let description = [{
-    From f32 to bf16 it rounds to nearest even, from bf16 to f32 it is exact. Its gradient is the cast back.
+    A cast from f32 to bf16 rounds to nearest even, and one from bf16 to f32 is exact. Its gradient is the cast back.
   }];
 }
 def PC_LogOp : PC_Unary<"log"> { let summary = "Natural logarithm"; }
@@ -361,16 +415,17 @@ def PC_SqrtOp : PC_Unary<"sqrt"> { let summary = "Square root"; }
 def PC_SinOp : PC_Unary<"sin"> { let summary = "Sine of x in radians"; }
 def PC_CosOp : PC_Unary<"cos"> { let summary = "Cosine of x in radians"; }
 def PC_SelectOp : PC_Pointwise<"select", "2, 3"> {
-  let summary = "a where x and y compare as `kind` says, else b; linear in a and b together";
+  let summary = "a if x and y compare as `kind` says, otherwise b; linear in a and b together";
   let description = [{
-    `pc.select less %x, %y, %a, %b` is a where x < y, else b; `less_equal` and `equal` work in the same way. A comparison with NaN
-    is false. x and y only choose: they have no gradient. Maximum, absolute value, masks and conditions are made of this op.
+    `pc.select less %x, %y, %a, %b` is a if x < y, and otherwise b; `less_equal` and `equal` work in the same way. A
+    comparison with NaN is false. x and y have no gradient, because they only decide between a and b. Maximum, absolute
+    value, masks and conditions are written with this op.
   }];
   let arguments = (ins PC_ComparisonKind:$kind, AnyRankedTensor:$x, AnyRankedTensor:$y, AnyRankedTensor:$a, AnyRankedTensor:$b);
   let assemblyFormat = "$kind $x `,` $y `,` $a `,` $b attr-dict `:` functional-type(operands, $result)";
 }
 def PC_ActivationOp : PC_Pointwise<"activation"> {
-  let summary = "Pointwise nonlinearity: `pc.activation gelu_tanh %x`";
+  let summary = "A pointwise nonlinearity: `pc.activation gelu_tanh %x`";
   let arguments = (ins PC_ActivationKind:$kind, AnyRankedTensor:$x);
   let assemblyFormat = "$kind $x attr-dict `:` functional-type($x, $result)";
 }
@@ -381,21 +436,24 @@ def PC_ActivationGradOp : PC_Pointwise<"activation_grad", "0"> {
 }
 
 def PC_ClampOp : PC_Pointwise<"clamp"> {
-  let summary = "The nearest number to x that is at least `from`, where there is one, and at most `to`: `pc.clamp %x from -7.0 to 7.0`";
+  let summary = "x limited to the range from `from` (optional) to `to`: `pc.clamp %x from -7.0 to 7.0`";
   let arguments = (ins AnyRankedTensor:$x, OptionalAttr<F64Attr>:$from, F64Attr:$to);
   let assemblyFormat = "$x (`from` $from^)? `to` $to attr-dict `:` functional-type($x, $result)";
 }
 def PC_ClampGradOp : PC_Pointwise<"clamp_grad", "0"> {
-  let summary = "dy where clamp leaves x as it is, else 0; linear in dy";
+  let summary = "dy if x is in the range of the clamp, otherwise 0; linear in dy";
   let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$x, OptionalAttr<F64Attr>:$from, F64Attr:$to);
   let assemblyFormat = "$dy `,` $x (`from` $from^)? `to` $to attr-dict `:` functional-type(operands, $result)";
 }
 
 def PC_DropoutOp : PC_Compute<"dropout", [Rowwise, DrawnOpInterface]> {
-  let summary = "Drops elements of x, [b, s, ...], as `#pc.drop` says; linear in x";
+  let summary = "Drops elements of x, [b, s, ...], as defined by `#pc.drop`; linear in x";
   let description = [{
-    Factors `x0 x1 .., w -> x0 x1 ..`; w whole. Its gradient is itself, on dy. Example: `%y = pc.dropout %x random %r drop <6554> : ...`
-    Constraints: (C1) x has two dims or more; (C2) there is an offset for each split dim.
+    Factors `x0 x1 .., w -> x0 x1 ..`; w is whole. The gradient is the same op applied to dy.
+
+    Constraints: (C1) x has at least two dims; (C2) there is one offset for each split dim.
+
+    Example: `%y = pc.dropout %x random %r drop <6554> : ...`
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$random, Variadic<AnyRankedTensor>:$offsets, PC_DropAttr:$drop);
   let results = (outs AnyRankedTensor:$result);
@@ -414,29 +472,34 @@ def PC_DropoutOp : PC_Compute<"dropout", [Rowwise, DrawnOpInterface]> {
 }
 
 def PC_ReduceMaxOp : PC_Compute<"reduce_max"> {
-  let summary = "Maximum over the factors that the result lacks: `pc.reduce_max \"b s v -> b s\" %x`";
+  let summary = "The maximum over the factors that the result lacks: `pc.reduce_max \"b s v -> b s\" %x`";
   let arguments = (ins StrAttr:$spec, AnyRankedTensor:$x);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$spec $x attr-dict `:` functional-type($x, $result)";
 }
 
 def PC_SoftmaxOp : PC_Compute<"softmax", [Rowwise]> {
-  let summary = "e^x over its sum along the last dim: `x0 x1 .. c -> x0 x1 .. c`, c whole"
-                " (of what a router chooses among; attention has its own)";
+  let summary = "e^x divided by its sum along the last dim: `x0 x1 .. c -> x0 x1 .. c`, c whole";
+  let description = [{
+    Routers use this op. The attention ops compute their own softmax.
+  }];
   let arguments = (ins AnyRankedTensor:$x);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
 }
 def PC_TopKOp : PC_Compute<"top_k"> {
-  let summary = "1 for the k largest entries of each row of x, 0 for the others: `x0 x1 .. c -> x0 x1 .. c`, c whole";
+  let summary = "1 for the k largest entries of each row of x, and 0 for the others: `x0 x1 .. c -> x0 x1 .. c`, c whole";
   let description = [{
-    Of equal entries the first ones are chosen, so that the choice depends only on the row. It has no gradient: the gradient of the chosen values
-    goes through the product with the result. `pc-recompute` never chooses a second time.
+    If entries are equal, the first ones are chosen, so the choice depends only on the row. The op has no gradient. The
+    gradient of the chosen values passes through a product with the result. `pc-recompute` never repeats a choice.
 
-    `layer 3`: which experts a token has in layer 3 of the model. The runtime is shown the result where it is made, and may put another choice
-    in its place: one that a run is told. In local programs `global` and `layout` say which block this is.
+    With `layer 3` the result is the choice of experts for each token in layer 3 of the model. The runtime gets the
+    result right after it is computed, and may replace it by a choice that the run reads from a file. In local programs
+    `global` and `layout` say which block of the whole value this rank has.
 
-    Constraints: (C1) k is at least 1 and at most the size of the last dim; (C2) with a layer, x is [batch, sequence, experts].
+    Constraints: (C1) k is at least 1 and at most the size of the last dim; (C2) with a layer, x is
+    [batch, sequence, experts].
+
     Example: `%m = pc.top_k %x k 2 layer 3 : (tensor<4x16x8xf32>) -> tensor<4x16x8xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$k, OptionalAttr<I64Attr>:$layer, OptionalAttr<DenseI64ArrayAttr>:$global,
@@ -444,7 +507,7 @@ def PC_TopKOp : PC_Compute<"top_k"> {
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// Whether an attribute says what the result is to the runtime, and not what it is.
+    /// Whether an attribute is only for the runtime and does not change the result.
     bool isForRun(llvm::StringRef name) { return name == "layer" || name == "global" || name == "layout"; }
   }];
   let assemblyFormat = [{
@@ -453,12 +516,14 @@ def PC_TopKOp : PC_Compute<"top_k"> {
 }
 
 def PC_TopGroupsOp : PC_Compute<"top_groups"> {
-  let summary = "1 for the entries of the `keep` best of `groups` groups of each row of x, 0 for the others: `x0 x1 .. c -> x0 x1 .. c`, c whole";
+  let summary = "1 for the entries of the `keep` best of `groups` groups of each row of x, and 0 for the others: `x0 x1 .. c -> x0 x1 .. c`, c whole";
   let description = [{
-    Groups are equally many entries side by side, and count as much as their two largest entries together; of equal ones the first are kept.
-    As of `pc.top_k` there is no gradient.
+    A group consists of adjacent entries, and all groups have the same size. The score of a group is the sum of its two
+    largest entries. If scores are equal, the first groups are kept. The op has no gradient, like `pc.top_k`.
 
-    Constraint (C1): groups divide a row, into two entries or more each; at least one is kept, and at most all.
+    Constraint (C1): groups divide a row evenly into at least two entries each; at least one group is kept, and at most
+    all.
+
     Example: `%m = pc.top_groups %x groups 4 keep 2 : (tensor<4x16x8xf32>) -> tensor<4x16x8xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$groups, I64Attr:$keep);
@@ -469,43 +534,53 @@ def PC_TopGroupsOp : PC_Compute<"top_groups"> {
 include "pc/IR/PCViews.td"
 
 def PC_LayerNormOp : PC_Compute<"layer_norm", [Rowwise]> {
-  let summary = "(x - mean) * rstd * gamma + beta over the last dim; also mean and rstd (for the gradient)";
+  let summary = "(x - mean) * rstd * gamma + beta over the last dim";
+  let description = [{
+    rstd is 1 / sqrt(variance + eps). The op also returns mean and rstd for the gradient.
+  }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$gamma, AnyRankedTensor:$beta, F64Attr:$eps);
   let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$mean, AnyRankedTensor:$rstd);
   let assemblyFormat = "$x `,` $gamma `,` $beta `eps` $eps attr-dict `:` functional-type(operands, results)";
 }
 def PC_LayerNormGradOp : PC_Compute<"layer_norm_grad"> {
-  let summary = "dx, dgamma, dbeta of layer_norm; linear in dy";
+  let summary = "The gradients dx, dgamma and dbeta of layer_norm; linear in dy";
   let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$x, AnyRankedTensor:$mean, AnyRankedTensor:$rstd,
                        AnyRankedTensor:$gamma);
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dgamma, AnyRankedTensor:$dbeta);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 def PC_RMSNormOp : PC_Compute<"rms_norm", [Rowwise]> {
-  let summary = "x * rsqrt(mean(x^2) + eps) * gamma over the last dim; also the rsqrt";
+  let summary = "x * rstd * gamma over the last dim";
+  let description = [{
+    rstd is 1 / sqrt(mean(x^2) + eps). The op also returns rstd for the gradient.
+  }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$gamma, F64Attr:$eps);
   let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$rstd);
   let assemblyFormat = "$x `,` $gamma `eps` $eps attr-dict `:` functional-type(operands, results)";
 }
 def PC_RMSNormGradOp : PC_Compute<"rms_norm_grad"> {
-  let summary = "dx, dgamma of rms_norm; linear in dy";
+  let summary = "The gradients dx and dgamma of rms_norm; linear in dy";
   let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$x, AnyRankedTensor:$rstd, AnyRankedTensor:$gamma);
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dgamma);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
 def PC_RopeOp : PC_Compute<"rope"> {
-  let summary = "Rotary embedding of the last dim (halves rotated), or its inverse; linear in x";
+  let summary = "The rotary embedding of the last dim, or its inverse; linear in x";
   let description = [{
-    x: [b, s, heads..., d]; cos, sin: [s, c]. With (u, w) the halves of 2c of d, from `first` on: (u cos - w sin, w cos + u sin); `inverse` negates
-    sin (it is the gradient). What is beside them stays as it is. `interleaved`: u are the even ones of them and w the odd ones. Factors: x dims
-    `b s h0 .. d`, tables `s c`; d and c whole. Constraint (C1): d is `first` + 2c or more; (C2) of interleaved pairs d and `first` are even.
+    x is [b, s, heads..., d], and cos and sin are [s, c]. The op rotates 2c elements of the last dim, from `first` on,
+    in pairs (u, w): they become (u cos - w sin, w cos + u sin). Other elements do not change. u comes from the first
+    half of the 2c elements and w from the second half. With `interleaved` u and w are adjacent elements. `inverse`
+    negates sin, which gives the gradient. Factors: those of x are `b s h0 .. d`, and those of the tables are `s c`; d
+    and c are whole.
+
+    Constraints: (C1) d is at least `first` + 2c; (C2) with `interleaved`, d and `first` are even.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$cos, AnyRankedTensor:$sin, UnitAttr:$inverse, UnitAttr:$interleaved,
                        DefaultValuedOptionalAttr<I64Attr, "0">:$first);
   let results = (outs AnyRankedTensor:$result);
   let extraClassDeclaration = [{
-    /// Whether halves are rotated, from the first element on.
+    /// Whether pairs come from two halves that begin at the first element.
     bool isPlain() { return !getInterleaved() && !getFirst(); }
   }];
   let assemblyFormat = [{

@@ -1,6 +1,6 @@
-//===- PCRows.td - The move of values that are stored by rows, and what limits rows ----===//
-// The move is in local programs alone, after pc-store-rows. Few parts of the compiler need to know these ops, so their
-// classes are in a header of their own (pc/IR/MoveRows.h).
+//===- PCRows.td - Ops on values that are stored by rows -------------------------------===//
+// The exchange exists only in local programs, after pc-store-rows. Few parts of the compiler need these ops, so their
+// classes are in a separate header (pc/IR/MoveRows.h).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PCROWS_TD
 #define PC_IR_PCROWS_TD
@@ -12,12 +12,17 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def PC_AllToAllRowsOp : Op<PC_Dialect, "all_to_all_rows", [Pure, MoveOpInterface]> {
   let summary = "An all_to_all between tokens and experts of a value that is stored by rows";
   let description = [{
-    As `pc.all_to_all`, but only entries that exist are sent: those [token, expert] where `mask` is not 0. `mask` is that of all tokens and all experts
-    of the group, so each rank knows where any row lies on any rank, and how many it sends and gets.
+    It works like `pc.all_to_all`, but sends only entries that exist: those [token, expert] for which `mask` is not 0.
+    `mask` is the mask of all tokens and all experts of the group. From it each rank computes the position of every row
+    on every rank, and how many rows it sends and receives.
 
-    Constraints: (C1) operand and result are f32 or bf16 and stored by rows of as many dims as the mask has, and `from` and `to` are the last of these and another;
-    (C2) the mask is f32 of the sizes that these dims have in the group; (C3) a token has at least one expert, and each row that can be has memory.
-    Example: `%y = pc.all_to_all_rows %x routed 2 of %m from 0 to 2 on ["ep"] : (tensor<2x8x4x16xf32, #pc.rows<32 of 3>>, tensor<4x8x4xf32>) -> tensor<4x8x2x16xf32, #pc.rows<64 of 3>>`
+    Constraints: (C1) operand and result are f32 or bf16, and are stored by rows of as many dims as the mask has; one of
+    `from` and `to` is the last of these dims, and the other is another one of them; (C2) the mask is f32 and has the
+    sizes of these dims in the whole group; (C3) a token has at least one expert; operand and result have as many rows
+    as can exist at most.
+
+    Example: `%y = pc.all_to_all_rows %x routed 2 of %m from 0 to 2 on ["ep"]
+    : (tensor<2x8x4x16xf32, #pc.rows<32 of 3>>, tensor<4x8x4xf32>) -> tensor<4x8x2x16xf32, #pc.rows<64 of 3>>`
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$mask, I64Attr:$routed, I64Attr:$from, I64Attr:$to,
                        StrArrayAttr:$axes);
@@ -33,13 +38,14 @@ def PC_AllToAllRowsOp : Op<PC_Dialect, "all_to_all_rows", [Pure, MoveOpInterface
 }
 
 def PC_AdmitOp : Op<PC_Dialect, "admit", [Pure, DeclareOpInterfaceMethods<FactorOpInterface>]> {
-  let summary = "Of the choices of each sequence and expert the first `capacity`, 0 for the others: `b s n -> b s n`, s whole";
+  let summary = "Keeps the first `capacity` choices of each sequence and expert, and sets the others to 0: `b s n -> b s n`, s whole";
   let description = [{
-    x: [batch, sequence, experts], above 0 where a token has chosen an expert (`pc.top_k`). Tokens come in the order of their positions, also in a
-    zigzag order. So the choices that an expert takes depend only on the sequence: it is the same on every mesh and with any microbatches. As of
-    `pc.top_k` there is no gradient.
+    x is [batch, sequence, experts]. It is above 0 if a token has chosen an expert (`pc.top_k`). "First" means by
+    position, also in zigzag order. So the choices that are kept depend only on the sequence, and do not change with the
+    mesh or the microbatches. The op has no gradient, like `pc.top_k`.
 
     Constraint (C1): the capacity is at least 1.
+
     Example: `%t = pc.admit %chosen capacity 5 : (tensor<4x16x8xf32>) -> tensor<4x16x8xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$capacity);
@@ -49,15 +55,18 @@ def PC_AdmitOp : Op<PC_Dialect, "admit", [Pure, DeclareOpInterfaceMethods<Factor
 }
 
 def PC_RoundOfRowsOp : Op<PC_Dialect, "round_of_rows", [Pure, DeclareOpInterfaceMethods<FactorOpInterface>]> {
-  let summary = "The entries of a mask whose rows are of one round: `r* n -> r* n`, all whole";
+  let summary = "Keeps the entries of a mask whose rows belong to one round: `r* n -> r* n`, all whole";
   let description = [{
-    x: [tokens..., experts], above 0 where a token has chosen an expert. Rows are numbered as they are stored, by expert and then by token. Round r has those
-    from r * `limit` on, `limit` of them, and the last one all that are left; of others the result is 0. So the masks of all `rounds` add up to x, and
-    values that are linear in rows can be computed round by round, in memory for `limit` rows.
+    x is [tokens..., experts]. It is above 0 if a token has chosen an expert. Rows are numbered as they are stored, by
+    expert and then by token. Round r consists of `limit` rows from row r * `limit` on; the last round has all remaining
+    rows. For entries of other rounds the result is 0. The masks of all `rounds` rounds therefore add up to x. Values
+    that are linear in rows can be computed round by round, in memory for `limit` rows.
 
-    In local programs (`pc-store-rows`): which rows are of a round depends on the block of the mask that a rank has. As of `pc.top_k` there is no gradient.
+    The op exists in local programs only (`pc-store-rows`), because the rows of a round depend on the rank's block of the
+    mask. The op has no gradient, like `pc.top_k`.
 
-    Constraints: (C1) the limit is at least 1; (C2) the round is one of `rounds`.
+    Constraints: (C1) the limit is at least 1; (C2) the round is at least 0 and below `rounds`.
+
     Example: `%t = pc.round_of_rows %chosen round 1 of 3 limit 22 : (tensor<4x8x4xf32>) -> tensor<4x8x4xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$round, I64Attr:$rounds, I64Attr:$limit);

@@ -29,10 +29,10 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
       pc.update "w" %b : tensor<32xf32, #pc.home<0>>
     ```
 
-    * Parameters, states, then the other leaves come first and live through the whole step.
+    * Leaves come first in the arena: parameters, then states, then the others. They live through the whole step.
     * An updated parameter or state is written over the old one if its producer allows it (`pc::mayShareHome`) and nothing reads the old one
       later. Otherwise it has its own home and `pc.update` copies. Such an update moves after the last reader of the old value.
-    * A block argument of `pc.accumulate` has the home of the operand: the stack, whose m-th part is microbatch m.
+    * A block argument of `pc.accumulate` has the home of its operand, a stack whose m-th part belongs to microbatch m.
     * With one microbatch a result of `pc.accumulate` has the home of the value that the body yields, if the body computes that value.
       Otherwise they differ, and the yield copies (one microbatch) or adds (several).
     * A result takes the home of an operand that dies at its op if `pc::mayShareHome` allows it.

@@ -10,7 +10,7 @@ def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
     Local program -> local program, before `pc-fuse`. Gathers and reduce_scatters become steps, each with a part of the work.
 
     *Ring attention.* The pass looks for attention whose queries are split over the n ranks of the zigzag order, with keys and values gathered
-    over these ranks. Such attention becomes n attentions: one to the rank's own block of keys, and one to each of the
+    over these ranks. Such attention becomes n attention ops: one for the rank's own block of keys, and one for each of the
     blocks that arrive by n - 1 `pc.permute`s around the ring. `pc.merge_attention` merges their results (running maxima
     and sums). The gathered tensor never exists as a whole, and the next block arrives while the current one is used.
     For the gradient, keys and values pass around the ring again, and the sums of their gradients pass with them instead
@@ -131,7 +131,7 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
 }
 
 def VerifyScheduled : Pass<"pc-verify-scheduled", "mlir::ModuleOp"> {
-  let summary = "Check the order of moves, and that starts and waits are all the synchronization it needs";
+  let summary = "Check the order of moves, and that starts and waits are enough synchronization";
   let description = [{
     The pass checks the order of moves in scheduled and planned programs, and that starts and waits are enough
     synchronization. It runs the program as streams would: one stream computes, and every group of ranks has a stream

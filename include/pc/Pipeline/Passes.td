@@ -52,7 +52,7 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
     Option<"axis", "axis", "std::string", "\"pp\"", "The mesh axis of stages">,
     Option<"schedule", "schedule", "std::string", "\"1f1b\"", "The order of tasks">,
     Option<"stages", "stages", "std::string", "\"cost\"", "How layers are distributed to stages: cost, layers, or numbers of layers">,
-    Option<"inlineOps", "inline-ops", "int64_t", "50000", "Write tasks out, instead of as calls, if the programs of all stages have at most this many ops">,
+    Option<"inlineOps", "inline-ops", "int64_t", "50000", "Write the ops of tasks instead of calls if all stages then have at most this many ops">,
     Option<"machine", "machine", "std::string", "\"cpu\"", "Machine for which cuts by cost and the schedule auto are computed: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
     Option<"memory", "memory", "int64_t", "0", "Limit in bytes per rank for cuts by cost and the schedule auto, as far as they can estimate it; 0: no limit">,
   ];

@@ -9,15 +9,15 @@ def Raise : Pass<"pc-raise", "mlir::ModuleOp"> {
   let description = [{
     Model program -> model program that computes the same. Kernels, tactics and gradients know `pc.rms_norm`, `pc.layer_norm`, `pc.softmax`,
     `pc.logsumexp`, `pc.cross_entropy`, `pc.activation` and `pc.attention`. A program written by hand, or by a front end without such ops, has
-    sums, exponentials and products instead. The pass finds these from their meaning: products, broadcasts and transpositions may come in any
-    order. What it does not find stays as it is.
+    sums, exponentials and products instead. The pass recognizes such pieces by what they compute, so products, broadcasts and
+    transpositions may come in any order. Other ops do not change. The pass recognizes:
 
-    * A norm: x times 1 / sqrt(mean of x^2 + eps), also with a scale, also of x less its mean, also with a shift.
-    * Softmax: e^x over its sum. The maximum that is subtracted first falls away, since the op subtracts its own.
-    * `pc.logsumexp`: the logarithm of that sum. Less the entry of the target it is `pc.cross_entropy`.
-    * silu, sigmoid and gelu (tanh).
-    * Attention: a product of softmax of q k^T, perhaps scaled and causal, with v. Scores from -1e4 down count as unseen. Keys and values have
-      one width, and at most two dims are shared by q, k and v (batch and heads).
+    * norms: x times 1 / sqrt(mean of x^2 + eps), with or without a scale and a shift. x may have its mean subtracted first;
+    * softmax: e^x divided by its sum. If a maximum is subtracted first, it is removed, because the op subtracts its own;
+    * `pc.logsumexp`: the logarithm of such a sum; if the entry of the target is subtracted from it, `pc.cross_entropy`;
+    * silu, sigmoid and gelu (tanh);
+    * attention: softmax of q k^T, which may be scaled and causal, times v. Keys with scores of -1e4 or less count as not seen.
+      Keys and values have the same width, and q, k and v share at most two dims (batch and heads).
 
     ```mlir
     // pc-opt --pc-raise

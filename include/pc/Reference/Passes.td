@@ -10,8 +10,9 @@ def Interpret : Pass<"pc-interpret", "mlir::ModuleOp"> {
     The pass runs a program of any phase (model, step, placed, local, scheduled, planned) in double precision, on as many simulated ranks as the
     mesh has. A planned program keeps its values in an arena per rank, so a value that is overwritten too early shows in the results. Parameters,
     states, tokens and hyper-parameters are drawn from their names, global indices and `seed`, so two programs of one model read the same values.
-    The program does not change. The pass prints one line per output and update on standard output (give pc-opt `-o /dev/null` to see nothing
-    else). `max` is the largest absolute value, and `mix` is a sum with pseudo-random weights, which changes when elements are permuted.
+    The program does not change. The pass prints one line per output and update on standard output. (With `-o /dev/null`, pc-opt
+    prints nothing else.) `max` is the largest absolute value. `mix` is a sum with pseudo-random weights, which changes when
+    elements are permuted.
 
     ```mlir
     // pc-opt --pc-differentiate=optimizer=sgd --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-interpret
@@ -35,7 +36,7 @@ def Interpret : Pass<"pc-interpret", "mlir::ModuleOp"> {
   }];
   let options = [
     Option<"seed", "seed", "uint64_t", "1", "Seed of everything that the program reads">,
-    Option<"print", "print", "std::string", "\"outputs\"", "outputs; values: also what every op computes; none">,
+    Option<"print", "print", "std::string", "\"outputs\"", "outputs, values (also the results of every op) or none">,
     Option<"exact", "exact", "bool", "false", "Do not round values of type bf16">,
   ];
 }

@@ -5,10 +5,10 @@
 include "mlir/Pass/PassBase.td"
 
 def AutoParallel : Pass<"pc-auto-parallel", "mlir::ModuleOp"> {
-  let summary = "Search the plan of a model and apply it up to a phase";
+  let summary = "Search for a plan of a model and apply it up to a phase";
   let description = [{
-    Model program -> program of the phase `to`. The pass searches a plan for the model and applies it up to this phase.
-    The plan equals that of `pc-compile --auto` with the same flags, and is written to the attribute `pc.plan`. The pass
+    Model program -> program of the phase `to`. The pass searches for a plan of the model and applies it up to this phase. The
+    plan is the one that `pc-compile --auto` finds with the same flags. The pass writes it to the attribute `pc.plan`, and
     describes the search on standard error. It fails if no plan is legal or fits.
 
     ```mlir

@@ -33,7 +33,7 @@ def SetMesh : Pass<"pc-set-mesh", "mlir::ModuleOp"> {
 def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
   let summary = "Split along one axis as the options say";
   let description = [{
-    The options of this tactic are its seeds: names of dims that must or may be split, names by which leaves are split,
+    The options of this tactic are its seeds: names of dims that must or may be split, names of dims along which leaves are split,
     whether weights may be sent, and the placement of activations. The pass is for experiments with placements for which
     there is no tactic, and for tests of propagation.
 
@@ -66,14 +66,14 @@ def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
     Option<"axis", "axis", "std::string", "\"\"", "The mesh axis to use">,
     ListOption<"must", "must", "std::string", "Dims that are split at every op that has one">,
     ListOption<"may", "may", "std::string", "Dims that may be split if that saves bytes">,
-    ListOption<"optimizer", "optimizer", "std::string", "In the optimizer: the only dims that may be split">,
-    ListOption<"accumulated", "accumulated", "std::string", "In accumulated values: the only dims that may be split">,
-    ListOption<"inputs", "inputs", "std::string", "Inputs are split by these names">,
-    ListOption<"parameters", "parameters", "std::string", "Parameters are split by these names">,
-    ListOption<"states", "states", "std::string", "Optimizer state is split by these names">,
-    Option<"fixed", "fixed", "bool", "false", "Parameters and state are never sent">,
-    ListOption<"rest", "rest", "std::string", "Values with exactly these dims rest ...">,
-    Option<"restSplit", "rest-split", "std::string", "\"\"", "... split along this one of them (default: whole)">,
+    ListOption<"optimizer", "optimizer", "std::string", "The only dims that may be split in the optimizer">,
+    ListOption<"accumulated", "accumulated", "std::string", "The only dims that may be split in accumulated values">,
+    ListOption<"inputs", "inputs", "std::string", "Names of dims along which inputs are split">,
+    ListOption<"parameters", "parameters", "std::string", "Names of dims along which parameters are split">,
+    ListOption<"states", "states", "std::string", "Names of dims along which optimizer state is split">,
+    Option<"fixed", "fixed", "bool", "false", "Whether parameters and state are never sent">,
+    ListOption<"rest", "rest", "std::string", "Names of dims; values with exactly these dims are placed as rest-split says">,
+    Option<"restSplit", "rest-split", "std::string", "\"\"", "The dim of rest along which these values are split; if empty, they are whole">,
     Option<"free", "free", "bool", "false", "Choose the cheapest placements of leaves and splits of dims: among those of `may` and `must`, or all named dims if both are empty">,
     Option<"cost", "cost", "std::string", "\"bytes\"", "What the search minimizes: bytes (on the wire) or seconds (of a step)">,
     Option<"machine", "machine", "std::string", "\"cpu\"", "Machine whose seconds count: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,

@@ -51,8 +51,8 @@ def ExpertParallel : Pass<"pc-expert-parallel", "mlir::ModuleOp"> {
   let summary = "Split the experts of a mixture along one axis, and the batch everywhere else";
   let description = [{
     Weights of experts, which have dims named "experts" and "expert_ffn", are split along experts, and so are their gradients and state.
-    Everything else is as in data parallelism: each rank has its sequences, and other gradients are reduced over the axis. Before a mixture of
-    experts tokens are gathered; after it the addends of the ranks' experts are reduced and scattered. This sends 4(n-1)/n of the bytes of
+    Everything else is as in data parallelism: each rank has its own sequences, and other gradients are reduced over the axis. Before a mixture
+    of experts, tokens are gathered; after it, the addends of the ranks' experts are reduced and scattered. This sends 4(n-1)/n of the bytes of
     [batch, sequence, embed] per layer, forward and backward. Routers are whole on every rank, as they compare all experts.
 
     ```mlir
@@ -76,8 +76,8 @@ def ExpertParallel : Pass<"pc-expert-parallel", "mlir::ModuleOp"> {
     %y = pc.reduce_scatter sum %p dim 0 on ["ep"] : ... -> tensor<4x8x8xf32, #pc.place<[ep, _, _]>>
     ```
 
-    On the batch the axis is minor to those of data parallelism, wherever it is in the mesh. The pass fails if there are no experts, or if
-    experts or the batch do not divide.
+    Where several axes split the batch, this axis is minor to those of data parallelism, wherever it is in the mesh. The pass
+    fails if there are no experts, or if experts or the batch do not divide.
 
     Experts may also be split over an axis that splits something else outside of them: see the option `experts` of `pc-context-parallel` (the
     sequence), `pc-tensor-parallel` (weights of other products; with `pc-sequence-parallel` the sequence) and `pc-zero` (the batch, and all
@@ -129,15 +129,15 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
     `form=free` does not use names. Along any number of axes, one after another, it splits each op and places each leaf
     so that a step on `machine` takes the least time (`pc-propagate{free cost=seconds}`). It finds Megatron's placement,
     sequence parallelism and a mixture with data parallelism where they are the best, for models with dims of any name.
-    Dims that do not divide stay whole. So do dims for which the search would need too large a table, the batch first.
+    Dims that do not divide stay whole. If the table of the search would be too large, more dims stay whole, the batch first.
   }];
   let options = [
-    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use, or the axes of the grid: row,col; depth,row,col; i,j,l; for free: any">,
+    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis, or the axes of the grid: row,col; depth,row,col; i,j,l. For free: any axes">,
     Option<"form", "form", "std::string", "\"1d\"", "1d, 2d, 2.5d, 3d or free">,
-    Option<"regather", "regather", "bool", "true", "Grids: the backward pass gathers again what the forward pass gathered">,
-    Option<"experts", "experts", "bool", "false", "1d: each rank has some experts of a mixture, and not a part of each">,
-    Option<"machine", "machine", "std::string", "\"cpu\"", "free: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
-    Option<"bytePrice", "byte-price", "double", "0", "free: price, in seconds, of a byte of a parameter, gradient or state on a rank">,
+    Option<"regather", "regather", "bool", "true", "For grids: the backward pass repeats the gathers of the forward pass">,
+    Option<"experts", "experts", "bool", "false", "For 1d: each rank has whole experts of a mixture, instead of a part of each expert">,
+    Option<"machine", "machine", "std::string", "\"cpu\"", "For free: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
+    Option<"bytePrice", "byte-price", "double", "0", "For free: the price, in seconds, of a byte of a parameter, gradient or state on a rank">,
   ];
 }
 
@@ -159,11 +159,11 @@ def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
 
     The dims of the sequence are all dims that iterate together with the last dim of tokens, targets and other inputs by token. The pass fails:
     * if the sequence does not divide into 2n chunks;
-    * if a parameter has it as a dim (a table of positions that is added, weights of a mixer over tokens);
-    * at an op that depends on its order (`pc.columns` along it, as in a convolution; attention with a window; an embedding that looks its
-      entries up);
-    * at an op that counts along another dim: in zigzag order, `pc.iota` and tables of rotary embeddings contain
-      positions of the sequence.
+    * if a parameter has the sequence as a dim (a table of positions that is added, or weights of a mixer over tokens);
+    * if an op depends on the order of the sequence (`pc.columns` along it, as in a convolution; attention with a
+      window, a bias, sinks or document starts; an embedding that reads entries along it);
+    * if `pc.iota` or a table of rotary embeddings counts along another dim, because in zigzag order these ops contain positions
+      of the sequence.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "0", "The number n of ranks that split the sequence">];
 }
@@ -297,8 +297,8 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
   let options = [
     Option<"axis", "axis", "std::string", "\"dp\"", "The mesh axis to use">,
     Option<"stage", "stage", "int64_t", "1", "1, 2 or 3">,
-    Option<"reshardAfterForward", "reshard-after-forward", "bool", "true", "stage 3: gather again in the backward pass">,
-    Option<"keep", "keep", "std::string", "\"\"", "stage 3: globs, joined by |, on names of parameters that are gathered once per step">,
+    Option<"reshardAfterForward", "reshard-after-forward", "bool", "true", "For stage 3: gather again in the backward pass">,
+    Option<"keep", "keep", "std::string", "\"\"", "For stage 3: globs, joined by |, on names of parameters that are gathered once per step">,
     Option<"experts", "experts", "bool", "false", "The axis also splits the experts of a mixture, whose weights are never gathered">,
   ];
 }
@@ -307,9 +307,9 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
   let summary = "Pad parameters whose dims do not divide, for pc-zero";
   let description = [{
     Step program -> step program, before `pc-set-mesh` and after all other passes that change the step. A parameter without a dim that divides
-    by `ranks` gets zeros at the end of one dim (the one that grows least in relation), and so do its optimizer state and its gradient. `valid`
-    keeps the true shape. `pc.resize` cuts the padding off for readers in the forward and backward pass, and adds it to the gradient. All padding
-    stays 0, and no loss, norm, update or checkpoint contains it.
+    by `ranks` gets zeros at the end of one dim, and so do its optimizer state and its gradient. The pass pads the dim that grows
+    least, relative to its size. `valid` keeps the true shape. `pc.resize` cuts the padding off for readers in the forward and
+    backward pass, and adds it to the gradient. All padding stays 0, and no loss, norm, update or checkpoint contains it.
 
     ```mlir
     // pc-opt --pc-differentiate=optimizer=sgd --pc-pad-shards=ranks=2
@@ -331,7 +331,7 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
 
     Dims that tensor parallelism of one of `forms` splits over axes of its own are not padded. A parameter without
     another dim, or with fewer than `ranks` entries along each, is not padded. In 2D and 2.5D the row axis shards
-    weights as ZeRO does, and so does axis i in 3D; their ranks count in `ranks`.
+    weights as ZeRO does, and so does axis i in 3D; `ranks` includes the ranks of these axes.
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "The number by which a dim must divide">,
@@ -371,9 +371,9 @@ def LocalSgd : Pass<"pc-local-sgd", "mlir::ModuleOp"> {
   let description = [{
     This tactic works on a scheduled program, before its memory is planned. The coordinates on `axis` are replicas: each
     trains its own parameters on its own samples, and the batch of the program is the batch of one replica. Nothing in
-    the step may work over the axis or be split over it. Every `every`-th step ends a round: the replicas' parameters
-    are averaged, and SGD with Nesterov momentum updates the shared parameters with their difference from the average
-    (`pc/IR/Rounds.h`; the runtime calls it). The pass adds the states "shared" and "outer_momentum" to each parameter
+    the step may work over the axis or be split over it. Every `every`-th step ends a round. The replicas' parameters are then
+    averaged, and SGD with Nesterov momentum updates the shared parameters, with their difference from the average as the
+    gradient (`pc/IR/Rounds.h`). The runtime does this. The pass adds the states "shared" and "outer_momentum" to each parameter
     that is trained, and describes the rounds in an attribute of the module (`pc.rounds`).
 
     ```mlir
