@@ -13,6 +13,7 @@ RUNTIME = ["base", "comm", "device", "cpu", "cuda", "data", "metrics", "replicas
 ALLOWED = {folder: set(RUNTIME[:i]) for i, folder in enumerate(RUNTIME)}
 ALLOWED["launch"] = {"base", "comm"}  # starts ranks, knows no program
 ALLOWED["tokenizer"] = {"base"}
+ALLOWED["generate"] = {"base", "tokenizer"}
 ALLOWED["include"] = set()  # pcrt/, which all may include
 ALLOWED["standin"] = set()  # replaces NVIDIA's libraries, and knows as much of the runtime as they do
 

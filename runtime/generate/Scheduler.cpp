@@ -1,0 +1,190 @@
+//===- Scheduler.cpp - Which tokens a step of generation reads ------------===//
+// See Scheduler.h. Everything here is arithmetic on small tables: no thread, no clock, and no order that depends on
+// addresses.
+//===----------------------------------------------------------------------===//
+#include "generate/Scheduler.h"
+#include "base/Failure.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace pcrt;
+
+std::optional<Refusal> GenerationShape::refusal(const GenerationRequest &request) const {
+  auto number = [](auto value) { return std::to_string(value); };
+  if (request.prompt.empty())
+    return Refusal{"prompt", "the prompt has no tokens"};
+  for (int32_t token : request.prompt)
+    if (token < 0 || token >= vocabulary)
+      return Refusal{"prompt", "token " + number(token) + " is not in the vocabulary of " + number(vocabulary)};
+  if (request.maxTokens < 1)
+    return Refusal{"max_tokens", "at least one token must be asked for, not " + number(request.maxTokens)};
+  if (int64_t(request.prompt.size()) + request.maxTokens > context)
+    return Refusal{request.prompt.size() < size_t(context) ? "max_tokens" : "prompt",
+                   "the prompt has " + number(request.prompt.size()) + " tokens, and with " +
+                       number(request.maxTokens) + " new ones it is longer than the context of " + number(context)};
+  return std::nullopt;
+}
+
+Scheduler::Scheduler(GenerationShape shape, std::vector<int32_t> endTokens, bool mix)
+    : program(std::move(shape)), endTokens(std::move(endTokens)), mix(mix) {
+  const std::vector<int32_t> &sizes = program.sizes;
+  bool ascends = std::adjacent_find(sizes.begin(), sizes.end(), std::greater_equal<>()) == sizes.end();
+  if (program.groups < 1 || program.slots < 1 || program.context < 1 || program.vocabulary < 1)
+    fail(PCRT_USAGE, "a generating program needs a group, a slot, a position and a token");
+  if (sizes.empty() || !ascends || sizes[0] < program.slots)
+    fail(PCRT_USAGE, "the sizes of a generating program must ascend, and the first must be at least the number of "
+                     "slots, " +
+                         std::to_string(program.slots));
+  entries.resize(size_t(program.groups) * program.slots);
+}
+
+uint64_t Scheduler::add(GenerationRequest request) {
+  if (std::optional<Refusal> refusal = program.refusal(request))
+    fail(PCRT_BAD_DATA, refusal->field + ": " + refusal->reason);
+  queue.push_back({.id = ++lastId, .request = std::move(request)});
+  return lastId;
+}
+
+bool Scheduler::cancel(uint64_t id) {
+  for (Entry &entry : entries)
+    if (id && entry.id == id) {
+      entry = {};
+      return true;
+    }
+  return std::erase_if(queue, [&](const Entry &entry) { return entry.id == id; }) > 0;
+}
+
+size_t Scheduler::running() const {
+  return size_t(std::count_if(entries.begin(), entries.end(), [](const Entry &entry) { return entry.id != 0; }));
+}
+
+/// Requests go to the group with the most free slots, and there to the first one.
+void Scheduler::fillSlots() {
+  while (!queue.empty()) {
+    int32_t most = 0;
+    Entry *to = nullptr;
+    for (auto group = entries.begin(); group != entries.end(); group += program.slots) {
+      auto isFree = [](const Entry &entry) { return entry.id == 0; };
+      auto count = int32_t(std::count_if(group, group + program.slots, isFree));
+      if (count > most)
+        most = count, to = &*std::find_if(group, group + program.slots, isFree);
+    }
+    if (!to)
+      return;
+    *to = std::move(queue.front());
+    queue.pop_front();
+  }
+}
+
+int32_t Scheduler::chunk(const Entry &entry) const {
+  return std::min(program.sizes.back(), int32_t(entry.request.prompt.size()) - entry.fed);
+}
+
+size_t Scheduler::sizeOf(int32_t tokens) const {
+  return size_t(std::lower_bound(program.sizes.begin(), program.sizes.end(), tokens) - program.sizes.begin());
+}
+
+std::vector<int32_t> Scheduler::byArrival(int32_t group) const {
+  const Entry *first = &entries[size_t(group) * program.slots];
+  std::vector<int32_t> order;
+  for (int32_t slot = 0; slot < program.slots; ++slot)
+    if (first[slot].id)
+      order.push_back(slot);
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return first[a].id < first[b].id; });
+  return order;
+}
+
+void Scheduler::feed(int32_t group, int32_t slot, int32_t count, int32_t &rows, GenerationInputs &inputs) {
+  size_t place = size_t(group) * program.slots + slot;
+  size_t row = inputs.tokens.size() / program.groups * group + rows;
+  Entry &entry = entries[place];
+  for (int32_t i = 0; i < count; ++i, ++row, ++entry.fed) {
+    inputs.tokens[row] = entry.inPrompt() ? entry.request.prompt[entry.fed] : entry.last;
+    inputs.slots[row] = slot;
+    inputs.positions[row] = entry.fed;
+  }
+  rows += count;
+  if (entry.inPrompt())
+    return;
+  giving[place] = entry.id;
+  inputs.chosen[place] = rows - 1;
+  const Sampling &how = entry.request.sampling;
+  float values[] = {how.temperature, float(how.topK), how.topP, how.minP};
+  std::copy_n(values, 4, &inputs.sampling[4 * place]);
+  inputs.seeds[2 * place] = int32_t(uint32_t(entry.request.seed));
+  inputs.seeds[2 * place + 1] = int32_t(uint32_t(entry.request.seed >> 32));
+}
+
+std::optional<size_t> Scheduler::next(GenerationInputs &inputs) {
+  if (inStep)
+    fail(PCRT_INTERNAL, "the scheduler was asked for a step before the last one ended");
+  fillSlots();
+  const Entry *oldest = nullptr; // of those whose prompt is not in the cache
+  bool feedsBack = false;
+  for (const Entry &entry : entries) {
+    feedsBack |= entry.feedsBack();
+    if (entry.inPrompt() && (!oldest || entry.id < oldest->id))
+      oldest = &entry;
+  }
+  if (!oldest && !feedsBack)
+    return std::nullopt;
+  bool readsPrompts = oldest && !(owes && feedsBack);
+  size_t size = readsPrompts ? sizeOf(chunk(*oldest)) : 0;
+  bool feedsBackNow = !readsPrompts || size == 0 || mix;
+  int32_t tokens = program.sizes[size];
+
+  size_t rows = size_t(program.groups) * tokens, places = entries.size();
+  inputs.tokens.assign(rows, 0);
+  inputs.slots.assign(rows, -1);
+  inputs.positions.assign(rows, 0);
+  inputs.chosen.assign(places, 0);
+  inputs.sampling.assign(4 * places, 0);
+  inputs.seeds.assign(2 * places, 0);
+  giving.assign(places, 0);
+  owes = false;
+  for (int32_t group = 0; group < program.groups; ++group) {
+    std::vector<int32_t> order = byArrival(group);
+    const Entry *first = &entries[size_t(group) * program.slots];
+    std::vector<bool> isBack(program.slots); // before chunks are fed
+    for (int32_t slot : order)
+      isBack[slot] = first[slot].feedsBack();
+    int32_t used = 0;
+    for (int32_t slot : order)
+      if (int32_t count = chunk(first[slot]);
+          readsPrompts && !isBack[slot] && sizeOf(count) == size && used + count <= tokens)
+        feed(group, slot, count, used, inputs);
+    for (int32_t slot : order)
+      if (isBack[slot] && feedsBackNow && used < tokens)
+        feed(group, slot, 1, used, inputs);
+      else
+        owes |= isBack[slot];
+  }
+  inStep = true;
+  return size;
+}
+
+std::vector<TokenEvent> Scheduler::finish(std::span<const int32_t> sampled, std::span<const float> logprobs) {
+  if (!inStep || sampled.size() != entries.size() || logprobs.size() != entries.size())
+    fail(PCRT_INTERNAL, "the outputs of a step of generation do not match the step");
+  inStep = false;
+  std::vector<TokenEvent> events;
+  for (size_t place = 0; place < entries.size(); ++place) {
+    Entry &entry = entries[place];
+    if (!giving[place] || entry.id != giving[place]) // cancelled meanwhile
+      continue;
+    TokenEvent event{.id = entry.id, .token = sampled[place], .logprob = logprobs[place]};
+    entry.last = event.token;
+    ++entry.given;
+    if (event.token < 0 || event.token >= program.vocabulary || !std::isfinite(event.logprob))
+      event.reason = FinishReason::NotFinite;
+    else if (std::find(endTokens.begin(), endTokens.end(), event.token) != endTokens.end())
+      event.reason = FinishReason::Stop;
+    else if (entry.given == entry.request.maxTokens)
+      event.reason = FinishReason::Length;
+    events.push_back(event);
+    if (event.reason != FinishReason::None)
+      entry = {};
+  }
+  return events;
+}

@@ -1,0 +1,135 @@
+//===- Scheduler.h - Which tokens a step of generation reads --------------===//
+// A generating program has steps of a few sizes. A step reads up to S tokens per data group; each token has a slot of
+// the cache and a position in it. The scheduler gives every request a slot, cuts its prompt into chunks, and then feeds
+// each sampled token back. All ranks run a copy of it. Its decisions depend only on the sequence of its calls.
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_GENERATE_SCHEDULER_H
+#define PCRT_GENERATE_SCHEDULER_H
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace pcrt {
+
+/// How a token is chosen from its logits.
+struct Sampling {
+  float temperature = 0; ///< 0: the token with the largest logit.
+  int32_t topK = 0;      ///< 0: off.
+  float topP = 1, minP = 0;
+};
+
+/// A request: tokens to continue.
+struct GenerationRequest {
+  std::vector<int32_t> prompt;
+  int32_t maxTokens = 16; ///< The number of new tokens, unless an end token comes first.
+  Sampling sampling;
+  uint64_t seed = 0;
+};
+
+/// Why a request is refused: the field, as OpenAI names it, and a sentence.
+struct Refusal {
+  std::string field, reason;
+};
+
+/// The sizes of a generating program.
+struct GenerationShape {
+  int32_t groups = 1;              ///< Data groups (D).
+  int32_t slots = 1;               ///< Slots per group (N), which is also the number of chosen rows per group.
+  int32_t context = 0;             ///< Positions per slot (T).
+  int32_t vocabulary = 0;          ///< Token ids lie below it.
+  std::vector<int32_t> sizes = {}; ///< Tokens per group in a step (S), ascending. The first is at least `slots`.
+
+  /// Whether the program can run the request. Any number of threads may ask.
+  std::optional<Refusal> refusal(const GenerationRequest &request) const;
+};
+
+/// The inputs of a step, row major. A row without a token has slot -1, token 0 and position 0.
+struct GenerationInputs {
+  std::vector<int32_t> tokens, slots, positions; ///< [D, S]
+  /// [D, N]: for each slot, the row from whose logits its next token is chosen; 0 if the step gives it no token.
+  std::vector<int32_t> chosen;
+  std::vector<float> sampling; ///< [D, N, 4]: temperature, top-k, top-p, min-p.
+  std::vector<int32_t> seeds;  ///< [D, N, 2]: the low and the high word of the request's seed.
+};
+
+/// Why a request is complete.
+enum class FinishReason {
+  None,      ///< It is not.
+  Stop,      ///< The token is an end token.
+  Length,    ///< The request has as many tokens as it asked for.
+  NotFinite, ///< The logits were not finite, so there is no token.
+};
+
+/// A new token of a request.
+struct TokenEvent {
+  uint64_t id = 0;
+  int32_t token = 0;
+  float logprob = 0;
+  FinishReason reason = FinishReason::None;
+};
+
+/// Gives slots to requests, first come, first served. A prompt is fed in chunks that begin at multiples of the largest
+/// size, and the size of a chunk's step is the smallest one that holds this chunk. A token that is fed back uses the
+/// smallest size. So the sizes of a request's steps do not depend on other requests, and neither do the bits of its
+/// answer. If there is work of both kinds, a step with a prompt is followed by a step without one.
+class Scheduler {
+public:
+  /// With `mix`, a step with a prompt also feeds tokens back if it has rows left, whatever its size. This is faster,
+  /// but the bits of an answer then depend on other requests. Throws PCRT_USAGE if the shape makes no sense.
+  Scheduler(GenerationShape shape, std::vector<int32_t> endTokens, bool mix = false);
+
+  const GenerationShape &shape() const { return program; }
+
+  /// Appends a request and returns its id; ids count from 1. Throws PCRT_BAD_DATA if the shape refuses the request.
+  uint64_t add(GenerationRequest request);
+  /// Removes a request, and returns whether there was one with this id. The request has no more events.
+  bool cancel(uint64_t id);
+
+  /// Plans the next step, writes its inputs, and returns the index of its size. Returns nothing if there is no request.
+  std::optional<size_t> next(GenerationInputs &inputs);
+  /// Ends the step that next() planned. The outputs of the step are [D, N]; entries of slots without a token are not
+  /// read. Returns the new tokens, by group and slot.
+  std::vector<TokenEvent> finish(std::span<const int32_t> sampled, std::span<const float> logprobs);
+
+  size_t waiting() const { return queue.size(); } ///< The number of requests without a slot.
+  size_t running() const;                         ///< The number of requests with a slot.
+
+private:
+  struct Entry {
+    uint64_t id = 0; ///< 0: the slot is free.
+    GenerationRequest request;
+    int32_t fed = 0;   ///< The number of tokens that are in the cache.
+    int32_t given = 0; ///< The number of new tokens, of which `last` is the last one.
+    int32_t last = 0;
+
+    bool inPrompt() const { return id && fed < int32_t(request.prompt.size()); }
+    bool feedsBack() const { return id && !inPrompt(); }
+  };
+
+  void fillSlots();
+  /// The length of an entry's next chunk, and the index of its size.
+  int32_t chunk(const Entry &entry) const;
+  size_t sizeOf(int32_t tokens) const;
+  /// The slots of a group, in the order in which their requests came.
+  std::vector<int32_t> byArrival(int32_t group) const;
+  /// Appends the next `count` tokens of a slot to its group's rows.
+  void feed(int32_t group, int32_t slot, int32_t count, int32_t &rows, GenerationInputs &inputs);
+
+  GenerationShape program;
+  std::vector<int32_t> endTokens;
+  bool mix;
+  std::deque<Entry> queue;
+  std::vector<Entry> entries;   ///< [D, N]
+  std::vector<uint64_t> giving; ///< [D, N]: the request that gets a token in the current step, or 0.
+  uint64_t lastId = 0;
+  bool inStep = false;
+  bool owes = false; ///< The last step left out a token that could be fed back.
+};
+
+} // namespace pcrt
+
+#endif // PCRT_GENERATE_SCHEDULER_H

@@ -1,0 +1,124 @@
+//===- FakeModel.h - A model without arithmetic ---------------------------===//
+// Its cache holds a hash of every token and of those before it, so a token depends on the whole sequence and on nothing
+// else. It checks every step: what the compiled program could not run, or what would read cache entries that no token
+// of the same sequence has written, is a failed check.
+//===----------------------------------------------------------------------===//
+#ifndef PC_TEST_RUNTIME_GENERATE_FAKEMODEL_H
+#define PC_TEST_RUNTIME_GENERATE_FAKEMODEL_H
+
+#include "../../Checks.h"
+#include "generate/Scheduler.h"
+
+#include <cmath>
+
+namespace pcrt {
+
+inline uint64_t mixed(uint64_t a, uint64_t b) {
+  uint64_t x = a * 0x9e3779b97f4a7c15 + b + 0x632be59bd9b4e019;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+/// The token that follows a sequence with this hash, chosen with this seed and temperature.
+inline int32_t tokenAfter(uint64_t hash, float temperature, uint64_t seed, int32_t vocabulary) {
+  return int32_t(mixed(hash, temperature != 0 ? seed : 0) % uint64_t(vocabulary));
+}
+
+class FakeModel {
+public:
+  explicit FakeModel(const GenerationShape &shape)
+      : shape(shape), cache(size_t(shape.groups) * shape.slots * shape.context) {}
+
+  /// Runs a step: a token and a logprob for every chosen row. The logprob depends on the bits that real kernels would
+  /// give: on the sizes of the steps that wrote the sequence, and on where their chunks began.
+  void run(size_t size, const GenerationInputs &inputs) {
+    int32_t rows = shape.sizes[size];
+    size_t places = size_t(shape.groups) * shape.slots;
+    CHECK(inputs.tokens.size() == size_t(rows) * shape.groups && inputs.slots.size() == inputs.tokens.size() &&
+          inputs.positions.size() == inputs.tokens.size());
+    CHECK(inputs.chosen.size() == places && inputs.sampling.size() == 4 * places && inputs.seeds.size() == 2 * places);
+    sampled.assign(places, -7), logprobs.assign(places, NAN); // never read
+    live = prompts = 0;
+    for (int32_t group = 0; group < shape.groups; ++group) {
+      written.assign(size_t(rows), nullptr);
+      for (int32_t row = 0; row < rows; ++row)
+        feed(group, row, size, inputs);
+      for (int32_t slot = 0; slot < shape.slots; ++slot)
+        choose(size_t(group) * shape.slots + slot, slot, size_t(group) * rows, rows, inputs);
+    }
+    CHECK(live > 0);
+  }
+
+  std::vector<int32_t> sampled; ///< [D, N]
+  std::vector<float> logprobs;
+  int live = 0;    ///< Rows with a token in the last step.
+  int prompts = 0; ///< Runs of several rows among them, or that began at position 0.
+
+private:
+  struct Cached {
+    uint64_t hash = 0, bits = 0; ///< Of the tokens up to here; 0: never written.
+  };
+  Cached &at(int32_t group, int32_t slot, int32_t position) {
+    return cache[(size_t(group) * shape.slots + slot) * shape.context + position];
+  }
+
+  /// Rows of a slot are one run of ascending positions.
+  void feed(int32_t group, int32_t row, size_t size, const GenerationInputs &inputs) {
+    size_t i = size_t(group) * shape.sizes[size] + row;
+    int32_t slot = inputs.slots[i], position = inputs.positions[i], token = inputs.tokens[i];
+    if (slot == -1) {
+      CHECK(position == 0 && token == 0);
+      return;
+    }
+    ++live;
+    require(slot >= 0 && slot < shape.slots && position >= 0 && position < shape.context && token >= 0 &&
+                token < shape.vocabulary,
+            "a slot, a position and a token that exist");
+    bool continues = row > 0 && inputs.slots[i - 1] == slot;
+    if (continues)
+      CHECK(position == inputs.positions[i - 1] + 1);
+    for (int32_t other = 0; other < row && !continues; ++other)
+      CHECK(inputs.slots[i - row + other] != slot);
+    if (!continues) {
+      begin = position;
+      prompts += position == 0 || (row + 1 < shape.sizes[size] && inputs.slots[i + 1] == slot);
+    }
+    uint64_t hash = 1, bits = 1;
+    if (position > 0) {
+      const Cached &before = at(group, slot, position - 1);
+      CHECK(before.hash != 0);
+      hash = before.hash, bits = before.bits;
+    }
+    Cached &now = at(group, slot, position);
+    now = {mixed(hash, uint64_t(token)), mixed(mixed(bits, uint64_t(token)), uint64_t(begin) << 8 | size)};
+    // A cache entry after this one is older: it must not be read before it is written again.
+    if (position + 1 < shape.context)
+      at(group, slot, position + 1) = {};
+    written[row] = &now;
+  }
+
+  void choose(size_t place, int32_t slot, size_t first, int32_t rows, const GenerationInputs &inputs) {
+    int32_t row = inputs.chosen[place];
+    require(row >= 0 && row < rows, "a chosen row that exists");
+    const float *how = &inputs.sampling[4 * place];
+    if (inputs.slots[first + row] != slot) { // the slot gets no token
+      CHECK(row == 0 && how[0] == 0 && inputs.seeds[2 * place] == 0);
+      return;
+    }
+    bool isLast = row + 1 == rows || inputs.slots[first + row + 1] != slot;
+    CHECK(isLast || row == 0);
+    uint64_t seed = uint32_t(inputs.seeds[2 * place]) | uint64_t(uint32_t(inputs.seeds[2 * place + 1])) << 32;
+    sampled[place] = tokenAfter(written[row]->hash, how[0], seed, shape.vocabulary);
+    logprobs[place] = -float(mixed(written[row]->bits, uint64_t(how[1] + 100 * how[2] + 1000 * how[3])) >> 40);
+  }
+
+  GenerationShape shape;
+  std::vector<Cached> cache;
+  std::vector<const Cached *> written;
+  int32_t begin = 0;
+};
+
+} // namespace pcrt
+
+#endif // PC_TEST_RUNTIME_GENERATE_FAKEMODEL_H
