@@ -339,7 +339,8 @@ LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &opera
   auto type = cast<RankedTensorType>(parameter.getValue().getType());
   StringAttr of = parameter.getNameAttr();
   auto state = [&](StringRef name) -> Value {
-    return StateOp::create(builder, loc, type, builder.getStringAttr(name), of, parameter.getDims(), nullptr, nullptr);
+    return StateOp::create(builder, loc, type, builder.getStringAttr(name), of, parameter.getDims(), nullptr, nullptr,
+                           nullptr);
   };
   auto update = [&](StringRef name, Value value) {
     UpdateOp::create(builder, loc, builder.getStringAttr(name), of, value);

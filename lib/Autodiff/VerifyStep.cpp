@@ -1,11 +1,12 @@
 //===- VerifyStep.cpp - Constraints of the step phase beyond single ops -----------------===//
-// The constraints (T1) to (T6) are listed in Passes.td.
+// The constraints (T1) to (T7) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYSTEP
 #include "pc/Autodiff/Passes.h"
 
 #include "Gradients.h"
 #include "pc/IR/Boxes.h"
+#include "pc/IR/Generation.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -20,6 +21,7 @@ struct VerifyStep : pc::impl::VerifyStepBase<VerifyStep> {
     accumulate = nullptr;
     seed = nullptr;
     losses = 0;
+    generates = false;
     if (failed(verifyFunctions()))
       return signalPassFailure();
     WalkResult walked = getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -72,6 +74,10 @@ private:
           seed = one;
           return success();
         })
+        .Case([&](CacheWriteOp) {
+          generates = true;
+          return success();
+        })
         .Case<CrossEntropyOp, LogSumExpOp>([&](auto loss) -> LogicalResult {
           return loss.emitOpError() << "belongs in model programs only; pc-differentiate expands it (T4)";
         })
@@ -110,6 +116,8 @@ private:
 
   /// Checks that nothing is missing in the whole program.
   LogicalResult verifyWhole() {
+    if (generates)
+      return verifyCaches();
     if (!accumulate)
       return getOperation().emitError() << "a step program needs a pc.accumulate over its microbatches (T3)";
     if (losses != 1)
@@ -127,6 +135,24 @@ private:
     return success();
   }
 
+  /// Checks (T7): a program that generates changes caches and nothing else, each by what was written into it.
+  LogicalResult verifyCaches() {
+    if (accumulate || seed)
+      return getOperation().emitError() << "a program with caches does not train (T7)";
+    WalkResult walked = getOperation().walk([&](UpdateOp update) -> WalkResult {
+      Value written = update.getValue();
+      bool isWritten = false;
+      while (auto write = written.getDefiningOp<CacheWriteOp>())
+        written = write.getCache(), isWritten = true;
+      auto cache = isWritten ? written.getDefiningOp<StateOp>() : StateOp();
+      if (cache && cache.getCache() && cache.getNameAttr() == update.getNameAttr() &&
+          cache.getParameterAttr() == update.getParameterAttr())
+        return WalkResult::advance();
+      return update.emitOpError() << "must set a cache to what pc.cache_write has written into it (T7)";
+    });
+    return failure(walked.wasInterrupted());
+  }
+
   /// A leaf, and how many updates it has.
   struct Leaf {
     Value value;
@@ -135,5 +161,6 @@ private:
   llvm::MapVector<std::pair<StringAttr, StringAttr>, Leaf> leaves; ///< by parameter and state, which may be null
   Operation *accumulate = nullptr, *seed = nullptr;
   int losses = 0;
+  bool generates = false; ///< it has caches
 };
 } // namespace

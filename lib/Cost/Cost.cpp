@@ -7,6 +7,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Generation.h"
 #include "pc/IR/Liveness.h"
 #include "pcrt/messages.h"
 
@@ -35,6 +36,8 @@ static double points(const FactorRule &rule, ArrayRef<int> except = {}) {
 static double flopsOf(Operation *op, const FactorRule &rule) {
   if (isa<AttentionOp, AttentionGradOp>(op)) // products over b s k g d and t, the dims of q and k
     return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule, {rule.find("w"), rule.find("r")});
+  if (isa<CachedAttentionOp>(op)) // each token sees one slot
+    return 2 * 2 * points(rule, {rule.find("n"), rule.find("r")});
   auto einsum = dyn_cast<EinsumOp>(op);
   if (!einsum)
     return 0;
@@ -70,7 +73,7 @@ double pc::flopsOf(Operation *op) {
     return 2 * 2 * packed(attention.getO());
   if (auto gradient = dyn_cast<PackedAttentionGradOp>(op))
     return 5 * 2 * packed(gradient.getO());
-  if (!factored || !isa<EinsumOp, AttentionOp, AttentionGradOp>(op))
+  if (!factored || !isa<EinsumOp, AttentionOp, AttentionGradOp, CachedAttentionOp>(op))
     return 0;
   return ::flopsOf(op, factored.getFactorRule());
 }
@@ -88,6 +91,8 @@ std::optional<bool> pc::isCausalAttention(Operation *op) {
 }
 
 int64_t pc::bytesOf(Operation *op) {
+  if (auto write = dyn_cast<CacheWriteOp>(op)) // only the rows of the tokens are touched
+    return 2 * byteSize(write.getX().getType());
   int64_t sum = 0;
   for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
     sum += isa<TicketType>(type) ? 0 : byteSize(type);

@@ -29,6 +29,8 @@ static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19
     uint64_t bits = random();
     if (element.isInteger()) {
       auto number = static_cast<int32_t>(bits % static_cast<uint64_t>(sample.below));
+      if (sample.counts)
+        number = static_cast<int32_t>(i % sample.below);
       if (sample.ascending)
         number = largest = std::max(largest, number);
       tensor[i] = number;

@@ -191,7 +191,13 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
         "Threads of --auto, where 0 means one per core; the result does not depend on them");
 
   group = FlagGroup::Target;
-  field(mode, "mode", "What the program does: train or eval");
+  field(mode, "mode", "What the program does: train, eval or generate");
+  field(generation.slots, "slots", "With --mode=generate: number of sequences of a data rank at a time");
+  field(generation.context, "context",
+        "With --mode=generate: maximum number of tokens of a sequence, where 0 means the model's --seq");
+  field(generation.size, "size", "With --mode=generate: number of tokens of a data rank in a step");
+  field(generation.sampling, "sampling",
+        "With --mode=generate: let requests choose tokens at random; false: always the most probable token");
   field(fields.step.optimizer, "optimizer",
         "Optimizer: adamw, sgd, lion, muon, amsgrad or a file that ends in .mlir; settings as in muon:momentum=0.9");
   field(fields.adapters.lora, "lora",
@@ -275,9 +281,12 @@ pcrt_status CompileFlags::check(std::string &error) const {
     if (wrong && error.empty())
       error = why.str();
   };
-  refuse(mode != "train" && mode != "eval", "--mode=" + mode + " is not a mode (train, eval)");
-  refuse(mode == "eval" && (given("group") || given("freeze") || given("decay")),
-         "--group, --freeze and --decay are for training; leave out --mode=eval");
+  refuse(mode != "train" && mode != "eval" && mode != "generate",
+         "--mode=" + mode + " is not a mode (train, eval, generate)");
+  refuse(mode != "generate" && (given("slots") || given("context") || given("size") || given("sampling")),
+         "--slots, --context, --size and --sampling need --mode=generate");
+  refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),
+         "--group, --freeze and --decay are for training; leave out --mode=" + mode);
   refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");
   refuse(given("pad-vocabulary") && (fields.padVocabulary < 1 || fields.padVocabulary > 65536),
          "--pad-vocabulary=" + Twine(fields.padVocabulary) + " is not a number from 1 to 65536");
@@ -346,6 +355,8 @@ pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options,
   if (pcrt_status status = check(error))
     return status;
   fields.train = mode == "train";
+  if (mode == "generate")
+    fields.generate = generation;
   std::optional<MLIRContext> own;
   if (!context)
     context = &own.emplace(MLIRContext::Threading::DISABLED);

@@ -132,6 +132,8 @@ static std::string whyNoOutput(OutputOp output, const llvm::StringMap<ParameterO
     auto of = cast<RankedTensorType>(parameter.getValue().getType());
     return !isBlock && of.getShape() != type.getShape() ? "must have the shape of its parameter" : "";
   }
+  case OutputKind::Generated:
+    return type.getRank() != 2 || !type.getElementType().isF32() ? "must be f32 with two dims: groups and slots" : "";
   }
   return "";
 }

@@ -67,12 +67,23 @@ private:
     // This runs before differentiation, so that padding also has a gradient, which is zero.
     add(createPadVocabulary({.multiple = plan.vocabularyMultiple(options.cuda(), options.padVocabulary)}),
         PCRT_INFEASIBLE);
+    if (options.generate) {
+      GenerateStepsOptions generate = *options.generate;
+      generate.groups = plan.dataRanks();
+      add(createGenerateSteps(generate), PCRT_INFEASIBLE);
+      return finishStep();
+    }
     // Differentiation comes before placement, so the backward pass needs no special placement rules.
     DifferentiateOptions step = options.step;
     step.microbatches = plan.microbatches;
     if (!options.train)
       step.optimizer = "none";
     add(createDifferentiate(step), PCRT_INFEASIBLE);
+    finishStep();
+  }
+
+  /// The passes after the step is written.
+  void finishStep() {
     // Some tactics split a dim that a norm needs whole. This runs before placement, so that erasing the placements
     // still gives the verified step.
     if (plan.splitsEmbed())

@@ -2,6 +2,7 @@
 // (T1) data are f32, bf16 or f64 (f64 only for the interpreter), and indices are i32. (T2) statistics and optimizer
 // states are not bf16. The table lists the operands and results that are not data, for all ops with factors.
 //===-----------------------------------------------------------------------------===//
+#include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -44,6 +45,12 @@ static Kinds kindsOf(Operation *op) {
       .Case([](ClipCoefficientOp) { return Kinds{{}, {0, 1}, {}, {0}}; })
       .Case([](AdamWOp) { return Kinds{{}, {0, 2, 3, 4, 5}, {}, {0, 1, 2}}; })
       .Case([](SGDOp) { return Kinds{{}, {0, 2, 3}, {}, {0}}; })
+      .Case([](CacheWriteOp) { return Kinds{{2, 3}, {}, {}, {}}; })
+      .Case([](CachedAttentionOp) { return Kinds{{3, 4}, {}, {}, {}}; })
+      .Case([](GumbelOp x) {
+        return Kinds{x.getAbove() ? SmallVector<unsigned, 4>{2, 4} : SmallVector<unsigned, 4>{2, 3}, {1}, {}, {0}};
+      })
+      .Case([](SamplingThresholdOp) { return Kinds{{}, {1}, {}, {0}}; })
       .Default([](Operation *) { return Kinds(); });
 }
 

@@ -3,6 +3,7 @@
 // be split.
 //===-----------------------------------------------------------------------------===//
 #include "ReshapeSpec.h"
+#include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -192,8 +193,8 @@ FactorRule RMSNormGradOp::getFactorRule() {
 }
 
 FactorRule RopeOp::getFactorRule() {
-  std::string x = "b s " + letters("h", rankOf(getX()) - 3) + "d";
-  return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
+  std::string x = "b s " + letters("h", rankOf(getX()) - 3) + "d", table = rankOf(getCos()) == 3 ? ", b s c" : ", s c";
+  return withLinear(make(*this, x + table + table + " -> " + x).keepWhole({"d", "c"}), {0});
 }
 
 /// The part of a spec for the optional operands of attention `op`: `bias`, `sinks`, `starts`, `random`, and `sees`.
@@ -281,6 +282,20 @@ FactorRule MaskPaddingOp::getFactorRule() {
   FactorRule rule = pointwise(*this, 1);
   return getValue().isZero() ? withLinear(std::move(rule), {0}) : rule;
 }
+
+FactorRule CacheWriteOp::getFactorRule() {
+  return make(*this, "b n k t d, b s k d, b s, b s -> b n k t d").keepWhole({"n", "t", "s"});
+}
+FactorRule CachedAttentionOp::getFactorRule() {
+  std::string more = std::string(getBias() ? ", k g r" : "") + (getSinks() ? ", k g" : "");
+  FactorRule rule =
+      make(*this, "b s k g d, b n k t d, b n k t d, b s, b s" + more + " -> b s k g d").keepWhole({"n", "t", "d"});
+  return getBias() ? rule.keepWhole({"r"}) : rule;
+}
+FactorRule GumbelOp::getFactorRule() {
+  return make(*this, Twine("b m v, b m c, b m u") + (getAbove() ? ", b m" : "") + " -> b m v").keepWhole({"c", "u"});
+}
+FactorRule SamplingThresholdOp::getFactorRule() { return make(*this, "b m v, b m c -> b m").keepWhole({"v", "c"}); }
 
 FactorRule ClipCoefficientOp::getFactorRule() { return make(*this, ", h -> ").keepWhole({"h"}); }
 

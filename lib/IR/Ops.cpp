@@ -462,8 +462,8 @@ LogicalResult RopeOp::verify() {
   auto first = static_cast<int64_t>(getFirst());
   for (Value table : {getCos(), getSin()})
     if (auto type = cast<RankedTensorType>(table.getType());
-        type.getRank() == 2 && x.getRank() > 0 && (first < 0 || 2 * type.getDimSize(1) > d - first))
-      return emitOpError() << "rotates " << 2 * type.getDimSize(1) << " elements from element " << first
+        type.getRank() >= 2 && x.getRank() > 0 && (first < 0 || 2 * type.getShape().back() > d - first))
+      return emitOpError() << "rotates " << 2 * type.getShape().back() << " elements from element " << first
                            << " on, but the head has " << d << " (C1)";
   if (getInterleaved() && (d % 2 || first % 2))
     return emitOpError() << "rotates adjacent pairs, so the head size " << d << " and the first element " << first

@@ -4,6 +4,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Sharing.h"
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Generation.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -146,6 +147,8 @@ bool pc::mayShareHome(Operation *op, unsigned operand, unsigned result) {
     return operand == 1;
   if (isa<RecurrenceGradOp>(op))
     return operand == 2 && result == 1;
+  if (isa<CacheWriteOp>(op))
+    return operand == 0;
   if (!fitsLoop(op, cast<RankedTensorType>(op->getResult(result).getType()).getShape()))
     return false;
   auto factored = cast<FactorOpInterface>(op);

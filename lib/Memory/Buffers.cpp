@@ -4,6 +4,7 @@
 // of the buffer was written.
 //===-----------------------------------------------------------------------------===//
 #include "Buffers.h"
+#include "pc/IR/Generation.h"
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Sharing.h"
 
@@ -55,7 +56,8 @@ Buffers::Buffers(Block &body, const Liveness &liveness, TaskFunctions &functions
   });
   for (auto view : body.getOps<MicrobatchOp>())
     number[view.getElement()] = number.lookup(view.getStack());
-  // Yields, updates and arguments come first; operands come last.
+  // Caches are written in place. Then yields, updates and arguments come first; operands come last.
+  body.walk([&](CacheWriteOp write) { join(number.lookup(write.getCache()), number.lookup(write.getResult())); });
   shareYields(body);
   shareUpdates(body);
   shareArguments(dying, body.getTerminator());

@@ -11,10 +11,10 @@
 namespace pc {
 
 /// Groups the values of a step into buffers, each of which gets one home (arena offset). Values that share a buffer:
-/// the new value of a leaf and the leaf; a yielded value and the result of its accumulation; a result and an operand
-/// whose live range ends at the op; the result and the input of a started move that works in place, if nothing else
-/// reads the input from the start on; a result of a call and the operand over which the function, planned before,
-/// writes it.
+/// a cache before and after a write; the new value of a leaf and the leaf; a yielded value and the result of its
+/// accumulation; a result and an operand whose live range ends at the op; the result and the input of a started move
+/// that works in place, if nothing else reads the input from the start on; a result of a call and the operand over
+/// which the function, planned before, writes it.
 class Buffers {
 public:
   /// If `body` belongs to a function, `dying` are the arguments that no caller reads after the call.

@@ -8,6 +8,7 @@
 #include "pc/Memory/Passes.h"
 
 #include "pc/IR/Calls.h"
+#include "pc/IR/Generation.h"
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Sharing.h"
@@ -132,6 +133,8 @@ private:
   bool mayReplace(Operation *op, OpResult result, Value old) {
     if (homeOrNone(old) != homeOrNone(result) || byteSize(old.getType()) != byteSize(result.getType()) || pending[old])
       return false;
+    if (auto write = dyn_cast<CacheWriteOp>(op))
+      return write.getCache() == old;
     bool permanentHome = permanent.contains(homeOrNone(old));
     if (!permanentHome && !llvm::is_contained(op->getOperands(), old))
       return false; // another result of this op
@@ -154,6 +157,8 @@ private:
   LogicalResult write(Operation *op, OpResult result) {
     if (failed(checkHome(op, result)))
       return failure();
+    if (auto cache = dyn_cast<CacheWriteOp>(op); cache && homeOrNone(cache.getCache()) != homeOrNone(result))
+      return op->emitOpError() << "must write into its cache, but the result has a home of its own (A3)";
     for (Value old : overlapping(result)) {
       if (!mayReplace(op, result, old))
         return op->emitOpError() << "writes result " << result.getResultNumber() << " at " << homeOrNone(result)

@@ -39,6 +39,14 @@ int64_t Plan::vocabularyRanks() const {
   return ranks;
 }
 
+int64_t Plan::dataRanks() const {
+  int64_t ranks = 1;
+  for (const Tactic &tactic : tactics)
+    if (const TacticInfo *info = tactic.info(); info && (info->splitsBatch || info->shardsParameters))
+      ranks *= std::max<int64_t>(sizeOf(tactic.axis()), 1);
+  return ranks;
+}
+
 bool Plan::packsProducts() const {
   return llvm::none_of(tactics, [](const Tactic &tactic) {
     const TacticInfo *info = tactic.info();

@@ -5,7 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "Rules.h"
 
-#include "pc/IR/PC.h"
+#include "pc/IR/Generation.h"
 
 using namespace mlir;
 using namespace pc;
@@ -23,22 +23,30 @@ struct OpRow {
 };
 } // namespace
 
-/// Names the row of an op. Ops that may have tables of a rotation after their operands have two rows.
+/// Names the row of an op. Ops that may have tables of a rotation after their operands have two rows, and so does a
+/// rotation whose tables are by position or by token.
 static std::string nameOfRow(Operation *op) {
+  if (auto rope = dyn_cast<RopeOp>(op); rope && cast<RankedTensorType>(rope.getCos().getType()).getRank() == 3)
+    return "rope by token";
   bool rotates = (isa<SplitQkvOp>(op) && op->getNumOperands() > 1) || (isa<JoinQkvOp>(op) && op->getNumOperands() > 3);
   return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
 }
 
-/// What optional operands add to the row of attention or of its gradient. `operands` and `results` are letters at the
-/// end of the spec; `whole` are those of the new letters that must stay whole.
+/// What optional operands add to the row of attention, of its gradient, or of noise for logits. `operands` and
+/// `results` are letters at the end of the spec; `whole` are those of the new letters that must stay whole.
 struct MoreOfAttention {
   std::string operands, whole, results;
 };
 /// Letters of the optional operands that this attention has, for the end of the spec in its row.
 static MoreOfAttention moreOf(Operation *op) {
-  if (!isa<AttentionOp, AttentionGradOp>(op))
-    return {};
   MoreOfAttention more;
+  if (auto noise = dyn_cast<GumbelOp>(op); noise && noise.getAbove())
+    more.operands = ", b m ";
+  if (auto cached = dyn_cast<CachedAttentionOp>(op))
+    more = {std::string(cached.getBias() ? ", k g r " : "") + (cached.getSinks() ? ", k g " : ""),
+            cached.getBias() ? "r " : "", ""};
+  if (!isa<AttentionOp, AttentionGradOp>(op))
+    return more;
   auto add = [&](bool has, StringRef letters, StringRef stays) {
     if (has)
       more.operands += (", " + letters + " ").str(), more.whole += (stays + " ").str();
@@ -87,6 +95,11 @@ static const OpRow *rowOf(Operation *op) {
       {"rms_norm", "r* e, e -> r* e, r*", "e", {}, none, ""},
       {"rms_norm_grad", "r* e, r* e, r*, e -> r* e, e", "e", {0}, sum, ""},
       {"rope", "b s h* d, s c, s c -> b s h* d", "d c", {0}, none, ""},
+      {"rope by token", "b s h* d, b s c, b s c -> b s h* d", "d c", {0}, none, ""},
+      {"cache_write", "b n k t d, b s k d, b s, b s -> b n k t d", "n t s", {}, none, ""},
+      {"cached_attention", "b s k g d, b n k t d, b n k t d, b s, b s -> b s k g d", "n t d", {}, none, ""},
+      {"gumbel", "b m v, b m c, b m u -> b m v", "c u", {}, none, "v"},
+      {"sampling_threshold", "b m v, b m c -> b m", "v c", {}, none, ""},
       {"attention", "b s k g d, b t k d, b t k d -> b s k g d, b k g s", "t d", {}, Combine::Attention, "s"},
       {"attention_grad",
        "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d -> b s k g d, b t k d, b t k d",

@@ -112,8 +112,8 @@ Tensors pc::rope(Inputs in, bool inverse, bool interleaved, int64_t first) {
       for (int64_t h = 0; h < heads; ++h)
         for (int64_t i = 0; i < half; ++i) {
           int64_t at = ((b * length + s) * heads + h) * d + first + (interleaved ? 2 * i : i);
-          int64_t other = interleaved ? at + 1 : at + half;
-          double u = x[at], w = x[other], c = cos[s * half + i], z = sin[s * half + i];
+          int64_t other = interleaved ? at + 1 : at + half, row = cos.rank() == 3 ? b * length + s : s;
+          double u = x[at], w = x[other], c = cos[row * half + i], z = sin[row * half + i];
           if (inverse)
             z = -z;
           y[at] = u * c - w * z;

@@ -3,6 +3,7 @@
 // others in Composites.cpp. What depends on global indices comes in the context (offset, first index of a drawn block).
 //===-----------------------------------------------------------------------------===//
 #include "Evaluators.h"
+#include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"
 
@@ -393,6 +394,10 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](LogSumExpOp) { return logSumExp(in); })
       .Case([&](AdamWOp) { return adamw(in); })
       .Case([&](SGDOp) { return sgd(in); })
+      .Case([&](CacheWriteOp) { return cacheWrite(in); })
+      .Case([&](CachedAttentionOp op) { return cachedAttention(op, in); })
+      .Case([&](GumbelOp op) { return gumbel(op, in, context.offset); })
+      .Case([&](SamplingThresholdOp) { return samplingThreshold(in); })
       .Default([](Operation *other) -> FailureOr<Tensors> {
         return other->emitOpError() << "is not supported by the interpreter";
       });

@@ -10,9 +10,11 @@
 #include <functional>
 
 namespace pc {
+class CachedAttentionOp;
 class ColumnsOp;
 class EmbeddingGradOp;
 class EmbeddingOp;
+class GumbelOp;
 using Tensors = llvm::SmallVector<Tensor, 3>;
 using Inputs = llvm::ArrayRef<const Tensor *>;
 
@@ -95,6 +97,15 @@ Tensors embeddingGrad(EmbeddingGradOp op, Inputs in, const Shape &shape, int64_t
 Tensors adamw(Inputs in);
 /// parameter, gradient, coefficient, hyper -> parameter.
 Tensors sgd(Inputs in);
+/// cache (b, n, k, t, d), x (b, s, k, d), slots, positions (b, s) -> the cache.
+Tensors cacheWrite(Inputs in);
+/// q (b, s, k, g, d), keys, values (b, n, k, t, d), slots, positions (b, s), bias, sinks -> o, as q.
+Tensors cachedAttention(CachedAttentionOp op, Inputs in);
+/// logits (b, m, v), sampling (b, m, 4), seeds (b, m, 3), above (b, m) -> (b, m, v); `offset` is the first
+/// class.
+Tensors gumbel(GumbelOp op, Inputs in, int64_t offset);
+/// logits (b, m, v), sampling (b, m, 4) -> (b, m).
+Tensors samplingThreshold(Inputs in);
 double activation(ActivationKind kind, double x);
 /// The derivative of `activation` at x.
 double activationSlope(ActivationKind kind, double x);

@@ -168,11 +168,13 @@ static bool isCheapLinear(const PlacementNode &node) {
   return isLinearMap(node.op) || isa<AccumulateOp, YieldOp>(node.op);
 }
 
-/// An output reads its value in any state except partial.
+/// An output reads its value in any state except partial. Every rank knows the tokens that are generated.
 void PlacementProblem::outputRows(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   const PlacementValue &v = graph.values[node.operands[0]];
   rows[id] = {Row{{AxisState::whole()}, {}, -1}};
+  if (cast<OutputOp>(node.op).getKind() == OutputKind::Generated)
+    return;
   for (auto [d, name] : llvm::enumerate(v.names))
     if (seeds.allows(node.section, name) && divides(node.operands[0], d))
       rows[id].push_back(Row{{AxisState::split(d)}, {}, -1});

@@ -9,13 +9,13 @@
 using namespace mlir;
 using namespace pc;
 
-/// Inputs are split by batch and all other leaves are whole. Propagation then inserts the sums of gradients.
+/// Inputs and caches are split by batch and all other leaves are whole. Propagation then inserts the sums of gradients.
 LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) {
   Seeds seeds(tactic, axis, AxisOrder(module));
   seeds.order.setData(axis);
   seeds.must.insert("batch");
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
-    return {isa<InputOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
+    return {isa<InputOp, StateOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
   };
   return propagate(module, seeds);
 }

@@ -67,7 +67,7 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
       for (StringRef name : {PCRT_SHARED, PCRT_OUTER_MOMENTUM})
         StateOp::create(b, parameter.getLoc(), parameter.getValue().getType(), b.getStringAttr(name),
                         parameter.getNameAttr(), parameter.getDims(), parameter.getGlobalAttr(),
-                        parameter.getLayoutAttr());
+                        parameter.getLayoutAttr(), nullptr);
     }
     Rounds{replicas, every, rate, momentum, deltas == "int8"}.set(program);
   }

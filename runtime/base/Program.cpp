@@ -189,6 +189,18 @@ public:
     program.states.push_back(std::move(state));
   }
 
+  void readCache(const Json &json) {
+    Cache cache;
+    readTensor(json, cache);
+    cache.of = json.at("of");
+    checkTensor(cache, true);
+    if (cache.shape.size() != 5 || cache.shape[0] != program.batch || cache.shape[3] > program.sequence ||
+        (!program.caches.empty() &&
+         (cache.shape[1] != program.caches[0].shape[1] || cache.shape[3] != program.caches[0].shape[3])))
+      wrong("cache " + cache.name + " of " + cache.of + " " + describe(cache.shape));
+    program.caches.push_back(std::move(cache));
+  }
+
   void readInput(const Json &json) {
     Input input;
     readTensor(json, input);
@@ -204,6 +216,8 @@ public:
         wrong("input " + input.kind + (isReal ? " is not f32 " : " is not i32 ") + describe(shape));
     } else if (input.kind == "data") {
       Dims front = {program.microbatches, program.batch / program.microbatches};
+      if (program.generates)
+        front = {program.batch};
       if (input.shape.size() < 2 || !std::equal(front.begin(), front.end(), input.shape.begin()) ||
           input.dtype == PCRT_BF16 || (input.dtype == PCRT_I32) != (input.below > 0))
         wrong("input " + input.name + " " + describe(input.shape));
@@ -250,6 +264,10 @@ public:
     } else if (output.kind == "loss" || output.kind == "grad_norm") {
       if (!output.shape.empty() || output.dtype != PCRT_F32)
         wrong("output " + output.kind + " is not a scalar of type f32");
+    } else if (output.kind == "generated") {
+      if (program.caches.empty() || output.dtype != PCRT_F32 ||
+          output.shape != Dims{program.batch, program.caches[0].shape[1]})
+        wrong("output " + output.name + " " + describe(output.shape));
     } else if (output.kind == "logits" || output.kind == PCRT_ROUTING) {
       // The description may give the whole batch or one microbatch; here it is the batch.
       if (!output.shape.empty() && program.microbatches > 1 && output.shape[0] * program.microbatches == program.batch)
@@ -325,9 +343,10 @@ void readAll(Program &program, const Json &json) {
             " steps are invalid, or have no function that ends them");
   }
   std::string mode = json.at("mode");
-  if (mode != "train" && mode != "eval")
+  if (mode != "train" && mode != "eval" && mode != "generate")
     wrong("mode " + mode);
   program.training = mode == "train";
+  program.generates = mode == "generate";
   program.name = json.value("name", "model");
   program.optimizer = json.value("optimizer", "adamw");
   program.microbatches = json.value("microbatches", int64_t(1));
@@ -359,6 +378,9 @@ void readAll(Program &program, const Json &json) {
   };
   readEach("parameters", &Reader::readParameter);
   readEach("states", &Reader::readState);
+  readEach("caches", &Reader::readCache);
+  if (program.generates && program.caches.empty())
+    wrong("a program that generates has no caches");
   readEach("inputs", &Reader::readInput);
   readEach("constants", &Reader::readConstant);
   readEach("outputs", &Reader::readOutput);

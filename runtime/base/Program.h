@@ -81,6 +81,11 @@ struct State : Tensor {
   int parameter = 0; ///< Index in Program::parameters.
 };
 
+/// The keys or the values of one attention, of a program that generates text: [groups, slots, heads, context, width].
+struct Cache : Tensor {
+  std::string of; ///< The attention.
+};
+
 /// A tensor that the runtime fills before every step.
 struct Input : Tensor {
   std::string kind; ///< "tokens", "targets", "loss_weights", "shifted", "starts", "positions", "data", "hyper" or
@@ -111,7 +116,7 @@ struct Constant : Tensor {
 
 /// A tensor that a step passes to the runtime by a callback (pcrt_output in pcrt.h).
 struct Output : Tensor {
-  std::string kind; ///< "loss", "grad_norm", "gradient", "logits" or PCRT_ROUTING.
+  std::string kind; ///< "loss", "grad_norm", "gradient", "logits", "generated" or PCRT_ROUTING.
   Dims valid;
   int parameter = -1;            ///< For a gradient: the index of its parameter.
   int64_t layer = 0, chosen = 0; ///< For a routing: the layer, and how many experts a token has.
@@ -136,11 +141,13 @@ struct Program {
 
   bool masked = false; ///< Targets are not the next tokens: a run needs --targets.
   bool training = true;
+  bool generates = false; ///< It generates text: it has caches, and a scheduler fills its inputs.
   int64_t microbatches = 1, batch = 0, sequence = 0, vocabulary = 0;
   int64_t targetSequence = 0; ///< Targets per sequence: the number of tokens, unless an encoder reads the tokens.
   std::string name, optimizer;
   std::vector<Parameter> parameters;
   std::vector<State> states;
+  std::vector<Cache> caches;
   std::vector<Input> inputs;
   std::vector<Constant> constants;
   std::vector<Output> outputs;

@@ -43,9 +43,11 @@ struct Options {
   bool overwrite = false;            ///< The run may replace a checkpoint in `save` that it does not continue.
   std::optional<SaveInterval> every; ///< The interval of the checkpoints in `checkpoint`.
   std::optional<int64_t> keep;       ///< How many of them are kept; default 2.
-  int64_t rollback = 0;   ///< The least steps to go back if numbers were not finite; 0: to the newest checkpoint.
-  std::string meet, name; ///< HOST:PORT of pc-meet, and the name of this member of open local SGD.
-  std::string change;     ///< Names, separated by commas.
+  int64_t rollback = 0; ///< The least steps to go back if numbers were not finite; 0: to the newest checkpoint.
+  std::string requests, answers; ///< For programs that generate text: files or pipes; empty: standard input and output.
+  bool mix = false;              ///< For these: prompts and answers share steps.
+  std::string meet, name;        ///< HOST:PORT of pc-meet, and the name of this member of open local SGD.
+  std::string change;            ///< Names, separated by commas.
   OutputPath metrics, tensorboard, summary, dumpGrads, dumpLogits, dumpRouting, trace;
   std::string routing;               ///< The file from which choices of experts are read.
   std::optional<int64_t> stepsGiven; ///< --steps

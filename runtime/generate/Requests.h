@@ -5,7 +5,7 @@
 #ifndef PCRT_GENERATE_REQUESTS_H
 #define PCRT_GENERATE_REQUESTS_H
 
-#include "generate/Scheduler.h"
+#include "schedule/Scheduler.h"
 #include "tokenizer/Tokenizer.h"
 
 #include <nlohmann/json.hpp>

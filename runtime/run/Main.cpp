@@ -7,6 +7,7 @@
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
 #include "cuda/KernelCheck.h"
+#include "run/Generation.h"
 #include "run/Info.h"
 #include "run/Run.h"
 #include "run/SameRun.h"
@@ -115,7 +116,12 @@ static pcrt_status run(int argc, char **argv, Place &place) {
   printInBackground();
   auto runRank = [&](Comm &comm) {
     std::optional<Failure> lost;
-    Failure failure = attempt([&] { lost = runProgram(programs.of(comm.rank()), options, comm); });
+    Failure failure = attempt([&] {
+      if (program.generates)
+        runGeneration(programs.of(comm.rank()), options, comm);
+      else
+        lost = runProgram(programs.of(comm.rank()), options, comm);
+    });
     if (failure.status != PCRT_OK) {
       reportOnce(place, failure);
       comm.abort(failure.status, failure.message.c_str());

@@ -168,3 +168,17 @@ func.func @step() {
   pc.update "w" %w : tensor<8xf32>
   return
 }
+
+// -----
+
+// A cache that is set to something else than what was written into it.
+func.func @step() {
+  %c = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] : tensor<1x1x1x4x4xf32>
+  %x = pc.input data "x" dims ["batch", "s", "k", "d"] : tensor<1x2x1x4xf32>
+  %i = pc.input data "i" below 2 dims ["batch", "s"] : tensor<1x2xi32>
+  %y = pc.cache_write %x into %c at %i, %i : (tensor<1x1x1x4x4xf32>, tensor<1x2x1x4xf32>, tensor<1x2xi32>, tensor<1x2xi32>) -> tensor<1x1x1x4x4xf32>
+  %z = pc.scale %y by 2.0 : (tensor<1x1x1x4x4xf32>) -> tensor<1x1x1x4x4xf32>
+  // expected-error @below {{must set a cache to what pc.cache_write has written into it (T7)}}
+  pc.update "keys" of "attention 0" %z : tensor<1x1x1x4x4xf32>
+  return
+}

@@ -1243,3 +1243,43 @@ func.func @without_batch() {
   %x = pc.input data "x" dims ["rows"] : tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @cache_of_another_size(%c: tensor<1x3x2x16x8xf32>, %x: tensor<1x4x2x4xf32>, %i: tensor<1x4xi32>) {
+  // expected-error@+1 {{needs one size for factor 'd', but dim 4 of operand 0 is 8 and dim 3 of operand 1 is 4 (F2)}}
+  %y = pc.cache_write %x into %c at %i, %i : (tensor<1x3x2x16x8xf32>, tensor<1x4x2x4xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x3x2x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @slots_that_are_numbers(%c: tensor<1x3x2x16x8xf32>, %x: tensor<1x4x2x8xf32>, %i: tensor<1x4xf32>) {
+  // expected-error@+1 {{operand 2 must be i32, got 'tensor<1x4xf32>' (T1)}}
+  %y = pc.cache_write %x into %c at %i, %i : (tensor<1x3x2x16x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x3x2x16x8xf32>
+  return
+}
+
+// -----
+
+func.func @cached_window(%q: tensor<1x4x2x1x8xf32>, %c: tensor<1x3x2x16x8xf32>, %i: tensor<1x4xi32>) {
+  // expected-error@+1 {{has a window of 0 (C1)}}
+  %o = pc.cached_attention %q, %c, %c at %i, %i scale 0.5 window 0 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x4x2x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @cached_cap(%q: tensor<1x4x2x1x8xf32>, %c: tensor<1x3x2x16x8xf32>, %i: tensor<1x4xi32>) {
+  // expected-error@+1 {{must have a positive cap (C2)}}
+  %o = pc.cached_attention %q, %c, %c at %i, %i scale 0.5 softcap -1.0 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x4x2x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @cached_bias(%q: tensor<1x4x2x1x8xf32>, %c: tensor<1x3x2x16x8xf32>, %i: tensor<1x4xi32>, %b: tensor<2x1x19xf32>) {
+  // expected-error@+1 {{has a bias of type 'tensor<2x1x19xf32>', which does not fit 16 positions (C3)}}
+  %o = pc.cached_attention %q, %c, %c at %i, %i bias %b scale 0.5 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>, tensor<2x1x19xf32>) -> tensor<1x4x2x1x8xf32>
+  return
+}

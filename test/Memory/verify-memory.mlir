@@ -252,3 +252,33 @@ func.func @step() {
   pc.output loss "loss" %a global [4] layout <[_]> : tensor<4xf32, #pc.home<128>>
   return
 }
+
+// -----
+
+// A cache that is not written in place: the kernel writes only the rows of its tokens.
+pc.arena 1024
+func.func @step() {
+  %c = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] global [1, 1, 1, 4, 4] layout <[_, _, _, _, _]> : tensor<1x1x1x4x4xf32, #pc.home<0>>
+  %x = pc.input data "x" dims ["batch", "s", "k", "d"] global [1, 2, 1, 4] layout <[_, _, _, _]> : tensor<1x2x1x4xf32, #pc.home<64>>
+  %i = pc.input data "i" below 2 dims ["batch", "s"] global [1, 2] layout <[_, _]> : tensor<1x2xi32, #pc.home<128>>
+  // expected-error @below {{must write into its cache, but the result has a home of its own (A3)}}
+  %y = pc.cache_write %x into %c at %i, %i : (tensor<1x1x1x4x4xf32, #pc.home<0>>, tensor<1x2x1x4xf32, #pc.home<64>>, tensor<1x2xi32, #pc.home<128>>, tensor<1x2xi32, #pc.home<128>>) -> tensor<1x1x1x4x4xf32, #pc.home<256>>
+  pc.update "keys" of "attention 0" %y : tensor<1x1x1x4x4xf32, #pc.home<256>>
+  return
+}
+
+// -----
+
+// The old contents are read after they are overwritten.
+pc.arena 1024
+func.func @step() {
+  %c = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] global [1, 1, 1, 4, 4] layout <[_, _, _, _, _]> : tensor<1x1x1x4x4xf32, #pc.home<0>>
+  %x = pc.input data "x" dims ["batch", "s", "k", "d"] global [1, 2, 1, 4] layout <[_, _, _, _]> : tensor<1x2x1x4xf32, #pc.home<64>>
+  %i = pc.input data "i" below 2 dims ["batch", "s"] global [1, 2] layout <[_, _]> : tensor<1x2xi32, #pc.home<128>>
+  // expected-error @below {{writes result 0 at 0 over a value that is still needed (A3)}}
+  %y = pc.cache_write %x into %c at %i, %i : (tensor<1x1x1x4x4xf32, #pc.home<0>>, tensor<1x2x1x4xf32, #pc.home<64>>, tensor<1x2xi32, #pc.home<128>>, tensor<1x2xi32, #pc.home<128>>) -> tensor<1x1x1x4x4xf32, #pc.home<0>>
+  pc.update "keys" of "attention 0" %y : tensor<1x1x1x4x4xf32, #pc.home<0>>
+  %z = pc.scale %c by 2.0 : (tensor<1x1x1x4x4xf32, #pc.home<0>>) -> tensor<1x1x1x4x4xf32, #pc.home<256>>
+  pc.output logits "z" %z global [1, 1, 1, 4, 4] layout <[_, _, _, _, _]> : tensor<1x1x1x4x4xf32, #pc.home<256>>
+  return
+}

@@ -9,11 +9,11 @@ import re
 import sys
 
 # The runtime, in the order in which folders may include each other: those before, and themselves.
-RUNTIME = ["base", "comm", "device", "cpu", "cuda", "data", "metrics", "replicas", "checkpoint", "run"]
+RUNTIME = ["base", "comm", "device", "cpu", "cuda", "data", "metrics", "replicas", "checkpoint", "schedule", "run"]
 ALLOWED = {folder: set(RUNTIME[:i]) for i, folder in enumerate(RUNTIME)}
 ALLOWED["launch"] = {"base", "comm"}  # starts ranks, knows no program
 ALLOWED["tokenizer"] = {"base"}
-ALLOWED["generate"] = {"base", "tokenizer"}
+ALLOWED["generate"] = {"base", "tokenizer", "schedule"}
 ALLOWED["include"] = set()  # pcrt/, which all may include
 ALLOWED["standin"] = set()  # replaces NVIDIA's libraries, and knows as much of the runtime as they do
 

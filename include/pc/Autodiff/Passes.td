@@ -196,6 +196,48 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
   let dependentDialects = ["mlir::func::FuncDialect"];
 }
 
+def GenerateSteps : Pass<"pc-generate-steps", "mlir::ModuleOp"> {
+  let summary = "Forward pass of a decoder -> one step that generates text";
+  let description = [{
+    Model program (`func @model`) -> step program (`func @step`) that takes tokens of several sequences at different positions. Its inputs
+    are arrays that a scheduler fills. `tokens`, `slots` and `positions` [groups, size] say which token comes next in which sequence; a slot
+    outside of the cache means that there is no token. `chosen` [groups, slots] says which of the rows choose a token: row m is that
+    of slot m. With `sampling`, `sampling` [groups, slots, 4] has the temperature, k, p and least share of each row, and `seeds` [groups, slots, 3] the words
+    of the request's seed and the position.
+
+    Keys and values go into caches, which are states. Each token attends to the cache of its slot up to its own position, so prompts and
+    answers of any length share a step. Rotary tables and learned positions are looked up by the tokens' positions. The outputs are
+    `token`, the chosen ids as f32, and `logprob`, the logarithms of their probabilities.
+
+    ```mlir
+    // pc-opt --pc-generate-steps="slots=2 size=4 context=16"
+    // input: attention.mlir
+    %k = pc.einsum "b s e, e k d -> b s k d" %x, %wk : ... -> tensor<2x8x2x4xf32>
+    ...
+    %o, %lse = pc.attention causal %q, %k, %v scale 0.5 : ...
+    // becomes
+    %slots = pc.input data "slots" below 3 dims ["batch", "sequence"] : tensor<1x4xi32>
+    ...
+    %cache = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] : tensor<1x2x2x16x4xf32>
+    ...
+    %keys = pc.cache_write %k into %cache at %slots, %positions : ...
+    pc.update "keys" of "attention 0" %keys : tensor<1x2x2x16x4xf32>
+    ...
+    %o = pc.cached_attention %q, %keys, %values at %slots, %positions scale 5.000000e-01 : ...
+    ```
+
+    A model is refused if an op other than causal attention relates tokens of a sequence to each other.
+  }];
+  let options = [
+    Option<"slots", "slots", "int64_t", "8", "Sequences of a group at a time">,
+    Option<"context", "context", "int64_t", "0", "Tokens of a sequence, at most (0: the model's sequence)">,
+    Option<"size", "size", "int64_t", "8", "Tokens of a group in a step">,
+    Option<"groups", "groups", "int64_t", "1", "Groups of slots, which data parallelism distributes">,
+    Option<"sampling", "sampling", "bool", "true", "Choose tokens at random by temperature; false: the most probable ones">,
+  ];
+  let dependentDialects = ["mlir::func::FuncDialect"];
+}
+
 def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
   let summary = "Activations and the operands of matrix products become bf16; parameters and their state stay f32";
   let description = [{
@@ -293,7 +335,9 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     * (T5) an update has a leaf of its type; in a step that trains, every parameter and state has one update, unless the parameter
       is frozen or only choices depend on it (such as those of a router);
     * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because
-      checkpoints are written from the parameters.
+      checkpoints are written from the parameters;
+    * (T7) a program with caches does not train, and sets each cache to what `pc.cache_write` has written into it. (T3) and (T4) are for
+      other programs.
 
     ```mlir
     // pc-opt --pc-verify-step

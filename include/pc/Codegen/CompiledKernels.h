@@ -38,6 +38,7 @@ struct WrittenKernels {
 struct KernelSample {
   int64_t below = 1;
   bool ascending = false;
+  bool counts = false; ///< element i is i modulo `below`
   bool positive = false;
   int64_t chosen = 0, of = 1;
 };

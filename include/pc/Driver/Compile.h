@@ -35,14 +35,15 @@ enum class Verify { None, Phase, Full };
 /// of Passes.td.
 struct CompileOptions {
   Plan plan;
-  AutoOptions search;               ///< finds the plan, if it is switched on
-  bool train = true;                ///< false: forward and loss only
-  std::optional<bool> packProducts; ///< one product for q, k and v if the plan allows it; default: for CUDA
-  int64_t padVocabulary = 0;        ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
-  int64_t expertsLimit = 0;         ///< rows of experts that are in memory at once; 0: all
-  AddAdaptersOptions adapters;      ///< LoRA, if there is any
-  GroupParametersOptions groups;    ///< which parameters are frozen, and how the optimizer treats others
-  DifferentiateOptions step;        ///< its microbatches are the plan's
+  AutoOptions search;                           ///< finds the plan, if it is switched on
+  bool train = true;                            ///< false: only the forward pass
+  std::optional<GenerateStepsOptions> generate; ///< the program generates text; its groups are the plan's
+  std::optional<bool> packProducts;             ///< one product for q, k and v if the plan allows it; default: for CUDA
+  int64_t padVocabulary = 0;     ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
+  int64_t expertsLimit = 0;      ///< rows of experts that are in memory at once; 0: all
+  AddAdaptersOptions adapters;   ///< LoRA, if there is any
+  GroupParametersOptions groups; ///< which parameters are frozen, and how the optimizer treats others
+  DifferentiateOptions step;     ///< its microbatches are the plan's
   std::string machine = PipelineParallelOptions().machine; ///< its name or file, for all predicted times
   int64_t memoryLimit = 0;                                 ///< bytes of a rank's arena; 0: no limit
   int64_t inlineOps = PipelineParallelOptions().inlineOps; ///< ops of tasks that are written out, at most

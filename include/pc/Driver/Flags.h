@@ -67,6 +67,7 @@ private:
   CompileOptions fields;
   StrategyFlags strategyFlags;
   std::string mode = "train", planFile;
+  GenerateStepsOptions generation;
   struct Bytes {
     std::string name, text;
     int64_t *field;

@@ -57,7 +57,8 @@ def PC_InputKind : I32EnumAttr<"InputKind", "the kind of an input", [
 
 def PC_OutputKind : I32EnumAttr<"OutputKind", "the kind of an output", [
     I32EnumAttrCase<"Loss", 0, "loss">, I32EnumAttrCase<"GradNorm", 1, "grad_norm">,
-    I32EnumAttrCase<"Gradient", 2, "gradient">, I32EnumAttrCase<"Logits", 3, "logits">]> {
+    I32EnumAttrCase<"Gradient", 2, "gradient">, I32EnumAttrCase<"Logits", 3, "logits">,
+    I32EnumAttrCase<"Generated", 4, "generated">]> {
   let cppNamespace = "::pc";
 }
 

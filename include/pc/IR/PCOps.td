@@ -188,12 +188,19 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
 }
 
 def PC_StateOp : PC_Leaf<"state"> {
-  let summary = "A tensor that an optimizer keeps for a parameter: `pc.state \"exp_avg\" of \"h.0.ln_1.weight\" dims [..]`";
+  let summary = "A tensor that a program keeps from step to step: `pc.state \"exp_avg\" of \"h.0.ln_1.weight\" dims [..]`";
+  let description = [{
+    An optimizer keeps states for a parameter. They are zeros before the first step, and checkpoints contain them. A
+    `cache` has the keys or the values of one attention of a program that generates text. Its elements are undefined
+    until `pc.cache_write` sets them, and no checkpoint contains it.
+
+    Example: `%c = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] : tensor<1x8x2x64x16xf32>`
+  }];
   let arguments = (ins StrAttr:$name, StrAttr:$parameter, StrArrayAttr:$dims,
-                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout);
+                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout, UnitAttr:$cache);
   let results = (outs AnyRankedTensor:$value);
   let assemblyFormat = [{
-    $name `of` $parameter `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)
+    (`cache` $cache^)? $name `of` $parameter `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)
   }];
 }
 
@@ -568,11 +575,11 @@ def PC_RMSNormGradOp : PC_Compute<"rms_norm_grad"> {
 def PC_RopeOp : PC_Compute<"rope"> {
   let summary = "The rotary embedding of the last dim, or its inverse; linear in x";
   let description = [{
-    x is [b, s, heads..., d], and cos and sin are [s, c]. The op rotates 2c elements of the last dim, from `first` on,
+    x is [b, s, heads..., d], and cos and sin are [s, c], or [b, s, c] for tokens at any positions. The op rotates 2c elements of the last dim, from `first` on,
     in pairs (u, w): they become (u cos - w sin, w cos + u sin). Other elements do not change. u comes from the first
     half of the 2c elements and w from the second half. With `interleaved` u and w are adjacent elements. `inverse`
-    negates sin, which gives the gradient. Factors: those of x are `b s h0 .. d`, and those of the tables are `s c`; d
-    and c are whole.
+    negates sin, which gives the gradient. Factors: those of x are `b s h0 .. d`, and those of the tables are `s c` or
+    `b s c`; d and c are whole.
 
     Constraints: (C1) d is at least `first` + 2c; (C2) with `interleaved`, d and `first` are even.
   }];

@@ -28,6 +28,8 @@ struct Plan {
   int64_t sizeOf(llvm::StringRef axis) const;
   /// How many ranks a tactic splits the vocabulary and the heads over.
   int64_t vocabularyRanks() const;
+  /// How many ranks tactics split the batch over.
+  int64_t dataRanks() const;
   /// Whether one product may compute q, k and v. It may if no tactic places them separately.
   bool packsProducts() const;
   /// The number of which a padded vocabulary must be a multiple, so that these ranks can split it and `wanted` divides

@@ -9,6 +9,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/AnyOp.h"
+#include "pc/IR/Generation.h"
 
 using namespace mlir;
 using namespace pc;
@@ -28,6 +29,14 @@ static int64_t limitOf(Value operand) {
       limit = std::max(limit, embedding.getRows());
     else if (auto gradient = dyn_cast<EmbeddingGradOp>(user); gradient && i == 1)
       limit = std::max(limit, gradient.getRows());
+    else if (auto write = dyn_cast<CacheWriteOp>(user)) // one slot more: that of tokens that are not there
+      limit =
+          std::max(limit, i == 2 ? typeOf(write.getCache()).getDimSize(1) + 1 : typeOf(write.getCache()).getDimSize(3));
+    else if (auto cached = dyn_cast<CachedAttentionOp>(user))
+      limit =
+          std::max(limit, i == 3 ? typeOf(cached.getKeys()).getDimSize(1) + 1 : typeOf(cached.getKeys()).getDimSize(3));
+    else if (isa<GumbelOp>(user) && i == 2)
+      limit = std::numeric_limits<int32_t>::max();
     else if (isa<PickOp, CrossEntropyGradOp>(user) && typeOf(user->getOperand(0)).getRank())
       limit = std::max(limit, typeOf(user->getOperand(0)).getShape().back());
   }
@@ -36,7 +45,7 @@ static int64_t limitOf(Value operand) {
 
 /// Whether an op should be tested with positive numbers: roots, logarithms, reciprocals.
 static bool wantsPositive(Operation *op) {
-  return anyOp(op, [](Operation *inner) { return isa<LogOp, SqrtOp, RecipOp, AdamWOp>(inner); });
+  return anyOp(op, [](Operation *inner) { return isa<LogOp, SqrtOp, RecipOp, AdamWOp, SamplingThresholdOp>(inner); });
 }
 
 /// Whether an i32 operand is the number of keys that each query of attention sees.
@@ -61,6 +70,7 @@ KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   if (!typeOf(value).getElementType().isInteger())
     return sample;
   sample.ascending = isKeyCounts(op, value);
+  sample.counts = isa<CacheWriteOp>(op) && operand == 3; // no two tokens have one place
   sample.below = sample.ascending ? typeOf(op->getOperand(1)).getDimSize(1) + 1 : limitOf(value);
   return sample;
 }

@@ -127,10 +127,11 @@ bool pc::isSameOutput(Operation *a, Operation *b) {
   return cast<TopKOp>(a).getLayer() == cast<TopKOp>(b).getLayer();
 }
 
+/// A state of a parameter, or a cache of an attention.
 static json::Object describeState(StateOp state) {
   json::Object entry = describe(state, state.getValue(), true);
   entry["name"] = state.getName();
-  entry["parameter"] = state.getParameter();
+  entry[state.getCache() ? "of" : "parameter"] = state.getParameter();
   return entry;
 }
 
@@ -203,8 +204,8 @@ static json::Object describeOutput(OutputOp output) {
 /// Walks the planned program once. The order of lists is that of the program, and indices refer to it.
 json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs, int64_t arenaBytes,
                                  int64_t microbatches, json::Value report) {
-  json::Array parameters, states, inputs, constants, outs, mesh;
-  bool trains = false;
+  json::Array parameters, states, caches, inputs, constants, outs, mesh;
+  bool trains = false, generates = false;
   std::set<std::string> optimizers;
   int64_t imported = 0; // parameters
   json::Object object;
@@ -213,7 +214,7 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
       parameters.push_back(describeParameter(parameter, parameter.getKey() ? *parameter.getKey() : imported));
       imported += numParts(parameter);
     } else if (auto state = dyn_cast<StateOp>(op)) {
-      states.push_back(describeState(state));
+      (state.getCache() ? caches : states).push_back(describeState(state));
     } else if (auto input = dyn_cast<InputOp>(op)) {
       inputs.push_back(describeInput(input));
     } else if (auto table = dyn_cast<RopeTableOp>(op)) {
@@ -228,12 +229,15 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
   auto all = module->getParentOfType<ModuleOp>();
   (all ? all : module).walk([&](Operation *op) {
     trains |= isa<SeedOp, UpdateOp>(op);
+    if (auto state = dyn_cast<StateOp>(op))
+      generates |= state.getCache();
     if (isa<AdamWOp, SGDOp>(op))
       optimizers.insert(op->getName().stripDialect().str());
     else if (auto parameter = dyn_cast<ParameterOp>(op); parameter && parameter.getGroup())
       if (auto name = parameter.getGroup()->getAs<StringAttr>("optimizer"))
         optimizers.insert(name.str());
   });
+  trains &= !generates; // updates set caches
   if (optimizers.empty())
     optimizers.insert(trains ? "custom" : "none");
   for (Operation *op : outputs) {
@@ -250,13 +254,15 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
                                     {"momentum", rounds->momentum},
                                     {"codes", rounds->codes}};
   object["abi"] = PCRT_DESCRIPTION_VERSION;
-  object["mode"] = trains ? "train" : "eval";
+  object["mode"] = generates ? "generate" : trains ? "train" : "eval";
   object["optimizer"] = llvm::join(optimizers, "+");
   object["microbatches"] = microbatches;
   object["mesh"] = std::move(mesh);
   object["arena_bytes"] = arenaBytes;
   object["parameters"] = std::move(parameters);
   object["states"] = std::move(states);
+  if (generates)
+    object["caches"] = std::move(caches);
   object["inputs"] = std::move(inputs);
   object["constants"] = std::move(constants);
   object["outputs"] = std::move(outs);

@@ -6,6 +6,7 @@
 #include "Dropping.h"
 
 #include "../Emit/RowMath.h"
+#include "Philox.h"
 #include "pcrt/description.h"
 #include "pcrt/random.h"
 #include "llvm/Support/MathExtras.h"
@@ -69,10 +70,9 @@ Num Dropping::row(Num number) const {
   return row(index);
 }
 
-/// Philox 4x32, as in pcrt_philox, on one number or a vector of them.
-Dropping::Bits Dropping::draw(Value block) const {
-  Type type = block.getType();
-  auto each = [&](Num scalar) { return spread(e, scalar.v, type); };
+std::array<Num, 4> pc::kernels::philox(Emitter &e, std::array<Num, 4> counter, PhiloxKey key) {
+  Type type = counter[0].v.getType();
+  auto each = [&](Num x) { return x.width() ? x.v : spread(e, x.v, type); };
   auto product = [&](uint32_t factor, Value x) -> Value {
     return arith::MulIOp::create(e.b, e.loc, x, constant(e, type, factor));
   };
@@ -81,17 +81,25 @@ Dropping::Bits Dropping::draw(Value block) const {
     return arith::XOrIOp::create(e.b, e.loc, arith::XOrIOp::create(e.b, e.loc, upper, word), each(key));
   };
   // Words of 32 bits are held in 64 bits, so that one multiplication gives both halves of a product.
-  Value words[4] = {lowWord(e, block), shiftRight(e, block, constant(e, type, 32)), each(step), each(number)};
-  Num keys[2] = {key[0], key[1]};
+  Value words[4] = {counter[0].v, each(counter[1]), each(counter[2]), each(counter[3])};
   for (int round = 0; round < PCRT_PHILOX_ROUNDS; ++round) {
     Value first = product(PCRT_PHILOX_FACTOR0, words[0]), second = product(PCRT_PHILOX_FACTOR1, words[2]);
-    words[0] = mix(second, words[1], keys[0]), words[1] = lowWord(e, second);
-    words[2] = mix(first, words[3], keys[1]), words[3] = lowWord(e, first);
-    keys[0] = e.wrap(lowWord(e, (keys[0] + int64_t(PCRT_PHILOX_KEY0)).v));
-    keys[1] = e.wrap(lowWord(e, (keys[1] + int64_t(PCRT_PHILOX_KEY1)).v));
+    words[0] = mix(second, words[1], key[0]), words[1] = lowWord(e, second);
+    words[2] = mix(first, words[3], key[1]), words[3] = lowWord(e, first);
+    key[0] = e.wrap(lowWord(e, (key[0] + int64_t(PCRT_PHILOX_KEY0)).v));
+    key[1] = e.wrap(lowWord(e, (key[1] + int64_t(PCRT_PHILOX_KEY1)).v));
   }
-  auto join = [&](Value low, Value high) -> Value {
-    return arith::OrIOp::create(e.b, e.loc, low, arith::ShLIOp::create(e.b, e.loc, high, constant(e, type, 32)));
+  return {e.wrap(words[0]), e.wrap(words[1]), e.wrap(words[2]), e.wrap(words[3])};
+}
+
+/// The counter has the number of the block in its low words.
+Dropping::Bits Dropping::draw(Value block) const {
+  Type type = block.getType();
+  std::array<Num, 4> words =
+      philox(e, {e.wrap(lowWord(e, block)), e.wrap(shiftRight(e, block, constant(e, type, 32))), step, number},
+             {key[0], key[1]});
+  auto join = [&](Num low, Num high) -> Value {
+    return arith::OrIOp::create(e.b, e.loc, low.v, arith::ShLIOp::create(e.b, e.loc, high.v, constant(e, type, 32)));
   };
   return {join(words[0], words[1]), join(words[2], words[3])};
 }

@@ -7,6 +7,7 @@
 #define PC_LIB_CODEGEN_KERNELS_KERNELS_H
 
 #include "../Emit/Kernel.h"
+#include "pc/IR/Generation.h"
 #include "pc/IR/MoveRows.h"
 
 namespace pc::kernels {
@@ -55,6 +56,12 @@ unsigned recurrenceGradParts(RecurrenceGradOp op);
 /// An item is one head of one token.
 llvm::LogicalResult emit(SplitQkvOp op, Kernel &kernel);
 llvm::LogicalResult emit(JoinQkvOp op, Kernel &kernel);
+
+/// An item is one key/value head of one token; for the threshold, a row.
+llvm::LogicalResult emit(CacheWriteOp op, Kernel &kernel);
+llvm::LogicalResult emit(CachedAttentionOp op, Kernel &kernel);
+llvm::LogicalResult emit(GumbelOp op, Kernel &kernel);
+llvm::LogicalResult emit(SamplingThresholdOp op, Kernel &kernel);
 
 /// For GPUs: a routed einsum on rows. Parts 0 and 1 find the rows, part 2 multiplies, and part 3 (for a result by
 /// token) adds.

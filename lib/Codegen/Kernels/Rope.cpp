@@ -14,19 +14,26 @@ static std::pair<Num, Num> rotated(Num u, Num w, Num cosine, Num sine) {
   return {u * cosine - w * sine, w * cosine + u * sine};
 }
 
+/// The row of the tables for a token: tables [b, s, c] have one for each token, tables [s, c] one for each position.
+static Num rowOfTables(RopeOp op, Num token) {
+  const bool forTokens = cast<RankedTensorType>(op.getCos().getType()).getRank() == 3;
+  return forTokens ? token : token % cast<RankedTensorType>(op.getX().getType()).getDimSize(1);
+}
+
 /// An item is a pair of adjacent elements. It is rotated if it is among the pairs from `first` on that have a cosine.
 static void emitInterleaved(RopeOp op, Kernel &kernel) {
   auto type = cast<RankedTensorType>(op.getX().getType());
-  const int64_t positions = type.getDimSize(1), pairs = type.getShape().back() / 2;
+  const int64_t pairs = type.getShape().back() / 2;
   const int64_t turned = cast<RankedTensorType>(op.getCos().getType()).getShape().back();
-  const int64_t tokens = type.getDimSize(0) * positions, heads = type.getNumElements() / (tokens * 2 * pairs);
+  const int64_t tokens = type.getDimSize(0) * type.getDimSize(1);
+  const int64_t heads = type.getNumElements() / (tokens * 2 * pairs);
   const auto first = static_cast<int64_t>(op.getFirst()) / 2;
   const bool inverse = op.getInverse();
   Emitter &e = kernel.e;
   kernel.kind = "elementwise";
   kernel.forItems(tokens * heads * pairs, 1, /*reduces=*/false, [&](Num item) {
     Ptr from = kernel.operands[0] + item * 2, to = kernel.results[0] + item * 2;
-    Num pair = item % pairs - first, row = item / (pairs * heads) % positions * turned;
+    Num pair = item % pairs - first, row = rowOfTables(op, item / (pairs * heads)) * turned;
     Num u = from.load(e.integer(0)), w = from.load(e.integer(1));
     e.when(
         e.inRange(pair, e.integer(turned)),
@@ -49,9 +56,9 @@ LogicalResult pc::kernels::emit(RopeOp op, Kernel &kernel) {
     return emitInterleaved(op, kernel), success();
   auto type = cast<RankedTensorType>(op.getX().getType());
   ArrayRef<int64_t> shape = type.getShape();
-  const int64_t positions = shape[1], d = shape.back();
+  const int64_t d = shape.back();
   const int64_t half = cast<RankedTensorType>(op.getCos().getType()).getShape().back();
-  const int64_t tokens = shape[0] * positions, heads = type.getNumElements() / (tokens * d);
+  const int64_t tokens = shape[0] * shape[1], heads = type.getNumElements() / (tokens * d);
   const auto first = static_cast<int64_t>(op.getFirst());
   const bool inverse = op.getInverse();
   Emitter &e = kernel.e;
@@ -60,7 +67,7 @@ LogicalResult pc::kernels::emit(RopeOp op, Kernel &kernel) {
     kernel.simt->setWidest(std::min<int64_t>(e.lanes, unit & -unit)); // vectors begin at multiples of their width
   // All heads of a token share a row of the tables.
   kernel.forItems(tokens * heads, half, /*reduces=*/false, [&](Num item) {
-    Num row = item / heads % positions * half;
+    Num row = rowOfTables(op, item / heads) * half;
     Ptr cosines = kernel.operands[1] + row, sines = kernel.operands[2] + row;
     Ptr from = kernel.operands[0] + item * d, to = kernel.results[0] + item * d;
     e.vectors(half, [&](Num i, int64_t width) {

@@ -29,6 +29,8 @@ public:
     int64_t microbatches = 1, arena = 0;
     auto all = planned->getParentOfType<ModuleOp>();
     (all ? all : planned).walk([&](Operation *op) {
+      auto state = dyn_cast<StateOp>(op);
+      generates = generates || (state && state.getCache());
       trains = trains || isa<SeedOp, UpdateOp>(op);
       if (isa<AdamWOp>(op))
         optimizers.push_back("adamw");
@@ -38,6 +40,7 @@ public:
         if (DictionaryAttr group = parameter.getGroupAttr(); group && group.contains("optimizer"))
           optimizers.push_back(cast<StringAttr>(group.get("optimizer")).getValue());
     });
+    trains = trains && !generates;
     llvm::sort(optimizers);
     optimizers.erase(llvm::unique(optimizers), optimizers.end());
     planned.walk([&](Operation *op) {
@@ -76,7 +79,9 @@ public:
            is("masked", about.getMasked() ? json::Value(true) : json::Value(nullptr)) &&
            is("target_sequence", orNone(about.getTargets())) && is("weights", orNone(about.getWeights())) &&
            is("config", about.getConfig()) && is("config_means", json(about.getMeans().value_or("[]"))) &&
-           is("mode", trains ? "train" : "eval") &&
+           is("mode", generates ? "generate"
+                      : trains  ? "train"
+                                : "eval") &&
            is("optimizer", !optimizers.empty() ? llvm::join(optimizers, "+")
                            : trains            ? "custom"
                                                : "none") &&
@@ -215,9 +220,9 @@ private:
       if (auto leaf = dyn_cast<ParameterOp>(op)) {
         ok = parameter(leaf);
       } else if (auto leaf = dyn_cast<StateOp>(op)) {
-        const json::Object *entry = entryFor(op, "states");
+        const json::Object *entry = entryFor(op, leaf.getCache() ? "caches" : "states");
         ok = entry && tensor(leaf, leaf.getValue(), *entry, true) && is(*entry, "name", leaf.getName()) &&
-             is(*entry, "parameter", leaf.getParameter());
+             is(*entry, leaf.getCache() ? "of" : "parameter", leaf.getParameter());
       } else if (auto leaf = dyn_cast<InputOp>(op)) {
         const json::Object *entry = entryFor(op, "inputs");
         StringRef kind = stringifyInputKind(leaf.getKind());
@@ -231,7 +236,8 @@ private:
         ok = table(leaf);
       }
     });
-    return ok && isWhole("parameters") && isWhole("states") && isWhole("inputs") && isWhole("constants");
+    return ok && isWhole("parameters") && isWhole("states") && isWhole("inputs") && isWhole("constants") &&
+           (!generates || isWhole("caches"));
   }
 
   bool isWhole(StringRef key) {
@@ -265,6 +271,7 @@ private:
 
   ModuleOp planned;
   const json::Object &object;
+  bool generates = false;  ///< the program has caches
   Operation *at = nullptr; ///< the op that is being compared
   llvm::StringMap<size_t> taken;
   int64_t imported = 0; ///< the number of imported parameters so far

@@ -23,7 +23,9 @@ static inline void pcrt_philox(uint32_t *counter, uint32_t key0, uint32_t key1) 
   }
 }
 
-/** The last word of a dropout's counter is this plus its key; that of initial values is less. */
+/** The last word of a dropout's counter is this plus its key; that of initial values is less than the second one. */
 #define PCRT_RANDOM_DROPS 0x80000000u
+/** The last word of the counter by which a token is chosen. */
+#define PCRT_RANDOM_SAMPLES 0x40000000u
 
 #endif

@@ -7,7 +7,7 @@
 #define PC_TEST_RUNTIME_GENERATE_FAKEMODEL_H
 
 #include "../../Checks.h"
-#include "generate/Scheduler.h"
+#include "schedule/Scheduler.h"
 
 #include <cmath>
 
@@ -37,7 +37,7 @@ public:
     size_t places = size_t(shape.groups) * shape.slots;
     CHECK(inputs.tokens.size() == size_t(rows) * shape.groups && inputs.slots.size() == inputs.tokens.size() &&
           inputs.positions.size() == inputs.tokens.size());
-    CHECK(inputs.chosen.size() == places && inputs.sampling.size() == 4 * places && inputs.seeds.size() == 2 * places);
+    CHECK(inputs.chosen.size() == places && inputs.sampling.size() == 4 * places && inputs.seeds.size() == 3 * places);
     sampled.assign(places, -7), logprobs.assign(places, NAN); // never read
     live = prompts = 0;
     for (int32_t group = 0; group < shape.groups; ++group) {
@@ -103,12 +103,12 @@ private:
     require(row >= 0 && row < rows, "a chosen row that exists");
     const float *how = &inputs.sampling[4 * place];
     if (inputs.slots[first + row] != slot) { // the slot gets no token
-      CHECK(row == 0 && how[0] == 0 && inputs.seeds[2 * place] == 0);
+      CHECK(row == 0 && how[0] == 0 && inputs.seeds[3 * place] == 0);
       return;
     }
     bool isLast = row + 1 == rows || inputs.slots[first + row + 1] != slot;
     CHECK(isLast || row == 0);
-    uint64_t seed = uint32_t(inputs.seeds[2 * place]) | uint64_t(uint32_t(inputs.seeds[2 * place + 1])) << 32;
+    uint64_t seed = uint32_t(inputs.seeds[3 * place]) | uint64_t(uint32_t(inputs.seeds[3 * place + 1])) << 32;
     sampled[place] = tokenAfter(written[row]->hash, how[0], seed, shape.vocabulary);
     logprobs[place] = -float(mixed(written[row]->bits, uint64_t(how[1] + 100 * how[2] + 1000 * how[3])) >> 40);
   }

@@ -5,7 +5,7 @@
 #include "../../Checks.h"
 #include "base/Failure.h"
 #include "generate/Answers.h"
-#include "generate/EndTokens.h"
+#include "schedule/EndTokens.h"
 
 #include <fstream>
 #include <random>

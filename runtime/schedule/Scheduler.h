@@ -53,7 +53,7 @@ struct GenerationInputs {
   /// [D, N]: for each slot, the row from whose logits its next token is chosen; 0 if the step gives it no token.
   std::vector<int32_t> chosen;
   std::vector<float> sampling; ///< [D, N, 4]: temperature, top-k, top-p, min-p.
-  std::vector<int32_t> seeds;  ///< [D, N, 2]: the low and the high word of the request's seed.
+  std::vector<int32_t> seeds;  ///< [D, N, 3]: the low and the high word of the request's seed, and the position.
 };
 
 /// Why a request is complete.

@@ -2,7 +2,7 @@
 // See Scheduler.h. Everything here is arithmetic on small tables: no thread, no clock, and no order that depends on
 // addresses.
 //===----------------------------------------------------------------------===//
-#include "generate/Scheduler.h"
+#include "schedule/Scheduler.h"
 #include "base/Failure.h"
 
 #include <algorithm>
@@ -112,8 +112,8 @@ void Scheduler::feed(int32_t group, int32_t slot, int32_t count, int32_t &rows, 
   const Sampling &how = entry.request.sampling;
   float values[] = {how.temperature, float(how.topK), how.topP, how.minP};
   std::copy_n(values, 4, &inputs.sampling[4 * place]);
-  inputs.seeds[2 * place] = int32_t(uint32_t(entry.request.seed));
-  inputs.seeds[2 * place + 1] = int32_t(uint32_t(entry.request.seed >> 32));
+  int32_t words[] = {int32_t(uint32_t(entry.request.seed)), int32_t(uint32_t(entry.request.seed >> 32)), entry.fed - 1};
+  std::copy_n(words, 3, &inputs.seeds[3 * place]);
 }
 
 std::optional<size_t> Scheduler::next(GenerationInputs &inputs) {
@@ -140,7 +140,7 @@ std::optional<size_t> Scheduler::next(GenerationInputs &inputs) {
   inputs.positions.assign(rows, 0);
   inputs.chosen.assign(places, 0);
   inputs.sampling.assign(4 * places, 0);
-  inputs.seeds.assign(2 * places, 0);
+  inputs.seeds.assign(3 * places, 0);
   giving.assign(places, 0);
   owes = false;
   for (int32_t group = 0; group < program.groups; ++group) {

@@ -1,7 +1,7 @@
 //===- EndTokens.cpp - The tokens that end an answer ----------------------===//
 // transformers reads the same files in the same order.
 //===----------------------------------------------------------------------===//
-#include "generate/EndTokens.h"
+#include "schedule/EndTokens.h"
 #include "base/Failure.h"
 #include "base/InputFile.h"
 

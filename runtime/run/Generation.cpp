@@ -1,0 +1,346 @@
+//===- Generation.cpp - A run of a program that generates text -------------===//
+// Rank 0 reads the lines of requests. Before each step all ranks get the lines that have come, so all run the same
+// scheduler. A step gives its tokens to every rank, and rank 0 writes them.
+//===----------------------------------------------------------------------===//
+#include "run/Generation.h"
+#include "base/Failure.h"
+#include "base/Printing.h"
+#include "checkpoint/Checkpoint.h"
+#include "comm/Collective.h"
+#include "cpu/CpuDevice.h"
+#include "cuda/CudaDevice.h"
+#include "data/Init.h"
+#include "device/Context.h"
+#include "run/SameRun.h"
+#include "schedule/EndTokens.h"
+#include "schedule/Scheduler.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
+
+using namespace pcrt;
+
+namespace {
+
+/// The lines of a file or pipe, which a thread reads. The thread may wait forever, so it is not joined and owns what it
+/// uses.
+class LineReader {
+public:
+  explicit LineReader(int file) : state(std::make_shared<State>()) {
+    std::thread([file, state = state] { read(file, *state); }).detach();
+  }
+
+  /// Returns the lines that have come since the last call, each with its end. If there are none, waits up to `wait`
+  /// for one. Sets `ended` when there will be no more.
+  std::string take(std::chrono::milliseconds wait, bool &ended) {
+    std::unique_lock lock(state->mutex);
+    state->changed.wait_for(lock, wait, [&] { return !state->lines.empty() || state->ended; });
+    ended = state->ended;
+    return std::exchange(state->lines, "");
+  }
+
+private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::string lines;
+    bool ended = false;
+  };
+
+  static void read(int file, State &state) {
+    std::string rest;
+    char buffer[1 << 16];
+    for (ssize_t n; (n = ::read(file, buffer, sizeof buffer)) != 0;) {
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n < 0)
+        break;
+      rest.append(buffer, size_t(n));
+      if (size_t end = rest.rfind('\n'); end != std::string::npos) {
+        std::lock_guard lock(state.mutex);
+        state.lines += rest.substr(0, end + 1);
+        rest.erase(0, end + 1);
+        state.changed.notify_all();
+      }
+    }
+    std::lock_guard lock(state.mutex);
+    state.lines += rest.empty() ? "" : rest + "\n";
+    state.ended = true;
+    state.changed.notify_all();
+  }
+
+  std::shared_ptr<State> state;
+};
+
+/// Keeps the tokens of the last step and their probabilities.
+class Chosen : public Observer {
+public:
+  explicit Chosen(const Program &program) : program(program) {}
+  bool wants(int index) const override { return program.outputs[size_t(index)].kind == "generated"; }
+  bool wantsInEveryStep() const override { return true; }
+  pcrt_status observe(int index, int64_t, void *data, std::string *) override {
+    const Output &output = program.outputs[size_t(index)];
+    const auto *numbers = static_cast<const float *>(data);
+    std::vector<float> values(numbers, numbers + product(output.shape));
+    if (output.name == "token")
+      tokens.assign(values.begin(), values.end());
+    else
+      logprobs = std::move(values);
+    return PCRT_OK;
+  }
+
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;
+
+private:
+  const Program &program;
+};
+
+/// The sizes that the program was compiled for.
+GenerationShape shapeOf(const Program &program) {
+  const Dims &cache = program.caches[0].shape;
+  GenerationShape shape{int32_t(cache[0]), int32_t(cache[1]), int32_t(cache[3]), int32_t(program.vocabulary), {}};
+  for (const Input &input : program.inputs)
+    if (input.name == "tokens")
+      shape.sizes = {int32_t(input.shape[1])};
+  return shape;
+}
+
+/// One rank.
+class GenerationRun {
+public:
+  GenerationRun(const Program &program, const Options &options, Comm &comm)
+      : program(program), options(options), comm(comm), chosen(program) {}
+
+  /// Abandons the device of a run that failed; returns whether the device may continue.
+  bool abandon() { return device && device->abandon(); }
+
+  void run() {
+    std::string sum = sumOfProgram();
+    requireSame(comm, {{"program", sum, program.name + ", " + describeMesh(program.mesh) + ", sum " + sum}});
+    if (program.mesh.ranks() != comm.size())
+      fail(PCRT_USAGE, otherSize(program, comm.size()));
+    weights = options.init.empty() ? program.weights : options.init;
+    onAllRanks(comm, [&] { openFiles(); });
+    openDevice();
+    scheduler.emplace(shapeOf(program), endTokens, options.mix);
+    loop();
+    requireOk(comm, comm.barrier());
+  }
+
+private:
+  /// Rank 0 opens the pipes of requests and answers; a pipe opens when its other end does.
+  void openFiles() {
+    std::error_code error;
+    if (options.init.empty() && !weights.empty() && !std::filesystem::exists(weights, error))
+      fail(PCRT_BAD_DATA, weights + ", the source of the weights when this program was compiled, does not exist; "
+                                    "give the new place of the weights with --init DIR|FILE");
+    if (std::string directory = directoryOfWeights(weights); !directory.empty())
+      endTokens = readEndTokens(directory, int32_t(program.vocabulary));
+    if (comm.rank() != 0)
+      return;
+    auto open = [&](const std::string &path, int standard, int how) {
+      int file = path.empty() || path == "-" ? standard : ::open(path.c_str(), how | O_CLOEXEC, 0666);
+      if (file < 0)
+        fail(PCRT_USAGE, withErrno("cannot open " + path));
+      return file;
+    };
+    answers = open(options.answers, STDOUT_FILENO, O_WRONLY | O_CREAT | O_TRUNC);
+    reader.emplace(open(options.requests, STDIN_FILENO, O_RDONLY));
+  }
+
+  void openDevice() {
+    Comm::Busy busy(comm);
+    Bf16Uses uses;
+    if (program.abi.target == PCRT_CPU)
+      uses.add(program.abi);
+    const Bf16Choice bf16 = agreeOnBf16(uses, comm);
+    onAllRanks(comm, [&] {
+      context.emplace(program, comm);
+      device = program.abi.target == PCRT_CPU ? openCpuDevice(program, bf16) : openCudaDevice(program);
+      context->device = device.get();
+    });
+    context->observer = &chosen;
+    device->prepare(*context);
+    std::optional<Pool> helpers;
+    Pool &workers = device->threads() ? *device->threads() : helpers.emplace(threadsOfThisRank());
+    if (!weights.empty())
+      loadWeights(weights, program, *device, workers, comm);
+    onAllRanks(comm, [&] {
+      if (weights.empty())
+        drawParameters(program, options.seed, comm.rank(), *device, workers);
+      fillConstants(program, comm.rank(), *device);
+    });
+  }
+
+  /// Gives all ranks the bytes of rank 0.
+  std::string share(const std::string &bytes) {
+    if (comm.size() == 1)
+      return bytes;
+    std::vector<int64_t> sizes(size_t(comm.size()));
+    auto mine = int64_t(bytes.size());
+    requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, sizes.data()));
+    std::string sent = bytes, all;
+    sent.resize(size_t(sizes[0]));
+    all.resize(size_t(sizes[0]) * size_t(comm.size()));
+    if (sizes[0])
+      requireOk(comm, comm.allGatherBytes(sent.data(), sizes[0], all.data()));
+    return all.substr(0, size_t(sizes[0]));
+  }
+
+  /// Takes requests and runs steps, until there are no more of either. The first byte that ranks share says whether
+  /// requests may still come.
+  void loop() {
+    GenerationInputs inputs;
+    for (int64_t step = 0;;) {
+      std::string news(1, ' ');
+      if (reader) {
+        bool ended = false, idle = scheduler->waiting() + scheduler->running() == 0;
+        news += reader->take(std::chrono::milliseconds(idle ? 100 : 0), ended);
+        news[0] = ended ? 'e' : ' ';
+      }
+      news = share(news);
+      size_t begin = 1;
+      for (size_t end; (end = news.find('\n', begin)) != std::string::npos; begin = end + 1)
+        takeRequest(std::string_view(news).substr(begin, end - begin));
+      if (scheduler->next(inputs)) {
+        runStep(step++, inputs);
+        continue;
+      }
+      if (news[0] == 'e')
+        return;
+    }
+  }
+
+  /// All ranks read the same line, so all decide alike. A line that is wrong concerns only its own request.
+  void takeRequest(std::string_view line) {
+    Json id = nullptr;
+    auto refuse = [&](const std::string &why, const std::string &field) {
+      write({{"id", id}, {"error", {{"message", why}, {"param", field.empty() ? Json(nullptr) : Json(field)}}}});
+    };
+    try {
+      Json json = Json::parse(line);
+      if (json.contains("cancel")) {
+        if (auto it = byName.find(json["cancel"].dump()); it != byName.end()) {
+          scheduler->cancel(it->second);
+          forget(it->second);
+        }
+        return;
+      }
+      id = json.at("id");
+      GenerationRequest request;
+      request.prompt = json.at("prompt").get<std::vector<int32_t>>();
+      request.maxTokens = json.value("max_tokens", request.maxTokens);
+      request.sampling = {json.value("temperature", 0.0f), json.value("top_k", 0), json.value("top_p", 1.0f),
+                          json.value("min_p", 0.0f)};
+      request.seed = json.value("seed", uint64_t(0));
+      if (byName.contains(id.dump()))
+        return refuse("a request with this id is running", "id");
+      if (request.sampling.temperature > 0 && !samples())
+        return refuse("this program was compiled with --sampling=false, so temperature must be 0", "temperature");
+      if (std::optional<Refusal> why = scheduler->shape().refusal(request))
+        return refuse(why->reason, why->field);
+      uint64_t number = scheduler->add(std::move(request));
+      nameOf[number] = id;
+      byName[id.dump()] = number;
+    } catch (const Json::exception &error) {
+      refuse(std::string("the request is not understood: ") + error.what(), "");
+    }
+  }
+
+  bool samples() const {
+    return std::any_of(program.inputs.begin(), program.inputs.end(),
+                       [](const Input &input) { return input.name == "sampling"; });
+  }
+
+  void forget(uint64_t number) {
+    byName.erase(nameOf.at(number).dump());
+    nameOf.erase(number);
+  }
+
+  /// Copies this rank's block of each input, runs the step, and reports its tokens.
+  void runStep(int64_t step, const GenerationInputs &inputs) {
+    for (size_t i = 0; i < program.inputs.size(); ++i) {
+      const Input &input = program.inputs[i];
+      const void *from = input.name == "tokens"      ? static_cast<const void *>(inputs.tokens.data())
+                         : input.name == "slots"     ? inputs.slots.data()
+                         : input.name == "positions" ? inputs.positions.data()
+                         : input.name == "chosen"    ? inputs.chosen.data()
+                         : input.name == "sampling"  ? static_cast<const void *>(inputs.sampling.data())
+                                                     : inputs.seeds.data();
+      char *to = device->input(step, int(i));
+      forEachRun(input.shape, blockOf(program.mesh, input.shape, input.layout, comm.rank()),
+                 [&](int64_t block, int64_t whole, int64_t count) {
+                   memcpy(to + block * 4, static_cast<const char *>(from) + whole * 4, size_t(count) * 4);
+                 });
+    }
+    context->require(device->begin(*context, step));
+    context->require(device->finish(*context));
+    for (const TokenEvent &event : scheduler->finish(chosen.tokens, chosen.logprobs)) {
+      Json line{{"id", nameOf.at(event.id)}, {"token", event.token}, {"logprob", event.logprob}};
+      if (event.reason == FinishReason::NotFinite)
+        line = {{"id", nameOf.at(event.id)}, {"error", {{"message", "the logits are not finite"}, {"param", nullptr}}}};
+      else if (event.reason != FinishReason::None)
+        line["finish_reason"] = event.reason == FinishReason::Stop ? "stop" : "length";
+      write(line);
+      if (event.reason != FinishReason::None)
+        forget(event.id);
+    }
+    flush();
+  }
+
+  void write(const Json &line) {
+    if (comm.rank() == 0)
+      unwritten += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    if (scheduler->running() == 0)
+      flush();
+  }
+
+  /// A reader that is slow holds the run up; one that is gone ends it.
+  void flush() {
+    Comm::Busy busy(comm);
+    for (size_t at = 0; at < unwritten.size();) {
+      ssize_t n = ::write(answers, unwritten.data() + at, unwritten.size() - at);
+      if (n < 0 && errno != EINTR)
+        fail(PCRT_RESOURCE,
+             withErrno("cannot write answers to " + (options.answers.empty() ? "standard output" : options.answers)));
+      at += n > 0 ? size_t(n) : 0;
+    }
+    unwritten.clear();
+  }
+
+  const Program &program;
+  const Options &options;
+  Comm &comm;
+  Chosen chosen;
+  std::string weights;
+  std::vector<int32_t> endTokens;
+  std::optional<LineReader> reader; ///< Rank 0.
+  int answers = -1;
+  std::string unwritten; ///< Lines of answers.
+  std::optional<pcrt_context> context;
+  std::unique_ptr<Device> device;
+  std::optional<Scheduler> scheduler;
+  std::map<uint64_t, Json> nameOf;        ///< The id that a request's line gave.
+  std::map<std::string, uint64_t> byName; ///< By its text.
+};
+
+} // namespace
+
+void pcrt::runGeneration(const Program &program, const Options &options, Comm &comm) {
+  auto run = std::make_unique<GenerationRun>(program, options, comm);
+  try {
+    run->run();
+  } catch (...) {
+    if (run->abandon()) [[maybe_unused]]
+      GenerationRun *kept = run.release(); // work that still runs on the device reads the run's memory
+    throw;
+  }
+}
