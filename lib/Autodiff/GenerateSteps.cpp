@@ -20,37 +20,35 @@ namespace {
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// The pass pc-generate-steps. It rewrites @model in place and renames it to @step.
-struct GenerateSteps : pc::impl::GenerateStepsBase<GenerateSteps> {
-  using GenerateStepsBase::GenerateStepsBase;
+/// The sizes of a step.
+struct StepSizes {
+  int64_t groups, slots, context;
+  bool sampling;
+};
 
-  void runOnOperation() override {
-    model = getOperation().lookupSymbol<func::FuncOp>("model");
-    if (!model) {
-      getOperation().emitError() << "pc-generate-steps: this module has no function @model";
-      return signalPassFailure();
-    }
-    // Layers must be in order, because attention is numbered.
-    sortByLayers(model.getBody().front());
-    if (failed(checkOptions()) || failed(findInputs()) || failed(findLogits()))
-      return signalPassFailure();
-    builder = OpBuilder(model);
+/// Rewrites one function that computes a model. State: the function, its inputs, and the logits that it chooses from.
+class StepWriter {
+public:
+  /// The step takes `size` tokens per group; the names of its inputs and outputs end with `suffix`.
+  StepWriter(func::FuncOp model, ProgramOp program, const StepSizes &sizes, int64_t size, StringRef suffix)
+      : model(model), program(program), sizes(sizes), size(size), suffix(suffix), builder(model) {}
+
+  LogicalResult write() {
+    if (failed(findInputs()) || failed(findLogits()))
+      return failure();
     dropTraining();
     if (failed(cacheAttention()) || failed(lookUpPositions()))
-      return signalPassFailure();
+      return failure();
     chooseRows();
     if (failed(checkTokensApart()))
-      return signalPassFailure();
+      return failure();
     resize();
     chooseTokens();
     sweep();
-    model.setSymName("step");
-    program.setBatch(groups);
-    program.setSequence(context);
+    return success();
   }
 
 private:
-  LogicalResult checkOptions();
   LogicalResult findInputs();
   LogicalResult findLogits();
   void dropTraining();
@@ -70,36 +68,108 @@ private:
 
   func::FuncOp model;
   ProgramOp program;
-  OpBuilder builder{static_cast<MLIRContext *>(nullptr)};
+  const StepSizes &sizes;
+  const int64_t size;
+  StringRef suffix;
+  OpBuilder builder;
   InputOp tokens;
   Value logits, slotOf, positionOf, chosen; ///< the logits, and inputs
   llvm::DenseMap<Value, Value> lookedUp;    ///< by table of positions
 };
 
+/// The pass pc-generate-steps. It rewrites @model in place and renames it to @step.
+struct GenerateSteps : pc::impl::GenerateStepsBase<GenerateSteps> {
+  using GenerateStepsBase::GenerateStepsBase;
+
+  void runOnOperation() override {
+    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!model) {
+      getOperation().emitError() << "pc-generate-steps: this module has no function @model";
+      return signalPassFailure();
+    }
+    if (failed(checkOptions(model)))
+      return signalPassFailure();
+    // Layers must be in order, because attention is numbered.
+    sortByLayers(model.getBody().front());
+    func::FuncOp other = chunk ? model.clone() : func::FuncOp();
+    if (other) {
+      other.setSymName("chunk");
+      getOperation().push_back(other);
+    }
+    if (failed(StepWriter(model, program, sizes, size, "").write()) ||
+        (other && failed(StepWriter(other, program, sizes, chunk, ".chunk").write())))
+      return signalPassFailure();
+    if (other)
+      append(model, other);
+    model.setSymName("step");
+    program.setBatch(sizes.groups);
+    program.setSequence(sizes.context);
+  }
+
+private:
+  LogicalResult checkOptions(func::FuncOp model);
+  void append(func::FuncOp step, func::FuncOp other);
+
+  ProgramOp program;
+  StepSizes sizes;
+};
+
 } // namespace
 
-LogicalResult GenerateSteps::checkOptions() {
+/// Moves the ops of `other` to the end of `step`. Both have the same parameters, tables and caches; those of `other`
+/// go, and it writes into the caches after `step` has.
+void GenerateSteps::append(func::FuncOp step, func::FuncOp other) {
+  llvm::StringMap<Value> leaves; // by the text of what they are
+  auto textOf = [](Operation *leaf) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    leaf->getAttrDictionary().print(os);
+    os << leaf->getResult(0).getType() << leaf->getName();
+    return text;
+  };
+  auto isShared = [](Operation &op) { return isa<ParameterOp, StateOp, RopeTableOp>(op); };
+  for (Operation &op : step.getBody().front())
+    if (isShared(op))
+      leaves[textOf(&op)] = op.getResult(0);
+  for (UpdateOp update : llvm::make_early_inc_range(step.getOps<UpdateOp>())) {
+    Value cache = update.getValue().getDefiningOp<CacheWriteOp>().getCache();
+    leaves[textOf(cache.getDefiningOp())] = update.getValue();
+    update.erase();
+  }
+  for (Operation &op : llvm::make_early_inc_range(other.getBody().front())) {
+    Value known = isShared(op) ? leaves.lookup(textOf(&op)) : Value();
+    if (known) {
+      op.getResult(0).replaceAllUsesWith(known);
+      op.erase();
+    } else if (!isa<func::ReturnOp>(op)) {
+      op.moveBefore(step.getBody().front().getTerminator());
+    }
+  }
+  other.erase();
+}
+
+LogicalResult GenerateSteps::checkOptions(func::FuncOp model) {
   for (ProgramOp op : getOperation().getOps<ProgramOp>())
     program = op;
   if (!program)
     return model.emitError() << "pc-generate-steps: the module needs a pc.program";
-  if (!context)
-    context = program.getSequence();
+  sizes = {groups, slots, context ? context : static_cast<int64_t>(program.getSequence()), sampling};
   auto refuse = [&](const Twine &text) { return model.emitError() << "pc-generate-steps: " << text; };
-  if (groups < 1 || slots < 1 || size < 1)
-    return refuse("groups, slots and size must be positive");
-  if (size < slots)
-    return refuse("a step of " + Twine(size) + " tokens cannot have one of each of " + Twine(slots) + " slots");
-  if (size > context)
-    return refuse("a step of " + Twine(size) + " tokens is longer than the context of " + Twine(context));
-  if (context > program.getSequence())
-    return refuse("a context of " + Twine(context) + " tokens is longer than the model's sequence of " +
-                  Twine(program.getSequence()) + "; import the model with --seq=" + Twine(context));
+  if (sizes.groups < 1 || sizes.slots < 1 || size < 1 || sizes.context < 1 || chunk < 0)
+    return refuse("groups, slots, context and size must be positive");
+  if (size < sizes.slots)
+    return refuse("a step of " + Twine(size) + " tokens cannot have one of each of " + Twine(sizes.slots) + " slots");
+  if (size > sizes.context || chunk > sizes.context)
+    return refuse("a step of " + Twine(std::max<int64_t>(size, chunk)) + " tokens is longer than the context of " +
+                  Twine(sizes.context));
+  if (sizes.context > static_cast<int64_t>(program.getSequence()))
+    return refuse("a context of " + Twine(sizes.context) + " tokens is longer than the model's sequence of " +
+                  Twine(program.getSequence()) + "; import the model with --seq=" + Twine(sizes.context));
   return success();
 }
 
 /// A decoder reads tokens. All other inputs belong to training.
-LogicalResult GenerateSteps::findInputs() {
+LogicalResult StepWriter::findInputs() {
   for (InputOp input : model.getOps<InputOp>()) {
     switch (input.getKind()) {
     case InputKind::Tokens:
@@ -123,7 +193,7 @@ LogicalResult GenerateSteps::findInputs() {
 }
 
 /// The logits that the loss reads are those that matter; their padding is masked.
-LogicalResult GenerateSteps::findLogits() {
+LogicalResult StepWriter::findLogits() {
   OutputOp shown;
   for (OutputOp output : model.getOps<OutputOp>())
     if (output.getKind() == OutputKind::Logits)
@@ -138,7 +208,7 @@ LogicalResult GenerateSteps::findLogits() {
 }
 
 /// Removes the outputs with all ops that only they need, and dropout.
-void GenerateSteps::dropTraining() {
+void StepWriter::dropTraining() {
   for (OutputOp output : llvm::make_early_inc_range(model.getOps<OutputOp>()))
     output.erase();
   for (DropoutOp dropout : llvm::make_early_inc_range(model.getOps<DropoutOp>())) {
@@ -152,9 +222,9 @@ void GenerateSteps::dropTraining() {
   Type i32 = builder.getI32Type();
   Value ids = dataInput("tokens", {"batch", "sequence"}, {rows, length}, i32, program.getVocabulary());
   tokens.getValue().replaceAllUsesWith(ids);
-  slotOf = dataInput("slots", {"batch", "sequence"}, {rows, length}, i32, slots + 1);
-  positionOf = dataInput("positions", {"batch", "sequence"}, {rows, length}, i32, context);
-  chosen = dataInput("chosen", {"batch", "chosen"}, {rows, slots}, i32, size);
+  slotOf = dataInput("slots", {"batch", "sequence"}, {rows, length}, i32, sizes.slots + 1);
+  positionOf = dataInput("positions", {"batch", "sequence"}, {rows, length}, i32, sizes.context);
+  chosen = dataInput("chosen", {"batch", "chosen"}, {rows, sizes.slots}, i32, size);
   tokens.erase();
   tokens = ids.getDefiningOp<InputOp>();
   // What nothing needs any more, from the last op to the first; the logits have no reader yet.
@@ -164,18 +234,20 @@ void GenerateSteps::dropTraining() {
       op.erase();
 }
 
-Value GenerateSteps::dataInput(StringRef name, ArrayRef<StringRef> dims, ArrayRef<int64_t> shape, Type element,
-                               int64_t below) {
-  return InputOp::create(builder, NameLoc::get(builder.getStringAttr(name)), RankedTensorType::get(shape, element),
-                         InputKind::Data, builder.getStrArrayAttr(dims), nullptr, nullptr, nullptr,
-                         builder.getStringAttr(name), below ? builder.getI64IntegerAttr(below) : nullptr, nullptr);
+Value StepWriter::dataInput(StringRef name, ArrayRef<StringRef> dims, ArrayRef<int64_t> shape, Type element,
+                            int64_t below) {
+  StringAttr full = builder.getStringAttr(name + suffix);
+  return InputOp::create(builder, NameLoc::get(full), RankedTensorType::get(shape, element), InputKind::Data,
+                         builder.getStrArrayAttr(dims), nullptr, nullptr, nullptr, full,
+                         below ? builder.getI64IntegerAttr(below) : nullptr, nullptr);
 }
 
 /// A cache for the keys or the values `x` [b, s, k, d] of one attention.
-Value GenerateSteps::cacheOf(StringRef kind, StringRef owner, Value x) {
+Value StepWriter::cacheOf(StringRef kind, StringRef owner, Value x) {
   ArrayRef<int64_t> shape = typeOf(x).getShape();
   OpBuilder leaves(tokens);
-  auto type = RankedTensorType::get({shape[0], slots, shape[2], context, shape[3]}, typeOf(x).getElementType());
+  auto type =
+      RankedTensorType::get({shape[0], sizes.slots, shape[2], sizes.context, shape[3]}, typeOf(x).getElementType());
   Value cache = StateOp::create(leaves, x.getLoc(), type, builder.getStringAttr(kind), builder.getStringAttr(owner),
                                 builder.getStrArrayAttr({"batch", "slot", "kv_heads", "cached", "head_dim"}), nullptr,
                                 nullptr, builder.getUnitAttr());
@@ -185,7 +257,7 @@ Value GenerateSteps::cacheOf(StringRef kind, StringRef owner, Value x) {
 }
 
 /// Keys and values go into caches, which attention reads.
-LogicalResult GenerateSteps::cacheAttention() {
+LogicalResult StepWriter::cacheAttention() {
   int64_t number = 0;
   for (AttentionOp attention : llvm::make_early_inc_range(model.getOps<AttentionOp>())) {
     auto refuse = [&](StringRef why) {
@@ -199,9 +271,10 @@ LogicalResult GenerateSteps::cacheAttention() {
     builder.setInsertionPoint(attention);
     Value keys = cacheOf("keys", owner, attention.getK()), values = cacheOf("values", owner, attention.getV());
     Value bias = attention.getBias();
-    if (bias && typeOf(bias).getDimSize(2) != 2 * context - 1)
+    if (bias && typeOf(bias).getDimSize(2) != 2 * sizes.context - 1)
       return refuse("a bias for " + std::to_string((typeOf(bias).getDimSize(2) + 1) / 2) +
-                    " positions with a context of " + std::to_string(context) + "; import the model with this --seq");
+                    " positions with a context of " + std::to_string(sizes.context) +
+                    "; import the model with this --seq");
     Value o = CachedAttentionOp::create(
         builder, attention.getLoc(), attention.getO().getType(), attention.getQ(), keys, values, slotOf, positionOf,
         bias, attention.getSinks(), attention.getScaleAttr(), attention.getWindowAttr(), attention.getSoftcapAttr());
@@ -213,7 +286,7 @@ LogicalResult GenerateSteps::cacheAttention() {
   return success();
 }
 
-bool GenerateSteps::isByPosition(DimClasses &classes, Value value) {
+bool StepWriter::isByPosition(DimClasses &classes, Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   unsigned batch = classes.classOf(tokens.getValue(), 0), sequence = classes.classOf(tokens.getValue(), 1);
   if (!type || type.getRank() == 0 || classes.classOf(value, 0) != sequence)
@@ -224,7 +297,7 @@ bool GenerateSteps::isByPosition(DimClasses &classes, Value value) {
 }
 
 /// The rows of `table` at the positions of the step's tokens: [s, ...] -> [b, s, ...].
-Value GenerateSteps::lookUp(Value table) {
+Value StepWriter::lookUp(Value table) {
   Value &rows = lookedUp[table];
   if (rows)
     return rows;
@@ -239,7 +312,7 @@ Value GenerateSteps::lookUp(Value table) {
 }
 
 /// Rotary tables and rows of learned positions meet values of tokens in few ops; there they are looked up.
-LogicalResult GenerateSteps::lookUpPositions() {
+LogicalResult StepWriter::lookUpPositions() {
   DimClasses classes(model);
   SmallVector<std::pair<OpOperand *, bool>> uses; // and whether the op is an einsum
   WalkResult walked = model.walk([&](Operation *op) -> WalkResult {
@@ -281,7 +354,7 @@ LogicalResult GenerateSteps::lookUpPositions() {
 
 /// From the logits up, goes through ops with one operand that has tokens, as far as the norm before the head. There the
 /// rows that choose a token are taken.
-void GenerateSteps::chooseRows() {
+void StepWriter::chooseRows() {
   DimClasses classes(model);
   unsigned batch = classes.classOf(tokens.getValue(), 0), sequence = classes.classOf(tokens.getValue(), 1);
   auto hasTokens = [&](Value value) {
@@ -309,7 +382,7 @@ void GenerateSteps::chooseRows() {
     builder.setInsertionPointAfterValue(logits);
   Value x = edge ? edge->get() : logits;
   SmallVector<int64_t> shape(typeOf(x).getShape());
-  shape[1] = slots;
+  shape[1] = sizes.slots;
   Value rows = EmbeddingOp::create(builder, x.getLoc(), RankedTensorType::get(shape, typeOf(x).getElementType()), x,
                                    chosen, Value(), IntegerAttr(), builder.getI64IntegerAttr(1));
   if (!edge) {
@@ -318,11 +391,11 @@ void GenerateSteps::chooseRows() {
   }
   edge->set(rows);
   DimClasses after(model);
-  after.resize(after.classOf(rows, 1), slots);
+  after.resize(after.classOf(rows, 1), sizes.slots);
 }
 
 /// Except in attention, no op may relate tokens of a step to each other, because they are of several sequences.
-LogicalResult GenerateSteps::checkTokensApart() {
+LogicalResult StepWriter::checkTokensApart() {
   DimClasses classes(model);
   unsigned sequence = classes.classOf(tokens.getValue(), 1);
   WalkResult walked = model.walk([&](Operation *op) -> WalkResult {
@@ -347,30 +420,32 @@ LogicalResult GenerateSteps::checkTokensApart() {
 }
 
 /// Batch rows become groups, and the sequence becomes the tokens of a step.
-void GenerateSteps::resize() {
+void StepWriter::resize() {
   DimClasses classes(model);
   unsigned batch = classes.classOf(tokens.getValue(), 0), sequence = classes.classOf(tokens.getValue(), 1);
-  classes.resize(batch, groups);
+  classes.resize(batch, sizes.groups);
   classes.resize(sequence, size);
 }
 
 /// The class with the largest logit, with noise if tokens are sampled, and its logarithmic probability. Classes are
 /// f32, in which ids of vocabularies are exact, so that one maximum finds both.
-void GenerateSteps::chooseTokens() {
+void StepWriter::chooseTokens() {
   builder.setInsertionPoint(model.getBody().front().getTerminator());
   Location loc = NameLoc::get(builder.getStringAttr("choice"));
   Type f32 = builder.getF32Type();
   const int64_t classes = typeOf(logits).getDimSize(2);
-  auto row = RankedTensorType::get({groups, slots}, f32), all = RankedTensorType::get({groups, slots, classes}, f32);
+  auto row = RankedTensorType::get({sizes.groups, sizes.slots}, f32),
+       all = RankedTensorType::get({sizes.groups, sizes.slots, classes}, f32);
   auto ids = RankedTensorType::get({classes}, f32);
   if (typeOf(logits) != all)
     logits = CastOp::create(builder, loc, all, logits);
   Value scores = logits;
-  if (sampling) {
+  if (sizes.sampling) {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointAfterValue(chosen);
-    Value settings = dataInput("sampling", {"batch", "chosen", "setting"}, {groups, slots, 4}, f32, 0);
-    Value seeds = dataInput("seeds", {"batch", "chosen", "word"}, {groups, slots, 3}, builder.getI32Type(), INT64_MAX);
+    Value settings = dataInput("sampling", {"batch", "chosen", "setting"}, {sizes.groups, sizes.slots, 4}, f32, 0);
+    Value seeds = dataInput("seeds", {"batch", "chosen", "word"}, {sizes.groups, sizes.slots, 3}, builder.getI32Type(),
+                            INT64_MAX);
     builder.setInsertionPoint(model.getBody().front().getTerminator());
     Value least = SamplingThresholdOp::create(builder, loc, row, logits, settings);
     scores = GumbelOp::create(builder, loc, all, logits, settings, seeds, least, Value());
@@ -396,14 +471,14 @@ void GenerateSteps::chooseTokens() {
                                 LogOp::create(builder, loc, row, sum));
   Value token = ScaleOp::create(builder, loc, row, choice, builder.getF64FloatAttr(-1));
   auto show = [&](StringRef name, Value value) {
-    OutputOp::create(builder, loc, OutputKind::Generated, name, value, nullptr, nullptr, nullptr);
+    OutputOp::create(builder, loc, OutputKind::Generated, (name + suffix).str(), value, nullptr, nullptr, nullptr);
   };
   show("token", token);
   show("logprob", logprob);
 }
 
 /// Removes inputs and parameters that only training read. No run is shown the choices of experts.
-void GenerateSteps::sweep() {
+void StepWriter::sweep() {
   for (TopKOp choice : model.getOps<TopKOp>())
     choice.removeLayerAttr();
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front()))) {

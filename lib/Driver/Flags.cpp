@@ -196,6 +196,9 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(generation.context, "context",
         "With --mode=generate: maximum number of tokens of a sequence, where 0 means the model's --seq");
   field(generation.size, "size", "With --mode=generate: number of tokens of a data rank in a step");
+  field(
+      generation.chunk, "chunk",
+      "With --mode=generate: number of prompt tokens that a step takes besides, where 0 means that prompts use --size");
   field(generation.sampling, "sampling",
         "With --mode=generate: let requests choose tokens at random; false: always the most probable token");
   field(fields.step.optimizer, "optimizer",
@@ -283,8 +286,9 @@ pcrt_status CompileFlags::check(std::string &error) const {
   };
   refuse(mode != "train" && mode != "eval" && mode != "generate",
          "--mode=" + mode + " is not a mode (train, eval, generate)");
-  refuse(mode != "generate" && (given("slots") || given("context") || given("size") || given("sampling")),
-         "--slots, --context, --size and --sampling need --mode=generate");
+  refuse(mode != "generate" &&
+             (given("slots") || given("context") || given("size") || given("chunk") || given("sampling")),
+         "--slots, --context, --size, --chunk and --sampling need --mode=generate");
   refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),
          "--group, --freeze and --decay are for training; leave out --mode=" + mode);
   refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");

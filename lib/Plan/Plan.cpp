@@ -42,7 +42,8 @@ int64_t Plan::vocabularyRanks() const {
 int64_t Plan::dataRanks() const {
   int64_t ranks = 1;
   for (const Tactic &tactic : tactics)
-    if (const TacticInfo *info = tactic.info(); info && (info->splitsBatch || info->shardsParameters))
+    if (const TacticInfo *info = tactic.info();
+        tactic.as<ExpertParallelTactic>() || (info && (info->splitsBatch || info->shardsParameters)))
       ranks *= std::max<int64_t>(sizeOf(tactic.axis()), 1);
   return ranks;
 }

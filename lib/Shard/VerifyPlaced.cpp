@@ -4,6 +4,7 @@
 #define GEN_PASS_DEF_VERIFYPLACED
 #include "pc/Shard/Passes.h"
 
+#include "pc/IR/Generation.h"
 #include "pc/IR/LeavesByName.h"
 
 using namespace mlir;
@@ -72,6 +73,9 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
       Value leaf = leaves.of(update);
       if (!leaf)
         return op->emitError() << "updates '" << name << "', which is not a parameter or state of this program (V4)";
+      auto state = leaf.getDefiningOp<StateOp>();
+      if (state && state.getCache() && !update.getValue().getDefiningOp<CacheWriteOp>())
+        return op->emitError() << "the cache '" << name << "' would be moved between ranks in every step (V4)";
       if (leaf.getType() != update.getValue().getType())
         return op->emitError() << "'" << name << "' is placed as " << leaf.getType() << ", but its new value as "
                                << update.getValue().getType() << " (V4)";

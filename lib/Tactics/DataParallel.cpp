@@ -53,6 +53,11 @@ static llvm::DenseSet<Value> findLossTerms(ModuleOp module) {
 
 /// Leaves are rooted. All values with the batch are split, except for the terms of the loss, which go through the root.
 LogicalResult pc::placeNaiveData(ModuleOp module, StringRef tactic, StringAttr axis) {
+  WalkResult caches =
+      module.walk([](StateOp state) { return state.getCache() ? WalkResult::interrupt() : WalkResult::advance(); });
+  if (caches.wasInterrupted())
+    return module.emitError() << tactic
+                              << ": mode=naive would send the caches of a program that generates; use mode=ddp";
   Seeds seeds(tactic, axis, AxisOrder(module));
   seeds.order.setRooted(axis);
   seeds.must.insert("batch");

@@ -96,7 +96,7 @@ struct ExpertParallel : pc::impl::ExpertParallelBase<ExpertParallel> {
     ofTokens.insert(tokens);
     seeds.must = ofTokens;
     seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
-      return {isa<InputOp>(leaf) ? splitByName(leaf, ofTokens) : AxisState::whole()};
+      return {isa<InputOp, StateOp>(leaf) ? splitByName(leaf, ofTokens) : AxisState::whole()};
     };
     seeds.fixed = isWeight;
     if (failed(splitExperts(getOperation(), seeds, tokens)) || failed(propagate(getOperation(), seeds)))

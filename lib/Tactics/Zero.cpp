@@ -97,7 +97,10 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     for (StringRef dim : parameter.getDims().getAsValueRange<StringAttr>())
       allNames.insert(dim);
   });
-  module.walk([&](StateOp state) { leaves[state.getParameterAttr()].push_back(state); });
+  module.walk([&](StateOp state) {
+    if (!state.getCache())
+      leaves[state.getParameterAttr()].push_back(state);
+  });
   llvm::StringMap<AxisState> shards; // of each parameter, its state and its gradient
   bool any = false;
   auto isExpert = [&](Operation *leaf) { return experts && expertsDim(leafDims(leaf)) >= 0; };
@@ -117,7 +120,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
     if (auto parameter = dyn_cast<ParameterOp>(leaf))
       return {stage == 3 || isMaster(parameter) ? shards.lookup(parameter.getName()) : AxisState::whole()};
-    if (auto state = dyn_cast<StateOp>(leaf))
+    if (auto state = dyn_cast<StateOp>(leaf); state && !state.getCache())
       return {shards.lookup(state.getParameter())};
     return {splitByName(leaf, seeds.must)};
   };

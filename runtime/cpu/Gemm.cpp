@@ -1,12 +1,13 @@
 //===- Gemm.cpp - The matrix products of a program on the CPU -------------===//
-// A distinct product has a plan; a plan has one part for each thread. A part runs dnnl_sgemm, a primitive or the plain
-// loop, whichever `prepare` has chosen by the measurements in its comment.
+// A distinct product has a plan; a plan has one part for each thread. A part runs dnnl_sgemm, a primitive, ThinProduct
+// or the plain loop, whichever `prepare` has chosen by the measurements in its comment.
 //===----------------------------------------------------------------------===//
 #include "cpu/Gemm.h"
 #include "base/Types.h"
 #include "cpu/Allocations.h"
 #include "cpu/Matmul.h"
 #include "cpu/PlainGemm.h"
+#include "cpu/ThinProduct.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -77,10 +78,11 @@ static dnnl_status_t multiply(const Sgemm &product, const char *a, const char *b
 /// A thread's share of a product, and the way in which the thread computes it.
 struct Gemms::Part {
   Share share;
-  enum class How { PlainLoop, Sgemm, Primitive } how = How::PlainLoop;
+  enum class How { PlainLoop, Sgemm, Primitive, Thin } how = How::PlainLoop;
   bool swapped = false; ///< The library computes the transposed product.
   ::Sgemm sgemm;
   std::optional<Matmul> primitive;
+  std::optional<ThinProduct> thin;
 };
 
 /// A product of the program with its shares.
@@ -179,7 +181,12 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc, bool na
       continue;
     auto part = std::make_unique<Part>();
     part->share = share;
-    prepare(*part, nativeBf16, threads[thread]->engine);
+    if (streams && ThinProduct::takes(share.block)) {
+      part->thin.emplace(share.block);
+      part->how = Part::How::Thin;
+    } else {
+      prepare(*part, nativeBf16, threads[thread]->engine);
+    }
     if (part->how == Part::How::PlainLoop) {
       ++numPlain;
     } else if (part->how == Part::How::Primitive) {
@@ -191,8 +198,9 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc, bool na
   return plan;
 }
 
-Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16)
-    : pool(pool), firstRegion(reserveLibraryMemory(pool.size())), grouped(pool, firstRegion, nativeBf16) {
+Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16, bool streams)
+    : pool(pool), streams(streams), firstRegion(reserveLibraryMemory(pool.size())),
+      grouped(pool, firstRegion, nativeBf16) {
   pool.onAll([](int) { workAlone(); });
   for (int thread = 0; thread < pool.size(); ++thread)
     threads.push_back(std::make_unique<ThreadState>());
@@ -279,6 +287,10 @@ bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bi
       auto *biasAt = bias ? static_cast<const float *>(bias) + share.columnLo : nullptr;
       if (part->how == Part::How::PlainLoop) {
         plainGemm(share.block, aAt, bAt, cAt, biasAt);
+        continue;
+      }
+      if (part->how == Part::How::Thin) {
+        part->thin->run(aAt, bAt, cAt, biasAt);
         continue;
       }
       LibraryCall library(warmingUp || firstRegion < 0 ? -1 : firstRegion + thread);

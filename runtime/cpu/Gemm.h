@@ -22,8 +22,9 @@ const char *checkGemm(const pcrt_gemm_desc &desc);
 /// The owner of the pool calls it, one product at a time.
 class Gemms {
 public:
-  /// `descs` must have passed checkGemm. `nativeBf16` is that of Matmul.
-  Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16);
+  /// `descs` must have passed checkGemm. `nativeBf16` is that of Matmul. With `streams`, products of few rows read
+  /// their matrix once (ThinProduct).
+  Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16, bool streams = false);
   ~Gemms();
 
   /// Runs product `index` as pcrt_gemm describes it and waits. False with a reason in `error` if oneDNN failed.
@@ -50,6 +51,7 @@ private:
   std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, bool nativeBf16);
 
   Pool &pool;
+  bool streams;
   int firstRegion; ///< Thread 0's memory for oneDNN's small allocations (Allocations.h); the others' follow.
   std::vector<std::unique_ptr<ThreadState>> threads;
   std::vector<std::unique_ptr<Plan>> plans; ///< One per distinct descriptor.

@@ -38,7 +38,6 @@ Generation (programs of --mode=generate; pc-generate and pc-serve run them with 
   --requests FILE       lines of JSON: {"id": 7, "prompt": [token ids], "max_tokens": 16, "temperature": 0} (default: standard
                         input)
   --answers FILE        where lines for new tokens go: {"id": 7, "token": 5, "logprob": -0.1} (default: standard output)
-  --mix                 let prompts and answers share steps, which is faster, but the bits of an answer then depend on others
 
 Optimizer (defaults as in torch.optim)
   --lr X                learning rate (default 1e-3)
@@ -158,7 +157,6 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--seed", options.seed, Concerns::Numbers);
   f("--requests", options.requests, Concerns::Rank);
   f("--answers", options.answers, Concerns::Rank);
-  f("--mix", options.mix, Concerns::Ranks);
   f("--meet", options.meet, Concerns::Ranks);
   f("--name", options.name, Concerns::Ranks);
   f("--init", options.init, Concerns::Ranks);

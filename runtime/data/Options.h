@@ -45,7 +45,6 @@ struct Options {
   std::optional<int64_t> keep;       ///< How many of them are kept; default 2.
   int64_t rollback = 0; ///< The least steps to go back if numbers were not finite; 0: to the newest checkpoint.
   std::string requests, answers; ///< For programs that generate text: files or pipes; empty: standard input and output.
-  bool mix = false;              ///< For these: prompts and answers share steps.
   std::string meet, name;        ///< HOST:PORT of pc-meet, and the name of this member of open local SGD.
   std::string change;            ///< Names, separated by commas.
   OutputPath metrics, tensorboard, summary, dumpGrads, dumpLogits, dumpRouting, trace;

@@ -88,16 +88,18 @@ public:
   pcrt_status observe(int index, int64_t, void *data, std::string *) override {
     const Output &output = program.outputs[size_t(index)];
     const auto *numbers = static_cast<const float *>(data);
-    std::vector<float> values(numbers, numbers + product(output.shape));
-    if (output.name == "token")
-      tokens.assign(values.begin(), values.end());
+    GenerationOutputs &part = output.name.ends_with(ofChunk) ? prompts : back;
+    if (output.name.starts_with("token"))
+      part.tokens.assign(numbers, numbers + product(output.shape));
     else
-      logprobs = std::move(values);
+      part.logprobs.assign(numbers, numbers + product(output.shape));
     return PCRT_OK;
   }
 
-  std::vector<int32_t> tokens;
-  std::vector<float> logprobs;
+  GenerationOutputs back, prompts;
+
+  /// The end of the names of inputs and outputs for prompts.
+  static constexpr const char *ofChunk = ".chunk";
 
 private:
   const Program &program;
@@ -106,10 +108,15 @@ private:
 /// The sizes that the program was compiled for.
 GenerationShape shapeOf(const Program &program) {
   const Dims &cache = program.caches[0].shape;
-  GenerationShape shape{int32_t(cache[0]), int32_t(cache[1]), int32_t(cache[3]), int32_t(program.vocabulary), {}};
+  GenerationShape shape{.groups = int32_t(cache[0]),
+                        .slots = int32_t(cache[1]),
+                        .context = int32_t(cache[3]),
+                        .vocabulary = int32_t(program.vocabulary)};
   for (const Input &input : program.inputs)
     if (input.name == "tokens")
-      shape.sizes = {int32_t(input.shape[1])};
+      shape.size = int32_t(input.shape[1]);
+    else if (input.name == std::string("tokens") + Chosen::ofChunk)
+      shape.chunk = int32_t(input.shape[1]);
   return shape;
 }
 
@@ -130,7 +137,7 @@ public:
     weights = options.init.empty() ? program.weights : options.init;
     onAllRanks(comm, [&] { openFiles(); });
     openDevice();
-    scheduler.emplace(shapeOf(program), endTokens, options.mix);
+    scheduler.emplace(shapeOf(program), endTokens);
     loop();
     requireOk(comm, comm.barrier());
   }
@@ -198,7 +205,7 @@ private:
   /// Takes requests and runs steps, until there are no more of either. The first byte that ranks share says whether
   /// requests may still come.
   void loop() {
-    GenerationInputs inputs;
+    GenerationStep next;
     for (int64_t step = 0;;) {
       std::string news(1, ' ');
       if (reader) {
@@ -210,8 +217,8 @@ private:
       size_t begin = 1;
       for (size_t end; (end = news.find('\n', begin)) != std::string::npos; begin = end + 1)
         takeRequest(std::string_view(news).substr(begin, end - begin));
-      if (scheduler->next(inputs)) {
-        runStep(step++, inputs);
+      if (scheduler->next(next)) {
+        runStep(step++, next);
         continue;
       }
       if (news[0] == 'e')
@@ -265,25 +272,18 @@ private:
     nameOf.erase(number);
   }
 
-  /// Copies this rank's block of each input, runs the step, and reports its tokens.
-  void runStep(int64_t step, const GenerationInputs &inputs) {
-    for (size_t i = 0; i < program.inputs.size(); ++i) {
-      const Input &input = program.inputs[i];
-      const void *from = input.name == "tokens"      ? static_cast<const void *>(inputs.tokens.data())
-                         : input.name == "slots"     ? inputs.slots.data()
-                         : input.name == "positions" ? inputs.positions.data()
-                         : input.name == "chosen"    ? inputs.chosen.data()
-                         : input.name == "sampling"  ? static_cast<const void *>(inputs.sampling.data())
-                                                     : inputs.seeds.data();
-      char *to = device->input(step, int(i));
-      forEachRun(input.shape, blockOf(program.mesh, input.shape, input.layout, comm.rank()),
-                 [&](int64_t block, int64_t whole, int64_t count) {
-                   memcpy(to + block * 4, static_cast<const char *>(from) + whole * 4, size_t(count) * 4);
-                 });
+  /// Runs a step and reports its tokens. Without prompts, the part for tokens that are fed back is enough.
+  void runStep(int64_t number, const GenerationStep &step) {
+    for (size_t i = 0; i < program.inputs.size(); ++i)
+      fill(program.inputs[i], device->input(number, int(i)),
+           program.inputs[i].name.ends_with(Chosen::ofChunk) ? step.prompts : step.back);
+    if (!step.hasPrompts && program.abi.evaluate) {
+      context->require(device->evaluate(*context));
+    } else {
+      context->require(device->begin(*context, number));
+      context->require(device->finish(*context));
     }
-    context->require(device->begin(*context, step));
-    context->require(device->finish(*context));
-    for (const TokenEvent &event : scheduler->finish(chosen.tokens, chosen.logprobs)) {
+    for (const TokenEvent &event : scheduler->finish(chosen.back, chosen.prompts)) {
       Json line{{"id", nameOf.at(event.id)}, {"token", event.token}, {"logprob", event.logprob}};
       if (event.reason == FinishReason::NotFinite)
         line = {{"id", nameOf.at(event.id)}, {"error", {{"message", "the logits are not finite"}, {"param", nullptr}}}};
@@ -294,6 +294,21 @@ private:
         forget(event.id);
     }
     flush();
+  }
+
+  /// Copies this rank's block of an input.
+  void fill(const Input &input, char *to, const GenerationInputs &inputs) {
+    auto is = [&](const char *name) { return input.name.starts_with(name); };
+    const void *from = is("tokens")      ? static_cast<const void *>(inputs.tokens.data())
+                       : is("slots")     ? inputs.slots.data()
+                       : is("positions") ? inputs.positions.data()
+                       : is("chosen")    ? inputs.chosen.data()
+                       : is("sampling")  ? static_cast<const void *>(inputs.sampling.data())
+                                         : inputs.seeds.data();
+    forEachRun(input.shape, blockOf(program.mesh, input.shape, input.layout, comm.rank()),
+               [&](int64_t block, int64_t whole, int64_t count) {
+                 memcpy(to + block * 4, static_cast<const char *>(from) + whole * 4, size_t(count) * 4);
+               });
   }
 
   void write(const Json &line) {

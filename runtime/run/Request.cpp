@@ -10,8 +10,8 @@ using namespace pcrt;
 void pcrt::checkRequest(const Program &program, const Options &options, int ranks) {
   if (program.mesh.ranks() != ranks)
     fail(PCRT_USAGE, otherSize(program, ranks));
-  if (!options.requests.empty() || !options.answers.empty() || options.mix)
-    fail(PCRT_USAGE, "--requests, --answers and --mix need a program compiled with --mode=generate");
+  if (!options.requests.empty() || !options.answers.empty())
+    fail(PCRT_USAGE, "--requests and --answers need a program compiled with --mode=generate");
   if (options.data.empty())
     fail(PCRT_USAGE, "--data FILE is missing; add it, or see --help");
   if (options.evalEvery && !program.training)

@@ -26,16 +26,13 @@ std::optional<Refusal> GenerationShape::refusal(const GenerationRequest &request
   return std::nullopt;
 }
 
-Scheduler::Scheduler(GenerationShape shape, std::vector<int32_t> endTokens, bool mix)
-    : program(std::move(shape)), endTokens(std::move(endTokens)), mix(mix) {
-  const std::vector<int32_t> &sizes = program.sizes;
-  bool ascends = std::adjacent_find(sizes.begin(), sizes.end(), std::greater_equal<>()) == sizes.end();
+Scheduler::Scheduler(GenerationShape shape, std::vector<int32_t> endTokens)
+    : program(shape), endTokens(std::move(endTokens)) {
   if (program.groups < 1 || program.slots < 1 || program.context < 1 || program.vocabulary < 1)
     fail(PCRT_USAGE, "a generating program needs a group, a slot, a position and a token");
-  if (sizes.empty() || !ascends || sizes[0] < program.slots)
-    fail(PCRT_USAGE, "the sizes of a generating program must ascend, and the first must be at least the number of "
-                     "slots, " +
-                         std::to_string(program.slots));
+  if (program.size < program.slots || program.chunk < 0)
+    fail(PCRT_USAGE,
+         "a step of a generating program must have at least as many tokens as slots, " + std::to_string(program.slots));
   entries.resize(size_t(program.groups) * program.slots);
 }
 
@@ -77,14 +74,6 @@ void Scheduler::fillSlots() {
   }
 }
 
-int32_t Scheduler::chunk(const Entry &entry) const {
-  return std::min(program.sizes.back(), int32_t(entry.request.prompt.size()) - entry.fed);
-}
-
-size_t Scheduler::sizeOf(int32_t tokens) const {
-  return size_t(std::lower_bound(program.sizes.begin(), program.sizes.end(), tokens) - program.sizes.begin());
-}
-
 std::vector<int32_t> Scheduler::byArrival(int32_t group) const {
   const Entry *first = &entries[size_t(group) * program.slots];
   std::vector<int32_t> order;
@@ -99,6 +88,8 @@ void Scheduler::feed(int32_t group, int32_t slot, int32_t count, int32_t &rows, 
   size_t place = size_t(group) * program.slots + slot;
   size_t row = inputs.tokens.size() / program.groups * group + rows;
   Entry &entry = entries[place];
+  if (count <= 0)
+    return;
   for (int32_t i = 0; i < count; ++i, ++row, ++entry.fed) {
     inputs.tokens[row] = entry.inPrompt() ? entry.request.prompt[entry.fed] : entry.last;
     inputs.slots[row] = slot;
@@ -108,6 +99,7 @@ void Scheduler::feed(int32_t group, int32_t slot, int32_t count, int32_t &rows, 
   if (entry.inPrompt())
     return;
   giving[place] = entry.id;
+  from[place] = &inputs == prompts ? Part::Prompts : Part::Back;
   inputs.chosen[place] = rows - 1;
   const Sampling &how = entry.request.sampling;
   float values[] = {how.temperature, float(how.topK), how.topP, how.minP};
@@ -116,64 +108,63 @@ void Scheduler::feed(int32_t group, int32_t slot, int32_t count, int32_t &rows, 
   std::copy_n(words, 3, &inputs.seeds[3 * place]);
 }
 
-std::optional<size_t> Scheduler::next(GenerationInputs &inputs) {
+bool Scheduler::next(GenerationStep &step) {
   if (inStep)
     fail(PCRT_INTERNAL, "the scheduler was asked for a step before the last one ended");
   fillSlots();
-  const Entry *oldest = nullptr; // of those whose prompt is not in the cache
-  bool feedsBack = false;
-  for (const Entry &entry : entries) {
-    feedsBack |= entry.feedsBack();
-    if (entry.inPrompt() && (!oldest || entry.id < oldest->id))
-      oldest = &entry;
-  }
-  if (!oldest && !feedsBack)
-    return std::nullopt;
-  bool readsPrompts = oldest && !(owes && feedsBack);
-  size_t size = readsPrompts ? sizeOf(chunk(*oldest)) : 0;
-  bool feedsBackNow = !readsPrompts || size == 0 || mix;
-  int32_t tokens = program.sizes[size];
-
-  size_t rows = size_t(program.groups) * tokens, places = entries.size();
-  inputs.tokens.assign(rows, 0);
-  inputs.slots.assign(rows, -1);
-  inputs.positions.assign(rows, 0);
-  inputs.chosen.assign(places, 0);
-  inputs.sampling.assign(4 * places, 0);
-  inputs.seeds.assign(3 * places, 0);
+  size_t places = entries.size();
+  auto clear = [&](GenerationInputs &inputs, int32_t tokens) {
+    size_t rows = size_t(program.groups) * size_t(tokens);
+    inputs.tokens.assign(rows, 0);
+    inputs.slots.assign(rows, -1);
+    inputs.positions.assign(rows, 0);
+    inputs.chosen.assign(places, 0);
+    inputs.sampling.assign(4 * places, 0);
+    inputs.seeds.assign(3 * places, 0);
+  };
+  clear(step.back, program.size);
+  clear(step.prompts, program.chunk);
+  prompts = &step.prompts;
   giving.assign(places, 0);
-  owes = false;
+  from.assign(places, Part::None);
+  step.hasBack = step.hasPrompts = false;
   for (int32_t group = 0; group < program.groups; ++group) {
     std::vector<int32_t> order = byArrival(group);
     const Entry *first = &entries[size_t(group) * program.slots];
-    std::vector<bool> isBack(program.slots); // before chunks are fed
+    int32_t back = 0, chunk = 0;
+    std::vector<int32_t> inPrompt;
     for (int32_t slot : order)
-      isBack[slot] = first[slot].feedsBack();
-    int32_t used = 0;
-    for (int32_t slot : order)
-      if (int32_t count = chunk(first[slot]);
-          readsPrompts && !isBack[slot] && sizeOf(count) == size && used + count <= tokens)
-        feed(group, slot, count, used, inputs);
-    for (int32_t slot : order)
-      if (isBack[slot] && feedsBackNow && used < tokens)
-        feed(group, slot, 1, used, inputs);
+      if (first[slot].inPrompt())
+        inPrompt.push_back(slot);
       else
-        owes |= isBack[slot];
+        feed(group, slot, 1, back, step.back);
+    for (int32_t slot : inPrompt) {
+      int32_t left = int32_t(first[slot].request.prompt.size()) - first[slot].fed;
+      if (program.chunk)
+        feed(group, slot, std::min(left, program.chunk - chunk), chunk, step.prompts);
+      else
+        feed(group, slot, std::min(left, program.size - back), back, step.back);
+    }
+    step.hasBack |= back > 0;
+    step.hasPrompts |= chunk > 0;
   }
-  inStep = true;
-  return size;
+  inStep = step.hasBack || step.hasPrompts;
+  return inStep;
 }
 
-std::vector<TokenEvent> Scheduler::finish(std::span<const int32_t> sampled, std::span<const float> logprobs) {
-  if (!inStep || sampled.size() != entries.size() || logprobs.size() != entries.size())
-    fail(PCRT_INTERNAL, "the outputs of a step of generation do not match the step");
+std::vector<TokenEvent> Scheduler::finish(const GenerationOutputs &back, const GenerationOutputs &prompts) {
+  if (!inStep)
+    fail(PCRT_INTERNAL, "the scheduler got the outputs of a step that it has not planned");
   inStep = false;
   std::vector<TokenEvent> events;
   for (size_t place = 0; place < entries.size(); ++place) {
+    const GenerationOutputs &outputs = from[place] == Part::Prompts ? prompts : back;
+    if (giving[place] && (outputs.tokens.size() != entries.size() || outputs.logprobs.size() != entries.size()))
+      fail(PCRT_INTERNAL, "the outputs of a step of generation do not match the step");
     Entry &entry = entries[place];
     if (!giving[place] || entry.id != giving[place]) // cancelled meanwhile
       continue;
-    TokenEvent event{.id = entry.id, .token = sampled[place], .logprob = logprobs[place]};
+    TokenEvent event{.id = entry.id, .token = outputs.tokens[place], .logprob = outputs.logprobs[place]};
     entry.last = event.token;
     ++entry.given;
     if (event.token < 0 || event.token >= program.vocabulary || !std::isfinite(event.logprob))

@@ -1,7 +1,7 @@
 //===- Scheduler.h - Which tokens a step of generation reads --------------===//
-// A generating program has steps of a few sizes. A step reads up to S tokens per data group; each token has a slot of
-// the cache and a position in it. The scheduler gives every request a slot, cuts its prompt into chunks, and then feeds
-// each sampled token back. All ranks run a copy of it. Its decisions depend only on the sequence of its calls.
+// A step of a generating program reads tokens per data group; each token has a slot of the cache and a position in it.
+// The scheduler gives every request a slot, feeds its prompt in as many steps as it needs, and then feeds each chosen
+// token back. All ranks run a copy of it. Its decisions depend only on the sequence of its calls.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_GENERATE_SCHEDULER_H
 #define PCRT_GENERATE_SCHEDULER_H
@@ -37,23 +37,36 @@ struct Refusal {
 
 /// The sizes of a generating program.
 struct GenerationShape {
-  int32_t groups = 1;              ///< Data groups (D).
-  int32_t slots = 1;               ///< Slots per group (N), which is also the number of chosen rows per group.
-  int32_t context = 0;             ///< Positions per slot (T).
-  int32_t vocabulary = 0;          ///< Token ids lie below it.
-  std::vector<int32_t> sizes = {}; ///< Tokens per group in a step (S), ascending. The first is at least `slots`.
+  int32_t groups = 1;     ///< Data groups (D).
+  int32_t slots = 1;      ///< Slots per group (N), which is also the number of chosen rows per group.
+  int32_t context = 0;    ///< Positions per slot (T).
+  int32_t vocabulary = 0; ///< Token ids lie below it.
+  int32_t size = 1;       ///< Tokens per group in a step (S), at least `slots`.
+  int32_t chunk = 0;      ///< Tokens of prompts per group that a step reads besides; 0: prompts share the others' rows.
 
   /// Whether the program can run the request. Any number of threads may ask.
   std::optional<Refusal> refusal(const GenerationRequest &request) const;
 };
 
-/// The inputs of a step, row major. A row without a token has slot -1, token 0 and position 0.
+/// The inputs of a part of a step, row major. A row without a token has slot -1, token 0 and position 0.
 struct GenerationInputs {
   std::vector<int32_t> tokens, slots, positions; ///< [D, S]
   /// [D, N]: for each slot, the row from whose logits its next token is chosen; 0 if the step gives it no token.
   std::vector<int32_t> chosen;
   std::vector<float> sampling; ///< [D, N, 4]: temperature, top-k, top-p, min-p.
   std::vector<int32_t> seeds;  ///< [D, N, 3]: the low and the high word of the request's seed, and the position.
+};
+
+/// A step: tokens that are fed back, and prompts. Without chunks, prompts are in `back`, too.
+struct GenerationStep {
+  GenerationInputs back, prompts;
+  bool hasBack = false, hasPrompts = false; ///< A part that has no tokens need not run.
+};
+
+/// The outputs of a part, [D, N]; entries of slots without a chosen row are not read.
+struct GenerationOutputs {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;
 };
 
 /// Why a request is complete.
@@ -72,15 +85,13 @@ struct TokenEvent {
   FinishReason reason = FinishReason::None;
 };
 
-/// Gives slots to requests, first come, first served. A prompt is fed in chunks that begin at multiples of the largest
-/// size, and the size of a chunk's step is the smallest one that holds this chunk. A token that is fed back uses the
-/// smallest size. So the sizes of a request's steps do not depend on other requests, and neither do the bits of its
-/// answer. If there is work of both kinds, a step with a prompt is followed by a step without one.
+/// Gives slots to requests, first come, first served. Every step feeds back the last token of each answer, and as many
+/// tokens of prompts as fit, the oldest request first. A program computes a token alike in every row of a part, so the
+/// bits of an answer do not depend on other requests.
 class Scheduler {
 public:
-  /// With `mix`, a step with a prompt also feeds tokens back if it has rows left, whatever its size. This is faster,
-  /// but the bits of an answer then depend on other requests. Throws PCRT_USAGE if the shape makes no sense.
-  Scheduler(GenerationShape shape, std::vector<int32_t> endTokens, bool mix = false);
+  /// Throws PCRT_USAGE if the shape makes no sense.
+  Scheduler(GenerationShape shape, std::vector<int32_t> endTokens);
 
   const GenerationShape &shape() const { return program; }
 
@@ -89,11 +100,10 @@ public:
   /// Removes a request, and returns whether there was one with this id. The request has no more events.
   bool cancel(uint64_t id);
 
-  /// Plans the next step, writes its inputs, and returns the index of its size. Returns nothing if there is no request.
-  std::optional<size_t> next(GenerationInputs &inputs);
-  /// Ends the step that next() planned. The outputs of the step are [D, N]; entries of slots without a token are not
-  /// read. Returns the new tokens, by group and slot.
-  std::vector<TokenEvent> finish(std::span<const int32_t> sampled, std::span<const float> logprobs);
+  /// Plans the next step and writes its inputs. Returns whether there is anything to do.
+  bool next(GenerationStep &step);
+  /// Ends the step that next() planned, whose parts had these outputs. Returns the new tokens, by group and slot.
+  std::vector<TokenEvent> finish(const GenerationOutputs &back, const GenerationOutputs &prompts);
 
   size_t waiting() const { return queue.size(); } ///< The number of requests without a slot.
   size_t running() const;                         ///< The number of requests with a slot.
@@ -111,23 +121,22 @@ private:
   };
 
   void fillSlots();
-  /// The length of an entry's next chunk, and the index of its size.
-  int32_t chunk(const Entry &entry) const;
-  size_t sizeOf(int32_t tokens) const;
   /// The slots of a group, in the order in which their requests came.
   std::vector<int32_t> byArrival(int32_t group) const;
-  /// Appends the next `count` tokens of a slot to its group's rows.
+  /// Appends the next `count` tokens of a slot to its group's rows of a part.
   void feed(int32_t group, int32_t slot, int32_t count, int32_t &rows, GenerationInputs &inputs);
+  /// Which output gives a slot its next token.
+  enum class Part : uint8_t { None, Back, Prompts };
 
   GenerationShape program;
   std::vector<int32_t> endTokens;
-  bool mix;
   std::deque<Entry> queue;
   std::vector<Entry> entries;   ///< [D, N]
   std::vector<uint64_t> giving; ///< [D, N]: the request that gets a token in the current step, or 0.
+  std::vector<Part> from;       ///< [D, N]: by which part.
   uint64_t lastId = 0;
+  const GenerationInputs *prompts = nullptr; ///< Of the step that is being planned.
   bool inStep = false;
-  bool owes = false; ///< The last step left out a token that could be fed back.
 };
 
 } // namespace pcrt

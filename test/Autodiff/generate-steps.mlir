@@ -4,6 +4,7 @@
 // RUN: pc-opt %s --split-input-file --verify-diagnostics --pc-generate-steps="slots=2 size=4 context=8 sampling=false" -o %t.greedy
 // RUN: FileCheck %s --check-prefix=GREEDY < %t.greedy
 // RUN: sed '/^\/\/ -----/,$d' %s > %t.one
+// RUN: pc-opt %t.one --pc-generate-steps="slots=2 size=2 chunk=6 sampling=false" --pc-verify-step | FileCheck %s --check-prefix=CHUNK
 // RUN: not pc-opt %t.one --pc-generate-steps="slots=5 size=4" 2>&1 | FileCheck %s --check-prefix=MANY
 // RUN: not pc-opt %t.one --pc-generate-steps="slots=2 size=4 context=9" 2>&1 | FileCheck %s --check-prefix=CONTEXT
 // RUN: not pc-opt %t.one --pc-generate-steps="slots=2 size=8 context=4" 2>&1 | FileCheck %s --check-prefix=SIZE
@@ -40,6 +41,18 @@
 // CHECK: pc.output generated "token"
 // CHECK: pc.output generated "logprob"
 // CHECK-NOT: pc.output loss
+
+// Prompts have inputs of their own, and write into the caches after the other tokens.
+// CHUNK: %[[CACHE:.*]] = pc.state cache "keys"
+// CHUNK: pc.input data "tokens" below 16 dims ["batch", "sequence"] : tensor<1x2xi32>
+// CHUNK: %[[FIRST:.*]] = pc.cache_write %{{.*}} into %[[CACHE]]
+// CHUNK-NOT: pc.update
+// CHUNK: pc.output generated "token"
+// CHUNK-NOT: pc.parameter
+// CHUNK: pc.input data "tokens.chunk" below 16 dims ["batch", "sequence"] : tensor<1x6xi32>
+// CHUNK: %[[SECOND:.*]] = pc.cache_write %{{.*}} into %[[FIRST]]
+// CHUNK: pc.update "keys" of "attention 0" %[[SECOND]]
+// CHUNK: pc.output generated "token.chunk"
 
 // GREEDY-NOT: pc.input data "sampling"
 // GREEDY-NOT: pc.gumbel

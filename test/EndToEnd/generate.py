@@ -10,9 +10,10 @@ import sys
 from cases import GOLDEN, STAND_IN, Case, mesh_flags, ranks_of
 
 MARGIN, TOLERANCE = 1e-3, 1e-4
-PLANS = [("1", []), ("tp=2", ["--tensor-parallel"]), ("dp=2", ["--data-parallel"]),
-         ("dp=2,tp=2", ["--data-parallel", "--tensor-parallel"]), ("dp=2", ["--zero=3"])]
-QUICK = {"gpt2": PLANS, "llama-tied": PLANS[1:4], "mistral-window": PLANS[:1], "bloom": PLANS[1:2], "mixtral": PLANS[:1]}
+PLANS = [("1", []), ("1", ["--chunk=7"]), ("tp=2", ["--tensor-parallel"]), ("dp=2", ["--data-parallel", "--chunk=5"]),
+         ("dp=2,tp=2", ["--data-parallel", "--tensor-parallel", "--chunk=6"]), ("dp=2", ["--zero=3", "--chunk=4"]),
+         ("cp=2", ["--context-parallel"])]
+QUICK = {"gpt2": PLANS, "llama-tied": PLANS[2:5], "mistral-window": PLANS[:1], "bloom": PLANS[1:3], "mixtral": PLANS[1:2], "qwen3_moe": [("ep=2", ["--expert-parallel"])]}
 
 
 class Generate(Case):

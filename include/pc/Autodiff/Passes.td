@@ -226,12 +226,16 @@ def GenerateSteps : Pass<"pc-generate-steps", "mlir::ModuleOp"> {
     %o = pc.cached_attention %q, %keys, %values at %slots, %positions scale 5.000000e-01 : ...
     ```
 
+    With `chunk`, the step also takes that many tokens of prompts, whose inputs and outputs have names that end with `.chunk`. They write
+    into the same caches, after the others. A run calls this part only if there are prompts.
+
     A model is refused if an op other than causal attention relates tokens of a sequence to each other.
   }];
   let options = [
     Option<"slots", "slots", "int64_t", "8", "Sequences of a group at a time">,
     Option<"context", "context", "int64_t", "0", "Tokens of a sequence, at most (0: the model's sequence)">,
     Option<"size", "size", "int64_t", "8", "Tokens of a group in a step">,
+    Option<"chunk", "chunk", "int64_t", "0", "Tokens of prompts of a group that a step takes besides (0: none)">,
     Option<"groups", "groups", "int64_t", "1", "Groups of slots, which data parallelism distributes">,
     Option<"sampling", "sampling", "bool", "true", "Choose tokens at random by temperature; false: the most probable ones">,
   ];

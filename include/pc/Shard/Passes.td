@@ -90,7 +90,7 @@ def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {
     * (V1) the module has a mesh;
     * (V2) every tensor is placed, on axes of the mesh;
     * (V3) leaves are never partial;
-    * (V4) every update has the placement of the leaf that it replaces, and that leaf exists;
+    * (V4) every update has the placement of the leaf that it replaces, and that leaf exists; no cache is moved between ranks;
     * (V5) outputs are whole or split.
 
     ```mlir

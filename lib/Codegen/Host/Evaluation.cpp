@@ -8,14 +8,16 @@
 using namespace mlir;
 using namespace pc;
 
-/// Starts at the outputs of kind loss and goes back through operands, and through messages to other stages.
+/// Starts at the outputs of kind loss, or at the generated tokens that do not end a prompt, and goes back through
+/// operands, and through messages to other stages.
 Evaluation::Evaluation(ArrayRef<ModuleOp> programs) {
   for (ModuleOp program : programs)
     program.walk(
         [&](SendOp send) { sends[{stageOf(program), send.getStage(), send.getFlow(), send.getMessage()}] = send; });
   for (ModuleOp program : programs)
     program.walk([&](OutputOp output) {
-      if (output.getKind() == OutputKind::Loss)
+      bool isGenerated = output.getKind() == OutputKind::Generated && !output.getName().contains('.');
+      if (output.getKind() == OutputKind::Loss || isGenerated)
         add(output);
     });
   while (!open.empty()) {

@@ -159,7 +159,8 @@ static void testGemm(int threads) {
     auto extent = [&](int most) { return pick(0, 5) == 0 ? 1 : pick(1, most); };
     d.name = "test";
     d.batch = pick(0, 2) ? 1 : pick(1, 5);
-    d.m = extent(90);
+    const bool streams = pick(0, 3) == 0;
+    d.m = streams ? pick(1, 10) : extent(90);
     d.n = extent(90);
     d.k = pick(0, 12) == 0 ? 0 : extent(70);
     if (int one = pick(0, 40); one < 3) // more than a block of WidenedMatmul.cpp
@@ -203,7 +204,7 @@ static void testGemm(int threads) {
     plainGemm(d, a.data(), b.data(), want.data(), biasAt);
     expect(!checkGemm(d), "checkGemm");
     const bool native = pick(0, 1);
-    Gemms gemms(pool, &d, 1, native);
+    Gemms gemms(pool, &d, 1, native, streams);
     const char *error = nullptr;
     expect(gemms.run(0, a.data(), b.data(), c.data(), biasAt, nullptr, &error), error ? error : "run");
     double worst = 0;

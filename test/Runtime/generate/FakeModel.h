@@ -30,32 +30,39 @@ public:
   explicit FakeModel(const GenerationShape &shape)
       : shape(shape), cache(size_t(shape.groups) * shape.slots * shape.context) {}
 
-  /// Runs a step: a token and a logprob for every chosen row. The logprob depends on the bits that real kernels would
-  /// give: on the sizes of the steps that wrote the sequence, and on where their chunks began.
-  void run(size_t size, const GenerationInputs &inputs) {
-    int32_t rows = shape.sizes[size];
-    size_t places = size_t(shape.groups) * shape.slots;
-    CHECK(inputs.tokens.size() == size_t(rows) * shape.groups && inputs.slots.size() == inputs.tokens.size() &&
-          inputs.positions.size() == inputs.tokens.size());
-    CHECK(inputs.chosen.size() == places && inputs.sampling.size() == 4 * places && inputs.seeds.size() == 3 * places);
-    sampled.assign(places, -7), logprobs.assign(places, NAN); // never read
+  /// Runs a step.
+  void run(const GenerationStep &step) {
     live = prompts = 0;
-    for (int32_t group = 0; group < shape.groups; ++group) {
-      written.assign(size_t(rows), nullptr);
-      for (int32_t row = 0; row < rows; ++row)
-        feed(group, row, size, inputs);
-      for (int32_t slot = 0; slot < shape.slots; ++slot)
-        choose(size_t(group) * shape.slots + slot, slot, size_t(group) * rows, rows, inputs);
-    }
-    CHECK(live > 0);
+    back = run(false, step.back);
+    int fedBack = live;
+    chunk = shape.chunk ? run(true, step.prompts) : GenerationOutputs();
+    CHECK(live > 0 && step.hasBack == (fedBack > 0) && step.hasPrompts == (live > fedBack));
   }
 
-  std::vector<int32_t> sampled; ///< [D, N]
-  std::vector<float> logprobs;
+  GenerationOutputs back, chunk;
   int live = 0;    ///< Rows with a token in the last step.
   int prompts = 0; ///< Runs of several rows among them, or that began at position 0.
 
 private:
+  /// Runs a part: a token and a logprob for every chosen row. The logprob depends on the bits that real kernels would
+  /// give, that is, on the parts that wrote the sequence.
+  GenerationOutputs run(bool isChunk, const GenerationInputs &inputs) {
+    int32_t rows = isChunk ? shape.chunk : shape.size;
+    size_t places = size_t(shape.groups) * shape.slots;
+    CHECK(inputs.tokens.size() == size_t(rows) * shape.groups && inputs.slots.size() == inputs.tokens.size() &&
+          inputs.positions.size() == inputs.tokens.size());
+    CHECK(inputs.chosen.size() == places && inputs.sampling.size() == 4 * places && inputs.seeds.size() == 3 * places);
+    GenerationOutputs made{std::vector<int32_t>(places, -7), std::vector<float>(places, NAN)}; // never read
+    for (int32_t group = 0; group < shape.groups; ++group) {
+      written.assign(size_t(rows), nullptr);
+      for (int32_t row = 0; row < rows; ++row)
+        feed(group, row, rows, isChunk, inputs);
+      for (int32_t slot = 0; slot < shape.slots; ++slot)
+        choose(size_t(group) * shape.slots + slot, slot, size_t(group) * rows, rows, inputs, made);
+    }
+    return made;
+  }
+
   struct Cached {
     uint64_t hash = 0, bits = 0; ///< Of the tokens up to here; 0: never written.
   };
@@ -64,8 +71,8 @@ private:
   }
 
   /// Rows of a slot are one run of ascending positions.
-  void feed(int32_t group, int32_t row, size_t size, const GenerationInputs &inputs) {
-    size_t i = size_t(group) * shape.sizes[size] + row;
+  void feed(int32_t group, int32_t row, int32_t rows, bool isChunk, const GenerationInputs &inputs) {
+    size_t i = size_t(group) * rows + row;
     int32_t slot = inputs.slots[i], position = inputs.positions[i], token = inputs.tokens[i];
     if (slot == -1) {
       CHECK(position == 0 && token == 0);
@@ -80,10 +87,8 @@ private:
       CHECK(position == inputs.positions[i - 1] + 1);
     for (int32_t other = 0; other < row && !continues; ++other)
       CHECK(inputs.slots[i - row + other] != slot);
-    if (!continues) {
-      begin = position;
-      prompts += position == 0 || (row + 1 < shape.sizes[size] && inputs.slots[i + 1] == slot);
-    }
+    if (!continues)
+      prompts += position == 0 || (row + 1 < rows && inputs.slots[i + 1] == slot);
     uint64_t hash = 1, bits = 1;
     if (position > 0) {
       const Cached &before = at(group, slot, position - 1);
@@ -91,14 +96,15 @@ private:
       hash = before.hash, bits = before.bits;
     }
     Cached &now = at(group, slot, position);
-    now = {mixed(hash, uint64_t(token)), mixed(mixed(bits, uint64_t(token)), uint64_t(begin) << 8 | size)};
+    now = {mixed(hash, uint64_t(token)), mixed(mixed(bits, uint64_t(token)), isChunk)};
     // A cache entry after this one is older: it must not be read before it is written again.
     if (position + 1 < shape.context)
       at(group, slot, position + 1) = {};
     written[row] = &now;
   }
 
-  void choose(size_t place, int32_t slot, size_t first, int32_t rows, const GenerationInputs &inputs) {
+  void choose(size_t place, int32_t slot, size_t first, int32_t rows, const GenerationInputs &inputs,
+              GenerationOutputs &made) {
     int32_t row = inputs.chosen[place];
     require(row >= 0 && row < rows, "a chosen row that exists");
     const float *how = &inputs.sampling[4 * place];
@@ -109,14 +115,13 @@ private:
     bool isLast = row + 1 == rows || inputs.slots[first + row + 1] != slot;
     CHECK(isLast || row == 0);
     uint64_t seed = uint32_t(inputs.seeds[3 * place]) | uint64_t(uint32_t(inputs.seeds[3 * place + 1])) << 32;
-    sampled[place] = tokenAfter(written[row]->hash, how[0], seed, shape.vocabulary);
-    logprobs[place] = -float(mixed(written[row]->bits, uint64_t(how[1] + 100 * how[2] + 1000 * how[3])) >> 40);
+    made.tokens[place] = tokenAfter(written[row]->hash, how[0], seed, shape.vocabulary);
+    made.logprobs[place] = -float(mixed(written[row]->bits, uint64_t(how[1] + 100 * how[2] + 1000 * how[3])) >> 40);
   }
 
   GenerationShape shape;
   std::vector<Cached> cache;
   std::vector<const Cached *> written;
-  int32_t begin = 0;
 };
 
 } // namespace pcrt

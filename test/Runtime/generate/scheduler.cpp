@@ -26,7 +26,6 @@ int draw(Random &random, int least, int most) { return std::uniform_int_distribu
 struct Case {
   GenerationShape shape;
   std::vector<int32_t> endTokens;
-  bool mix = false;
 };
 
 Case randomCase(Random &random) {
@@ -34,12 +33,9 @@ Case randomCase(Random &random) {
   GenerationShape &shape = one.shape;
   shape.groups = draw(random, 1, 3), shape.slots = draw(random, 1, 5);
   shape.context = draw(random, 8, 60), shape.vocabulary = draw(random, 20, 200);
-  int size = shape.slots + draw(random, 0, 3);
-  for (int count = draw(random, 1, 3); count > 0; --count, size += draw(random, 1, 20))
-    shape.sizes.push_back(size);
+  shape.size = shape.slots + draw(random, 0, 3), shape.chunk = draw(random, 0, 2) ? draw(random, 1, 20) : 0;
   for (int count = draw(random, 0, 3); count > 0; --count)
     one.endTokens.push_back(draw(random, 0, shape.vocabulary - 1));
-  one.mix = draw(random, 0, 3) == 0;
   return one;
 }
 
@@ -66,14 +62,14 @@ void record(const std::vector<TokenEvent> &events, int step, std::map<uint64_t, 
 }
 
 Result alone(const Case &one, const GenerationRequest &request) {
-  Scheduler scheduler(one.shape, one.endTokens, one.mix);
+  Scheduler scheduler(one.shape, one.endTokens);
   FakeModel model(one.shape);
-  GenerationInputs inputs;
+  GenerationStep inputs;
   std::map<uint64_t, Result> results;
   uint64_t id = scheduler.add(request);
-  for (int step = 0; std::optional<size_t> size = scheduler.next(inputs); ++step) {
-    model.run(*size, inputs);
-    record(scheduler.finish(model.sampled, model.logprobs), step, results);
+  for (int step = 0; scheduler.next(inputs); ++step) {
+    model.run(inputs);
+    record(scheduler.finish(model.back, model.chunk), step, results);
   }
   return results[id];
 }
@@ -106,9 +102,9 @@ struct Served {
 
 /// Serves requests that come, and are cancelled, at random; on two ranks, whose decisions must be the same.
 Served serve(const Case &one, Random &random) {
-  Scheduler scheduler(one.shape, one.endTokens, one.mix), other = scheduler;
+  Scheduler scheduler(one.shape, one.endTokens), other = scheduler;
   FakeModel model(one.shape);
-  GenerationInputs inputs, otherInputs;
+  GenerationStep inputs, otherInputs;
   Served served;
   int left = draw(random, 1, 25), steps = 0, rate = draw(random, 1, 6);
   while (true) {
@@ -118,8 +114,8 @@ Served serve(const Case &one, Random &random) {
       CHECK(other.add(request) == id);
       served.requests[id] = request, --left;
     }
-    std::optional<size_t> size = scheduler.next(inputs);
-    CHECK(other.next(otherInputs) == size);
+    bool goesOn = scheduler.next(inputs);
+    CHECK(other.next(otherInputs) == goesOn);
     if (!served.requests.empty() && draw(random, 0, 9) == 0) { // also one that is complete
       uint64_t id = uint64_t(draw(random, 1, int(served.requests.size())));
       bool had = scheduler.cancel(id);
@@ -127,17 +123,17 @@ Served serve(const Case &one, Random &random) {
             had == (!served.cancelled[id] && served.results[id].reason == FinishReason::None));
       served.cancelled[id] |= had;
     }
-    if (!size && left == 0)
+    if (!goesOn && left == 0)
       break;
-    if (!size)
+    if (!goesOn)
       continue;
-    CHECK(equal(inputs, otherInputs));
-    model.run(*size, inputs);
-    std::vector<TokenEvent> events = scheduler.finish(model.sampled, model.logprobs);
+    CHECK(equal(inputs.back, otherInputs.back) && equal(inputs.prompts, otherInputs.prompts));
+    model.run(inputs);
+    std::vector<TokenEvent> events = scheduler.finish(model.back, model.chunk);
     record(events, ++steps, served.results);
     for (const TokenEvent &event : events)
       CHECK(!served.cancelled[event.id]);
-    CHECK(other.finish(model.sampled, model.logprobs).size() == events.size());
+    CHECK(other.finish(model.back, model.chunk).size() == events.size());
     require(steps < 100000, "a schedule ends");
   }
   CHECK(scheduler.waiting() == 0 && scheduler.running() == 0);
@@ -161,7 +157,7 @@ void testSchedules() {
         CHECK(result.reason == single.reason && result.reason != FinishReason::None);
       }
       CHECK(result.tokens == single.tokens);
-      CHECK(one.mix || result.logprobs == single.logprobs); // the same bits
+      CHECK(result.logprobs == single.logprobs); // the same bits
       ++compared;
     }
     if (failures > before)
@@ -175,42 +171,25 @@ GenerationRequest plain(int prompt, int tokens) { return {std::vector<int32_t>(s
 
 /// First come, first served; and while prompts are read, other answers go on.
 void testOrder() {
-  GenerationShape shape{.groups = 1, .slots = 2, .context = 100, .vocabulary = 50, .sizes = {2, 8}};
+  GenerationShape shape{.groups = 1, .slots = 2, .context = 100, .vocabulary = 50, .size = 2, .chunk = 8};
   Scheduler scheduler(shape, {});
   FakeModel model(shape);
-  GenerationInputs inputs;
+  GenerationStep inputs;
   std::map<uint64_t, Result> results;
   for (int i = 0; i < 4; ++i)
     scheduler.add(plain(i == 1 ? 60 : 3, 5));
   std::string kinds;
-  for (int step = 0; std::optional<size_t> size = scheduler.next(inputs); ++step) {
-    model.run(*size, inputs);
-    kinds += model.prompts ? 'P' : 'd';
-    record(scheduler.finish(model.sampled, model.logprobs), step, results);
+  for (int step = 0; scheduler.next(inputs); ++step) {
+    model.run(inputs);
+    kinds += inputs.hasBack && inputs.hasPrompts ? 'b' : inputs.hasPrompts ? 'P' : 'd';
+    record(scheduler.finish(model.back, model.chunk), step, results);
   }
-  CHECK(kinds.substr(0, 10) == "PPdPdPdPdP"); // the second prompt is long; tokens of the first request come in between
+  CHECK(kinds.substr(0, 5) == "Pbbbb"); // the second prompt is long; tokens of the first request come beside it
   CHECK(results[1].lastStep < results[3].lastStep && results[3].lastStep < results[4].lastStep);
 }
 
-void testMix() {
-  GenerationShape shape{.groups = 1, .slots = 2, .context = 100, .vocabulary = 50, .sizes = {2, 8}};
-  for (bool mix : {false, true}) {
-    Scheduler scheduler(shape, {}, mix);
-    FakeModel model(shape);
-    GenerationInputs inputs;
-    scheduler.add(plain(1, 5));
-    scheduler.next(inputs);
-    model.run(0, inputs);
-    scheduler.finish(model.sampled, model.logprobs);
-    scheduler.add(plain(5, 5));
-    CHECK(scheduler.next(inputs) == 1);
-    model.run(1, inputs);
-    CHECK(model.live == (mix ? 6 : 5));
-  }
-}
-
 void testRefusals() {
-  GenerationShape shape{.groups = 2, .slots = 3, .context = 10, .vocabulary = 50, .sizes = {4}};
+  GenerationShape shape{.groups = 2, .slots = 3, .context = 10, .vocabulary = 50, .size = 4};
   Scheduler scheduler(shape, {});
   auto refusal = [&](GenerationRequest request) {
     std::optional<Refusal> why = shape.refusal(request);
@@ -233,8 +212,8 @@ void testRefusals() {
     CHECK(refusal({{1, token}, 1, {}, 0}) ==
           "prompt: token " + std::to_string(token) + " is not in the vocabulary of 50");
   CHECK(!scheduler.cancel(0) && !scheduler.cancel(77) && scheduler.cancel(1) && !scheduler.cancel(1));
-  for (const std::vector<int32_t> &sizes : {std::vector<int32_t>{}, {2}, {4, 4}, {8, 4}}) {
-    shape.sizes = sizes;
+  for (auto [size, chunk] : {std::pair(2, 0), {0, 8}, {4, -1}}) {
+    shape.size = size, shape.chunk = chunk;
     try {
       Scheduler wrong(shape, {});
       expect(false, "sizes are refused");
@@ -246,21 +225,21 @@ void testRefusals() {
 
 /// Logits that are not finite end their request only.
 void testNotFinite() {
-  GenerationShape shape{.groups = 1, .slots = 3, .context = 10, .vocabulary = 50, .sizes = {4}};
+  GenerationShape shape{.groups = 1, .slots = 3, .context = 10, .vocabulary = 50, .size = 4};
   Scheduler scheduler(shape, {7});
-  GenerationInputs inputs;
+  GenerationStep inputs;
+  GenerationOutputs made, none;
   for (int i = 0; i < 3; ++i)
     scheduler.add(plain(1, 4));
   scheduler.next(inputs);
-  std::vector<int32_t> sampled = {-3, 5, 6};
-  std::vector<float> logprobs = {-1, NAN, -1};
-  std::vector<TokenEvent> events = scheduler.finish(sampled, logprobs);
+  made = {{-3, 5, 6}, {-1, NAN, -1}};
+  std::vector<TokenEvent> events = scheduler.finish(made, none);
   CHECK(events.size() == 3 && events[0].reason == FinishReason::NotFinite &&
         events[1].reason == FinishReason::NotFinite && events[2].reason == FinishReason::None);
   CHECK(scheduler.running() == 1);
   scheduler.next(inputs);
-  sampled = {7, 7, 7}, logprobs = {0, 0, 0};
-  events = scheduler.finish(sampled, logprobs);
+  made = {{7, 7, 7}, {0, 0, 0}};
+  events = scheduler.finish(made, none);
   CHECK(events.size() == 1 && events[0].id == 3 && events[0].reason == FinishReason::Stop);
 }
 
@@ -268,7 +247,6 @@ void testNotFinite() {
 
 int main() {
   testOrder();
-  testMix();
   testRefusals();
   testNotFinite();
   testSchedules();

@@ -1,0 +1,198 @@
+//===- ThinProduct.cpp - A product of few rows with a large matrix ---------===//
+// If the rows of b^T are contiguous, an element of c is the product of two rows; all rows of a share what is loaded
+// of b. Otherwise the rows of b are added to the rows of c, four at a time, in blocks of columns for which c stays
+// in the first cache. The code is compiled for AVX2 and for AVX-512.
+//===----------------------------------------------------------------------===//
+#include "cpu/ThinProduct.h"
+#include "base/Types.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace pcrt;
+
+#define PCRT_ALWAYS __attribute__((always_inline))
+#define PCRT_INLINE inline PCRT_ALWAYS
+
+namespace {
+
+/// Vectors of `lanes` numbers.
+template <int lanes> struct Lanes {
+  using Floats = float __attribute__((vector_size(lanes * 4)));
+  using Words = uint32_t __attribute__((vector_size(lanes * 4)));
+  using Halves = uint16_t __attribute__((vector_size(lanes * 2)));
+
+  static PCRT_INLINE Floats load(const float *from) {
+    Floats x;
+    memcpy(&x, from, sizeof x);
+    return x;
+  }
+  static PCRT_INLINE Floats load(const uint16_t *from) { // bf16
+    Halves x;
+    memcpy(&x, from, sizeof x);
+    Words wide = __builtin_convertvector(x, Words) << 16;
+    Floats result;
+    memcpy(&result, &wide, sizeof result);
+    return result;
+  }
+  static PCRT_INLINE float sum(Floats x) {
+    float total = 0;
+    for (int lane = 0; lane < lanes; ++lane)
+      total += x[lane];
+    return total;
+  }
+};
+
+PCRT_INLINE float numberAt(const float *from, int64_t i) { return from[i]; }
+PCRT_INLINE float numberAt(const uint16_t *from, int64_t i) { return bf16ToFloat(from[i]); }
+
+/// A product whose a and c are in f32, row by row.
+template <typename T> struct Task {
+  const float *a;
+  const T *b;
+  float *c;
+  int64_t m, n, k, bStride;
+};
+
+/// Adds to the rows of c the products of the rows of a with those of b^T.
+template <int lanes, int rows, typename T> PCRT_INLINE void multiplyRows(const Task<T> &task) {
+  using V = Lanes<lanes>;
+  constexpr int parts = rows == 1 ? 4 : rows <= 2 ? 2 : 1; // sums of an element, enough to hide latencies
+  constexpr int64_t step = int64_t(lanes) * parts, ahead = 4096 / sizeof(T);
+  const int64_t whole = task.k / step * step;
+  for (int64_t column = 0; column < task.n; ++column) {
+    const T *b = task.b + column * task.bStride;
+    typename V::Floats sums[rows][parts] = {};
+    for (int64_t i = 0; i < whole; i += step) {
+      __builtin_prefetch(b + i + ahead);
+      for (int part = 0; part < parts; ++part) {
+        typename V::Floats weights = V::load(b + i + part * lanes);
+        for (int row = 0; row < rows; ++row)
+          sums[row][part] += V::load(task.a + row * task.k + i + part * lanes) * weights;
+      }
+    }
+    for (int row = 0; row < rows; ++row) {
+      typename V::Floats all = sums[row][0];
+      for (int part = 1; part < parts; ++part)
+        all += sums[row][part];
+      float total = V::sum(all);
+      for (int64_t i = whole; i < task.k; ++i)
+        total += task.a[row * task.k + i] * numberAt(b, i);
+      task.c[row * task.n + column] += total;
+    }
+  }
+}
+
+/// Adds to the rows of c, in columns [from, to), `depth` rows of b times elements of a.
+template <int lanes, int rows, int depth, typename T>
+PCRT_INLINE void addRows(const Task<T> &task, int64_t k, int64_t from, int64_t to) {
+  using V = Lanes<lanes>;
+  float factors[rows][depth];
+  for (int row = 0; row < rows; ++row)
+    for (int i = 0; i < depth; ++i)
+      factors[row][i] = task.a[row * task.k + k + i];
+  const T *b = task.b + k * task.bStride;
+  int64_t column = from;
+  for (; column + lanes <= to; column += lanes) {
+    typename V::Floats weights[depth];
+    for (int i = 0; i < depth; ++i)
+      weights[i] = V::load(b + i * task.bStride + column);
+    for (int row = 0; row < rows; ++row) {
+      typename V::Floats sum = V::load(task.c + row * task.n + column);
+      for (int i = 0; i < depth; ++i)
+        sum += weights[i] * factors[row][i];
+      memcpy(task.c + row * task.n + column, &sum, sizeof sum);
+    }
+  }
+  for (; column < to; ++column)
+    for (int row = 0; row < rows; ++row)
+      for (int i = 0; i < depth; ++i)
+        task.c[row * task.n + column] += numberAt(b + i * task.bStride, column) * factors[row][i];
+}
+
+/// Calls f<m>().
+template <int most, typename F> PCRT_INLINE void forRows(int64_t m, F f) {
+  if constexpr (most > 1)
+    if (m < most)
+      return forRows<most - 1>(m, f);
+  f.template operator()<most>();
+}
+
+/// b is [k, n] with contiguous rows.
+template <int lanes, int rows, typename T> PCRT_INLINE void addAllRows(const Task<T> &task) {
+  constexpr int64_t block = 512;
+  for (int64_t from = 0; from < task.n; from += block) {
+    const int64_t to = std::min(task.n, from + block);
+    int64_t k = 0;
+    for (; k + 4 <= task.k; k += 4)
+      addRows<lanes, rows, 4>(task, k, from, to);
+    for (; k < task.k; ++k)
+      addRows<lanes, rows, 1>(task, k, from, to);
+  }
+}
+
+template <int lanes, typename T> PCRT_INLINE void multiply(const Task<T> &task, bool transposed) {
+  forRows<ThinProduct::mostRows>(task.m, [&]<int rows>() PCRT_ALWAYS {
+    if (transposed)
+      multiplyRows<lanes, rows>(task);
+    else
+      addAllRows<lanes, rows>(task);
+  });
+}
+
+} // namespace
+
+#define PCRT_VARIANT(NAME, TARGET, LANES, T)                                                                           \
+  __attribute__((target(TARGET))) static void NAME(const Task<T> &task, bool transposed) {                             \
+    multiply<LANES>(task, transposed);                                                                                 \
+  }
+PCRT_VARIANT(f32Avx512, "avx512f,avx512bw,fma", 16, float)
+PCRT_VARIANT(bf16Avx512, "avx512f,avx512bw,fma", 16, uint16_t)
+PCRT_VARIANT(f32Avx2, "avx2,fma", 8, float)
+PCRT_VARIANT(bf16Avx2, "avx2,fma", 8, uint16_t)
+#undef PCRT_VARIANT
+
+bool ThinProduct::takes(const pcrt_gemm_desc &d) {
+  static const bool canRun = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return canRun && d.m >= 1 && d.m <= mostRows && d.k > 0 && (d.a_k_stride == 1) && (d.c_n_stride == 1 || d.n == 1) &&
+         (d.b_k_stride == 1 || d.b_n_stride == 1);
+}
+
+ThinProduct::ThinProduct(const pcrt_gemm_desc &desc)
+    : desc(desc), rows(size_t(desc.m * desc.k)), sums(size_t(desc.m * desc.n)) {}
+
+/// Reads `count` numbers from element `first` on.
+static void load(const void *from, int32_t dtype, int64_t first, int64_t count, float *to) {
+  if (dtype == PCRT_F32)
+    memcpy(to, static_cast<const float *>(from) + first, size_t(count) * sizeof(float));
+  else
+    toFloats(static_cast<const uint16_t *>(from) + first, to, count);
+}
+
+void ThinProduct::run(const void *a, const void *b, void *c, const float *bias) {
+  static const bool isWide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  const pcrt_gemm_desc &d = desc;
+  for (int64_t row = 0; row < d.m; ++row) {
+    load(a, d.a_dtype, row * d.a_m_stride, d.k, &rows[size_t(row * d.k)]);
+    float *sum = &sums[size_t(row * d.n)];
+    if (d.accumulate)
+      load(c, d.c_dtype, row * d.c_m_stride, d.n, sum);
+    else
+      std::fill_n(sum, d.n, 0.0f);
+    for (int64_t column = 0; bias && column < d.n; ++column)
+      sum[column] += bias[column];
+  }
+  const bool transposed = d.b_k_stride == 1 && (d.b_n_stride != 1 || d.n == 1);
+  const int64_t bStride = transposed ? d.b_n_stride : d.b_k_stride;
+  if (d.b_dtype == PCRT_F32)
+    (isWide ? f32Avx512 : f32Avx2)({rows.data(), static_cast<const float *>(b), sums.data(), d.m, d.n, d.k, bStride},
+                                   transposed);
+  else
+    (isWide ? bf16Avx512 : bf16Avx2)(
+        {rows.data(), static_cast<const uint16_t *>(b), sums.data(), d.m, d.n, d.k, bStride}, transposed);
+  for (int64_t row = 0; row < d.m; ++row)
+    if (const float *sum = &sums[size_t(row * d.n)]; d.c_dtype == PCRT_F32)
+      memcpy(static_cast<float *>(c) + row * d.c_m_stride, sum, size_t(d.n) * sizeof(float));
+    else
+      toBf16(sum, static_cast<uint16_t *>(c) + row * d.c_m_stride, d.n);
+}
