@@ -117,6 +117,8 @@ def unify(one: Sequence[Axis], other: Sequence[Axis]) -> None:
             x.join(y)
             continue
         big, small = (x, y) if x.size > y.size else (y, x)
+        if small.size == 1:  # it would be cut forever
+            raise Refused(f"dims of sizes {sizes(leaves(one))} and {sizes(leaves(other))} differ in a dim of size 1")
         if big.size % small.size:
             raise Refused(f"a dim of {big.size} cannot be cut into pieces of {small.size}", ADVICE)
         big.split(small.size)
@@ -127,7 +129,7 @@ def regroup(axes: Iterable[Axis], shape: Sequence[int]) -> list[list[Axis]]:
     rest = leaves(axes)
     whole, groups = sizes(rest), []
     for size in shape:
-        group: list[Axis] = []
+        group = [rest.pop(0)] if size == 1 and rest and rest[0].size == 1 else []
         while (have := product(group)) < size:
             axis = rest.pop(0)
             need = size // have

@@ -45,12 +45,16 @@ class Builder:
         classes: dict[Letter, Axis] = {}
         held: set[Letter] = set()
         for tensor, letters in terms:
-            maps.append({axis: letters[axis] for axis in tensor.held()})
-            assert len(maps[-1]) == len(tensor.value.axes), "a value has axes that its tensor lacks"
+            assert len(tensor.held()) == len(tensor.value.axes), "a value has axes that its tensor lacks"
+            maps.append({axis: letters[axis] for axis in tensor.value.axes})
             held.update(maps[-1].values())
             classes.update({letter: axis for axis, letter in letters.items()})
         dims = [[classes[letter].like() for letter in group] for group in result]
         named = {axis: letter for axes, group in zip(dims, result) for axis, letter in zip(axes, group) if letter in held}
+        full = next((letters for letters in maps if len(letters) == len(held) == len(named)), None)
+        if full:  # an elementwise product: in the order of an operand
+            of = {letter: axis for axis, letter in named.items()}
+            named = {of[letter]: letter for letter in full.values()}
         return Tensor(self.make("einsum", [t.value for t, _ in terms], list(named), maps=maps, letters=named), dims)
 
     def in_order(self, value: Value, order: Sequence[Axis]) -> Value:

@@ -50,6 +50,24 @@ def log_sum_exp(b: Builder, x: Tensor, dim: int, keep: bool) -> Tensor:
     return b.renamed(Tensor(x.value, dims), order[:-1], value)
 
 
+def recurrence(b: Builder, a: Tensor, x: Tensor, dim: int) -> Tensor:
+    """h_t = a_t h_{t-1} + x_t along a dim of x, from h = 0. a broadcasts to x."""
+    rows = b.broadcast(a.dims, x.dims)
+    along = b.single(rows[dim][1], "a recurrence along")
+    letters: Letters = {}
+    for own, full in rows:
+        letters |= dict(zip(full, letters_for(full)))
+        letters |= {axis: letters[other] for axis, other in zip(own, full)}
+    used = {letters[axis] for t in (a, x) for axis in t.value.axes}
+    missing = [axis for _, full in rows for axis in full if axis not in set(x.value.axes) and (letters[axis] in used or axis is along)]
+    order = [*x.value.axes, *missing]
+    value = b.in_order(x.value, order)
+    maps = [{axis: letters[axis] for axis in a.value.axes}, {new: letters[old] for old, new in zip(order, value.axes)}]
+    axes = [axis.like() for axis in order]
+    named = {new: letters[old] for old, new in zip(order, axes)}
+    return b.renamed(x, order, b.make("recurrence", [a.value, value], axes, maps=maps, letters=named, along=order.index(along)))
+
+
 def embedding(b: Builder, table: Tensor, ids: Tensor, padding: int) -> Tensor:
     rows = b.single(table.dim(0), "a table by rows of")
     columns = [axis for axis in table.value.axes if axis is not rows]

@@ -41,10 +41,11 @@ def columns(b: Builder, x: Tensor, axis: Axis, start: int, to: DimClass | None) 
     return drop_unit(b, value, [new[a] for a in held], held)
 
 
-def along(b: Builder, x: Value, axis: Axis, start: int, to: Axis) -> Part:
+def along(b: Builder, x: Value, axis: Axis, start: int, to: Axis, layer: str | None = None) -> Part:
     """pc.columns from one axis to another."""
     axes = [to if a is axis else a.like() for a in x.axes]
-    return b.make("columns", [x], axes, start=start, along=x.axes.index(axis)), dict(zip(x.axes, axes))
+    value = b.make("columns", [x], axes, start=start, along=x.axes.index(axis), layer=layer or b.layer)
+    return value, dict(zip(x.axes, axes))
 
 
 def drop_unit(b: Builder, value: Value, kept: Sequence[Axis], names: Sequence[Axis]) -> Part:
@@ -77,6 +78,14 @@ def _push(
         if part and to and known:
             unify([Axis(known)], [Axis(to)])
         return part
+    if value.op == "columns" and to and axis is value.uncut()[value.attrs["along"]]:  # a part of a part
+        source, first = value.operands[0], value.attrs["start"] + start
+        own = source.axes[value.axes.index(axis)]
+        if first == 0 and length == own.size:
+            unify([own], [Axis(to)])
+            return source, dict(zip(value.axes, source.axes))
+        part, _ = along(b, source, own, first, Axis(to), value.layer)
+        return part, dict(zip(value.axes, part.axes))
     new = {a: Axis(to) if a is axis and to else a.like() for a in value.axes if a is not axis or to}
     if value.op in LINEAR_OR_POINTWISE:
         at = value.axes.index(axis)
@@ -187,16 +196,14 @@ def spread(b: Builder, x: Tensor, dim: int) -> Tensor:
 
 def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
     """A view as an op: dims that it joins or cuts get axes of their own."""
-    if missing := [axis for axis in x.axes if axis not in set(x.value.axes)]:
-        order = [*x.value.axes, *missing]
-        x = b.renamed(x, order, b.in_order(x.value, order))
     old, i = [x.dim(k) for k in range(len(x.dims))], 0
     result: list[list[Axis]] = []
     j = 0
     while j < len(shape):
         if shape[j] == 1:
-            result.append([])
-            j += 1
+            unit = i < len(old) and product(old[i]) == 1
+            result.append(old[i] if unit else [])
+            i, j = i + unit, j + 1
             continue
         while product(old[i]) == 1:
             i += 1
@@ -211,7 +218,7 @@ def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
         new = [new_axis(size) for size in shape[first_new:j] if size > 1]
         if sizes(new) == sizes(group):
             new = group
-        else:
+        elif set(group) & set(x.value.axes):  # else it is broadcast along the new axes, too
             x, renamed, new = regroup(b, x, group, new)
             old = [[renamed.get(axis, axis) for axis in dim] for dim in old]
             result = [[renamed.get(axis, axis) for axis in dim] for dim in result]
@@ -222,6 +229,12 @@ def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
 
 def regroup(b: Builder, x: Tensor, group: list[Axis], new: list[Axis]) -> tuple[Tensor, dict[Axis, Axis], list[Axis]]:
     """x with the axes `new` for `group`: a pc.reshape, or two if neither is a single axis."""
+    if missing := [axis for axis in group if axis not in set(x.value.axes)]:
+        order = [*x.value.axes, *missing]
+        value = b.in_order(x.value, order)
+        names = dict(zip(order, value.axes))
+        x, second, new = regroup(b, Tensor(value, x.dims), [names[axis] for axis in group], new)
+        return x, {old: second[axis] for old, axis in names.items() if axis in second}, new
     if len(group) > 1 and len(new) > 1:
         x, first, merged = regroup(b, x, group, [new_axis(product(group))])
         x, second, new = regroup(b, x, merged, new)

@@ -120,7 +120,8 @@ class Printer:
         text = f"pc.{value.op} {before}{operands}{random}{after} : ({', '.join(types)}) -> {result}"
         self._ids[value] = self.define(text, value.layer, results)
 
-    def spec(self, value: Value) -> str:
+    def spec(self, value: Value, along: Axis | None = None) -> str:
+        """The text of dims of operands and result, and of the one that an op works along."""
         words: dict[Letter, str] = {}
 
         def word(letter: Letter, axis: Axis) -> str:
@@ -130,7 +131,9 @@ class Printer:
             return words[letter]
 
         terms = [" ".join(word(letter_of(m, axis), axis) for axis in o.axes) for o, m in zip(value.operands, value.maps)]
-        return quoted(", ".join(terms) + " -> " + " ".join(word(value.letter(axis), axis) for axis in value.axes)) + " "
+        return quoted(", ".join(terms) + " -> " + " ".join(word(value.letter(axis), axis) for axis in value.axes)) + (
+            f" along {quoted(word(value.letter(along), along))} " if along else " "
+        )
 
 
 def write_parameter(printer: Printer, value: Value) -> str:
@@ -201,6 +204,7 @@ WRITE: dict[str, Callable[[Printer, Value], str]] = {
     "iota": write_iota,
     "constant": lambda _, value: f"pc.constant {value.attrs['number']:e} :",
     "einsum": lambda printer, value: printer.spec(value) + "|",
+    "recurrence": lambda printer, value: printer.spec(value, value.axes[place_of(value)]) + "|",
     "reduce_max": lambda printer, value: printer.spec(value) + "|",
     "activation": lambda _, value: value.attrs["kind"] + " |",
     "select": lambda _, value: value.attrs["kind"] + " |",

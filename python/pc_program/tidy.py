@@ -157,7 +157,7 @@ def check_whole(root: Value) -> None:
         where = dict.fromkeys(("softmax", "layer_norm", "rms_norm", "top_k"), last)
         where |= {"rope": axes[:2] + last, "attention": axes, "rope_table": axes}
         at, many, fewer = (value.attrs.get(name, default) for name, default in (("along", 0), ("to_axes", 1), ("from_axes", 1)))
-        where |= dict.fromkeys(("columns", "reshape"), axes[at : at + many])
+        where |= dict.fromkeys(("columns", "reshape", "recurrence"), axes[at : at + many])
         for axis in where.get(value.op, []):
             if len(axis.leaves()) > 1:
                 raise NeedsReshape(f"pc.{value.op} along a dim that views cut", axis.leaves())

@@ -10,6 +10,7 @@ import torch
 from torch.export import ExportedProgram
 
 from pc_program.errors import Refused
+from pc_program.products import put_matrices_last
 from pc_program.program import Exported, called, exported, untraced, walked
 from pc_program.text import Printer
 from pc_program.tidy import UnitDims, find_norms, fold_transposes
@@ -84,6 +85,7 @@ def export(module: torch.nn.Module, inputs: Inputs, name: str = "model", dropout
     fold_transposes(loss.value)
     find_norms(loss.value)
     UnitDims(loss.value).run()
+    put_matrices_last(loss.value)
     printer = Printer(loss.value, walk.logits)
     for alias, own in walk.tied.items():
         walk.note(f"'{alias}' is tied to '{own}'")

@@ -12,7 +12,8 @@ from torch.fx import Node
 from pc_program.axes import leaves, unify
 from pc_program.builder import letters_for
 from pc_program.errors import Refused
-from pc_program.slices import absolute, slice_dim
+from pc_program.rows import recurrence
+from pc_program.slices import absolute, slice_dim, spread, window
 from pc_program.values import Letters, Tensor
 
 from .recognise import shape_of
@@ -234,15 +235,12 @@ def einsum(m: Walk, n: Node, spec: str, operands: Sequence[Any], path: Any = Non
     return m.einsum(maps, [letters[name] for name in result])
 
 
-@op("cumsum.default", "a product with a triangle of ones: quadratic in the size of the dim")
+@op("cumsum.default", "pc.recurrence")
 def cumsum(m: Walk, n: Node, x: Tensor, dim: int, **_: Any) -> Tensor:
+    return recurrence(m, m.constant(1.0), m.floats(x), dim % len(x.dims))
+
+
+@op("cumprod.default", "pc.recurrence, which begins with the first entry")
+def cumprod(m: Walk, n: Node, x: Tensor, dim: int, **_: Any) -> Tensor:
     dim %= len(x.dims)
-    axis = m.single(x.dim(dim), "a cumulative sum along")
-    rows, columns = m.count(axis.size), m.count(axis.size)
-    first, last = Tensor(rows.value, [rows.dims[0], []]), Tensor(columns.value, [[], columns.dims[0]])
-    ones = m.compare("less_equal", first, last)
-    unify(ones.dims[0], x.dims[dim])
-    letters: Letters = dict(zip(x.axes, letters_for(x.axes)))
-    result = [[letters[a] for a in x.dim(i)] for i in range(len(x.dims))]
-    result[dim] = [object()]
-    return m.einsum([(x, letters), (ones, {ones.dim(0)[0]: letters[axis], ones.dim(1)[0]: result[dim][0]})], result)
+    return recurrence(m, x, window(m, spread(m, slice_dim(m, x, dim, 0, 1), dim), dim, 0, x.shape[dim], x.dim(dim)[0].dim), dim)

@@ -274,7 +274,7 @@ def scores_of(constants: Constants, softmax: Node) -> tuple[Node, float, Mask] |
 # --- activations ---
 
 POINTWISE = {"mul", "add", "sub", "div", "neg", "pow", "tanh", "erf", "sigmoid", "exp", "square", "reciprocal", "clone", "to"}
-ACTIVATIONS = {"gelu_tanh": partial(gelu, approximate="tanh"), "gelu": gelu, "silu": silu}
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"gelu_tanh": partial(gelu, approximate="tanh"), "gelu": gelu, "silu": silu}
 
 
 def activation_of(constants: Constants, node: Node) -> tuple[Node, str] | None:

@@ -36,7 +36,8 @@ OPS = {
     "log_softmax": lambda a, b, x: F.log_softmax(a * x, 0) * b,
     "angles": lambda a, b, x: a.sin() * (x + b).cos(),
     "softmax_of_mask": lambda a, b, x: torch.softmax((a * b + x).masked_fill(x < -0.3, float("-inf")), -1),
-    "cumsum": lambda a, b, x: (a + x).cumsum(-1),
+    "cumsum": lambda a, b, x: (a + x).cumsum(-1) + (a * x).view(2, 2, N).cumsum(0).view(B, N) + a.expand(B, N).cumsum(0),
+    "cumprod": lambda a, b, x: (a + x).cumprod(-1) + (a * x).cumprod(0) * b,
     "attention": lambda a, b, x: F.scaled_dot_product_attention(*3 * [(a * x).view(B, 1, 1, N).expand(B, 2, N, N) + b], attn_mask=(x > -0.5)[:, None, None, :]).mean((1, 2)),
 }
 
@@ -151,6 +152,30 @@ class Cut(nn.Module):
         return F.pad(y, (0, 0, 1, 0)).view(B, 7, 2, 4).sum(3).square().mean()
 
 
+class Chunks(nn.Module):
+    """A batch of one: a causal convolution, chunks of the sequence, and products of many matrices whose dims lie in any order."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(6, 6, 3, padding=2, groups=6)
+        self.keys = nn.Linear(6, 2)
+
+    def forward(self, x):
+        y = self.conv(x.transpose(1, 2))[:, :, :8].transpose(1, 2)
+        a = self.keys(y).view(1, 4, 2, 2).cumsum(2)
+        heads = y.reshape(1, -1, 2, 2, 3)
+        scores = torch.einsum("bclhn,bcshn->bclsh", heads, heads) * a.unsqueeze(3)
+        return (torch.einsum("bclsh,bcshp->bclhp", scores, heads).reshape(1, 8, 6) + x).square().mean()
+
+
+def chunks(folder):
+    good = step(folder, Chunks(), dict(x=torch.randn(1, 8, 6)), 1e-5)
+    text = (folder / "model.mlir").read_text()
+    good &= "tensor<1x10x6xf32>" not in text and text.count("-> tensor<1x4x2x2x2xf32>") < 4
+    print(f"{'ok  ' if good else 'FAIL'}  a batch of one, convolutions without padding, products of matrices")
+    return good
+
+
 def whole():
     """Neither needs the batch in a table, which microbatches could not split, or a view as an op."""
     exported = export(Cut(), dict(x=torch.randn(B, N)))
@@ -167,6 +192,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         x = torch.randn(B, N)
         x[0, :3] = 0
+        good &= chunks(Path(work) / "chunks")
         good &= step(Path(work), Ops(), dict(x=x, weight=torch.randn(B, N), label=(x[:, :1] > 0).float()), 1e-5)
         print(f"{'ok  ' if good else 'FAIL'}  {len(OPS)} groups of ops")
     for name in () if sys.argv[1:] else ("nanogpt", "nanogpt_nobias", "llama2c", "llama_half"):
