@@ -18,6 +18,7 @@ from pc_program.tidy import UnitDims, find_norms, fold_transposes
 from . import choices, ops_layers, ops_math, ops_views  # noqa: F401 - they fill the op table
 from .errors import refused
 from .layers import Modules
+from .loops import roll_loops
 from .walk import Walk
 
 Inputs = dict[str, torch.Tensor]
@@ -60,6 +61,7 @@ def trace(module: torch.nn.Module, inputs: Inputs) -> ExportedProgram:
         for value in values if isinstance(values, (list, tuple)) else [values]:
             if isinstance(value, torch.Tensor) and any(not isinstance(n, int) for n in value.shape):
                 raise refused(node, "a size that depends on data", "Compute all entries and multiply with a mask.")
+    roll_loops(program.graph)
     return program
 
 

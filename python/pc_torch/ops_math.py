@@ -240,6 +240,9 @@ def cumsum(m: Walk, n: Node, x: Tensor, dim: int, **_: Any) -> Tensor:
     return recurrence(m, m.constant(1.0), m.floats(x), dim % len(x.dims))
 
 
+row("pc_torch.recurrence.default", "pc.recurrence", lambda m, n, a, b, dim: recurrence(m, m.lift(a), m.lift(b), dim % len(shape_of(n))))
+
+
 @op("cumprod.default", "pc.recurrence, which begins with the first entry")
 def cumprod(m: Walk, n: Node, x: Tensor, dim: int, **_: Any) -> Tensor:
     dim %= len(x.dims)

@@ -37,9 +37,23 @@ OPS = {
     "angles": lambda a, b, x: a.sin() * (x + b).cos(),
     "softmax_of_mask": lambda a, b, x: torch.softmax((a * b + x).masked_fill(x < -0.3, float("-inf")), -1),
     "cumsum": lambda a, b, x: (a + x).cumsum(-1) + (a * x).view(2, 2, N).cumsum(0).view(B, N) + a.expand(B, N).cumsum(0),
+    "recurrence": lambda a, b, x: pc_torch.recurrence(a.sigmoid(), x * b, 0) + pc_torch.recurrence((a * x).unsqueeze(0), (b + x).unsqueeze(0), -1)[0],
+    "loop": lambda a, b, x: loops(a, b, x),
     "cumprod": lambda a, b, x: (a + x).cumprod(-1) + (a * x).cumprod(0) * b,
     "attention": lambda a, b, x: F.scaled_dot_product_attention(*3 * [(a * x).view(B, 1, 1, N).expand(B, 2, N, N) + b], attn_mask=(x > -0.5)[:, None, None, :]).mean((1, 2)),
 }
+
+
+def loops(a, b, x):
+    """Recurrences and a maximum that loops compute, also of two values, from a start other than 0, and with a use of the last state."""
+    h, m, g, states, out = a * 1.5, b - 1.0, torch.zeros(N), [], torch.zeros_like(x)
+    for t in range(len(x)):
+        m = torch.maximum(m - 0.1, x[t] * a)
+        h = (x[t] - m).exp() * h - b * x[t]
+        g = h * 0.5 - g * m
+        out[t] = g.tanh() * h
+        states.append(h.unsqueeze(0))
+    return out + torch.cat(states) * g + m
 
 
 def softmax_of_best(x):
@@ -176,11 +190,24 @@ def chunks(folder):
     return good
 
 
+class Looped(nn.Module):
+    """A loop over the rows of an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.rand(N)), nn.Parameter(torch.randn(N))
+
+    def forward(self, x):
+        return loops(self.a, self.b, x).square().mean()
+
+
 def whole():
     """Neither needs the batch in a table, which microbatches could not split, or a view as an op."""
     exported = export(Cut(), dict(x=torch.randn(B, N)))
     good = 'frozen dims ["batch"' not in exported.text and not any("op of its own" in note for note in exported.notes)
-    print(f"{'ok  ' if good else 'FAIL'}  tables that are expanded, and dims that views cut")
+    looped = export(Looped(), dict(x=torch.randn(32, N))).text
+    good &= looped.count("pc.recurrence") == 2 and looped.count(" = pc.") < 200
+    print(f"{'ok  ' if good else 'FAIL'}  tables that are expanded, dims that views cut, and loops")
     return good
 
 
