@@ -31,7 +31,7 @@ if os.environ.get("PC_LONG"):
     config.available_features.add("long")
     config.environment["PC_LONG"] = "1"
     # The packages must be those of the python3 in PATH, for example of a virtual environment.
-    for feature, names in (("transformers", ("torch", "transformers")), ("sentencepiece", ("sentencepiece",)), ("jax", ("jax", "flax", "equinox", "optax"))):
+    for feature, names in (("transformers", ("torch", "transformers")), ("sentencepiece", ("sentencepiece",)), ("openai", ("openai",)), ("jax", ("jax", "flax", "equinox", "optax"))):
         found = f"import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, {names})))"
         if subprocess.run(["python3", "-c", found]).returncode == 0:
             config.available_features.add(feature)

@@ -8,7 +8,7 @@ using Json = nlohmann::json;
 
 std::string pcrt::textOf(const Json &json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-Answer::Answer(const TextRequest &request, const Tokenizer *tokenizer)
+TextAnswer::TextAnswer(const TextRequest &request, const Tokenizer *tokenizer)
     : id(request.id), promptTokens(request.generation.prompt.size()), hasLogprobs(request.hasLogprobs),
       hasTop(request.hasTop) {
   if (tokenizer)
@@ -17,7 +17,7 @@ Answer::Answer(const TextRequest &request, const Tokenizer *tokenizer)
     throw RequestError{"stop", "stop strings need a tokenizer"};
 }
 
-bool Answer::push(const TokenEvent &event) {
+bool TextAnswer::push(const TokenEvent &event) {
   if (isComplete())
     return true;
   if (event.reason == FinishReason::NotFinite) {
@@ -45,7 +45,7 @@ static size_t characters(std::string_view text) {
   return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-Json Answer::choice(size_t fromToken, size_t fromByte) const {
+Json TextAnswer::choice(size_t fromToken, size_t fromByte) const {
   Json choice = {{"index", 0},
                  {"text", all.substr(fromByte)},
                  {"token_ids", std::vector<int32_t>(ids.begin() + long(fromToken), ids.end())},
@@ -67,18 +67,18 @@ Json Answer::choice(size_t fromToken, size_t fromByte) const {
   return choice;
 }
 
-Json Answer::nextChoice() {
+Json TextAnswer::nextChoice() {
   Json next = choice(passedTokens, passedText);
   passedTokens = ids.size(), passedText = all.size(), isPassed = isComplete();
   return next;
 }
 
-Json Answer::usage() const {
+Json TextAnswer::usage() const {
   return {
       {"prompt_tokens", promptTokens}, {"completion_tokens", ids.size()}, {"total_tokens", promptTokens + ids.size()}};
 }
 
-Json Answer::json() const {
+Json TextAnswer::json() const {
   if (failed())
     return {{"id", id},
             {"error",

@@ -11,11 +11,11 @@
 namespace pcrt {
 
 /// The answer to one request, from the tokens that a scheduler reports. It borrows the tokenizer.
-class Answer {
+class TextAnswer {
 public:
   /// `request` has the tokens of its prompt. Without a tokenizer the answer has no text. Throws RequestError if the
   /// request has stop strings then.
-  Answer(const TextRequest &request, const Tokenizer *tokenizer);
+  TextAnswer(const TextRequest &request, const Tokenizer *tokenizer);
 
   /// Takes a token, and returns whether the answer is complete; later tokens are ignored. A stop string completes an
   /// answer without the scheduler, so the caller then cancels the request (endedEarly).

@@ -132,7 +132,7 @@ void readStreamOptions(TextRequest &to, const Field &field) {
     if (name == "include_usage")
       to.streamsUsage = Field{full, value}.flag();
     else
-      throw RequestError{full, "there is no field of this name"};
+      throw RequestError{full, "this field is not supported"};
   }
 }
 
@@ -198,7 +198,7 @@ TextRequest pcrt::readRequest(const Json &json, const TextRequest &defaults) {
     auto reader = readers.find(name);
     auto only = neutral.find(name);
     if (reader == readers.end() && only == neutral.end())
-      throw RequestError{printable(name), "there is no field of this name"};
+      throw RequestError{printable(name), "this field is not supported"};
     if (value.is_null())
       continue;
     if (reader != readers.end())
@@ -213,7 +213,7 @@ TextRequest pcrt::readRequest(const Json &json, const TextRequest &defaults) {
   return request;
 }
 
-void pcrt::encodePrompt(TextRequest &request, const Tokenizer &tokenizer, Encoder &encoder) {
+void pcrt::encodePrompt(TextRequest &request, const Tokenizer &tokenizer, Encoder &encoder, bool usesTemplate) {
   if (!request.text)
     return;
   TokenIds ids;
@@ -223,8 +223,10 @@ void pcrt::encodePrompt(TextRequest &request, const Tokenizer &tokenizer, Encode
     throw RequestError{"prompt", failure.message};
   }
   const TokenIds &before = tokenizer.before(), &after = tokenizer.after();
-  if (ids.size() < before.size() || !std::equal(before.begin(), before.end(), ids.begin()))
+  bool begins = ids.size() >= before.size() && std::equal(before.begin(), before.end(), ids.begin());
+  if (usesTemplate && !begins)
     ids.insert(ids.begin(), before.begin(), before.end());
-  ids.insert(ids.end(), after.begin(), after.end());
+  if (usesTemplate)
+    ids.insert(ids.end(), after.begin(), after.end());
   request.generation.prompt.assign(ids.begin(), ids.end());
 }

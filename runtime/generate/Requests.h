@@ -50,8 +50,9 @@ nlohmann::json parseRequest(std::string_view text);
 TextRequest readRequest(const nlohmann::json &json, const TextRequest &defaults);
 
 /// Turns the text of a request into the tokens of its prompt. The tokens that the tokenizer's template puts before a
-/// text are left out if the text itself begins with them. Throws RequestError.
-void encodePrompt(TextRequest &request, const Tokenizer &tokenizer, Encoder &encoder);
+/// text are left out if the text itself begins with them, and all of the template without `usesTemplate`. Throws
+/// RequestError.
+void encodePrompt(TextRequest &request, const Tokenizer &tokenizer, Encoder &encoder, bool usesTemplate = true);
 
 } // namespace pcrt
 

@@ -14,6 +14,7 @@ ALLOWED = {folder: set(RUNTIME[:i]) for i, folder in enumerate(RUNTIME)}
 ALLOWED["launch"] = {"base", "comm"}  # starts ranks, knows no program
 ALLOWED["tokenizer"] = {"base"}
 ALLOWED["generate"] = {"base", "tokenizer", "schedule"}
+ALLOWED["serve"] = {"base", "tokenizer", "schedule", "generate"}
 ALLOWED["include"] = set()  # pcrt/, which all may include
 ALLOWED["standin"] = set()  # replaces NVIDIA's libraries, and knows as much of the runtime as they do
 

@@ -68,9 +68,9 @@ static void testRefusals() {
   CHECK(refusal(R"({"prompt": "x", "seed": 1e999})") == "the request has a number that is too large");
   CHECK(refusal("{\"prompt\": \"\xff\"}").starts_with("the request is not JSON"));
   CHECK(refusal(R"({"prompt": "\ud800"})").starts_with("the request is not JSON"));
-  CHECK(refusal(R"({"prompt": "x", "best_off": 1})") == "best_off: there is no field of this name");
+  CHECK(refusal(R"({"prompt": "x", "best_off": 1})") == "best_off: this field is not supported");
   CHECK(refusal(R"({"prompt": "x", "stream_options": {"more": 1}})") ==
-        "stream_options.more: there is no field of this name");
+        "stream_options.more: this field is not supported");
   CHECK(refusal(R"({"prompt": ["x", "y"]})") == "prompt: a request has one prompt; send a request for each of them");
   CHECK(refusal(R"({"prompt": "x", "temperature": 1, "logprobs": 1})").starts_with("logprobs: it takes 1 only"));
   CHECK(refusal(R"({"prompt": "x", "max_tokens": 2.5})") == "max_tokens: it takes an integer from 1, not 2.5");
@@ -170,17 +170,17 @@ static void testPrompts(const std::string &inputs) {
 static void testAnswers() {
   TextRequest request;
   request.generation.prompt = {1, 2, 3}, request.id = "mine";
-  Answer answer(request, nullptr);
+  TextAnswer answer(request, nullptr);
   CHECK(!answer.push({.token = 5, .logprob = -1}) && answer.json()["choices"][0]["finish_reason"].is_null());
   CHECK(answer.push({.token = 6, .logprob = -2, .reason = FinishReason::Stop}) && answer.push({.token = 7}));
   CHECK(textOf(answer.json()) ==
         R"({"choices":[{"finish_reason":"stop","index":0,"logprobs":null,"text":"","token_ids":[5,6]}],"id":"mine",)"
         R"("object":"text_completion","usage":{"completion_tokens":2,"prompt_tokens":3,"total_tokens":5}})");
-  Answer failed(request, nullptr);
+  TextAnswer failed(request, nullptr);
   CHECK(failed.push({.reason = FinishReason::NotFinite}) && failed.json()["error"]["type"] == "server_error");
   request.stops = {"a"};
   try {
-    Answer without(request, nullptr);
+    TextAnswer without(request, nullptr);
     expect(false, "stop strings need a tokenizer");
   } catch (const RequestError &error) {
     CHECK(error.field == "stop");

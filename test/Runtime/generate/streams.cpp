@@ -106,7 +106,7 @@ static void testTokens(const std::string &path) {
     }
     bool stopped = false, ended = false;
     std::string wanted = cutAt(text, request.stops, stopped), joined, pieces;
-    Answer answer(request, &tokenizer);
+    TextAnswer answer(request, &tokenizer);
     for (size_t i = 0; i < tokens.size() && !answer.isComplete(); ++i) {
       bool isLast = i + 1 == tokens.size();
       answer.push({.token = tokens[i], .logprob = -1, .reason = isLast ? FinishReason::Length : FinishReason::None});
