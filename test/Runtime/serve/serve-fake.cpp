@@ -25,16 +25,16 @@ public:
         milliseconds(milliseconds), nan(nan) {}
 
   void run() {
-    GenerationInputs inputs;
+    GenerationStep step;
     while (!fails && readLines()) {
-      std::optional<size_t> size = scheduler.next(inputs);
-      if (!size)
+      if (!scheduler.next(step))
         continue;
-      model.run(*size, inputs);
+      model.run(step);
       std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-      for (float &logprob : model.logprobs) // as of a token of this vocabulary
-        logprob /= 1 << 24;
-      for (const TokenEvent &event : scheduler.finish(model.sampled, model.logprobs)) {
+      for (GenerationOutputs *part : {&model.back, &model.chunk})
+        for (float &logprob : part->logprobs) // as of a token of this vocabulary
+          logprob /= 1 << 24;
+      for (const TokenEvent &event : scheduler.finish(model.back, model.chunk)) {
         Json line = {{"id", names[event.id]}, {"token", event.token}, {"logprob", event.logprob}};
         if (event.token == nan)
           line = {{"id", names[event.id]}, {"error", {{"message", "the logits are not finite"}, {"param", nullptr}}}};
@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
   if (given.count("chat"))
     options.renderChat = renderChat;
   GenerationShape shape{
-      .groups = 2, .slots = 3, .context = 400, .vocabulary = int32_t(tokenizer.end()), .sizes = {3, 16}};
+      .groups = 2, .slots = 3, .context = 400, .vocabulary = int32_t(tokenizer.end()), .size = 3, .chunk = 16};
   Scheduler scheduler(shape, {int32_t(number("end", 7))});
   int requests[2], answers[2];
   require(!pipe(requests) && !pipe(answers), "pipes");
