@@ -18,7 +18,7 @@ cl::OptionCategory &pc::categoryOf(FlagGroup group) {
   static cl::OptionCategory categories[] = {
       {"Plan", "How ranks share the work. Axes of the mesh called dp, tp, cp and pp imply their tactics."},
       {"Input and output"},
-      {"Target", "What the executable runs on"},
+      {"Target", "What the executable computes, and on which device"},
       {"Tuning", "Limits, and how far communication overlaps computation"}};
   return categories[static_cast<int>(group)];
 }
@@ -208,7 +208,7 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   repeated(fields.groups.groups, "group",
            "Settings of the optimizer for parameters by name, as in '*.bias:lr=2x,decay=0'; may be repeated");
   repeated(fields.groups.freeze, "freeze", "Parameters that are not trained, by name, as in 'h.0.*'; may be repeated");
-  field(fields.groups.decay, "decay", "What the weight decay applies to: all parameters, or matrices");
+  field(fields.groups.decay, "decay", "Parameters to which the weight decay applies: all, or only matrices");
   field(fields.kernels.target, "target", "Device of the executable: cpu or cuda");
   phase = Phase::Planned;
   list(fields.kernels.archs, "arch",
@@ -216,7 +216,7 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(fields.kernels.attention, "attention", "CUDA attention kernels: library (cuDNN, bf16 only) or generated");
   phase = Phase::Kernels;
   field(fields.kernels.checkKernels, "check-kernels",
-        "For CUDA and one rank, let PROGRAM --check-kernels compare its kernels with the CPU's");
+        "For CUDA and one rank, make PROGRAM --check-kernels compare its kernels with the CPU's");
   flag<std::string>(
       "machine",
       "Machine for predicted times: cpu, a100, h100, h200, b200, here (measured by pc-calibrate) or a *.json file "

@@ -21,16 +21,17 @@ const char *const pcrt::helpText =
 Data
   --data FILE           tokens: llm.c's .bin, a NumPy array of integers (.npy) or raw little-endian uint16; u32:FILE is raw
                         uint32, and text:FILE uses the bytes of any file as tokens. Separate several files or patterns by
-                        commas, with an optional weight: a.bin*0.7,'b/*.bin'*0.3. For a program with inputs by name: NAME=FILE for each, .npy or
-                        safetensors with the rows of samples, or safetensors with a tensor for each input
-  --targets FILE        what to predict at each token, if it is not the next token: one number per token, -100 (in 16 bits
-                        65436) for none; one file for each file of --data
+                        commas, with an optional weight: a.bin*0.7,'b/*.bin'*0.3. A program with named inputs takes NAME=FILE
+                        for each of them, with one row per sample (.npy or safetensors), or one safetensors file with a
+                        tensor for each of them
+  --targets FILE        the token to predict at each token, if it is not the next token: one number per token, where -100
+                        (65436 in 16 bits) means none; one file for each file of --data
   --routing FILE        the experts of each token, as written by --dump-routing: a safetensors file with a tensor "routing"
                         [steps, layers, batch, sequence, experts of a token] for all --steps
   --shuffle             read samples in a random order, drawn with --seed and different in every epoch
   --validation 1/N      hold out one sample in N from training; a program of --mode=eval reads only these
   --eval-every N        print the loss of the held-out samples every N steps and at the end (default 0: never)
-  --eval-batches N      use only N batches of them (default: all)
+  --eval-batches N      use only N batches of the held-out samples (default: all)
   --steps N             train until step N (default 100); for programs of --mode=eval, read at most N batches (default: all)
   --eval                only evaluate: print the loss of every batch and of all (needs a program of --mode=eval)
 
@@ -54,8 +55,8 @@ Optimizer (defaults as in torch.optim)
   --skip-spikes Z       skip a step whose gradient norm is Z standard deviations above the mean of the last 128 (default: off)
   --skip-most N         skip at most N steps in a row for spikes or non-finite norms, then end with exit code 10 (default 10
                         with --skip-spikes, else 0); steps without targets are always skipped and do not count
-  --check-replicas N    every N steps, check that ranks with the same parameters and states have the same bits, and else end
-                        with exit code 9 (default 0: never)
+  --check-replicas N    every N steps, check that parameters and states are equal, bit for bit, on all ranks that share them;
+                        end with exit code 9 if they are not (default 0: never)
 
 Open local SGD (programs of pc-compile --mesh outer=open,... --local-sgd=outer:32)
   --meet HOST:PORT      address of the pc-meet server that this run joins as a member
@@ -68,13 +69,13 @@ Parameters
   --save DIR            after the last step, save a directory that Hugging Face loads and this program continues from; also
                         after SIGTERM, SIGINT, SIGUSR1, SIGHUP or SIGPIPE, and before a step with non-finite numbers
   --overwrite           let --save replace a checkpoint that this run does not continue
-  --load DIR            continue from such a directory, or from the newest one in DIR, with the same results on any mesh
+  --load DIR            continue from a directory of --save, or from the newest one in DIR, with the same results on any mesh
   --checkpoint DIR      save to DIR/step-<n> regularly, after a signal and at the end, and continue from the newest one, so the
                         same command line starts and restarts a run; --init, --adapter and --load apply to the first start
-  --every N|Nm|auto     save every N steps, every N minutes, or as often as pays off if machines fail (default auto)
+  --every N|Nm|auto     save every N steps, every N minutes, or so that failing machines cost the least time (default auto)
   --keep K              keep the newest K checkpoints (default 2)
-  --rollback M          if a run ended with non-finite numbers, continue at least M steps before and skip the samples in between;
-                        one checkpoint that old is kept in addition to --keep
+  --rollback M          if a run ended with non-finite numbers, continue from a checkpoint at least M steps before them and skip
+                        the samples in between; one checkpoint of that age is kept in addition to --keep
   --snapshot N          every N steps, copy the state in memory, so pc-run --restarts can continue if a rank is lost during
                         an update (default 0: never)
   --change LIST         flags that may differ from the run that saved the checkpoint, as in lr,clip,data

@@ -425,6 +425,9 @@ const char *usage =
        pc-compare losses A B [--tolerance X] [--first N] [--rounded FILE]     (metrics, or FILE.safetensors:NAME)
        pc-compare curves A B...                              (draws metrics files)
        pc-compare reports REPORT SUMMARY [--table]           (pc-compile --report, pc-run --summary)
+
+Compares tensors or losses of two runs, or a report with the summary of a run; curves only draws. Exit codes: 0 equal,
+2 usage, 5 different, 9 unreadable.
 )";
 
 } // namespace

@@ -23,7 +23,8 @@ static cl::opt<double>
     toleranceFlag("tolerance",
                   cl::desc("Largest relative difference that counts as equal (default 1e-9; with --rounded 0.1)"),
                   cl::init(-1), cl::cat(category));
-static cl::opt<bool> rounded("rounded", cl::desc("Round values of type bf16 to bf16"), cl::cat(category));
+static cl::opt<bool> rounded("rounded", cl::desc("Round bf16 values as the ranks of an executable do"),
+                             cl::cat(category));
 static cl::opt<int64_t> stepsFlag("steps",
                                   cl::desc("Number of steps to run (default 2 if parameters are updated, else 1)"),
                                   cl::init(0), cl::cat(category));

@@ -25,10 +25,10 @@ Options
   --port N           port on which to listen (default: a free one, which is printed)
   --min-members N    number of members needed to begin and to end a round (default 1)
   --patience SECONDS how long to wait at least for the last members after half have arrived (default 1)
-  --log FILE         write a JSON line for each round, with its members and the steps of each, before they are told
+  --log FILE         write a JSON line for each round, with its members and the steps of each, before they get the average
   --replay LOG       repeat the rounds of an earlier log; the same members then compute the same bits
 
-Instead
+Information
   --version          print the version
   --help             show this text
 

@@ -35,7 +35,7 @@ Options
   --version          print the version
   --help             show this text
 
-exit codes: 0 ok, 2 usage, 6 the directory cannot be written, 9 a file that is damaged, or no adapter of BASE.
+exit codes: 0 ok, 2 usage, 6 the directory cannot be written, 9 a damaged file, or an adapter that does not fit BASE.
 
 example:
   pc-merge llama tuned -o llama-tuned

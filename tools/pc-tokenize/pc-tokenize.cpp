@@ -22,7 +22,7 @@ tokenizer.json, or that file. INPUT is text (one document), JSON lines (.jsonl, 
 standard input.
 
 Options
-  -o FILE            output: NAME.bin (llm.c's format) or NAME.npy; with --decode, a text (default: standard output)
+  -o FILE            output: NAME.bin (llm.c's format) or NAME.npy; with --decode, a text file (default: standard output)
   --format FORMAT    text, lines (each line is a document), jsonl or parquet (default: by the name of the file)
   --field NAME       field or column of the text (default text)
   --end TOKEN        token after each document, by its text or id; 'none' for none (default: eos_token of
@@ -31,7 +31,7 @@ Options
   --threads N        number of threads (default: one per core)
   --decode           turn files of tokens into text
 
-Instead
+Information
   --version          print the version
   --help             show this text
 

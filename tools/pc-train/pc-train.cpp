@@ -37,10 +37,10 @@ static const char usage[] =
 
 Imports MODEL, compiles it and trains it on N ranks of this machine. MODEL is a Hugging Face directory, or a model
 program (.mlir). pc-train takes all flags of pc-import, pc-compile, pc-run and the compiled program, and gives each to
-the command that has it. If no flag names a plan, pc-compile searches one (--auto). The commands are printed before they run.
+the command that has it. If no flag names a plan, pc-compile searches for one (--auto). The commands are printed before they run.
 
   --config FILE   TOML file with a line for the model and for each flag, without dashes, such as mesh = "dp=2", steps = 100
-                  or group = ["*.bias:decay=0"]; the command line comes before the file
+                  or group = ["*.bias:decay=0"]; a flag on the command line replaces that of the file
   --batch-ramp LIST
                   begin with smaller batches: 60:1000,120:2000 trains with 60 sequences until step 1000 and with 120 until step
                   2000, and then with --batch; needs --checkpoint
@@ -51,7 +51,7 @@ With --save DIR or --checkpoint DIR, the model and all flags are written to DIR.
 Executables are kept in PCRT_CACHE_DIR, by default $XDG_CACHE_HOME/pc or ~/.cache/pc, and used again. That directory
 may be deleted at any time.
 
-exit codes: the one of the command that fails.
+exit code: that of the first command that fails.
 
 example:
   pc-train examples/tour --data text:README.md -n 2 --steps 20

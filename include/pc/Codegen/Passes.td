@@ -172,7 +172,7 @@ def VerifyTables : Pass<"pc-verify-tables", "mlir::ModuleOp"> {
   let summary = "Compare the step, the tables and the description of a kernels program with the planned program that it was made from";
   let description = [{
     The pass compares the step, the tables and the description of a kernels program with the planned program that it was made from, `planned`.
-    Each call of the runtime, with the bytes that it reads and writes and the row of the table to which its index
+    Each call to the runtime, with the bytes that it reads and writes and the row of the table to which its index
     points, must belong to one op of `planned`, in order, and agree with this op. The calls of the evaluation must
     include all calls that the loss needs, and must not write a parameter or state. The description must agree with the
     leaves and outputs. Kernels are identified by the ops for which they were written; the pass does not check what they

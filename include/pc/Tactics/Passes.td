@@ -120,8 +120,8 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
     The other forms split both weights and activations, over a grid. Norms over embed are decomposed first (`pc-decompose-norms`). Weights are
     gathered where they are used, as in ZeRO's third stage:
     * `form=2d` (SUMMA; axes row,col of one size q): the residual stream is [batch:row, sequence, embed:col], and weights are [input:row,
-      output:col]. Every linear gathers its activation on col and its weight on row. Attention, activations and loss work on their own heads,
-      ffn and vocabulary.
+      output:col]. Every linear gathers its activation on col and its weight on row. Each rank computes attention, activations
+      and loss for its own heads, ffn and vocabulary.
     * `form=2.5d` (axes depth,row,col): the batch is also split over depth, and gradients are summed over it.
     * `form=3d` (axes i,j,l of one size): the residual stream is [batch:(i, l), sequence, embed:j]. Linears into heads, ffn and vocabulary
       gather on l, contract embed and scatter on j. Those back to embed do the reverse. Weights are split over all three axes.
