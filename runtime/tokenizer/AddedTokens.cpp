@@ -1,6 +1,6 @@
 //===- AddedTokens.cpp - Tokens that are cut out of a text ----------------===//
-// A token that does not count, since it is within a word, still ends the search for others in its characters, as in the
-// package `tokenizers`.
+// A token within a word may not count (isSingleWord). As in the package `tokenizers`, no other token is then found in
+// its characters.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/AddedTokens.h"
 #include "tokenizer/Unicode.h"

@@ -1,6 +1,6 @@
 //===- AddedTokens.h - Tokens that are cut out of a text ------------------===//
-// Added tokens, special ones among them, are found before the model reads a text: some in the text itself, others after
-// it is normalized.
+// Added tokens, which include special ones, are found before the model reads a text. Some are found in the text itself,
+// and others in the normalized text.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TOKENIZER_ADDEDTOKENS_H
 #define PCRT_TOKENIZER_ADDEDTOKENS_H
@@ -18,15 +18,15 @@ struct AddedToken {
   std::string content;
   uint32_t id = 0;
   bool isSpecial = false;
-  bool isNormalized = false; ///< It is found in normalized text.
-  bool strips[2] = {};       ///< It takes the white space before and after it.
-  bool isSingleWord = false; ///< It is not found within a word.
+  bool isNormalized = false; ///< Whether the token is found in normalized text.
+  bool strips[2] = {};       ///< Whether the token includes the white space before it, and after it.
+  bool isSingleWord = false; ///< Whether the token is not found within a word.
 };
 
-/// Finds added tokens: the leftmost, and of those the longest. Any number of threads may use it.
+/// Finds the leftmost added token in a text; if several begin there, the longest. Any number of threads may use it.
 class AddedTokens {
 public:
-  /// `text` is what is searched for: the content, or its normalized form.
+  /// `text` is the text to search for: the content of the token, or its normalized form.
   void add(std::string text, const AddedToken &token);
 
   /// A part of a text: an added token, or text between two.
@@ -45,7 +45,7 @@ private:
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
   std::unordered_map<std::string, AddedToken, Hash, std::equal_to<>> tokens;
-  std::array<std::vector<uint32_t>, 256> lengths; ///< By first byte: the lengths of tokens, longest first.
+  std::array<std::vector<uint32_t>, 256> lengths; ///< The lengths of tokens by their first byte, longest first.
 };
 
 } // namespace pcrt

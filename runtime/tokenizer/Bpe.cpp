@@ -1,6 +1,6 @@
 //===- Bpe.cpp - Byte-pair encoding ---------------------------------------===//
-// A word begins as its characters (or bytes). Of all neighbours that may merge, those of the least rank merge first,
-// and the leftmost of these (Sennrich et al., arXiv 1508.07909).
+// At first each character (or byte) of a word is a symbol. Then neighbours merge, one pair at a time: the pair whose
+// merge has the smallest rank and, among equal ranks, the leftmost pair (Sennrich et al., arXiv 1508.07909).
 //===----------------------------------------------------------------------===//
 #include "tokenizer/FlatMap.h"
 #include "tokenizer/Model.h"
@@ -19,15 +19,15 @@ struct Merge {
   uint32_t rank = none, id = none;
 };
 
-/// A part of a word that is one token so far. A part that was merged into the one on its left has no id.
+/// A part of a word that is one token so far. Its id is `none` after it was merged into the part on its left.
 struct Symbol {
   uint32_t id, previous, next;
 };
 
-/// A merge that was possible when it was found.
+/// A merge that was possible when it was found. Another merge may have used its symbols since.
 struct Candidate {
   uint32_t rank, at, id;
-  bool operator<(const Candidate &other) const { // the top of a heap is the largest
+  bool operator<(const Candidate &other) const { // a heap has its largest element at the top
     return rank != other.rank ? rank > other.rank : at > other.at;
   }
 };
@@ -113,7 +113,7 @@ private:
     }
   }
 
-  /// Tokens of single bytes: those that characters stand for, or <0x00> to <0xFF>.
+  /// Finds the token of each byte: the character that stands for the byte, or <0x00> to <0xFF>.
   void findBytes() {
     for (unsigned byte = 0; byte < 256; ++byte) {
       char name[8];
@@ -122,8 +122,8 @@ private:
     }
   }
 
-  /// Whether a word may be cut before each run of SentencePiece's mark for spaces: no token has it after another
-  /// character.
+  /// Sets `cutMark` if a word may be cut before each run of SentencePiece's mark for spaces. It may if no token has the
+  /// mark after another character.
   void findMark() {
     static const std::string space = "\xe2\x96\x81";
     if (readsBytes || ignoresMerges || !prefix.empty() || !suffix.empty() || !tokens.id(space))
@@ -146,9 +146,9 @@ private:
     return tokens.id(text);
   }
 
-  /// The symbols of a word before any merge.
+  /// Appends the symbols that a word has before any merge.
   void begin(std::string_view word, std::vector<Symbol> &symbols) const {
-    bool pending = false; // an unknown token, which more characters may join
+    bool pending = false; // an unknown token has begun, and later characters may join it
     auto put = [&](uint32_t id) { symbols.push_back({id, 0, 0}); };
     std::string text;
     for (size_t at = 0, length; at < word.size(); at += length) {
@@ -172,7 +172,7 @@ private:
         put(*id);
       } else if (fallsBack &&
                  std::all_of(text.begin(), text.end(), [&](char c) { return ofByte[uint8_t(c)] != none; })) {
-        for (char c : text) // an unknown token stays pending: the package writes it after these
+        for (char c : text) // like the package, this writes a pending unknown token after these tokens
           put(ofByte[uint8_t(c)]);
       } else if (unknown != none) {
         if (pending && !fusesUnknown)
@@ -202,7 +202,7 @@ private:
       heap.pop_back();
       Symbol &left = symbols[top.at];
       if (left.id == none || candidate(top.at).id != top.id)
-        continue; // one of the two has been merged since
+        continue; // one of the two symbols has been merged since
       Symbol &right = symbols[left.next];
       left.id = top.id, left.next = right.next, right.id = none;
       if (left.next != none)

@@ -11,8 +11,8 @@ using namespace pcrt;
 
 namespace {
 
-/// The value of a fraction as serde_json computes it (f64_from_parts): digits that fit into 64 bits, as a double, times
-/// or divided by a power of ten.
+/// Returns the value of a fraction as serde_json computes it (f64_from_parts): the digits that fit into 64 bits become
+/// a double, which is multiplied or divided by a power of ten.
 double readFraction(const std::string &text) {
   uint64_t digits = 0;
   int exponent = 0;

@@ -1,6 +1,6 @@
 //===- Component.h - A part of tokenizer.json ------------------------------===//
-// The file is not trusted, and every setting may change tokens. So a setting of an unknown name is refused like a wrong
-// value: it would be ignored otherwise.
+// The file is not trusted, and every setting may change tokens. Therefore a setting with an unknown name is refused
+// like a wrong value, and never ignored.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TOKENIZER_COMPONENT_H
 #define PCRT_TOKENIZER_COMPONENT_H
@@ -15,8 +15,8 @@
 
 namespace pcrt {
 
-/// The JSON of a file. Fractions have the values that the package `tokenizers` reads, whose parser (serde_json) does
-/// not round them correctly: sums of scores that are equal there must be equal here. Throws PCRT_BAD_DATA.
+/// The JSON of a file. Fractions have the values that the package `tokenizers` reads. Its parser (serde_json) does not
+/// round them correctly, but sums of scores that are equal there must be equal here. Throws PCRT_BAD_DATA.
 nlohmann::json parseTokenizerJson(const std::string &path);
 
 /// A JSON object with a "type", such as a normalizer. It borrows the JSON. Its functions throw PCRT_BAD_DATA if the
@@ -38,7 +38,7 @@ public:
   int64_t number(const char *key, std::optional<int64_t> otherwise = std::nullopt);
   /// A text of one character.
   std::string character(const char *key);
-  /// Null if it is absent.
+  /// Returns null if the setting is absent.
   const Json *json(const char *key);
   /// The components in a list, and their place for messages. Nesting deeper than 16 is refused.
   std::vector<Component> list(const char *key);
@@ -48,11 +48,11 @@ public:
   /// Refuses settings that were not read.
   void finish() const;
 
-  /// What is asked for is not supported.
+  /// Fails because the file asks for `what`, which is not supported.
   [[noreturn]] void refuse(const std::string &what) const {
     fail(PCRT_BAD_INPUT, where + ": " + what + " is not supported");
   }
-  /// What is said makes no sense.
+  /// Fails because the file is malformed, as `what` says.
   [[noreturn]] void malformed(const std::string &what) const { fail(PCRT_BAD_DATA, where + ": " + what); }
 
 private:

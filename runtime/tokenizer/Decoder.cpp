@@ -1,6 +1,6 @@
 //===- Decoder.cpp - Tokens to text ---------------------------------------===//
-// After Fuse or ByteLevel all text is one token, of which a stream sees one part after the other. Steps that need whole
-// tokens are refused there.
+// After Fuse or ByteLevel the whole text is one token, which later steps get in several parts. Steps that need whole
+// tokens are refused after these.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/Decoder.h"
 #include "tokenizer/PreTokenizer.h"
@@ -61,7 +61,8 @@ private:
   bool begins = true;
 };
 
-/// Runs of tokens <0x00> to <0xFF> become a text, or one U+FFFD each if they are not UTF-8. The end of the run decides.
+/// Tokens <0x00> to <0xFF> become bytes. A run of them is passed on when it ends: as text if it is UTF-8, otherwise as
+/// one U+FFFD per byte.
 class ByteFallback : public DecoderStep {
 public:
   void push(std::string_view text, bool) override {
@@ -94,7 +95,7 @@ private:
   std::string run;
 };
 
-/// All tokens become one.
+/// Joins all tokens to one token.
 class Fuse : public DecoderStep {
 public:
   void push(std::string_view text, bool) override {
@@ -106,7 +107,7 @@ private:
   bool begins = true;
 };
 
-/// Removes characters at the begin of tokens, at most `most`.
+/// Removes at most `most` characters at the beginning of each token.
 class StripBegin : public DecoderStep {
 public:
   StripBegin(std::string content, size_t most) : content(std::move(content)), most(most) {}
@@ -183,7 +184,7 @@ EachToken::Function readMetaspace(Component &component) {
   if (!prepends && hasScheme && scheme != "never")
     component.malformed("add_prefix_space does not match prepend_scheme");
   component.ignore("split"), component.ignore("str_rep");
-  bool drops = prepends && scheme != "never"; // the marks of the first token
+  bool drops = prepends && scheme != "never"; // whether the first token loses its marks
   return [replacement, drops](std::string &text, size_t index) {
     replaceAll(text, replacement, index == 0 && drops ? "" : " ");
   };

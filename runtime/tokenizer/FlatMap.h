@@ -1,5 +1,5 @@
 //===- FlatMap.h - A hash table of numbers --------------------------------===//
-// The inner loops of models look pairs up: pairs of tokens that merge, nodes of a trie and their bytes.
+// The inner loops of models look up pairs of numbers: two tokens that may merge, or a node of a trie and a byte.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TOKENIZER_FLATMAP_H
 #define PCRT_TOKENIZER_FLATMAP_H
@@ -10,10 +10,10 @@
 
 namespace pcrt {
 
-/// A map from pairs of numbers, with open addressing. The pair of two `UINT32_MAX` is no key.
+/// A map from pairs of numbers, with open addressing. The pair of two `UINT32_MAX` cannot be a key.
 template <typename Value> class FlatMap {
 public:
-  /// Room for `count` entries; more must not be put in.
+  /// Makes room for `count` entries. The map must not get more.
   explicit FlatMap(size_t count = 0) {
     size_t size = 16;
     while (size < 2 * count)
@@ -21,13 +21,13 @@ public:
     slots.resize(size);
   }
 
-  /// The value of a pair, which is new if there was none.
+  /// Returns the value of a pair, and adds a new one if there is none.
   Value &operator()(uint32_t first, uint32_t second) {
     Slot &slot = slots[find(keyOf(first, second))];
     slot.key = keyOf(first, second);
     return slot.value;
   }
-  /// Null if there is none.
+  /// Returns null if the pair has no value.
   const Value *get(uint32_t first, uint32_t second) const {
     const Slot &slot = slots[find(keyOf(first, second))];
     return slot.key == none ? nullptr : &slot.value;

@@ -15,7 +15,7 @@ namespace pcrt {
 
 using TokenIds = std::vector<uint32_t>;
 
-/// Texts of tokens by id, and ids by text.
+/// The texts of tokens by id, and the ids by text.
 class Vocabulary {
 public:
   /// Ids above 2^24 are refused as malformed, and so is an id that two texts have.
@@ -27,7 +27,7 @@ public:
     auto found = ids.find(text);
     return found == ids.end() ? std::nullopt : std::optional<uint32_t>(found->second);
   }
-  /// Null if no token has this id.
+  /// Returns null if no token has this id.
   const std::string *text(uint32_t id) const { return id < texts.size() && texts[id] ? &*texts[id] : nullptr; }
   size_t count() const { return ids.size(); }
   /// One more than the largest id.
@@ -50,7 +50,7 @@ public:
   /// and the model has no token for unknown ones.
   virtual void encode(std::string_view word, TokenIds &to) const = 0;
 
-  /// If not empty: the tokens of a word are those of its parts, if it is cut before each run of this mark.
+  /// If this mark is not empty, a word may be cut before each run of it. The tokens of the word are those of its parts.
   const std::string &mark() const { return cutMark; }
   const Vocabulary &vocabulary() const { return tokens; }
 
@@ -59,8 +59,8 @@ protected:
   std::string cutMark;
 };
 
-/// Reads a model. Throws like Component. `bytes`: words are bytes, which tokens write as characters (ByteCharacters);
-/// if the model cannot read these, it becomes false, and words must be written as characters.
+/// Reads a model. Throws like Component. `bytes` says that words are bytes, which tokens write as characters
+/// (ByteCharacters). If the model cannot read bytes, `bytes` becomes false, and words must be written as characters.
 std::unique_ptr<Model> readModel(Component component, bool &bytes);
 
 std::unique_ptr<Model> readBpe(Component &component, bool &bytes);

@@ -39,7 +39,7 @@ public:
     size_t done = 0;
     regex.forEach(text, [&](size_t begin, size_t end) {
       result.append(text, done, begin - done).append(content);
-      // What replaces several characters belongs to the last of them.
+      // In the package, a text that replaces several characters belongs to the last of them.
       lostBegin |= begin == 0 && (content.empty() ? end > 0 : end > utf8Length(text[0]));
       done = end;
     });
@@ -51,7 +51,7 @@ private:
   std::string content;
 };
 
-/// Writes each character by a function, which may write nothing.
+/// Passes each character to a function that writes its replacement, or nothing.
 class Characters : public Normalizer {
 public:
   using Function = std::function<void(std::string &to, CodePoint c)>;
@@ -99,14 +99,14 @@ void keepUnless(bool (*isRemoved)(CodePoint), std::string &to, CodePoint c) {
     appendUtf8(to, c);
 }
 
-/// Control characters go, and every space becomes ' '.
+/// Removes control characters, and replaces every space by ' '.
 void clean(std::string &to, CodePoint c) {
   if (c == 0 || c == 0xfffd || isControl(c))
     return;
   appendUtf8(to, isSpace(c) ? ' ' : c);
 }
 
-/// Spaces around ideographs, in BERT's ranges.
+/// Writes spaces around ideographs, as BERT defines them.
 void separateIdeographs(std::string &to, CodePoint c) {
   bool isIdeograph = (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) ||
                      (c >= 0x2a700 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) || (c >= 0xf900 && c <= 0xfaff) ||
@@ -118,7 +118,7 @@ void separateIdeographs(std::string &to, CodePoint c) {
     to += ' ';
 }
 
-/// NMT's rules for control characters and spaces.
+/// Applies NMT's rules for control characters and spaces.
 void nmt(std::string &to, CodePoint c) {
   if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f || c == 0x9f)
     return;

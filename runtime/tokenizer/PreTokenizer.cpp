@@ -1,6 +1,6 @@
 //===- PreTokenizer.cpp - Text to words -----------------------------------===//
-// A step cuts each word at the matches of a pattern or of a class of characters; what becomes of matches is its
-// behavior.
+// A step cuts each word at the matches of a pattern or of a class of characters. Its behavior says whether matches are
+// removed, become words, or are joined with a neighbour.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/PreTokenizer.h"
 #include "tokenizer/Unicode.h"
@@ -13,7 +13,7 @@ namespace {
 
 enum class Behavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
 
-/// A part of a word: [begin, end), and whether it matched.
+/// The part [begin, end) of a word, and whether it matches.
 struct Part {
   size_t begin, end;
   bool isMatch;
@@ -33,7 +33,7 @@ void appendParts(const Word &word, std::vector<Part> &parts, Behavior behavior, 
   bool isBackward = behavior == Behavior::MergedWithNext, matched = false;
   if (isBackward)
     std::reverse(parts.begin(), parts.end());
-  size_t joined = 0; // parts up to here are finished
+  size_t joined = 0; // the number of finished parts, which are the first ones
   for (const Part &part : parts) {
     bool joins = behavior == Behavior::Contiguous                         ? part.isMatch == matched
                  : isBackward || behavior == Behavior::MergedWithPrevious ? part.isMatch && !matched
@@ -97,7 +97,7 @@ private:
   Regex regex;
 };
 
-/// Matches single characters of a class.
+/// Cuts words at single characters of a class.
 class CutAtCharacters : public Cut {
 public:
   using Class = std::function<bool(CodePoint)>;
@@ -116,7 +116,7 @@ private:
   Class matches;
 };
 
-/// Whitespace: \w+|[^\w\s]+.
+/// Implements Whitespace, whose words are the matches of \w+|[^\w\s]+.
 class WordsAndOthers : public PreTokenizer {
 public:
   void split(Words &words) const override {
@@ -138,7 +138,7 @@ public:
   }
 };
 
-/// Pieces of a fixed number of characters.
+/// Cuts words into pieces with a fixed number of characters.
 class FixedLength : public PreTokenizer {
 public:
   explicit FixedLength(size_t length) : length(length) {}
@@ -177,7 +177,7 @@ public:
   }
 };
 
-/// SentencePiece's way to mark spaces: U+2581 instead of each.
+/// Replaces each space by U+2581, which is SentencePiece's mark.
 class Metaspace : public PreTokenizer {
 public:
   explicit Metaspace(Component &component) : replacement(component.character("replacement")) {

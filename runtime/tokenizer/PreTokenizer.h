@@ -1,5 +1,5 @@
 //===- PreTokenizer.h - Text to words -------------------------------------===//
-// The model turns each word into tokens by itself.
+// A pre-tokenizer cuts a text into words. The model then turns each word into tokens, separately.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TOKENIZER_PRETOKENIZER_H
 #define PCRT_TOKENIZER_PRETOKENIZER_H
@@ -12,13 +12,13 @@
 
 namespace pcrt {
 
-/// A part of a text, and whether it begins where the text of the document begins.
+/// A part of a text, and whether it is at the beginning of the document's text.
 struct Word {
   std::string_view text;
   bool isFirst = false;
 };
 
-/// Words, and the texts that pre-tokenizers wrote for them. One thread uses it, for one document after the other.
+/// Words, and the texts that pre-tokenizers have written for them. One thread uses it for one document after another.
 struct Words {
   std::vector<Word> words, next;
   std::deque<std::string> texts;
@@ -35,10 +35,10 @@ public:
   virtual void split(Words &words) const = 0;
 };
 
-/// The characters with which byte-level tokenizers write bytes: GPT-2's.
+/// GPT-2's table of characters, with which byte-level tokenizers write bytes.
 struct ByteCharacters {
   std::array<std::string, 256> ofByte;
-  /// The bytes that `text` stands for; nothing if one of its characters stands for none.
+  /// Returns the bytes that `text` stands for, or nothing if one of its characters stands for no byte.
   std::optional<std::string> bytes(std::string_view text) const;
   std::string characters(std::string_view bytes) const;
   static const ByteCharacters &get();

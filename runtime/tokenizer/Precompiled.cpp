@@ -1,7 +1,7 @@
 //===- Precompiled.cpp - SentencePiece's normalization --------------------===//
-// A character map is the size of a trie in bytes, the trie (a double array of Darts), and replacements, each ending
-// with a zero. Only the shortest text of the trie that begins a grapheme counts, and it replaces the whole grapheme:
-// that is how the package `tokenizers` reads it.
+// A character map consists of the size of a trie in bytes, the trie (a double array of Darts), and replacements, each
+// of which ends with a zero. As in the package `tokenizers`, only the shortest text in the trie with which a grapheme
+// begins counts, and its replacement replaces the whole grapheme.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/Normalizer.h"
 #include "tokenizer/Unicode.h"
@@ -24,7 +24,7 @@ public:
     for (size_t begin = 0, end; begin < text.size(); begin = end) {
       end = endOfGrapheme(text, begin);
       std::string_view grapheme = std::string_view(text).substr(begin, end - begin), other;
-      constexpr size_t longest = 5; // of a grapheme that is replaced as a whole
+      constexpr size_t longest = 5; // length of a grapheme that is replaced as a whole
       if (grapheme.size() <= longest && find(grapheme, other)) {
         result += other;
         continue;
@@ -56,7 +56,8 @@ private:
     return at;
   }
 
-  /// The replacement of the shortest text in the trie that `key` begins with; false if there is none.
+  /// Sets `to` to the replacement of the shortest text in the trie with which `key` begins. Returns false if there is
+  /// none.
   bool find(std::string_view key, std::string_view &to) const {
     auto offset = [](uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); };
     uint32_t node = offset(trie[0]);
@@ -86,7 +87,7 @@ private:
   std::string replacements;
 };
 
-/// The bytes of base64 (RFC 4648); nothing if it is malformed.
+/// Decodes base64 (RFC 4648). Returns nothing if it is malformed.
 std::optional<std::string> fromBase64(const std::string &text) {
   static constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string result;

@@ -13,7 +13,7 @@ using namespace pcrt;
 
 namespace {
 
-/// White_Space of Unicode, inside a class. PCRE2 10.42 also takes U+180E for \s.
+/// Unicode's White_Space, for use inside a class. \s of PCRE2 10.42 also matches U+180E.
 constexpr const char spaces[] = "\\t-\\r\\x{85}\\p{Z}";
 
 /// Translates one pattern.
@@ -43,7 +43,7 @@ private:
   }
   bool has(const char *text) const { return in.compare(at, strlen(text), text) == 0; }
 
-  /// An escape, whose backslash is at `at`; moves `at` to its last character.
+  /// Translates an escape whose backslash is at `at`, and moves `at` to its last character.
   void escape(bool inClass) {
     if (++at == in.size())
       refuse("a backslash at the end");
@@ -93,7 +93,7 @@ private:
     at = end;
   }
 
-  /// A class. Classes inside it are a union with it, so their brackets are left out.
+  /// Translates a class. A class inside it is a part of the union, so its brackets are left out.
   void characterClass() {
     size_t depth = 0;
     for (; at < in.size(); ++at) {
@@ -138,7 +138,8 @@ private:
     out += '(';
   }
 
-  /// Without case, Oniguruma also takes one character for several, such as U+00DF for ss.
+  /// If case is ignored, Oniguruma also matches several characters of a pattern with one, such as ss with U+00DF. PCRE2
+  /// does not.
   void checkFolding(std::string text) const {
     for (char &c : text)
       c = char(tolower(c));
@@ -165,7 +166,7 @@ private:
   size_t at = 0;
 };
 
-/// What a thread needs for matches.
+/// The buffers that a thread needs to match.
 struct Matcher {
   pcre2_match_data *data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context *context = pcre2_match_context_create(nullptr);

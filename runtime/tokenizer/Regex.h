@@ -39,7 +39,7 @@ private:
   std::shared_ptr<void> code; ///< pcre2_code; null for a literal.
 };
 
-/// `pattern` in PCRE2's syntax, with the same meaning. Throws like Regex.
+/// Returns `pattern` in PCRE2's syntax, with the same meaning. Throws like Regex.
 std::string translatePattern(const Component &owner, const std::string &pattern);
 
 } // namespace pcrt

@@ -1,6 +1,7 @@
 //===- Tokenizer.cpp - Text to tokens and back ----------------------------===//
-// The order of the package `tokenizers`: added tokens are cut out of the text; the rest is normalized; added tokens are
-// cut out of that; the rest is cut into words; the model reads each word.
+// The steps and their order are those of the package `tokenizers`. Added tokens are cut out of the text, and the rest
+// is normalized. Added tokens are cut out of the normalized text, too, and the rest is cut into words. The model
+// encodes each word.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/Tokenizer.h"
 #include "tokenizer/Unicode.h"
@@ -104,7 +105,7 @@ void Tokenizer::readAddedTokens(const Json &list) {
     component.finish();
     if (token.content.empty())
       continue; // the package ignores it, too
-    // The package numbers tokens that the model does not have, and ignores the file's number.
+    // The package numbers tokens that the model does not have itself, and ignores the number in the file.
     std::optional<uint32_t> known = id(token.content);
     uint32_t expected = known ? *known : next++;
     if (token.id != expected)
@@ -125,7 +126,7 @@ void Tokenizer::readAddedTokens(const Json &list) {
   }
 }
 
-/// The id of ["text", id], which BERT's and RoBERTa's templates have.
+/// Reads the id of a pair ["text", id], as in BERT's and RoBERTa's templates.
 static uint32_t idOfPair(Component &component, const char *key) {
   const Json *pair = component.json(key);
   if (!pair || !pair->is_array() || pair->size() != 2 || !(*pair)[1].is_number_unsigned())
@@ -236,7 +237,7 @@ void Encoder::encodeWords(std::string_view text, bool isFirst, TokenIds &to) {
     encodeWord(word.text, to);
 }
 
-/// A hash of bytes by multiplication (as FNV-1a, eight bytes at a time).
+/// Hashes bytes by multiplication (like FNV-1a, but eight bytes at a time).
 static uint64_t hashOf(std::string_view text) {
   uint64_t hash = text.size() * 0x9e3779b97f4a7c15, block;
   size_t at = 0;

@@ -1,6 +1,6 @@
 //===- Tokenizer.h - Text to tokens and back ------------------------------===//
 // Reads a tokenizer.json of Hugging Face and does what the package `tokenizers` (0.23) does with it. The settings
-// "truncation" and "padding" have no effect. A file that asks for anything else that is not supported is refused.
+// "truncation" and "padding" have no effect. A file that asks for anything else that is not supported here is refused.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TOKENIZER_TOKENIZER_H
 #define PCRT_TOKENIZER_TOKENIZER_H
@@ -37,7 +37,7 @@ private:
 
   void readAddedTokens(const nlohmann::json &list);
   void readPostProcessor(Component component);
-  /// The text of an id for decoders; null if there is none.
+  /// Returns the text of an id for decoders, or null if the id has none.
   const std::string *text(uint32_t id) const;
 
   std::string file;
@@ -46,14 +46,14 @@ private:
   PreTokenizers preTokenizers;
   DecoderSteps decoders;
   AddedTokens inText, inNormalized;
-  std::unordered_map<uint32_t, std::string> addedTexts; ///< By id: what decoders see.
+  std::unordered_map<uint32_t, std::string> addedTexts; ///< The text of an added token by id, for decoders.
   std::unordered_map<std::string, uint32_t> addedIds;
   std::unordered_set<std::string> specials;
   uint32_t addedEnd = 0;
   TokenIds prefix, suffix;
 };
 
-/// Encodes texts; it keeps the tokens of words that it has seen. One thread uses it.
+/// Encodes texts. It keeps the tokens of words that it has seen, so that they are computed once. One thread uses it.
 class Encoder {
 public:
   explicit Encoder(const Tokenizer &tokenizer);
@@ -68,7 +68,7 @@ private:
   void encodeWord(std::string_view word, TokenIds &to);
   void encodePiece(std::string_view word, TokenIds &to);
 
-  /// The tokens of a word. A word replaces another one with the same place.
+  /// A word and its tokens. It replaces any other word that has the same place in the table.
   struct Kept {
     uint64_t hash = 0;
     uint8_t length = 0, count = 0;
@@ -83,8 +83,8 @@ private:
   std::vector<Kept> kept;
 };
 
-/// Decodes tokens one after the other. What push() and finish() return, joined, is the text of all tokens, and each
-/// return value is valid UTF-8. It borrows the tokenizer.
+/// Decodes tokens one after another. The results of push() and finish(), joined, are the text of all tokens, and each
+/// of them is valid UTF-8. It borrows the tokenizer.
 class StreamDecoder {
 public:
   StreamDecoder(const Tokenizer &tokenizer, bool skipsSpecial);

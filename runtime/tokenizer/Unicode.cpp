@@ -1,7 +1,8 @@
 //===- Unicode.cpp - UTF-8 and properties of characters -------------------===//
-// UnicodeTables.inc lists where the package `tokenizers` differs from Unicode 15 (utf8proc 2.8) and Unicode 14 (PCRE2
-// 10.42): its regular expressions know Unicode 16, its normal forms Unicode 9, BertNormalizer Unicode 8. Entries state
-// the result and not a difference, so that they also hold with newer versions of both libraries.
+// UnicodeTables.inc lists the differences between the package `tokenizers` and Unicode 15 (utf8proc 2.8) and Unicode 14
+// (PCRE2 10.42). The package uses Unicode 16 in regular expressions, Unicode 9 in normal forms, and Unicode 8 in
+// BertNormalizer. Entries state the result and not a difference, so that they also hold with newer versions of both
+// libraries.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/Unicode.h"
 #include "base/Failure.h"
@@ -54,7 +55,7 @@ const std::array<bool, 0x1100> &newerBlocks() {
   return blocks;
 }
 
-/// An old character of a category that takes `length` bytes.
+/// Returns an older character of a category whose UTF-8 has `length` bytes.
 CodePoint standIn(std::string_view name, size_t length) {
   struct Row {
     const char *name;
@@ -99,8 +100,8 @@ void pcrt::appendUtf8(std::string &text, CodePoint c) {
     text += char(0x80 | (c >> (6 * more) & 0x3f));
 }
 
-/// The length of the valid character at `at`, or 0. Then `bad` is the number of bytes of the maximal invalid sequence,
-/// and `cut` whether the text ends in it.
+/// Returns the length of the valid character at `at`, or 0. If it is 0, `bad` is the number of bytes of the maximal
+/// invalid sequence, and `cut` says whether the text ends within it.
 static size_t validLength(std::string_view text, size_t at, size_t &bad, bool &cut) {
   auto first = uint8_t(text[at]);
   bad = 1;
@@ -111,7 +112,7 @@ static size_t validLength(std::string_view text, size_t at, size_t &bad, bool &c
                   : (first & 0xf0) == 0xe0         ? 3
                   : first >= 0xf0 && first <= 0xf4 ? 4
                                                    : 0;
-  // Neither overlong encodings, nor surrogates, nor characters above U+10FFFF.
+  // These bounds exclude overlong encodings, surrogates and characters above U+10FFFF.
   uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   for (size_t i = 1; i < length; ++i, low = 0x80, high = 0xbf) {
@@ -250,7 +251,7 @@ void pcrt::appendLower(std::string &to, CodePoint c) {
   appendUtf8(to, found ? c + CodePoint(found->distance) : CodePoint(utf8proc_tolower(utf8proc_int32_t(c))));
 }
 
-/// Appends the normal form of a text without `inert` and `newer` characters.
+/// Appends the normal form of a text that has no `inert` and no `newer` characters.
 static void appendForm(std::string &to, std::string_view text, NormalForm form) {
   if (text.empty())
     return;
@@ -272,7 +273,7 @@ std::string pcrt::normalForm(std::string_view text, NormalForm form) {
   result.reserve(text.size());
   // Characters below U+0300 are their own NFC, and ASCII characters have no other form.
   CodePoint first = form == NormalForm::C ? 0x300 : 0x80;
-  size_t begin = 0; // of the text that is not normalized yet
+  size_t begin = 0; // the beginning of the text that is not normalized yet
   bool needed = false;
   for (size_t at = 0; at < text.size();) {
     size_t from = at;

@@ -1,6 +1,6 @@
 //===- Unicode.h - UTF-8 and properties of characters ---------------------===//
-// Properties come from utf8proc, corrected to what the package `tokenizers` uses: it mixes several versions of Unicode,
-// and a model was trained with what it does.
+// Properties come from utf8proc. They are corrected to those that the package `tokenizers` uses, which mixes several
+// versions of Unicode, because models were trained with that package.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TOKENIZER_UNICODE_H
 #define PCRT_TOKENIZER_UNICODE_H
@@ -13,23 +13,24 @@ namespace pcrt {
 
 using CodePoint = uint32_t;
 
-/// Bytes of the UTF-8 character that begins with `first`, in valid UTF-8.
+/// The number of bytes of the UTF-8 character that begins with `first`, in valid UTF-8.
 inline size_t utf8Length(char first) {
   auto byte = uint8_t(first);
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
 
-/// The character at `at` of valid UTF-8; moves `at` past it.
+/// Returns the character at `at` of valid UTF-8, and moves `at` past it.
 CodePoint nextCharacter(std::string_view text, size_t &at);
 
 void appendUtf8(std::string &text, CodePoint character);
 
-/// The index of the first byte that is not part of valid UTF-8, or npos. A sequence that the end of the text cuts is
-/// invalid; `cut`, if not null, is set if that is the only reason.
+/// Returns the index of the first byte that is not part of valid UTF-8, or npos. A sequence that is cut by the end of
+/// the text is invalid. If that is the only reason, `cut` (if not null) is set.
 size_t invalidUtf8(std::string_view text, bool *cut = nullptr);
 
-/// Appends `text` with U+FFFD instead of each maximal invalid sequence, as WHATWG and Rust define it. Unless `last`,
-/// bytes at the end that a later byte may complete are not appended. Returns the number of bytes that were read.
+/// Appends `text` with U+FFFD instead of each maximal invalid sequence, as WHATWG and Rust define them. Unless `last`
+/// is set, an incomplete sequence at the end is not appended, because later bytes may complete it. Returns the number
+/// of bytes that were read.
 size_t appendLossy(std::string &to, std::string_view text, bool last);
 
 bool isSpace(CodePoint c);            ///< White_Space of Unicode.

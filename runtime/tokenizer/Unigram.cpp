@@ -1,6 +1,7 @@
 //===- Unigram.cpp - The most likely tokens of a word ---------------------===//
-// Each token has a logarithm of its probability. The tokens of a word are those with the largest sum, found from left
-// to right (Viterbi; Kudo, arXiv 1804.10959). Of equal sums, the one that was found first counts.
+// The score of a token is the logarithm of its probability. A word becomes the tokens with the largest sum of scores,
+// which are found from left to right (Viterbi; Kudo, arXiv 1804.10959). If sums are equal, the one that was found first
+// counts.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/FlatMap.h"
 #include "tokenizer/Model.h"
@@ -46,11 +47,11 @@ public:
   void encode(std::string_view word, TokenIds &to) const override {
     static thread_local std::vector<Best> best;
     findPath(word, best);
-    static thread_local std::vector<std::pair<size_t, size_t>> pieces; // begin and end, from the end of the word
+    static thread_local std::vector<std::pair<size_t, size_t>> pieces; // the begin and end of each, in reverse order
     pieces.clear();
     bool wasUnknown = false;
     for (size_t end = word.size(); end > 0; end = best[end].begin) {
-      bool isUnknown = best[end].id == unknown; // neighbours are one piece
+      bool isUnknown = best[end].id == unknown; // adjacent unknown tokens become one piece
       if (isUnknown && wasUnknown)
         pieces.back().first = best[end].begin;
       else
@@ -62,7 +63,7 @@ public:
   }
 
 private:
-  /// The best tokens of a word up to some byte: their sum, and the last of them.
+  /// The best tokens of a word up to some byte: the sum of their scores, and the last token.
   struct Best {
     double score = 0;
     size_t begin = SIZE_MAX;
@@ -145,8 +146,8 @@ private:
   uint32_t unknown = none;
   std::vector<double> scores;
   double worst = 0;
-  FlatMap<uint32_t> trie;     ///< The node for a node and a byte; the root, 0, is no such node.
-  std::vector<uint32_t> ends; ///< By node: the token that ends there.
+  FlatMap<uint32_t> trie;     ///< Maps a node and a byte to the next node, which is never the root, 0.
+  std::vector<uint32_t> ends; ///< The token that ends at each node.
 };
 
 } // namespace

@@ -1,6 +1,7 @@
 //===- WordPiece.cpp - The longest token first ----------------------------===//
-// BERT's rule: the longest token that the rest of the word begins with, again and again. If there is none, or the word
-// is too long, the whole word is one unknown token. Also reads WordLevel, whose words are tokens.
+// BERT's rule: the next token is always the longest one with which the rest of the word begins. If there is none, or
+// the word is too long, the whole word is one unknown token. This file also reads WordLevel, in which each word is one
+// token.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/Model.h"
 #include "tokenizer/Unicode.h"
@@ -74,7 +75,7 @@ private:
   std::string where, prefix, unknownText;
   bool isWholeWord = false;
   std::optional<uint32_t> unknown;
-  size_t longest = 0, longestToken = 0; ///< Characters of a word; bytes of a token.
+  size_t longest = 0, longestToken = 0; ///< The most characters of a word, and the most bytes of a token.
 };
 
 } // namespace

@@ -1,5 +1,5 @@
 //===- Documents.cpp - The texts that pc-tokenize reads --------------------===//
-// Blocks end at the end of a line. Lines are parsed by the threads that tokenize.
+// The texts are read in blocks, which end at the end of a line. The threads that tokenize also parse the lines.
 //===----------------------------------------------------------------------===//
 #include "Documents.h"
 #include "base/Failure.h"
@@ -17,9 +17,9 @@ using Json = nlohmann::json;
 namespace {
 
 constexpr size_t blockBytes = 1 << 20;
-constexpr int64_t mostBytes = int64_t(1) << 30; ///< Of a document.
+constexpr int64_t mostBytes = int64_t(1) << 30; ///< The largest size of a document.
 
-/// A file or standard input, read from begin to end.
+/// Reads a file or standard input from beginning to end.
 class Bytes {
 public:
   explicit Bytes(const std::string &path) : name(path) {
@@ -27,7 +27,7 @@ public:
       file.emplace(path);
   }
 
-  /// Appends up to `count` bytes; returns how many. 0: the end.
+  /// Appends up to `count` bytes and returns their number, which is 0 at the end.
   size_t read(std::string &to, size_t count) {
     size_t before = to.size();
     if (file)
@@ -62,7 +62,7 @@ public:
     block = {format, bytes.name == "-" ? "standard input" : bytes.name, std::exchange(rest, ""), line, offset, {}};
     size_t searched = block.text.size(), end = std::string::npos;
     bool isWhole = format == Format::Text, ended = false;
-    // Until there is a block that ends with a line, or the whole document.
+    // Reads until there is a block that ends with a line, or the whole document.
     while (!ended && (isWhole || end == std::string::npos)) {
       ended = bytes.read(block.text, blockBytes) == 0;
       if (size_t found = block.text.rfind('\n'); !isWhole && found != std::string::npos && found >= searched)
@@ -85,7 +85,7 @@ public:
 private:
   Bytes bytes;
   Format format;
-  std::string rest; ///< The begin of a line that the next block has.
+  std::string rest; ///< The beginning of a line that belongs to the next block.
   int64_t line = 1, offset = 0;
 };
 

@@ -19,7 +19,7 @@ class ParquetReader : public DocumentReader {
 public:
   ParquetReader(std::string path, const std::string &field) : path(std::move(path)), field(field) {
     input = get(arrow::io::ReadableFile::Open(this->path));
-    try { // the file reader throws, and Arrow's does not
+    try { // the file reader throws; Arrow's own reader does not
       reader = get(parquet::arrow::OpenFile(input, arrow::default_memory_pool()));
     } catch (const std::exception &error) {
       failToRead(error.what());
@@ -72,7 +72,7 @@ private:
     return std::move(result).ValueUnsafe();
   }
 
-  /// The next part of the column; false at the end.
+  /// Moves on to the next part of the column. Returns false at the end.
   bool nextChunk() {
     while (!texts || part == texts->num_chunks()) {
       if (group == reader->num_row_groups())

@@ -1,6 +1,6 @@
 //===- Tokenize.cpp - Files of text to files of tokens, and back -----------===//
-// Blocks lie in a ring. The main thread reads the next block into each place, after it has written the tokens of the
-// block that was there; so memory is bounded, and output has the order of input.
+// Blocks lie in a ring of places. The main thread writes the tokens of the block in a place before it reads the next
+// block into it. So memory is bounded, and the output has the order of the input.
 //===----------------------------------------------------------------------===//
 #include "Tokenize.h"
 #include "base/FileStream.h"
@@ -68,7 +68,7 @@ private:
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now(), last = begin;
 };
 
-/// What every document gets.
+/// The tokens that are added to every document.
 struct Frame {
   TokenIds before, after;
 };
@@ -82,12 +82,12 @@ struct Place {
   std::optional<Failure> failure;
 };
 
-/// Tokenizes blocks by threads.
+/// Threads that tokenize blocks.
 class Workers {
 public:
   Workers(const Tokenizer &tokenizer, const Frame &frame, const std::string &field, int threads)
       : tokenizer(tokenizer), frame(frame), field(field), places(size_t(4 * threads)) {
-    SignalsMasked masked; // the main thread takes them
+    SignalsMasked masked; // the main thread handles signals
     for (int i = 0; i < threads; ++i)
       all.emplace_back([this] { work(); });
   }
@@ -101,14 +101,14 @@ public:
       thread.join();
   }
 
-  /// The place of a block by its number, once no thread works on it.
+  /// Waits until no thread works on block `number`, and returns its place.
   Place &wait(size_t number) {
     Place &place = places[number % places.size()];
     std::unique_lock<std::mutex> lock(mutex);
     changed.wait(lock, [&] { return place.state != Place::Read; });
     return place;
   }
-  /// TextBlock `number`, the next one, is there.
+  /// Lets threads work on block `number`, which must be the next one.
   void start(size_t number) {
     {
       std::lock_guard<std::mutex> lock(mutex);
@@ -169,11 +169,11 @@ private:
   std::vector<std::thread> all;
   std::mutex mutex;
   std::condition_variable changed;
-  size_t available = 0, taken = 0; ///< Numbers of blocks: read so far, and given to threads.
+  size_t available = 0, taken = 0; ///< The number of blocks read so far, and of those given to threads.
   bool ended = false;
 };
 
-/// The value of a key in a JSON file next to the tokenizer; null if there is none.
+/// Returns the value of a key in a JSON file next to the tokenizer, or null if there is none.
 Json besideTokenizer(const Tokenizer &tokenizer, const char *file, const char *key) {
   std::string path = std::filesystem::path(tokenizer.path()).parent_path() / file;
   std::error_code error;
