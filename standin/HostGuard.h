@@ -1,6 +1,6 @@
 //===- HostGuard.h - Host memory that work will write ---------------------===//
-// From the submission of a copy to pinned memory until the host has waited for it, that memory has no access rights. So
-// a host that reads too early is caught and reported. Work itself may read; guarded pages are closed again when it has
+// Pinned memory has no access rights from the submission of a copy to it until the host has waited for the copy. So a
+// host that reads too early is caught and reported. Work itself may read; guarded pages are closed again when it has
 // run. The guard is exact to the byte: an access to other bytes of the same page only opens the page.
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_HOSTGUARD_H

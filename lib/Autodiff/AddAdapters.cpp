@@ -372,7 +372,8 @@ void AddAdapters::adapt(const Product &product, ParameterOp weight, const Lora &
   op.getResult().replaceAllUsesExcept(sum.getResult(), sum);
 }
 
-/// Adds PEFT's adapter_config.json to what the program says about its files. The run fills in where the base is.
+/// Adds PEFT's adapter_config.json to the program's description of its files. The run fills in the location of the
+/// base.
 void AddAdapters::describe(ProgramOp program, const Lora &settings) {
   llvm::json::Array targets;
   bool inputsFirst = false;

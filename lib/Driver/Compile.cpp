@@ -452,7 +452,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   Proof proof;
   Certificate certificate;
   OwningOpRef<ModuleOp> planned;
-  // The tables of phase kernels are compared with the planned program, of which a copy is kept.
+  // The tables of phase kernels are compared with a copy of the planned program, which is kept for this.
   WrittenKernels kernels; // of it
   for (const PhaseInfo &info : phases()) {
     if (info.phase < from)

@@ -39,7 +39,7 @@ static void readGroups(ConfigReader &reader, const ExpertKeys &keys, ModelConfig
                   << " groups of " << each << " experts contain";
 }
 
-/// By layer, whether it has experts.
+/// For each layer, whether it has experts.
 static SmallVector<bool> layersWithExperts(ConfigReader &reader, const ExpertKeys &keys, int64_t layers) {
   SmallVector<bool> result(layers, true);
   int64_t every = keys.every.empty() ? 1 : reader.size(keys.every, 1);

@@ -40,7 +40,7 @@ public:
   BlockScheduler(Block &block, MeshAttr mesh, StringAttr stageAxis) : block(block), mesh(mesh), stageAxis(stageAxis) {}
 
   /// Positions are numbered after sums and updates have moved to the ends of their tasks. The problem is solved once
-  /// more if chains of moves changed what is ready.
+  /// more if chains of moves change when moves are ready.
   void run(const ScheduleLimits &limits) {
     sinkSums();
     sinkUpdates();

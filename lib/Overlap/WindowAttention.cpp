@@ -58,7 +58,7 @@ private:
     return keys.getAxes();
   }
 
-  /// For each query of this rank: the number of keys that it sees in the block of the rank `shift` before this one.
+  /// Counts, for each query of this rank, the keys that it sees in the block of the rank `shift` before this one.
   Value keyCounts(ArrayAttr axes, int64_t queries, int64_t n, int64_t shift) {
     Value &counts = counted[{axes, {queries, shift}}];
     if (counts)

@@ -64,7 +64,7 @@ public:
   }
 
 private:
-  /// At the end of a pipeline task: makes the blocks that belong to this task and have no reader yet.
+  /// Makes, at the end of a pipeline task, the blocks that belong to this task and have no reader yet.
   void finish() {
     for (Value value : pending)
       for (int64_t t = 0, n = decisions.blocked(value)->window.n; t < n; ++t)

@@ -34,7 +34,7 @@ public:
     return figure;
   }
 
-  /// All named schedules, then list schedules of all rules, then the best of these with noise.
+  /// Tries all named schedules, then list schedules of all rules, and then the best of these again with noise.
   void run() {
     for (const NamedSchedule &schedule : namedSchedules()) {
       std::string name(schedule.name), ignored;
@@ -68,7 +68,8 @@ public:
   static constexpr double infinity = 1e300;
 
 private:
-  /// Every combination of a preference, a gap for weight gradients, and one of four caps on microbatches in flight.
+  /// Returns every combination of a preference, a gap for weight gradients, and one of four caps on microbatches in
+  /// flight.
   std::vector<ListRule> rules() const {
     std::vector<std::vector<int>> caps(4);
     for (int d = 0; d < p.stages; ++d) {

@@ -405,8 +405,8 @@ private:
       for (int64_t read : result.scaled)
         reads[read].parameters = {names.lookup(update.getParameter().value_or(update.getName()))};
     if (isa<EinsumOp>(op) && operands.size() == 2 && operands[0].clips && operands[1].is == State::Sum) {
-      // Here the optimizer reads a gradient, of the parameter that it updates with what it computes from it. The
-      // result is no sum over microbatches any more.
+      // Here the optimizer reads a gradient, and updates the gradient's parameter with the values that it computes. The
+      // result is no longer a sum over microbatches.
       result.scaled = {static_cast<int64_t>(reads.size())};
       reads.push_back({op, operands, {}});
     } else if (!tracked) {

@@ -23,7 +23,7 @@ std::optional<Problem> problemOf(const Shape &shape, int microbatches, ProblemFo
   return problem;
 }
 
-/// "W12.3" -> a task.
+/// Parses a task such as "W12.3".
 bool parseTask(StringRef word, Task &task) {
   const auto *kind = find_if(taskKinds, [&](pc::TaskKind one) { return word.starts_with(letterOf(one)); });
   auto [chunk, microbatch] = word.drop_front(word.empty() ? 0 : 1).split('.');
@@ -34,7 +34,7 @@ bool parseTask(StringRef word, Task &task) {
   return true;
 }
 
-/// An order from a file: a line per stage; '#' begins a comment.
+/// Reads an order from the text of a file, which has one line per stage. '#' begins a comment.
 std::optional<Order> readOrder(StringRef text, std::string &error) {
   Order order;
   SmallVector<StringRef> lines;

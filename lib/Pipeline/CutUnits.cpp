@@ -12,7 +12,7 @@
 using namespace llvm;
 using namespace pc::pipeline;
 
-/// Chunks with `sizes[c]` units each.
+/// Returns the chunk of every unit, where chunk c has `sizes[c]` units.
 static SmallVector<int> ofSizes(ArrayRef<int> sizes) {
   SmallVector<int> chunkOf;
   for (auto [c, size] : enumerate(sizes))
@@ -25,7 +25,7 @@ static SmallVector<int> ofLayers(const Units &units, ArrayRef<int> chunkOfLayer)
   return map_to_vector(units.layer, [&](int layer) { return chunkOfLayer[layer]; });
 }
 
-/// Whole layers as units.
+/// Joins the units of each layer to one unit.
 static Units wholeLayers(const Units &units) {
   Units whole;
   size_t n = units.layer.back() + 1;

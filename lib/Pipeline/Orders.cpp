@@ -42,8 +42,8 @@ void backward(const Problem &p, Tasks &out, int chunk, int microbatch) {
     out.push_back({TaskKind::Weight, chunk, microbatch});
 }
 
-/// `warm` forwards, then forwards and backwards alternately. After a backward comes a weight gradient if more than
-/// `lag` are pending; the rest of them come at the end.
+/// Returns `warm` forwards, and then forwards and backwards alternately. A weight gradient follows a backward if more
+/// than `lag` are pending; the others come at the end.
 Tasks merge(const Problem &p, const std::vector<Item> &forwards, const std::vector<Item> &backwards, int warm,
             int lag) {
   Tasks out;
@@ -79,7 +79,7 @@ std::vector<Item> allOf(const Problem &p, int chunk) {
   return items;
 }
 
-/// One microbatch after another, through all chunks and back.
+/// Passes one microbatch after another through all chunks and back.
 Tasks naive(const Problem &p, int d) {
   Tasks out;
   std::vector<int> chunks = chunksOf(p, d);
@@ -106,7 +106,8 @@ Tasks gpipe(const Problem &p, int d) {
   return out;
 }
 
-/// Group by group; inside a group chunk by chunk (backwards: from the last chunk); inside a chunk its microbatches.
+/// Microbatches pass group by group. Within a group, forwards go from the first chunk to the last and backwards from
+/// the last to the first; each chunk works on all microbatches of the group.
 Tasks interleaved(const Problem &p, int d) {
   int perStage = p.chunks() / p.stages, first = 0, largest = 0;
   std::vector<Item> forwards, backwards;
@@ -122,8 +123,8 @@ Tasks interleaved(const Problem &p, int d) {
   return merge(p, forwards, backwards, 2 * (p.stages - 1 - d) + (perStage - 1) * largest, 0);
 }
 
-/// Two chunks per stage, front (0) and back (1). Written for at least 2p - 1 microbatches; those beyond m are left out,
-/// which keeps an order legal.
+/// Each stage has two chunks, front (0) and back (1). The order is written for at least 2p - 1 microbatches. If there
+/// are only m, the others are left out, which keeps the order legal.
 Tasks zeroBubbleV(const Problem &p, int d) {
   int n = std::max(p.microbatches, 2 * p.stages - 1), chunk[2] = {d, 2 * p.stages - 1 - d};
   std::array<std::array<int, 2>, numKinds> count = {};

@@ -108,8 +108,8 @@ void StepTasks::splitSums() {
   }
 }
 
-/// F before the seed; after it B for what depends on the seed, and R for copies. If weight gradients are separate
-/// tasks, W has the ops that only lead to sums.
+/// Ops before the seed are F. After it, ops that depend on the seed are B, and the others, which are copies, are R. If
+/// weight gradients are separate tasks, the ops that only lead to sums are W.
 void StepTasks::findKinds() {
   bool afterSeed = false;
   // A value depends on the seed if one of its operands does. Everything after the seed that does not is a copy for

@@ -33,7 +33,8 @@ Tensors rope(Inputs in, bool inverse, bool interleaved = false, int64_t first = 
 using Sight = std::function<bool(int64_t b, int64_t s, int64_t t)>;
 /// How attention rounds weights and gradients of scores before it multiplies them.
 using Rounding = double (*)(double);
-/// By local index: 0 for dropped elements, otherwise the factor of kept elements; 1 if an op drops nothing.
+/// Returns the factor of the element at a local index: 0 if it is dropped, and otherwise the factor of kept elements.
+/// If an op drops nothing, all factors are 1.
 using Mask = std::function<double(llvm::ArrayRef<int64_t>)>;
 Mask maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext &context);
 /// Computes the score from the product of query s and key t.

@@ -54,7 +54,7 @@ private:
   mlir::StringAttr axis;
   std::map<StageFlow, std::deque<Message>> flows;
   llvm::DenseMap<mlir::Operation *, int> meetings; ///< by move
-  /// By meeting and stage: the move and its operand.
+  /// The move and its operand, by the number of the meeting and the stage.
   std::map<int, std::map<int, std::pair<mlir::Operation *, RankTensors>>> parts;
 };
 

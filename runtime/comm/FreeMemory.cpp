@@ -44,7 +44,7 @@ struct LimitFiles {
 static constexpr LimitFiles version1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
 static constexpr LimitFiles version2{"memory.max", "memory.current", ""};
 
-/// Lowers `free` to what the control group in `folder` leaves, if that is less.
+/// Lowers `free` to the memory that the control group in `folder` still allows, if that is less.
 static void applyLimit(FreeMemory &free, const std::string &folder, const LimitFiles &files) {
   std::optional<double> limit = numberIn(folder + files.limit), usage = numberIn(folder + files.usage);
   if (!limit || !usage)

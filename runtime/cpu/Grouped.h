@@ -68,7 +68,7 @@ private:
     if (status)
       statuses[size_t(thread)] = status;
   }
-  /// A thread's own memory: rows that are padded, then a sum, then what the library needs.
+  /// The memory of one thread: padded rows, then a sum, then the memory that the library needs.
   char *ofThread(int thread) const { return threads + thread * (bytes.pad + bytes.sum + bytes.scratch); }
   char *scratchOf(int thread) const { return ofThread(thread) + bytes.pad + bytes.sum; }
 

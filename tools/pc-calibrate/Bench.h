@@ -1,6 +1,6 @@
 //===- Bench.h - One rank of the measurement ------------------------------===//
-// Cases are calls that all ranks make at the same time. They are timed in turns: Measure.cpp lists what a rank does
-// alone, Moves.cpp what ranks send each other. The target makes the calls and has the clock.
+// Cases are calls that all ranks make at the same time. They are timed in turns: Measure.cpp lists the calls of single
+// ranks, and Moves.cpp the moves between ranks. The target makes the calls and has the clock.
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_BENCH_H
 #define PC_CALIBRATE_BENCH_H

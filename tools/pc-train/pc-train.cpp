@@ -110,8 +110,8 @@ static void passSignalsOn() {
       sigaction(signal, &action, nullptr);
 }
 
-/// Runs a command and waits for it. `output`: takes what it prints, or null. Ends pc-train with the command's exit code
-/// if it fails, as the command has said why.
+/// Runs a command and waits for it. If `output` is not null, it receives the command's output. Ends pc-train with the
+/// command's exit code if it fails, as the command has said why.
 static void run(std::vector<std::string> words, std::string *output = nullptr) {
   int ends[2];
   if (output && pipe2(ends, O_CLOEXEC))

@@ -175,8 +175,8 @@ template <typename OpT> std::vector<Box> AccessCounter::readDigits(Variable::Kin
   for (int64_t period : periods)
     if (period > weights.back() && period < size && period % weights.back() == 0)
       weights.push_back(period);
-  // First the numbers whose highest digit is below that of size - 1, then among the others those whose next digit is
-  // below, and so on.
+  // The first box has the numbers whose highest digit is below that of size - 1. Among the others, the next box has
+  // those whose next digit is below, and so on.
   std::vector<Box> boxes;
   Box around;
   Form number;

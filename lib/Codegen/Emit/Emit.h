@@ -99,7 +99,7 @@ public:
   Num toReal(Num x);
   /// Whether 0 <= x < end.
   Num inRange(Num x, Num end);
-  /// A mask of `width` elements, of which those with column `from` + i < `end` are set.
+  /// A mask of `width` elements. Element i is set if `from` + i < `end`.
   Num before(Num from, Num end, int64_t width);
 
   /// for (i = lo; i < hi; i += step) body(i)

@@ -78,8 +78,8 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
     op->erase();
 }
 
-/// Splits a sum over all dims into two sums, of which the larger one is a row op. For example,
-/// "x0 x1, x0 x1 ->" becomes "x0 x1, x0 x1 -> x0" and "x0 ->".
+/// Splits a sum over all dims into two sums. The larger one is a row op. For example, "x0 x1, x0 x1 ->" becomes "x0 x1,
+/// x0 x1 -> x0" and "x0 ->".
 void splitFullSums(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto sum = dyn_cast<EinsumOp>(op);

@@ -38,13 +38,12 @@ struct SummedGemm {
 };
 std::optional<SummedGemm> asSummedGemm(AddOp sum);
 
-/// Further epilogues of cuBLASLt. Each function returns the op whose product `op` can be the epilogue of, or null.
-///
-/// gelu_tanh of a product with bias; the sum is also stored, because the backward pass reads it.
+/// Further epilogues of cuBLASLt. Each function returns the op to whose product `op` can be an epilogue, or null.
+/// Recognizes gelu_tanh of a product with bias. The sum is also stored, because the backward pass reads it.
 AddOp biasedGeluOf(ActivationOp op);
-/// A product times the derivative of gelu_tanh.
+/// Recognizes a product times the derivative of gelu_tanh.
 EinsumOp geluGradOf(ActivationGradOp op);
-/// "b s f -> f", the gradient of a bias: the sum over k of the matrix b of a product in the same block.
+/// Recognizes the gradient of a bias, "b s f -> f": the sum over k of the matrix b of a product in the same block.
 EinsumOp biasGradOf(EinsumOp sum);
 
 /// A fusion that is one matrix product with an epilogue. Its values are those outside of the fusion.

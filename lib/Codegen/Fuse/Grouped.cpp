@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// How the dims of a value correspond to the mask [tokens, experts], and its other dims.
+/// The correspondence of a value's dims to the mask [tokens, experts], and the value's other dims.
 struct Lie {
   int32_t how = -1; ///< pcrt_lies; -1: none of them
   ArrayRef<int> dims;
@@ -83,7 +83,7 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   d.c_lies = out.how;
   auto isOfToken = [](const Lie &lie) { return lie.how == PCRT_LIES_ROWS || lie.how == PCRT_LIES_TOKENS; };
 
-  // One line per expert, which is spread to its rows, or is the sum of its rows.
+  // The einsum copies one line per expert to the expert's rows, or sums these rows to one line.
   bool spreads = in.size() == 1 && in[0].how == PCRT_LIES_EXPERTS && out.how == PCRT_LIES_ROWS,
        sumsLines = in.size() == 1 && in[0].how == PCRT_LIES_ROWS && out.how == PCRT_LIES_EXPERTS;
   if (spreads || sumsLines) {
@@ -100,7 +100,7 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   if (!made.isF32() && made != element)
     return std::nullopt;
   if (in.size() == 1) { // a number per token and expert, copied to rows or back
-    // The values of a token, copied to each of its rows, or added up from its rows.
+    // The einsum copies the values of a token to each of its rows, or adds its rows up.
     bool gathers = in[0].how == PCRT_LIES_TOKENS && out.how == PCRT_LIES_ROWS;
     bool adds = in[0].how == PCRT_LIES_ROWS && out.how == PCRT_LIES_TOKENS;
     bool packs = in[0].how == PCRT_LIES_ENTRIES && out.how == PCRT_LIES_ROWS;

@@ -90,7 +90,7 @@ static std::optional<RowSpace> einsumSpace(EinsumOp op) {
   return rows;
 }
 
-/// Ops on routed tokens have the space of their form for one row per token and expert.
+/// An op on routed tokens has the space of its row form, which has one row per token and expert.
 std::optional<RowSpace> pc::rowSpace(Operation *op) {
   if (hasRows(op)) {
     auto einsum = dyn_cast<EinsumOp>(op);

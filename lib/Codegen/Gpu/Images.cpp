@@ -36,7 +36,7 @@ static void complete(std::vector<pc::GpuKernelUse> &figures, const llvm::Module 
   }
 }
 
-/// By kernel, the name of the program's op for which it was made, if the kernel's location has it.
+/// Maps each kernel to the name of the program's op for which it was made, if the kernel's location has it.
 static llvm::StringMap<std::string> sourceNames(mlir::gpu::GPUModuleOp module) {
   llvm::StringMap<std::string> names;
   module.walk([&](mlir::gpu::GPUFuncOp function) {

@@ -69,7 +69,7 @@ static LogicalResult emitColumnReduction(EinsumOp op, Kernel &k) {
   return success();
 }
 
-/// Any einsum, element by element; used for those that are neither a matrix product nor a row op.
+/// Computes any einsum element by element. It is used for those that are neither a matrix product nor a row op.
 static LogicalResult emitLoops(EinsumOp op, Kernel &k) {
   Emitter &e = k.e;
   FactorRule rule = op.getFactorRule();
@@ -130,7 +130,7 @@ static LogicalResult emitCopy(int64_t elements, Kernel &k) {
   return success();
 }
 
-/// from, from + 1, ..., plus the offset of a rank's block.
+/// Writes the numbers from, from + 1, ..., plus the offset of the rank's block.
 static LogicalResult emitIota(IotaOp op, Kernel &k) {
   k.kind = "index";
   const int64_t elements = elementsOf(op.getValue());
@@ -146,7 +146,7 @@ static LogicalResult emitIota(IotaOp op, Kernel &k) {
 
 static Num toI32(Num x) { return x.e->wrap(arith::TruncIOp::create(x.e->b, x.e->loc, x.e->b.getI32Type(), x.v)); }
 
-/// A number that changes at few positions: the first value, plus an addend at each position.
+/// Writes a number that changes at few positions, as the first value plus an addend at each position.
 static LogicalResult emitPieces(IotaOp op, Kernel &k) {
   k.kind = "index";
   Emitter &e = k.e;
@@ -160,7 +160,7 @@ static LogicalResult emitPieces(IotaOp op, Kernel &k) {
   return success();
 }
 
-/// The positions of a sequence in zigzag order.
+/// Writes the positions of a sequence in zigzag order.
 static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
   k.kind = "index";
   Emitter &e = k.e;
@@ -174,7 +174,7 @@ static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
   return success();
 }
 
-/// The number of keys that each query sees in the block of this step of the ring.
+/// Writes the number of keys that each query sees in the block of this step of the ring.
 static LogicalResult emitKeyCounts(KeyCountsOp op, Kernel &k) {
   k.kind = "index";
   Emitter &e = k.e;

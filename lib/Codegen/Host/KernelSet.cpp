@@ -139,7 +139,7 @@ gpu::GPUFuncOp KernelSet::newCudaKernel(Location loc, StringRef name, int64_t nu
   return function;
 }
 
-/// For kernels that serve several ops at once, so that no single op determines them.
+/// Adds a kernel that serves several ops at once, so that no single op determines it.
 KernelSet::Info KernelSet::add(StringRef name, StringRef kind, int64_t numBuffers,
                                llvm::function_ref<void(kernels::SimtEmitter &, ValueRange)> write) {
   Info info;

@@ -198,7 +198,7 @@ LogicalResult Generator::addOwnKernels(Operation *attention, pcrt_attention_desc
   return success();
 }
 
-/// The call has kernels of our own beside it, for devices that the library does not support.
+/// The call also gets kernels of our own, for devices that the library does not support.
 LogicalResult Generator::emitAttention(Operation *op) {
   std::optional<AttentionWorkspace> at;
   if (isAttentionGrad(op))

@@ -64,7 +64,7 @@ static std::optional<Together> findOptimizer(Block::iterator first, KernelSet &k
   return Together{after, {}, {{name + " of all parameters", info}}};
 }
 
-/// Casts of weights from f32 to bf16.
+/// Finds consecutive casts of weights from f32 to bf16.
 static std::optional<Together> findRounding(Block::iterator first, KernelSet &kernels, IsIdle isIdle) {
   kernels::TensorList tensors;
   SmallVector<std::pair<int64_t, int64_t>> read, written;

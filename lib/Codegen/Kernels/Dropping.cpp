@@ -130,8 +130,8 @@ static Num widened(Emitter &e, Value bits, int64_t width) {
   return e.wrap(arith::ExtUIOp::create(e.b, e.loc, VectorType::get(width, e.b.getI32Type()), bits));
 }
 
-/// The random numbers of elements of which each group of `unit` (a power of two) is in one block, at a multiple of
-/// `unit`.
+/// The random numbers of elements that form groups of `unit` (a power of two). Each group is in one block, at a
+/// multiple of `unit`.
 Num Dropping::byBlock(Num row, Num column, ArrayRef<int32_t> steps, int64_t unit) const {
   const int64_t width = static_cast<int64_t>(steps.size()), last = static_cast<int64_t>(sizes.size()) - 1;
   Type i32 = e.b.getI32Type();

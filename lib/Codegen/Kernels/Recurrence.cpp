@@ -1,6 +1,6 @@
 //===- Recurrence.cpp - Linear recurrences and their gradients ----------------------------===//
-// An item walks along the recurrent dim with the state in registers, f32: of a block of neighbouring recurrences on a
-// CPU, of one on a GPU. If a lacks dims of b, a second kernel sums its gradient over them.
+// An item walks along the recurrent dim, with the state in f32 in registers. On a CPU it computes a block of
+// neighbouring recurrences, on a GPU only one. If a lacks dims of b, a second kernel sums its gradient over them.
 //===-------------------------------------------------------------------------------------===//
 #include "Kernels.h"
 
@@ -9,7 +9,7 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
-/// A dim, and how far apart its elements are in b (or h) and in a; 0: a lacks it.
+/// A dim, and the distances between its elements in b (or h) and in a. The latter is 0 if a lacks the dim.
 struct Dim {
   int64_t size, stride, strideOfA;
 };
@@ -109,8 +109,8 @@ static void forBlocks(Kernel &kernel, ArrayRef<Dim> dims, int64_t lanes, bool on
   });
 }
 
-/// Walks along the recurrent dim: body(where, how many steps from there on, state), the steps `stride` apart. On a GPU
-/// a thread has the operands of several steps in flight.
+/// Walks along the recurrent dim, and calls body(where, number of steps from there on, state) for steps that are
+/// `stride` apart. On a GPU a thread has the operands of several steps in flight.
 using Body = llvm::function_ref<Emitter::Carried(At, At stride, int64_t count, Emitter::Carried)>;
 /// A GPU reads eight steps together, before it computes them.
 static Emitter::Carried walk(Kernel &kernel, At first, const Dim &dim, Walk how, Emitter::Carried state, Body body) {
@@ -180,7 +180,7 @@ static void emitWalkBack(RecurrenceGradOp op, const Dims &dims, bool withA, Kern
       db = kernel.results[1];
   kernel.kind = "recurrence";
   forBlocks(kernel, dims.others, dims.lanes, dims.oneA, [&](Num, At first, ArrayRef<int64_t> widths) {
-    // The state is what the gradient so far adds to that of the next element of h.
+    // The state is the addend that the gradient so far contributes to the gradient of the next element of h.
     auto steps = [&](At at, At stride, int64_t count, Emitter::Carried state, bool hasBefore) {
       Emitter::Carried factors = loadSteps(a, at.a, stride.a, count, widths, dims.oneA), before;
       Emitter::Carried addends = loadSteps(dh, at.b, stride.b, count, widths);

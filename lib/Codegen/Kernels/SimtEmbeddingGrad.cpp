@@ -69,8 +69,8 @@ private:
     });
   }
 
-  /// What the id at `i` is sorted by (i32): the id, or, if there are several tables, its row among all of them. Ids
-  /// that are in none come after the rows.
+  /// The sort key (i32) of the id at `i`: the id or, if there are several tables, its row among all of them. Ids that
+  /// are in no table come after the rows.
   Num keyOf(Num i) {
     if (op.getTables() == 1)
       return ids.load(i);

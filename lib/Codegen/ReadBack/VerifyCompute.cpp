@@ -83,7 +83,7 @@ bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
          refuse(op, "runs kernel @" + function + ", which was written for other ops");
 }
 
-/// A library call may have kernels of the program beside it, whose rows must follow in the table of kernels.
+/// A library call may have kernels of the program as substitutes. Their rows must follow in the table of kernels.
 bool TableCheck::isBeside(Operation *op, int64_t row, int32_t epilogue) {
   const int64_t buffers = (epilogue == PCRT_EPILOGUE_GELU_GRAD ? 3 : 2) + (kernelWorkspaceBytes(op) != 0);
   for (unsigned part = 0, count = numKernels(op, cuda); part < count; ++part)

@@ -111,7 +111,7 @@ int RowProgram::einsum(EinsumOp op) {
   return product;
 }
 
-/// Indices are 32-bit integers, of which vectors are cheap.
+/// Indices are 32-bit integers, because vectors of these are cheap.
 int RowProgram::columnIndex(Value offset) {
   int first =
       offset ? node(offset) : add({}, [this](ArrayRef<Num>, const Position &) { return kernels::integer32(e, 0); });
@@ -122,7 +122,7 @@ int RowProgram::columnIndex(Value offset) {
   return n;
 }
 
-/// Loads one element per row instead of a pass over the columns. For logits in a buffer.
+/// Loads one element per row, without a pass over the columns. This needs logits that are in a buffer.
 int RowProgram::pickFromMemory(PickOp op) {
   Ptr logits = buffers.lookup(op.getLogits());
   SmallVector<int> args = {node(op.getTargets())};

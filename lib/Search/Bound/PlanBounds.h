@@ -125,7 +125,7 @@ private:
   /// Returns the split of a core, and the split without the ranks that share tokens, which leaves no less work for the
   /// others.
   static llvm::SmallVector<Split, 2> waysOf(const PlanCore &core);
-  /// By how many seconds, summed over ranks, the repeated work of `with` exceeds that of `without`.
+  /// The seconds, summed over ranks, by which the repeated work of `with` exceeds that of `without`.
   double longerAlone(const std::string &without, const std::string &with) const;
   /// Upper bound for the share of recomputation in a microbatch's seconds. No stage waits for recomputation.
   double recomputedShare(const PlanNumbers &plan) const;
@@ -155,7 +155,7 @@ private:
     double latency, ofByte, sumOfByte, sumLatency;
   };
   mutable std::map<std::tuple<const void *, uint32_t, uint32_t>, Gather> gathers;
-  /// By schedule, stages, chunks of a stage, and microbatches.
+  /// The key has the schedule, the stages, the chunks of a stage, and the microbatches.
   mutable std::map<std::tuple<const pipeline::NamedSchedule *, int, int, int>, double> held;
 };
 

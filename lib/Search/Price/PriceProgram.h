@@ -24,7 +24,7 @@ struct ProgramPrice {
   std::vector<TaskMemory> memory; ///< only for pipelines, by stage
   double hopSeconds = 0;          ///< of a message to the next stage
   double hopBackSeconds = 0;      ///< of the gradient's message back
-  /// By stage: ops of the program that pc-pipeline-parallel writes, in tasks and outside of them.
+  /// For each stage, the ops of the program that pc-pipeline-parallel writes, in tasks and outside of them.
   llvm::SmallVector<double> taskOps, otherOps;
   bool callsTasks = false;                   ///< tasks are functions
   llvm::SmallVector<double> tailSeconds;     ///< by stage: after its last task, without waits for other stages

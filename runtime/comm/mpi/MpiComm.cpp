@@ -184,7 +184,7 @@ private:
 void MpiComm::watchRanks() {
   if (size() == 1)
     return;
-  // MPI itself gives what the launcher's environment would say.
+  // MPI provides the values that otherwise come from the launcher's environment.
   struct Start {
     char host[64];
     int64_t process, time;

@@ -96,7 +96,7 @@ private:
     });
   }
 
-  /// Weights times values, and the maximum and the sum of each query, into scratch.
+  /// Writes weights times values, and the maximum and the sum of each query, to scratch.
   void weighValues(const QueryTile &in, Num rows, Num queryOffset) {
     Num count = a.limits() ? in.columns - in.begin : in.columns;
     auto fromBegin = [&](Ptr p, int64_t stride) { return a.limits() ? p + in.begin * stride : p; };
@@ -152,8 +152,8 @@ private:
     at.sums.store(sum, r);
   }
 
-  /// o and the log-sum-exp of a block of queries. The sum of weights divides the output instead of the weights, because
-  /// the output has fewer elements.
+  /// Writes o and the log-sum-exp of a block of queries. The sum of weights divides the output instead of the weights,
+  /// because the output has fewer elements.
   void writeResults(Num rows, Num first, Num outOffset, Ptr lseRow) {
     e.loop(zero, e.integer(roundUp(block, lanes)), lanes,
            [&](Num r) { at.maxima.store(at.maxima.load(r, lanes) + e.log(at.sums.load(r, lanes)), r); });

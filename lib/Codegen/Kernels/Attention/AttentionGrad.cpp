@@ -178,7 +178,7 @@ private:
             ahead ? at.drawn + e.integer(i * ahead) : Ptr()};
   }
 
-  /// P and dS of `rows` and the keys from j on, which replace the products in scratch.
+  /// Computes P and dS of `rows` and the keys from j on, which replace the products in scratch.
   void softmaxGradient(ArrayRef<QueryRow> rows, Num step, Num j) {
     SmallVector<Num> p, ds;
     for (const QueryRow &row : rows) {
