@@ -11,7 +11,7 @@
 using namespace pc::standin;
 
 //===----------------------------------------------------------------------===//
-// What a graph is
+// The contents of a graph
 //===----------------------------------------------------------------------===//
 
 std::string TensorGraph::check() const {

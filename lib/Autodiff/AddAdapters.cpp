@@ -24,7 +24,7 @@ using namespace pc;
 
 namespace {
 
-/// What --lora says.
+/// The settings of --lora.
 struct Lora {
   int64_t rank = 0;
   double alpha = 0, dropout = 0;
@@ -314,7 +314,7 @@ void AddAdapters::adapt(const Product &product, ParameterOp weight, const Lora &
   auto type = cast<RankedTensorType>(op.getResult().getType());
   std::string letter = product.rule.find("r") < 0 ? "r" : "lora";
 
-  // The leaves: A has the weight's inputs, B its outputs.
+  // Adds the leaves. A has the dims of the weight's inputs, and B those of its outputs.
   SmallVector<Attribute> inDims{builder.getStringAttr("lora_rank")}, outDims;
   SmallVector<int64_t> inShape{settings.rank}, outShape;
   for (auto [factor, dim, size] : llvm::zip_equal(product.ofWeight, weight.getDims(), partsOf(weight)[0].size)) {

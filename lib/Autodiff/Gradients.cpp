@@ -25,7 +25,7 @@ void Gradients::add(Value value, Value gradient) {
   sum = sum ? AddOp::create(builder, gradient.getLoc(), sum.getType(), sum, gradient).getResult() : gradient;
 }
 
-/// The type of the gradient of attention's bias: by batch row of the queries.
+/// The type of the gradient of attention's bias, which has one bias for each batch row of the queries.
 static Type ofRows(Value bias, Value queries) {
   auto type = cast<RankedTensorType>(bias.getType());
   SmallVector<int64_t> shape(type.getShape());

@@ -60,7 +60,7 @@ public:
     gradient.replaceAllUsesExcept(wide, narrow);
   }
 
-  /// With one microbatch, in which nothing is added to gradients: yields them in bf16.
+  /// Yields gradients in bf16. This is for one microbatch, with which nothing is added to them.
   void yieldNarrow(AccumulateOp accumulate) {
     Operation *yield = accumulate.getBody().front().getTerminator();
     builder.setInsertionPoint(yield);

@@ -54,7 +54,7 @@ static void findHeads(func::FuncOp model, llvm::StringSet<> &names) {
 }
 
 namespace {
-/// Which dims of a parameter are those of a stack, of rows and of columns, as the checkpoint stores it.
+/// The dims of a parameter that are its stack, rows and columns, as the checkpoint stores it.
 struct MatrixDims {
   SmallVector<int64_t> of[3];
 };

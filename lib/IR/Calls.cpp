@@ -126,8 +126,8 @@ static SmallVector<Value> takeLeavesOut(Block &body, Block &step) {
   return outside;
 }
 
-/// After the leaves are outside, results that are arguments, or repeat other results, are replaced by what the caller
-/// has.
+/// After the leaves are outside, results that are arguments, or repeat other results, are replaced by values of the
+/// caller.
 void pc::tidyCalls(ModuleOp program) {
   for (Called &called : calledIn(program)) {
     Block &body = called.function.getBody().front();

@@ -76,8 +76,8 @@ static int positionOf(llvm::ArrayRef<int> dims, int factor) {
   return at;
 }
 
-/// All whole comes first, because searches prefer earlier rows. Factors that must stay whole and diagonals give no
-/// rows.
+/// The row in which all values are whole comes first, because searches prefer earlier rows. Factors that must stay
+/// whole and diagonals give no rows.
 SmallVector<Row, 8> pc::legalRows(const FactorRule &rule) {
   SmallVector<Row, 8> rows;
   Row whole;

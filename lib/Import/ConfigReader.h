@@ -12,8 +12,8 @@
 
 namespace pc {
 
-/// Where a key can stand in a config.json: "rope_parameters.rope_theta" is inside of an object. The first place with a
-/// value other than null counts.
+/// The places of a key in a config.json: "rope_parameters.rope_theta" is inside an object. The first place with a value
+/// other than null counts.
 struct ConfigKey {
   llvm::SmallVector<llvm::StringRef, 4> places;
   ConfigKey(const char *place) : places{place} {}

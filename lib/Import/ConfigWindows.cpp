@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace pc;
 namespace json = llvm::json;
 
-/// `max_window_layers` where it is absent.
+/// The value of `max_window_layers` if the key is absent.
 constexpr int64_t usualFirstLayer = 28;
 
 /// `layer_types`, which transformers writes in addition to keys with the same meaning; nothing if it is absent.

@@ -108,7 +108,7 @@ public:
     const int32_t *from = firsts.data(), *to = lasts.data();
     uint8_t *isLive = live.data();
     for (size_t i = 0; i < count; ++i)
-      // Without branches, so that compilers vectorize the loop.
+      // The expression has no branches, so that compilers vectorize the loop.
       isLive[i] = (from[i] <= last) & (to[i] >= first);
     std::fill(isLive + count, isLive + live.size(), 0);
     int64_t top = 0, best = -1, bestGap = INT64_MAX;

@@ -90,7 +90,8 @@ bool BlockDecisions::decideAll() {
   return !again;
 }
 
-/// The window has one step for each rank of the move's axes. If two moves meet, it also has the axes of the other one.
+/// The window has one step for each rank of the move's axes. If two moves share a product, it also has the axes of the
+/// other one.
 Window BlockDecisions::windowOf(Operation *move, ArrayAttr axes) const {
   int64_t n = 1;
   for (StringAttr axis : axes.getAsRange<StringAttr>())

@@ -18,7 +18,7 @@ namespace pc::pipeline {
 /// stands for its sum so far.
 struct WrittenTask {
   mlir::func::FuncOp function; ///< null if the task has no ops
-  /// What a call of the function passes.
+  /// An argument that a call of the function passes.
   struct Input {
     mlir::Value value;
     int yielded = -1; ///< the number of a sum, if there is no value

@@ -92,7 +92,7 @@ public:
           unit > 0 && unit < head && !isUnaryLinear(op) && !unitNumber(op) && !layerUnits(op))
         between[sourceName(op)] = unit;
     walk(backward, head, 0, [](int a, int b) { return std::min(a, b); });
-    // In reverse order, since the readers of a copy can be copies themselves.
+    // The copies are visited in reverse order, since the readers of a copy can be copies themselves.
     for (Operation *op : llvm::reverse(again)) {
       int unit = 0; // the unit of the first reader
       for (Operation *user : op->getUsers())

@@ -32,8 +32,8 @@ static std::string nameOfRow(Operation *op) {
   return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
 }
 
-/// What optional operands add to the row of attention, of its gradient, or of noise for logits. `operands` and
-/// `results` are letters at the end of the spec; `whole` are those of the new letters that must stay whole.
+/// The parts that optional operands add to the row of attention, of its gradient, or of noise for logits. `operands`
+/// and `results` are letters at the end of the spec; `whole` are those of the new letters that must stay whole.
 struct MoreOfAttention {
   std::string operands, whole, results;
 };

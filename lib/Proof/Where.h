@@ -91,7 +91,7 @@ struct PartialSum {
 
 /// Further facts about a value, in addition to its place.
 struct Note {
-  /// What else is known about the elements of the value.
+  /// The kind of fact that is known about the elements of the value.
   enum Kind {
     None,
     Offset, ///< the first index of this rank's block, of size `number`, on `axes`

@@ -26,7 +26,7 @@ namespace {
 /// Expands a value into the terms of a product.
 class Expansion {
 public:
-  /// `whole` is not expanded. If `opensProducts`, einsums of several operands that do not sum are also expanded.
+  /// Does not expand `whole`. With `opensProducts`, einsums of several operands that do not sum are also expanded.
   Expansion(ProductForm &product, Value whole, bool opensProducts)
       : product(product), whole(whole), opensProducts(opensProducts) {}
 

@@ -49,8 +49,8 @@ struct ProductForm {
   int summed() const { return dims - rank; }
 };
 
-/// How the only sum of a product goes over a term: along dim `dim` of the term's value. Dim d of the result is dim
-/// rows[d] of the value.
+/// The dims of a term, for a product with a single sum. The sum is along dim `dim` of the term's value, and dim d of
+/// the product's result is dim rows[d] of this value.
 struct ReducedDim {
   int dim = 0;
   llvm::SmallVector<int> rows;

@@ -114,8 +114,8 @@ template <typename Op> static Scores scoresOf(Op attention, Inputs in) {
   return scores;
 }
 
-/// Which keys a query of packed attention sees. There are as many keys as queries, both in the order of their
-/// positions.
+/// Returns a function that says whether a query of packed attention sees a key. There are as many keys as queries, both
+/// in the order of their positions.
 template <typename Op> static Sight sightOf(Op attention) {
   if (!attention.getCausal())
     return [](int64_t, int64_t, int64_t) { return true; };

@@ -42,7 +42,7 @@ public:
   mlir::Operation *leftOver() const;
 
 private:
-  /// What a send has sent from all ranks of its stage.
+  /// The tensors that a send has sent, from all ranks of its stage.
   struct Message {
     SendOp send;
     RankTensors tensors;

@@ -108,7 +108,7 @@ void PlacementProblem::addValue(unsigned value) {
   tables.push_back(std::move(table));
 }
 
-/// For a value with more than two readers: a table over all of them would be too large. So there is an additional
+/// For a value with more than two readers, a table over all of them would be too large. So there is an additional
 /// variable, whose choices are pairs (produced state, set of states that moves make). Tables with prices 0 or illegal
 /// connect it to the producer and to each reader.
 void PlacementProblem::addSharedValue(unsigned value, ArrayRef<unsigned> readers,

@@ -98,7 +98,7 @@ void Rewriter::place(unsigned value) {
   PlacementValue &v = graph.values[value];
   AxisState produced = problem.produced(value), rest = problem.rest(value);
   MoveTree tree = problem.tree(value);
-  // Where each state is first needed. Children come before their parents, whose spots depend on theirs.
+  // The spot at which each state is first needed. Children come before their parents, whose spots depend on theirs.
   std::map<AxisState, Spot> spots;
   auto need = [&](AxisState state, Spot spot) { spots[state] = join(spots[state], spot); };
   for (auto [node, operand] : v.readers)

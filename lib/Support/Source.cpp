@@ -47,7 +47,7 @@ namespace {
 constexpr int maxDepth = 256;
 constexpr uint64_t maxDigits = 1000, maxWidth = 1024, maxAffine = 4096, maxExpanded = 1 << 20;
 
-/// Where a statement begins.
+/// The place where a statement begins.
 struct Place {
   size_t offset = StringRef::npos, line = 1, column = 1;
 };

@@ -164,13 +164,13 @@ LogicalResult pc::placeGrid(ModuleOp module, StringRef form, ArrayRef<StringAttr
 
   Grid grid(module, regather);
   if (form == "3d") {
-    // j before l: otherwise the reduce_scatter of sums over embed along the batch would work in the middle of the
-    // batch's list of axes.
+    // Axis j is placed before l. Otherwise the reduce_scatter of sums over embed along the batch would work in the
+    // middle of the batch's list of axes.
     if (failed(grid.placeInner(axes[1])) || failed(grid.placeOuter(axes[2])))
       return failure();
     return placeZero(module, tactic, axes[0], 3, regather);
   }
-  // Rows before columns: the bytes of moves over columns are then known per rank.
+  // Rows are placed before columns, because the bytes of moves over columns are then known per rank.
   if (form == "2.5d" && failed(placeData(module, tactic, axes[0])))
     return failure();
   StringAttr row = axes[axes.size() - 2], column = axes.back();

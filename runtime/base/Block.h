@@ -40,7 +40,7 @@ struct Mesh {
   int64_t coordinate(int rank, int axis) const;
 };
 
-/// What one rank holds of a tensor. Sizes include padding.
+/// The part of a tensor that one rank holds. Sizes include padding.
 struct Block {
   Dims start, size;
 

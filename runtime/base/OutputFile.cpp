@@ -43,7 +43,8 @@ static std::string directoryOf(const std::string &path) {
 
 static std::string nameOf(const std::string &path) { return path.substr(path.rfind('/') + 1); }
 
-/// Where a write to `path` ends up: follows symbolic links, also those whose last target does not exist.
+/// Returns the file to which a write to `path` goes. Follows symbolic links, also those whose last target does not
+/// exist.
 static std::string followLinks(std::string path) {
   for (int links = 0; links < 40; ++links) {
     char text[PATH_MAX];

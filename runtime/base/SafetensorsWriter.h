@@ -42,7 +42,7 @@ public:
   /// A stream for one of several writing threads, valid until close(). write() uses number 0. One thread must ask for
   /// all other numbers before the threads begin.
   FileStream &stream(size_t number);
-  /// Where a tensor lies in the file, for write. Valid once all tensors were added.
+  /// The position of a tensor in the file, for write. It is valid once all tensors were added.
   int64_t placeOf(const std::string &name) const;
   const Dims &shapeOf(const std::string &name) const { return tensors.at(name); }
   /// The size of the whole file.

@@ -45,7 +45,7 @@ static std::vector<int64_t> stepsIn(const std::string &directory) {
   return steps;
 }
 
-/// After the name of a checkpoint, and before a holder's tag: it is being removed.
+/// A checkpoint that is being removed has this in its name, between the checkpoint's name and a holder's tag.
 static constexpr char removing[] = ".removed-";
 
 /// Rank 0's number, on all ranks.
@@ -232,8 +232,8 @@ void CheckpointSeries::noteLatest(int64_t step) {
     unlink(next.c_str());
 }
 
-/// Handles a checkpoint that could not be written. True: an older one was removed to make room, try again. Throws if
-/// the failure is not PCRT_RESOURCE, or if this is the last checkpoint of the run.
+/// Handles a checkpoint that could not be written. Returns true if an older one was removed to make room, so that the
+/// caller should try again. Throws if the failure is not PCRT_RESOURCE, or if this is the last checkpoint of the run.
 bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
   if (failure.status != PCRT_RESOURCE)
     throw failure;

@@ -1,5 +1,5 @@
 //===- SavedTensors.h - The tensors of a checkpoint and their files -------===//
-// What saving and loading share.
+// Saving and loading share this code.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CHECKPOINT_SAVEDTENSORS_H
 #define PCRT_CHECKPOINT_SAVEDTENSORS_H

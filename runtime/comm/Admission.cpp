@@ -127,7 +127,8 @@ void Admission::advance(Visitor &visitor) {
 
 void Admission::takeGreeting(Visitor &visitor) {
   visitor.mine = rules.greeting;
-  // The name becomes part of messages; a proof is over what was sent.
+  // The name must end in a zero, because it becomes part of messages. The bytes that were sent are later a part of the
+  // proof.
   bool good = visitor.theirs.protocol == rules.greeting.protocol && visitor.theirs.run == rules.greeting.run &&
               visitor.theirs.port == rules.greeting.port && !visitor.theirs.name[sizeof visitor.theirs.name - 1] &&
               rules.expects(visitor.theirs) && drawBytes(&visitor.mine.random) &&

@@ -16,7 +16,7 @@
 
 namespace pcrt {
 
-/// What a listener asks of its callers.
+/// The rules by which a listener admits its callers.
 struct AdmissionRules {
   std::string name;                                ///< Begins its warnings: "rank 0".
   Greeting greeting;                               ///< The listener's own.

@@ -20,7 +20,8 @@ using namespace pcrt;
 
 namespace {
 
-/// Reads integers from the environment and remembers the first one that is not.
+/// Reads integers from the environment, and remembers an error for the first variable that is not an integer in its
+/// range.
 struct Reader {
   std::string error;
 

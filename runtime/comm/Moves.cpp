@@ -199,7 +199,7 @@ void pcrt::reduceElements(int32_t dtype, int32_t reduction, const char *const *i
 }
 
 //===----------------------------------------------------------------------===//
-// Which element comes from where
+// The source of each element
 //===----------------------------------------------------------------------===//
 
 void pcrt::allReducePart(int64_t elements, int n, int me, int64_t *lo, int64_t *hi) {

@@ -155,7 +155,7 @@ pcrt_status ShmComm::advance(Queue &queue, const Ticket *until, const ParallelFo
     Slot &mine = slot(rank(), group.id);
     uint64_t number = mine.done.load(std::memory_order_relaxed) + 1;
     bool announced = ticket->announced > ticket->done;
-    // It can be announced once all members are done with the move that occupies its place in the ring.
+    // The move can be announced once all members are done with the move that occupies its place in the ring.
     Goal goal = announced ? Goal{number, false} : Goal{number - std::min(number, kMaxAnnounced), true};
     if (!until && (!announced || !reached(group, goal)))
       return PCRT_OK;

@@ -29,7 +29,7 @@ struct Progress {
   char doing[192];              ///< "in barrier", "between moves".
 };
 
-/// What a user of TcpControl adds to it.
+/// Functions that the user of TcpControl provides.
 struct ControlHooks {
   /// Fills in `counter` and `doing`. Called under the lock of TcpControl, on either of its threads.
   std::function<void(Progress &)> progress;
@@ -69,7 +69,7 @@ public:
   void openFlows(size_t count);
   pcrt_status sendLetter(const Flow &flow, int index, const void *data, std::string *error);
   pcrt_status takeLetter(const Flow &flow, int index, void *data, std::string *error);
-  /// Says where in its step this rank is, for the messages of others.
+  /// Tells the other ranks where in its step this rank is, for their messages.
   void note(const char *doing);
 
   /// Say whether this rank is busy (Comm::Busy), and whether it waits for other ranks by other means than this object.

@@ -94,7 +94,7 @@ public:
     pointwise(dnn::Mul, dOut, product, real(AttentionO, queryDims(), d.o));
     reduce(dnn::ReduceAdd, product, sum);
     pointwise(dnn::Mul, sum, dot, value(AttentionOne));
-    // p, from the scores and their log-sum-exp.
+    // Computes p from the scores and their log-sum-exp.
     DnnDescriptor s = maskedScores(true), p = scores();
     pointwise(dnn::Exp, s, p);
     perKeyHead(transposed(p), dOut, real(AttentionDV, keyDims(), d.dv));
@@ -207,7 +207,8 @@ private:
     operations.push_back(finalize(op));
   }
 
-  /// q k^T scale, minus the statistics if wanted, with -inf above the diagonal if the attention is causal.
+  /// Computes q k^T scale, minus the statistics with `lessStatistics`, with -inf above the diagonal if the attention is
+  /// causal.
   DnnDescriptor maskedScores(bool lessStatistics) {
     DnnDescriptor raw = scores(), s = scores();
     matmul(query(), keyTransposed(), raw);

@@ -53,7 +53,8 @@ public:
   Json figures() override;
 
 private:
-  /// What calls of pcrt.h do: note the call, enqueue work, or enqueue it into the graph that is captured.
+  /// The effect of a call of pcrt.h: to note the call, to enqueue its work, or to enqueue it into the graph that is
+  /// being captured.
   enum class Mode { Listen, Run, Capture };
   /// A scalar that a step passes to the observer, and the address of its copy on the host.
   struct Shown {

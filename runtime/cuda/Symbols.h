@@ -13,7 +13,7 @@
 
 namespace pcrt::cuda {
 
-/// Where the address of one exported name goes.
+/// An exported name, and the place to which its address is written.
 struct Symbol {
   const char *name;
   void **address;

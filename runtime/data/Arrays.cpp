@@ -61,7 +61,7 @@ public:
   }
 
 private:
-  /// What the rank holds of an input.
+  /// The part of an input that the rank holds.
   struct Part {
     const NamedArray *array = nullptr; ///< Null: it is no input by name.
     Block block, ofRow;

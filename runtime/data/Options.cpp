@@ -117,7 +117,7 @@ static uint64_t parseCount(const std::string &flag, const std::string &text, uin
   return value;
 }
 
-/// What the value of a flag affects.
+/// The things that the value of a flag affects.
 enum class Concerns {
   Numbers, ///< The numbers that training computes.
   Ranks,   ///< What all ranks do together; for a path, whether it is given.

@@ -1,7 +1,7 @@
 //===- Routing.h - Choices of experts in files ----------------------------===//
-// Which experts each token has in each layer of a mixture, at every step. A file of choices is independent of the mesh
-// and of the plan: safetensors with one tensor "routing" [steps, layers, batch, sequence, experts of a token]. A run
-// writes it from front to back, and rewrites its header after every step.
+// A file of choices has the experts of each token, in each layer of a mixture and at every step. It is independent of
+// the mesh and of the plan: safetensors with one tensor "routing" [steps, layers, batch, sequence, experts of a token].
+// A run writes it from front to back, and rewrites its header after every step.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DATA_ROUTING_H
 #define PCRT_DATA_ROUTING_H

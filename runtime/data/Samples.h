@@ -9,7 +9,7 @@
 
 namespace pcrt {
 
-/// What a target that does not count is in files of targets, as a signed number of the file's width.
+/// The value, in files of targets, of a target that does not count, as a signed number of the file's width.
 constexpr int32_t noTarget = -100;
 
 /// The number in a step's batch of row `index` of microbatch `microbatch`. The rows of replicas lie one after the
@@ -24,7 +24,7 @@ struct Samples {
   int64_t first = 0, count = 0;
 };
 
-/// What the loss of a batch is the mean of.
+/// The targets over which the loss of a batch is a mean.
 enum class MeanOver {
   Replica, ///< The targets of each replica of local SGD by themselves, as a step wants it.
   Batch    ///< All targets of the batch that count.
@@ -68,7 +68,7 @@ public:
   /// The unit of samples, for messages: "samples of 16 tokens".
   virtual std::string what() const = 0;
 
-  /// Where samples [first, first + count) have their targets, for messages.
+  /// Describes where the targets of samples [first, first + count) are, for messages.
   virtual std::string describe(int64_t first, int64_t count) const = 0;
 
   /// Throws PCRT_BAD_DATA if the files do not fit the program.

@@ -326,7 +326,7 @@ void Run::reap() {
 bool Run::savesOn(int rank, int signal) const { return control->rank(rank).savesOnSignals && isStopSignal(signal); }
 
 void Run::noteFailure(int rank, int status) {
-  // It has saved, as all ranks do after the same step, whoever sent the signal.
+  // The rank has saved and ended, as all ranks do after the same step, no matter which of them got the signal.
   if (!WIFSIGNALED(status) && savesOn(rank, exits[rank] - 128)) {
     interruptedBy = interruptedBy ? interruptedBy : exits[rank] - 128;
     return;
@@ -426,7 +426,7 @@ int Run::exitCode() {
   if (code == PCRT_PEER_LOST && firstBadExit)
     code = firstBadExit;
   std::string message = control->failed() ? failure.message : lastMessage;
-  // Where a lost rank was is known from itself, or else from one that waited for it.
+  // The place at which a rank was lost is known from this rank, or else from a rank that waited for it.
   if (control->failed() && failure.status == PCRT_PEER_LOST && failure.rank >= 0 && control->witness.isThere() &&
       !control->rank(failure.rank).doing[0])
     message += std::string("; ") + control->witness.message;

@@ -1,5 +1,5 @@
 //===- MeetingLog.h - The log of a meeting --------------------------------===//
-// Which member did what in which round, as lines of JSON. A replay forms the same rounds.
+// The log has lines of JSON that say what each member did in each round. A replay forms the same rounds.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_LAUNCH_MEETINGLOG_H
 #define PCRT_LAUNCH_MEETINGLOG_H

@@ -164,7 +164,7 @@ pcrt_status Outputs::writeLogits(const SafetensorsWriter &writer, const Output &
   block.start[0] += shift;
   pcrt_status status = PCRT_OK;
   if (program.zigzag) {
-    // In zigzag order neighbours are apart in the file: position by position.
+    // In zigzag order neighbours are not adjacent in the file, so rows are written position by position.
     const auto *bytes = static_cast<const char *>(data);
     int64_t rows = block.size[0], columns = block.size[1], row = block.start[0], column = block.start[1];
     block.size[0] = block.size[1] = 1;

@@ -137,7 +137,7 @@ static pcrt_status run(int argc, char **argv, Place &place) {
 }
 
 static int runProcess(int argc, char **argv) {
-  // A file that is larger than the system allows (ulimit -f) is an error of its write, which names the file.
+  // If a file would be larger than the system allows (ulimit -f), its write fails, and the error names the file.
   signal(SIGXFSZ, SIG_IGN);
   Place place;
   pcrt_status status = PCRT_OK;

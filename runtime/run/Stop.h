@@ -20,7 +20,7 @@ class StopCheck {
 public:
   explicit StopCheck(Comm &comm) : comm(comm) {}
 
-  /// What all ranks do before a step.
+  /// The actions that all ranks take before a step.
   struct Answer {
     bool stop = false, save = false;
   };

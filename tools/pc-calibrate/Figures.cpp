@@ -172,7 +172,8 @@ private:
       guesses.push_back("stream_share");
   }
 
-  /// Adds rates that are reached inside a large product, so that its share of them is 1.
+  /// Adds the rates that are measured inside a large product. A product therefore reaches all of the rate
+  /// (product_share is 1).
   void addProductsOfDevice() {
     Waves f32 = wavesOf(results.products, results.sizes.products),
           bf16 = wavesOf(results.bf16Products, results.sizes.bf16Products);

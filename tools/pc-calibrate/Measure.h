@@ -38,7 +38,7 @@ private:
   double rate(size_t kind) const;
 };
 
-/// Attention of one length by the kernels of a compiled program; `work` is that of all scores.
+/// The attention kernels of a compiled program, for one length. `work` counts all scores.
 struct AttentionTimes {
   int64_t keys = 0, headDim = 0;
   bool bf16 = false;

@@ -13,7 +13,7 @@
 /// program's.
 enum class Owner { Import, Compile, Launch, Run, Train };
 
-/// What is known about a flag: whose it is, and whether a value must follow it.
+/// The owner of a flag, and whether a value must follow the flag.
 struct FlagKind {
   Owner owner;
   bool needsValue;
@@ -32,7 +32,7 @@ struct Flag {
   bool hasValue = false;
 };
 
-/// What one run is asked for: by a command line, or by a file.
+/// The model and the flags of a run, from a command line or a file.
 struct Request {
   std::string model;
   std::vector<Flag> flags;

@@ -159,7 +159,7 @@ static FlagKinds allFlags(const std::string &bin) {
   addFlags(kinds, Owner::Launch, launches);
   addFlags(kinds, Owner::Run, pcrt::helpText);
   addFlags(kinds, Owner::Train, usage);
-  // What pc-train itself decides, and what prints something instead of a run.
+  // These flags are decided by pc-train itself, or print something instead of a run.
   for (const char *name : {"-o", "--to", "-h", "--help", "--help-hidden", "--help-list", "--help-list-hidden", "--info",
                            "--version", "--print-options", "--print-all-options", "--check-kernels"})
     kinds.erase(name);

@@ -1,5 +1,6 @@
 //===- Passes.td - Passes of the Shard room ---------------------------------------===//
-// In the order of use: set-mesh, the tactics in the order of the plan, fuse-moves, verify-placed; erase-placements undoes them.
+// The passes are used in this order: set-mesh, the tactics of the plan, fuse-moves, verify-placed. erase-placements
+// undoes them.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_PASSES_TD
 #define PC_SHARD_PASSES_TD

@@ -59,7 +59,7 @@ public:
         propose(*block);
     for (bool isStable = false; !isStable;) {
       isStable = true;
-      // In reverse order, because an op that converts rows back to all entries reads rows but makes none.
+      // Goes in reverse order, because an op that converts rows back to all entries reads rows but makes none.
       SmallVector<Value> values = llvm::to_vector(llvm::make_first_range(stored));
       for (Value value : llvm::reverse(values))
         if (!isMadeSo(value) || !llvm::all_of(value.getUsers(), [&](Operation *user) { return isReadSo(value, user); }))

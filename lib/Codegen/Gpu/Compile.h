@@ -23,7 +23,7 @@ struct Arch {
 /// sm_NN or sm_NNa, from sm_80 on; nothing for other names.
 std::optional<Arch> parseArch(llvm::StringRef name);
 
-/// Where parts of the CUDA toolkit are; empty: not found.
+/// The paths of parts of the CUDA toolkit; a path is empty if the part was not found.
 struct Toolkit {
   std::string ptxas, libdevice;
   std::string searched; ///< the searched places, for messages

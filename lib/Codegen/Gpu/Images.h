@@ -12,7 +12,7 @@
 
 namespace pc {
 
-/// What to compile for, and where the CUDA toolkit is.
+/// The devices to compile for, and the place of the CUDA toolkit.
 struct GpuTargetOptions {
   /// There is a cubin for each; an 'a' variant runs only on exactly that architecture.
   llvm::SmallVector<std::string> archs{std::begin(defaultArchs), std::end(defaultArchs)};

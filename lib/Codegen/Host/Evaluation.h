@@ -31,7 +31,7 @@ public:
   bool needsAll(StartOp start) const;
 
 private:
-  /// What identifies a message: the sending stage, the receiving stage, the flow and the number.
+  /// The key of a message: the sending stage, the receiving stage, the flow and the number.
   using MessageKey = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
   /// Adds an op. The set grows backwards from the loss: an op, the ops that make its operands, and the sends of its

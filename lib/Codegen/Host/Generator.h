@@ -23,7 +23,7 @@ int32_t dtypeOf(mlir::Value value);
 
 struct StepCounts;
 
-/// A flow of messages: from a stage, to a stage, number.
+/// The key of a flow of messages: its source stage, its destination stage and its number.
 using FlowKey = std::tuple<int64_t, int64_t, int64_t>;
 
 /// State that the programs of all stages share.

@@ -14,7 +14,7 @@ struct Dim {
   int64_t size, stride, strideOfA;
 };
 
-/// Where elements of b and of a are.
+/// The positions of elements of b and of a.
 struct At {
   Num b, a;
   At operator+(At more) const { return {b + more.b, a + more.a}; }

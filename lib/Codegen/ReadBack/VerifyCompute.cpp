@@ -494,7 +494,7 @@ bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers
     return refuse(op, "is a different attention in the tables");
   if (call.list.size() <= buffers.size() || ArrayRef(call.list).take_front(buffers.size()) != buffers)
     return refuse(op, "runs on different buffers in the step's calls");
-  // What it keeps for itself begins with the workspace; the last part ends with it.
+  // The op's temporary buffers begin at the start of the workspace, and the last one ends at its end.
   SmallVector<At> parts = {{program.workspace_offset, 0}};
   int64_t rows = wanted.batch * wanted.q_heads * wanted.q_length;
   if (wanted.backward)

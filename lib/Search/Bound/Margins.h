@@ -61,7 +61,7 @@ constexpr double hiddenSums = 0.6;      ///< share of a microbatch: the backward
 constexpr double likelyTooLarge = 0.85; ///< share of the limit: a plan with a higher bound of bytes seldom fits
 constexpr double alikePlan = 0.03;      ///< share of its seconds that is added to a plan for each similar one
 
-// When a search stops.
+// Margins that decide when a search stops.
 
 /// Composed seconds are exact to half of this share, so plans that can be better only by less are not opened (compose).
 constexpr double composedSeconds = 0.015;

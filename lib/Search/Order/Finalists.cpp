@@ -12,8 +12,8 @@ using namespace pc;
 /// The most composed plans that are compiled whole until one fits and is better than the next one.
 static constexpr int64_t most = 16;
 
-/// Sorts all plans that may fit by their composed cost and compiles them in this order. Plans that composed prices call
-/// slightly too large also count, since composed bytes are estimates.
+/// Sorts all plans that may fit by their composed cost and compiles them in this order. Plans whose composed bytes are
+/// slightly above the limit also count, since these bytes are estimates.
 Finalists pc::compileFinalists(SearchResult &result, const Incumbent &incumbent,
                                llvm::function_ref<bool(FoundPlan &)> compile, llvm::function_ref<bool()> goesOn) {
   int64_t limit = incumbent.limits.bytes;

@@ -18,7 +18,7 @@ OpenedNode OpenPlans::again(const PlanNode &node, double bound) {
 }
 
 //===---------------------------------------------------------------------------===//
-// What gives a plan its next bound
+// The next bound of a plan
 //===---------------------------------------------------------------------------===//
 
 /// Plans of ZeRO-2 and 3 begin with the core and tasks that they share with ZeRO-1 (`isShared`), because these are
@@ -89,7 +89,7 @@ void OpenPlans::boundByTasks(ArrayRef<PlanNode> nodes) {
 }
 
 //===---------------------------------------------------------------------------===//
-// What has to be compiled for a round
+// Compiling the programs of a round
 //===---------------------------------------------------------------------------===//
 
 /// A set needs its core. A plan needs, in this order, its bare core, its core, its tasks, and then its whole price.
@@ -145,7 +145,7 @@ void OpenPlans::prepare(ArrayRef<PlanNode> nodes) {
 }
 
 //===---------------------------------------------------------------------------===//
-// What opening a node returns
+// Opening a node
 //===---------------------------------------------------------------------------===//
 
 /// If the job of the node did not run because the search has to end, the node is returned unchanged, so that its plans

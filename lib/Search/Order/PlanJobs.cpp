@@ -1,6 +1,6 @@
 //===- PlanJobs.cpp - Runs the compiles of a search on several threads ---------------------------===//
-// A worker owns a context with a copy of the model, and a composer. Jobs are shared out by number; a job that prices
-// two programs offers one of them to an idle thread.
+// A worker owns a context with a copy of the model, and a composer. Each thread takes the job with the next number. A
+// job that prices two programs offers one of them to an idle thread.
 //===---------------------------------------------------------------------------------------------===//
 #include "PlanJobs.h"
 #include "../Price/ChooseRecompute.h"

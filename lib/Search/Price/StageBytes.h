@@ -52,14 +52,14 @@ private:
   };
   /// Bytes, with `a` and with `b` layers.
   using Bytes = std::array<double, 2>;
-  /// What a task, or the time before or after all tasks, allocates: bytes that it frees again, and bytes that live
-  /// longer.
+  /// The bytes that a task, or the time before or after all tasks, allocates: those that it frees again, and those that
+  /// live longer.
   struct Stretch {
     Bytes own = {};
     std::map<End, Bytes> kept; ///< bytes that it allocates and does not free
   };
   enum Microbatch : uint8_t { First, Middle, LastOne };
-  /// What is known of one stage of the small pipeline.
+  /// The known bytes of one stage of the small pipeline.
   struct Stage {
     std::map<std::tuple<TaskKind, int64_t, Microbatch>, Stretch> tasks; ///< by kind and chunk of the small pipeline
     Stretch before, after;                                              ///< before and after all tasks

@@ -52,7 +52,7 @@ public:
 
 private:
   llvm::SmallVector<mlir::StringAttr, 2> axesOf(uint32_t bits) const;
-  /// What an axis of the mesh does, by the tactics that use it.
+  /// The use of an axis of the mesh by tactics.
   struct Axis {
     bool isStages = false, splitsVocabulary = false, isData = false, shards = false, splitsSequences = false,
          sharesTokens = false;

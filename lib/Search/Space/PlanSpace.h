@@ -49,7 +49,7 @@ public:
   std::vector<AxisSizes> innerSizes(const PlanSet &set) const;
   /// The possible sizes of all axes of a family, if the axes that split layers have the sizes `inner`.
   std::vector<AxisSizes> sizes(const PlanFamily &family, const PlanSet &set, llvm::ArrayRef<int64_t> inner) const;
-  /// The numbers of microbatches that are searched. If they change the loss, only the given number, or one.
+  /// The numbers of microbatches that are searched. If they change the loss, this is only the given number, or 1.
   llvm::SmallVector<int64_t> microbatches() const;
   /// Whether there is another plan with the same program.
   bool isRepeated(const PlanFamily &family, int64_t microbatches) const;

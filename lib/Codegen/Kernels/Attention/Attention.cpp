@@ -61,7 +61,7 @@ struct QueryTile {
 /// Emits the kernel. A method emits the code of one level of its loops: a query head, a block of its queries, a query.
 class AttentionKernel {
 public:
-  /// `a` has chosen its factors.
+  /// `a.chooseFactors` must have been called.
   AttentionKernel(const AttentionShape &a, Kernel &kernel) : a(a), kernel(kernel) {}
 
   void emit() {

@@ -67,7 +67,7 @@ struct QueryRow {
 /// a block of queries, a row (or two) of a block, a vector of keys.
 class AttentionGradKernel {
 public:
-  /// `a` has chosen its factors.
+  /// `a.chooseFactors` must have been called.
   AttentionGradKernel(const AttentionShape &a, Kernel &kernel) : a(a), kernel(kernel) {}
 
   void emit() {
