@@ -25,8 +25,8 @@ struct Descriptor {
     std::vector<char> bytes;
   };
   std::map<int, Attribute> attributes;
-  std::shared_ptr<const TensorGraph> graph; ///< Of graphs, heuristics, configurations and plans.
-  int64_t workspace = 0;                    ///< Of configurations and plans.
+  std::shared_ptr<const TensorGraph> graph; ///< The graph of graphs, heuristics, configurations and plans.
+  int64_t workspace = 0;                    ///< The workspace of configurations and plans.
 
   template <typename T> std::vector<T> all(int name) const {
     std::vector<T> result;

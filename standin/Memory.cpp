@@ -45,7 +45,7 @@ struct MemoryState {
   std::map<uintptr_t, Mapping> mapped;
   std::map<uintptr_t, int64_t> fresh; ///< Mapped, zeros, to be poisoned.
   std::map<unsigned long long, Physical> physical;
-  std::map<uintptr_t, int64_t> hostAllocations; ///< Of cuMemHostAlloc.
+  std::map<uintptr_t, int64_t> hostAllocations; ///< Allocations by cuMemHostAlloc.
   unsigned long long nextHandle = 1;
   int64_t used = 0;
   int numAllocations = 0;

@@ -245,14 +245,14 @@ struct NcclFlight final : Flight {
   CommRef comm;
   std::vector<Call> calls;
   bool collective = false;
-  uint64_t number = 0;           ///< Of the collective part.
-  std::vector<uint64_t> numbers; ///< Of messages, by call.
+  uint64_t number = 0;           ///< The number of the collective part.
+  std::vector<uint64_t> numbers; ///< The numbers of messages, by call.
   std::vector<bool> done, posted;
   std::string fault;
   uint64_t resets = numResets();
   bool left = false;
 
-  std::string source; ///< Of the calls: distinguishes ranks that mean different things by the same call.
+  std::string source; ///< The source of the calls. It distinguishes ranks that mean different things by the same call.
 
   NcclFlight(CommRef comm, const std::vector<Call> &calls, std::string source)
       : comm(std::move(comm)), calls(calls), source(std::move(source)) {}

@@ -36,7 +36,7 @@ struct Segment {
 /// The last accesses to all memory, and the names of the items that made them.
 struct History {
   std::map<uintptr_t, Segment> segments;
-  std::vector<uint32_t> lengths; ///< Of the chains.
+  std::vector<uint32_t> lengths; ///< The lengths of the chains.
   std::vector<std::string> names;
   std::unordered_map<std::string, uint32_t> nameIds;
   std::set<std::string> told;

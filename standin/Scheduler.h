@@ -60,7 +60,7 @@ struct Item : std::enable_shared_from_this<Item> {
   std::vector<ItemRef> after; ///< Predecessors; emptied when the item has run.
   uint64_t lane = 0;          ///< Items of a lane share a priority: a stream, or a branch of a graph.
   uint64_t queue = 0;         ///< The hardware queue: an item starts after all earlier ones in it are done. 0: none.
-  int priority = 0;           ///< Of its stream.
+  int priority = 0;           ///< The priority of its stream.
   bool done = false;
   double finished = 0; ///< Seconds on the host's clock.
   OrderClock clock;    ///< The items that happened before it; set when it starts.

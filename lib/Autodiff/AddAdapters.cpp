@@ -36,7 +36,7 @@ struct Matrix {
   std::string module; ///< the name of the tensor without ".weight"
   bool inputsFirst = false;
   size_t outputs = 0;                     ///< dims of the parameter that are outputs; the others are inputs
-  int64_t allOutputs = 0, allInputs = 0;  ///< of the tensor
+  int64_t allOutputs = 0, allInputs = 0;  ///< sizes of the whole tensor
   SmallVector<int64_t> view, start, size; ///< the parameter's outputs, as a box of the tensor's outputs
 };
 

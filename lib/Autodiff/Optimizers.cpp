@@ -222,8 +222,8 @@ struct Optimizers::Copy {
 
   OpBuilder &builder;
   Location loc;
-  RankedTensorType whole;               ///< of the parameter
-  DefinedDims dims;                     ///< of all values of the definition
+  RankedTensorType whole;               ///< the type of the parameter
+  DefinedDims dims;                     ///< dims of all values of the definition
   SmallVector<SmallVector<int64_t>> of; ///< by name of the definition: dims of the parameter
   DenseMap<Value, double> numbers;      ///< values of the definition that are known
   IRMapping values;                     ///< values of the definition -> of the program

@@ -20,7 +20,7 @@ namespace {
 struct Projection {
   EinsumOp product;
   ParameterOp weight;
-  EinsumOp broadcast; ///< of the bias, or null
+  EinsumOp broadcast; ///< the broadcast of the bias, or null
   ParameterOp bias;
   Value result;
 };

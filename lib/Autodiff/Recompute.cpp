@@ -93,7 +93,7 @@ public:
     }
   }
 
-  int64_t numLayers; ///< of the model
+  int64_t numLayers; ///< the number of layers of the model
 
 private:
   using Stop = llvm::function_ref<bool(Value)>;
@@ -159,7 +159,7 @@ private:
   Block &body;
   llvm::DenseSet<Operation *> forward, copies; ///< ops of the forward pass; clones
   llvm::MapVector<std::string, SmallVector<Operation *>, std::map<std::string, unsigned>>
-      layers; ///< of the forward pass
+      layers; ///< the layers of the forward pass
   llvm::DenseMap<Operation *, std::string> layerOfOp;
 };
 

@@ -89,13 +89,13 @@ private:
   Block &body;
   Liveness liveness;
   MemoryProfile profile;
-  SmallVector<Operation *> ops;                          ///< by position
-  bool inFront = false;                                  ///< of the first microbatch: the drawing begins with it
-  SmallVector<std::pair<StepPhase, int64_t>> phases;     ///< the phases, with their start positions
+  SmallVector<Operation *> ops;                      ///< by position
+  bool inFront = false;                              ///< belongs to the first microbatch, with which the drawing begins
+  SmallVector<std::pair<StepPhase, int64_t>> phases; ///< the phases, with their start positions
   SmallVector<std::pair<Operation *, StepPhase>> phased; ///< ops that compute or move
   llvm::MapVector<StringRef, Work> work;
   TaskFunctions functions;
-  llvm::MapVector<Block *, int64_t> calls; ///< of functions
+  llvm::MapVector<Block *, int64_t> calls; ///< the calls of functions
 };
 
 } // namespace

@@ -72,7 +72,7 @@ public:
   }
 
   double flops = 0;
-  double forwardFlops[2] = {};              ///< Of the forward pass: products of f32, of bf16.
+  double forwardFlops[2] = {};              ///< Flops of products in the forward pass: in f32, in bf16.
   int64_t parameters = 0, messageBytes = 0; ///< messageBytes: slots of the flows that end on this rank
   std::map<std::tuple<std::string, StringRef, StringRef>, TrafficRow> traffic; ///< by axis, move, phase
 
@@ -148,7 +148,7 @@ private:
   Boxes &boxes;
   std::set<std::pair<int64_t, int64_t>> flows; ///< flows that end on this rank
   TaskFunctions functions;
-  llvm::MapVector<std::pair<Block *, StepPhase>, int64_t> calls; ///< of functions, by phase
+  llvm::MapVector<std::pair<Block *, StepPhase>, int64_t> calls; ///< the calls of functions, by phase
 };
 
 /// An integer if the value is one.

@@ -67,7 +67,7 @@ static Tensor read(Value value, const Bytes &bytes) {
 namespace {
 /// The largest allowed difference between a kernel and the interpreter.
 struct Bound {
-  int64_t length = 1; ///< of its longest sum
+  int64_t length = 1; ///< the length of its longest sum
   bool hasBf16 = false;
   double steps = 0; ///< operations of the interpreter
 

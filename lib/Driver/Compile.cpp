@@ -453,7 +453,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   Certificate certificate;
   OwningOpRef<ModuleOp> planned;
   // The tables of phase kernels are compared with a copy of the planned program, which is kept for this.
-  WrittenKernels kernels; // of it
+  WrittenKernels kernels;
   for (const PhaseInfo &info : phases()) {
     if (info.phase < from)
       continue;

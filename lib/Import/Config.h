@@ -39,13 +39,13 @@ struct ModelConfig {
   int64_t ffnDrop = 0, finalDrop = 0; ///< inside of MLPs, and after the last norm
   int64_t padding = -1;               ///< the row of the embedding without a gradient; -1: none
   int64_t firstPosition = 0;          ///< the row of the position table for position 0
-  double scale = 1;                   ///< of scores
+  double scale = 1;                   ///< the factor of scores
   bool scaleByLayer = false;          ///< GPT-2: scores also divided by layer + 1
-  double scoreCap = 0, logitCap = 0;  ///< of scores and logits; 0: none
+  double scoreCap = 0, logitCap = 0;  ///< caps of scores and logits; 0: none
   double headScale = 1;               ///< a factor of the head's input
   int64_t encoderLayers = 0;          ///< layers of an encoder before the `layers`
   int64_t startToken = 0;             ///< the token that a decoder reads before the first target
-  int64_t buckets = 0, farthest = 0;  ///< of distances, if scores have addends by distance
+  int64_t buckets = 0, farthest = 0;  ///< buckets of distances, if scores have addends by distance
   /// If there are two, the second one is for layers with windows.
   llvm::SmallVector<Rotation, 2> ropes;
   llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
@@ -53,13 +53,13 @@ struct ModelConfig {
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
   int64_t capacity = 0;               ///< tokens of a sequence that an expert accepts; 0: all that choose it
   int64_t sharedFfn = 0;              ///< the width of the MLP for every token
-  int64_t groups = 1, keptGroups = 1; ///< of experts, and the number of groups from which a token chooses
+  int64_t groups = 1, keptGroups = 1; ///< groups of experts, and the number of them from which a token chooses
   double routingScale = 1;            ///< a factor of the weights of experts
   /// Latent queries, keys and values: the numbers of latent values (0: queries are not latent), and the widths of the
   /// unrotated part of a head, the rotated part, and values.
   int64_t queryRank = 0, keyRank = 0, plainDim = 0, ropeDim = 0, valueDim = 0;
   bool interleaved = false;            ///< rotated pairs are adjacent elements
-  double gateSlope = 0, gateLimit = 0; ///< of experts with clamped gates
+  double gateSlope = 0, gateLimit = 0; ///< settings of experts with clamped gates
   bool normalizesExperts = false;      ///< the weights of a token's experts are normalized to a sum of 1
   llvm::SmallVector<bool> hasExperts;  ///< by layer
   double balance = 0;                  ///< the factor of the loss of an uneven load of experts; 0: none

@@ -43,7 +43,7 @@ struct LayerForm {
   llvm::StringRef attention = "self_attn", q = "q_proj", k = "k_proj", v = "v_proj", qkv = "", out = "o_proj";
   /// Attention to the result of an encoder, and the norm before it.
   llvm::StringRef cross = "", beforeCross = "";
-  llvm::StringRef sinks = "";        ///< of attention: an extra score per head, for a key whose value is 0
+  llvm::StringRef sinks = "";        ///< an extra score of attention per head, for a key whose value is 0
   llvm::StringRef relativeBias = ""; ///< in the first layer's attention: addends of scores by distance, for all layers
   llvm::StringRef mlp = "mlp", gate = "", up = "", down = "", gateUp = "";
   /// Names in a mixture of experts: the router, the prefix of an expert's number, and the weights of an expert.
@@ -114,7 +114,7 @@ struct Family {
   llvm::StringRef type;
   FamilyKeys keys = {};
   LayerForm form = {};
-  const LayerForm *encoder = nullptr; ///< of an encoder, to whose result all layers attend
+  const LayerForm *encoder = nullptr; ///< the encoder, to whose result all layers attend
 
   // The defaults of keys.
   int64_t positions = 2048;
@@ -134,10 +134,10 @@ struct Family {
   ExpertKeys experts = {};
   bool biasOfQKV = false;                       ///< queries, keys and values have biases, always
   bool biasOfOutput = false, biasOfMlp = false; ///< and biases after them, always
-  llvm::StringRef attentionBias = "";           ///< of all projections of attention
+  llvm::StringRef attentionBias = "";           ///< the bias of all projections of attention
   bool attentionBiasAbsent = false;
-  llvm::StringRef allBias = "";   ///< of all matrices
-  llvm::StringRef mlpBias = "";   ///< of the MLP, and pretraining_tp with it
+  llvm::StringRef allBias = "";   ///< the bias of all matrices
+  llvm::StringRef mlpBias = "";   ///< the bias of the MLP, and pretraining_tp with it
   llvm::StringRef parallel = "";  ///< attention and MLP read the same input; true if absent
   llvm::StringRef normFirst = ""; ///< norms are before blocks, or after residual sums
   bool normsAfterSums = false;    ///< norms are after residual sums, always

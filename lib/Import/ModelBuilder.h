@@ -200,13 +200,13 @@ private:
 
   mlir::OpBuilder &builder;
   const ModelConfig &config;
-  const LayerForm *form; ///< of the stack that is being built
+  const LayerForm *form; ///< the form of the stack that is being built
   std::string prefix;
   int64_t batch, sequence, targetLength, layer = 0, numDropouts = 0;
   std::optional<int64_t> documents; ///< the token that ends them
-  double labelSmoothing, zLoss;     ///< of the loss
+  double labelSmoothing, zLoss;     ///< settings of the loss
   int64_t numParameters = 0;        ///< so far, counting each expert's separately
-  LoadBalance balance;              ///< of experts, if it has a loss
+  LoadBalance balance;              ///< the loss of an uneven load of experts, if there is one
   mlir::Value starts;               ///< the starts of documents
   mlir::Value encoded;              ///< the result of the encoder
   mlir::Value relative;             ///< addends of scores by distance, for all layers

@@ -327,7 +327,7 @@ private:
   Block &block;
   MeshAttr mesh;
   StringAttr stageAxis;         ///< null: all ranks have the same program
-  SmallVector<Operation *> ops; ///< of the block, before rewriting
+  SmallVector<Operation *> ops; ///< the ops of the block, before rewriting
   llvm::DenseMap<Operation *, int64_t> position;
   bool accumulates = false;                    ///< the block has an accumulation
   llvm::DenseMap<Operation *, int64_t> taskOf; ///< by op: the number of tasks that have begun before it

@@ -28,11 +28,11 @@ bool comesRound(mlir::Operation *op);
 /// before and after the layers. They are found by source names. A layer of fewer than four parts is one unit.
 struct Units {
   std::vector<std::string> names;              ///< in model order: "embedding", "h.0.ln_1", "h.0.ln_2", .., "head"
-  std::vector<int> layer;                      ///< of every unit: 0 the embedding, then layers, the last the head
+  std::vector<int> layer;                      ///< the layer of every unit: 0 is the embedding, the last is the head
   std::vector<double> seconds;                 ///< forward and backward of one microbatch
   std::vector<double> held;                    ///< bytes on a rank that the forward pass keeps for the backward pass
   std::vector<double> fixed;                   ///< bytes on a rank: parameters, their gradients and states
-  llvm::DenseMap<mlir::Operation *, int> unit; ///< of every op of the body
+  llvm::DenseMap<mlir::Operation *, int> unit; ///< the unit of every op of the body
 
   /// Fails after an error if layers do not follow each other.
   static mlir::FailureOr<Units> find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine);

@@ -268,7 +268,7 @@ private:
   const VerifyOptions &options;
   Fault fault;
   std::vector<Place> taskAt;         ///< by task id
-  std::vector<int> streamOf, number; ///< of one stage
+  std::vector<int> streamOf, number; ///< for the instructions of one stage
   size_t streams = 0;                ///< the number of its streams
   std::vector<int> clocks;           ///< the clocks of its instructions, one after another
 };

@@ -24,7 +24,7 @@ struct State {
   Point value;
   const Where *where = nullptr; ///< equal places are the same pointer
   int microbatch = ofAny;
-  Point rows = {}; ///< of a value that is stored by rows: the mask of the rows that exist
+  Point rows = {}; ///< for a value that is stored by rows: the mask of the rows that exist
   int made = -1;   ///< while a failure is traced: the number of the value's record
   uint64_t hash() const { return value.x ^ reinterpret_cast<uintptr_t>(where) * 0x9e3779b97f4a7c15ull; }
   bool operator==(const State &other) const {

@@ -460,7 +460,7 @@ struct Placer::Split {
   SmallVector<Dim> dims;
   SmallVector<int64_t> sizes;
   double scale = 1;    ///< how often each addend counts, if the results sum copies
-  bool copies = false; ///< of all ranks, as types do not say how they are split
+  bool copies = false; ///< all ranks have copies, as types do not say how they are split
 };
 
 /// Reads the dims of operands and results. Those with the same letter must have the same split and size.

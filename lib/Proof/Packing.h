@@ -24,7 +24,7 @@ private:
   /// The homes of a function.
   struct Layout {
     std::set<std::pair<int64_t, int64_t>> ranges;
-    int64_t bytes = -1; ///< of the arena
+    int64_t bytes = -1; ///< the size of the arena
   };
   const Layout &layoutOf(mlir::Operation *op);
 

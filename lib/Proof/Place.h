@@ -85,7 +85,7 @@ private:
   /// The places of other ops' results, by the rules of their dims. The checks below are for operands that are the start
   /// of a block.
   std::optional<Placed> compute(mlir::Operation *op, llvm::ArrayRef<const Where *> operands);
-  struct Split; // of the dims of a rule
+  struct Split; // the splits of the dims of a rule
   bool readDims(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands, Split &split);
   bool checkSplit(mlir::Operation *op, Rule &rule, llvm::ArrayRef<const Where *> operands, Split &split);
   bool joinPartial(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands, Where &common,

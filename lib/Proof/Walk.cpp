@@ -240,7 +240,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
     State state{{}, memo.out[i], microbatch};
     if (isa<MergeAttentionOp>(op) && memo.recipe.kind == Recipe::Same)
-      state.value = values.result(memo.recipe, i, points[i]); // of o1, lse1, o2, lse2
+      state.value = values.result(memo.recipe, i, points[i]); // the points of o1, lse1, o2, lse2
     else if (auto constant = dyn_cast<ConstantOp>(op))
       state.value = values.constant(constant.getNumber().convertToDouble());
     else

@@ -32,7 +32,7 @@ struct Facts {
   /// The attributes of a leaf, without the place of this rank's block. Equal leaves read the same data.
   struct Leaf {
     llvm::SmallVector<mlir::Attribute> says; ///< all attributes except those of this rank's block
-    llvm::SmallVector<int64_t> shape;        ///< of the whole tensor
+    llvm::SmallVector<int64_t> shape;        ///< the shape of the whole tensor
     mlir::Type element;
     int64_t number = -1; ///< for a parameter: the key of its random initial values
     int slot = -1;       ///< for a state: its operand number in the optimizer op
@@ -90,7 +90,7 @@ private:
     mlir::ModuleOp module;
     mlir::func::FuncOp step;
     int64_t number = 0;
-    llvm::DenseMap<mlir::Operation *, int64_t> positions; ///< of parameters, computed at the first request
+    llvm::DenseMap<mlir::Operation *, int64_t> positions; ///< positions of parameters, computed at the first request
     llvm::MapVector<LeafName, Held> held;
     Bytes bytes;
     llvm::MapVector<mlir::Operation *, State> last; ///< by leaf: the contents of its bytes when the step ends
@@ -108,8 +108,8 @@ private:
     llvm::SmallVector<const Where *, 3> out;
     llvm::SmallVector<std::pair<unsigned, unsigned>, 2> same;
     Recipe recipe;
-    double scale = 1;                                         ///< of the results
-    llvm::SmallVector<std::pair<unsigned, double>, 1> scales; ///< of operands
+    double scale = 1;                                         ///< the scale of the results
+    llvm::SmallVector<std::pair<unsigned, double>, 1> scales; ///< scales of operands
     mutable Sharing sharing;
   };
 
@@ -143,7 +143,7 @@ private:
     const TaskFunction *function = nullptr;
     bool calls = false;                        ///< it calls other functions
     llvm::SmallVector<bool> reads;             ///< by argument
-    llvm::SmallVector<int64_t> bytes;          ///< of arguments and results
+    llvm::SmallVector<int64_t> bytes;          ///< sizes of arguments and results
     std::deque<Task> tasks;                    ///< all different
     std::unordered_map<size_t, Ranges> ranges; ///< by their hash
   };
@@ -295,8 +295,8 @@ private:
   std::vector<Shown> shown;                                             ///< the outputs of ops that ran
   int64_t started = 0;                                                  ///< the number of starts so far
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> sums;     ///< by accumulation: the sums so far
-  llvm::DenseMap<mlir::Value, int64_t> elementOffsets;                  ///< of a block argument in its stack, in bytes
-  llvm::DenseMap<mlir::Operation *, Sharing> sharing;                   ///< by op, for ops without a memo
+  llvm::DenseMap<mlir::Value, int64_t> elementOffsets; ///< the offset of a block argument in its stack, in bytes
+  llvm::DenseMap<mlir::Operation *, Sharing> sharing;  ///< by op, for ops without a memo
   llvm::DenseMap<int, llvm::SmallVector<Arrival>> meetings;
   llvm::DenseMap<mlir::Operation *, int> meetingOf;
   /// A stack, and the number of one of its elements.

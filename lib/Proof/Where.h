@@ -54,7 +54,7 @@ bool areOneFamily(llvm::ArrayRef<Index> indices);
 struct Group {
   Axes axes, partner;
   int64_t n = 1, shift = 0;
-  std::vector<int64_t> sizes; ///< of the axes
+  std::vector<int64_t> sizes; ///< sizes of the axes
 
   /// The block as one index, and as a list. If the block is just the coordinate (shift 0, no partner), the list has one
   /// index for each axis.

@@ -77,7 +77,7 @@ private:
   ProductForm &product;
   Value whole;
   bool opensProducts;
-  SmallVector<int> places; ///< of the factors of the einsum that was opened last
+  SmallVector<int> places; ///< places of the factors of the einsum that was opened last
 };
 
 } // namespace

@@ -47,7 +47,7 @@ Tensors pc::layerNormGrad(Inputs in) {
   Tensor dx(x.shape), dgamma(gamma.shape), dbeta(gamma.shape);
   for (int64_t r = 0; r < numRows(x); ++r) {
     // dx = rstd (g - mean(g) - h mean(g h)) with h the normalized x.
-    double meanG = 0, meanGX = 0; // of g = dy gamma, and of g times the normalized x
+    double meanG = 0, meanGX = 0; // means of g = dy gamma, and of g times the normalized x
     for (int64_t i = 0; i < e; ++i) {
       double normal = (x[r * e + i] - mean[r]) * rstd[r], d = dy[r * e + i];
       dgamma[i] += d * normal;

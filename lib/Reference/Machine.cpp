@@ -207,7 +207,7 @@ int64_t Machine::offsetOf(Operation *op, int64_t rank) {
     return 0;
   // Local programs pass the offset as an operand; in placed programs it follows from the type.
   if (MutableOperandRange offset = indexed.getOffsetMutable(); !offset.empty()) {
-    Value start = offset[0].get(); // of attention also the keys that each query sees, which is no offset
+    Value start = offset[0].get(); // for attention this may also be the keys that each query sees, which is no offset
     return cast<RankedTensorType>(start.getType()).getRank() ? 0 : store.get(start)[rank][0];
   }
   auto [value, dim] = indexed.getIndexedDim();

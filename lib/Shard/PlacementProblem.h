@@ -83,7 +83,7 @@ private:
   /// Totals of the chosen rows, if prices are seconds.
   struct Judgement {
     double sums = 0, backward = 0; ///< seconds
-    double bytes = 0;              ///< of leaves
+    double bytes = 0;              ///< bytes of leaves
   };
   Judgement judge() const;
   std::optional<Assignment> minimizeSeconds();

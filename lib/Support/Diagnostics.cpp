@@ -18,7 +18,7 @@ static size_t printable(StringRef text) {
   if (bytes[0] < 0x80)
     return llvm::isPrint(text[0]) ? 1 : 0;
   size_t length = llvm::getNumBytesForUTF8(bytes[0]);
-  bool isControl = bytes[0] == 0xc2 && text.size() > 1 && bytes[1] < 0xa0; // of C1
+  bool isControl = bytes[0] == 0xc2 && text.size() > 1 && bytes[1] < 0xa0; // a character of C1
   return length <= text.size() && llvm::isLegalUTF8Sequence(bytes, bytes + length) && !isControl ? length : 0;
 }
 

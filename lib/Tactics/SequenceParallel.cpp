@@ -20,7 +20,7 @@ namespace {
 struct Weights {
   StringAttr axis;
   llvm::DenseMap<Operation *, AxisState> states;
-  llvm::StringSet<> names; ///< of the dims that the axis splits
+  llvm::StringSet<> names; ///< names of the dims that the axis splits
 };
 
 /// The pass pc-sequence-parallel. It removes the axis of tensor parallelism from the program and places it again, with

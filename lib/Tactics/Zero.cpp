@@ -88,7 +88,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
   seeds.order.setData(name);
   MeshAttr mesh = meshOf(module);
 
-  llvm::MapVector<StringAttr, SmallVector<Operation *>> leaves; // of every parameter
+  llvm::MapVector<StringAttr, SmallVector<Operation *>> leaves; // the leaves of every parameter
   llvm::StringSet<> allNames;
   SmallVector<Value> parameters;
   module.walk([&](ParameterOp parameter) {
@@ -101,7 +101,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     if (!state.getCache())
       leaves[state.getParameterAttr()].push_back(state);
   });
-  llvm::StringMap<AxisState> shards; // of each parameter, its state and its gradient
+  llvm::StringMap<AxisState> shards; // the placement of each parameter, its state and its gradient
   bool any = false;
   auto isExpert = [&](Operation *leaf) { return experts && expertsDim(leafDims(leaf)) >= 0; };
   for (auto &[parameter, list] : leaves) {

@@ -60,7 +60,7 @@ Holder holderOf(const Mesh &mesh, const Layout &layout, int rank, const std::vec
 
 /// A box of a larger row-major tensor.
 struct Box {
-  Dims shape; ///< Of the whole tensor.
+  Dims shape; ///< The shape of the whole tensor.
   Dims start, size;
 
   /// A box that is the whole tensor.

@@ -16,7 +16,7 @@ struct NpyArray {
   Dims dims;
   int64_t start = 0; ///< Bytes before the first element.
 
-  int bytes() const { return dtype[2] - '0'; } ///< Of an element.
+  int bytes() const { return dtype[2] - '0'; } ///< The bytes of an element.
 };
 
 /// Whether the file begins as a .npy file.

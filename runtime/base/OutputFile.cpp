@@ -114,7 +114,7 @@ bool OutputFile::open(const std::string &path) {
   if (exists && access(path.c_str(), W_OK) != 0 && errno != ETXTBSY)
     return false;
   byCopy = exists && !S_ISREG(found.st_mode);
-  target = byCopy ? path : followLinks(path); // of a pipe the last link in /proc says no path
+  target = byCopy ? path : followLinks(path); // for a pipe, the last link in /proc has no path
   static std::atomic<int> number{0};
   std::string suffix = ".tmp-" + std::to_string(getpid()) + "-" + std::to_string(number++);
   auto make = [&](const std::string &name) {

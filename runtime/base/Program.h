@@ -93,8 +93,8 @@ struct Input : Tensor {
   ParameterGroup
       group; ///< For "hyper": the group that these hyperparameters belong to; the default one is all other parameters.
   int64_t below = 0; ///< For "data" that are indices: each must be less than this.
-  int64_t key = 0;   ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
-                     ///< documents; of "shifted": the token before the targets.
+  int64_t key = 0;   ///< For "random": the number of the dropout in the model. For "starts" and "positions": what ends
+                     ///< documents. For "shifted": the token before the targets.
 
   /// Whether the input has one number for each target, not for each token.
   bool isByTarget() const { return kind == "targets" || kind == "loss_weights" || kind == "shifted"; }

@@ -101,8 +101,8 @@ public:
   using Sources = std::map<std::string, std::vector<Source>>;
 
   SafetensorsWriter writer;
-  Sources sources; ///< By tensor: what this rank writes.
-  TensorSums sums; ///< Of that.
+  Sources sources; ///< The parts that this rank writes of each tensor.
+  TensorSums sums; ///< The sums of these parts.
 
   void add(const std::string &name, const Dims &shape) {
     writer.add(name, shape);
@@ -260,7 +260,7 @@ struct CheckpointWriter::Files {
   Trajectory trajectory;
   int rank;
   TensorFile model, training;
-  std::optional<Failure> failure; ///< Of this rank's blocks.
+  std::optional<Failure> failure; ///< The failure of writing this rank's blocks.
 
 private:
   /// Tensors that are neighbours in a file.

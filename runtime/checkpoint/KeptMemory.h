@@ -25,7 +25,7 @@ public:
   /// The number of steps of the newest state that all ranks have, each in its arena or in its copy, as an earlier
   /// process has left them; -1: there is none. All ranks call it.
   int64_t newest();
-  NormLimit::History history() const; ///< Of the state that newest() found.
+  NormLimit::History history() const; ///< The history of the state that newest() found.
 
   /// Bytes that the copy needs after the arena.
   int64_t copyBytes() const;

@@ -24,7 +24,7 @@ struct Saved {
   const Tensor *tensor;
   const Parameter *parameter;
   bool inModel;
-  std::string prefix;   ///< Of its name; a part's follows.
+  std::string prefix;   ///< The beginning of its name; the part's name follows.
   int64_t replica = -1; ///< The replica of local SGD that owns it; -1: all share it.
 
   std::string nameOf(const Part &part) const { return prefix + part.source; }

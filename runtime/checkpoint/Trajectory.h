@@ -15,7 +15,7 @@ namespace pcrt {
 /// Identifies a file without reading all of it.
 struct FileIdentity {
   int64_t bytes = 0;
-  std::string sum; ///< Of the first and the last MiB.
+  std::string sum; ///< A sum of the first and the last MiB.
 
   /// Throws PCRT_BAD_DATA if the file cannot be read.
   static FileIdentity of(const std::string &path);
@@ -59,11 +59,11 @@ struct Trajectory {
   int64_t batch = 0, sequence = 0;
   std::string optimizer, plan;
   std::string program;                     ///< Sum of the executable.
-  std::string rounds = "none";             ///< Of local SGD: "every 32 steps, rate 0.7, momentum 0.9".
-  int64_t replicas = 1;                    ///< Of local SGD.
-  std::string groups = "none";             ///< Of parameters: Program::groups.
-  std::string baseFrom;                    ///< Of an adapter: where its base was read from; empty: it was drawn.
-  std::map<std::string, std::string> base; ///< Of an adapter: the sums of the tensors of its base, by name.
+  std::string rounds = "none";             ///< The rounds of local SGD: "every 32 steps, rate 0.7, momentum 0.9".
+  int64_t replicas = 1;                    ///< The replicas of local SGD.
+  std::string groups = "none";             ///< Groups of parameters (Program::groups).
+  std::string baseFrom;                    ///< The path from which an adapter's base was read; empty: it was drawn.
+  std::map<std::string, std::string> base; ///< The sums of the tensors of an adapter's base, by name.
   std::vector<FlagValue> flags;            ///< Those that the numbers depend on.
   std::vector<DataIdentity> data;
   NormLimit::History norms;

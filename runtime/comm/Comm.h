@@ -85,7 +85,7 @@ struct Flow {
   int peer = 0;       ///< The rank at the other end.
   int id = 0;         ///< Distinguishes the flows from one rank to another.
   bool sends = false; ///< Whether this rank is the source.
-  int64_t bytes = 0;  ///< Of a message.
+  int64_t bytes = 0;  ///< The bytes of a message.
   int slots = 1;      ///< Messages that can be in flight.
   int messages = 1;   ///< In a step; errors name message n as number n % messages.
   std::string name;   ///< "forward of chunk 1 from stage 0 to stage 1".

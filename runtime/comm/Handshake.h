@@ -33,7 +33,7 @@ struct Greeting {
   int32_t process = 0;
   int32_t port = 0; ///< The host's port, so that a proof is useless at another one.
   Bytes32 random{};
-  char name[64] = {}; ///< Of its machine, or of the member.
+  char name[64] = {}; ///< The name of its machine, or of the member.
 };
 
 /// The host's decision about a caller that knows the secret.

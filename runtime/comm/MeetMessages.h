@@ -41,8 +41,8 @@ struct MeetHello {
   int64_t every = 0;    ///< Steps per round.
   int64_t batch = 0;    ///< Samples per step.
   int64_t samples = 0;  ///< The number of samples that it knows to have been read.
-  int64_t elements = 0; ///< Of this rank's parameters.
-  uint64_t sum = 0;     ///< Of its shared parameters and outer momentum.
+  int64_t elements = 0; ///< The elements of this rank's parameters.
+  uint64_t sum = 0;     ///< A sum of its shared parameters and outer momentum.
 };
 
 /// A round begins.

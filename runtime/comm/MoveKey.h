@@ -15,7 +15,7 @@ struct MoveKey {
   int32_t kind, dtype, reduction, members;
   int64_t outer, extent, inner, middle, extent2;
   int64_t routed;     ///< In a move of rows: experts per token.
-  uint64_t ranksHash; ///< Of the list of members.
+  uint64_t ranksHash; ///< A hash of the list of members.
 };
 
 /// makeKey(name) is the key of a barrier or of control data, with kind -1. makeKey(desc) is the key of a move.

@@ -231,7 +231,7 @@ void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *c
   int64_t bytes = elementBytes(desc.dtype);
   if (desc.reduction) { // from extent2 to extent: a gather of what `me` keeps of extent
     int64_t kept = desc.extent / n * desc.middle * (desc.extent2 / n) * desc.inner; // in one source, per `outer`
-    int64_t wide = desc.extent2 / n * desc.inner;                                   // of one source, in a row of `out`
+    int64_t wide = desc.extent2 / n * desc.inner; // the width of one source in a row of `out`
     return byRow(lo, hi, wide, [&](int64_t to, int64_t part, int64_t at, int64_t count) {
       int64_t row = part / n, rowsKept = kept / wide, outer = row / rowsKept;
       copyElements(out, to, ins[part % n], (outer * n + me) * kept + row % rowsKept * wide + at, count, bytes);

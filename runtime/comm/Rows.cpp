@@ -43,7 +43,7 @@ const char *RowCounts::count(const pcrt_move_desc &desc, int members) {
   n = members;
   outer = desc.outer;
   experts = desc.extent2;
-  const int64_t tokens = desc.extent / n * desc.middle; // of one block, by outer index
+  const int64_t tokens = desc.extent / n * desc.middle; // the tokens of one block, by outer index
   reserve(desc, n);
   counts.assign(size_t(outer * n * experts), 0);
   next.assign(size_t(n), 0);

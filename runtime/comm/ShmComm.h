@@ -129,7 +129,7 @@ private:
   double timeout;                                   ///< Seconds.
   std::vector<Queue> queues;                        ///< Per group.
   std::vector<Mapping> arenas, scratches, flowMaps; ///< Per rank, own ones included.
-  ParallelFor workers;                              ///< Of the last move.
+  ParallelFor workers;                              ///< The workers of the last move.
   std::vector<const char *> ins;                    ///< Sources and results of the current move, per member.
   std::vector<char *> outs;
   Group numbered; ///< The group in waitOf's result; only its number is known.

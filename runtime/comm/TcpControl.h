@@ -119,7 +119,7 @@ private:
     Peer peer;
     Bytes in;
     std::vector<Message> out;
-    size_t sent = 0; ///< Of the first message in `out`.
+    size_t sent = 0; ///< The bytes of the first message in `out` that were sent.
   };
   /// A gather that rank 0 collects.
   struct Open {
@@ -176,7 +176,7 @@ private:
   uint64_t sequences[kMaxGroups] = {};
   MoveKey current{}; ///< The gather in which the main thread waits; its kind is kNoGather if there is none.
   std::vector<Open> open;
-  Message result; ///< Of the current gather.
+  Message result; ///< The result of the current gather.
   std::vector<Progress> answers;
   /// The letters of a flow that have arrived, or the number of those that the other end has taken.
   struct Box {

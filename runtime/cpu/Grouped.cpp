@@ -64,8 +64,9 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
 
 /// The tiles of one thread for a product in bf16.
 struct GroupedProducts::Part {
-  std::unique_ptr<Tile> product;                                           ///< rowsOfTile rows, of one expert
-  std::unique_ptr<Tile> first[std::size(depths)], more[std::size(depths)]; ///< of a gradient, by depth: c =, c +=
+  std::unique_ptr<Tile> product; ///< rowsOfTile rows, of one expert
+  std::unique_ptr<Tile> first[std::size(depths)],
+      more[std::size(depths)]; ///< the tiles of a gradient, by depth: c =, c +=
 
   template <typename F> void forEach(F f) const {
     for (Tile *tile :

@@ -78,14 +78,14 @@ private:
   std::vector<std::unique_ptr<Plan>> plans;
   struct {
     int64_t rows = 0, a = 0, b = 0, made = 0, sums = 0; ///< shared by the threads
-    int64_t pad = 0, sum = 0, scratch = 0;              ///< of each thread
+    int64_t pad = 0, sum = 0, scratch = 0;              ///< the bytes of each thread
   } bytes;
   int64_t totalBytes = 0, experts = 0;
   RowTally tally;
   int numPlain = 0;
   char *memory = nullptr, *threads = nullptr;
   char *gatheredA = nullptr, *gatheredB = nullptr;
-  float *made = nullptr, *sums = nullptr; ///< of rows, of tokens
+  float *made = nullptr, *sums = nullptr; ///< results of rows, and sums of tokens
   int32_t *tokenOf = nullptr;             ///< by row
   std::vector<int64_t> firstRow;          ///< by expert, and after the last one
   std::vector<int64_t> nextRow;           ///< while rows are found

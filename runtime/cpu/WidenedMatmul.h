@@ -32,8 +32,9 @@ private:
   Operands of;   ///< The operands; b is f32 if it is kept.
   Matrix givenB; ///< The b that setB gets.
   bool accumulates;
-  int64_t rows, columns, depth;        ///< Of a block.
-  int64_t aFloats, bFloats, sumFloats; ///< Of the scratch memory: a block of a, b or a block of it, a block of c.
+  int64_t rows, columns, depth; ///< The sizes of a block.
+  int64_t aFloats, bFloats,
+      sumFloats; ///< Scratch memory for a block of a, for b or a block of it, and for a block of c.
   const void *b = nullptr;
 };
 

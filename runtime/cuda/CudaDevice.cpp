@@ -371,7 +371,7 @@ pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *
   const Group &group = context.groups[desc.group];
   int64_t n = group.size(), bytes = outElements(desc, int(n)) * elementBytes(desc.dtype);
   int64_t row = desc.extent * desc.inner * elementBytes(desc.dtype), block = row / n;
-  int64_t at = sourceOf(desc, int(n), group.me) * block; // of a slice or an insert, in each row
+  int64_t at = sourceOf(desc, int(n), group.me) * block; // the offset of a slice or an insert in each row
   return run(context, Profile::Call::Move, index, desc.name, session.compute, [&] {
     Result result = Success;
     auto clear = [&] { return session.driver.cuMemsetD8Async(addressOf(out), 0, size_t(bytes), session.compute); };

@@ -108,7 +108,7 @@ private:
   std::unique_ptr<Products> products;
   std::unique_ptr<Attentions> attentions;
   std::unique_ptr<DeviceComm> comm;
-  std::unique_ptr<StageFlows> flows; ///< Of a pipeline.
+  std::unique_ptr<StageFlows> flows; ///< The flows of a pipeline.
   char *arena = nullptr;
 
   Mode mode = Mode::Listen;

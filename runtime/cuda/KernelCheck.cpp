@@ -285,7 +285,7 @@ private:
   /// of such sums.
   double sample(const pcrt_gemm_desc &d, const ProductCall &call, const char *a, const char *b, const char *bias,
                 const char *aux) {
-    double worst = 0, scale = std::sqrt(double(d.k)) / 3; // of numbers in [-1, 1)
+    double worst = 0, scale = std::sqrt(double(d.k)) / 3; // the operands are numbers in [-1, 1)
     auto readOne = [&](const void *at, int32_t dtype, int64_t i) {
       char bytes[4] = {};
       int64_t width = dtype == PCRT_BF16 ? 2 : 4;

@@ -18,7 +18,7 @@ namespace pcrt::cuda {
 /// A library that was opened. It stays open until the process ends.
 struct Opened {
   void *handle = nullptr;
-  std::string path; ///< Of the file, as the loader resolved it.
+  std::string path; ///< The path of the file, as the loader resolved it.
   int64_t version = 0;
 };
 

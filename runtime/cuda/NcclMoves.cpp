@@ -25,7 +25,7 @@ namespace {
 /// The blocks of a move in the buffers of one member, in bytes. In a reduce_scatter or all_to_all the member sends a
 /// block to every member; in an all_gather or all_to_all it gets one from every member.
 struct Blocks {
-  int64_t bytes;                   ///< Of one block.
+  int64_t bytes;                   ///< The bytes of one block.
   int64_t sendRows = 1, sendWidth; ///< Block k of the source: rows at (k + row * members) * sendWidth.
   int64_t getRows = 1, getWidth;   ///< Block k of the result, likewise.
 

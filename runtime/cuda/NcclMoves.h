@@ -131,7 +131,7 @@ private:
   std::unique_ptr<MoveKernels> kernels;
   std::unique_ptr<DeviceArena> stagingMemory;
   char *staging = nullptr;
-  int64_t stagingTotal = 0, numCommunicators = 1; ///< Of the groups, and one of all ranks.
+  int64_t stagingTotal = 0, numCommunicators = 1; ///< Communicators are those of the groups, and one of all ranks.
 
   std::shared_ptr<Communicators> live;
 

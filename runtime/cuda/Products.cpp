@@ -37,7 +37,7 @@ struct Products::Plan {
   bool swapped = false; ///< The first operand of the library is a, not b.
   MatmulDesc op = nullptr;
   MatrixLayout a = nullptr, b = nullptr, c = nullptr; ///< The library's a, b and c.
-  int alignments[3] = {};                             ///< Of the library's A, B and C.
+  int alignments[3] = {};                             ///< Alignments of the library's A, B and C.
   int64_t leadingC = 0;
   Choice choice;
   std::unique_ptr<Plan> alone; ///< The product without an epilogue that a kernel can do as well.
@@ -414,7 +414,7 @@ pcrt_status Products::agree(Comm &comm) {
   mine.resize(most);
   all.resize(most * comm.size());
   PCRT_TRY(comm.allGatherBytes(mine.data(), most, all.data()));
-  std::map<std::string, Choice> choices; // of the lowest rank that has the plan
+  std::map<std::string, Choice> choices; // choices of the lowest rank that has the plan
   for (int rank = 0; rank < comm.size(); ++rank)
     for (const char *at = all.data() + rank * most, *end = at + sizes[rank]; at < end;) {
       std::string text = at;

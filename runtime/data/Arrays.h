@@ -43,7 +43,7 @@ public:
 private:
   struct Piece {
     const InputFile *file;
-    int64_t start, first, rows; ///< Of the first element; of its rows among all.
+    int64_t start, first, rows; ///< The position of the first element; the array's rows among all.
     int bytes;
     bool isSigned;
   };

@@ -16,7 +16,7 @@ namespace pcrt {
 /// llm.c's .bin files have 256 words of header (magic, version, number of tokens), then the tokens.
 struct BinFormat {
   int32_t magic, version;
-  int bytes; ///< Of a token.
+  int bytes; ///< The bytes of a token.
 };
 inline constexpr BinFormat binFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 inline constexpr int64_t binHeaderBytes = 256 * 4;
@@ -123,7 +123,7 @@ private:
   const TokenData &data;
   std::vector<Block> blocks; ///< By input.
   std::vector<int32_t> tokens,
-      targets;             ///< Of all rows of the batch, with one more token each; a rank needs a part of them.
+      targets;             ///< All rows of the batch, with one more token each; a rank needs a part of them.
   int64_t classes;         ///< Targets from a file of their own are below it.
   bool isWeighted = false; ///< The program has weights of targets.
   MeanOver meanOver;

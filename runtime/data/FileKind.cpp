@@ -174,7 +174,8 @@ bool hasVariety(const std::string &head) {
 
 /// Whether the bytes are UTF-8 without control characters. One in five random tokens of 16 bits is, and 16 must be.
 bool isUtf8(const std::string &head) {
-  constexpr size_t fewest = 32, longest = 4; // of a character, which the end of the sample of the file may cut
+  constexpr size_t fewest = 32,
+                   longest = 4; // `longest` is for a character, which the end of the sample of the file may cut
   if (head.size() < fewest || !hasVariety(head))
     return false;
   for (size_t at = 0; at < head.size();) {

@@ -47,7 +47,7 @@ private:
   /// This rank's part of a layer.
   struct Layer {
     int64_t place = 0; ///< Index among the layers of the file.
-    Block block;       ///< Of microbatch 0: rows, positions, experts.
+    Block block;       ///< The block of microbatch 0: rows, positions, experts.
     bool writes = false;
   };
 
@@ -68,7 +68,7 @@ private:
 
   const Program &program;
   Comm &comm;
-  int64_t experts = 0, chosen = 0; ///< Of a layer, of a token.
+  int64_t experts = 0, chosen = 0; ///< Experts of a layer, and experts that a token has.
   std::vector<int64_t> numbers;    ///< The model's numbers of the layers in the file.
   std::vector<Layer> layers;       ///< By output of the program.
   std::string modelSum;

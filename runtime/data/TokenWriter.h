@@ -25,7 +25,7 @@ public:
   void finish();
 
   int64_t count() const { return tokens; }
-  int bytes() const { return width; } ///< Of a token.
+  int bytes() const { return width; } ///< The bytes of a token.
 
 private:
   void flush();

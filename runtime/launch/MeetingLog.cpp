@@ -64,7 +64,7 @@ void MeetingLog::append(const std::string &line) {
   if (fd < 0)
     return;
   off_t end = lseek(fd, 0, SEEK_END);
-  errno = ENOSPC; // of a line that is written in part
+  errno = ENOSPC; // a line was written only in part
   if (::write(fd, line.data(), line.size()) == ssize_t(line.size()) && (fdatasync(fd) == 0 || errno == EINVAL))
     return;
   std::string why = withErrno("cannot write " + path);

@@ -21,7 +21,7 @@ struct StepFigures {
   std::optional<double> loss;     ///< Empty if no target counts; then the step was skipped.
   std::optional<double> gradNorm; ///< Empty if the program does not compute it.
   double lr = 0;
-  int64_t tokens = 0; ///< Of this step.
+  int64_t tokens = 0; ///< The tokens of this step.
   double seconds = 0;
   double inMoves = 0;   ///< Seconds of these that rank 0 spent in moves and messages, mostly waiting.
   bool skipped = false; ///< It updated nothing.

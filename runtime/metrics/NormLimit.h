@@ -19,7 +19,7 @@ class NormLimit {
 public:
   /// The part that a checkpoint keeps.
   struct History {
-    std::vector<float> norms; ///< Of the last steps that were not skipped, oldest first.
+    std::vector<float> norms; ///< Norms of the last steps that were not skipped, oldest first.
     int64_t skipped = 0;      ///< Steps skipped since the last one that was not.
   };
 

@@ -58,7 +58,7 @@ private:
   struct Piece {
     int64_t place = 0;
     Dims valid;
-    Block block; ///< Of microbatch 0.
+    Block block; ///< The block of microbatch 0.
     Box box;
   };
   /// The tensors of an output in a file: one, or one for each part of a parameter.

@@ -547,7 +547,7 @@ private:
   std::optional<pcrt_context> context;
   std::optional<Outputs> outputs;
   std::unique_ptr<Device> device;
-  std::optional<Failure> nextFailure; ///< Of the next step's inputs.
+  std::optional<Failure> nextFailure; ///< The failure of reading the next step's inputs.
   std::string programSum;
   std::vector<DataIdentity> data;
   std::string loadFrom, weights;           ///< The source of the parameters; both empty: they are drawn.

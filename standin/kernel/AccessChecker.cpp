@@ -99,7 +99,7 @@ struct AccessChecker::State {
   std::array<uint64_t, 32> warpTime{}; ///< the last collective of all lanes
   /// The time of the last partial collective in which both lanes took part; empty until there is one in this block.
   std::array<std::vector<uint64_t>, 32> pairTime;
-  std::vector<std::pair<uint64_t, uint32_t>> blocks; ///< of this launch: start and index
+  std::vector<std::pair<uint64_t, uint32_t>> blocks; ///< the blocks of this launch: start and index
   const pcrt_host_module *module = nullptr;
   const pcrt_host_kernel *kernel = nullptr;
   uint32_t block[3] = {}, grid[3] = {};

@@ -15,7 +15,7 @@
 namespace pc::standin {
 
 constexpr unsigned maxThreads = 1024, warpSize = 32, maxWarps = maxThreads / warpSize;
-constexpr unsigned stackBytes = 128 << 10; ///< of a fiber; the lowest page is not accessible
+constexpr unsigned stackBytes = 128 << 10; ///< the stack of a fiber; its lowest page is not accessible
 /// Static and dynamic shared memory with the gaps between variables.
 constexpr unsigned sharedCapacity = maxSharedBytes + (64 << 10);
 constexpr uint32_t noSite = ~0u;
@@ -28,7 +28,7 @@ struct Fiber {
   pcrt_host_thread thread; // first: generated code's pointer to it is a pointer to the fiber
   Worker *worker;
   void *stack;     ///< where it continues
-  uint64_t result; ///< of a shuffle
+  uint64_t result; ///< the result of a shuffle
   uint32_t site;   ///< where it waits
   Waits waits;
 };
@@ -64,16 +64,16 @@ struct Worker {
   uint8_t *stacks, *shared;
   Warp warps[maxWarps];
   std::vector<AsyncCopies> copies;
-  std::unique_ptr<Warpgroups> warpgroups; ///< of the block; null: it has started no product
+  std::unique_ptr<Warpgroups> warpgroups; ///< the warpgroups of the block; null: it has started no product
   void *mainStack;
   std::vector<bool> started;
   uint16_t queue[2 * maxThreads]; ///< runnable fibers, a ring
   unsigned head, tail;
-  unsigned threads, done, arrived; ///< of the block: its size, how many returned, how many wait at the barrier
+  unsigned threads, done, arrived; ///< threads of the block: all, those that returned, those that wait at the barrier
   uint64_t random;
   std::string fault;
   const KernelLaunch *launch;
-  uint32_t sharedBytes; ///< of this launch's layout
+  uint32_t sharedBytes; ///< the shared memory of this launch's layout
   bool plain;           ///< no fibers: the kernel never waits
   jmp_buf leave;
 

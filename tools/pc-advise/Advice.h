@@ -15,7 +15,7 @@ namespace pc {
 struct AdviceOptions {
   std::vector<int64_t> ranks;
   std::string flags;
-  double tokens = 0; ///< of a training run; 0: its cost is not reported
+  double tokens = 0; ///< the tokens of a training run; 0: its cost is not reported
 };
 
 /// The result of the search for a number of ranks.
@@ -23,7 +23,7 @@ struct Size {
   int64_t ranks = 0;
   bool fits = false;
   std::string plan, why; ///< `why`: the reason if there is no plan
-  double seconds = 0;    ///< of a step
+  double seconds = 0;    ///< the seconds of a step
   int64_t bytes = 0;
   double gap = 0;
   int64_t tensorRanks = 1; ///< that split a layer's products

@@ -182,7 +182,7 @@ public:
   }
 
 private:
-  static constexpr int64_t workspaceBytes = 32 * MiB; ///< Of products, as programs have it.
+  static constexpr int64_t workspaceBytes = 32 * MiB; ///< The workspace of products, as large as in programs.
 
   struct Captured {
     int64_t calls = 0;

@@ -161,7 +161,7 @@ static Measurement sumByLayer(const std::string &name, double work, const std::v
 }
 
 static AttentionTimes attentionOf(const KernelsOn &on, const Model &model, const std::vector<Call> &calls) {
-  std::vector<Call> forward, backward; // of a layer the first call is the forward pass's
+  std::vector<Call> forward, backward; // the first call of a layer is the forward pass's
   std::set<std::pair<int64_t, int64_t>> seen;
   for (const Call &call : calls)
     if (call.kind == "attention")

@@ -183,7 +183,7 @@ public:
   }
 
   std::string bytes;
-  std::vector<std::vector<std::string>> moves; ///< of each stage, in order
+  std::vector<std::vector<std::string>> moves; ///< the moves of each stage, in order
 
 private:
   void add(int64_t number) { bytes.append(reinterpret_cast<const char *>(&number), sizeof number); }

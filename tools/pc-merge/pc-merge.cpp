@@ -279,7 +279,7 @@ void merge(const std::string &from, const std::string &directory, const std::str
   std::map<const StoredTensor *, Pair> weights = adapter.weightsIn(base, from);
   checkBase(directory, base, from);
   NewDirectory output(to);
-  std::map<std::string, const InputFile *> files; // of tensors, by path
+  std::map<std::string, const InputFile *> files; // the files of tensors, by path
   for (const auto &[name, tensor] : base.tensors())
     files[tensor.file] = tensor.from;
   for (const auto &[path, file] : files)

@@ -21,8 +21,8 @@ struct TextBlock {
   Format format = Format::Text;
   std::string file;
   std::string text;              ///< Lines, or the document.
-  int64_t line = 1, offset = 0;  ///< Of the first line, and of its first byte in the file.
-  std::vector<std::string> rows; ///< Of Parquet; `line` is the number of the first.
+  int64_t line = 1, offset = 0;  ///< The number of the first line, and the offset of its first byte in the file.
+  std::vector<std::string> rows; ///< The rows of a Parquet file; `line` is the number of the first.
 };
 
 /// Reads files one after the other. One thread uses it.

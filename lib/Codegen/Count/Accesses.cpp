@@ -31,7 +31,7 @@ namespace {
 /// The known facts at some point of the kernel.
 struct State {
   Box box;
-  llvm::DenseMap<Value, Form> counters; ///< of the enclosing loops
+  llvm::DenseMap<Value, Form> counters; ///< counters of the enclosing loops
   llvm::DenseMap<Value, Form> known;    ///< values that are known in this box
 };
 
@@ -95,7 +95,7 @@ private:
   SmallVector<Accesses> accesses, byData; ///< by buffer; byData: accesses that depend on data
   /// The accesses so far: buffer, whether it was written, address, width, and the part of the box.
   std::set<std::tuple<unsigned, bool, Form, int64_t, std::vector<Extent>>> done;
-  llvm::DenseMap<Operation *, TensorWork> ofThread; ///< of one execution of an op
+  llvm::DenseMap<Operation *, TensorWork> ofThread; ///< the work of one execution of an op
   VariableId divided = 0;                           ///< the variable along which to divide the box
   bool underData = false;                           ///< whether data decide if, or how often, the visited op runs
   bool failed = false;

@@ -51,7 +51,7 @@ struct Extent {
   int64_t size() const { return last - first + 1; }
 };
 
-using Box = std::map<VariableId, Extent>; ///< of digits and counters
+using Box = std::map<VariableId, Extent>; ///< the extents of digits and counters
 
 /// The variables of a kernel. Equal variables have one id.
 class Forms {

@@ -14,7 +14,8 @@ namespace pc {
 /// any range [lo, hi) of it, and its results do not depend on how the items are divided into ranges.
 struct Kernel {
   kernels::Emitter &e;
-  llvm::SmallVector<kernels::Ptr> operands, results; ///< of the op, in order, by pieceBytes (f32, bf16, i32 elements)
+  llvm::SmallVector<kernels::Ptr> operands,
+      results; ///< buffers of the op, in order, by pieceBytes (f32, bf16, i32 elements)
   kernels::Num lo, hi;
   kernels::Ptr scratch;         ///< this thread's memory, f32 elements, 64-byte aligned
   unsigned part = 0;            ///< the number of this kernel among those of the op

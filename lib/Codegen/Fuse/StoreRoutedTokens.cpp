@@ -464,7 +464,7 @@ private:
   const bool cuda;
   TaskFunctions functions;
   bool isRewriting = false;                           ///< then ops in other blocks may be erased
-  llvm::DenseMap<Block *, SmallVector<CallOp>> calls; ///< of functions, by body
+  llvm::DenseMap<Block *, SmallVector<CallOp>> calls; ///< calls of functions, keyed by body
   llvm::DenseMap<Value, Value> origins;
   SmallVector<Value> masks;
   llvm::DenseMap<Value, Value> firsts;

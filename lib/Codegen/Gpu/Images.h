@@ -49,8 +49,8 @@ struct GpuImage {
   int32_t arch = 0;              ///< 90 for sm_90 and sm_90a; 0: host
   bool archSpecific = false;     ///< an 'a' variant
   std::string bytes;             ///< PTX ends with a zero byte, as the driver requires
-  std::vector<GpuKernelUse> use; ///< of cubins, in the order of the kernels
-  std::vector<GpuSite> sites;    ///< of host images
+  std::vector<GpuKernelUse> use; ///< ptxas's figures of a cubin, in the order of the kernels
+  std::vector<GpuSite> sites;    ///< the sites of a host image
 };
 
 /// Compiles a module whose kernels (gpu.func, kernel) take pointers, scalars or static memrefs. The module is not

@@ -35,7 +35,7 @@ LogicalResult pc::embedImages(ModuleOp module, ArrayRef<std::string> archs, bool
                      .data = tables.bytes("pc_image" + std::to_string(i), image.bytes),
                      .bytes = static_cast<int64_t>(image.bytes.size())});
   const pcrt_image *rows = tables.array<pcrt_image>("pc_images", table);
-  for (auto global : module.getOps<LLVM::GlobalOp>()) // of every stage
+  for (auto global : module.getOps<LLVM::GlobalOp>()) // the programs of all stages
     if (global.getSymName().starts_with("pc_program")) {
       tables.set(global.getSymName(), &pcrt_program::num_images, table.size());
       tables.set(global.getSymName(), &pcrt_program::images, rows);

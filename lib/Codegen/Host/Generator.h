@@ -121,7 +121,7 @@ private:
   int64_t arena = 0, workspace = 0; ///< bytes of the arena, and of the libraries' workspace at its end
   Executable &all;
   KernelSet &kernels;
-  std::string suffix; ///< of the names of this program's symbols
+  std::string suffix; ///< the end of the names of this program's symbols
   HostProgram host;
   std::optional<HostProgram> evaluation;
   HostProgram *main = &host;                ///< the function being written: the step, or the end of a round
@@ -136,7 +136,7 @@ private:
   std::vector<pcrt_flow> flowTable;
   std::map<std::pair<int64_t, int64_t>, int64_t> flows; ///< (stage of the other end, number) -> entry
   llvm::SmallVector<mlir::Operation *> outputs;         ///< the outputs that the runtime observes
-  int64_t microbatch = 0;                               ///< of the current task
+  int64_t microbatch = 0;                               ///< the microbatch of the current task
   llvm::DenseMap<mlir::Value, int64_t> tickets;
   LeavesByName leaves;
   AccumulateOp current;

@@ -20,7 +20,7 @@ namespace {
 struct Use {
   std::string kind, op;
   int64_t launches = 0, read = 0, written = 0, distinct = 0;
-  int64_t blocks = 0, threads = 0, access = 0; ///< of own kernels
+  int64_t blocks = 0, threads = 0, access = 0; ///< only for own kernels
   int64_t operandBytes = 0;                    ///< for own products on tensor cores: bytes read from shared memory
   double tensorShare = 0;                      ///< and the share of the peak that shared memory allows
   double flops = 0;
@@ -194,7 +194,7 @@ LogicalResult Generator::count(StepCounts &counts) {
     int64_t executions = loop ? loop.getMicrobatches() : 1,
             called = std::max<int64_t>(calls.lookup(one.op->getBlock()), 1);
     op = one.op;
-    double seconds = 0; // of all executions in one call, or in the step
+    double seconds = 0; // seconds of all executions in one call, or in the step
     auto addRange = [&](ArrayRef<int64_t> launches, size_t begin, size_t end, auto &&addOne) -> LogicalResult {
       for (size_t i = begin; i < std::min(end, launches.size()); ++i) { // later launches do not occur in any call
         if (!launches[i])

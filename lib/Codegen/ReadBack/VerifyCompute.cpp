@@ -498,7 +498,7 @@ bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers
   SmallVector<At> parts = {{program.workspace_offset, 0}};
   int64_t rows = wanted.batch * wanted.q_heads * wanted.q_length;
   if (wanted.backward)
-    for (int64_t floats : {rows * wanted.head_dim, rows}) // of dq, of lse
+    for (int64_t floats : {rows * wanted.head_dim, rows}) // the sizes of dq and lse
       parts.push_back({parts.back().offset + static_cast<int64_t>(llvm::alignTo(4 * floats, cudaAlignment)), 0});
   bool fits = parts.back().offset + row.workspace_bytes == program.workspace_offset + program.workspace_bytes;
   return (fits && ArrayRef(call.list).drop_front(buffers.size()) == ArrayRef(parts)) ||

@@ -136,7 +136,7 @@ private:
   StepWork work;
   int64_t layers;
   bool hasOneChain;  ///< the model has one chain of layers; otherwise chunks may have parts of a layer
-  double layerBytes; ///< of the value between two layers, for all sequences
+  double layerBytes; ///< bytes of the value between two layers, for all sequences
   double layerParameterBytes;
   llvm::SmallVector<double> layerParameters; ///< bytes of each parameter of a layer
   int64_t batch, ranks;

@@ -30,7 +30,7 @@ struct PlanEntry {
 struct PlanGuess {
   PlanEntry entry;
   bool isLarge;   ///< it probably exceeds the limit (bounds of bytes are far below the real sizes)
-  double seconds; ///< of a step
+  double seconds; ///< the seconds of a step
 };
 
 /// The plans of a set.

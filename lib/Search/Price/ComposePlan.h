@@ -21,10 +21,10 @@ namespace pc {
 struct CorePrice {
   bool isLegal = false;
   bool hasData = false;        ///< the core sums gradients, or gathers parameters, for each microbatch
-  double seconds = 0;          ///< of a microbatch
+  double seconds = 0;          ///< a microbatch
   double layerSeconds = 0;     ///< the part of one layer
   double aheadSeconds = 0;     ///< the part before all layers, and after them in the backward pass, such as of a table
-  double restSeconds = 0;      ///< of a step outside its microbatches: exposed sums, and the optimizer
+  double restSeconds = 0;      ///< a step outside its microbatches: exposed sums, and the optimizer
   double optimizerSeconds = 0; ///< the part of the rest without moves; stages may hide the moves
   double forwardShare = 0;     ///< share of the forward pass in a microbatch's seconds
   double activationBytes = 0;  ///< kept by a microbatch until its backward pass
@@ -37,11 +37,11 @@ struct TaskPrice {
   bool isLegal = false;
   /// Seconds of one kind of task.
   struct Seconds {
-    double layer = 0, first = 0, last = 0; ///< of a layer; and the extra seconds of the first and last chunk
+    double layer = 0, first = 0, last = 0; ///< seconds of a layer; and extra seconds of the first and last chunk
   };
   std::array<Seconds, pipeline::numKinds> seconds; ///< by kind
-  double hopSeconds = 0, hopBackSeconds = 0; ///< of a message to the next stage, and of the gradient's message back
-  double taskOps = 0, otherOps = 0;          ///< of a layer that is written out: per microbatch, and outside of tasks
+  double hopSeconds = 0, hopBackSeconds = 0;       ///< a message to the next stage, and the gradient's message back
+  double taskOps = 0, otherOps = 0; ///< ops of a layer that is written out: per microbatch, and outside of tasks
   std::optional<StageBytes> bytes;
   int compositions = 0;
 };

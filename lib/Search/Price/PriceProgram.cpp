@@ -50,7 +50,7 @@ namespace {
 /// Adds up the seconds of a microbatch before its layers and, in the backward pass, after them. The head is between the
 /// two.
 struct AheadOfLayers {
-  double seconds = 0; ///< of the last microbatch
+  double seconds = 0; ///< the seconds of the last microbatch
 
   void add(Operation *op, StepPhase phase, double length) {
     if (std::exchange(before, phase) != phase) {

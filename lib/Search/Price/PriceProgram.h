@@ -14,16 +14,16 @@ namespace pc {
 /// Figures of a program that was compiled to the planned phase.
 struct ProgramPrice {
   PlanTrial trial;
-  double programSeconds = 0;      ///< of the step, on the simulated clock of the ranks
-  double microbatchSeconds = 0;   ///< of one more microbatch; only without stages
+  double programSeconds = 0;      ///< the step, on the simulated clock of the ranks
+  double microbatchSeconds = 0;   ///< one more microbatch; only without stages
   double forwardShare = 0;        ///< share of the forward pass in a microbatch's seconds; only without stages
-  double aheadSeconds = 0;        ///< of the last microbatch, before its layers and, in the backward pass, after them
+  double aheadSeconds = 0;        ///< the last microbatch, before its layers and, in the backward pass, after them
   double optimizerSeconds = 0;    ///< after all passes, without moves; only without stages
   int64_t besideArena = 0;        ///< the part of `trial.bytes` outside the arena
   double activationBytes = 0;     ///< the maximum; only without stages
   std::vector<TaskMemory> memory; ///< only for pipelines, by stage
-  double hopSeconds = 0;          ///< of a message to the next stage
-  double hopBackSeconds = 0;      ///< of the gradient's message back
+  double hopSeconds = 0;          ///< a message to the next stage
+  double hopBackSeconds = 0;      ///< the gradient's message back
   /// For each stage, the ops of the program that pc-pipeline-parallel writes, in tasks and outside of them.
   llvm::SmallVector<double> taskOps, otherOps;
   bool callsTasks = false;                   ///< tasks are functions

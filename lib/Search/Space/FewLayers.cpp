@@ -234,7 +234,7 @@ std::set<int64_t> pc::dimsOf(ModuleOp model) {
 /// Follows the batch dim from the inputs through the factors of ops. An op mixes sequences if it sums over the batch
 /// and an op other than an output reads the sum.
 bool pc::mixesSequences(ModuleOp model) {
-  llvm::DenseMap<Value, int64_t> batchDims; // of values that have the batch
+  llvm::DenseMap<Value, int64_t> batchDims; // the batch dims of values that have the batch
   model.walk([&](InputOp input) {
     if (hasBatch(input))
       batchDims[input->getResult(0)] = 0;

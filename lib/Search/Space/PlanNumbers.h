@@ -23,7 +23,7 @@ public:
   bool halfGradients = false, halfParameters = false; ///< gradients and parameters are sent in bf16
   bool hasStages = false;
   const pipeline::NamedSchedule *schedule = nullptr;
-  std::string layers; ///< of stages, as given by the flag
+  std::string layers; ///< layers of stages, as given by the flag
   std::string alone;  ///< tactics that every rank follows by itself, as text
   std::string kept;   ///< the same without recomputation
   // Different from plan to plan of the family.
@@ -34,7 +34,7 @@ public:
   double data = 1;                     ///< data ranks
   int64_t sequenceRanks = 1;           ///< ranks that split a data rank's sequences, in forms of tensor parallelism
   double sharders = 1;                 ///< the data ranks among which ZeRO divides states
-  llvm::SmallVector<int64_t, 6> sizes; ///< of the mesh's axes
+  llvm::SmallVector<int64_t, 6> sizes; ///< sizes of the mesh's axes
   mlir::MLIRContext *context;
   llvm::SmallVector<mlir::StringAttr, 6> names;
   llvm::SmallVector<mlir::StringAttr, 2> dataAxes() const { return axesOf(dataBits); } ///< with more than one rank

@@ -28,7 +28,7 @@ struct AttentionShape {
   bool documented = false;            ///< whether queries see only keys of their document, whose start is given
   DrawnOpInterface drops;             ///< the op, if it drops weights
   bool narrow = false;                ///< all factors are bf16, including the weights and the gradients of scores
-  Factors factors = Factors::numbers; ///< of the products on a CPU
+  Factors factors = Factors::numbers; ///< factors of the products on a CPU
 
   template <typename OpT> explicit AttentionShape(OpT op) {
     auto shapeOf = [](mlir::Value value) { return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape(); };

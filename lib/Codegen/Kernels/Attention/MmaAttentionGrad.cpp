@@ -94,7 +94,7 @@ private:
   const bool wide = a.d > 64;
   const int64_t blocks = llvm::divideCeil(a.t, at.perBlock),
                 tile = (wide ? 16 : 32) * (at.warpgroups && a.isPlain() ? 2 : 1);
-  Ptr queries = at.tile(2 * tile), gradients = at.tile(2 * tile); // of this iteration and the next
+  Ptr queries = at.tile(2 * tile), gradients = at.tile(2 * tile); // tiles of this iteration and the next
   Ptr lses = at.shared(2 * tile, e.b.getF32Type()), dots = at.shared(2 * tile, e.b.getF32Type());
   Ptr values = wide ? at.tile(at.perBlock) : Ptr();
 

@@ -149,8 +149,8 @@ private:
   SimtEmitter &e;
   Tile left, right;
   Num line, odd, upper;      ///< this thread's position among the matrices that it loads
-  Num firstRow, firstColumn; ///< of this warp's sums in the block
-  Num row, column;           ///< of this thread's first sum
+  Num firstRow, firstColumn; ///< position of this warp's sums in the block
+  Num row, column;           ///< position of this thread's first sum
 };
 
 int64_t sideFor(int64_t n) { return n > 64 ? 128 : 64; }
