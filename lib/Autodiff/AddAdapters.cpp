@@ -40,7 +40,7 @@ struct Matrix {
   SmallVector<int64_t> view, start, size; ///< the parameter's outputs, as a box of the tensor's outputs
 };
 
-/// A product of a weight and `x`: names of factors.
+/// The names of the factors in a product of a weight and `x`.
 struct Product {
   EinsumOp op;
   Value x;
@@ -73,7 +73,7 @@ struct Product {
 
   bool isInput(int factor) const { return !llvm::is_contained(ofResult, factor); }
   size_t numInputs() const { return ofWeight.size() - outputs; }
-  /// The names of those of `factors` that are inputs, or that are not, and then `last`.
+  /// The names of the `factors` that are inputs, or of those that are not, followed by `last`.
   std::string names(ArrayRef<int> factors, bool inputs, StringRef last = "") const {
     SmallVector<StringRef> all;
     for (int factor : factors)
@@ -140,7 +140,7 @@ private:
              SourceAttr source);
   void describe(ProgramOp program, const Lora &settings);
 
-  /// The places of packed parameters among all are those after adapters were added.
+  /// Numbers the parts of all parameters again, because adapters were added among them.
   static void numberParts(func::FuncOp model) {
     int64_t key = 0;
     model.walk([&](ParameterOp parameter) {
@@ -291,7 +291,7 @@ std::string AddAdapters::whyNone(ParameterOp parameter, Matrix &matrix) {
   return "";
 }
 
-/// The parameter of an adapter, which is made where it is asked for first.
+/// The parameter of an adapter, which is created at its first request.
 Value AddAdapters::leaf(OpBuilder &builder, const Twine &name, ArrayRef<Attribute> dims, ArrayRef<int64_t> shape,
                         InitAttr init, SourceAttr source) {
   Value &value = leaves[name.str()];

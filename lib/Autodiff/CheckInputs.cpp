@@ -23,8 +23,9 @@ static std::optional<int64_t> boundOf(Value index, Operation *user) {
   return std::nullopt;
 }
 
-/// Fails at a user that indexes a dim of fewer entries than the numbers of `input` may say: those below its own bound,
-/// or else below `vocabulary`. 0: nothing is an index. `mayBeFewer`: the input may have a bound of its own.
+/// Fails at a user that indexes a dim with the numbers of `input`, if the dim has too few entries for them. The numbers
+/// are below the input's own bound or, if it has none, below `vocabulary`; 0 means that they are no indices.
+/// `mayBeFewer`: the input may have its own bound.
 static LogicalResult checkBounds(InputOp input, int64_t vocabulary = 0, bool mayBeFewer = false) {
   auto below = static_cast<int64_t>(input.getBelow().value_or(static_cast<uint64_t>(vocabulary)));
   StringRef name = input.getName().value_or(stringifyInputKind(input.getKind()));

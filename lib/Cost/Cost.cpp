@@ -439,7 +439,7 @@ double pc::secondsOf(Operation *op, const MachineModel &machine) {
   return std::max(device, moveTime(move, machine).seconds());
 }
 
-/// Other moves, which are no rings, are priced one by one.
+/// Moves that are not rings are priced one by one.
 SmallVector<double> pc::secondsOfMoves(StartOp start, const MachineModel &machine) {
   SmallVector<double> seconds;
   SmallVector<std::pair<SmallVector<StringAttr>, double>> paid; // by ring: the longest latency so far

@@ -174,7 +174,7 @@ Attribute PlaceAttr::parse(AsmParser &parser, Type) {
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), dims, kind, partial, root);
 }
 
-/// As `<[dp, _, (tp, cp)] sum(pp)>`: axes by dim, then partial axes, then rooted axes.
+/// Prints `<[dp, _, (tp, cp)] sum(pp)>`: the axes of each dim, then partial axes, then rooted axes.
 void PlaceAttr::print(AsmPrinter &printer) const {
   auto axis = [&](StringAttr name) { printer.printKeywordOrString(name.getValue()); };
   printer << "<[";

@@ -113,7 +113,7 @@ static Refused sequenceParallel(const TacticInfo &row, const StrategyFlags &flag
   return {};
 }
 
-/// A ring also needs the sequence in zigzag order, which pc-zigzag sets before.
+/// A ring also needs the sequence in zigzag order, which an earlier pass, pc-zigzag, sets.
 static Refused contextParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   size_t before = plan.tactics.size();
   Refused refused = alongAxis(row, flags, plan);

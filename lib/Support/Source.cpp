@@ -188,7 +188,7 @@ private:
       location = start, locationDepth = depth;
   }
 
-  /// "loc(...)" ends.
+  /// Handles the end of "loc(...)".
   void locate() {
     if (!defined.empty())
       locations[defined] = text.slice(location + 4, at - 1);

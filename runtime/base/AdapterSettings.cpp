@@ -1,5 +1,5 @@
 //===- AdapterSettings.cpp - PEFT's adapter_config.json -------------------===//
-// Keys as in PEFT's LoraConfig.
+// The keys are those of PEFT's LoraConfig.
 //===----------------------------------------------------------------------===//
 #include "base/AdapterSettings.h"
 #include "base/Failure.h"

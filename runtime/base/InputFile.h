@@ -24,7 +24,7 @@ public:
   }
   ~InputFile();
 
-  /// Its size in bytes when it was opened.
+  /// The size of the file, in bytes, when it was opened.
   int64_t size() const { return length; }
   const std::string &path() const { return name; }
 

@@ -24,7 +24,7 @@ inline uint16_t floatToBf16(float value) {
   return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/// `count` numbers at a time.
+/// Converts `count` numbers.
 inline void toFloats(const uint16_t *from, float *to, int64_t count) {
   for (int64_t i = 0; i < count; ++i)
     to[i] = bf16ToFloat(from[i]);

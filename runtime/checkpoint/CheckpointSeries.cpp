@@ -276,7 +276,8 @@ void CheckpointSeries::open(const Program &program, const Trajectory &trajectory
   }
 }
 
-/// Moves the checkpoint to its place. False: that failed, an older one was removed, and the caller may try again.
+/// Moves the checkpoint to its place. Returns false if that failed and an older checkpoint was removed, so that the
+/// caller may try again.
 bool CheckpointSeries::finish(int64_t step, bool last) {
   try {
     writer->finish();

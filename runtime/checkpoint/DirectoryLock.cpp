@@ -139,7 +139,8 @@ void DirectoryLock::removeDead(const std::string &host) {
   }
 }
 
-/// Takes the lock of a holder that is dead. False: the lock is gone by now, try again. Throws if the holder may live.
+/// Takes the lock of a holder that is dead. Returns false if the lock is gone by now, so that the caller should try
+/// again. Throws if the holder may live.
 bool DirectoryLock::takeOver(const std::function<void(const std::string &tag)> &cleanUp) {
   struct File {
     int fd;

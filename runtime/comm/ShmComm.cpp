@@ -259,7 +259,8 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
         status = peerLost(doing(rank(), wait));
       break;
     }
-    // A peer that ended can still have arrived before. The launcher knows how it ended: let it speak first.
+    // A peer that has ended may have arrived before that. The launcher knows how it ended, so it gets time to report
+    // first.
     if (control.rank(peer).left.load() && !reached(wait)) {
       lost = lost ? lost : waited + (launched ? 0.2 : 0);
       if (waited >= lost) {

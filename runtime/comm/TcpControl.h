@@ -83,7 +83,7 @@ public:
 
   /// The first failure of the run, as a message; empty: none.
   std::string failure();
-  /// Its status.
+  /// The status of the first failure.
   pcrt_status failureStatus();
   bool failed() const { return hasFailed.load(); }
 

@@ -97,8 +97,8 @@ Plan pc::withoutTokenSharers(Plan plan, int64_t &ranks) {
   return plan;
 }
 
-/// First the core without data ranks and token sharers, then the core without data ranks only. A core is left out if
-/// its ranks do not divide the sequences.
+/// Returns first the core without data ranks and without ranks that share tokens, then the core without data ranks
+/// only. A core is left out if its ranks do not divide the sequences.
 SmallVector<PlanCore, 2> PlanCore::bareOf(const Plan &plan, int64_t batch) {
   int64_t dataRanks = 1;
   Plan withTokens = withoutInnerData(plan, dataRanks);
