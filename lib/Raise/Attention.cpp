@@ -1,4 +1,4 @@
-//===- Attention.cpp - attention in pieces ----------------------------------------------------===//
+//===- Attention.cpp - Raises attention -------------------------------------------------------===//
 // Begins at a product of softmax(scores) with v that sums over the keys. Scores are a product of q and k that sums over
 // their width. Among the other dims, those that q, k and v share are the batch and the heads; those that only q has are
 // the queries and their group. A missing dim gets size 1. The assignment of shared dims to batch and heads does not

@@ -1,4 +1,4 @@
-//===- Norms.cpp - rms_norm and layer_norm in pieces ------------------------------------------===//
+//===- Norms.cpp - Raises rms_norm and layer_norm ---------------------------------------------===//
 // Begins at a product that has a factor 1 / sqrt(mean of x^2 + eps) and a factor x. A factor that depends only on the
 // normalized dim is the norm's scale. If x is another value minus its mean, the norm is a layer norm. Then an added
 // value that depends only on the normalized dim is its shift.

@@ -1,4 +1,4 @@
-//===- Softmax.cpp - softmax, logsumexp, cross_entropy and activations in pieces --------------===//
+//===- Softmax.cpp - Raises softmax, cross-entropy and activations ----------------------------===//
 // e^x over its sum does not change if a number per row is subtracted from x. So such a subtraction is dropped.
 //===-----------------------------------------------------------------------------===//
 #include "Patterns.h"

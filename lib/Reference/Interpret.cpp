@@ -1,4 +1,4 @@
-//===- Interpret.cpp - Run a program and print a digest of its results ----------------------===//
+//===- Interpret.cpp - Runs a program and prints a digest of its results ----------------------===//
 // This pass is for tests. It prints a digest (largest, sum, weighted sum) per output, or per value with print=values.
 // The module is not changed.
 //===-----------------------------------------------------------------------------===//

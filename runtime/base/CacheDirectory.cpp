@@ -1,4 +1,4 @@
-//===- CacheDirectory.cpp - Where files that outlive a run are kept -------===//
+//===- CacheDirectory.cpp - The directory of files that outlive a run -----===//
 #include "base/CacheDirectory.h"
 
 #include <cstdlib>

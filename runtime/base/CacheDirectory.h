@@ -1,4 +1,4 @@
-//===- CacheDirectory.h - Where files that outlive a run are kept ---------===//
+//===- CacheDirectory.h - The directory of files that outlive a run -------===//
 #ifndef PCRT_BASE_CACHEDIRECTORY_H
 #define PCRT_BASE_CACHEDIRECTORY_H
 

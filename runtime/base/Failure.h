@@ -1,4 +1,4 @@
-//===- Failure.h - Why a run ends early -----------------------------------===//
+//===- Failure.h - The reason why a run ends early ------------------------===//
 // A Failure is thrown while a run is set up and between its steps, and caught once in Main. It never crosses the C ABI:
 // the functions of pcrt.h return a status and leave the message in the context.
 //===----------------------------------------------------------------------===//

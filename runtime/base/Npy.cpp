@@ -1,4 +1,4 @@
-//===- Npy.cpp - reading the headers of NumPy's files ----------------------===//
+//===- Npy.cpp - Reads the headers of NumPy's files ------------------------===//
 #include "base/Npy.h"
 #include "base/Failure.h"
 

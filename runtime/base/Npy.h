@@ -1,4 +1,4 @@
-//===- Npy.h - reading the headers of NumPy's files ------------------------===//
+//===- Npy.h - Reads the headers of NumPy's files --------------------------===//
 #ifndef PCRT_BASE_NPY_H
 #define PCRT_BASE_NPY_H
 

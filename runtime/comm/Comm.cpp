@@ -1,4 +1,4 @@
-//===- Comm.cpp - What all transports share -------------------------------===//
+//===- Comm.cpp - The code that all transports share ----------------------===//
 // Checks every move before a transport sees it, and carries out moves that need no traffic. A malformed move is a bug
 // of the compiler (PCRT_INTERNAL).
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,4 @@
-//===- Environment.cpp - What the launcher tells this rank ----------------===//
+//===- Environment.cpp - The environment that the launcher sets -----------===//
 // The variables of pc-run, torchrun, Open MPI's mpirun and Slurm's srun, in this order. All numbers are checked once,
 // by readPlace, because some are read later where no error can be reported.
 //===----------------------------------------------------------------------===//

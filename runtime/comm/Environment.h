@@ -1,4 +1,4 @@
-//===- Environment.h - What the launcher tells this rank ------------------===//
+//===- Environment.h - The environment that the launcher sets -------------===//
 // Every launcher tells its processes their place in environment variables of its own. These functions read them into
 // one form.
 //===----------------------------------------------------------------------===//

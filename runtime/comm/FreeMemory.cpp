@@ -1,4 +1,4 @@
-//===- FreeMemory.cpp - How much memory arenas may still use --------------===//
+//===- FreeMemory.cpp - The memory that arenas may still use --------------===//
 // Walks from the process's control group up to the root of its hierarchy and takes the least that any limit leaves
 // (Linux: Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst).
 //===----------------------------------------------------------------------===//

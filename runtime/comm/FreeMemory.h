@@ -1,4 +1,4 @@
-//===- FreeMemory.h - How much memory arenas may still use ----------------===//
+//===- FreeMemory.h - The memory that arenas may still use ----------------===//
 // A run whose arenas do not fit into memory would be killed by the kernel minutes later. These functions find out
 // before.
 //===----------------------------------------------------------------------===//

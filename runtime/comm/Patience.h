@@ -1,4 +1,4 @@
-//===- Patience.h - How long a rank waits for others ----------------------===//
+//===- Patience.h - The time that a rank waits for others -----------------===//
 // A rank that waits longer than the timeout gives up. Two kinds of time do not count. One is time in which this process
 // was suspended, by Ctrl-Z or by a scheduler, which suspends the other ranks, too. The other is time in which a rank
 // did work that is known to take long (Comm::Busy).

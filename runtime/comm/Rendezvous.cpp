@@ -1,4 +1,4 @@
-//===- Rendezvous.cpp - How ranks find their shared file without pc-run ---===//
+//===- Rendezvous.cpp - Ranks find their shared file without pc-run -------===//
 // The descriptor travels as SCM_RIGHTS (unix(7)). Any process on the machine can bind or call an abstract name, so both
 // ends check the other one's user (SO_PEERCRED).
 //===----------------------------------------------------------------------===//

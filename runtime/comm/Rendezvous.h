@@ -1,4 +1,4 @@
-//===- Rendezvous.h - How ranks find their shared file without pc-run -----===//
+//===- Rendezvous.h - Ranks find their shared file without pc-run ---------===//
 // Rank 0 creates the file and passes its descriptor to the others through a socket in Linux's abstract namespace, named
 // after the run (MASTER_ADDR:MASTER_PORT, or the job of mpirun or srun). Nothing appears in any file system, and the
 // launcher's own port stays free.

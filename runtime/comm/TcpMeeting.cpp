@@ -1,4 +1,4 @@
-//===- TcpMeeting.cpp - How ranks of several machines find each other -----===//
+//===- TcpMeeting.cpp - Ranks of several machines find each other ---------===//
 // Rank 0 listens on the first port that is free; other ranks try all ports again and again, because any of them may
 // belong to another program. A refusal by a host that knows the secret ends the attempt; all else is retried.
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,4 @@
-//===- TcpMeeting.h - How ranks of several machines find each other -------===//
+//===- TcpMeeting.h - Ranks of several machines find each other -----------===//
 // Every rank connects to rank 0, at the address that the launcher's environment gives. The port is PCRT_PORT; otherwise
 // MASTER_PORT, unless torchrun itself listens there; otherwise one of a few ports derived from the name of the run.
 // Both ends prove that they know the run's secret before they accept each other.

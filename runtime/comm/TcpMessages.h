@@ -1,4 +1,4 @@
-//===- TcpMessages.h - What follows the header of a control message -------===//
+//===- TcpMessages.h - The payloads of control messages -------------------===//
 // The payloads of TcpControl's messages; TcpMessages.cpp checks them.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPMESSAGES_H

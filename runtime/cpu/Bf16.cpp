@@ -1,4 +1,4 @@
-//===- Bf16.cpp - How the CPU multiplies bf16 -----------------------------===//
+//===- Bf16.cpp - The ways in which the CPU multiplies bf16 ---------------===//
 // Products are measured by one matrix product of oneDNN each way, kernels by loops of vdpbf16ps and FMA on registers.
 // The best of several runs counts, and the widened way wins only by 10 %, so that noise does not decide.
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,4 @@
-//===- Bf16.h - How the CPU multiplies bf16 -------------------------------===//
+//===- Bf16.h - The ways in which the CPU multiplies bf16 -----------------===//
 // A CPU with AVX512_BF16 can multiply bf16 by instructions of its own, or widen it to f32, which is exact, and multiply
 // that. CPUs differ in which is faster: some execute vdpbf16ps at twice the rate of f32 FMA, some at less than half.
 // Both are therefore measured when a run starts, and all ranks use what suits the slowest of them, because their

@@ -1,4 +1,4 @@
-//===- Arrays.cpp - inputs that a program has by name ----------------------===//
+//===- Arrays.cpp - Inputs that a program has by name ----------------------===//
 #include "data/Arrays.h"
 #include "base/Failure.h"
 #include "base/Npy.h"

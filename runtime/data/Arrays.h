@@ -1,4 +1,4 @@
-//===- Arrays.h - inputs that a program has by name ------------------------===//
+//===- Arrays.h - Inputs that a program has by name ------------------------===//
 //
 // --data image=img-*.npy,label=y.npy names .npy files for each input of kind
 // "data"; files of safetensors have a tensor of that name, and without a name
@@ -64,7 +64,7 @@ public:
   std::string describe(int64_t first, int64_t count) const override;
   std::unique_ptr<Loader> loader(const Program &program, int rank, MeanOver meanOver) const override;
 
-  /// The row of every input that a sample is.
+  /// The index of a sample's row, which is the same in every input.
   int64_t rowOfSample(int64_t sample) const { return order ? order->of(sample).window : sample % rows; }
   const NamedArray &of(const std::string &name) const { return all.at(name); }
 

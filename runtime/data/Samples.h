@@ -1,4 +1,4 @@
-//===- Samples.h - what a run reads, whatever it is ------------------------===//
+//===- Samples.h - The samples that a run reads ----------------------------===//
 #ifndef PCRT_DATA_SAMPLES_H
 #define PCRT_DATA_SAMPLES_H
 
@@ -38,11 +38,12 @@ class Loader {
 public:
   virtual ~Loader() = default;
 
-  /// Writes this rank's part of the batch that these samples make to `inputs`, one address for each input of the
-  /// program. Where they are fewer than its rows they fill it in turns. Throws PCRT_BAD_DATA naming a file.
+  /// Writes this rank's part of the batch of these samples to `inputs`, which has one address for each input of the
+  /// program. If there are fewer samples than rows, samples are repeated. Throws PCRT_BAD_DATA naming a file.
   virtual void fill(Samples samples, char *const *inputs) = 0;
 
-  /// How many targets of that batch the loss is the mean of, by replica of local SGD; repeated samples do not count.
+  /// The number of targets in that batch over which the loss is a mean, by replica of local SGD; repeated samples do
+  /// not count.
   const std::vector<int64_t> &counted() const { return targetsCounted; }
 
 protected:
@@ -75,13 +76,13 @@ public:
   virtual std::unique_ptr<Loader> loader(const Program &program, int rank, MeanOver meanOver) const = 0;
 };
 
-/// Opens all that --data and --targets name: tokens, or files for the program's inputs by name. With `training`,
-/// samples that --validation holds out are left out; otherwise only these are read. Throws PCRT_BAD_DATA naming a file,
-/// or PCRT_USAGE.
+/// Opens the files that --data and --targets name: files of tokens, or a file for each input of the program, by name.
+/// With `training`, samples that --validation holds out are left out; otherwise only these are read. Throws
+/// PCRT_BAD_DATA naming a file, or PCRT_USAGE.
 std::unique_ptr<SampleData> openSamples(const Options &options, const Program &program, bool training);
 
-/// All that a pattern fits, in the order of their names, or the file that is not one. Throws PCRT_BAD_DATA if none
-/// does.
+/// The files that match a pattern, in the order of their names; a text that is not a pattern is the name of a file.
+/// Throws PCRT_BAD_DATA if no file matches.
 std::vector<std::string> filesOf(const std::string &pattern, const std::string &flag);
 
 } // namespace pcrt

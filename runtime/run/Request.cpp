@@ -1,4 +1,4 @@
-//===- Request.cpp - Whether a program can do what its flags ask for ------===//
+//===- Request.cpp - Checks that a program can do what its flags ask ------===//
 // One check per flag that only some programs have.
 //===----------------------------------------------------------------------===//
 #include "run/Request.h"

@@ -1,4 +1,4 @@
-//===- Request.h - Whether a program can do what its flags ask for --------===//
+//===- Request.h - Checks that a program can do what its flags ask --------===//
 // Checked before any file is opened.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_REQUEST_H

@@ -246,7 +246,7 @@ private:
   /// The first sample of step `step`.
   int64_t sampleOf(int64_t step) const { return firstSample + (step - sampleStep) * program.batch; }
 
-  /// The samples of its batch.
+  /// The samples in the batch of step `step`.
   Samples samplesOf(int64_t step) const {
     return evaluation ? evaluation->at(step) : Samples{sampleOf(step), program.batch};
   }

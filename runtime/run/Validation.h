@@ -63,9 +63,9 @@ public:
   /// Whether there is an evaluation after `steps` steps.
   bool isTurn(int64_t steps) const { return steps % every == 0 || steps == last; }
 
-  /// Computes that loss, over all samples held out or the first --eval-batches batches of them. Returns nothing if a
-  /// signal ends the run. All ranks call it between two steps; the inputs of the next step must be written again.
-  /// Throws like Loader::fill and LossOfTargets::mean, and says that it is an evaluation.
+  /// Computes the loss of all samples that are held out, or of the first --eval-batches batches of them. Returns
+  /// nothing if a signal ends the run. All ranks call it between two steps; the inputs of the next step must be written
+  /// again. Throws like Loader::fill and LossOfTargets::mean, and the message says that it was in an evaluation.
   std::optional<Figures> evaluate(pcrt_context &context, Outputs &outputs, int64_t steps, StopCheck &stop);
 
 private:

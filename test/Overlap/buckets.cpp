@@ -1,4 +1,4 @@
-//===- buckets.cpp - Whether every schedule of random blocks is legal -----===//
+//===- buckets.cpp - Checks that schedules of random blocks are legal -----===//
 // usage: pc-buckets-test
 // Checks what Problem.h promises, on schedules of random moves.
 //===----------------------------------------------------------------------===//

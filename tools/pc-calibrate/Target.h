@@ -84,7 +84,7 @@ public:
   virtual void product(int index) = 0;
   virtual void copy(int64_t to, int64_t from, int64_t bytes) = 0;
   virtual void sum(int64_t to, int64_t a, int64_t b, int64_t bytes) = 0;
-  /// The smallest piece of work there is.
+  /// The smallest possible piece of work.
   virtual void launch() = 0;
   virtual void move(int index, int64_t in, int64_t out) = 0;
   virtual void start(int index, int64_t in, int64_t out) = 0;

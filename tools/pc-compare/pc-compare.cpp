@@ -401,7 +401,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
         complain(std::string(figure) + " outside the arena: predicted " + std::to_string(want) + ", counted " +
                  std::to_string(got));
     }
-  // One number, or one per rank.
+  // The summary has one number for all ranks, or one per rank.
   Json peaks = summary.value("peak_rss_bytes", Json());
   if (peaks.is_number())
     peaks = Json::array({peaks});
@@ -409,7 +409,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
     complain("the summary has no peak_rss_bytes");
   else
     for (const Json &peak : peaks) {
-      // Weights are mapped from the checkpoint: f32, all of them at most.
+      // Weights are mapped from the checkpoint: at most all of them, in f32.
       int64_t limit = arena + 4 * report.value("parameters", int64_t(0)) + (int64_t(64) << 20);
       if (!sanitized && !summary.contains("device") && peak.get<int64_t>() > limit)
         complain("peak resident " + peak.dump() +

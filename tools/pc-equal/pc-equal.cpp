@@ -1,4 +1,4 @@
-//===- pc-equal.cpp - Do two programs compute the same? -------------------===//
+//===- pc-equal.cpp - Compares what two programs compute ------------------===//
 // Interprets two programs of any phase with the same inputs and compares their outputs and updates by name.
 //===----------------------------------------------------------------------===//
 #include "pc/IR/Stages.h"

@@ -1,4 +1,4 @@
-//===- HostTable.cpp - the table of a host image (pcrt/host_image.h) ---------------------------===//
+//===- HostTable.cpp - The table of a host image (pcrt/host_image.h) ---------------------------===//
 // Writes the rows of host_image.h into a module as constants. While a row is built, its pointer fields hold pointers to
 // LLVM constants; `record` replaces them.
 //===-----------------------------------------------------------------------------===//
