@@ -175,8 +175,8 @@ ncclResult_t pc::standin::beginSplit(const CommRef &parent, int color, int key, 
     child->device = parent->device;
     child->world = parent->world;
     child->worldRank = parent->worldRank;
-    // The parent's configuration only without one of its own (copyCommConfig), which blocks unless it says otherwise
-    // (parseCommConfig).
+    // A communicator without a configuration gets that of its parent (copyCommConfig). With one, it blocks unless the
+    // configuration says otherwise (parseCommConfig).
     child->blocking = config ? config->blocking != 0 : parent->blocking;
     if (config && config->commName)
       child->name = config->commName;

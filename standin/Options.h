@@ -58,7 +58,7 @@ void report(const std::string &text);
 /// Notes why a call returns `code`, for cuGetErrorString, and returns it.
 CUresult refuse(CUresult code, const std::string &why);
 
-/// The error that every call returns after a report; CUDA_SUCCESS before.
+/// The error that every call returns after a report; CUDA_SUCCESS if there is no report.
 CUresult stickyError();
 
 /// The text of the report that caused the sticky error, or of the last refusal with `code` on this thread; empty: none.

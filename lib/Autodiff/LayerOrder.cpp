@@ -43,7 +43,7 @@ struct Layers {
 };
 
 /// The position of each layer in the new order: after the layers that it reads, directly or through ops outside of
-/// layers. Empty if two layers read each other.
+/// layers. The result is empty if two layers read each other.
 SmallVector<size_t> placesOf(const Layers &layers, Block &model) {
   size_t count = layers.number.size();
   SmallVector<llvm::SetVector<size_t>> reads(count);

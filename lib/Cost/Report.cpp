@@ -158,7 +158,7 @@ json::Value number(double value) {
   return value;
 }
 
-/// The ranks that run the program of a stage: all without stages.
+/// The ranks that run the program of a stage; without stages, all ranks.
 SmallVector<int64_t> ranksOf(MeshAttr mesh, StringAttr stageAxis, int64_t stage) {
   SmallVector<int64_t> ranks;
   int64_t inner = 1, size = 1, numRanks = mesh ? mesh.numRanks() : 1;

@@ -76,8 +76,8 @@ static bool fitsLoop(Operation *op, ArrayRef<int64_t> shape) {
   });
 }
 
-/// The value that a fusion of one op and a sum adds to its argument `base`, which nothing else in the fusion reads.
-/// Null if the fusion has another form.
+/// The value that a fusion of one op and a sum adds to its argument `base`, which nothing else in the fusion reads;
+/// null if the fusion has another form.
 static Value addendOnto(FusionOp fusion, BlockArgument base) {
   Block &body = fusion.getBody().front();
   if (fusion.getNumResults() != 1 || body.getOperations().size() != 3 || !base.hasOneUse())

@@ -51,17 +51,17 @@ class BlockDecisions {
 public:
   BlockDecisions(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes);
 
-  /// Null if the value is not blocked.
+  /// Returns null if the value is not blocked.
   const Blocked *blocked(mlir::Value value) const {
     auto it = values.find(value);
     return it == values.end() ? nullptr : &it->second;
   }
-  /// Null if the op works on whole values.
+  /// Returns null if the op works on whole values.
   const BlockStep *step(mlir::Operation *op) const {
     auto it = steps.find(op);
     return it == steps.end() ? nullptr : &it->second;
   }
-  /// Null if the scatter stays a single move.
+  /// Returns null if the scatter stays a single move.
   const Window *window(ReduceScatterOp scatter) const {
     auto it = scatters.find(scatter);
     return it == scatters.end() ? nullptr : &it->second;

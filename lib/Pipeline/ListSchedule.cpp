@@ -37,7 +37,8 @@ public:
                      [](const Task &task) { return task.kind != TaskKind::Weight; });
   }
 
-  /// Schedules one task at a time, on the stage whose choice can start first. Nothing if no stage can begin a task.
+  /// Schedules one task at a time, on the stage whose choice can start first. Returns nothing if no stage can begin a
+  /// task.
   std::optional<Order> run() {
     for (size_t left = p.all().size(); left--;) {
       int best = -1;

@@ -227,7 +227,8 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
     for (Value value : handedOn(TaskKind::Forward, c))
       handed += localBytes(value, mesh);
     p.hop.push_back(messageSeconds(handed, spread, machine));
-    // Values that F and R compute, or F receives, and that later tasks of the chunk read.
+    // Collects the values that later tasks of the chunk read, among those that F and R compute and those that F
+    // receives.
     double held = 0, heldByR = 0, released = 0;
     llvm::SetVector<Value> made;
     if (c)

@@ -78,7 +78,7 @@ private:
   /// The place of a move's result.
   std::optional<Where> move(MoveOpInterface move, llvm::ArrayRef<const Where *> operands, Placed &placed);
   struct GroupMove; // a rule per kind of move
-  /// The ranks among which `move` moves data. False if the mesh lacks one of its axes.
+  /// Sets `group` to the ranks among which `move` moves data. Returns false if the mesh lacks one of its axes.
   bool groupOf(MoveOpInterface move, Group &group);
   bool insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed);
   bool permute(const Group &group, Where &y);

@@ -99,8 +99,8 @@ static bool areAlike(Operation *a, Operation *b) {
          areTypes(a->getOperandTypes(), b->getOperandTypes()) && areTypes(a->getResultTypes(), b->getResultTypes());
 }
 
-/// Adds the sizes of the dims that are whole on every rank. They are those of the one-device program, and an op of
-/// fewer entries computes another value, even if its operand is a broadcast, which fits any size.
+/// Adds the sizes of the dims that are whole on every rank. These are equal to the sizes in the one-device program: an
+/// op on fewer entries computes another value, even if its operand is a broadcast, which fits any size.
 static void addWholeSizes(Key &key, Operation *op, const Rule &rule) {
   auto add = [&](Value value, const Rule::Letters &letters) {
     for (auto [f, size] : llvm::zip(letters, cast<RankedTensorType>(value.getType()).getShape()))

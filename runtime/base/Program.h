@@ -195,7 +195,7 @@ struct Program {
   /// The plan as the report prints it; empty without one.
   std::string plan() const;
   /// The position of `rank`, which runs this program, among the ranks that hold its block of a tensor that belongs to a
-  /// parameter. None if an earlier stage also has the tensor, or if `rank` does not hold it.
+  /// parameter; none if an earlier stage also has the tensor, or if `rank` does not hold it.
   std::optional<Holder> holderOf(const Tensor &tensor, const Parameter &parameter, int rank) const;
   /// Whether `rank` is the first of these, which writes the block.
   bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const {

@@ -29,9 +29,9 @@ public:
   void add(const std::string &name, const Dims &shape);
   void addMetadata(const std::string &key, const std::string &value);
 
-  /// Rank 0: creates the file, with its header and room for all data. Throws PCRT_RESOURCE.
+  /// Creates the file, with its header and room for all data. Only rank 0 calls it. Throws PCRT_RESOURCE.
   void create();
-  /// The other ranks, after create(): opens the file. Throws PCRT_RESOURCE.
+  /// Opens the file. The other ranks call it after create(). Throws PCRT_RESOURCE.
   void open();
 
   /// Writes the part of a rank's block that lies inside the value (the rest is padding) to its place in the file.

@@ -305,7 +305,8 @@ std::string SaveDirectory::swap() {
     return work;
   if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
     refuse();
-  // File systems that cannot exchange: for a moment neither has the name, and whereCheckpointIs finds the new one.
+  // This file system cannot exchange two directories. For a moment neither of them has the name, and whereCheckpointIs
+  // finds the new one.
   std::string old = oldOf(home, lock->tag());
   if (rename(home.c_str(), old.c_str()) != 0)
     refuse();

@@ -22,8 +22,8 @@ constexpr const char *checkpointFiles[] = {"config.json",
                                            "training_state.safetensors",
                                            trajectoryName};
 
-/// The one name of a directory: without trailing slashes, and the target of a symbolic link, which is what a save
-/// replaces.
+/// The path of a directory without trailing slashes. If it is a symbolic link, the path of its target, because a save
+/// replaces the target.
 std::string plainPath(std::string path);
 
 /// The present place of a checkpoint. This is `directory`, unless a save was killed on a file system that cannot

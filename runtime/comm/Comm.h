@@ -111,8 +111,8 @@ public:
   virtual const char *transport() const = 0;
 
   /// Allocates this rank's arena: `bytes` bytes of zeros, aligned to 2 MiB, that take no memory until they are touched.
-  /// All ranks call it once, with sizes of their own. The arena lives as long as this object. PCRT_RESOURCE: there is
-  /// not enough memory.
+  /// All ranks call it once, with sizes of their own. The arena lives as long as this object. Returns PCRT_RESOURCE if
+  /// there is not enough memory.
   virtual pcrt_status allocateArena(int64_t bytes, char **base) = 0;
 
   /// Carries out `desc` (pcrt.h describes shapes and semantics) with the members of `group`, and waits. `in` and `out`

@@ -126,8 +126,8 @@ constexpr int rankOfOffset(int64_t offset) { return int(offset / (2 * kWindowHal
 /// Creates the file for `size` ranks and returns its descriptor (closed on exec), or -1 with errno set.
 int createSharedFile(int size);
 
-/// Prepares the file of a run whose processes have all ended for another run. Arenas and Kept records stay. False, with
-/// errno: it failed.
+/// Prepares the file of a run whose processes have all ended for another run. Arenas and Kept records stay. Returns
+/// false, with errno, if it failed.
 bool reuseSharedFile(int fd);
 
 /// Maps the control block of the file `fd`; null, with a reason in `error`, if `fd` is not such a file.

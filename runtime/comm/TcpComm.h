@@ -36,7 +36,7 @@ protected:
 private:
   TcpComm(const Place &place, std::unique_ptr<TcpControl> plane);
 
-  /// Gathers the data of the members of `group` into `parts`. PCRT_INTERNAL if their keys or sizes differ.
+  /// Gathers the data of the members of `group` into `parts`. Returns PCRT_INTERNAL if their keys or sizes differ.
   pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n);
 
   HostArena arena;

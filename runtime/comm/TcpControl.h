@@ -153,7 +153,8 @@ private:
   void endProcess();
   /// Returns the status of a wait for `what` in a run that has failed, and sets `error`. Call it under the lock.
   pcrt_status runIsOver(const std::string &what, std::string *error);
-  /// Waits until `reached` or the run fails; under the lock. False: the time is up, and `all` has the ranks' progress.
+  /// Waits until `reached` or the run fails. Call it under the lock. Returns false if the time is up; then `all` has
+  /// the ranks' progress.
   template <typename F>
   bool waitUntil(std::unique_lock<std::mutex> &lock, const F &reached, std::vector<Progress> *all);
   /// Fails the run because a wait for `what` took too long. `late` are the members of the group that have not come, or

@@ -66,7 +66,7 @@ public:
   std::vector<Rank> ranks;
   double timeout; ///< Seconds.
 
-  /// The first failure; status PCRT_OK: none. Under the lock.
+  /// The first failure; status PCRT_OK: none. The lock guards it.
   pcrt_status failure = PCRT_OK;
   std::string failureMessage;
   void recordFailure(pcrt_status status, std::string message);
@@ -126,7 +126,8 @@ private:
     return one.sends ? shared.ranks[one.peer].rings[one.partner] : shared.ranks[rank()].rings[flow];
   }
   void setBusy(bool busy) override;
-  /// Sleeps until something changes, or for a while; returns true if the time for the wait is up. Under the lock.
+  /// Sleeps until something changes, or for a while; returns true if the time for the wait is up. Call it under the
+  /// lock.
   bool isTimeUp(std::unique_lock<std::mutex> &lock, Patience &patience);
   bool allReached(const Group &group, uint64_t phase) const;
   /// The rank for which `rank` waits, and in which move or message.

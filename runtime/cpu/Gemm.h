@@ -27,7 +27,8 @@ public:
   Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16, bool streams = false);
   ~Gemms();
 
-  /// Runs product `index` as pcrt_gemm describes it and waits. False with a reason in `error` if oneDNN failed.
+  /// Runs product `index` as pcrt_gemm describes it and waits. Returns false, with a reason in `error`, if oneDNN
+  /// failed.
   bool run(int index, const void *a, const void *b, void *c, const void *bias, const void *mask, const char **error);
 
   /// Runs every distinct product once on `bytes` bytes of zeros (which stay zeros): oneDNN generates some of its code

@@ -22,7 +22,7 @@ const char *checkGrouped(const pcrt_gemm_desc &desc);
 /// it, one product at a time; after allocate() nothing is allocated.
 class GroupedProducts {
 public:
-  /// `firstRegion` is the index of thread 0's memory for LibraryCall. `nativeBf16` is that of Matmul.
+  /// `firstRegion` is the index of thread 0's memory for LibraryCall. `nativeBf16` has the same meaning as in Matmul.
   GroupedProducts(Pool &pool, int firstRegion, bool nativeBf16);
   ~GroupedProducts();
   GroupedProducts(const GroupedProducts &) = delete;

@@ -17,7 +17,7 @@ public:
   /// cache.
   explicit AlgorithmCache(const std::string &name);
 
-  /// Copies the `bytes` bytes of `key` to `value`. False: there is no entry of this size.
+  /// Copies the `bytes` bytes of `key` to `value`. Returns false if there is no entry of this size.
   bool find(const std::string &key, void *value, size_t bytes) const;
   void insert(const std::string &key, const void *value, size_t bytes);
 

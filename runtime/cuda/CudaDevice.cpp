@@ -273,7 +273,7 @@ pcrt_status CudaDevice::refused(pcrt_context &context, const std::string &text) 
   return context.fail(PCRT_INTERNAL, text + (fault ? ", after " + session.describe(result) + howToFind() : ""));
 }
 
-/// Enqueues the work of a call of pcrt.h by `f`, between two events if the step is traced.
+/// Calls `f`, which enqueues the work of a call of pcrt.h. If the step is traced, the work is between two events.
 template <typename F>
 pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream,
                             F &&f) {

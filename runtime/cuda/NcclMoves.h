@@ -33,10 +33,10 @@ struct Communicators : std::enable_shared_from_this<Communicators> {
   /// one of them, which may be forever: after `seconds` this function returns, and a thread does the rest. Later calls
   /// only wait.
   void abort(double seconds = 1);
-  /// The asynchronous state of `comm`; NcclRemoteError after an abort.
+  /// The asynchronous state of `comm`, which is NcclRemoteError after an abort.
   NcclResult state(NcclComm comm);
-  /// Begins to split the first communicator; NcclRemoteError after an abort. NCCL writes `made` later, or when it is
-  /// aborted.
+  /// Begins to split the first communicator. Returns NcclRemoteError after an abort. NCCL writes `made` later, or when
+  /// it is aborted.
   NcclResult split(int color, int key, NcclComm *made, NcclConfig &config);
 
 private:

@@ -35,7 +35,7 @@ Session::Session(int ordinal) : queues(hardwareQueues) {
     fail(PCRT_RESOURCE,
          "the CUDA driver (" + library.path +
              ") finds no device; check nvidia-smi and CUDA_VISIBLE_DEVICES, or compile with --target=cpu");
-  // A stand-in is a device for every process; and NCCL can be tested with ranks that share one.
+  // Every process may use the same device of a stand-in. For tests of NCCL, ranks may also share a real device.
   if (switchedOn("PCRT_CUDA_SHARE_DEVICE", standin))
     ordinal %= count;
   if (ordinal >= count)

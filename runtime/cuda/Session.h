@@ -53,8 +53,8 @@ public:
       standin->polled(const_cast<const void *>(begin), bytes);
   }
 
-  /// Throws unless `result` is success: PCRT_RESOURCE if memory ran out, otherwise PCRT_INTERNAL. `doing` completes
-  /// "cannot ...".
+  /// Throws PCRT_RESOURCE if memory ran out, and PCRT_INTERNAL for any other `result` that is not success. `doing`
+  /// completes "cannot ...".
   void check(Result result, const std::string &doing) const;
   /// A result as text: "CUDA_ERROR_OUT_OF_MEMORY: out of memory".
   std::string describe(Result result) const;

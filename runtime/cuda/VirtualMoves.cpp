@@ -117,7 +117,7 @@ pcrt_status VirtualMoves::enqueueOne(const pcrt_move_desc &move, const Group &gr
   if (result == Success)
     result = driver.cuEventRecord(mine.done, stream);
   PCRT_TRY(check(result, move.name));
-  // The others' events, before they can be recorded again.
+  // The events of the others are read now, before they can be recorded again.
   Event others[kMaxVirtualMembers];
   for (int peer = 0; peer < group.size(); ++peer)
     others[peer] = parts[peer]->done;

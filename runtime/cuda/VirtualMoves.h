@@ -25,7 +25,7 @@ public:
   ~VirtualMoves() override;
 
   const char *name() const override { return "virtual"; }
-  /// False: other ranks' events are not part of this rank's graph.
+  /// Returns false, because other ranks' events are not part of this rank's graph.
   bool canCapture() const override { return false; }
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                       void *const *outs, Stream stream) override;

@@ -55,8 +55,8 @@ TokenFormat openRaw(const InputFile &file, int bytes) {
   return {0, bytes, false};
 }
 
-/// Converts n numbers; with `none`, T's form of `noTarget` becomes `noTarget`. Returns the index of the first number
-/// that is not a token of the vocabulary, or n.
+/// Converts n numbers. With `none`, a number that is `noTarget` in the type T is also allowed. Returns the index of the
+/// first number that is not a token of the vocabulary, or n.
 template <typename T> int64_t convert(const char *raw, int64_t n, int64_t vocabulary, bool none, int32_t *out) {
   for (int64_t i = 0; i < n; ++i) {
     T value;
@@ -309,7 +309,8 @@ TokenData::Window TokenData::windowOf(int64_t sample) const {
     window.file = size_t(first[size_t(place.source)]) + size_t(place.file);
     number = place.window;
   }
-  // If one file is read in order, a window may begin beyond its end; in an absurdly long run, beyond int64.
+  // If one file is read in order, a window may begin beyond the end of the file. In a very long run, its position may
+  // even exceed int64.
   auto start = [&](const TokenFile &file, int64_t length) { return int64_t(__int128(number) * length % file.count()); };
   window.token = start(all[window.file], sequence);
   window.target = targetsOf.empty() ? window.token + 1 : start(targetsOf[window.file], targetSequence);

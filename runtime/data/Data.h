@@ -68,7 +68,7 @@ public:
   TokenData(const Options &options, int64_t sequence, bool training, int64_t targetSequence = 0);
 
   const std::vector<TokenFile> &files() const { return all; }
-  /// Empty: a target is the next token.
+  /// The files of targets; if there are none, a target is the next token.
   const std::vector<TokenFile> &targets() const { return targetsOf; }
   /// The weight of each file; 0: one of several without weights.
   const std::vector<double> &weights() const { return weightOf; }

@@ -1,7 +1,7 @@
 //===- Launch.h - Starts the ranks of a run on this machine ---------------===//
 // Creates the shared file, starts one process per rank with cores of its own, forwards signals and output, and ends the
-// run when a rank fails. Nothing is left over: ranks die with the launcher, and the file has no name. Equivalent to
-// torchrun or mpirun on one machine.
+// run when a rank fails. Nothing is left over: ranks die with the launcher, and the file has no name. It is the
+// equivalent of torchrun or mpirun on one machine.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_LAUNCH_LAUNCH_H
 #define PCRT_LAUNCH_LAUNCH_H

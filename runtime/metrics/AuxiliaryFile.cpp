@@ -39,7 +39,7 @@ void AuxiliaryFile::cut(int64_t bytes) {
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
 }
 
-/// Writes a record; if it does not fit, removes the part that was written. False, with errno.
+/// Writes a record. If it does not fit, removes the part that was written, and returns false, with errno.
 bool AuxiliaryFile::write(const iovec *parts, int count) {
   ssize_t whole = 0;
   for (int i = 0; i < count; ++i)

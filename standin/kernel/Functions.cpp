@@ -1,7 +1,7 @@
 //===- Functions.cpp - NVPTX instructions that x86 lacks ------------------===//
-// pc_nvvm_<intrinsic> and pc_ptx_<instruction>, dots as underscores, under the names that host images call. Exact
-// instructions are exact; *.approx* are correctly rounded or within one unit of it here, and within the documented
-// error on a device.
+// Host images call these functions as pc_nvvm_<intrinsic> and pc_ptx_<instruction>, with underscores for dots. Exact
+// instructions are exact. The results of *.approx* are correctly rounded here, or off by at most one unit; on a device
+// they are within the documented error.
 //===----------------------------------------------------------------------===//
 #include "Worker.h"
 

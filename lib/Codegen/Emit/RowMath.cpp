@@ -123,8 +123,8 @@ static Num activationGrad(Emitter &e, ActivationKind kind, Num dy, Num x) {
   llvm_unreachable("unknown activation");
 }
 
-/// `inside` if x is between the bounds of `op`, which is a clamp or its gradient. Otherwise the bound for a clamp, and
-/// 0 for a gradient.
+/// Returns `inside` if x is between the bounds of `op`, which is a clamp or its gradient. Otherwise returns the bound
+/// for a clamp, and 0 for a gradient.
 template <typename Op> static Num clamped(Emitter &e, Op op, Num x, Num inside) {
   constexpr bool isGradient = std::is_same_v<Op, ClampGradOp>;
   auto end = [&](double at) { return e.real(isGradient ? 0 : at); };

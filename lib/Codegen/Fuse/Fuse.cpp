@@ -1,5 +1,5 @@
 //===- Fuse.cpp - Group ops that become one kernel into pc.fusion -----------------------===//
-// Per block: first fixed patterns around matrix products and embedding gradients, then groups of row ops (RowFuser).
+// In each block, fuses fixed patterns around matrix products and embedding gradients, then groups row ops (RowFuser).
 // Invariants, and why the result is correct:
 //  1. Only pure ops are fused. Moves, tasks and updates keep their order, and a fusion is in one task.
 //  2. A fusion computes its ops in their old order. It is placed after all its inputs and before all readers of its

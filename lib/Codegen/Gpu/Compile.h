@@ -39,8 +39,8 @@ llvm::StringRef sineLibrary();
 /// Returns a new module with the gpu.module, lowered to the LLVM and NVVM dialects. The original is not changed.
 mlir::OwningOpRef<mlir::ModuleOp> lowerToNVVM(mlir::gpu::GPUModuleOp module);
 
-/// NVPTX LLVM IR, linked with libdevice (or mathLibrary) and optimized for `arch` and all newer ones. Null after an
-/// error.
+/// NVPTX LLVM IR, linked with libdevice (or mathLibrary) and optimized for `arch` and all newer ones. Returns null
+/// after an error.
 std::unique_ptr<llvm::Module> deviceModule(mlir::gpu::GPUModuleOp lowered, const Arch &arch, const Toolkit &toolkit,
                                            llvm::LLVMContext &context);
 

@@ -104,7 +104,7 @@ Dropping::Bits Dropping::draw(Value block) const {
   return {join(words[0], words[1]), join(words[2], words[3])};
 }
 
-/// The random numbers of elements of a row whose blocks may be cut anywhere: draws a block for each element.
+/// Draws a separate block for each element of a vector, because the vector may begin or end inside a block.
 Num Dropping::eachAlone(Num row, Num column, ArrayRef<int32_t> steps) const {
   const int64_t width = static_cast<int64_t>(steps.size());
   SmallVector<int64_t> wide(steps.begin(), steps.end());

@@ -149,7 +149,7 @@ bool TableCheck::checkEvaluation() {
                 for (OpOperand &input : op->getOpOperands())
                   if (evaluatedMoves.contains(&input) &&
                       (!isEvaluated(input.get()) || !isFree(start.getWait().getResult(input.getOperandNumber())))) {
-                    refuse(op, "makes a move in the evaluation that reads a missing value, or overwrites a parameter "
+                    refuse(op, "has a move in the evaluation that reads a missing value, or overwrites a parameter "
                                "or state");
                     return WalkResult::interrupt();
                   }

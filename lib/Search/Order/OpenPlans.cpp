@@ -36,7 +36,7 @@ std::optional<OpenPlans::Next> OpenPlans::nextOf(const PlanEntry &entry) const {
   return Next{std::move(*plan), std::move(numbers), std::move(core), std::move(key), isShared};
 }
 
-/// The first bare core that is not known to be illegal. Nothing if the plan has used its bare core already.
+/// The first bare core that is not known to be illegal; nothing if the plan has used its bare core already.
 std::optional<PlanCore> OpenPlans::bareOf(const PlanEntry &entry, const Plan &plan) const {
   if (!problem.boundsByCores() || entry.hasBare)
     return std::nullopt;

@@ -53,7 +53,7 @@ public:
   PlanEntry &entryOf(size_t id) { return entries[id - setNodes.size()]; }
   const PlanFamily &familyOf(const PlanEntry &entry) const { return allSets[entry.set].families[entry.family]; }
   PlanNumbers numbersOf(const PlanEntry &entry) const;
-  /// The plan of a node, before layers are assigned to its stages. Nothing if these sizes are not possible.
+  /// The plan of a node, before layers are assigned to its stages; nothing if these sizes are not possible.
   std::optional<Plan> planOf(const PlanEntry &entry) {
     return problem.space.planOf(familyOf(entry), entry.sizes, entry.microbatches, refusal);
   }

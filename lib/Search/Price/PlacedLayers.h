@@ -20,8 +20,8 @@ class PlacedLayers {
 public:
   explicit PlacedLayers(const FewLayers &few) : few(few) {}
 
-  /// Returns the placed program of `layers` layers and `sequences` sequences per step, with the plan of `options`. Null
-  /// if the plan is refused, or if its axes do not divide the sequences.
+  /// Returns the placed program of `layers` layers and `sequences` sequences per step, with the plan of `options`.
+  /// Returns null if the plan is refused, or if its axes do not divide the sequences.
   mlir::OwningOpRef<mlir::ModuleOp> take(const CompileOptions &options, int64_t layers, int64_t sequences);
 
 private:

@@ -147,7 +147,7 @@ private:
   pcrt_status waitFor(MPI_Request &request, const Flow &flow);
   static int tagOf(const Flow &flow) { return kMaxGroups + flow.id; }
 
-  /// Exchanges `key` with all members; PCRT_INTERNAL if they differ.
+  /// Exchanges `key` with all members. Returns PCRT_INTERNAL if their keys differ.
   pcrt_status agree(const Group &group, const MoveKey &key);
   /// Start sending to or receiving from member `index`, in pieces that MPI can count. They do nothing for this rank.
   void send(const Group &group, int index, const void *data, int64_t bytes);
@@ -412,7 +412,7 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
   if (routedOf(desc))
     return exchangeRows(desc, group, from, to);
 
-  // The other moves: a block for each member, then blocks or addends from each member.
+  // In the other moves, a rank sends a block to each member, and gets blocks or addends from each member.
   pcrt_move_desc block = desc;                                // the slice of `in` that goes to a member
   bool back = desc.kind == PCRT_ALL_TO_ALL && desc.reduction; // split on extent2, to be split on extent
   if (back) {

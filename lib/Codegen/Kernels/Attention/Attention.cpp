@@ -1,7 +1,7 @@
 //===- Attention.cpp - softmax(scale q k^T + mask) v, one head at a time ------------===//
-// Per head: copies K transposed and V to scratch, then works on blocks of 32 queries. Scores of a block exist only in
-// scratch memory. With a causal mask, a block stops at the diagonal. Attention of bf16 rounds exp(scores - maximum) to
-// bf16, but sums the f32 values. The backward pass is in AttentionGrad.cpp.
+// For each head, the kernel copies V and the transpose of K to scratch memory, and then works on blocks of 32 queries.
+// Scores of a block exist only in scratch memory. With a causal mask, a block stops at the diagonal. Attention of bf16
+// rounds exp(scores - maximum) to bf16, but sums the f32 values. The backward pass is in AttentionGrad.cpp.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 #include "../../Emit/RowMath.h"

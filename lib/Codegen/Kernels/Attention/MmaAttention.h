@@ -142,8 +142,8 @@ public:
                    llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet);
   /// Replaces the products of a tile by scores. Returns their slopes, if there are any.
   Carried score(Num first, Carried &products);
-  /// Replaces `values`, which have the layout of a tile's scores, by `hidden` for keys that the query does not see. For
-  /// use in `meet`.
+  /// Replaces `values`, which have the layout of a tile's scores, by `hidden` for keys that the query does not see. It
+  /// is meant for `meet`.
   Carried masked(Num first, Carried values, double hidden);
   /// `values` in the same layout, with 0 for dropped weights.
   Carried kept(Num first, const Carried &values);

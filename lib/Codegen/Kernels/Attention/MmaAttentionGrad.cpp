@@ -83,7 +83,7 @@ private:
   Carried addTile(Num half, Num first, Num next, Num head, Carried sums);
   /// Replaces products of keys and queries by P^T, and products of values and gradients by dS^T without the scale.
   void softmaxGradient(Num half, Num first, Num head, Carried &weights, Carried &changes);
-  /// `both` (P^T and dS^T) with zeros for queries that do not exist or do not see the key.
+  /// Replaces values of `both` (P^T and dS^T) by zeros if the query does not exist or does not see the key.
   Carried masked(Num first, const Carried &both);
 
   MmaAttention &at;

@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
-/// Moves heads between `packed`, [tokens, heads, groups + 2, d], and its parts. `inverse`: from the parts.
+/// Moves heads from `packed`, [tokens, heads, groups + 2, d], to its parts or, if `inverse`, from the parts.
 static LogicalResult emitParts(Operation *op, Kernel &kernel, Value packed, Ptr whole, ArrayRef<Ptr> parts,
                                ArrayRef<Ptr> tables, bool inverse) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(packed.getType()).getShape();
