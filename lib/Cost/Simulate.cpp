@@ -73,7 +73,7 @@ struct Stage : StageTimeline {
   /// The time at which work of `seconds` that begins now is done.
   double workUntil(double seconds) const;
   void wait(double until);
-  /// `what`: a span of moves, or of a message.
+  /// Spends the time until `until` as `what` says: waiting for moves, or for a message.
   void spend(double until, const StageSpan &what);
   void begin(TaskOp task, int64_t liveBytes);
   void close();

@@ -50,8 +50,8 @@ void Certificate::finish(ModuleOp kernels, StringRef plan, StringRef step) {
                          LLVM::Linkage::External, "pc_certificate", b.getStringAttr(all));
 }
 
-/// Digest of the program's text and of `carried`. The text has no locations, and all attributes of the module except
-/// the two digests.
+/// The digest of the program's text and of `carried`. The text contains all attributes of the module except the two
+/// digests, and no locations.
 static std::string digestWith(ModuleOp kernels, StringRef carried) {
   DictionaryAttr attributes = kernels->getDiscardableAttrDictionary();
   kernels->removeAttr(certificateAttribute);

@@ -20,8 +20,8 @@ public:
   UpdateWriter(MutableArrayRef<StageWriter> stages, StageWriter::Step &step, StringAttr axis)
       : stages(stages), step(step), axis(axis) {}
 
-  /// Writes each op after the accumulation to the stages that have its operands, after the sums over stages that it
-  /// needs.
+  /// Writes each op that follows the accumulation to the stages that have its operands. Sums over stages that the op
+  /// needs are written before it.
   LogicalResult run() {
     for (Value result : step.accumulate.getResults()) {
       Parts &parts = values[result];

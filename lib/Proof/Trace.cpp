@@ -315,7 +315,7 @@ private:
     return best && best->score() >= 5 ? best : onlyMissing(wrong);
   }
 
-  /// Used if no op reads the same values: the only op of the same name that the program lacks.
+  /// The only op of the same name that the program lacks. It is used if no op reads the same values.
   std::optional<Likeness> onlyMissing(const Made &wrong) const {
     std::optional<Likeness> only;
     for (const Made &right : step.made) {

@@ -175,7 +175,8 @@ LogicalResult GraphReader::readBlock(Block &block, Section section, int64_t time
             })
             .Case<MoveOpInterface>([&](MoveOpInterface move) {
               bool max = move.getReduction() == PartialKind::Max;
-              // On other axes, a move from whole or split to whole or split does not change the operands of a maximum.
+              // If a move changes only between whole and split, a value that is a partial maximum on another axis stays
+              // one.
               const pcrt_move_facts &facts = factsOf(move.getMoveKind());
               auto isThere = [](pcrt_move_state s) { return s == PCRT_STATE_WHOLE || s == PCRT_STATE_SPLIT; };
               bool passesMax = max || (isThere(facts.needs) && isThere(facts.makes));

@@ -271,7 +271,7 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
   }
 }
 
-/// Removes a variable that has one choice left from its tables, which lose a dimension of size one.
+/// Fixes a variable that has only one choice left: its tables lose a dimension of size one.
 void Solver::fix(unsigned v) {
   for (unsigned id : tablesOf[v]) {
     PriceTable &table = tables[id];

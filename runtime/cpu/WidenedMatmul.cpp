@@ -101,7 +101,7 @@ WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, 
   // A block of b is converted once for all rows of a block of c, so those are many. If they are few, a narrow block,
   // which a core's cache holds, is faster; if they are many, a wide one, for which a is converted less often.
 
-  // The number of floats of a block, which depends on how the matrix lies in memory and is turned.
+  // The number of floats of a block, whether or not the matrix is transposed.
   auto floats = [](const Matrix &matrix, int64_t rows, int64_t columns) {
     if (matrix.dtype == PCRT_F32)
       return int64_t(0);

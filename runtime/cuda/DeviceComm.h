@@ -52,7 +52,7 @@ public:
   /// Whether enqueue() may be called while its stream is captured. If not, every step is enqueued again.
   virtual bool canCapture() const { return true; }
 
-  /// Called once, before the first step, by all ranks: the arena's address and size, for registration.
+  /// Registers the arena, which has this address and size. All ranks call it once, before the first step.
   virtual pcrt_status registerArena(void *base, int64_t bytes) {
     (void)base, (void)bytes;
     return PCRT_OK;

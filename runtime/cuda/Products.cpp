@@ -277,7 +277,7 @@ std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall 
       status = blas.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
   };
   set(PreferenceWorkspaceBytes, uint64_t(program.workspace_bytes));
-  // Split-k adds its partial sums in the workspace, in a fixed order: the same bits every time.
+  // Split-k adds its partial sums in the workspace, in a fixed order, so that the bits are the same every time.
   set(PreferenceReductionMask, uint32_t(ReductionComputeType));
   set(PreferenceAlignmentA, uint32_t(plan.alignments[0]));
   set(PreferenceAlignmentB, uint32_t(plan.alignments[1]));

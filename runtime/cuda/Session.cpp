@@ -35,7 +35,8 @@ Session::Session(int ordinal) : queues(hardwareQueues) {
     fail(PCRT_RESOURCE,
          "the CUDA driver (" + library.path +
              ") finds no device; check nvidia-smi and CUDA_VISIBLE_DEVICES, or compile with --target=cpu");
-  // Every process may use the same device of a stand-in. For tests of NCCL, ranks may also share a real device.
+  // If there are too few devices, ranks may share them: by default on a stand-in, and otherwise if the variable says
+  // so.
   if (switchedOn("PCRT_CUDA_SHARE_DEVICE", standin))
     ordinal %= count;
   if (ordinal >= count)

@@ -1,5 +1,5 @@
 //===- OutputChecks.h - Protects files from a run's outputs ---------------===//
-// Checked before a run opens anything for writing.
+// A run checks its outputs before it opens anything for writing.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_OUTPUTCHECKS_H
 #define PCRT_RUN_OUTPUTCHECKS_H

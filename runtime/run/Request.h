@@ -1,5 +1,5 @@
 //===- Request.h - Checks that a program can do what its flags ask --------===//
-// Checked before any file is opened.
+// A run checks its request before it opens any file.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_RUN_REQUEST_H
 #define PCRT_RUN_REQUEST_H

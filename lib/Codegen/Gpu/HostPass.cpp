@@ -147,7 +147,8 @@ struct Rewriter {
     return builder.CreateInsertValue(builder.CreateInsertValue(PoisonValue::get(pair), low, 0), inRange, 1);
   }
 
-  /// Any other instruction of a whole warp: operands and results through slots of 8 bytes.
+  /// Emits the call for any other instruction of a whole warp, whose operands and results are passed in slots of 8
+  /// bytes.
   Value *warp(IRBuilder<> &builder, CallInst *instruction, StringRef name) {
     std::string function = underscored("pc_warp_", name);
     if (StringRef rest = name; rest.consume_front("ldmatrix.sync.aligned.m8n8.")) {

@@ -26,7 +26,8 @@ static void copyRows(Kernel &kernel, int64_t outer, int64_t read, int64_t writte
     });
     return;
   }
-  // Long rows are divided into pieces, so that there is work for all threads. The last piece has the zeros.
+  // Long rows are divided into pieces, so that there is work for all threads. The zeros around a row are written with
+  // its last piece.
   const int64_t stretch = 4096, full = (end - begin) / stretch, pieces = full + 1, rest = (end - begin) % stretch;
   kernel.forItems(outer * pieces, std::min(written, stretch), /*reduces=*/false, [&](Num item) {
     Num row = item / pieces, first = item % pieces * stretch;

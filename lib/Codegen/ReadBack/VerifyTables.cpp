@@ -310,7 +310,8 @@ bool TableCheck::addToSum(Operation *op, OpOperand &yielded) {
   return ok;
 }
 
-/// The first microbatch is copied into the sum, and later ones are added. With one microbatch, it may already be there.
+/// The value of the first microbatch is copied into the sum, and later ones are added. If there is only one microbatch,
+/// its value may already be at the home of the sum.
 bool TableCheck::isAddedToSum(Operation *op, OpOperand &yielded) {
   Value value = yielded.get(), result = current.getResult(yielded.getOperandNumber());
   At from = homeOf(value), to{homeOf(result)};

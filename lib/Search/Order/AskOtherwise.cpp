@@ -1,6 +1,6 @@
 //===- AskOtherwise.cpp - The plans that a search would choose on other machines -------------===//
-// Other machines differ from the given one by one figure, and other limits by memory. Prices of this machine give
-// estimates for them, so only a few plans are compiled again.
+// Each other machine differs from the given one in one figure. Prices on the given machine give estimates for the
+// others, so only a few plans are compiled again. Choices with other limits of memory are among the priced plans.
 //===-----------------------------------------------------------------------------------------===//
 #include "AskOtherwise.h"
 

@@ -1,6 +1,6 @@
 //===- PlanTree.cpp - The nodes of a search -----------------------------------------------------===//
-// Nodes are created when they are needed: first one per set, then plans. Plans whose bytes are too many by their bound
-// are counted, and get no node.
+// Nodes are created when they are needed: first one per set, then plans. A plan whose bound on bytes is above the limit
+// is counted, but gets no node.
 //===--------------------------------------------------------------------------------------------===//
 #include "PlanTree.h"
 #include "../Bound/Margins.h"
