@@ -118,7 +118,7 @@ static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<i
     better = false;
     SmallVector<int> next = chunkOf;
     auto consider = [&](const SmallVector<int> &cut) {
-      // Chooses the best of all neighbours, not the first better one. Each round is strictly faster, so the loop ends.
+      // Chooses the best of all neighbours, not the first better one. Each round finds a faster cut, so the loop ends.
       if (double seconds = slowest(units, cut, stageOf); seconds < best * (1 - 1e-9)) {
         best = seconds;
         next = cut;

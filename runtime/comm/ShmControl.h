@@ -30,7 +30,7 @@ struct alignas(128) Slot {
   std::atomic<uint64_t> announced, done;
   Announcement ring[kMaxAnnounced];
 
-  /// Does not change from the announcement of the move until all members are done with it.
+  /// The announcement of a move. It does not change until all members are done with the move.
   Announcement &move(uint64_t number) { return ring[number % kMaxAnnounced]; }
   bool reached(struct Goal goal) const;
 };

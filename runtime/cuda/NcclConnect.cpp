@@ -130,7 +130,7 @@ void NcclMoves::connectAll(const NcclUniqueId &id) {
 NcclComm NcclMoves::connectSome(int color, int key, NcclConfig &config, const std::string &doing) {
   Connecting connecting(*this, doing);
   config.blocking = 0;
-  // NCCL writes here when the parent is done or aborted, perhaps after this function has thrown: then it is leaked.
+  // NCCL writes here when the parent is done or aborted. If this function throws before that, the memory is leaked.
   auto *place = new NcclComm(nullptr);
   NcclResult result = live->split(color, key, place, config);
   require(result == NcclSuccess ? NcclInProgress : result, live->all[0], doing);

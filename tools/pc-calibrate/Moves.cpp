@@ -121,7 +121,7 @@ void Bench::addMessages() {
     add(results.across, across, "between nodes", "message of 4 kB and back between nodes");
 }
 
-/// Adds the wait of ranks, which have just done the same work, for the last of them.
+/// Adds the time for which ranks that have just done the same work wait for the last of them.
 void Bench::addMeeting() {
   if (node.size() == 1 || results.device.multiprocessors > 0)
     return;

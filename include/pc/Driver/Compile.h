@@ -65,7 +65,7 @@ struct CompileOptions {
   std::string howFound;                       ///< comments in the plan's file by which the search can be repeated
   mlir::TimingScope *timing = nullptr; ///< where the time of every pass is counted; null in tools without MLIR's flags
 
-  /// Whether the program is for CUDA devices instead of CPUs.
+  /// For CUDA devices instead of CPUs.
   bool cuda() const { return kernels.target == "cuda"; }
   /// Bytes that a rank may take: the limit, or without one the memory of the machine; 0: any number.
   int64_t memoryLimitOn(const MachineModel &machine) const;

@@ -147,8 +147,7 @@ struct Rewriter {
     return builder.CreateInsertValue(builder.CreateInsertValue(PoisonValue::get(pair), low, 0), inRange, 1);
   }
 
-  /// Emits the call for any other instruction of a whole warp, whose operands and results are passed in slots of 8
-  /// bytes.
+  /// Calls any other instruction of a whole warp. Its operands and results are in slots of 8 bytes.
   Value *warp(IRBuilder<> &builder, CallInst *instruction, StringRef name) {
     std::string function = underscored("pc_warp_", name);
     if (StringRef rest = name; rest.consume_front("ldmatrix.sync.aligned.m8n8.")) {

@@ -36,8 +36,9 @@ struct GpuKernelUse {
   int64_t threads = 0;
 };
 
-/// A barrier, warp barrier, wait for asynchronous copies or products, or fence of either in a host image, by its number
-/// in the checked variant of its kernel. Tests leave one out (KernelLaunch::skippedSite, PC_STANDIN_FAULT=site:N).
+/// A place where a host image synchronizes: a barrier, a warp barrier, or a wait for or fence of asynchronous copies or
+/// products. Its number is that in the checked variant of its kernel. Tests leave one out (KernelLaunch::skippedSite,
+/// PC_STANDIN_FAULT=site:N).
 struct GpuSite {
   int64_t number;
   std::string kernel, text;

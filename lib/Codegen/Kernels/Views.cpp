@@ -94,7 +94,7 @@ LogicalResult pc::kernels::emit(ColumnsOp op, Kernel &kernel) {
   return success();
 }
 
-/// Does nothing if both have the same home.
+/// Copies the operand, unless operand and result have the same home.
 LogicalResult pc::kernels::emit(ReshapeOp op, Kernel &kernel) {
   const int64_t n = op.getX().getType().getNumElements();
   Emitter &e = kernel.e;

@@ -11,7 +11,7 @@ using namespace pc;
 
 /// If a model has more layers than this, plans are not all compiled whole.
 static constexpr int64_t manyLayers = 3;
-/// The most programs that are compiled unless a flag changes it: whole programs, and programs of few layers.
+/// The default limits on the number of programs that are compiled: whole programs, and programs of few layers.
 static constexpr int64_t mostPlans = 1000, mostOfFewLayers = 10000;
 
 SearchProblem::SearchProblem(ModuleOp model, const CompileOptions &options, const MachineModel &machine,

@@ -30,7 +30,7 @@ public:
   MmaAttention(SimtEmitter &e, const AttentionShape &a, int64_t warpgroups)
       : e(e), a(a), warpgroups(warpgroups), threads(warpgroups ? 128 * warpgroups : 128), perBlock(threads / 2),
         pitch(warpgroups ? a.d : a.d + 8), pieces(a.d / 16), numHeads(a.heads * a.groups) {}
-  /// Two if the target has wgmma and heads are whole columns of a tile; otherwise 0.
+  /// The number of warpgroups: two if the target has wgmma and heads are whole columns of a tile, otherwise 0.
   static int64_t warpgroupsFor(const AttentionShape &a, const Kernel &kernel) {
     return kernel.warpgroups && a.d % 64 == 0 ? 2 : 0;
   }
