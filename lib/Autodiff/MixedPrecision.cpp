@@ -7,6 +7,7 @@
 
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Dispatch.h"
+#include "pc/IR/Generation.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -50,6 +51,26 @@ public:
       markFactor(recurrence.getA());
     for (Operation &op : llvm::make_early_inc_range(body))
       visit(&op);
+  }
+
+  /// Narrows a step that generates text: caches are bf16, too, and logits stay f32, since tokens are chosen by them.
+  /// Parameters that are only read in bf16 are stored so, because no step changes them.
+  void runGenerating(Block &body) {
+    generates = true;
+    for (auto largest : body.getOps<ReduceMaxOp>())
+      markWide(largest.getX());
+    run(body, /*sums=*/false);
+    for (auto parameter : body.getOps<ParameterOp>()) {
+      auto casts = llvm::map_to_vector(parameter->getUsers(), [](Operation *user) { return dyn_cast<CastOp>(user); });
+      if (casts.empty() ||
+          !llvm::all_of(casts, [&](CastOp cast) { return cast && elementOf(cast.getResult()) == bf16; }))
+        continue;
+      parameter.getValue().setType(withElement(parameter.getValue(), bf16));
+      for (CastOp cast : casts) {
+        cast.getResult().replaceAllUsesWith(parameter.getValue());
+        cast.erase();
+      }
+    }
   }
 
   /// Casts `gradient` to bf16 and back: the reduction over ranks goes between the casts and sends half the bytes.
@@ -210,7 +231,20 @@ private:
           for (Value result : {x.getDq(), x.getDk(), x.getDv()})
             set(result, bf16);
         })
+        .Case([&](CacheWriteOp x) {
+          narrow(x, 1);
+          x.getCache().setType(withElement(x.getCache(), bf16));
+          x.getResult().setType(withElement(x.getResult(), bf16));
+        })
+        .Case([&](CachedAttentionOp x) {
+          narrow(x, 0);
+          set(x.getO(), bf16);
+        })
         .Case([&](EmbeddingOp x) {
+          if (x.getTable().getDefiningOp<RopeTableOp>()) // rows of cosines and sines by position
+            return;
+          if (generates && x.getBatch()) // the rows that choose a token
+            return sameAs(x.getResult(), x.getTable());
           if (narrowTables)
             narrow(x, 0);
           set(x.getResult(), residual);
@@ -228,7 +262,7 @@ private:
 
   OpBuilder builder;
   Type f32, bf16, residual;
-  bool narrowTables;
+  bool narrowTables, generates = false;
   llvm::DenseSet<Value> wide;
   llvm::DenseMap<Value, Value> casts;
 };
@@ -248,6 +282,11 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
       return signalPassFailure();
     SmallVector<AccumulateOp> bodies;
     getOperation().walk([&](AccumulateOp op) { bodies.push_back(op); });
+    if (auto step = getOperation().lookupSymbol<func::FuncOp>("step"); step && !step.getOps<CacheWriteOp>().empty()) {
+      if (compute == "bf16")
+        Narrower(&getContext(), residual == "bf16", /*narrowTables=*/true).runGenerating(step.getBody().front());
+      return;
+    }
     if (bodies.empty()) {
       getOperation().emitError() << "pc-mixed-precision: this module has no pc.accumulate; run pc-differentiate first";
       return signalPassFailure();

@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/CudaWorkspace.h"
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Generation.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -71,6 +72,15 @@ bool pc::isAttentionGrad(Operation *op) { return isa<AttentionGradOp, PackedAtte
 
 int64_t pc::attentionDotsBytes(Operation *op) {
   return isAttentionGrad(op) && isForTensorCores(op->getOperand(0)) ? floatBytes(resultsOf(op).second) : 0;
+}
+
+int64_t pc::cachedScoresBytes(Operation *op) {
+  auto cached = dyn_cast<CachedAttentionOp>(op);
+  if (!cached)
+    return 0;
+  RankedTensorType q = typeOf(cached.getQ());
+  const int64_t queries = q.getNumElements() / q.getShape().back(), row = typeOf(cached.getKeys()).getDimSize(3) + 2;
+  return llvm::alignTo(queries * row * 4, cudaAlignment);
 }
 
 /// The sums are worth a second kernel only if there are many more rows than columns.
@@ -160,6 +170,7 @@ int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
                                                   : attentionScratchBytes(op, libraries));
     if (auto embedding = dyn_cast<EmbeddingGradOp>(op))
       bytes = std::max(bytes, EmbeddingSort(embedding).bytes);
+    bytes = std::max(bytes, cachedScoresBytes(op));
     if (isOnRows(op))
       bytes = std::max(bytes, RowTables(cast<EinsumOp>(op)).bytes);
     if (isa<FusionOp>(op) || !columnSumsOf(op).empty())

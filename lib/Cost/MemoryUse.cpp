@@ -18,8 +18,8 @@ using namespace mlir;
 using namespace pc;
 
 StringRef pc::memoryKindName(MemoryKind kind) {
-  static constexpr StringRef names[numMemoryKinds] = {"workspace", "activations", "communication",
-                                                      "gradients", "parameters",  "optimizer"};
+  static constexpr StringRef names[numMemoryKinds] = {"workspace",  "activations", "communication", "gradients",
+                                                      "parameters", "optimizer",   "caches"};
   return names[static_cast<int>(kind)];
 }
 
@@ -123,8 +123,8 @@ MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llv
     return isGatheredOnce(op) ? MemoryKind::Communication : MemoryKind::Parameter;
   if (staysForBackward(value))
     return MemoryKind::Parameter;
-  if (isa<StateOp>(op))
-    return MemoryKind::Optimizer;
+  if (auto state = dyn_cast<StateOp>(op))
+    return state.getCache() ? MemoryKind::Cache : MemoryKind::Optimizer;
   auto moveOf = [](StartOp start, unsigned i) { return start.getMoves()[i]; };
   Operation *producer = op, *reader = value.hasOneUse() ? *value.user_begin() : nullptr;
   if (auto wait = dyn_cast<WaitOp>(op))

@@ -11,9 +11,9 @@ namespace pc {
 
 /// The purpose of a buffer (Report.h describes each one). A buffer that holds values of several kinds has the last of
 /// their kinds.
-enum class MemoryKind { Workspace, Activation, Communication, Gradient, Parameter, Optimizer };
-constexpr int numMemoryKinds = 6;
-/// "workspace", "activations", "communication", "gradients", "parameters", "optimizer".
+enum class MemoryKind { Workspace, Activation, Communication, Gradient, Parameter, Optimizer, Cache };
+constexpr int numMemoryKinds = 7;
+/// "workspace", "activations", "communication", "gradients", "parameters", "optimizer", "caches".
 llvm::StringRef memoryKindName(MemoryKind kind);
 
 /// Bytes by kind.

@@ -147,9 +147,10 @@ json::Array Page::memory() {
     change[buffer.life.first][static_cast<int>(buffer.kind)] += buffer.bytes;
     change[buffer.life.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;
   }
-  static constexpr MemoryKind order[numMemoryKinds] = {MemoryKind::Parameter,     MemoryKind::Optimizer,
-                                                       MemoryKind::Gradient,      MemoryKind::Activation,
-                                                       MemoryKind::Communication, MemoryKind::Workspace};
+  SmallVector<MemoryKind> order = {MemoryKind::Parameter,  MemoryKind::Optimizer,     MemoryKind::Gradient,
+                                   MemoryKind::Activation, MemoryKind::Communication, MemoryKind::Workspace};
+  if (profile.atMost()[static_cast<int>(MemoryKind::Cache)]) // only programs that generate have caches
+    order.insert(order.begin() + 1, MemoryKind::Cache);
   json::Array rows;
   MemoryUse live = {};
   for (int64_t p = 0; p < first; ++p) // these positions are leaves

@@ -6,6 +6,7 @@
 #include "pc/Cost/Report.h"
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/Generation.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
@@ -208,7 +209,8 @@ json::Array numbers(ArrayRef<int64_t> values) {
 static json::Object byKind(const MemoryUse &use) {
   json::Object object;
   for (int kind = 0; kind < numMemoryKinds; ++kind)
-    object[memoryKindName(static_cast<MemoryKind>(kind))] = use[kind];
+    if (use[kind] || kind != static_cast<int>(MemoryKind::Cache)) // only programs that generate have caches
+      object[memoryKindName(static_cast<MemoryKind>(kind))] = use[kind];
   return object;
 }
 
@@ -294,7 +296,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
     flops += totals.flops * static_cast<double>(ranks.size());
     for (int type : {0, 1})
       forward[type] += totals.forwardFlops[type] * static_cast<double>(ranks.size());
-    trains |= program.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    trains |= pc::trains(program);
     // A root sends more than other ranks, so it has a separate entry. Ranks with equal figures share an entry.
     for (ArrayRef<int64_t> members : separateRoots(ranks, program, mesh)) {
       Totals own(mesh, members.front(), stageAxis, boxes);

@@ -62,7 +62,7 @@ private:
     // Raising comes first, so that the passes after it meet ops and not their pieces.
     add(createRaise(), PCRT_INTERNAL);
     // This runs before differentiation, so that each gradient is also one product.
-    if (options.packs() && plan.packsProducts())
+    if (options.packs() && plan.packsProducts() && !options.generate)
       add(createPackProducts({.ranks = plan.vocabularyRanks()}), PCRT_INTERNAL);
     // This runs before differentiation, so that padding also has a gradient, which is zero.
     add(createPadVocabulary({.multiple = plan.vocabularyMultiple(options.cuda(), options.padVocabulary)}),

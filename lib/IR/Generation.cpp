@@ -1,5 +1,5 @@
 //===- Generation.cpp - Ops of programs that generate text -----------------------------------===//
-// Verifies attention to a cache.
+// Verifies attention to a cache, and tells steps that generate from steps that train.
 //===-----------------------------------------------------------------------------------------===//
 #include "pc/IR/Generation.h"
 
@@ -10,6 +10,11 @@ using namespace pc;
 
 #define GET_OP_CLASSES
 #include "pc/IR/PCGenerationOps.cpp.inc"
+
+bool pc::trains(ModuleOp module) {
+  bool updates = module.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  return updates && !module.walk([](CacheWriteOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
 
 /// Checks the window, the cap, and the number of entries of a bias.
 LogicalResult CachedAttentionOp::verify() {

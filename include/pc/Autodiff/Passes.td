@@ -257,6 +257,9 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
     * A sum has the widest type of its addends (a broadcast bias does not count). The residual stream begins at an embedding, so it is bf16, or
       f32 with `residual=f32`, and so is its gradient.
 
+    In a step that generates text, caches are bf16 and logits stay f32. Parameters that are only read in bf16 are stored so, because no step
+    changes them.
+
     ```mlir
     // pc-opt --pc-mixed-precision
     func.func @step() {

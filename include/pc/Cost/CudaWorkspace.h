@@ -53,6 +53,9 @@ bool isAttentionGrad(mlir::Operation *op);
 /// Bytes at the start of the workspace that our own kernels of the gradient pass from one kernel to the next. If they
 /// use tensor cores, these are rowsum(dout * o) in f32, with the shape of lse. 0 otherwise, and for all other ops.
 int64_t attentionDotsBytes(mlir::Operation *op);
+/// Bytes for the scores of attention to a cache, by query head a row of all positions and two more numbers, which its
+/// first kernel passes to the second; 0 for other ops.
+int64_t cachedScoresBytes(mlir::Operation *op);
 
 /// A kernel that sums over rows uses at most this many blocks, two for each multiprocessor of an H100. A second kernel
 /// adds the sums of the blocks in order.

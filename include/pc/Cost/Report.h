@@ -15,9 +15,12 @@ namespace pc {
 /// * flops_per_step: matrix products (`flopsOf`) of all ranks.
 /// * model_flops: products that the model itself needs, by the type of their operands. These are the products of the
 ///   forward pass, counted three times if the program trains. Recomputation does not count.
-/// * memory: the bytes of the arena at the moment of its peak, in six categories that add up to the arena:
+/// * memory: the bytes of the arena at the moment of its peak, in six categories that add up to the arena, and a
+/// seventh if
+///   the program generates text:
 ///   - parameters: the parameters, and their rounded or gathered copies that the whole step reads.
 ///   - optimizer: the states.
+///   - caches: the keys and values of all slots.
 ///   - gradients: the results of accumulations, except scalars, and the results of moves of these.
 ///   - communication: full buffers that exist only for a move: results of all_to_all and of all_gathers that are not
 ///     under parameters, operands of reduce_scatter, and rounded shards of parameters that are gathered once per step.

@@ -25,6 +25,8 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
     return biasGradPart + (op->getNumResults() > biasGradResult);
   if (auto gradient = dyn_cast<RecurrenceGradOp>(op))
     return kernels::recurrenceGradParts(gradient);
+  if (simt && isa<CachedAttentionOp>(op))
+    return 2;
   return isa<LayerNormGradOp, RMSNormGradOp>(op) || (simt && columnSumBytes(op)) ? 2 : 1;
 }
 
@@ -32,6 +34,8 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
 int64_t pc::kernelWorkspaceBytes(Operation *op) {
   if (isAttentionGrad(op))
     return attentionDotsBytes(op);
+  if (isa<CachedAttentionOp>(op))
+    return cachedScoresBytes(op);
   if (isOnRows(op))
     return RowTables(cast<EinsumOp>(op)).bytes;
   auto fusion = dyn_cast<FusionOp>(op);

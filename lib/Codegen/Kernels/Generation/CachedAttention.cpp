@@ -65,8 +65,8 @@ public:
     ArrayRef<int64_t> q = cast<RankedTensorType>(op.getQ().getType()).getShape();
     const int64_t tokens = q[1], row = groups * cache.width;
     kernel.kind = "attention";
-    kernel.scratchBytes = 4 * groups * stride;
-    kernel.forItems(q[0] * tokens * cache.heads, row, /*reduces=*/false, [&](Num item) {
+    kernel.scratchBytes = kernel.simt ? 0 : 4 * groups * stride;
+    kernel.forItems(q[0] * tokens * cache.heads, cache.width, /*reduces=*/kernel.part == 0, [&](Num item) {
       Num token = item / cache.heads, head = item % cache.heads;
       Num slot = e.extend(kernel.operands[3].load(token)), position = e.extend(kernel.operands[4].load(token));
       Ptr o = kernel.results[0] + item * row;
@@ -74,19 +74,77 @@ public:
           cache.has(e, slot, position),
           [&] {
             Num at = cache.head(token / tokens, slot, head);
-            attend(kernel.operands[0] + item * row, kernel.operands[1] + at, kernel.operands[2] + at, o, head,
-                   position);
+            Ptr query = kernel.operands[0] + item * row, keys = kernel.operands[1] + at,
+                values = kernel.operands[2] + at;
+            if (!kernel.simt)
+              attend(query, keys, values, o, head, position);
+            else if (kernel.part == 0)
+              scoreInWorkspace(item, query, keys, head, position);
+            else
+              sumFromWorkspace(item, values, o, position);
           },
-          [&] { e.vectors(row, [&](Num i, int64_t width) { o.store(e.zeros(width), i); }); });
+          [&] {
+            if (!kernel.simt || kernel.part)
+              e.vectors(row, [&](Num i, int64_t width) { o.store(e.zeros(width), i); });
+          });
     });
   }
 
 private:
+  /// The first key in sight.
+  Num firstKey(Num position) {
+    std::optional<uint64_t> window = op.getWindow();
+    return window ? e.max(position + (1 - static_cast<int64_t>(*window)), e.integer(0)) : e.integer(0);
+  }
+
+  /// The row of the workspace for a query head of an item: the scores of all positions, the largest one, and 1 over the
+  /// sum of weights.
+  Ptr rowOf(Num item, int64_t g) { return kernel.workspace + (item * groups + g) * (cache.context + 2); }
+
+  /// On a GPU, a first kernel computes scores, for which all threads of an item add up products.
+  void scoreInWorkspace(Num item, Ptr q, Ptr keys, Num head, Num position) {
+    for (int64_t g = 0; g < groups; ++g) {
+      Ptr query = q + e.integer(g * cache.width), row = rowOf(item, g);
+      Emitter::Carried start = {sinks.e ? sinks.load(head * groups + g)
+                                        : e.real(-std::numeric_limits<double>::infinity()),
+                                e.real(sinks.e ? 1 : 0)};
+      Emitter::Carried end =
+          e.loop(firstKey(position), position + 1, 1, start, [&](Num t, const Emitter::Carried &before) {
+            Ptr key = keys + t * cache.width;
+            Num score = e.sums(cache.width, 1, [&](Num i, int64_t width) {
+              return Emitter::Carried{query.load(i, width) * key.load(i, width)};
+            })[0];
+            score = changed(score * op.getScale().convertToDouble(), head, g, t, position);
+            e.once([&] { row.store(score, t); });
+            Num largest = e.max(before[0], score);
+            return Emitter::Carried{largest, e.fma(before[1], e.exp(before[0] - largest), e.exp(score - largest))};
+          });
+      e.once([&] {
+        row.store(end[0], e.integer(cache.context));
+        row.store(e.real(1) / end[1], e.integer(cache.context + 1));
+      });
+    }
+  }
+
+  /// A second kernel adds up values, of which each thread of an item has some columns.
+  void sumFromWorkspace(Num item, Ptr values, Ptr o, Num position) {
+    for (int64_t g = 0; g < groups; ++g) {
+      Ptr out = o + e.integer(g * cache.width), row = rowOf(item, g);
+      Num largest = row.load(e.integer(cache.context)), factor = row.load(e.integer(cache.context + 1));
+      e.vectors(cache.width, [&](Num i, int64_t width) {
+        Num sum =
+            e.loop(firstKey(position), position + 1, 1, {e.zeros(width)}, [&](Num t, const Emitter::Carried &sums) {
+              Num weight = e.exp(row.load(t) - largest);
+              return Emitter::Carried{e.fma((values + t * cache.width).load(i, width), weight, sums[0])};
+            })[0];
+        out.store(sum * factor, i);
+      });
+    }
+  }
+
   /// Scores of all keys in sight, then their weights, then the sum of values by weight.
   void attend(Ptr q, Ptr keys, Ptr values, Ptr o, Num head, Num position) {
-    std::optional<uint64_t> window = op.getWindow();
-    Num begin = window ? e.max(position + (1 - static_cast<int64_t>(*window)), e.integer(0)) : e.integer(0);
-    Num end = position + 1;
+    Num begin = firstKey(position), end = position + 1;
     Emitter::Carried largest = scoreKeys(q, keys, head, position, begin, end), factors;
     for (int64_t g = 0; g < groups; ++g)
       factors.push_back(weigh(scores + e.integer(g * stride), begin, end, largest[g],
@@ -99,7 +157,6 @@ private:
     Emitter::Carried start;
     for (int64_t g = 0; g < groups; ++g)
       start.push_back(sinks.e ? sinks.load(head * groups + g) : e.real(-std::numeric_limits<double>::infinity()));
-    const bool changes = bias.e || op.getSoftcap();
     return e.loop(begin, end, 1, start, [&](Num t, const Emitter::Carried &before) {
       Emitter::Carried largest;
       Ptr key = keys + t * cache.width;
@@ -111,9 +168,7 @@ private:
         return terms;
       });
       for (int64_t g = 0; g < groups; ++g) {
-        Num score = products[g] * op.getScale().convertToDouble();
-        if (changes)
-          score = changed(score, head, g, t, position);
+        Num score = changed(products[g] * op.getScale().convertToDouble(), head, g, t, position);
         scores.store(score, t + g * stride);
         largest.push_back(e.max(before[g], score));
       }
@@ -193,8 +248,6 @@ private:
 } // namespace
 
 LogicalResult pc::kernels::emit(CachedAttentionOp op, Kernel &kernel) {
-  if (kernel.simt)
-    return op.emitOpError() << "has no CUDA kernel yet; compile for --target=cpu";
   CachedAttentionKernel(op, kernel).emit();
   return success();
 }
