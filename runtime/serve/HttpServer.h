@@ -8,8 +8,8 @@
 #ifndef PCRT_SERVE_HTTPSERVER_H
 #define PCRT_SERVE_HTTPSERVER_H
 
+#include "generate/Engine.h"
 #include "generate/Requests.h"
-#include "serve/Engine.h"
 
 #include <memory>
 

@@ -1,7 +1,7 @@
-//===- Engine.cpp - What answers the requests of a server -----------------===//
+//===- Engine.cpp - What answers requests -----------------------------------===//
 // The program reads requests at any time, and a thread here always reads its answers, so neither waits for the other.
 //===----------------------------------------------------------------------===//
-#include "serve/Engine.h"
+#include "generate/Engine.h"
 #include "generate/Answers.h"
 
 #include <unistd.h>

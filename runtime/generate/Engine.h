@@ -1,9 +1,9 @@
-//===- Engine.h - What answers the requests of a server -------------------===//
-// The server's threads submit and cancel requests. A compiled program runs them in a process of its own: requests and
-// tokens are lines of JSON in two pipes (run/Generation.h).
+//===- Engine.h - What answers requests -------------------------------------===//
+// Any thread submits and cancels requests. A compiled program answers them in other processes: requests and tokens are
+// lines of JSON in two pipes (run/Generation.h).
 //===----------------------------------------------------------------------===//
-#ifndef PCRT_SERVE_ENGINE_H
-#define PCRT_SERVE_ENGINE_H
+#ifndef PCRT_GENERATE_ENGINE_H
+#define PCRT_GENERATE_ENGINE_H
 
 #include "generate/Requests.h"
 
@@ -65,4 +65,4 @@ private:
 
 } // namespace pcrt
 
-#endif // PCRT_SERVE_ENGINE_H
+#endif // PCRT_GENERATE_ENGINE_H
