@@ -109,7 +109,7 @@ private:
   bool waitForRequest(Connection &connection) const {
     for (int tenths = 0; tenths < 50 && !stopping; ++tenths)
       if (connection.waits(Connection::Seconds(0.1)))
-        return !connection.isGone();
+        return true;
     return false;
   }
 

@@ -61,6 +61,7 @@ def test_answers(server):
     expect(b"data: [DONE]\n\n" in old and b"chunked" not in old, f"HTTP 1.0: {old[:200]}")
     twice = server.raw((b"POST /v1/completions HTTP/1.1\r\n" + head + body) * 2)
     expect(twice.count(b"[DONE]") == 2, "two requests on a connection")
+    expect(server.raw(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n", half=True).startswith(b"HTTP/1.1 200"), "a client that sends no more")
     chunked = server.raw(b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
                          + b"".join(b"%x\r\n%s\r\n" % (1, body[i : i + 1]) for i in range(len(body))) + b"0\r\n\r\n")
     expect(b"[DONE]" in chunked, "a chunked request")
@@ -204,9 +205,9 @@ def test_limits(program):
 
 
 def test_failure(program):
-    """A model that fails, and a server that stops, while requests run."""
-    for number in (signal.SIGUSR1, signal.SIGTERM):
-        server = Server(program, step=20, end=-1)
+    """A program that ends, or writes something else, and a server that stops, while requests run."""
+    for number, garbage in ((signal.SIGUSR1, 0), (signal.SIGUSR1, 1), (signal.SIGTERM, 0)):
+        server = Server(program, step=20, end=-1, garbage=garbage)
         answers = []
 
         def ask(stream):
@@ -225,7 +226,7 @@ def test_failure(program):
         server.process.send_signal(signal.SIGTERM)
         expect(server.process.wait(60) == 0, "it ends")
         for status, text in answers:
-            expect(status == 503 or "server_error" in text, f"{number}: {status} {text[-200:]}")
+            expect(status == 503 or "server_error" in text, f"{number} {garbage}: {status} {text[-200:]}")
 
 
 def test_chat(program):
