@@ -115,6 +115,10 @@ Tensors pc::samplingThreshold(Inputs in) {
     if (!(temperature > 0) || (k <= 0 && p >= 1 && share <= 0))
       continue;
     std::vector<double> sorted(logits.data.begin() + row * classes, logits.data.begin() + (row + 1) * classes);
+    if (llvm::any_of(sorted, [](double x) { return std::isnan(x); })) { // which cannot be sorted
+      result[row] = std::nan("");
+      continue;
+    }
     std::sort(sorted.begin(), sorted.end(), std::greater<>());
     const double largest = sorted[0];
     auto cut = [&](double least) {
