@@ -1,17 +1,17 @@
-//===- Flags.h - The flags of pc-train, and the tool that each belongs to -===//
-// pc-train has few flags of its own. It takes those of pc-import, pc-compile, pc-run and compiled programs, and learns
-// them from their help texts, so that no list is written twice.
+//===- Flags.h - The flags of a tool that runs other tools ----------------===//
+// pc-train, pc-generate and pc-serve have few flags of their own. They take those of pc-import, pc-compile, pc-run and
+// compiled programs, and learn them from their help texts, so that no list is written twice.
 //===----------------------------------------------------------------------===//
-#ifndef PC_TRAIN_FLAGS_H
-#define PC_TRAIN_FLAGS_H
+#ifndef PC_COMMANDS_FLAGS_H
+#define PC_COMMANDS_FLAGS_H
 
 #include <map>
 #include <string>
 #include <vector>
 
-/// The commands that pc-train runs, in this order, and itself. Launch is pc-run's own part of its command line, Run the
-/// program's.
-enum class Owner { Import, Compile, Launch, Run, Train };
+/// The commands that the tool runs, in this order, and the tool itself. Launch is pc-run's own part of its command
+/// line, Run the program's.
+enum class Owner { Import, Compile, Launch, Run, Own };
 
 /// The owner of a flag, and whether a value must follow the flag.
 struct FlagKind {

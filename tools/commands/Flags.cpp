@@ -1,4 +1,4 @@
-//===- Flags.cpp - The flags of pc-train, and the tool that each belongs to -===//
+//===- Flags.cpp - The flags of a tool that runs other tools --------------===//
 #include "Flags.h"
 #include "base/Failure.h"
 
@@ -65,8 +65,7 @@ std::vector<std::string> Request::wordsOf(const FlagKinds &kinds, Owner owner) c
 static const FlagKind &kindOf(const FlagKinds &kinds, const std::string &name, const std::string &where) {
   auto known = kinds.find(name);
   if (known == kinds.end())
-    fail(PCRT_USAGE, where + "unknown flag '" + name +
-                         "', which neither pc-import, pc-compile, pc-run nor the compiled program has");
+    fail(PCRT_USAGE, where + "unknown flag '" + name + "', which this tool and the commands that it runs do not have");
   return known->second;
 }
 
