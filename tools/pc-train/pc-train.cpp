@@ -25,7 +25,7 @@ program (.mlir). pc-train takes all flags of pc-import, pc-compile, pc-run and t
 the command that has it. If no flag names a plan, pc-compile searches for one (--auto). The commands are printed before they run.
 
   --config FILE   TOML file with a line for the model and for each flag, without dashes, such as mesh = "dp=2", steps = 100
-                  or group = ["*.bias:decay=0"]; a flag on the command line replaces that of the file
+                  or group = ["*.bias:decay=0"]; flags on the command line come first
   --batch-ramp LIST
                   begin with smaller batches: 60:1000,120:2000 trains with 60 sequences until step 1000 and with 120 until step
                   2000, and then with --batch; needs --checkpoint
@@ -36,7 +36,7 @@ With --save DIR or --checkpoint DIR, the model and all flags are written to DIR.
 Executables are kept in PCRT_CACHE_DIR, by default $XDG_CACHE_HOME/pc or ~/.cache/pc, and used again. That directory
 may be deleted at any time.
 
-exit code: that of the first command that fails.
+exit code: the code of the first command that fails.
 
 example:
   pc-train examples/tour --data text:README.md -n 2 --steps 20

@@ -210,18 +210,19 @@ def GenerateSteps : Pass<"pc-generate-steps", "mlir::ModuleOp"> {
     `token`, the chosen ids as f32, and `logprob`, the logarithms of their probabilities.
 
     ```mlir
-    // pc-opt --pc-generate-steps="slots=2 size=4 context=16"
-    // input: attention.mlir
-    %k = pc.einsum "b s e, e k d -> b s k d" %x, %wk : ... -> tensor<2x8x2x4xf32>
+    // pc-opt --pc-generate-steps="slots=2 size=4"
+    // input: decoder.mlir
+    %k = pc.einsum "b s e, k d e -> b s k d" %x, %w : ... -> tensor<2x8x2x2xf32>
     ...
-    %o, %lse = pc.attention causal %q, %k, %v scale 0.5 : ...
+    %o, %lse = pc.attention causal %q, %k, %k scale 0.5 : ...
     // becomes
-    %slots = pc.input data "slots" below 3 dims ["batch", "sequence"] : tensor<1x4xi32>
+    %cache = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] : tensor<1x2x2x8x2xf32>
     ...
-    %cache = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] : tensor<1x2x2x16x4xf32>
+    %slots = pc.input data "slots" below 3 dims ["batch", "sequence"] : tensor<1x4xi32>
+    %positions = pc.input data "positions" below 8 dims ["batch", "sequence"] : tensor<1x4xi32>
     ...
     %keys = pc.cache_write %k into %cache at %slots, %positions : ...
-    pc.update "keys" of "attention 0" %keys : tensor<1x2x2x16x4xf32>
+    pc.update "keys" of "attention 0" %keys : tensor<1x2x2x8x2xf32>
     ...
     %o = pc.cached_attention %q, %keys, %values at %slots, %positions scale 5.000000e-01 : ...
     ```
