@@ -159,6 +159,11 @@ private:
         fail(PCRT_USAGE, withErrno("cannot open " + path));
       return file;
     };
+    std::vector<NamedPath> inputs = filesOfModel("the weights", weights);
+    inputs.push_back({"the program", "/proc/self/exe"});
+    inputs.push_back({"--requests", options.requests});
+    if (std::string why = clashOfOutputs(inputs, {{"--answers", options.answers}}); !why.empty())
+      fail(PCRT_USAGE, why);
     answers = open(options.answers, STDOUT_FILENO, O_WRONLY | O_CREAT | O_TRUNC);
     reader.emplace(open(options.requests, STDIN_FILENO, O_RDONLY));
   }

@@ -13,9 +13,9 @@ import sys
 import time
 
 # For each command: its flags that name files, as its --help lists them.
-READ = {"pc-compile": {"--reference"}, "pc-meet": {"--replay"}, "pc-import": set(), "pc-opt": set(), "pc-kernels": set(), "program": {"--data", "--targets", "--routing", "--init", "--adapter", "--load"}}
+READ = {"pc-compile": {"--reference"}, "pc-meet": {"--replay"}, "pc-import": set(), "pc-opt": set(), "pc-kernels": set(), "program": {"--data", "--targets", "--routing", "--init", "--adapter", "--load", "--requests"}}
 WRITTEN = {"pc-compile": {"-o", "--emit-plan", "--report"}, "pc-meet": {"--log"}, "pc-import": {"-o"}, "pc-opt": {"-o"}, "pc-kernels": {"-o"},
-           "program": {"--save", "--checkpoint", "--metrics", "--tensorboard", "--summary", "--dump-grads", "--dump-logits", "--dump-routing", "--trace"}}
+           "program": {"--save", "--checkpoint", "--metrics", "--tensorboard", "--summary", "--dump-grads", "--dump-logits", "--dump-routing", "--trace", "--answers"}}
 # What of it is MLIR's own.
 UPSTREAM = re.compile("--(irdl|load-|log-|mlir-|dump-pass|output-split)")
 
@@ -87,7 +87,7 @@ def program():
     train = ["./x", "--data", "text:d.bin", "--steps", "1"]
     run(*train, "--save", "w")
     weights = "w/model.safetensors"
-    for flag in WRITTEN["program"] - {"--save", "--checkpoint", "--tensorboard"}:
+    for flag in WRITTEN["program"] - {"--save", "--checkpoint", "--tensorboard", "--answers"}:
         refuse(["d.bin", "x"], train, flag)
         refuse([weights], train + ["--init", weights], flag)
         refuse([weights, "w/config.json"], train + ["--init", "w"], flag)
@@ -96,6 +96,11 @@ def program():
             run(*train, flag, "one", "--trace", "./one", code=2, words="--trace")
         run(*train, flag, "new/config.json", "--save", "new", code=2, words="--save")
         assert not os.path.exists("one") and not os.path.exists("new")
+    run("pc-compile", "m.mlir", "--mode=generate", "--slots=1", "-o", "generate")
+    with open("requests", "w", encoding="utf-8") as file:
+        file.write('{"id": 1, "prompt": [1], "max_tokens": 2}\n')
+    refuse(["requests", "generate", weights, "w/config.json"], ["./generate", "--requests", "requests", "--init", "w"], "--answers")
+    run("./generate", "--requests", "requests", "--init", "w", "--answers", "answers")
     # A checkpoint that the run does not go on from.
     before = contents("w/trajectory.json")
     run(*train, "--save", "w", "--metrics", "metrics", code=2, words="--overwrite")

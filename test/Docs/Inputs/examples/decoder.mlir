@@ -1,44 +1,4 @@
 // A model with one layer of attention, and learned positions.
-pc.program "gpt2" batch 3 sequence 8
-// CHECK-LABEL: func.func @step
-// CHECK-DAG: %[[KEYS:.*]] = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] : tensor<3x2x2x8x2xf32>
-// CHECK-DAG: %[[TOKENS:.*]] = pc.input data "tokens" below 16 dims ["batch", "sequence"] : tensor<3x4xi32>
-// CHECK-DAG: %[[SLOTS:.*]] = pc.input data "slots" below 3 dims ["batch", "sequence"] : tensor<3x4xi32>
-// CHECK-DAG: %[[POSITIONS:.*]] = pc.input data "positions" below 8 dims ["batch", "sequence"] : tensor<3x4xi32>
-// CHECK-DAG: %[[CHOSEN:.*]] = pc.input data "chosen" below 4 dims ["batch", "chosen"] : tensor<3x2xi32>
-// CHECK-DAG: pc.input data "sampling" dims ["batch", "chosen", "setting"] : tensor<3x2x4xf32>
-// CHECK-NOT: pc.input targets
-// Learned positions are those of each token.
-// CHECK: %[[ROWS:.*]] = pc.embedding %{{.*}}, %[[POSITIONS]] : (tensor<8x4xf32>, tensor<3x4xi32>) -> tensor<3x4x4xf32>
-// CHECK: pc.einsum "b s e -> b s e" %[[ROWS]]
-// CHECK: %[[WRITTEN:.*]] = pc.cache_write %{{.*}} into %[[KEYS]] at %[[SLOTS]], %[[POSITIONS]]
-// CHECK: pc.update "keys" of "attention 0" %[[WRITTEN]]
-// CHECK: pc.cached_attention %{{.*}}, %[[WRITTEN]], %{{.*}} at %[[SLOTS]], %[[POSITIONS]] scale
-// CHECK: %[[CHOOSING:.*]] = pc.embedding %{{.*}}, %[[CHOSEN]] batch 1 : (tensor<3x4x4xf32>, tensor<3x2xi32>) -> tensor<3x2x4xf32>
-// CHECK: pc.layer_norm %[[CHOOSING]]
-// CHECK: pc.einsum "b s e, v e -> b s v" {{.*}} -> tensor<3x2x16xf32>
-// CHECK: pc.sampling_threshold
-// CHECK: pc.gumbel
-// CHECK: pc.output generated "token"
-// CHECK: pc.output generated "logprob"
-// CHECK-NOT: pc.output loss
-
-// Prompts have inputs of their own, and write into the caches after the other tokens.
-// CHUNK: %[[CACHE:.*]] = pc.state cache "keys"
-// CHUNK: pc.input data "tokens" below 16 dims ["batch", "sequence"] : tensor<1x2xi32>
-// CHUNK: %[[FIRST:.*]] = pc.cache_write %{{.*}} into %[[CACHE]]
-// CHUNK-NOT: pc.update
-// CHUNK: pc.output generated "token"
-// CHUNK-NOT: pc.parameter
-// CHUNK: pc.input data "tokens.chunk" below 16 dims ["batch", "sequence"] : tensor<1x6xi32>
-// CHUNK: %[[SECOND:.*]] = pc.cache_write %{{.*}} into %[[FIRST]]
-// CHUNK: pc.update "keys" of "attention 0" %[[SECOND]]
-// CHUNK: pc.output generated "token.chunk"
-
-// GREEDY-NOT: pc.input data "sampling"
-// GREEDY-NOT: pc.gumbel
-// GREEDY: pc.output generated "token"
-
 pc.program "gpt2" batch 2 sequence 8 vocabulary 16 config "{}"
 func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x8xi32>
