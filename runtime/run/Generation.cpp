@@ -40,7 +40,7 @@ public:
   /// Returns the lines that have come since the last call, each with its end. If there are none, waits up to `wait`
   /// for one. Sets `ended` when there will be no more.
   std::string take(std::chrono::milliseconds wait, bool &ended) {
-    std::unique_lock lock(state->mutex);
+    std::unique_lock<std::mutex> lock(state->mutex);
     state->changed.wait_for(lock, wait, [&] { return !state->lines.empty() || state->ended; });
     ended = state->ended;
     return std::exchange(state->lines, "");
@@ -64,13 +64,13 @@ private:
         break;
       rest.append(buffer, size_t(n));
       if (size_t end = rest.rfind('\n'); end != std::string::npos) {
-        std::lock_guard lock(state.mutex);
+        std::lock_guard<std::mutex> lock(state.mutex);
         state.lines += rest.substr(0, end + 1);
         rest.erase(0, end + 1);
         state.changed.notify_all();
       }
     }
-    std::lock_guard lock(state.mutex);
+    std::lock_guard<std::mutex> lock(state.mutex);
     state.lines += rest.empty() ? "" : rest + "\n";
     state.ended = true;
     state.changed.notify_all();

@@ -1,4 +1,4 @@
-// One of every pointwise op and of every move, for facts.cpp. Operands are 2 x 3, drawn from 0.5 to 2. Recurrences and views are for test/Proof/rules.cpp.
+// One of every pointwise op and of every move, for facts.cpp. Operands are 2 x 3, drawn from 0.5 to 2. The rest is for test/Proof/rules.cpp.
 pc.mesh <tp = 2>
 
 func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %a: tensor<2x3xf32>, %b: tensor<2x3xf32>) {
@@ -56,5 +56,17 @@ func.func @views(%x: tensor<4x6x2xf32>, %ids: tensor<4x3xi32>) {
   %5 = pc.embedding %x, %ids batch 1 : (tensor<4x6x2xf32>, tensor<4x3xi32>) -> tensor<4x3x2xf32>
   %6 = pc.embedding_grad %5, %ids batch 1 : (tensor<4x3x2xf32>, tensor<4x3xi32>) -> tensor<4x6x2xf32>
   %7 = pc.embedding_grad %4, %ids : (tensor<4x3x6x2xf32>, tensor<4x3xi32>) -> tensor<4x6x2xf32>
+  return
+}
+
+func.func @generation(%c: tensor<1x3x2x16x8xf32>, %x: tensor<1x4x2x8xf32>, %q: tensor<1x4x2x1x8xf32>, %i: tensor<1x4xi32>, %bias: tensor<2x1x31xf32>,
+                      %sinks: tensor<2x1xf32>, %logits: tensor<1x3x64xf32>, %sampling: tensor<1x3x4xf32>, %seeds: tensor<1x3x3xi32>, %tables: tensor<1x4x4xf32>) {
+  %keys = pc.cache_write %x into %c at %i, %i : (tensor<1x3x2x16x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x3x2x16x8xf32>
+  %o = pc.cached_attention %q, %keys, %c at %i, %i scale 0.5 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x4x2x1x8xf32>
+  %p = pc.cached_attention %q, %keys, %c at %i, %i bias %bias sinks %sinks scale 0.5 window 3 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>, tensor<2x1x31xf32>, tensor<2x1xf32>) -> tensor<1x4x2x1x8xf32>
+  %r = pc.rope %q, %tables, %tables : (tensor<1x4x2x1x8xf32>, tensor<1x4x4xf32>, tensor<1x4x4xf32>) -> tensor<1x4x2x1x8xf32>
+  %least = pc.sampling_threshold %logits, %sampling : (tensor<1x3x64xf32>, tensor<1x3x4xf32>) -> tensor<1x3xf32>
+  %y = pc.gumbel %logits, %sampling, %seeds above %least : (tensor<1x3x64xf32>, tensor<1x3x4xf32>, tensor<1x3x3xi32>, tensor<1x3xf32>) -> tensor<1x3x64xf32>
+  %z = pc.gumbel %logits, %sampling, %seeds : (tensor<1x3x64xf32>, tensor<1x3x4xf32>, tensor<1x3x3xi32>) -> tensor<1x3x64xf32>
   return
 }
