@@ -134,6 +134,7 @@ public:
     requireSame(comm, {{"program", sum, program.name + ", " + describeMesh(program.mesh) + ", sum " + sum}});
     if (program.mesh.ranks() != comm.size())
       fail(PCRT_USAGE, otherSize(program, comm.size()));
+    checkFlags();
     weights = options.init.empty() ? program.weights : options.init;
     onAllRanks(comm, [&] { openFiles(); });
     openDevice();
@@ -143,6 +144,24 @@ public:
   }
 
 private:
+  /// Flags of training would have no effect.
+  void checkFlags() {
+    auto flags = [](const Options &options) {
+      std::vector<FlagValue> all = trajectoryFlags(options), shared = sharedFlags(options);
+      all.insert(all.end(), shared.begin(), shared.end());
+      return all;
+    };
+    std::vector<FlagValue> given = flags(options), byDefault = flags({});
+    for (size_t i = 0; i < given.size(); ++i)
+      if (const std::string &name = given[i].first;
+          given[i] != byDefault[i] && name != "init" && name != "adapter" && name != "seed")
+        fail(PCRT_USAGE, "--" + name + " does not work with a program that generates; see --help");
+    if (!options.metrics.empty() || !options.tensorboard.empty())
+      fail(PCRT_USAGE, "--metrics and --tensorboard do not work with a program that generates");
+    if (!options.adapter.empty() && !program.hasAdapter())
+      fail(PCRT_USAGE, "--adapter needs a program compiled with --lora");
+  }
+
   /// Rank 0 opens the pipes of requests and answers; a pipe opens when its other end does.
   void openFiles() {
     std::error_code error;
@@ -183,11 +202,15 @@ private:
     device->prepare(*context);
     std::optional<Pool> helpers;
     Pool &workers = device->threads() ? *device->threads() : helpers.emplace(threadsOfThisRank());
+    if (!options.adapter.empty())
+      loadAdapter(options.adapter, program, *device, workers, comm);
     if (!weights.empty())
       loadWeights(weights, program, *device, workers, comm);
     onAllRanks(comm, [&] {
       if (weights.empty())
         drawParameters(program, options.seed, comm.rank(), *device, workers);
+      if (program.hasAdapter() && options.adapter.empty())
+        drawParameters(program, options.seed, comm.rank(), *device, workers, /*adapter=*/true);
       fillConstants(program, comm.rank(), *device);
     });
   }

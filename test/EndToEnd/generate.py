@@ -53,6 +53,27 @@ class Generate(Case):
                 worst, count = max(worst, abs(line["logprob"] - logprob)), count + 1
         self.check(name, worst <= most and count > 20, f"{count} tokens, logprobs up to {worst} apart", f"{count} tokens, {worst:.0e}")
 
+    def refused(self):
+        """What is wrong with flags ends the command; what is wrong with a request ends only this request."""
+        for flag in ("--pipeline", "--recompute=full", "--microbatches=2", "--group=*:decay=0"):
+            self.holds(flag, "pc-compile", "gpt2.mlir", "-o", "none", "--mode=generate", "--slots=3", flag, code=2, words="--mode=generate")
+        self.holds("--slots", "pc-compile", "gpt2.mlir", "-o", "none", "--slots=3", code=2, words="need --mode=generate")
+        self.holds("--context", "pc-compile", "gpt2.mlir", "-o", "none", "--mode=generate", "--context=25", code=4, words="import the model with --seq=25")
+        self.needs("pc-compile", "gpt2.mlir", "-o", "greedy", "--mode=generate", "--slots=2", "--sampling=false")
+        for flag in ("--data=x", "--lr=1", "--save=x", "--metrics=x", "--adapter=x"):
+            self.holds(flag, "./greedy", flag, code=2, words=flag.partition("=")[0])
+        lines = ['{"id": 1, "prompt": [1, 2], "max_tokens": 3}', "{", '{"id": 2}', '{"id": 3, "prompt": [], "max_tokens": 1}', '{"id": 4, "prompt": [96], "max_tokens": 1}',
+                 '{"id": 5, "prompt": [1], "max_tokens": 24}', '{"id": 6, "prompt": [1], "max_tokens": 1, "temperature": 1}', '{"id": 1, "prompt": [1], "max_tokens": 1}',
+                 '{"cancel": 77}', '{"id": "x", "prompt": [1, 2], "max_tokens": 3}']
+        (self.work / "requests").write_text("\n".join(lines))  # the last line has no end
+        self.needs("./greedy", "--requests", "requests", "--answers", "answers")
+        answers = self.answers((self.work / "answers").read_text())
+        words = {2: "prompt", 3: "no tokens", 4: "not in the vocabulary", 5: "longer than the context", 6: "--sampling=false"}
+        for name, part in words.items():
+            self.check(f"request {name}", part in str(answers.get(name)), answers.get(name))
+        good = [[line.get("token") for line in answers.get(name, []) if "token" in line] for name in (1, "x")]
+        self.check("the others", len(good[0]) == 3 and good[0] == good[1] and "with this id" in str(answers[1]), answers)
+
     def body(self):
         generations = json.loads((GOLDEN / "generations.json").read_text())
         quick = sys.argv[1:] == ["quick"]
@@ -61,6 +82,8 @@ class Generate(Case):
             self.model(model, 2, wanted["context"], to=f"{model}.mlir")
             for mesh, flags in QUICK[model] if quick else PLANS:
                 self.plan(model, mesh, flags, wanted)
+        if quick:
+            self.refused()
 
 
 if __name__ == "__main__":
