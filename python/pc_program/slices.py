@@ -205,9 +205,9 @@ def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
             result.append(old[i] if unit else [])
             i, j = i + unit, j + 1
             continue
+        first_old, first_new = i, j
         while product(old[i]) == 1:
             i += 1
-        first_old, first_new = i, j
         n, m, i, j = product(old[i]), shape[j], i + 1, j + 1
         while n != m:
             if n < m:
@@ -224,6 +224,7 @@ def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
             result = [[renamed.get(axis, axis) for axis in dim] for dim in result]
         rest = iter(new)
         result += [[next(rest)] if size > 1 else [] for size in shape[first_new:j]]
+    result[-1:] = [[axis for dim in result[-1:] + old[i:] for axis in dim]]
     return Tensor(x.value, result)
 
 

@@ -179,7 +179,9 @@ class Chunks(nn.Module):
         a = self.keys(y).view(1, 4, 2, 2).cumsum(2)
         heads = y.reshape(1, -1, 2, 2, 3)
         scores = torch.einsum("bclhn,bcshn->bclsh", heads, heads) * a.unsqueeze(3)
-        return (torch.einsum("bclsh,bcshp->bclhp", scores, heads).reshape(1, 8, 6) + x).square().mean()
+        y = torch.einsum("bclsh,bcshp->bclhp", scores, heads).reshape(1, 8, 6)
+        y = torch.stack([self.conv(y.transpose(1, 2))[:, :, 1:9].view(1, 2, 3, 8).transpose(2, 3)], 2)
+        return (y.reshape(1, 2, 8, 3)[:, :, :7].transpose(1, 2).reshape(1, 7, 6) * x[:, 1:]).square().mean()
 
 
 def chunks(folder):
