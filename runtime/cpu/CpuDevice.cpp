@@ -44,7 +44,7 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
 CpuDevice::CpuDevice(const Program &program, const Bf16Choice &bf16, int threads)
     : program(program), pool(threads),
       gemms(pool, checkTables(program.abi).gemms, program.abi.num_gemms, bf16.products.native,
-            /*streams=*/program.generates),
+            /*rowsAlike=*/!program.caches.empty()),
       started(program.abi.num_tickets) {
   for (int i = 0; i < program.abi.num_kernels; ++i) {
     const pcrt_kernel &kernel = program.abi.kernels[i];

@@ -45,8 +45,9 @@ namespace {
 
 /// The share of one thread in a product: a block of rows and columns of the batch entries [batchLo, batchHi).
 struct Share {
-  pcrt_gemm_desc block; ///< The block as a separate product of one batch entry.
+  pcrt_gemm_desc block; ///< As many rows as one call computes, as a separate product of one batch entry.
   int64_t batchLo = 0, batchHi = 0, rowLo = 0, columnLo = 0;
+  int64_t rows = 0; ///< If these are no multiple of the block's, the last two calls share some.
 };
 
 /// The transposed product: c^T = b^T a^T.
@@ -83,6 +84,10 @@ struct Gemms::Part {
   ::Sgemm sgemm;
   std::optional<Matmul> primitive;
   std::optional<ThinProduct> thin;
+
+  /// Computes a block.
+  dnnl_status_t run(const char *a, const char *b, char *c, const float *bias, void *scratch,
+                    const dnnl::stream &stream);
 };
 
 /// A product of the program with its shares.
@@ -102,17 +107,17 @@ struct Gemms::ThreadState {
 };
 
 /// Share `thread` of `threads` of a product: cut over the batch if that keeps all threads busy, otherwise over rows,
-/// otherwise over columns.
-static Share cutProduct(const pcrt_gemm_desc &d, int thread, int threads) {
+/// otherwise over columns. With `keepsRows` it is not cut over rows.
+static Share cutProduct(const pcrt_gemm_desc &d, int thread, int threads, bool keepsRows) {
   constexpr int64_t tile = 16;
   int64_t lo[3] = {0, 0, 0}, hi[3] = {d.batch, d.m, d.n};
-  int dim = d.batch >= threads ? 0 : d.m >= threads * tile || d.m >= d.n ? 1 : 2;
+  int dim = d.batch >= threads ? 0 : !keepsRows && (d.m >= threads * tile || d.m >= d.n) ? 1 : 2;
   int64_t unit = dim == 0 ? 1 : tile, extent = hi[dim], units = (extent + unit - 1) / unit;
   lo[dim] = std::min(extent, Pool::cut(units, threads, thread) * unit);
   hi[dim] = std::min(extent, Pool::cut(units, threads, thread + 1) * unit);
-  Share share{d, lo[0], hi[0], lo[1], lo[2]};
+  Share share{d, lo[0], hi[0], lo[1], lo[2], hi[1] - lo[1]};
   share.block.batch = 1;
-  share.block.m = hi[1] - lo[1];
+  share.block.m = share.rows;
   share.block.n = hi[2] - lo[2];
   return share;
 }
@@ -167,6 +172,103 @@ template <typename Part> static void prepare(Part &part, bool nativeBf16, const 
   }
 }
 
+dnnl_status_t Gemms::Part::run(const char *a, const char *b, char *c, const float *bias, void *scratch,
+                               const dnnl::stream &stream) {
+  if (how == How::PlainLoop) {
+    plainGemm(share.block, a, b, c, bias);
+    return dnnl_success;
+  }
+  if (how == How::Thin) {
+    thin->run(a, b, c, bias);
+    return dnnl_success;
+  }
+  if (swapped)
+    std::swap(a, b);
+  if (how == How::Sgemm) {
+    if (hasBias(share.block))
+      startFromBias(share.block, reinterpret_cast<float *>(c), bias);
+    return multiply(sgemm, a, b, c, share.block.accumulate || hasBias(share.block));
+  }
+  dnnl_status_t status = primitive->setB(b, scratch, stream);
+  return status != dnnl_success ? status : primitive->run(a, c, bias, scratch, stream);
+}
+
+/// Elements from the first to after the last one that a strided operand reaches.
+static int64_t reach(std::initializer_list<std::pair<int64_t, int64_t>> extentsAndStrides) {
+  int64_t last = 0;
+  for (auto [extent, stride] : extentsAndStrides)
+    last += std::max<int64_t>(extent - 1, 0) * stride;
+  return last + 1;
+}
+
+/// Whether the rows of a block are computed alike: from equal rows of a follow equal rows of c. For the last one to
+/// three rows of a product, oneDNN 2.6 adds in another order. A few columns show it.
+template <typename Part>
+static bool computesRowsAlike(pcrt_gemm_desc block, bool nativeBf16, const dnnl::engine &engine) {
+  block.n = std::min<int64_t>(block.n, 64);
+  if (block.b_n_stride == 1)
+    block.b_k_stride = block.n;
+  if (block.c_n_stride == 1)
+    block.c_m_stride = block.n;
+  Part part;
+  part.share.block = block;
+  prepare(part, nativeBf16, engine);
+  if (part.how == Part::How::PlainLoop)
+    return true;
+  uint32_t state = 1;
+  auto fill = [&](std::vector<float> &memory, int32_t dtype, int64_t at) {
+    state = state * 1664525 + 1013904223;
+    float value = float(int32_t(state)) * 0x1p-31f;
+    if (dtype == PCRT_BF16)
+      reinterpret_cast<uint16_t *>(memory.data())[at] = floatToBf16(value);
+    else
+      memory[size_t(at)] = value;
+  };
+  std::vector<float> a(size_t(reach({{block.m, block.a_m_stride}, {block.k, block.a_k_stride}})));
+  std::vector<float> b(size_t(reach({{block.k, block.b_k_stride}, {block.n, block.b_n_stride}})));
+  std::vector<float> c(size_t(reach({{block.m, block.c_m_stride}, {block.n, block.c_n_stride}})));
+  std::vector<float> bias(size_t(block.n));
+  for (int64_t k = 0; k < block.k; ++k) {
+    for (int64_t n = 0; n < block.n; ++n)
+      fill(b, block.b_dtype, k * block.b_k_stride + n * block.b_n_stride);
+    const uint32_t before = state;
+    for (int64_t m = 0; m < block.m; ++m)
+      state = before, fill(a, block.a_dtype, m * block.a_m_stride + k * block.a_k_stride);
+  }
+  dnnl::stream stream(engine);
+  std::vector<char> scratch(part.primitive ? size_t(part.primitive->scratchBytes()) + 64 : 64);
+  void *aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64);
+  LibraryCall library(-1);
+  auto bytes = [](std::vector<float> &memory) { return reinterpret_cast<char *>(memory.data()); };
+  if (part.run(bytes(a), bytes(b), bytes(c), bias.data(), aligned, stream) != dnnl_success)
+    return false;
+  const int64_t size = elementBytes(block.c_dtype);
+  for (int64_t m = 1; m < block.m; ++m)
+    for (int64_t n = 0; n < block.n; ++n) {
+      const char *first = bytes(c) + n * block.c_n_stride * size;
+      if (memcmp(first, first + m * block.c_m_stride * size, size_t(size)))
+        return false;
+    }
+  return true;
+}
+
+/// The number of rows of each call, so that rows are computed alike: as few calls as possible, and then as few rows
+/// that two calls compute. Calls that accumulate cannot share rows.
+template <typename Part>
+static int64_t rowsOfCall(const pcrt_gemm_desc &block, bool nativeBf16, const dnnl::engine &engine) {
+  for (int64_t calls = 1, most = block.m; calls < block.m; ++calls) {
+    const int64_t least = (block.m + calls - 1) / calls;
+    for (int64_t rows = least; rows <= most; ++rows) {
+      pcrt_gemm_desc d = block;
+      d.m = rows;
+      if ((!d.accumulate || block.m % rows == 0) && computesRowsAlike<Part>(d, nativeBf16, engine))
+        return rows;
+    }
+    most = least - 1;
+  }
+  return 1;
+}
+
 std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc, bool nativeBf16) {
   auto plan = std::make_unique<Plan>();
   plan->desc = desc;
@@ -176,12 +278,15 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc, bool na
     return plan;
   }
   for (int thread = 0; thread < pool.size(); ++thread) {
-    Share share = cutProduct(desc, thread, pool.size());
+    Share share = cutProduct(desc, thread, pool.size(), rowsAlike);
     if (share.block.m <= 0 || share.block.n <= 0 || share.batchLo >= share.batchHi)
       continue;
     auto part = std::make_unique<Part>();
+    const bool isThin = rowsAlike && ThinProduct::takes(share.block);
+    if (rowsAlike && !isThin)
+      share.block.m = rowsOfCall<Part>(share.block, nativeBf16, threads[thread]->engine);
     part->share = share;
-    if (streams && ThinProduct::takes(share.block)) {
+    if (isThin) {
       part->thin.emplace(share.block);
       part->how = Part::How::Thin;
     } else {
@@ -198,8 +303,8 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc, bool na
   return plan;
 }
 
-Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16, bool streams)
-    : pool(pool), streams(streams), firstRegion(reserveLibraryMemory(pool.size())),
+Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16, bool rowsAlike)
+    : pool(pool), rowsAlike(rowsAlike), firstRegion(reserveLibraryMemory(pool.size())),
       grouped(pool, firstRegion, nativeBf16) {
   pool.onAll([](int) { workAlone(); });
   for (int thread = 0; thread < pool.size(); ++thread)
@@ -232,14 +337,6 @@ Gemms::~Gemms() {
   for (auto &state : threads)
     if (state->scratch)
       munmap(state->scratch, state->scratchBytes);
-}
-
-/// Elements from the first to after the last one that a strided operand reaches.
-static int64_t reach(std::initializer_list<std::pair<int64_t, int64_t>> extentsAndStrides) {
-  int64_t last = 0;
-  for (auto [extent, stride] : extentsAndStrides)
-    last += std::max<int64_t>(extent - 1, 0) * stride;
-  return last + 1;
 }
 
 void Gemms::warmUp(void *zeros, int64_t bytes) {
@@ -277,39 +374,22 @@ bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bi
     const pcrt_gemm_desc &d = plan.desc;
     const Share &share = part->share;
     ThreadState &state = *threads[thread];
-    for (int64_t batch = share.batchLo; batch < share.batchHi; ++batch) {
-      int64_t aOffset = batch * d.a_batch_stride + share.rowLo * d.a_m_stride;
-      int64_t bOffset = batch * d.b_batch_stride + share.columnLo * d.b_n_stride;
-      int64_t cOffset = batch * d.c_batch_stride + share.rowLo * d.c_m_stride + share.columnLo * d.c_n_stride;
-      auto *aAt = static_cast<const char *>(a) + aOffset * elementBytes(d.a_dtype);
-      auto *bAt = static_cast<const char *>(b) + bOffset * elementBytes(d.b_dtype);
-      auto *cAt = static_cast<char *>(c) + cOffset * elementBytes(d.c_dtype);
-      auto *biasAt = bias ? static_cast<const float *>(bias) + share.columnLo : nullptr;
-      if (part->how == Part::How::PlainLoop) {
-        plainGemm(share.block, aAt, bAt, cAt, biasAt);
-        continue;
-      }
-      if (part->how == Part::How::Thin) {
-        part->thin->run(aAt, bAt, cAt, biasAt);
-        continue;
-      }
-      LibraryCall library(warmingUp || firstRegion < 0 ? -1 : firstRegion + thread);
-      if (part->how == Part::How::Sgemm) {
-        if (hasBias(share.block))
-          startFromBias(share.block, reinterpret_cast<float *>(cAt), biasAt);
-        dnnl_status_t status = multiply(part->sgemm, part->swapped ? bAt : aAt, part->swapped ? aAt : bAt, cAt,
-                                        d.accumulate || hasBias(share.block));
+    const int64_t rows = share.block.m;
+    for (int64_t batch = share.batchLo; batch < share.batchHi; ++batch)
+      for (int64_t from = 0; from < share.rows; from += rows) {
+        int64_t row = share.rowLo + std::min(from, share.rows - rows);
+        int64_t aOffset = batch * d.a_batch_stride + row * d.a_m_stride;
+        int64_t bOffset = batch * d.b_batch_stride + share.columnLo * d.b_n_stride;
+        int64_t cOffset = batch * d.c_batch_stride + row * d.c_m_stride + share.columnLo * d.c_n_stride;
+        auto *aAt = static_cast<const char *>(a) + aOffset * elementBytes(d.a_dtype);
+        auto *bAt = static_cast<const char *>(b) + bOffset * elementBytes(d.b_dtype);
+        auto *cAt = static_cast<char *>(c) + cOffset * elementBytes(d.c_dtype);
+        auto *biasAt = bias ? static_cast<const float *>(bias) + share.columnLo : nullptr;
+        LibraryCall library(warmingUp || firstRegion < 0 ? -1 : firstRegion + thread);
+        dnnl_status_t status = part->run(aAt, bAt, cAt, biasAt, state.scratch, state.stream);
         if (status != dnnl_success)
           state.status = status;
-        continue;
       }
-      Matmul &product = *part->primitive;
-      dnnl_status_t status = product.setB(part->swapped ? aAt : bAt, state.scratch, state.stream);
-      if (status == dnnl_success)
-        status = product.run(part->swapped ? bAt : aAt, cAt, biasAt, state.scratch, state.stream);
-      if (status != dnnl_success)
-        state.status = status;
-    }
   };
   pool.onAll(runPart);
   for (auto &state : threads)

@@ -22,9 +22,10 @@ const char *checkGemm(const pcrt_gemm_desc &desc);
 /// The owner of the pool calls it, one product at a time.
 class Gemms {
 public:
-  /// `descs` must have passed checkGemm. `nativeBf16` is that of Matmul. With `streams`, products of few rows read
-  /// their matrix once (ThinProduct).
-  Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16, bool streams = false);
+  /// `descs` must have passed checkGemm. `nativeBf16` is that of Matmul. With `rowsAlike`, the bits of a row of c
+  /// depend only on its row of a and on b, and not on the row's number. Rows of a program that generates are tokens of
+  /// requests, whose answers must not depend on other requests. Products of few rows then read b once (ThinProduct).
+  Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count, bool nativeBf16, bool rowsAlike = false);
   ~Gemms();
 
   /// Runs product `index` as pcrt_gemm describes it and waits. Returns false, with a reason in `error`, if oneDNN
@@ -52,7 +53,7 @@ private:
   std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, bool nativeBf16);
 
   Pool &pool;
-  bool streams;
+  const bool rowsAlike;
   int firstRegion; ///< Thread 0's memory for oneDNN's small allocations (Allocations.h); the others' follow.
   std::vector<std::unique_ptr<ThreadState>> threads;
   std::vector<std::unique_ptr<Plan>> plans; ///< One per distinct descriptor.

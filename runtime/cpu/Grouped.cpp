@@ -17,9 +17,9 @@
 
 using namespace pcrt;
 
-/// oneDNN adds products of fewer rows in another order. They are padded, because a row's result must not depend on the
-/// number of rows.
-static constexpr int64_t fewestRows = 16;
+/// oneDNN computes six rows at a time, and adds in another order for one to three rows that are left over. A row's
+/// result must not depend on the number of rows, so those are computed with the six rows before them, padded to these.
+static constexpr int64_t fewestRows = 16, rowsAtATime = 6;
 /// The number of rows of a tile in bf16; missing rows are zeros. More are no faster, and cost more if an expert has few
 /// rows.
 static constexpr int64_t rowsOfTile = 16;
@@ -221,16 +221,21 @@ void GroupedProducts::multiply(int thread, const pcrt_gemm_desc &d, const float 
   int64_t stride =
       transposed ? std::max(d.b_n_stride, d.k) : std::max(d.b_k_stride, d.n); // one of an extent of 1 is any
   float *pad = reinterpret_cast<float *>(ofThread(thread)), *padC = pad + fewestRows * d.k;
-  bool pads = rows < fewestRows;
-  if (pads) {
-    memcpy(pad, a, size_t(rows * d.k) * sizeof(float));
-    memset(pad + rows * d.k, 0, size_t((fewestRows - rows) * d.k) * sizeof(float));
-  }
+  const int64_t over = rows % rowsAtATime;
+  const int64_t padded = rows < fewestRows ? rows : over >= 1 && over <= 3 ? over + rowsAtATime : 0;
+  const int64_t whole = rows - padded;
   LibraryCall library(firstRegion < 0 ? -1 : firstRegion + thread);
-  pass(thread, dnnl_sgemm('N', transposed ? 'T' : 'N', std::max(rows, fewestRows), d.n, d.k, 1.0f, pads ? pad : a, d.k,
-                          b, stride, 0.0f, pads ? padC : c, d.n));
-  if (pads)
-    memcpy(c, padC, size_t(rows * d.n) * sizeof(float));
+  auto call = [&](int64_t count, const float *from, float *to) {
+    pass(thread, dnnl_sgemm('N', transposed ? 'T' : 'N', count, d.n, d.k, 1.0f, from, d.k, b, stride, 0.0f, to, d.n));
+  };
+  if (whole)
+    call(whole, a, c);
+  if (!padded)
+    return;
+  memcpy(pad, a + whole * d.k, size_t(padded * d.k) * sizeof(float));
+  memset(pad + padded * d.k, 0, size_t((fewestRows - padded) * d.k) * sizeof(float));
+  call(fewestRows, pad, padC);
+  memcpy(c + whole * d.n, padC, size_t(padded * d.n) * sizeof(float));
 }
 
 /// Computes c = a b in bf16, tile by tile. c has the dtype of the tile.

@@ -1,6 +1,6 @@
 //===- Connection.h - A connection to a client that is not trusted --------===//
-// cpp-httplib has a time limit for every byte, so a client that sends a byte now and then holds a thread forever. Here a
-// request as a whole has a deadline and a number of bytes, and the server sees that a client is gone.
+// cpp-httplib has a time limit for every byte, so a client that sends a byte now and then holds a thread forever. Here
+// a request as a whole has a deadline and a number of bytes, and the server sees that a client is gone.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_SERVE_CONNECTION_H
 #define PCRT_SERVE_CONNECTION_H

@@ -229,6 +229,37 @@ void testRefused() {
   expect(checkGemm(d), "entries in bf16");
 }
 
+/// A row's bits do not depend on the number of rows: equal rows of every number give the bits of one row.
+void testRowsAlike(Pool &pool) {
+  for (bool half : {false, true}) {
+    isHalf = half;
+    pcrt_gemm_desc d{};
+    d.name = "test", d.grouped = PCRT_GROUPED_PRODUCT, d.experts = d.batch = 1, d.rest = -1;
+    d.a_lies = d.c_lies = PCRT_LIES_ROWS, d.b_lies = PCRT_LIES_EXPERTS;
+    d.a_dtype = d.b_dtype = half ? PCRT_BF16 : PCRT_F32, d.c_dtype = PCRT_F32;
+    d.k = 40, d.n = 23;
+    d.a_m_stride = d.b_n_stride = d.k, d.a_k_stride = d.b_k_stride = d.c_n_stride = 1, d.c_m_stride = d.n;
+    d.b_batch_stride = d.k * d.n;
+    Floats row = random(d.k), first;
+    std::vector<char> b = stored(random(d.k * d.n), d.b_dtype);
+    for (int64_t rows = 1; rows <= 60; ++rows) {
+      d.tokens = d.rows = d.m = rows;
+      Floats a, mask(size_t(rows), 1), c(size_t(rows * d.n));
+      for (int64_t i = 0; i < rows; ++i)
+        a.insert(a.end(), row.begin(), row.end());
+      std::vector<char> aAt = stored(a, d.a_dtype);
+      Gemms gemms(pool, &d, 1, /*nativeBf16=*/false);
+      const char *error = nullptr;
+      expect(gemms.run(0, aAt.data(), b.data(), c.data(), nullptr, mask.data(), &error), error ? error : "run");
+      if (rows == 1)
+        first = c;
+      for (int64_t i = 0; i < rows; ++i)
+        expect(!memcmp(first.data(), &c[size_t(i * d.n)], first.size() * sizeof(float)),
+               "row " + std::to_string(i) + " of " + std::to_string(rows) + " has the bits of a single row");
+    }
+  }
+}
+
 /// A mask of too many rows is refused; nothing is written outside the rows.
 void testTooMany(Pool &pool) {
   isHalf = false;
@@ -249,6 +280,7 @@ int main() {
     for (int round = 0; round < 400; ++round)
       testOne(pool);
     testTooMany(pool);
+    testRowsAlike(pool);
   }
   testRefused();
   return finishChecks();

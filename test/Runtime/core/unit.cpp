@@ -159,8 +159,7 @@ static void testGemm(int threads) {
     auto extent = [&](int most) { return pick(0, 5) == 0 ? 1 : pick(1, most); };
     d.name = "test";
     d.batch = pick(0, 2) ? 1 : pick(1, 5);
-    const bool streams = pick(0, 3) == 0;
-    d.m = streams ? pick(1, 10) : extent(90);
+    d.m = pick(0, 3) == 0 ? pick(1, 10) : extent(90);
     d.n = extent(90);
     d.k = pick(0, 12) == 0 ? 0 : extent(70);
     if (int one = pick(0, 40); one < 3) // more than a block of WidenedMatmul.cpp
@@ -204,7 +203,7 @@ static void testGemm(int threads) {
     plainGemm(d, a.data(), b.data(), want.data(), biasAt);
     expect(!checkGemm(d), "checkGemm");
     const bool native = pick(0, 1);
-    Gemms gemms(pool, &d, 1, native, streams);
+    Gemms gemms(pool, &d, 1, native, /*rowsAlike=*/pick(0, 1));
     const char *error = nullptr;
     expect(gemms.run(0, a.data(), b.data(), c.data(), biasAt, nullptr, &error), error ? error : "run");
     double worst = 0;
@@ -227,6 +226,42 @@ static void testGemm(int threads) {
     if (native && dtype == PCRT_BF16 && !__builtin_cpu_supports("avx512bf16"))
       continue; // a plain loop is all there is
     expect(d.k == 0 || d.c_n_stride != 1 || gemms.plainParts() == 0, "oneDNN multiplies");
+  }
+}
+
+/// In a product whose rows are alike, equal rows of a and c give equal rows, whatever their number.
+static void testRowsAlike(int threads) {
+  Pool pool(threads);
+  for (int64_t m = 1; m <= 40; ++m) {
+    pcrt_gemm_desc d{};
+    d.name = "test", d.batch = 1, d.m = m, d.n = pick(1, 70), d.k = pick(1, 90);
+    d.a_dtype = d.b_dtype = d.c_dtype = pick(0, 3) ? PCRT_F32 : PCRT_BF16;
+    d.a_m_stride = d.k, d.a_k_stride = d.c_n_stride = 1, d.c_m_stride = d.n;
+    const bool transposed = pick(0, 1);
+    d.b_k_stride = transposed ? 1 : d.n, d.b_n_stride = transposed ? d.k : 1;
+    d.accumulate = pick(0, 1);
+    auto rows = [&](int64_t count, int64_t width) { // as numbers of both dtypes
+      std::vector<uint16_t> bytes(size_t(count * width * 2));
+      for (int64_t i = 0; i < width; ++i) {
+        uint16_t number = floatToBf16(float(int(randomBits() % 2001) - 1000) / 1000);
+        for (int64_t row = 0; row < count; ++row)
+          if (int64_t at = row * width + i; d.a_dtype == PCRT_BF16)
+            bytes[size_t(at)] = number;
+          else
+            bytes[size_t(2 * at)] = 0, bytes[size_t(2 * at + 1)] = number;
+      }
+      return bytes;
+    };
+    auto a = rows(m, d.k), b = rows(1, d.k * d.n), c = rows(m, d.n);
+    Gemms gemms(pool, &d, 1, /*nativeBf16=*/false, /*rowsAlike=*/true);
+    const char *error = nullptr;
+    expect(gemms.run(0, a.data(), b.data(), c.data(), nullptr, nullptr, &error), error ? error : "run");
+    const auto *at = reinterpret_cast<const char *>(c.data());
+    const int64_t width = d.n * elementBytes(d.c_dtype);
+    for (int64_t row = 1; row < m; ++row)
+      expect(!memcmp(at, at + row * width, size_t(width)), "row " + std::to_string(row) + " of " + std::to_string(m) +
+                                                               "x" + std::to_string(d.n) + "x" + std::to_string(d.k) +
+                                                               " has the bits of row 0");
   }
 }
 
@@ -566,6 +601,8 @@ int main(int argc, char **argv) {
   testPoolThrows();
   testGemm(1);
   testGemm(3);
+  testRowsAlike(1);
+  testRowsAlike(3);
   testSafetensors(argv[1]);
   testFileStream(argv[1]);
   return finishChecks();
