@@ -10,7 +10,8 @@ import sys
 from cases import GOLDEN, Case, import_flags, mesh_flags
 
 PLANS = [("1", []), ("tp=2", ["--tensor-parallel"]), ("dp=2", ["--data-parallel"]), ("dp=2,tp=2", ["--data-parallel", "--tensor-parallel"]),
-         ("dp=2", ["--zero=3"]), ("tp=2", ["--tensor-parallel", "--sequence-parallel"]), ("dp=2,tp=2", ["--zero=3", "--tensor-parallel"])]
+         ("dp=2", ["--zero=3"]), ("tp=2", ["--tensor-parallel", "--sequence-parallel"]), ("dp=2,tp=2", ["--zero=3", "--tensor-parallel"]),
+         ("ep=2", ["--expert-parallel"])]
 PHASES = ["step", "placed", "local", "local", "planned", "planned"]
 WINDOWS = ["sliding_window", "window_size"]
 
@@ -19,6 +20,8 @@ class RandomGeneration(Case):
     def triple(self, seed, models):
         draw = random.Random(seed)
         model, (mesh, flags), phase = draw.choice(models), draw.choice(PLANS), draw.choice(PHASES)
+        if "--expert-parallel" in flags:
+            model = draw.choice(["mixtral", "qwen3_moe"])
         config = json.loads((GOLDEN / model / "config.json").read_text())
         config["vocab_size"] = draw.randint(89, 128)
         for key in WINDOWS:
@@ -28,14 +31,15 @@ class RandomGeneration(Case):
         (self.work / "model/config.json").write_text(json.dumps(config))
         context, slots = draw.randint(4, 20), draw.randint(1, 4)
         size = draw.randint(slots, min(context, 9))
+        chunk = draw.choice([0, draw.randint(1, min(context, 9))])
         # A bias belongs to a length of sequences.
         sequence = context if model == "bloom" else draw.randint(context, 20)
         if "--sequence-parallel" in flags:
-            size = max(2, size // 2 * 2)
+            size, chunk = max(2, size // 2 * 2), chunk // 2 * 2
             slots = min(slots, size)
-        name = f"seed {seed}: {model}, vocabulary {config['vocab_size']}, {mesh} {' '.join(flags)}, {phase}, slots {slots}, size {size}, context {context}"
+        name = f"seed {seed}: {model}, vocabulary {config['vocab_size']}, {mesh} {' '.join(flags)}, {phase}, slots {slots}, size {size}, chunk {chunk}, context {context}"
         self.needs("pc-import", "model", "-o", "model.mlir", "--batch", draw.randint(1, 4), "--seq", sequence, *import_flags(model))
-        made = self.call("pc-compile", "model.mlir", "--mode=generate", "--slots", slots, "--size", size, "--context", context, f"--to={phase}",
+        made = self.call("pc-compile", "model.mlir", "--mode=generate", "--slots", slots, "--size", size, "--chunk", chunk, "--context", context, f"--to={phase}",
                          "-o", "step.mlir", *mesh_flags(mesh), *flags)
         if made.code:
             self.check(name, False, made.why())

@@ -61,33 +61,48 @@ void Requests::fillSlots() {
   }
 }
 
+std::vector<std::string> Requests::parts() const {
+  return sizes.chunk ? std::vector<std::string>{"", ".chunk"} : std::vector<std::string>{""};
+}
+
+/// Tokens of the second part come after those of the first.
 bool Requests::next() {
   ++step;
   fillSlots();
-  auto make = [&](llvm::StringRef name, llvm::ArrayRef<int64_t> shape, double value) {
-    inputs[name] = pc::Tensor(shape, value);
+  bool anyRow = false;
+  for (const std::string &part : parts()) {
+    fillPart(part);
+    anyRow |= llvm::any_of(chosen[part], [](const Chosen &row) { return row.request; });
+  }
+  return anyRow || llvm::any_of(requests, [](const Request &request) { return !request.ended(); });
+}
+
+/// Writes the inputs of a part.
+void Requests::fillPart(llvm::StringRef part) {
+  auto make = [&](llvm::StringRef name, llvm::ArrayRef<int64_t> shape, double value) -> pc::Tensor & {
+    return inputs[(name + part).str()] = pc::Tensor(shape, value);
   };
-  make("tokens", {sizes.groups, sizes.size}, 0);
-  make("slots", {sizes.groups, sizes.size}, -1);
-  make("positions", {sizes.groups, sizes.size}, 0);
+  pc::Tensor &tokens = make("tokens", {sizes.groups, sizeOf(part)}, 0);
+  for (double &number : tokens.data)
+    number = double(between(0, sizes.vocabulary - 1));
+  make("slots", {sizes.groups, sizeOf(part)}, -1);
+  pc::Tensor &positions = make("positions", {sizes.groups, sizeOf(part)}, 0);
+  for (double &number : positions.data)
+    number = double(between(0, sizes.context - 1));
   make("chosen", {sizes.groups, sizes.slots}, 0);
   make("sampling", {sizes.groups, sizes.slots, 4}, 0);
   make("seeds", {sizes.groups, sizes.slots, 3}, 0);
-  for (pc::Tensor *filled : {&inputs["tokens"], &inputs["positions"]})
-    for (double &number : filled->data)
-      number = double(between(0, (filled == &inputs["tokens"] ? sizes.vocabulary : sizes.context) - 1));
-  chosen.assign(running.size(), {});
+  chosen[part].assign(running.size(), {});
   for (int64_t group = 0; group < sizes.groups; ++group)
-    fillGroup(group);
-  return llvm::any_of(requests, [](const Request &request) { return !request.ended(); }) ||
-         llvm::any_of(chosen, [](const Chosen &row) { return row.request; });
+    fillGroup(part, group);
 }
 
 /// Feeds a chunk of each sequence, and chooses a token after each sequence whose tokens are all fed. The other rows
 /// that choose do it after any token.
-void Requests::fillGroup(int64_t group) {
-  std::vector<int64_t> rows(size_t(sizes.size)), order(size_t(sizes.slots)), choosing(size_t(sizes.slots));
-  std::iota(rows.begin(), rows.end(), group * sizes.size);
+void Requests::fillGroup(llvm::StringRef part, int64_t group) {
+  auto in = [&](const char *name) -> pc::Tensor & { return inputs[(name + part).str()]; };
+  std::vector<int64_t> rows(size_t(sizeOf(part))), order(size_t(sizes.slots)), choosing(size_t(sizes.slots));
+  std::iota(rows.begin(), rows.end(), group * sizeOf(part));
   std::iota(order.begin(), order.end(), group * sizes.slots);
   choosing = order;
   shuffle(rows);
@@ -98,14 +113,14 @@ void Requests::fillGroup(int64_t group) {
     int64_t at = choosing.back();
     choosing.pop_back();
     Sampling sampling = isLast ? request->sampling : chance(70) ? Sampling() : drawSampling();
-    sampling.position = static_cast<int64_t>(inputs["positions"][row]);
-    chosen[size_t(at)] = {request, sampling, isLast};
-    inputs["chosen"][at] = double(row - group * sizes.size);
+    sampling.position = static_cast<int64_t>(in("positions")[row]);
+    chosen[part][size_t(at)] = {request, sampling, isLast};
+    in("chosen")[at] = double(row - group * sizeOf(part));
     const double settings[] = {sampling.temperature, sampling.k, sampling.p, sampling.leastShare};
     const double words[] = {double(int32_t(sampling.seed)), double(int32_t(sampling.seed >> 32)),
                             double(sampling.position)};
-    std::copy_n(settings, 4, &inputs["sampling"][4 * at]);
-    std::copy_n(words, 3, &inputs["seeds"][3 * at]);
+    std::copy_n(settings, 4, &in("sampling")[4 * at]);
+    std::copy_n(words, 3, &in("seeds")[3 * at]);
   };
   for (int64_t place : order) {
     Request *request = running[size_t(place)];
@@ -115,9 +130,9 @@ void Requests::fillGroup(int64_t group) {
     for (int64_t count = chance(40) ? ready : between(0, ready); count > 0 && !rows.empty(); --count) {
       int64_t row = rows.back(), position = request->fed++;
       rows.pop_back();
-      inputs["tokens"][row] = double(request->tokens[size_t(position)]);
-      inputs["slots"][row] = double(place % sizes.slots);
-      inputs["positions"][row] = double(position);
+      in("tokens")[row] = double(request->tokens[size_t(position)]);
+      in("slots")[row] = double(place % sizes.slots);
+      in("positions")[row] = double(position);
       fed.push_back({row, request});
       if (request->fed == static_cast<int64_t>(request->tokens.size()))
         choose(row, request, /*isLast=*/true);
@@ -134,8 +149,8 @@ const pc::Tensor *Requests::input(llvm::StringRef name) const {
   return it == inputs.end() ? nullptr : &it->second;
 }
 
-std::string Requests::finish(const pc::Tensor &tokens, const pc::Tensor &logprobs) {
-  for (auto [i, row] : llvm::enumerate(chosen)) {
+std::string Requests::finish(llvm::StringRef part, const pc::Tensor &tokens, const pc::Tensor &logprobs) {
+  for (auto [i, row] : llvm::enumerate(chosen[part])) {
     if (!row.request)
       continue;
     const double token = tokens.data[i], logprob = logprobs.data[i];

@@ -15,7 +15,8 @@
 /// The sizes of a step program.
 struct StepSizes {
   int64_t groups = 0, size = 0; ///< the tokens of a step are [groups, size]
-  int64_t slots = 0;            ///< per group, as many as tokens that a step chooses
+  int64_t chunk = 0;            ///< the step has a second part, of [groups, chunk] tokens; 0: it has none
+  int64_t slots = 0;            ///< per group, as many as tokens that a part of a step chooses
   int64_t context = 0, vocabulary = 0;
   bool samples = false; ///< there are inputs "sampling" and "seeds"
 };
@@ -45,9 +46,11 @@ public:
   const std::vector<int64_t> &newPlaces() const { return arrived; }
   /// The input called `name`, or null.
   const pc::Tensor *input(llvm::StringRef name) const;
-  /// Takes the tokens and logarithmic probabilities [groups, slots] that the step chose. Returns what is wrong with one
+  /// The ends of the names of inputs and outputs, by part of a step.
+  std::vector<std::string> parts() const;
+  /// Takes the tokens and logarithmic probabilities [groups, slots] that a part chose. Returns what is wrong with one
   /// of them, after which no step can follow, or an empty string.
-  std::string finish(const pc::Tensor &tokens, const pc::Tensor &logprobs);
+  std::string finish(llvm::StringRef part, const pc::Tensor &tokens, const pc::Tensor &logprobs);
 
   const std::vector<Request> &all() const { return requests; }
   int64_t steps() const { return step; }
@@ -68,14 +71,17 @@ private:
   }
   Sampling drawSampling();
   void fillSlots();
-  void fillGroup(int64_t group);
+  void fillPart(llvm::StringRef part);
+  void fillGroup(llvm::StringRef part, int64_t group);
+  int64_t sizeOf(llvm::StringRef part) const { return part.empty() ? sizes.size : sizes.chunk; }
 
   const StepSizes sizes;
   std::mt19937_64 engine;
   std::vector<Request> requests;
   std::vector<int64_t> arrived;
   std::vector<Request *> running; ///< by place
-  std::vector<Chosen> chosen;     ///< by group and row of the chosen ones; without a request, nothing is read
+  /// By part: by group and row of the chosen ones; without a request, nothing is read.
+  llvm::StringMap<std::vector<Chosen>> chosen;
   llvm::StringMap<pc::Tensor> inputs;
   int64_t step = -1;
 };

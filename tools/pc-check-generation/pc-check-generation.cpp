@@ -46,6 +46,8 @@ static StepSizes sizesOf(mlir::ModuleOp module) {
       return;
     if (*input.getName() == "tokens")
       sizes.size = pc::leafLayout(input, input.getValue()).global[1];
+    if (*input.getName() == "tokens.chunk")
+      sizes.chunk = pc::leafLayout(input, input.getValue()).global[1];
     sizes.samples |= *input.getName() == "sampling";
   });
   return sizes.size ? sizes : StepSizes();
@@ -100,15 +102,18 @@ static bool generate(mlir::ModuleOp module, Requests &requests) {
     if (failed(results))
       return false;
     caches.take(*results);
-    pc::Tensor *tokens = pc::find(*results, "generated token");
-    pc::Tensor *logprobs = pc::find(*results, "generated logprob");
-    if (!tokens || !logprobs) {
-      pc::errs() << "pc-check-generation: error: " << files[1] << " has no outputs 'token' and 'logprob'\n";
-      return false;
-    }
-    if (std::string wrong = requests.finish(*tokens, *logprobs); !wrong.empty()) {
-      pc::errs() << "pc-check-generation: " << wrong << "\n";
-      return false;
+    for (const std::string &part : requests.parts()) {
+      pc::Tensor *tokens = pc::find(*results, "generated token" + part);
+      pc::Tensor *logprobs = pc::find(*results, "generated logprob" + part);
+      if (!tokens || !logprobs) {
+        pc::errs() << "pc-check-generation: error: " << files[1] << " has no outputs 'token" << part << "' and 'logprob"
+                   << part << "'\n";
+        return false;
+      }
+      if (std::string wrong = requests.finish(part, *tokens, *logprobs); !wrong.empty()) {
+        pc::errs() << "pc-check-generation: " << wrong << "\n";
+        return false;
+      }
     }
   }
   return true;
