@@ -13,7 +13,6 @@
 #include "device/Context.h"
 #include "run/SameRun.h"
 #include "schedule/EndTokens.h"
-#include "schedule/Scheduler.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -104,21 +103,6 @@ public:
 private:
   const Program &program;
 };
-
-/// The sizes that the program was compiled for.
-GenerationShape shapeOf(const Program &program) {
-  const Dims &cache = program.caches[0].shape;
-  GenerationShape shape{.groups = int32_t(cache[0]),
-                        .slots = int32_t(cache[1]),
-                        .context = int32_t(cache[3]),
-                        .vocabulary = int32_t(program.vocabulary)};
-  for (const Input &input : program.inputs)
-    if (input.name == "tokens")
-      shape.size = int32_t(input.shape[1]);
-    else if (input.name == std::string("tokens") + Chosen::ofChunk)
-      shape.chunk = int32_t(input.shape[1]);
-  return shape;
-}
 
 /// One rank.
 class GenerationRun {
@@ -278,7 +262,7 @@ private:
       request.seed = json.value("seed", uint64_t(0));
       if (byName.contains(id.dump()))
         return refuse("a request with this id is running", "id");
-      if (request.sampling.temperature > 0 && !samples())
+      if (request.sampling.temperature > 0 && !samples(program))
         return refuse("this program was compiled with --sampling=false, so temperature must be 0", "temperature");
       if (std::optional<Refusal> why = scheduler->shape().refusal(request))
         return refuse(why->reason, why->field);
@@ -288,11 +272,6 @@ private:
     } catch (const Json::exception &error) {
       refuse(std::string("the request is not understood: ") + error.what(), "");
     }
-  }
-
-  bool samples() const {
-    return std::any_of(program.inputs.begin(), program.inputs.end(),
-                       [](const Input &input) { return input.name == "sampling"; });
   }
 
   void forget(uint64_t number) {
@@ -376,6 +355,25 @@ private:
 };
 
 } // namespace
+
+GenerationShape pcrt::shapeOf(const Program &program) {
+  const Dims &cache = program.caches[0].shape;
+  GenerationShape shape{.groups = int32_t(cache[0]),
+                        .slots = int32_t(cache[1]),
+                        .context = int32_t(cache[3]),
+                        .vocabulary = int32_t(program.vocabulary)};
+  for (const Input &input : program.inputs)
+    if (input.name == "tokens")
+      shape.size = int32_t(input.shape[1]);
+    else if (input.name == std::string("tokens") + Chosen::ofChunk)
+      shape.chunk = int32_t(input.shape[1]);
+  return shape;
+}
+
+bool pcrt::samples(const Program &program) {
+  return std::any_of(program.inputs.begin(), program.inputs.end(),
+                     [](const Input &input) { return input.name == "sampling"; });
+}
 
 void pcrt::runGeneration(const Program &program, const Options &options, Comm &comm) {
   auto run = std::make_unique<GenerationRun>(program, options, comm);

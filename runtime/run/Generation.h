@@ -8,8 +8,14 @@
 #include "base/Program.h"
 #include "comm/Comm.h"
 #include "data/Options.h"
+#include "schedule/Scheduler.h"
 
 namespace pcrt {
+
+/// The sizes of a program that generates text.
+GenerationShape shapeOf(const Program &program);
+/// Whether its requests may choose tokens at random.
+bool samples(const Program &program);
 
 /// Runs until the requests end and all have been answered. Throws a Failure.
 ///

@@ -8,6 +8,7 @@
 #include "cuda/Kernels.h"
 #include "pcrt/version.h"
 #include "replicas/Rounds.h"
+#include "run/Generation.h"
 
 #include <algorithm>
 #include <set>
@@ -47,7 +48,9 @@ Json pcrt::describeAsJson(const Program &program) {
   std::string means = program.configMeans.dump();
   Json facts = {{"model", program.name},
                 {"model_sum", sumOfBytes(means.data(), int64_t(means.size())).text()},
-                {"mode", program.training ? "train" : "eval"},
+                {"mode", program.generates  ? "generate"
+                         : program.training ? "train"
+                                            : "eval"},
                 {"mesh", mesh},
                 {"stages", program.stages.size()},
                 {"plan", program.plan()},
@@ -72,6 +75,12 @@ Json pcrt::describeAsJson(const Program &program) {
                 {"certificate", certificate()}};
   if (!bf16.empty())
     facts["bf16"] = bf16;
+  if (program.generates) {
+    GenerationShape shape = shapeOf(program);
+    facts["generation"] = {{"groups", shape.groups}, {"slots", shape.slots}, {"context", shape.context},
+                           {"size", shape.size},     {"chunk", shape.chunk}, {"sampling", samples(program)}};
+    return facts;
+  }
   for (const Program *stage : program.stages)
     for (const Input &input : stage->inputs)
       if (input.kind == "data")
@@ -95,11 +104,17 @@ std::string pcrt::describeProgram(const Program &program) {
   const Json ways = facts.value("bf16", Json::object());
   for (const auto &[what, way] : ways.items())
     bf16 += line("bf16", what + " " + way.get<std::string>());
+  std::string batch = line(
+      "batch", number("batch") + (inputs.empty() ? " sequences of " + number("sequence") + " tokens, " : " samples, ") +
+                   number("microbatches") + " microbatch" + (program.microbatches > 1 ? "es" : ""));
+  if (program.generates) {
+    const Json &sizes = facts["generation"];
+    batch = line("slots", sizes["slots"].dump() + " per data rank, of " + sizes["context"].dump() + " tokens") +
+            line("steps", "of " + sizes["size"].dump() + " tokens per data rank" +
+                              (sizes["chunk"] == 0 ? "" : ", and of " + sizes["chunk"].dump() + " for prompts"));
+  }
   return line("model", text("model")) + line("mode", text("mode")) + line("mesh", describeMesh(program.mesh)) +
-         (program.plan().empty() ? "" : line("plan", program.plan())) +
-         line("batch", number("batch") +
-                           (inputs.empty() ? " sequences of " + number("sequence") + " tokens, " : " samples, ") +
-                           number("microbatches") + " microbatch" + (program.microbatches > 1 ? "es" : "")) +
+         (program.plan().empty() ? "" : line("plan", program.plan())) + batch +
          (inputs.empty() ? line("vocabulary", number("vocabulary")) : inputs) +
          line("parameters", number("parameters")) + line("optimizer", text("optimizer")) +
          (text("groups") == "none" ? "" : line("groups", text("groups"))) +
