@@ -10,7 +10,7 @@ using namespace pcrt;
 using Json = nlohmann::json;
 
 ProgramEngine::ProgramEngine(GenerationShape shape, int requests, int answers)
-    : program(std::move(shape)), requests(requests), answers(answers), reader([this] { readAnswers(); }) {}
+    : program(shape), requests(requests), answers(answers), reader([this] { readAnswers(); }) {}
 
 ProgramEngine::~ProgramEngine() {
   close(requests);
