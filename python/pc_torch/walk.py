@@ -286,8 +286,8 @@ class Walk(Builder):
 
     def view(self, node: Node, x: Tensor, shape: Sequence[int]) -> Tensor:
         """A view: an op where it must be one, else other groups of the same axes."""
-        if node.name in self.reshapes:
-            self.note(f"a view is an op of its own (a product, quadratic in the size of its dims): {source_line(node)}")
+        if site(node) in self.reshapes:
+            self.note(f"a view is an op of its own, since an op needs these dims whole: {source_line(node)}")
             return reshape(self, x, shape)
         result = Tensor(x.value, regroup([axis for dim in x.dims for axis in dim], shape))
         if x.value.op != "parameter":
@@ -295,13 +295,13 @@ class Walk(Builder):
         return result
 
     def view_to_blame(self, error: NeedsReshape) -> str | None:
-        """The view that must become an op: the one that cut a dim, else one that joined it."""
+        """The site of the view that must become an op: the one that cut a dim, else one that joined it."""
         for axis in error.axes:
             for node in axis.causes():
-                if node.name not in self.reshapes and name_of(node) in VIEWS:
-                    return node.name
+                if site(node) not in self.reshapes and name_of(node) in VIEWS:
+                    return site(node)
         classes = {axis.dim for axis in error.axes}
-        return next((node.name for dim, node in self.joined if node.name not in self.reshapes and classes & {a.dim for a in leaves(dim)}), None)
+        return next((site(node) for dim, node in self.joined if site(node) not in self.reshapes and classes & {a.dim for a in leaves(dim)}), None)
 
     # --- what rules share ---
 
@@ -337,6 +337,11 @@ class Walk(Builder):
         letters = letters_for(axes)
         maps = [dict(zip(axes, letters)), dict(zip(weights.axes, letters))]
         return Tensor(self.make("einsum", [losses.value, weights], [], maps=maps, letters={}, layer="loss"), [])
+
+
+def site(node: Node) -> str:
+    """What views of the same line have in common, as those of all layers: they become ops together."""
+    return f"{node.meta.get('stack_trace') or node.name} {node.target} {shape_of(node)}"
 
 
 def advice_for(node: Node) -> str:
