@@ -148,8 +148,6 @@ GeneratingProgram::GeneratingProgram(const Commands &commands, const Request &re
   words.insert(words.end(), {program, "--"});
   if (const std::string *weights = request.valueOf("--init"))
     words.insert(words.end(), {"--init", *weights});
-  if (request.has("--mix"))
-    words.push_back("--mix");
   commands.print(words);
 
   signal(SIGPIPE, SIG_IGN); // the program may end at any time
