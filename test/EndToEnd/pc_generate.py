@@ -140,6 +140,7 @@ class PcGenerate(Case):
         refused("a program without random choices", 9, "--sampling=false", "--prompt", "a", "--sampling=false", "--temperature", 1)
 
     def kills(self):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the runner of the tests may ignore it, and children inherit that
         for name, sent, code in [("SIGINT", signal.SIGINT, 130), ("SIGTERM", signal.SIGTERM, 143), ("SIGKILL", signal.SIGKILL, -9)]:
             process = self.start("pc-generate", "model", "-n", 2, "--prompt", "a", "--context", 60000, "--max-tokens", 50000)
             process.stdout.read(1)
