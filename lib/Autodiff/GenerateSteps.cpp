@@ -22,7 +22,7 @@ RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getTy
 
 /// The sizes of a step.
 struct StepSizes {
-  int64_t groups, slots, context;
+  int64_t groups, slots, rows, context; ///< `rows`: slots that choose a token in one step
   bool sampling;
 };
 
@@ -153,12 +153,15 @@ LogicalResult GenerateSteps::checkOptions(func::FuncOp model) {
     program = op;
   if (!program)
     return model.emitError() << "pc-generate-steps: the module needs a pc.program";
-  sizes = {groups, slots, context ? context : static_cast<int64_t>(program.getSequence()), sampling};
+  sizes = {groups, slots, slots / std::max<int64_t>(microbatches, 1),
+           context ? context : static_cast<int64_t>(program.getSequence()), sampling};
   auto refuse = [&](const Twine &text) { return model.emitError() << "pc-generate-steps: " << text; };
   if (sizes.groups < 1 || sizes.slots < 1 || size < 1 || sizes.context < 1 || chunk < 0)
     return refuse("groups, slots, context and size must be positive");
-  if (size < sizes.slots)
-    return refuse("a step of " + Twine(size) + " tokens cannot have one of each of " + Twine(sizes.slots) + " slots");
+  if (microbatches < 1 || slots % microbatches)
+    return refuse(Twine(slots) + " slots are not a multiple of " + Twine(microbatches) + " microbatches");
+  if (size < sizes.rows)
+    return refuse("a step of " + Twine(size) + " tokens cannot have one of each of " + Twine(sizes.rows) + " slots");
   if (size > sizes.context || chunk > sizes.context)
     return refuse("a step of " + Twine(std::max<int64_t>(size, chunk)) + " tokens is longer than the context of " +
                   Twine(sizes.context));
@@ -224,7 +227,7 @@ void StepWriter::dropTraining() {
   tokens.getValue().replaceAllUsesWith(ids);
   slotOf = dataInput("slots", {"batch", "sequence"}, {rows, length}, i32, sizes.slots + 1);
   positionOf = dataInput("positions", {"batch", "sequence"}, {rows, length}, i32, sizes.context);
-  chosen = dataInput("chosen", {"batch", "chosen"}, {rows, sizes.slots}, i32, size);
+  chosen = dataInput("chosen", {"batch", "chosen"}, {rows, sizes.rows}, i32, size);
   tokens.erase();
   tokens = ids.getDefiningOp<InputOp>();
   // What nothing needs any more, from the last op to the first; the logits have no reader yet.
@@ -382,7 +385,7 @@ void StepWriter::chooseRows() {
     builder.setInsertionPointAfterValue(logits);
   Value x = edge ? edge->get() : logits;
   SmallVector<int64_t> shape(typeOf(x).getShape());
-  shape[1] = sizes.slots;
+  shape[1] = sizes.rows;
   Value rows = EmbeddingOp::create(builder, x.getLoc(), RankedTensorType::get(shape, typeOf(x).getElementType()), x,
                                    chosen, Value(), IntegerAttr(), builder.getI64IntegerAttr(1));
   if (!edge) {
@@ -391,7 +394,7 @@ void StepWriter::chooseRows() {
   }
   edge->set(rows);
   DimClasses after(model);
-  after.resize(after.classOf(rows, 1), sizes.slots);
+  after.resize(after.classOf(rows, 1), sizes.rows);
 }
 
 /// Except in attention, no op may relate tokens of a step to each other, because they are of several sequences.
@@ -434,8 +437,8 @@ void StepWriter::chooseTokens() {
   Location loc = NameLoc::get(builder.getStringAttr("choice"));
   Type f32 = builder.getF32Type();
   const int64_t classes = typeOf(logits).getDimSize(2);
-  auto row = RankedTensorType::get({sizes.groups, sizes.slots}, f32),
-       all = RankedTensorType::get({sizes.groups, sizes.slots, classes}, f32);
+  auto row = RankedTensorType::get({sizes.groups, sizes.rows}, f32),
+       all = RankedTensorType::get({sizes.groups, sizes.rows, classes}, f32);
   auto ids = RankedTensorType::get({classes}, f32);
   if (typeOf(logits) != all)
     logits = CastOp::create(builder, loc, all, logits);
@@ -443,9 +446,9 @@ void StepWriter::chooseTokens() {
   if (sizes.sampling) {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointAfterValue(chosen);
-    Value settings = dataInput("sampling", {"batch", "chosen", "setting"}, {sizes.groups, sizes.slots, 4}, f32, 0);
-    Value seeds = dataInput("seeds", {"batch", "chosen", "word"}, {sizes.groups, sizes.slots, 3}, builder.getI32Type(),
-                            INT64_MAX);
+    Value settings = dataInput("sampling", {"batch", "chosen", "setting"}, {sizes.groups, sizes.rows, 4}, f32, 0);
+    Value seeds =
+        dataInput("seeds", {"batch", "chosen", "word"}, {sizes.groups, sizes.rows, 3}, builder.getI32Type(), INT64_MAX);
     builder.setInsertionPoint(model.getBody().front().getTerminator());
     Value least = SamplingThresholdOp::create(builder, loc, row, logits, settings);
     scores = GumbelOp::create(builder, loc, all, logits, settings, seeds, least, Value());

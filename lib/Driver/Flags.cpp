@@ -289,7 +289,7 @@ pcrt_status CompileFlags::check(std::string &error) const {
   refuse(mode != "generate" &&
              (given("slots") || given("context") || given("size") || given("chunk") || given("sampling")),
          "--slots, --context, --size, --chunk and --sampling need --mode=generate");
-  for (const char *flag : {"pipeline", "recompute", "microbatches", "local-sgd"})
+  for (const char *flag : {"pipeline", "recompute", "local-sgd"})
     refuse(mode == "generate" && given(flag), "--" + Twine(flag) + " does not work with --mode=generate yet");
   refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),
          "--group, --freeze and --decay are for training; leave out --mode=" + mode);

@@ -70,6 +70,7 @@ private:
     if (options.generate) {
       GenerateStepsOptions generate = *options.generate;
       generate.groups = plan.dataRanks();
+      generate.microbatches = microbatchesOf(generate.slots);
       add(createGenerateSteps(generate), PCRT_INFEASIBLE);
       return finishStep();
     }
@@ -80,6 +81,16 @@ private:
       step.optimizer = "none";
     add(createDifferentiate(step), PCRT_INFEASIBLE);
     finishStep();
+  }
+
+  /// The parts of the slots that a program that generates takes in turn. With as many as stages, no stage waits.
+  int64_t microbatchesOf(int64_t slots) const {
+    std::optional<PipelineTactic> pipeline = plan.pipeline();
+    int64_t parts = plan.microbatches;
+    if (pipeline && parts == 1)
+      for (parts = plan.sizeOf(pipeline->axis()); slots % parts;)
+        --parts;
+    return parts;
   }
 
   /// The passes after the step is written.

@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/Generation.h"
 #include "pc/IR/StageRunner.h"
 
 #include <deque>
@@ -382,6 +383,8 @@ private:
       else
         unite(result.parameters, from.parameters);
     }
+    if (isa<CacheWriteOp>(op)) // a cache has entries of every microbatch
+      result = State();
     for (Value value : op->getResults())
       walk.states[value] = result;
     return success();

@@ -5,10 +5,10 @@
 #include "pc/Pipeline/Passes.h"
 
 #include "ChooseSchedule.h"
+#include "StageGeneration.h"
 #include "StageWriter.h"
 #include "pc/IR/AnyOp.h"
 #include "pc/IR/Calls.h"
-#include "pc/IR/Parts.h"
 
 using namespace mlir;
 using namespace pc;
@@ -67,12 +67,7 @@ struct StepCuts {
 
 /// Writes the programs of all stages into the module, instead of the step.
 LogicalResult writeStages(StageWriter::Step &step, const Program &program, StringAttr axis, int64_t inlineOps) {
-  // A stage has only some of the parameters. The key of each is its index among all parameters.
-  int64_t key = 0;
-  for (auto parameter : step.function.getOps<ParameterOp>()) {
-    parameter.setKey(key);
-    key += numParts(parameter);
-  }
+  numberParameters(step.function);
   std::vector<StageWriter> writers;
   writers.reserve(step.problem.stages);
   for (int stage = 0; stage < step.problem.stages; ++stage) {
@@ -89,10 +84,7 @@ LogicalResult writeStages(StageWriter::Step &step, const Program &program, Strin
   if (ops <= inlineOps)
     for (StageWriter &writer : writers)
       inlineCalls(writer.getModule());
-  for (Operation &op : llvm::make_early_inc_range(*step.module.getBody()))
-    if (!isa<ModuleOp>(op))
-      op.erase();
-  step.module->setAttr("pc.stage_axis", axis);
+  keepStages(step.module, axis);
   return success();
 }
 
@@ -117,15 +109,20 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       return fail("axis '" + axis + "' is used by an earlier tactic");
     if (anyPlacement(module, [](PlaceAttr place) { return !place.getRoot().empty(); }))
       return fail("naive data parallelism does not work with a pipeline; use --data-parallel=ddp");
+    std::string error;
+    std::optional<MachineModel> machine = MachineModel::find(this->machine, error);
+    if (!machine)
+      return fail(error);
+    if (generates(function)) {
+      if (failed(stageGeneration(module, function, name, this->stages, *machine, static_cast<double>(memory), error)))
+        error.empty() ? signalPassFailure() : fail(error);
+      return;
+    }
     auto accumulates = llvm::to_vector(function.getOps<AccumulateOp>());
     if (accumulates.size() != 1)
       return fail("needs a step with exactly one pc.accumulate");
     AccumulateOp accumulate = accumulates[0];
 
-    std::string error;
-    std::optional<MachineModel> machine = MachineModel::find(this->machine, error);
-    if (!machine)
-      return fail(error);
     FailureOr<Units> units = Units::find(accumulate, mesh, *machine);
     if (failed(units))
       return signalPassFailure();

@@ -67,7 +67,7 @@ private:
     return success();
   }
 
-  /// Reads the required tasks: those of the named chunks, for every microbatch of the inputs.
+  /// Reads the required tasks: those of the named chunks, for every microbatch of the inputs and of a task.
   LogicalResult readProblem() {
     Problem &p = all.problem;
     p.stages = all.stages();
@@ -80,6 +80,7 @@ private:
           continue;
         if (*task.getChunk() >= (1 << 16) || *task.getMicrobatch() >= (1 << 20))
           return task.emitOpError() << "has a chunk or microbatch that is too large (P2)";
+        p.microbatches = std::max(p.microbatches, static_cast<int>(*task.getMicrobatch()) + 1);
         size_t chunk = *task.getChunk();
         if (chunk >= p.stageOf.size()) {
           p.stageOf.resize(chunk + 1, -1);

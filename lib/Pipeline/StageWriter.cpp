@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "StageWriter.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/Parts.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -13,28 +14,44 @@ using namespace pc;
 using namespace pc::pipeline;
 
 /// The module of a stage, with only the attributes that all programs have.
-static ModuleOp newModule(StageWriter::Step &step, int stage) {
-  OpBuilder builder = OpBuilder::atBlockEnd(step.module.getBody());
-  ModuleOp module = ModuleOp::create(builder, step.function.getLoc(), "stage" + std::to_string(stage));
+static ModuleOp newModule(ModuleOp whole, func::FuncOp step, int stage) {
+  OpBuilder builder = OpBuilder::atBlockEnd(whole.getBody());
+  ModuleOp module = ModuleOp::create(builder, step.getLoc(), "stage" + std::to_string(stage));
   module->setAttr("pc.stage", builder.getI64IntegerAttr(stage));
   builder.setInsertionPointToStart(module.getBody());
-  for (Operation &op : *step.module.getBody())
+  for (Operation &op : *whole.getBody())
     if (isa<MeshOp, ProgramOp, PlanOp>(op))
       builder.clone(op);
   return module;
 }
 
-/// Creates the stage's module with an empty step function.
-StageWriter::StageWriter(Step &step, int stage)
-    : builder(step.module.getContext()), step(step), number(stage), module(newModule(step, stage)),
-      values(step.problem.microbatches), functions(module, step.accumulate, step.tasks) {
+StageModule::StageModule(ModuleOp whole, func::FuncOp step, int stage, int slots)
+    : builder(whole.getContext()), number(stage), slots(slots), module(newModule(whole, step, stage)) {
   builder.setInsertionPointToEnd(module.getBody());
-  function =
-      func::FuncOp::create(builder, step.function.getLoc(), step.function.getName(), builder.getFunctionType({}, {}));
+  function = func::FuncOp::create(builder, step.getLoc(), step.getName(), builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
 }
 
-Value StageWriter::outside(Value value) {
+StageWriter::StageWriter(Step &step, int stage)
+    : StageModule(step.module, step.function, stage, step.slots), step(step), values(step.problem.microbatches),
+      functions(module, step.accumulate, step.tasks) {}
+
+void pc::pipeline::numberParameters(func::FuncOp step) {
+  int64_t key = 0;
+  for (auto parameter : step.getOps<ParameterOp>()) {
+    parameter.setKey(key);
+    key += numParts(parameter);
+  }
+}
+
+void pc::pipeline::keepStages(ModuleOp module, StringAttr axis) {
+  for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
+    if (!isa<ModuleOp>(op))
+      op.erase();
+  module->setAttr("pc.stage_axis", axis);
+}
+
+Value StageModule::outside(Value value) {
   // A value from outside of the body is cloned once, with the ops that compute it. finish() moves the clones to the
   // front, in order.
   if (Value known = leaves.lookup(value))
@@ -63,12 +80,12 @@ Value StageWriter::read(Value value, int microbatch) {
   return values[microbatch][value] = MicrobatchOp::create(builder, stack.getLoc(), value.getType(), stack, microbatch);
 }
 
-void StageWriter::send(Location loc, Value value, int to, int flow, int message) {
-  SendOp::create(builder, loc, value, to, flow, message, step.slots);
+void StageModule::send(Location loc, Value value, int to, int flow, int message) {
+  SendOp::create(builder, loc, value, to, flow, message, slots);
 }
 
-Value StageWriter::receive(Location loc, Type type, int from, int flow, int message) {
-  return ReceiveOp::create(builder, loc, type, from, flow, message, step.slots);
+Value StageModule::receive(Location loc, Type type, int from, int flow, int message) {
+  return ReceiveOp::create(builder, loc, type, from, flow, message, slots);
 }
 
 void StageWriter::sendAll(const Task &message, int to) {
@@ -132,7 +149,7 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
 }
 
 /// Leaves and other values from outside get the order that they had in the step.
-void StageWriter::finish() {
+void StageModule::finish() {
   func::ReturnOp::create(builder, function.getLoc());
   Block &block = function.getBody().front();
   llvm::sort(header, [](const auto &a, const auto &b) { return a.first->isBeforeInBlock(b.first); });

@@ -27,9 +27,44 @@ private:
   std::map<std::tuple<int, int, char, int, int>, int> numbers;
 };
 
-/// Writes a nested module: leaves, calls of the tasks of one stage in their order, and the ops that a caller adds after
-/// them.
-class StageWriter {
+/// Writes a nested module: leaves, the ops that a caller adds, and messages between stages.
+class StageModule {
+public:
+  /// Makes the module with an empty function; `whole` has the function `step` of all stages. A flow holds `slots`
+  /// messages.
+  StageModule(mlir::ModuleOp whole, mlir::func::FuncOp step, int stage, int slots);
+
+  /// The clone of a leaf or of a value that is computed from leaves alone, which is made at its first use.
+  mlir::Value outside(mlir::Value value);
+
+  /// Writes one message, at the end of the program so far.
+  mlir::Value receive(mlir::Location loc, mlir::Type type, int from, int flow, int message);
+  void send(mlir::Location loc, mlir::Value value, int to, int flow, int message);
+
+  /// Sorts leaves, ends the function and drops values without readers.
+  void finish();
+
+  int stage() const { return number; }
+  mlir::ModuleOp getModule() const { return module; }
+  mlir::OpBuilder builder;
+
+protected:
+  int number, slots;
+  mlir::ModuleOp module;
+  mlir::func::FuncOp function;
+
+private:
+  llvm::DenseMap<mlir::Value, mlir::Value> leaves;                     ///< outside values
+  std::vector<std::pair<mlir::Operation *, mlir::Operation *>> header; ///< original, clone
+};
+
+/// Removes the step, of which the stages have all ops.
+void keepStages(mlir::ModuleOp module, mlir::StringAttr axis);
+/// Gives parameters their keys: a stage has only some of them, so the key of each is its index among all.
+void numberParameters(mlir::func::FuncOp step);
+
+/// Writes the calls of the tasks of one stage in their order, and the ops that a caller adds after them.
+class StageWriter : public StageModule {
 public:
   /// Data that all stages share.
   struct Step {
@@ -47,21 +82,8 @@ public:
   void writeTasks(const std::vector<Instruction> &instructions);
   /// The sum over microbatches of the contributions of this stage's tasks to a yielded value; null if there are none.
   mlir::Value sum(unsigned yielded) const { return sums.lookup(yielded); }
-  /// The clone of a value from outside of the accumulation, which is made at its first use.
-  mlir::Value outside(mlir::Value value);
-
-  /// Writes one message, at the end of the program so far.
-  mlir::Value receive(mlir::Location loc, mlir::Type type, int from, int flow, int message);
-  void send(mlir::Location loc, mlir::Value value, int to, int flow, int message);
-
-  /// Sorts leaves, ends the function and drops values without readers.
-  void finish();
   /// The number of ops that the step would have if the calls of tasks were inlined.
   int64_t numOps();
-
-  int stage() const { return number; }
-  mlir::ModuleOp getModule() const { return module; }
-  mlir::OpBuilder builder;
 
 private:
   /// The value that tasks of `microbatch` read for `value` of the step.
@@ -71,12 +93,7 @@ private:
   void sendAll(const Task &message, int to);
 
   Step &step;
-  int number;
-  mlir::ModuleOp module;
-  mlir::func::FuncOp function;
-  llvm::DenseMap<mlir::Value, mlir::Value> leaves;                     ///< outside values
-  std::vector<std::pair<mlir::Operation *, mlir::Operation *>> header; ///< original, clone
-  std::vector<llvm::DenseMap<mlir::Value, mlir::Value>> values;        ///< per microbatch: values of the body
+  std::vector<llvm::DenseMap<mlir::Value, mlir::Value>> values; ///< per microbatch: values of the body
   TaskWriter functions;
   std::map<std::pair<unsigned, int>, mlir::Value> sumsOfChunks; ///< by (yielded value, chunk): the sums so far
   llvm::DenseMap<unsigned, mlir::Value> sums;

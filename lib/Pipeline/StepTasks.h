@@ -34,8 +34,10 @@ struct Units {
   std::vector<double> fixed;                   ///< bytes on a rank: parameters, their gradients and states
   llvm::DenseMap<mlir::Operation *, int> unit; ///< the unit of every op of the body
 
-  /// Fails after an error if layers do not follow each other.
+  /// The units of a step that trains or evaluates. Fails after an error if layers do not follow each other.
   static mlir::FailureOr<Units> find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine);
+  /// The units of the ops of a step that generates, which are in program order; `fixed` counts caches.
+  static mlir::FailureOr<Units> find(llvm::ArrayRef<mlir::Operation *> ops, MeshAttr mesh, const MachineModel &machine);
   int layers() const { return layer.back() - 1; }
 };
 

@@ -62,17 +62,18 @@ StringRef partOf(StringRef name) {
 /// operand.
 class UnitFinder {
 public:
-  UnitFinder(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine)
-      : accumulate(accumulate), body(accumulate.getBody().front()), mesh(mesh), machine(machine) {}
+  /// `ops` are cut; leaves, and what is computed from them alone, come before `leavesEnd`.
+  UnitFinder(SmallVector<Operation *> ops, Operation *leavesEnd, MeshAttr mesh, const MachineModel &machine)
+      : ops(std::move(ops)), leavesEnd(leavesEnd), mesh(mesh), machine(machine) {}
 
   /// The forward pass gives units their names. The backward pass and the copies for recomputation then follow them.
   FailureOr<Units> run() {
     SmallVector<Operation *> forward, backward, again;
-    for (Operation &op : body.without_terminator())
+    for (Operation *op : ops)
       if (isa<SeedOp>(op) || !backward.empty())
-        backward.push_back(&op);
+        backward.push_back(op);
       else
-        forward.push_back(&op);
+        forward.push_back(op);
     // Copies of forward ops (pc-recompute) and ops on parameters are between the passes; they belong to their readers.
     llvm::DenseSet<Operation *> gradients;
     llvm::erase_if(backward, [&](Operation *op) {
@@ -100,8 +101,8 @@ public:
       units.unit[op] = unit;
     }
     units.seconds.resize(units.names.size());
-    for (Operation &op : body.without_terminator())
-      units.seconds[units.unit[&op]] += secondsOnRank(&op, mesh, machine);
+    for (Operation *op : ops)
+      units.seconds[units.unit[op]] += secondsOnRank(op, mesh, machine);
     countBytes(forward);
     return std::move(units);
   }
@@ -211,7 +212,7 @@ private:
   }
 
   /// Counts the bytes that a unit holds per microbatch for its backward pass, and the bytes of parameters, gradients
-  /// and states.
+  /// and states. A step that generates has no gradients, and caches for states.
   void countBytes(ArrayRef<Operation *> forward) {
     units.held.resize(units.names.size());
     units.fixed.resize(units.names.size());
@@ -224,13 +225,19 @@ private:
     // A parameter, and values computed from it outside of the body, belong to the units that read them.
     llvm::DenseMap<Value, double> bytes;
     std::map<std::string, double> states;
-    for (auto state : accumulate->getBlock()->getOps<StateOp>())
-      states[state.getParameter().str()] += localBytes(state.getValue(), mesh);
-    for (Operation *op = &accumulate->getBlock()->front(); op != accumulate; op = op->getNextNode()) {
+    for (auto state : leavesEnd->getBlock()->getOps<StateOp>())
+      if (state.getCache())
+        bytes[state.getValue()] = localBytes(state.getValue(), mesh);
+      else
+        states[state.getParameter().str()] += localBytes(state.getValue(), mesh);
+    bool trains = bytes.empty();
+    for (Operation *op = &leavesEnd->getBlock()->front(); op != leavesEnd; op = op->getNextNode()) {
       if (auto parameter = dyn_cast<ParameterOp>(op))
-        bytes[parameter.getValue()] = (parameter.getFrozen() ? 1 : 2) * localBytes(parameter.getValue(), mesh) +
-                                      states[parameter.getName().str()];
-      else if (op->getNumOperands() == 1 && op->getNumResults() == 1 && bytes.count(op->getOperand(0)))
+        bytes[parameter.getValue()] =
+            (parameter.getFrozen() || !trains ? 1 : 2) * localBytes(parameter.getValue(), mesh) +
+            states[parameter.getName().str()];
+      else if (op->getNumOperands() == 1 && op->getNumResults() == 1 && bytes.count(op->getOperand(0)) &&
+               !isForward.contains(op))
         bytes[op->getResult(0)] = bytes[op->getOperand(0)] + localBytes(op->getResult(0), mesh);
     }
     std::set<std::pair<int, void *>> counted;
@@ -241,8 +248,8 @@ private:
             units.fixed[units.unit[op]] += it->second;
   }
 
-  AccumulateOp accumulate;
-  Block &body;
+  SmallVector<Operation *> ops;
+  Operation *leavesEnd;
   MeshAttr mesh;
   const MachineModel &machine;
   Units units;
@@ -256,5 +263,10 @@ private:
 } // namespace
 
 FailureOr<Units> Units::find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine) {
-  return UnitFinder(accumulate, mesh, machine).run();
+  auto ops = llvm::map_to_vector(accumulate.getBody().front().without_terminator(), [](Operation &op) { return &op; });
+  return UnitFinder(std::move(ops), accumulate, mesh, machine).run();
+}
+
+FailureOr<Units> Units::find(ArrayRef<Operation *> ops, MeshAttr mesh, const MachineModel &machine) {
+  return UnitFinder(llvm::to_vector(ops), ops.front()->getBlock()->getTerminator(), mesh, machine).run();
 }

@@ -265,8 +265,8 @@ public:
       if (!output.shape.empty() || output.dtype != PCRT_F32)
         wrong("output " + output.kind + " is not a scalar of type f32");
     } else if (output.kind == "generated") {
-      if (program.caches.empty() || output.dtype != PCRT_F32 ||
-          output.shape != Dims{program.batch, program.caches[0].shape[1]})
+      if (!program.generates || output.dtype != PCRT_F32 || output.shape.size() != 2 ||
+          output.shape[0] != program.batch || (!program.caches.empty() && program.caches[0].shape[1] % output.shape[1]))
         wrong("output " + output.name + " " + describe(output.shape));
     } else if (output.kind == "logits" || output.kind == PCRT_ROUTING) {
       // The description may give the whole batch or one microbatch; here it is the batch.
@@ -379,8 +379,6 @@ void readAll(Program &program, const Json &json) {
   readEach("parameters", &Reader::readParameter);
   readEach("states", &Reader::readState);
   readEach("caches", &Reader::readCache);
-  if (program.generates && program.caches.empty())
-    wrong("a program that generates has no caches");
   readEach("inputs", &Reader::readInput);
   readEach("constants", &Reader::readConstant);
   readEach("outputs", &Reader::readOutput);

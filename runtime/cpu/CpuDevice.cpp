@@ -44,7 +44,7 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
 CpuDevice::CpuDevice(const Program &program, const Bf16Choice &bf16, int threads)
     : program(program), pool(threads),
       gemms(pool, checkTables(program.abi).gemms, program.abi.num_gemms, bf16.products.native,
-            /*rowsAlike=*/!program.caches.empty()),
+            /*rowsAlike=*/program.generates),
       started(program.abi.num_tickets) {
   for (int i = 0; i < program.abi.num_kernels; ++i) {
     const pcrt_kernel &kernel = program.abi.kernels[i];
@@ -77,7 +77,7 @@ void CpuDevice::prepare(pcrt_context &context) {
       move.codes += int64_t(reinterpret_cast<uintptr_t>(arena));
     }
   if (program.stageAxis >= 0)
-    requireOk(comm, comm.openFlows(flowsOf(program, comm.rank())));
+    requireOk(comm, comm.openFlows(context.flows));
   if (context.keepsArena) // oneDNN makes its code in the first step then
     return;
   if (comm.hasOldArena())

@@ -103,7 +103,7 @@ void CudaDevice::prepare(pcrt_context &context) {
     bool posts = program.stageAxis >= 0 && comm->hasLanes();
     graphs = graphs && comm->canCapture() && (!posts || switchedOn("PCRT_CUDA_GRAPH", false));
     if (program.stageAxis >= 0)
-      flows = std::make_unique<StageFlows>(session, program, control, *comm);
+      flows = std::make_unique<StageFlows>(session, context, *comm);
     onAllRanks(control, [&] {
       if (comm->registerArena(arena, arenaMemory.mappedBytes()) != PCRT_OK)
         fail(PCRT_RESOURCE, comm->error());

@@ -53,10 +53,12 @@ static void requireQueues(const Session &session, int lanes) {
            (streams <= 32 ? "unset it" : "use fewer chunks, or PCRT_CUDA_COMM=host"));
 }
 
-StageFlows::StageFlows(Session &session, const Program &program, Comm &control, DeviceComm &comm)
+StageFlows::StageFlows(Session &session, const pcrt_context &context, DeviceComm &comm)
     : session(session), comm(comm), memory(session) {
+  const Program &program = context.program;
+  Comm &control = context.comm;
   // The control plane compares the ends.
-  requireOk(control, control.openFlows(flowsOf(program, control.rank())));
+  requireOk(control, control.openFlows(context.flows));
   if (comm.hasLanes())
     onAllRanks(control, [&] { requireQueues(session, lanesOf(program.abi)); });
   comm.openFlows(allFlows(program, control.rank()));

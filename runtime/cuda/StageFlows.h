@@ -10,6 +10,7 @@
 #include "base/Program.h"
 #include "cuda/DeviceComm.h"
 #include "cuda/Memory.h"
+#include "device/Context.h"
 
 namespace pcrt::cuda {
 
@@ -17,9 +18,10 @@ namespace pcrt::cuda {
 /// return the status. After a failure, `result` or comm.error() says what failed.
 class StageFlows {
 public:
-  /// Creates streams, events and slots, and connects all flows of the run. All ranks of a pipeline call it. Throws
-  /// PCRT_RESOURCE if the driver has fewer hardware queues than streams that must not hold up each other.
-  StageFlows(Session &session, const Program &program, Comm &control, DeviceComm &comm);
+  /// Creates streams, events and slots, and connects all flows of the run, also those between hosts. All ranks of a
+  /// pipeline call it. Throws PCRT_RESOURCE if the driver has fewer hardware queues than streams that must not hold up
+  /// each other.
+  StageFlows(Session &session, const pcrt_context &context, DeviceComm &comm);
 
   /// Enclose the calls of a step: begin posts the first receives, end lets the compute stream wait for the lanes. After
   /// PCRT_INTERNAL without a message in comm.error(), the driver's `result` says why.

@@ -86,7 +86,8 @@ std::vector<Flow> pcrt::flowsOf(const Program &program, int rank) {
 pcrt_context::pcrt_context(const Program &program, Comm &comm)
     : program(program), comm(comm), profile(program.abi), groups(makeGroups(program, comm.rank())),
       moves(makeMoves(program.abi, groups)), moveCounts(program.abi.num_moves, 0), rowsSent(program.abi.num_moves, 0),
-      flowCounts(program.abi.num_flows, 0) {}
+      flowCounts(program.abi.num_flows, 0),
+      flows(program.stageAxis < 0 ? std::vector<Flow>() : flowsOf(program, comm.rank())) {}
 
 void pcrt_context::beginCounts() {
   std::fill(moveCounts.begin(), moveCounts.end(), 0);

@@ -52,6 +52,7 @@ struct pcrt_context {
   std::vector<int64_t> rowsSent;      ///< Rows that every move of rows sent to other ranks since the step began.
   std::vector<int64_t> roundCounts;   ///< Calls of every move in the last end of a round.
   std::vector<int64_t> flowCounts;    ///< Messages of every flow since the step began.
+  std::vector<pcrt::Flow> flows;      ///< Those of the program, and then those that the run adds between hosts.
   int64_t allocations = 0;            ///< Allocations from the heap inside steps.
   std::string error;                  ///< Why the last call failed.
   std::function<void()> beforeUpdate; ///< Called in every step before parameters or states change. Allocates nothing.

@@ -1,6 +1,8 @@
 //===- Generation.cpp - A run of a program that generates text -------------===//
 // Rank 0 reads the lines of requests. Before each step all ranks get the lines that have come, so all run the same
-// scheduler. A step gives its tokens to every rank, and rank 0 writes them.
+// scheduler. A step gives its tokens to every rank, and rank 0 writes them. In a pipeline nobody waits for all ranks:
+// rank 0 sends the lines to each of the others, the last stage sends tokens to the other stages, and steps of several
+// turns are under way.
 //===----------------------------------------------------------------------===//
 #include "run/Generation.h"
 #include "base/Failure.h"
@@ -14,11 +16,14 @@
 #include "run/SameRun.h"
 #include "schedule/EndTokens.h"
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -104,6 +109,12 @@ private:
   const Program &program;
 };
 
+/// A message with lines of requests.
+struct Lines {
+  int64_t left = 0; ///< The bytes of this message and of those that follow it.
+  char bytes[4088] = {};
+};
+
 /// One rank.
 class GenerationRun {
 public:
@@ -121,8 +132,9 @@ public:
     checkFlags();
     weights = options.init.empty() ? program.weights : options.init;
     onAllRanks(comm, [&] { openFiles(); });
-    openDevice();
     scheduler.emplace(shapeOf(program), endTokens);
+    lastOutputs.resize(size_t(scheduler->shape().turns));
+    openDevice();
     loop();
     requireOk(comm, comm.barrier());
   }
@@ -183,6 +195,8 @@ private:
       context->device = device.get();
     });
     context->observer = &chosen;
+    if (isPipeline())
+      addFlows();
     device->prepare(*context);
     std::optional<Pool> helpers;
     Pool &workers = device->threads() ? *device->threads() : helpers.emplace(threadsOfThisRank());
@@ -199,10 +213,42 @@ private:
     });
   }
 
+  bool isPipeline() const { return program.stageAxis >= 0; }
+  bool isLastStage() const { return !isPipeline() || program.stage + 1 == int(program.stages.size()); }
+
+  /// Adds the flows of lines, from rank 0 to each other one, and of tokens, from each rank of the last stage to those
+  /// with the same coordinates in other stages.
+  void addFlows() {
+    auto add = [&](int peer, bool sends, int id, int64_t bytes, int slots, const char *name) {
+      context->flows.push_back({.peer = peer, .id = id, .sends = sends, .bytes = bytes, .slots = slots, .name = name});
+      return int(context->flows.size()) - 1;
+    };
+    constexpr int ofLines = 1 << 20, ofTokens = ofLines + 1; // above the numbers of the program's flows
+    if (comm.rank() != 0)
+      lineFlows = {add(0, false, ofLines, sizeof(Lines), 2, "lines of requests")};
+    else
+      for (int rank = 1; rank < comm.size(); ++rank)
+        lineFlows.push_back(add(rank, true, ofLines, sizeof(Lines), 2, "lines of requests"));
+    const auto last = int(program.stages.size()) - 1, stride = int(program.mesh.stride(program.stageAxis));
+    auto addTokens = [&](int stage, bool sends) {
+      // A step of each turn can be under way.
+      tokenFlows.push_back(add(comm.rank() + (stage - program.stage) * stride, sends, ofTokens,
+                               int64_t(wordsOfTokens() * sizeof(int32_t)), scheduler->shape().turns,
+                               "tokens from the last stage"));
+    };
+    if (!isLastStage())
+      addTokens(last, false);
+    else
+      for (int stage = 0; stage < last; ++stage)
+        addTokens(stage, true);
+  }
+
   /// Gives all ranks the bytes of rank 0.
   std::string share(const std::string &bytes) {
     if (comm.size() == 1)
       return bytes;
+    if (isPipeline())
+      return sendLines(comm.rank() == 0 ? bytes : "");
     std::vector<int64_t> sizes(size_t(comm.size()));
     auto mine = int64_t(bytes.size());
     requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, sizes.data()));
@@ -214,11 +260,35 @@ private:
     return all.substr(0, size_t(sizes[0]));
   }
 
+  /// The same without waiting for ranks that are behind: messages with parts of the bytes.
+  std::string sendLines(std::string bytes) {
+    Lines part;
+    size_t at = 0, count = 0;
+    do {
+      if (comm.rank() == 0) {
+        part.left = int64_t(bytes.size() - at);
+        count = std::min(sizeof part.bytes, size_t(part.left));
+        memcpy(part.bytes, bytes.data() + at, count);
+        for (int flow : lineFlows)
+          requireOk(comm, comm.send(flow, &part));
+      } else {
+        requireOk(comm, comm.receive(lineFlows[0], &part));
+        count = std::min(sizeof part.bytes, size_t(part.left));
+        bytes.append(part.bytes, count);
+      }
+      at += count;
+    } while (part.left > int64_t(count));
+    return bytes;
+  }
+
   /// Takes requests and runs steps, until there are no more of either. The first byte that ranks share says whether
-  /// requests may still come.
+  /// requests may still come. What the last step of a turn has chosen is taken just before the turn's next step, so
+  /// that ranks of all stages take it at the same place among their steps.
   void loop() {
     GenerationStep next;
-    for (int64_t step = 0;;) {
+    for (int64_t number = 0, turn = 0;; turn = (turn + 1) % scheduler->shape().turns) {
+      if (scheduler->isOpen())
+        endStep(lastOutputs[size_t(turn)]);
       std::string news(1, ' ');
       if (reader) {
         bool ended = false, idle = scheduler->waiting() + scheduler->running() == 0;
@@ -229,11 +299,9 @@ private:
       size_t begin = 1;
       for (size_t end; (end = news.find('\n', begin)) != std::string::npos; begin = end + 1)
         takeRequest(std::string_view(news).substr(begin, end - begin));
-      if (scheduler->next(next)) {
-        runStep(step++, next);
-        continue;
-      }
-      if (news[0] == 'e')
+      if (scheduler->next(next))
+        runStep(number++, next, lastOutputs[size_t(turn)]);
+      else if (news[0] == 'e' && scheduler->waiting() + scheduler->running() == 0)
         return;
     }
   }
@@ -279,8 +347,13 @@ private:
     nameOf.erase(number);
   }
 
-  /// Runs a step and reports its tokens. Without prompts, the part for tokens that are fed back is enough.
-  void runStep(int64_t number, const GenerationStep &step) {
+  /// The tokens of a step, for both of its parts.
+  struct Outputs {
+    GenerationOutputs back, prompts;
+  };
+
+  /// Runs a step. Without prompts, the part for tokens that are fed back is enough.
+  void runStep(int64_t number, const GenerationStep &step, Outputs &outputs) {
     for (size_t i = 0; i < program.inputs.size(); ++i)
       fill(program.inputs[i], device->input(number, int(i)),
            program.inputs[i].name.ends_with(Chosen::ofChunk) ? step.prompts : step.back);
@@ -290,7 +363,47 @@ private:
       context->require(device->begin(*context, number));
       context->require(device->finish(*context));
     }
-    for (const TokenEvent &event : scheduler->finish(chosen.back, chosen.prompts)) {
+    if (!isLastStage())
+      return;
+    outputs = {chosen.back, chosen.prompts};
+    if (!isPipeline())
+      return;
+    std::vector<int32_t> words(wordsOfTokens());
+    auto to = words.begin();
+    for (const GenerationOutputs *part : {&outputs.back, &outputs.prompts}) {
+      std::copy(part->tokens.begin(), part->tokens.end(), to);
+      to += ptrdiff_t(words.size() / 4);
+      std::transform(part->logprobs.begin(), part->logprobs.end(), to,
+                     [](float logprob) { return std::bit_cast<int32_t>(logprob); });
+      to += ptrdiff_t(words.size() / 4);
+    }
+    for (int flow : tokenFlows)
+      requireOk(comm, comm.send(flow, words.data()));
+  }
+
+  /// The words of a message with the tokens of a step: two parts of tokens and of logprobs.
+  size_t wordsOfTokens() const { return 4 * size_t(scheduler->shape().groups) * size_t(scheduler->shape().slots); }
+
+  /// Receives what the last stage has sent for a step.
+  void receive(Outputs &outputs) {
+    std::vector<int32_t> words(wordsOfTokens());
+    requireOk(comm, comm.receive(tokenFlows[0], words.data()));
+    auto from = words.begin();
+    for (GenerationOutputs *part : {&outputs.back, &outputs.prompts}) {
+      const auto count = ptrdiff_t(words.size() / 4);
+      part->tokens.assign(from, from + count);
+      part->logprobs.clear();
+      std::transform(from + count, from + 2 * count, std::back_inserter(part->logprobs),
+                     [](int32_t word) { return std::bit_cast<float>(word); });
+      from += 2 * count;
+    }
+  }
+
+  /// Takes and reports the tokens of a step.
+  void endStep(Outputs &outputs) {
+    if (!isLastStage())
+      receive(outputs);
+    for (const TokenEvent &event : scheduler->finish(outputs.back, outputs.prompts)) {
       Json line{{"id", nameOf.at(event.id)}, {"token", event.token}, {"logprob", event.logprob}};
       if (event.reason == FinishReason::NotFinite)
         line = {{"id", nameOf.at(event.id)}, {"error", {{"message", "the logits are not finite"}, {"param", nullptr}}}};
@@ -350,6 +463,8 @@ private:
   std::optional<pcrt_context> context;
   std::unique_ptr<Device> device;
   std::optional<Scheduler> scheduler;
+  std::vector<Outputs> lastOutputs;       ///< Of each turn.
+  std::vector<int> lineFlows, tokenFlows; ///< Those of this rank.
   std::map<uint64_t, Json> nameOf;        ///< The id that a request's line gave.
   std::map<std::string, uint64_t> byName; ///< By its text.
 };
@@ -357,22 +472,29 @@ private:
 } // namespace
 
 GenerationShape pcrt::shapeOf(const Program &program) {
-  const Dims &cache = program.caches[0].shape;
-  GenerationShape shape{.groups = int32_t(cache[0]),
-                        .slots = int32_t(cache[1]),
-                        .context = int32_t(cache[3]),
-                        .vocabulary = int32_t(program.vocabulary)};
-  for (const Input &input : program.inputs)
-    if (input.name == "tokens")
-      shape.size = int32_t(input.shape[1]);
-    else if (input.name == std::string("tokens") + Chosen::ofChunk)
-      shape.chunk = int32_t(input.shape[1]);
+  GenerationShape shape{.vocabulary = int32_t(program.vocabulary)};
+  int32_t allSlots = 0;
+  for (const Program *stage : program.stages) {
+    for (const Cache &cache : stage->caches)
+      shape.groups = int32_t(cache.shape[0]), allSlots = int32_t(cache.shape[1]),
+      shape.context = int32_t(cache.shape[3]);
+    for (const Input &input : stage->inputs)
+      if (input.name == "slots")
+        shape.size = int32_t(input.shape[1]);
+      else if (input.name == std::string("slots") + Chosen::ofChunk)
+        shape.chunk = int32_t(input.shape[1]);
+      else if (input.name == "chosen")
+        shape.slots = int32_t(input.shape[1]);
+  }
+  shape.turns = allSlots / shape.slots;
   return shape;
 }
 
 bool pcrt::samples(const Program &program) {
-  return std::any_of(program.inputs.begin(), program.inputs.end(),
-                     [](const Input &input) { return input.name == "sampling"; });
+  return std::any_of(program.stages.begin(), program.stages.end(), [](const Program *stage) {
+    return std::any_of(stage->inputs.begin(), stage->inputs.end(),
+                       [](const Input &input) { return input.name == "sampling"; });
+  });
 }
 
 void pcrt::runGeneration(const Program &program, const Options &options, Comm &comm) {

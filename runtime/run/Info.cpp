@@ -77,8 +77,9 @@ Json pcrt::describeAsJson(const Program &program) {
     facts["bf16"] = bf16;
   if (program.generates) {
     GenerationShape shape = shapeOf(program);
-    facts["generation"] = {{"groups", shape.groups}, {"slots", shape.slots}, {"context", shape.context},
-                           {"size", shape.size},     {"chunk", shape.chunk}, {"sampling", samples(program)}};
+    facts["generation"] = {{"groups", shape.groups},   {"slots", shape.turns * shape.slots},
+                           {"context", shape.context}, {"size", shape.size},
+                           {"chunk", shape.chunk},     {"sampling", samples(program)}};
     return facts;
   }
   for (const Program *stage : program.stages)

@@ -28,12 +28,14 @@ std::optional<Refusal> GenerationShape::refusal(const GenerationRequest &request
 
 Scheduler::Scheduler(GenerationShape shape, std::vector<int32_t> endTokens)
     : program(shape), endTokens(std::move(endTokens)) {
-  if (program.groups < 1 || program.slots < 1 || program.context < 1 || program.vocabulary < 1)
+  if (program.groups < 1 || program.turns < 1 || program.slots < 1 || program.context < 1 || program.vocabulary < 1)
     fail(PCRT_USAGE, "a generating program needs a group, a slot, a position and a token");
   if (program.size < program.slots || program.chunk < 0)
     fail(PCRT_USAGE,
          "a step of a generating program must have at least as many tokens as slots, " + std::to_string(program.slots));
-  entries.resize(size_t(program.groups) * program.slots);
+  entries.resize(size_t(program.turns) * places());
+  giving.resize(entries.size());
+  from.resize(entries.size());
 }
 
 uint64_t Scheduler::add(GenerationRequest request) {
@@ -56,7 +58,7 @@ size_t Scheduler::running() const {
   return size_t(std::count_if(entries.begin(), entries.end(), [](const Entry &entry) { return entry.id != 0; }));
 }
 
-/// Requests go to the group with the most free slots, and there to the first one.
+/// Requests go to the turn and group with the most free slots, and there to the first one.
 void Scheduler::fillSlots() {
   while (!queue.empty()) {
     int32_t most = 0;
@@ -75,7 +77,7 @@ void Scheduler::fillSlots() {
 }
 
 std::vector<int32_t> Scheduler::byArrival(int32_t group) const {
-  const Entry *first = &entries[size_t(group) * program.slots];
+  const Entry *first = &entries[placeOf(group)];
   std::vector<int32_t> order;
   for (int32_t slot = 0; slot < program.slots; ++slot)
     if (first[slot].id)
@@ -85,14 +87,14 @@ std::vector<int32_t> Scheduler::byArrival(int32_t group) const {
 }
 
 void Scheduler::feed(int32_t group, int32_t slot, int32_t count, int32_t &rows, GenerationInputs &inputs) {
-  size_t place = size_t(group) * program.slots + slot;
+  size_t place = placeOf(group) + slot, here = size_t(group) * program.slots + slot;
   size_t row = inputs.tokens.size() / program.groups * group + rows;
   Entry &entry = entries[place];
   if (count <= 0)
     return;
   for (int32_t i = 0; i < count; ++i, ++row, ++entry.fed) {
     inputs.tokens[row] = entry.inPrompt() ? entry.request.prompt[entry.fed] : entry.last;
-    inputs.slots[row] = slot;
+    inputs.slots[row] = turn * program.slots + slot;
     inputs.positions[row] = entry.fed;
   }
   rows += count;
@@ -100,37 +102,36 @@ void Scheduler::feed(int32_t group, int32_t slot, int32_t count, int32_t &rows, 
     return;
   giving[place] = entry.id;
   from[place] = &inputs == prompts ? Part::Prompts : Part::Back;
-  inputs.chosen[place] = rows - 1;
+  inputs.chosen[here] = rows - 1;
   const Sampling &how = entry.request.sampling;
   float values[] = {how.temperature, float(how.topK), how.topP, how.minP};
-  std::copy_n(values, 4, &inputs.sampling[4 * place]);
+  std::copy_n(values, 4, &inputs.sampling[4 * here]);
   int32_t words[] = {int32_t(uint32_t(entry.request.seed)), int32_t(uint32_t(entry.request.seed >> 32)), entry.fed - 1};
-  std::copy_n(words, 3, &inputs.seeds[3 * place]);
+  std::copy_n(words, 3, &inputs.seeds[3 * here]);
 }
 
 bool Scheduler::next(GenerationStep &step) {
-  if (inStep)
+  if (std::find(open.begin(), open.end(), turn) != open.end())
     fail(PCRT_INTERNAL, "the scheduler was asked for a step before the last one ended");
   fillSlots();
-  size_t places = entries.size();
   auto clear = [&](GenerationInputs &inputs, int32_t tokens) {
     size_t rows = size_t(program.groups) * size_t(tokens);
     inputs.tokens.assign(rows, 0);
     inputs.slots.assign(rows, -1);
     inputs.positions.assign(rows, 0);
-    inputs.chosen.assign(places, 0);
-    inputs.sampling.assign(4 * places, 0);
-    inputs.seeds.assign(3 * places, 0);
+    inputs.chosen.assign(places(), 0);
+    inputs.sampling.assign(4 * places(), 0);
+    inputs.seeds.assign(3 * places(), 0);
   };
   clear(step.back, program.size);
   clear(step.prompts, program.chunk);
   prompts = &step.prompts;
-  giving.assign(places, 0);
-  from.assign(places, Part::None);
+  std::fill_n(giving.begin() + ptrdiff_t(placeOf(0)), places(), 0);
+  std::fill_n(from.begin() + ptrdiff_t(placeOf(0)), places(), Part::None);
   step.hasBack = step.hasPrompts = false;
   for (int32_t group = 0; group < program.groups; ++group) {
     std::vector<int32_t> order = byArrival(group);
-    const Entry *first = &entries[size_t(group) * program.slots];
+    const Entry *first = &entries[placeOf(group)];
     int32_t back = 0, chunk = 0;
     std::vector<int32_t> inPrompt;
     for (int32_t slot : order)
@@ -148,23 +149,28 @@ bool Scheduler::next(GenerationStep &step) {
     step.hasBack |= back > 0;
     step.hasPrompts |= chunk > 0;
   }
-  inStep = step.hasBack || step.hasPrompts;
-  return inStep;
+  bool any = step.hasBack || step.hasPrompts;
+  if (any)
+    open.push_back(turn);
+  turn = (turn + 1) % program.turns;
+  return any;
 }
 
 std::vector<TokenEvent> Scheduler::finish(const GenerationOutputs &back, const GenerationOutputs &prompts) {
-  if (!inStep)
+  if (open.empty())
     fail(PCRT_INTERNAL, "the scheduler got the outputs of a step that it has not planned");
-  inStep = false;
+  size_t first = size_t(open.front()) * places();
+  open.pop_front();
   std::vector<TokenEvent> events;
-  for (size_t place = 0; place < entries.size(); ++place) {
+  for (size_t here = 0; here < places(); ++here) {
+    size_t place = first + here;
     const GenerationOutputs &outputs = from[place] == Part::Prompts ? prompts : back;
-    if (giving[place] && (outputs.tokens.size() != entries.size() || outputs.logprobs.size() != entries.size()))
+    if (giving[place] && (outputs.tokens.size() != places() || outputs.logprobs.size() != places()))
       fail(PCRT_INTERNAL, "the outputs of a step of generation do not match the step");
     Entry &entry = entries[place];
     if (!giving[place] || entry.id != giving[place]) // cancelled meanwhile
       continue;
-    TokenEvent event{.id = entry.id, .token = outputs.tokens[place], .logprob = outputs.logprobs[place]};
+    TokenEvent event{.id = entry.id, .token = outputs.tokens[here], .logprob = outputs.logprobs[here]};
     entry.last = event.token;
     ++entry.given;
     if (event.token < 0 || event.token >= program.vocabulary || !std::isfinite(event.logprob))

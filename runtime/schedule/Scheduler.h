@@ -35,10 +35,11 @@ struct Refusal {
   std::string field, reason;
 };
 
-/// The sizes of a generating program.
+/// The sizes of a generating program. Slot n of turn t is slot t N + n of its group's cache.
 struct GenerationShape {
   int32_t groups = 1;     ///< Data groups (D).
-  int32_t slots = 1;      ///< Slots per group (N), which is also the number of chosen rows per group.
+  int32_t turns = 1;      ///< Steps take turns, each with its own slots; as many can be under way in a pipeline.
+  int32_t slots = 1;      ///< Slots per group in a turn (N), which is also the number of chosen rows per group.
   int32_t context = 0;    ///< Positions per slot (T).
   int32_t vocabulary = 0; ///< Token ids lie below it.
   int32_t size = 1;       ///< Tokens per group in a step (S), at least `slots`.
@@ -85,9 +86,9 @@ struct TokenEvent {
   FinishReason reason = FinishReason::None;
 };
 
-/// Gives slots to requests, first come, first served. Every step feeds back the last token of each answer, and as many
-/// tokens of prompts as fit, the oldest request first. A program computes a token alike in every row of a part, so the
-/// bits of an answer do not depend on other requests.
+/// Gives slots to requests, first come, first served, and plans the steps of the turns in a circle. Every step feeds
+/// back the last token of each answer, and as many tokens of prompts as fit, the oldest request first. A program
+/// computes a token alike in every row of a part, so the bits of an answer do not depend on other requests.
 class Scheduler {
 public:
   /// Throws PCRT_USAGE if the shape makes no sense.
@@ -100,9 +101,13 @@ public:
   /// Removes a request, and returns whether there was one with this id. The request has no more events.
   bool cancel(uint64_t id);
 
-  /// Plans the next step and writes its inputs. Returns whether there is anything to do.
+  /// Whether the turn that comes next waits for its last step to end.
+  bool isOpen() const { return !open.empty() && open.front() == turn; }
+  /// Plans the step of the turn that comes next, which must not be open, and writes its inputs. Returns whether there
+  /// is anything to do.
   bool next(GenerationStep &step);
-  /// Ends the step that next() planned, whose parts had these outputs. Returns the new tokens, by group and slot.
+  /// Ends the oldest step that next() planned, whose parts had these outputs. Returns the new tokens, by group and
+  /// slot.
   std::vector<TokenEvent> finish(const GenerationOutputs &back, const GenerationOutputs &prompts);
 
   size_t waiting() const { return queue.size(); } ///< The number of requests without a slot.
@@ -121,6 +126,9 @@ private:
   };
 
   void fillSlots();
+  /// The number of entries of a turn, and the first entry of a group in the turn that comes next.
+  size_t places() const { return size_t(program.groups) * size_t(program.slots); }
+  size_t placeOf(int32_t group) const { return size_t(turn) * places() + size_t(group) * size_t(program.slots); }
   /// The slots of a group, in the order in which their requests came.
   std::vector<int32_t> byArrival(int32_t group) const;
   /// Appends the next `count` tokens of a slot to its group's rows of a part.
@@ -131,12 +139,13 @@ private:
   GenerationShape program;
   std::vector<int32_t> endTokens;
   std::deque<Entry> queue;
-  std::vector<Entry> entries;   ///< [D, N]
-  std::vector<uint64_t> giving; ///< [D, N]: the request that gets a token in the current step, or 0.
-  std::vector<Part> from;       ///< [D, N]: by which part.
+  std::vector<Entry> entries;   ///< [turns, D, N]
+  std::vector<uint64_t> giving; ///< [turns, D, N]: the request that gets a token in the turn's step, or 0.
+  std::vector<Part> from;       ///< [turns, D, N]: by which part.
   uint64_t lastId = 0;
+  int32_t turn = 0;                          ///< The one that comes next.
+  std::deque<int32_t> open;                  ///< The turns of steps that have not ended.
   const GenerationInputs *prompts = nullptr; ///< Of the step that is being planned.
-  bool inStep = false;
 };
 
 } // namespace pcrt

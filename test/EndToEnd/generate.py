@@ -13,7 +13,7 @@ MARGIN, TOLERANCE, BF16 = 1e-3, 1e-4, 0.06
 CUDA = ["--target=cuda", "--stand-in"]
 PLANS = [("1", []), ("1", ["--chunk=7"]), ("tp=2", ["--tensor-parallel"]), ("dp=2", ["--data-parallel", "--chunk=5"]),
          ("dp=2,tp=2", ["--data-parallel", "--tensor-parallel", "--chunk=6"]), ("dp=2", ["--zero=3", "--chunk=4"]),
-         ("cp=2", ["--context-parallel"]), ("1", CUDA), ("tp=2", ["--tensor-parallel", "--chunk=4", *CUDA]), ("tp=2", ["--tensor-parallel", "--precision=bf16"])]
+         ("cp=2", ["--context-parallel"]), ("pp=2", ["--chunk=5"]), ("tp=2,pp=2", ["--tensor-parallel"]), ("1", CUDA), ("tp=2", ["--tensor-parallel", "--chunk=4", *CUDA]), ("tp=2", ["--tensor-parallel", "--precision=bf16"])]
 QUICK = {"gpt2": PLANS, "llama-tied": PLANS[2:5], "mistral-window": PLANS[:1], "bloom": PLANS[1:3], "mixtral": PLANS[1:2], "qwen3_moe": [("ep=2", ["--expert-parallel"])]}
 
 
@@ -27,7 +27,7 @@ class Generate(Case):
 
     def plan(self, model, mesh, flags, wanted):
         name = f"{model} {mesh} {' '.join(flags)}".strip()
-        made = self.call("pc-compile", f"{model}.mlir", "-o", "program", "--mode=generate", "--slots", 3, "--size", 4, *mesh_flags(mesh), *flags)
+        made = self.call("pc-compile", f"{model}.mlir", "-o", "program", "--mode=generate", "--slots", 4 if "pp" in mesh or "--microbatches=2" in flags else 3, "--size", 4, *mesh_flags(mesh), *flags)
         if not self.check(f"{name}: compiles", made.code == 0, made.why()):
             return
         (self.work / "requests").write_text("".join(
@@ -55,7 +55,7 @@ class Generate(Case):
 
     def refused(self):
         """What is wrong with flags ends the command; what is wrong with a request ends only this request."""
-        for flag in ("--pipeline", "--recompute=full", "--microbatches=2", "--group=*:decay=0"):
+        for flag in ("--pipeline", "--recompute=full", "--group=*:decay=0"):
             self.holds(flag, "pc-compile", "gpt2.mlir", "-o", "none", "--mode=generate", "--slots=3", flag, code=2, words="--mode=generate")
         self.holds("--slots", "pc-compile", "gpt2.mlir", "-o", "none", "--slots=3", code=2, words="need --mode=generate")
         self.holds("--context", "pc-compile", "gpt2.mlir", "-o", "none", "--mode=generate", "--context=25", code=4, words="import the model with --seq=25")

@@ -21,7 +21,8 @@ from cases import GOLDEN, Case, mesh_flags, ranks_of
 
 MODEL, CONTEXT = "llama-tied", 24
 OTHERS = ["mixtral", "gpt2", "deepseek_v3", "gpt_oss"]
-PLANS = [("1", []), ("tp=2", ["--tensor-parallel"]), ("dp=2", ["--data-parallel"]), ("dp=2,tp=2", ["--data-parallel", "--tensor-parallel"])]
+PLANS = [("1", []), ("tp=2", ["--tensor-parallel"]), ("dp=2", ["--data-parallel"]), ("dp=2,tp=2", ["--data-parallel", "--tensor-parallel"]),
+         ("pp=2", [])]
 SETTINGS = [{"temperature": 1.0}, {"temperature": 0.7}, {"temperature": 1.0, "top_k": 5}, {"temperature": 1.0, "top_p": 0.8},
             {"temperature": 0.7, "min_p": 0.1}]
 MARGIN = 1e-3

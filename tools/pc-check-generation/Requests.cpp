@@ -89,10 +89,10 @@ void Requests::fillPart(llvm::StringRef part) {
   pc::Tensor &positions = make("positions", {sizes.groups, sizeOf(part)}, 0);
   for (double &number : positions.data)
     number = double(between(0, sizes.context - 1));
-  make("chosen", {sizes.groups, sizes.slots}, 0);
-  make("sampling", {sizes.groups, sizes.slots, 4}, 0);
-  make("seeds", {sizes.groups, sizes.slots, 3}, 0);
-  chosen[part].assign(running.size(), {});
+  make("chosen", {sizes.groups, sizes.chosen}, 0);
+  make("sampling", {sizes.groups, sizes.chosen, 4}, 0);
+  make("seeds", {sizes.groups, sizes.chosen, 3}, 0);
+  chosen[part].assign(size_t(sizes.groups * sizes.chosen), {});
   for (int64_t group = 0; group < sizes.groups; ++group)
     fillGroup(part, group);
 }
@@ -101,10 +101,10 @@ void Requests::fillPart(llvm::StringRef part) {
 /// that choose do it after any token.
 void Requests::fillGroup(llvm::StringRef part, int64_t group) {
   auto in = [&](const char *name) -> pc::Tensor & { return inputs[(name + part).str()]; };
-  std::vector<int64_t> rows(size_t(sizeOf(part))), order(size_t(sizes.slots)), choosing(size_t(sizes.slots));
+  std::vector<int64_t> rows(size_t(sizeOf(part))), order(size_t(sizes.slots)), choosing(size_t(sizes.chosen));
   std::iota(rows.begin(), rows.end(), group * sizeOf(part));
   std::iota(order.begin(), order.end(), group * sizes.slots);
-  choosing = order;
+  std::iota(choosing.begin(), choosing.end(), group * sizes.chosen);
   shuffle(rows);
   shuffle(order);
   shuffle(choosing);
@@ -127,7 +127,10 @@ void Requests::fillGroup(llvm::StringRef part, int64_t group) {
     if (!request)
       continue;
     auto ready = static_cast<int64_t>(request->tokens.size()) - request->fed;
-    for (int64_t count = chance(40) ? ready : between(0, ready); count > 0 && !rows.empty(); --count) {
+    int64_t count = chance(40) ? ready : between(0, ready);
+    if (choosing.empty()) // the last token must wait
+      count = std::min(count, ready - 1);
+    for (; count > 0 && !rows.empty(); --count) {
       int64_t row = rows.back(), position = request->fed++;
       rows.pop_back();
       in("tokens")[row] = double(request->tokens[size_t(position)]);

@@ -16,7 +16,8 @@
 struct StepSizes {
   int64_t groups = 0, size = 0; ///< the tokens of a step are [groups, size]
   int64_t chunk = 0;            ///< the step has a second part, of [groups, chunk] tokens; 0: it has none
-  int64_t slots = 0;            ///< per group, as many as tokens that a part of a step chooses
+  int64_t slots = 0;            ///< per group
+  int64_t chosen = 0;           ///< tokens per group that a part of a step chooses
   int64_t context = 0, vocabulary = 0;
   bool samples = false; ///< there are inputs "sampling" and "seeds"
 };
@@ -48,7 +49,7 @@ public:
   const pc::Tensor *input(llvm::StringRef name) const;
   /// The ends of the names of inputs and outputs, by part of a step.
   std::vector<std::string> parts() const;
-  /// Takes the tokens and logarithmic probabilities [groups, slots] that a part chose. Returns what is wrong with one
+  /// Takes the tokens and logarithmic probabilities [groups, chosen] that a part chose. Returns what is wrong with one
   /// of them, after which no step can follow, or an empty string.
   std::string finish(llvm::StringRef part, const pc::Tensor &tokens, const pc::Tensor &logprobs);
 

@@ -44,6 +44,8 @@ static StepSizes sizesOf(mlir::ModuleOp module) {
   module.walk([&](pc::InputOp input) {
     if (input.getKind() != pc::InputKind::Data)
       return;
+    if (*input.getName() == "chosen")
+      sizes.chosen = pc::leafLayout(input, input.getValue()).global[1];
     if (*input.getName() == "tokens")
       sizes.size = pc::leafLayout(input, input.getValue()).global[1];
     if (*input.getName() == "tokens.chunk")

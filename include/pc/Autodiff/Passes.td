@@ -201,9 +201,9 @@ def GenerateSteps : Pass<"pc-generate-steps", "mlir::ModuleOp"> {
   let description = [{
     Model program (`func @model`) -> step program (`func @step`) that takes tokens of several sequences at different positions. Its inputs
     are arrays that a scheduler fills. `tokens`, `slots` and `positions` [groups, size] say which token comes next in which sequence; a slot
-    outside of the cache means that there is no token. `chosen` [groups, slots] says which of the rows choose a token: row m is that
-    of slot m. With `sampling`, `sampling` [groups, slots, 4] has the temperature, k, p and least share of each row, and `seeds` [groups, slots, 3] the words
-    of the request's seed and the position.
+    outside of the cache means that there is no token. `chosen` [groups, slots / microbatches] says which of the rows choose a token: row m is that
+    of slot m of the microbatch. With `sampling`, `sampling` [groups, slots / microbatches, 4] has the temperature, k, p and least share of each
+    row, and `seeds` [groups, slots / microbatches, 3] the words of the request's seed and the position.
 
     Keys and values go into caches, which are states. Each token attends to the cache of its slot up to its own position, so prompts and
     answers of any length share a step. Rotary tables and learned positions are looked up by the tokens' positions. The outputs are
@@ -238,6 +238,7 @@ def GenerateSteps : Pass<"pc-generate-steps", "mlir::ModuleOp"> {
     Option<"size", "size", "int64_t", "8", "Tokens of a group in a step">,
     Option<"chunk", "chunk", "int64_t", "0", "Tokens of prompts of a group that a step takes besides (0: none)">,
     Option<"groups", "groups", "int64_t", "1", "Groups of slots, which data parallelism distributes">,
+    Option<"microbatches", "microbatches", "int64_t", "1", "Parts into which the slots of a group are divided; a step takes tokens of one of them">,
     Option<"sampling", "sampling", "bool", "true", "Choose tokens at random by temperature; false: the most probable ones">,
   ];
   let dependentDialects = ["mlir::func::FuncDialect"];

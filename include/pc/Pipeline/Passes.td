@@ -45,6 +45,8 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
     * If several stages use a parameter, each has a copy. Their gradients are exchanged and added in the order of
       stages.
     * Loss and squared gradient norm are sums over stages (`pc.addend`).
+    * A step that generates (`pc-generate-steps`) has one task per stage and part: microbatch 0 is the part for tokens
+      that are fed back, and microbatch 1 that for prompts. Options other than `stages` have no effect on it.
 
     The input is a verified placed program whose mesh has the axis, and in which no value uses this axis. Post-condition: `pc-verify-staged`.
   }];

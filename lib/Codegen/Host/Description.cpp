@@ -256,7 +256,7 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
   object["abi"] = PCRT_DESCRIPTION_VERSION;
   object["mode"] = generates ? "generate" : trains ? "train" : "eval";
   object["optimizer"] = llvm::join(optimizers, "+");
-  object["microbatches"] = microbatches;
+  object["microbatches"] = generates ? 1 : microbatches; // a step that generates takes one
   object["mesh"] = std::move(mesh);
   object["arena_bytes"] = arenaBytes;
   object["parameters"] = std::move(parameters);

@@ -48,7 +48,7 @@ public:
         about = one;
       if (auto one = dyn_cast<AccumulateOp>(op))
         microbatches = static_cast<int64_t>(one.getMicrobatches());
-      if (auto task = dyn_cast<TaskOp>(op); task && task.getMicrobatch())
+      if (auto task = dyn_cast<TaskOp>(op); task && task.getMicrobatch() && !generates)
         microbatches = std::max(microbatches, static_cast<int64_t>(*task.getMicrobatch()) + 1);
       if (auto one = dyn_cast<ArenaOp>(op))
         arena = static_cast<int64_t>(one.getBytes());

@@ -28,7 +28,7 @@ inline int32_t tokenAfter(uint64_t hash, float temperature, uint64_t seed, int32
 class FakeModel {
 public:
   explicit FakeModel(const GenerationShape &shape)
-      : shape(shape), cache(size_t(shape.groups) * shape.slots * shape.context) {}
+      : shape(shape), cache(size_t(shape.groups) * shape.turns * shape.slots * shape.context) {}
 
   /// Runs a step.
   void run(const GenerationStep &step) {
@@ -67,7 +67,7 @@ private:
     uint64_t hash = 0, bits = 0; ///< Of the tokens up to here; 0: never written.
   };
   Cached &at(int32_t group, int32_t slot, int32_t position) {
-    return cache[(size_t(group) * shape.slots + slot) * shape.context + position];
+    return cache[(size_t(group) * shape.turns * shape.slots + slot) * shape.context + position];
   }
 
   /// Rows of a slot are one run of ascending positions.
@@ -79,7 +79,7 @@ private:
       return;
     }
     ++live;
-    require(slot >= 0 && slot < shape.slots && position >= 0 && position < shape.context && token >= 0 &&
+    require(slot >= 0 && slot < shape.turns * shape.slots && position >= 0 && position < shape.context && token >= 0 &&
                 token < shape.vocabulary,
             "a slot, a position and a token that exist");
     bool continues = row > 0 && inputs.slots[i - 1] == slot;
@@ -108,11 +108,12 @@ private:
     int32_t row = inputs.chosen[place];
     require(row >= 0 && row < rows, "a chosen row that exists");
     const float *how = &inputs.sampling[4 * place];
-    if (inputs.slots[first + row] != slot) { // the slot gets no token
+    int32_t ofRow = inputs.slots[first + row];
+    if (ofRow < 0 || ofRow % shape.slots != slot) { // the slot gets no token
       CHECK(row == 0 && how[0] == 0 && inputs.seeds[3 * place] == 0);
       return;
     }
-    bool isLast = row + 1 == rows || inputs.slots[first + row + 1] != slot;
+    bool isLast = row + 1 == rows || inputs.slots[first + row + 1] != ofRow;
     CHECK(isLast || row == 0);
     uint64_t seed = uint32_t(inputs.seeds[3 * place]) | uint64_t(uint32_t(inputs.seeds[3 * place + 1])) << 32;
     made.tokens[place] = tokenAfter(written[row]->hash, how[0], seed, shape.vocabulary);

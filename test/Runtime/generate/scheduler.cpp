@@ -6,6 +6,7 @@
 #include "base/Failure.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <random>
 
@@ -31,7 +32,7 @@ struct Case {
 Case randomCase(Random &random) {
   Case one;
   GenerationShape &shape = one.shape;
-  shape.groups = draw(random, 1, 3), shape.slots = draw(random, 1, 5);
+  shape.groups = draw(random, 1, 3), shape.turns = draw(random, 1, 3), shape.slots = draw(random, 1, 5);
   shape.context = draw(random, 8, 60), shape.vocabulary = draw(random, 20, 200);
   shape.size = shape.slots + draw(random, 0, 3), shape.chunk = draw(random, 0, 2) ? draw(random, 1, 20) : 0;
   for (int count = draw(random, 0, 3); count > 0; --count)
@@ -62,8 +63,10 @@ void record(const std::vector<TokenEvent> &events, int step, std::map<uint64_t, 
 }
 
 Result alone(const Case &one, const GenerationRequest &request) {
-  Scheduler scheduler(one.shape, one.endTokens);
-  FakeModel model(one.shape);
+  GenerationShape shape = one.shape;
+  shape.turns = 1;
+  Scheduler scheduler(shape, one.endTokens);
+  FakeModel model(shape);
   GenerationStep inputs;
   std::map<uint64_t, Result> results;
   uint64_t id = scheduler.add(request);
@@ -100,14 +103,27 @@ struct Served {
   std::map<uint64_t, Result> results;
 };
 
-/// Serves requests that come, and are cancelled, at random; on two ranks, whose decisions must be the same.
+/// Serves requests that come, and are cancelled, at random; on two ranks, whose decisions must be the same. The steps
+/// of several turns are under way at a time.
 Served serve(const Case &one, Random &random) {
   Scheduler scheduler(one.shape, one.endTokens), other = scheduler;
   FakeModel model(one.shape);
   GenerationStep inputs, otherInputs;
   Served served;
   int left = draw(random, 1, 25), steps = 0, rate = draw(random, 1, 6);
+  std::deque<std::pair<GenerationOutputs, GenerationOutputs>> underWay;
+  auto end = [&] {
+    const auto &[back, prompts] = underWay.front();
+    std::vector<TokenEvent> events = scheduler.finish(back, prompts);
+    record(events, ++steps, served.results);
+    for (const TokenEvent &event : events)
+      CHECK(!served.cancelled[event.id]);
+    CHECK(other.finish(back, prompts).size() == events.size());
+    underWay.pop_front();
+  };
   while (true) {
+    while (!underWay.empty() && (scheduler.isOpen() || draw(random, 0, 2) == 0))
+      end();
     while (left > 0 && draw(random, 0, rate) == 0) {
       GenerationRequest request = randomRequest(random, one.shape);
       uint64_t id = scheduler.add(request);
@@ -123,17 +139,13 @@ Served serve(const Case &one, Random &random) {
             had == (!served.cancelled[id] && served.results[id].reason == FinishReason::None));
       served.cancelled[id] |= had;
     }
-    if (!goesOn && left == 0)
+    if (!goesOn && left == 0 && underWay.empty() && scheduler.waiting() + scheduler.running() == 0)
       break;
     if (!goesOn)
       continue;
     CHECK(equal(inputs.back, otherInputs.back) && equal(inputs.prompts, otherInputs.prompts));
     model.run(inputs);
-    std::vector<TokenEvent> events = scheduler.finish(model.back, model.chunk);
-    record(events, ++steps, served.results);
-    for (const TokenEvent &event : events)
-      CHECK(!served.cancelled[event.id]);
-    CHECK(other.finish(model.back, model.chunk).size() == events.size());
+    underWay.push_back({model.back, model.chunk});
     require(steps < 100000, "a schedule ends");
   }
   CHECK(scheduler.waiting() == 0 && scheduler.running() == 0);
