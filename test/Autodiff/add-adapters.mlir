@@ -1,4 +1,4 @@
-// LoRA: parts of one tensor share A, weights are stored either way around, and everything else is frozen.
+// LoRA: parts of one tensor share A, weights may be stored transposed, and everything else is frozen.
 // RUN: pc-opt %s --pc-add-adapters="lora=rank=2,alpha=3,targets=qkv|o_proj,dropout=0.5" -o %t.model
 // RUN: FileCheck %s < %t.model
 // RUN: pc-opt %t.model --pc-differentiate | FileCheck %s --check-prefix=STEP
@@ -61,7 +61,7 @@
 // CHECK: pc.einsum "b s r, e r -> b s e"
 // CHECK: pc.parameter "experts.*" frozen {{.*}} key = 13, {{.*}} key = 14
 
-// No gradient below the first adapter, and none of what is frozen.
+// Nothing below the first adapter has a gradient, and nothing that is frozen has one.
 // STEP-NOT: pc.embedding_grad
 // STEP-NOT: pc.output gradient "{{.*}}{{o_proj|qkv}}.weight
 // STEP: pc.output gradient "h.0.qkv.lora_A.weight"

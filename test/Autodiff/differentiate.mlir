@@ -4,7 +4,7 @@
 
 pc.program "toy" batch 4 sequence 8 vocabulary 11 config "{}"
 
-// The batch of 4 becomes two microbatches of 2: in every type of the body, nowhere else.
+// The batch of 4 becomes two microbatches of 2, in every type of the body and nowhere else.
 // CHECK-LABEL: func.func @step
 // CHECK: %[[W:.*]] = pc.parameter "w" dims ["vocab", "embed"]
 // CHECK: %[[T:.*]] = pc.input tokens dims ["microbatch", "batch", "sequence"] : tensor<2x2x8xi32>
@@ -14,7 +14,7 @@ pc.program "toy" batch 4 sequence 8 vocabulary 11 config "{}"
 // CHECK: pc.reduce_max "x0 x1 v -> x0 x1"
 // CHECK: pc.sum_exp
 // CHECK: pc.pick
-// The backward pass stands after the seed; the tied table gets the sum of its two gradients.
+// The backward pass comes after the seed. The tied table gets the sum of its two gradients.
 // CHECK: pc.seed
 // CHECK: pc.cross_entropy_grad
 // CHECK: pc.einsum "b s v, b s e -> v e"
@@ -29,7 +29,7 @@ pc.program "toy" batch 4 sequence 8 vocabulary 11 config "{}"
 // CHECK: pc.update "w"
 // CHECK: pc.update "exp_avg" of "w"
 
-// 11 words become 12; the loss sees -1e30 at the twelfth, and the true shapes are kept.
+// The vocabulary of 11 words is padded to 12. The loss reads -1e30 at the twelfth, and the true shapes are recorded.
 // PAD: pc.parameter "w"
 // PAD-SAME: valid [11, 6] : tensor<12x6xf32>
 // PAD: pc.output logits "logits" %{{.*}} valid [4, 8, 11] : tensor<4x8x12xf32>

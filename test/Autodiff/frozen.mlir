@@ -4,14 +4,14 @@
 // RUN: sed '/^.. -----$/,$d' %s | pc-opt --pc-differentiate --pc-verify-step -o %t.step
 // RUN: sed '/^.. -----$/,$d' %s | pc-opt --pc-differentiate --pc-check-gradients -o /dev/null | FileCheck %s --check-prefix=NUMBERS
 
-// Below the first trained leaf nothing has a gradient: the table has none, nor has the product with "in".
+// Nothing below the first trained leaf has a gradient: neither the table nor the product with "in".
 // CHECK: pc.parameter "table" frozen dims
 // CHECK: pc.parameter "in" frozen dims
 // CHECK: pc.parameter "a" dims
 // CHECK: pc.parameter "base" frozen dims
 // CHECK: pc.seed
 // CHECK-NOT: pc.embedding_grad
-// The product of the base passes its gradient on to "a", and has none of the base.
+// The product with the base passes its gradient on to "a", but the base has no gradient.
 // CHECK: %[[DY:.*]] = pc.einsum {{.*}} -> tensor<4x8x6xf32>
 // CHECK-NEXT: %[[DA:.*]] = pc.einsum "b s h, b s e -> e h"
 // CHECK-NEXT: pc.yield %{{.*}}, %[[DA]] : tensor<f32>, tensor<6x6xf32>

@@ -1,5 +1,5 @@
-// The step of a model that generates: caches around attention, rows of positions by lookup, rows that choose a token,
-// the choice; and what is refused.
+// The step of a model that generates has caches around attention, a lookup of the rows of positions, and the choice of
+// tokens in chosen rows. Options that the model does not allow are refused.
 // RUN: pc-opt %s --split-input-file --verify-diagnostics --pc-generate-steps="slots=2 size=4 context=8 groups=3" | FileCheck %s
 // RUN: pc-opt %s --split-input-file --verify-diagnostics --pc-generate-steps="slots=2 size=4 context=8 sampling=false" -o %t.greedy
 // RUN: FileCheck %s --check-prefix=GREEDY < %t.greedy
@@ -27,7 +27,7 @@
 // CHECK-DAG: %[[CHOSEN:.*]] = pc.input data "chosen" below 4 dims ["batch", "chosen"] : tensor<3x2xi32>
 // CHECK-DAG: pc.input data "sampling" dims ["batch", "chosen", "setting"] : tensor<3x2x4xf32>
 // CHECK-NOT: pc.input targets
-// Learned positions are those of each token.
+// Each token has the learned position of its own index.
 // CHECK: %[[ROWS:.*]] = pc.embedding %{{.*}}, %[[POSITIONS]] : (tensor<8x4xf32>, tensor<3x4xi32>) -> tensor<3x4x4xf32>
 // CHECK: pc.einsum "b s e -> b s e" %[[ROWS]]
 // CHECK: %[[WRITTEN:.*]] = pc.cache_write %{{.*}} into %[[KEYS]] at %[[SLOTS]], %[[POSITIONS]]

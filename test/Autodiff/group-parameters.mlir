@@ -1,4 +1,4 @@
-// Groups of parameters: globs, settings, what is refused; each group has hyper-parameters of its own.
+// Globs choose the groups of parameters. Each group has its own hyper-parameters. Bad globs and settings are refused.
 // RUN: pc-opt %s --pc-group-parameters="groups={*.bias:lr=2x,decay=0.5x,beta1=0.8 head:decay=0} freeze=fc.weight decay=matrices" -o %t.model
 // RUN: FileCheck %s < %t.model
 // RUN: pc-opt %t.model --pc-differentiate | FileCheck %s --check-prefix=STEP

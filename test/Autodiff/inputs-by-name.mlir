@@ -91,7 +91,7 @@ func.func @model() {
 
 // -----
 
-// Targets that are classes say how many there are.
+// Targets that are classes state how many classes there are.
 pc.program "toy" batch 4 sequence 3 vocabulary 10 masked config "{}"
 func.func @model() {
   %x = pc.input tokens dims ["batch", "sequence"] : tensor<4x3xi32>

@@ -1,8 +1,10 @@
-// Several microbatches need a loss that is a sum over the sequences of the batch: what is none is refused, at the op because of which.
+// Several microbatches need a loss that is a sum over the sequences of the batch. Any other loss is refused, at the op
+// that makes it different.
 // RUN: pc-opt %s --pc-differentiate=microbatches=2 -split-input-file -verify-diagnostics | FileCheck %s
 // RUN: pc-opt %s --pc-differentiate=microbatches=1 -split-input-file > /dev/null
 
-// A loss by token, of rows of each sequence alone, scaled: half of the batch makes half of it.
+// The loss has one number per token, and each depends only on rows of its own sequence. Half of the batch gives half of
+// the loss.
 // CHECK: tensor<2x2x8xi32>
 func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
@@ -48,7 +50,7 @@ func.func @model() {
 
 // -----
 
-// What is taken off each sequence is a mean of all of them.
+// The mean of all sequences is subtracted from each sequence.
 func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
@@ -65,7 +67,7 @@ func.func @model() {
 
 // -----
 
-// How alike the sequences of a batch are.
+// The loss compares the sequences of a batch with each other.
 func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>

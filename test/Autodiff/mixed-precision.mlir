@@ -10,7 +10,7 @@
 // RUN: pc-opt %t.step --pc-mixed-precision=compute=f32 | diff - %t.step
 // RUN: not pc-opt %t.step --pc-mixed-precision=compute=fp8 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
-// In exact arithmetic it is the program it was; rounded, it is near it.
+// In exact arithmetic the program computes what it did before. With rounding, results are close.
 // RUN: pc-opt %t.step --pc-mixed-precision="gradients=bf16 tables=bf16" -o %t
 // RUN: pc-equal %t.step %t | FileCheck %s --check-prefix=EQUAL
 // RUN: pc-equal --rounded %t.step %t | FileCheck %s --check-prefix=EQUAL
@@ -18,7 +18,7 @@
 // UNKNOWN: error: pc-mixed-precision: unknown compute 'fp8' (f32, bf16)
 // EQUAL: {{^}}equal
 
-// The parameter is cast once, before the accumulation; its gradient is a product in f32.
+// The parameter is cast once, before the accumulation. The product that gives its gradient is f32.
 // CHECK: %[[W:.*]] = pc.parameter "w"
 // CHECK-NEXT: %[[NARROW:.*]] = pc.cast %[[W]] : (tensor<8x16xf32>) -> tensor<8x16xbf16>
 // CHECK: pc.accumulate
@@ -28,7 +28,7 @@
 // A broadcast bias does not widen the sum.
 // CHECK: pc.add {{.*}} : (tensor<2x4x16xbf16>, tensor<2x4x16xf32>) -> tensor<2x4x16xbf16>
 // CHECK: pc.activation {{.*}} -> tensor<2x4x16xbf16>
-// With residual=f32 the residual stream is as wide as the embedding that it begins with.
+// With residual=f32 the residual stream is f32, as is the embedding that it begins with.
 // CHECK: %[[R:.*]] = pc.add %[[X]], %{{.*}} : (tensor<2x4x8xf32>, tensor<2x4x8xbf16>) -> tensor<2x4x8xf32>
 // CHECK: %[[NARROWR:.*]] = pc.cast %[[R]] : (tensor<2x4x8xf32>) -> tensor<2x4x8xbf16>
 // CHECK: %[[L:.*]] = pc.einsum "b s e, v e -> b s v" %[[NARROWR]]
@@ -53,7 +53,8 @@
 // GRADIENTS: %[[G:.*]] = pc.cast %[[SUM]]#1 : (tensor<10x8xf32>) -> tensor<10x8xbf16>
 // GRADIENTS-NEXT: pc.cast %[[G]] : (tensor<10x8xbf16>) -> tensor<10x8xf32>
 
-// One microbatch: products yield bf16, what else makes a gradient is rounded where it leaves the passes.
+// With one microbatch, products give bf16 gradients. Gradients from other ops are rounded at the end of the backward
+// pass.
 // STORED: pc.einsum "b s f, b s e -> e f" {{.*}} -> tensor<8x16xbf16>
 // STORED: pc.cast {{.*}} : (tensor<8xf32>) -> tensor<8xbf16>
 // STORED: pc.yield {{.*}} : tensor<f32>, tensor<10x8xbf16>, tensor<8xbf16>, tensor<8x16xbf16>

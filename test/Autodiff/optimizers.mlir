@@ -12,7 +12,8 @@ pc.optimizer "mine" dims ["all"] states ["sum"] scalars ["lr", "half"] settings 
   pc.yield %new, %sum : tensor<?xf32>, tensor<?xf32>
 }
 
-// The table of an embedding and the head are AdamW's under Muon; the matrix of 2 x 3 columns has its rows in one dim and its columns in two.
+// With Muon, AdamW updates the table of the embedding and the head. The matrix has its rows in one dim and its 2 x 3
+// columns in two.
 func.func @model() {
   %tokens = pc.input tokens dims ["batch"] : tensor<4xi32>
   %targets = pc.input targets dims ["batch"] : tensor<4xi32>
@@ -50,7 +51,7 @@ func.func @model() {
 // MUON: pc.parameter "head" dims
 // MUON: pc.adamw
 // MUON: pc.state "momentum_buffer" of "w"
-// Of 8 rows and 6 columns, columns are the shorter side.
+// The matrix has 8 rows and 6 columns, so columns are the shorter side.
 // MUON: pc.einsum "long short0 short1, long other0 other1 -> short0 short1 other0 other1" %{{.*}} : (tensor<8x2x3xf32>, tensor<8x2x3xf32>) -> tensor<2x3x2x3xf32>
 // MUON: pc.scale %{{.*}} by 1.1547005383792515
 // MUON: pc.adamw

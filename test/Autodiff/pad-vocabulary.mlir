@@ -1,7 +1,7 @@
-// Padding of the vocabulary must reach no sum, forward or backward: what it would reach is refused.
+// Padding of the vocabulary must not change a sum, forward or backward. An op whose sum it would change is refused.
 // RUN: pc-opt %s --pc-pad-vocabulary=multiple=4 -split-input-file -verify-diagnostics | FileCheck %s
 
-// Logits that go to the loss, and a product of two that are 0 at padding.
+// The logits are read by the loss, and by a product of two operands that are 0 at the padding.
 // CHECK: tensor<12x8xf32>
 func.func @model(%x: tensor<4x8xf32>, %targets: tensor<4xi32>) {
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
@@ -14,7 +14,7 @@ func.func @model(%x: tensor<4x8xf32>, %targets: tensor<4xi32>) {
 
 // -----
 
-// e^0 is 1.
+// The padding would add e^0 = 1 to the sum.
 func.func @model(%x: tensor<4x8xf32>) {
   %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
   %logits = pc.einsum "b e, v e -> b v" %x, %w : (tensor<4x8xf32>, tensor<11x8xf32>) -> tensor<4x11xf32>

@@ -1,4 +1,4 @@
-// The padding row gets nothing of the embedding's gradient, and what a tied head gives it.
+// The padding row gets no gradient from the embedding, but does get the gradient of a tied head.
 // RUN: pc-opt %s --pc-pad-vocabulary=multiple=4 --pc-differentiate | FileCheck %s
 // RUN: pc-opt %s --pc-differentiate --pc-localize --pc-interpret=print=values -o /dev/null | FileCheck %s --check-prefix=VALUES
 
@@ -8,7 +8,8 @@
 // CHECK: %[[ROWS:.*]] = pc.embedding_grad %{{.*}}, %{{.*}} padding 0 :
 // CHECK: pc.add {{.*}}%[[ROWS]]
 
-// A table of one row, that of padding: the embedding's part is zero, and not all is.
+// The only row of this table is the padding row. The part of its gradient from the embedding is zero, and the whole is
+// not.
 // VALUES: pc.embedding_grad: 1x6 max 0
 // VALUES: pc.add: 1x6 max {{0\.|[1-9]}}
 

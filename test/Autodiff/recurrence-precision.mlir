@@ -1,4 +1,5 @@
-// The factor of a recurrence, and what it is a broadcast of, are f32 in a program of bf16: a factor near 1 would round to 1. States are bf16.
+// In a bf16 program the factor of a recurrence is f32, and so is the value that is broadcast to it, because a factor
+// near 1 would round to 1. States are bf16.
 // RUN: pc-opt %s --pc-differentiate -o %t.step && pc-opt %t.step --pc-mixed-precision -o %t.half && FileCheck %s < %t.half
 // RUN: pc-equal %t.step %t.half && pc-equal --rounded %t.step %t.half
 

@@ -171,7 +171,7 @@ func.func @step() {
 
 // -----
 
-// A cache that is set to something else than what was written into it.
+// The cache is updated with another value than the result of its write.
 func.func @step() {
   %c = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] : tensor<1x1x1x4x4xf32>
   %x = pc.input data "x" dims ["batch", "s", "k", "d"] : tensor<1x2x1x4xf32>

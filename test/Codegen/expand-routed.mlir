@@ -1,7 +1,9 @@
-// Of a mixture of experts what tokens have not chosen is neither computed nor stored; where it has to be, it is multiplied by the mask.
+// A mixture of experts computes and stores only what tokens have chosen. Where all experts must compute, the mask
+// multiplies the results.
 // RUN: pc-opt %s --pc-differentiate -o %t.step && pc-opt %t.step --pc-set-mesh=mesh=ep=2 --pc-expert-parallel --pc-fuse-moves --pc-localize -o %t.local
 // RUN: pc-opt %t.local --pc-store-rows -o %t.rows && FileCheck %s --input-file %t.rows && pc-equal %t.step %t.rows
-// On each rank 32 tokens, of which each can have chosen both of its experts. The share of a token goes in as rows, its gradient comes out of rows.
+// Each rank has 32 tokens, and each token may have chosen both experts of the rank. The share of a token is read by
+// rows, and its gradient is computed from rows.
 // CHECK: %[[H:.*]] = pc.einsum "b s e, n f e, b s n -> b s n f" {{.*}} routed 2 : {{.*}} -> tensor<4x8x2x6xf32, #pc.rows<64 of 3>>
 // CHECK: pc.activation silu %[[H]] : (tensor<4x8x2x6xf32, #pc.rows<64 of 3>>) -> tensor<4x8x2x6xf32, #pc.rows<64 of 3>>
 // CHECK: pc.einsum "b s n, b s n -> b s n" {{.*}} -> tensor<4x8x2xf32, #pc.rows<64 of 3>>
@@ -10,23 +12,24 @@
 // CHECK: pc.einsum "{{.*}} -> e n f" {{.*}} routed 2 : {{.*}} -> tensor<8x2x6xf32>
 // CHECK: pc.einsum {{.*}} routed 2 : (tensor<4x8x2xf32, #pc.rows<64 of 3>>, tensor<4x8x2xf32>) -> tensor<4x8x2xf32>
 // CHECK: pc.einsum "{{.*}} -> n f e" {{.*}} routed 2 : {{.*}} -> tensor<2x6x8xf32>
-// Biases of experts: a line for each row of an expert, and of the rows' sums.
+// Each row of an expert gets the expert's bias, and the bias gradient is a sum over rows.
 // RUN: pc-import %S/../EndToEnd/golden/gpt_oss -o %t.oss --batch 4 --seq 16 && pc-compile %t.oss --mesh ep=2 --to=step -o %t.oss-step && pc-compile %t.oss --mesh ep=2 --to=local | pc-opt --pc-store-rows -o %t.lines
 // RUN: FileCheck %s --check-prefix=LINES --input-file %t.lines && pc-equal %t.oss-step %t.lines
 // LINES: pc.einsum "n f, b s n -> b s n f" {{.*}} routed 2 : (tensor<2x24xf32>, tensor<4x16x2xf32>) -> tensor<4x16x2x24xf32, #pc.rows<128 of 3>>
 // LINES: pc.clamp {{.*}} -> tensor<4x16x2x24xf32, #pc.rows<128 of 3>>
 // LINES: pc.einsum "b s n f, b s n -> n f" {{.*}} routed 2 : (tensor<4x16x2x24xf32, #pc.rows<128 of 3>>, tensor<4x16x2xf32>) -> tensor<2x24xf32>
-// Kernels of rows.
+// Kernels work on rows.
 // RUN: pc-opt %t.rows --pc-fuse --pc-plan-memory -o %t.planned && FileCheck %s --check-prefix=PLANNED --input-file %t.planned && pc-equal %t.step %t.planned
 // PLANNED: tensor<4x8x2x6xf32, #pc.home<{{[0-9]+}}, <64 of 3>>>
-// In bf16, too.
+// The same holds in bf16.
 // RUN: pc-opt %t.step --pc-mixed-precision -o %t.half && pc-opt %t.half --pc-set-mesh=mesh=ep=2 --pc-expert-parallel --pc-fuse-moves --pc-localize -o %t.half.local
 // RUN: pc-opt %t.half.local --pc-store-rows=target=cuda -o %t.half.rows && FileCheck %s --check-prefix=HALF --input-file %t.half.rows && pc-equal %t.half %t.half.rows
 // RUN: pc-opt %t.half.local --pc-store-rows -o %t.half.cpu && FileCheck %s --check-prefix=HALF --input-file %t.half.cpu && pc-equal %t.half %t.half.cpu
 // HALF: %[[H:.*]] = pc.einsum "b s e, n f e, b s n -> b s n f" {{.*}} -> tensor<4x8x2x6xbf16, #pc.rows<64 of 3>>
 // HALF: %[[G:.*]] = pc.cast {{.*}} -> tensor<4x8x2x6xbf16, #pc.rows<64 of 3>>
 // HALF-NEXT: pc.einsum "b s n f, e n f, b s n -> b s e" %[[G]], {{.*}} -> tensor<4x8x8xbf16>
-// All terms: a product of two operands, and by the mask the operand that is as large, else the result, or an operand, where the result has no experts.
+// If all terms are computed, an einsum becomes a product of two operands. The mask multiplies the operand that has its
+// size, or else the result; if the result has no experts, it multiplies an operand.
 // RUN: pc-opt %t.local --pc-expand-routed -o %t.all && FileCheck %s --check-prefix=ALL --input-file %t.all && pc-equal %t.step %t.all
 // ALL: %[[ALL:.*]] = pc.einsum "b s e, n f e -> b s n f" {{.*}} : (tensor<4x8x8xf32>, tensor<2x6x8xf32>)
 // ALL-NEXT: pc.einsum "b s n f, b s n -> b s n f" %[[ALL]], %[[MASK:.*]] routed 2 :
@@ -34,7 +37,7 @@
 // ALL-NEXT: pc.einsum "b s n f, b s n f, b s n -> b s n f" {{.*}}, %[[SHARE]] :
 // ALL: %[[MASKED:.*]] = pc.einsum "b s n f, b s n -> b s n f" {{.*}}, %[[MASK]] routed 2 :
 // ALL-NEXT: pc.einsum "b s n f, e n f -> b s e" %[[MASKED]], {{.*}} : (tensor<4x8x2x6xf32>, tensor<8x2x6xf32>)
-// What is stored by rows is left alone.
+// Values that are stored by rows do not change.
 // RUN: pc-opt %t.rows --pc-expand-routed | diff %t.rows -
 
 pc.program "toy" batch 4 sequence 8 vocabulary 16 config "{}"

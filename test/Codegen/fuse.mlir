@@ -1,6 +1,7 @@
 // RUN: pc-opt %s --pc-fuse --split-input-file | FileCheck %s
 
-// A residual, the norm after it and its bias become one kernel; what later ops read leaves it, the rest has no home.
+// A residual, the norm after it and its bias become one kernel. Values that later ops read are its results; the others
+// need no memory.
 // CHECK-LABEL: func.func @norm
 // CHECK: %[[P:.*]] = pc.einsum "b s f, f e -> b s e"
 // CHECK: %[[F:.*]]:4 = pc.fusion
@@ -19,7 +20,8 @@ func.func @norm(%x: tensor<2x3x8xf32>, %h: tensor<2x3x4xf32>, %w: tensor<4x8xf32
 
 // -----
 
-// The loss: what reads the rows of the logits and what follows per row.
+// The ops of the loss that read the rows of the logits become one kernel, together with the ops after them that work
+// per row.
 // CHECK-LABEL: func.func @loss
 // CHECK: pc.fusion
 // CHECK: pc.reduce_max
@@ -37,7 +39,7 @@ func.func @loss(%l: tensor<6x9xf32>, %t: tensor<6xi32>) -> tensor<6xf32> {
 
 // -----
 
-// A bias goes into the matrix product.
+// The addition of a bias joins the matrix product.
 // CHECK-LABEL: func.func @bias
 // CHECK: pc.fusion
 // CHECK-NEXT: pc.einsum "b e, e f -> b f"
@@ -53,7 +55,8 @@ func.func @bias(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %c: tensor<8xf32>) -> 
 
 // -----
 
-// The gradient of an embedding is added row by row to what else there is of its table (a tied head), also beside row ops.
+// The gradient of an embedding is added row by row to the rest of its table's gradient (from a tied head), also if row
+// ops are in the kernel.
 // CHECK-LABEL: func.func @tied
 // CHECK: %[[T:.*]] = pc.fusion
 // CHECK-NEXT: pc.embedding_grad
@@ -70,7 +73,8 @@ func.func @tied(%l: tensor<6x16xf32>, %y: tensor<6x8xf32>, %dx: tensor<6x8xf32>,
 
 // -----
 
-// What a matrix product between two row ops needs and makes keeps them apart: a kernel happens at one point of the program.
+// Two row ops are not fused if a matrix product reads the first and is read by the second, because a kernel runs at one
+// point of the program.
 // CHECK-LABEL: func.func @cycle
 // CHECK-NOT: pc.fusion
 // CHECK: return
@@ -83,7 +87,7 @@ func.func @cycle(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 
 // -----
 
-// A kernel belongs to one task of a pipeline's schedule: the forward pass is not drawn into the backward pass.
+// A kernel belongs to one task of a pipeline's schedule, so ops of the forward pass do not move to the backward pass.
 // CHECK-LABEL: func.func @tasks
 // CHECK: pc.task forward
 // CHECK-NEXT: pc.scale
@@ -101,7 +105,7 @@ func.func @tasks(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
 
 // -----
 
-// A sum of products is a chain: each adds to what the one before it made, which nothing else reads.
+// A sum of products becomes a chain. Each product adds to the result of the one before it, which nothing else reads.
 // CHECK-LABEL: func.func @sum
 // CHECK: %[[A:.*]] = pc.einsum "b e, e f -> b f" %arg0, %arg1
 // CHECK-NEXT: %[[B:.*]] = pc.fusion
@@ -126,8 +130,8 @@ func.func @sum(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %v: tensor<6x4xf32>, %u
 
 // -----
 
-// A task's function is given the sum over earlier microbatches and gives it back with its own product added; what it works on
-// otherwise, the residual stream for example, is not added to in place.
+// A task's function gets the sum over earlier microbatches and returns it with its own product added. Its other
+// arguments, such as the residual stream, are not changed in place.
 // CHECK-LABEL: func.func @handed_on
 // CHECK: %[[S:.*]] = pc.fusion
 // CHECK-SAME: %arg0
@@ -150,7 +154,8 @@ func.func @handed_on(%sum: tensor<6x8xf32>, %stream: tensor<6x8xf32>, %x: tensor
 
 // -----
 
-// Not where the earlier product is read elsewhere, in bf16, or of what is sent round a ring: the product would wait for it.
+// Products do not form a chain if something else reads the earlier one, if they are bf16, or if the addend comes from a
+// move, for which the product would have to wait.
 // CHECK-LABEL: func.func @no_sum
 // CHECK-NOT: pc.fusion
 // CHECK: return
@@ -172,7 +177,7 @@ func.func @no_sum(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %h: tensor<6x4xbf16>
 
 // -----
 
-// Padded logits: whatever reads them masked masks them itself, and what is written are the logits alone.
+// Padded logits are written without their mask. Each kernel that reads them masked applies the mask itself.
 // CHECK-LABEL: func.func @padded
 // CHECK: %[[L:.*]] = pc.einsum "r e, v e -> r v"
 // CHECK: pc.fusion (%[[A:.*]] = %[[L]] :

@@ -1,7 +1,7 @@
 // RUN: pc-opt %s --pc-plan-memory --pc-generate-kernels | FileCheck %s
 
-// The step calls the runtime with addresses inside of the arena and ends with the first status that is not 0. Over two microbatches
-// the weight gradient is written by the first product and added to by the second, without a pass of its own.
+// The step calls the runtime with addresses in the arena, and returns the first status that is not 0. With two
+// microbatches, the first product writes the weight gradient and the second adds to it, without a separate kernel.
 
 // CHECK: llvm.func @pc_step(%[[CTX:.*]]: !llvm.ptr, %[[ARENA:.*]]: !llvm.ptr) -> i32
 // CHECK: llvm.br ^[[LOOP:bb[0-9]+]](%{{.*}} : i64)

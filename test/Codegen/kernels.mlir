@@ -1,7 +1,7 @@
 // RUN: pc-opt %s --pc-plan-memory --pc-generate-kernels | FileCheck %s
 // RUN: pc-opt %s --pc-plan-memory --pc-generate-kernels=lanes=8 | FileCheck %s --check-prefix=AVX2
 
-// The form of special kernels; what they compute is tested by kernels/kernels-test.cpp.
+// Tests the form of special kernels. kernels/kernels-test.cpp tests what they compute.
 
 pc.mesh <dp = 1>
 pc.program "m" batch 2 sequence 40 vocabulary 100 config "{}"
@@ -10,7 +10,7 @@ func.func @step() {
   %q = pc.parameter "q" dims ["b", "s", "k", "g", "d"] init <fill, 1.0> source <"q", shape = [2, 40, 2, 1, 32], start = [0, 0, 0, 0, 0], size = [2, 40, 2, 1, 32]> global [2, 40, 2, 1, 32] layout <[_, _, _, _, _]> : tensor<2x40x2x1x32xf32>
   %k = pc.parameter "k" dims ["b", "t", "k", "d"] init <fill, 1.0> source <"k", shape = [2, 40, 2, 32], start = [0, 0, 0, 0], size = [2, 40, 2, 32]> global [2, 40, 2, 32] layout <[_, _, _, _]> : tensor<2x40x2x32xf32>
 
-  // Two products of 8 x 2 full vectors (4 x 2 for AVX2), scores and output; exponentials are polynomials.
+  // The two products, for scores and output, have 8 x 2 full vectors (4 x 2 for AVX2). Exponentials are polynomials.
   // CHECK-LABEL: llvm.func internal @pc_attention_0
   // CHECK-COUNT-16: vector.fma {{.*}} : vector<16xf32>
   // CHECK: scf.yield

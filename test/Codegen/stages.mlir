@@ -1,8 +1,8 @@
 // RUN: pc-opt %s --split-input-file --verify-diagnostics --pc-generate-kernels | FileCheck %s
 
-// Two stages: each has its step and its tables, kernels and groups are shared, and the first program leads to the second. A
-// microbatch lies in its stack (16 bytes after it for the second one). A flow is named by the task whose result it carries, on
-// both ends.
+// The program has two stages. Each has its own step and tables; they share kernels and groups, and the first program
+// has a pointer to the second. A microbatch is an element of a stack; the second one begins 16 bytes after the first.
+// Both ends of a flow name it by the task whose result it carries.
 
 // CHECK: llvm.func @pc_step(%[[CTX:.*]]: !llvm.ptr, %[[ARENA:.*]]: !llvm.ptr) -> i32
 // CHECK: llvm.call @pcrt_task(%[[CTX]],
@@ -88,7 +88,8 @@ module attributes {pc.stage_axis = "pp"} {
 
 // -----
 
-// The gradient of the second microbatch is added to the first one's by its product (pc-fuse has joined them): two products, no kernel for the sum.
+// The product of the second microbatch adds to the gradient of the first (pc-fuse joined them). There are two products,
+// and no kernel for the sum.
 // CHECK: llvm.func @pc_step(
 // CHECK-COUNT-2: llvm.call @pcrt_gemm
 // CHECK-NOT: llvm.call @pcrt_launch

@@ -1,4 +1,4 @@
-// What code generation relies on, one case per constraint.
+// Each case breaks one constraint on which code generation relies.
 // RUN: pc-opt %s --pc-verify-kernels -verify-diagnostics -split-input-file
 
 llvm.func @pcrt_launch(!llvm.ptr, i32, !llvm.ptr) -> i32

@@ -29,7 +29,7 @@ for i, line in enumerate(lines):
         if others and found[1].startswith("pc_") and "text" not in found[1]:
             sites.append([where, i, line.replace(found[1], draw.choice(sorted(others)))])
 draw.shuffle(sites)
-# Tables take turns, so that each is met however long the others are.
+# Tables take turns, so that short tables are tested as often as long ones.
 turns = collections.Counter()
 for site in sites:
     kind = re.sub(r"_stage\d+", "", site[0])

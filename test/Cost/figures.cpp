@@ -1,7 +1,7 @@
 //===- figures.cpp - The cost model that pc-calibrate solves --------------===//
 // usage: pc-figures-test FILE.json
-// Invents measurements by the cost model of a known machine. pc-calibrate's figures for them, written to the file and
-// read like pc-compile reads them, must be those of that machine.
+// Computes measurements with the cost model of a known machine. pc-calibrate must find the figures of that machine from
+// them, also after they are written to the file and read as pc-compile reads them.
 //===----------------------------------------------------------------------===//
 #include "Figures.h"
 #include "../Checks.h"
@@ -36,7 +36,8 @@ static AttentionTimes attentionOf(int64_t keys, int64_t headDim, bool bf16, cons
   return {keys, headDim, bf16, take(2), take(5)};
 }
 
-/// Moves of n ranks, whose collectives take `base` and hops of `gatherHops` and `sumHops` in all besides their bytes.
+/// Returns invented times of moves of n ranks. A collective takes the time for its bytes, `base`, and hops of
+/// `gatherHops` or `sumHops` seconds in total.
 static GroupMoves movesOf(int n, double base, double gatherHops, double sumHops, double bandwidth, double message,
                           double allReduceSpeed = 1) {
   GroupMoves moves;
@@ -50,8 +51,8 @@ static GroupMoves movesOf(int n, double base, double gatherHops, double sumHops,
   return moves;
 }
 
-/// A message between devices is not priced faster than the blocks that the runtime gives it can be; one between CPUs is
-/// bound by its link alone.
+/// The predicted speed of a message between devices is at most that of the thread blocks that the runtime gives it.
+/// Only the link limits a message between CPUs.
 static void testMessages() {
   for (const char *name : {"a100", "h100", "b200"}) {
     std::string error;

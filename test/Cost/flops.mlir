@@ -1,8 +1,9 @@
 // RUN: pc-opt %s --pc-plan-memory --pc-print-report | FileCheck %s
 
-// Batch 2, 8 positions, 1 key/value head with 2 query heads of size 4. Attention is 2 products over the rectangle of scores and its gradient 5,
-// 2 operations each: 14 x (2 x 8 x 8 x 2 x 4) = 14336. The product in a kernel: 2 x (8 x 8 x 64) = 8192, the three of three operands
-// "s, s t, t ->" 3 x 8 x 8 = 192. Pointwise products and sums of one operand: nothing. One rank: 14336 + 8192 + 192 = 22720.
+// Batch 2, 8 positions, 1 key/value head with 2 query heads of size 4. Attention is 2 products over the rectangle of
+// scores and its gradient 5, 2 operations each: 14 x (2 x 8 x 8 x 2 x 4) = 14336. The product in a kernel has 2 x (8 x
+// 8 x 64) = 8192; the product "s, s t, t ->" of three operands has 3 x 8 x 8 = 192. Pointwise products, and sums of one
+// operand, are not counted. One rank has 14336 + 8192 + 192 = 22720.
 // CHECK: "flops_per_step": 22720,
 func.func @step() {
   %q = pc.parameter "q" dims ["b", "s", "k", "g", "d"] init <fill, 1.0> source <"q", shape = [128], start = [0], size = [128]> global [2, 8, 1, 2, 4] layout <[_, _, _, _, _]> : tensor<2x8x1x2x4xf32>

@@ -1,7 +1,8 @@
 // RUN: pc-opt %s --pc-plan-memory --pc-print-report | FileCheck %s
 
-// One microbatch; all tensors have 64 x 4 = 256 bytes but the gathered one (512). Fullest at the gather: its operand (an activation) and
-// its result (communication). Leaves: the parameter, its state, the input (2 x 4, aligned 64).
+// There is one microbatch. All tensors have 64 x 4 = 256 bytes, except the gathered one (512). The peak is at the
+// gather, with its operand (an activation) and its result (communication). The leaves are the parameter, its state, and
+// the input (2 x 4, aligned 64).
 // CHECK: "device": 1344
 // CHECK:      "activations": 256,
 // CHECK-NEXT: "communication": 512,

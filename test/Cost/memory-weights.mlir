@@ -1,8 +1,9 @@
 // RUN: pc-opt %s --pc-plan-memory --pc-print-report | FileCheck %s
 
-// What the whole step reads in place of a parameter is a weight: the shard (64 x 4 = 256 bytes), it rounded (128) and that gathered
-// (256). The rounded shard, which nothing but a move reads, is communication, as what is gathered in the body (512); what the body makes
-// is an activation. Most is there in the body, with the gathered weight, the gathered parameter (512), the product (512) and its sum (4, aligned 64).
+// A value that the whole step reads instead of a parameter counts as a weight: the shard (64 x 4 = 256 bytes), and the
+// shard after rounding and gathering (256). The rounded shard (128), which only a move reads, and values that are
+// gathered in the body (512) count as communication. Values that the body computes are activations. The peak is in the
+// body, with the gathered weight, the gathered parameter (512), the product (512) and its sum (4, aligned 64).
 // CHECK:      "memory": {
 // CHECK-NEXT: "activations": 576,
 // CHECK-NEXT: "communication": 512,

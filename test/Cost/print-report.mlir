@@ -1,27 +1,29 @@
 // RUN: pc-opt %s --pc-plan-memory --pc-print-report="plan=by-hand" | FileCheck %s
 
-// One linear layer on dp=2, tp=2, two microbatches of 4 rows (2 on a rank), width 8, 16 outputs (8 on a rank).
+// The program is one linear layer on dp=2, tp=2: two microbatches of 4 rows (2 per rank), width 8, 16 outputs (8 per
+// rank).
 pc.mesh <dp = 2, tp = 2>
 
 // CHECK: "flops_per_step": [[#mul(mul(4, 2), mul(2, mul(mul(2, 8), 8)))]],
-// 4 ranks, 2 microbatches, 2 x (2 x 8 x 8) for the one product that sums.
+// 4 ranks times 2 microbatches times 2 x (2 x 8 x 8), for the only product that sums.
 // CHECK-NEXT: "mesh": {
 // CHECK-NEXT:   "dp": 2,
 // CHECK-NEXT:   "tp": 2
 // CHECK-NEXT: },
-// It is of the forward pass, whose gradients need twice as many where anything is updated.
+// This product is in the forward pass. If anything is updated, its gradients need twice as many flops.
 // CHECK-NEXT: "model_flops": {
 // CHECK-NEXT:   "bf16": 0,
 // CHECK-NEXT:   "f32": [[#mul(1, mul(mul(4, 2), mul(2, mul(mul(2, 8), 8))))]]
 // CHECK-NEXT: },
-// The parameter has 8 x 15 elements; the 16th column is padding. The second box is the same one: tied.
+// The parameter has 8 x 15 elements; the 16th column is padding. The second box is the same tied parameter.
 // CHECK-NEXT: "parameters": 120,
 // CHECK-NEXT: "per_rank": [
 // CHECK: "arena_bytes": {
 // CHECK-NEXT:   "device": 1216,
 // CHECK-NEXT:   "host": 0
-// Fullest where the gradient is made: it (8 x 8 x 4 = 256) and the sum of gradients (256), %d (32, with alignment 64) and %f (64, not of the
-// body: workspace, with the input, 64). The leaves are two of 8 x 8 x 4 = 256. Together 512 + 64 + 512 + 128 = 1216.
+// The peak is where the gradient is computed: the gradient (8 x 8 x 4 = 256), the sum of gradients (256), %d (32, with
+// alignment 64), and %f (64), which is not in the body and counts as workspace, as does the input (64). The two leaves
+// have 8 x 8 x 4 = 256 each. The total is 512 + 64 + 512 + 128 = 1216.
 // CHECK: "memory": {
 // CHECK-NEXT:   "activations": 64,
 // CHECK-NEXT:   "communication": 0,
@@ -35,28 +37,30 @@ pc.mesh <dp = 2, tp = 2>
 // CHECK-NEXT: 2,
 // CHECK-NEXT: 3
 // CHECK: "traffic": [
-// The reduction of the gradient over both axes, once per step: 8 x 8 x 4 = 256 bytes among 4: 2 x 3 x 256 / 4 = 384.
+// The gradient is reduced over both axes once per step: 8 x 8 x 4 = 256 bytes among 4 ranks, so each sends 2 x 3 x 256
+// / 4 = 384.
 // CHECK:      "axis": "dp+tp",
 // CHECK-NEXT: "count": 1,
 // CHECK-NEXT: "move": "all_reduce",
 // CHECK-NEXT: "payload_bytes": 256,
 // CHECK-NEXT: "phase": "optimizer",
 // CHECK-NEXT: "wire_bytes": 384
-// In the body, twice per step; forward: 2 x 16 x 4 = 128 bytes, of which a rank sends a half.
+// This move is in the forward pass of the body, so it runs twice per step. It has 2 x 16 x 4 = 128 bytes, of which a
+// rank sends half.
 // CHECK:      "axis": "tp",
 // CHECK-NEXT: "count": 2,
 // CHECK-NEXT: "move": "all_gather",
 // CHECK-NEXT: "payload_bytes": 256,
 // CHECK-NEXT: "phase": "forward",
 // CHECK-NEXT: "wire_bytes": 128
-// 2 ranks with 2 x 8 x 4 = 64 bytes each: the whole has 128, a rank sends half of its own part.
+// 2 ranks have 2 x 8 x 4 = 64 bytes each, so the whole has 128. A rank sends half of its own part.
 // CHECK:      "axis": "tp",
 // CHECK-NEXT: "count": 2,
 // CHECK-NEXT: "move": "all_to_all",
 // CHECK-NEXT: "payload_bytes": 256,
 // CHECK-NEXT: "phase": "backward",
 // CHECK-NEXT: "wire_bytes": 64
-// After the seed: 2 x 8 x 4 = 64 bytes, half of them sent.
+// This move comes after the seed. It has 2 x 8 x 4 = 64 bytes, of which a rank sends half.
 // CHECK:      "axis": "tp",
 // CHECK-NEXT: "count": 2,
 // CHECK-NEXT: "move": "reduce_scatter",

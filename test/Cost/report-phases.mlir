@@ -1,7 +1,8 @@
 // RUN: pc-opt %s --pc-plan-memory --pc-print-report | FileCheck %s
 
-// What the phases of a step are: gathers in front of the microbatches (of parameters that are kept) are part of the forward pass, like
-// those before the seed; moves after the microbatches belong to the optimizer. Rows come by move and phase.
+// Each move of a step belongs to a phase. Gathers before the microbatches (of parameters that are kept) belong to the
+// forward pass, like moves before the seed. Moves after the microbatches belong to the optimizer. The report has a row
+// for each move and phase.
 pc.mesh <dp = 2>
 
 // CHECK: "traffic": [
@@ -9,7 +10,7 @@ pc.mesh <dp = 2>
 // CHECK-NEXT: "move": "all_gather",
 // CHECK-NEXT: "payload_bytes": 128,
 // CHECK-NEXT: "phase": "backward",
-// The kept one once, that of the body twice.
+// The kept parameter is gathered once, and the one in the body twice.
 // CHECK:      "count": 3,
 // CHECK-NEXT: "move": "all_gather",
 // CHECK-NEXT: "payload_bytes": 192,

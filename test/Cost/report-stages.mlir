@@ -1,7 +1,8 @@
 // RUN: pc-opt %s --pc-print-report="plan=by-hand" | FileCheck %s
 
-// Three stages on pp=3, dp=2: ranks 0 and 1 are stage 0, and so on. The parameter of stages 0 and 2 is tied: 4 elements in all. Stages 0
-// and 2 have the same arena, but stage 2 sends nothing; stage 1 receives a flow of two slots of 16 bytes and sends the same on.
+// There are three stages on pp=3, dp=2: ranks 0 and 1 are stage 0, and so on. The parameter of stages 0 and 2 is tied,
+// so there are 4 elements in total. Stages 0 and 2 have the same arena, but stage 2 sends nothing. Stage 1 receives a
+// flow of two slots of 16 bytes and sends the same bytes on.
 // CHECK: "flops_per_step": 0,
 // CHECK: "parameters": 4,
 // CHECK: "per_rank": [

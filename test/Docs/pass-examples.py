@@ -31,7 +31,8 @@ def missing(wanted, text):
     wanted = [line for line in map(clean, wanted) if line]
     have, furthest = [clean(line) for line in text.splitlines()], 0
 
-    # Whether wanted[i:] matches from have[at] on, or later, with what names stand for.
+    # Returns True if wanted[i:] matches the lines from have[at] on (or, with `anywhere`, from a later line). `values`
+    # maps names to what they stand for.
     def matches(i, at, anywhere, values):
         nonlocal furthest
         if i == len(wanted):

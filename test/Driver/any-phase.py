@@ -114,7 +114,8 @@ def check(plan):
             report.append("another scale: refused")
         call("pc-compile", "other.mlir", "-o", "part", *(["--verify=phase"] if phase != "step" else []))
         done = run("./part", model, ranks, "part.run", 1)
-        # As the golden files of a model, with what this program has computed: the interpreter compares.
+        # Writes what this program computed in the format of golden files, with which the interpreter compares its
+        # results.
         golden = WORK / "golden"
         shutil.rmtree(golden, ignore_errors=True)
         golden.mkdir()

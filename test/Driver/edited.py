@@ -65,7 +65,7 @@ for flags in [["--precision=bf16", "--pack-products"], ["--pipeline=1f1b", "--me
     expect(" ".join(flags), False, done)
     expect(" ".join(flags) + ", on", False, compile_to("kernels", "out.mlir"))
 
-# What is no edit of the program.
+# These changes do not count as edits of the program.
 for phase in ["model", "step", "placed"]:
     text = (WORK / f"{phase}.mlir").read_text()
     (WORK / "edited.mlir").write_text("// A comment.\n" + text.replace("\n    ", "\n\n  "))
@@ -79,7 +79,8 @@ expect("the phase step in pc-opt", False, compile_to("planned", "edited.mlir"))
 (WORK / "edited.mlir").write_text((WORK / "model.mlir").read_text().replace("%0", "%renamed"))
 expect("names of values", False, compile_to("planned", "edited.mlir"))
 
-# Edits. The proof refuses those of later phases, which then are told twice; without a proof they are told here alone.
+# These changes count as edits. The proof also refuses edits of later phases, so two messages report them; without a
+# proof, only the message tested here does.
 for phase in PHASES:
     changes = {"config": (r"\\22vocab_size\\22", r"\\22vocab_SIZE\\22")} if phase != "kernels" else {"a number": (r"1\.000000e-03|9\.99999974E-6|1\.0+e\+00", "2.000000e+00")}
     if phase in ("model", "step", "placed", "local"):
@@ -96,7 +97,7 @@ for phase in PHASES:
     expect(f"{phase} through pc-opt", True, compile_to("kernels", "out.mlir", "--verify=none"))
 expect("no digest", True, compile_to("planned", edit("model", "pc.digest = [^,}]*", "")))
 
-# A program without a model's config.json has none to disagree with.
+# A program that did not come from a config.json cannot disagree with one.
 shutil.copy(WORK / edit("model", "pc.digest = [^,}]*", ""), WORK / "bare.mlir")
 expect("written by hand", False, compile_to("planned", edit("bare", r'config "[^"]*"', 'config "{}"')))
 print(f"{checked} programs, {bad} are wrong")

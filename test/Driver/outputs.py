@@ -12,11 +12,11 @@ import subprocess
 import sys
 import time
 
-# For each command: its flags that name files, as its --help lists them.
+# For each command, its flags that name files, as its --help lists them.
 READ = {"pc-compile": {"--reference"}, "pc-meet": {"--replay"}, "pc-import": set(), "pc-opt": set(), "pc-kernels": set(), "program": {"--data", "--targets", "--routing", "--init", "--adapter", "--load", "--requests"}}
 WRITTEN = {"pc-compile": {"-o", "--emit-plan", "--report"}, "pc-meet": {"--log"}, "pc-import": {"-o"}, "pc-opt": {"-o"}, "pc-kernels": {"-o"},
            "program": {"--save", "--checkpoint", "--metrics", "--tensorboard", "--summary", "--dump-grads", "--dump-logits", "--dump-routing", "--trace", "--answers"}}
-# What of it is MLIR's own.
+# These flags in --help are MLIR's own.
 UPSTREAM = re.compile("--(irdl|load-|log-|mlir-|dump-pass|output-split)")
 
 
@@ -101,7 +101,7 @@ def program():
         file.write('{"id": 1, "prompt": [1], "max_tokens": 2}\n')
     refuse(["requests", "generate", weights, "w/config.json"], ["./generate", "--requests", "requests", "--init", "w"], "--answers")
     run("./generate", "--requests", "requests", "--init", "w", "--answers", "answers")
-    # A checkpoint that the run does not go on from.
+    # A run does not overwrite a checkpoint from which it did not continue.
     before = contents("w/trajectory.json")
     run(*train, "--save", "w", "--metrics", "metrics", code=2, words="--overwrite")
     run("./x", "--data", "text:m.mlir", "--steps", "2", "--load", "w", "--change", "data", "--save", "other")
@@ -111,13 +111,14 @@ def program():
     run("./x", "--data", "text:d.bin", "--steps", "2", "--checkpoint", "series", "--save", "last")
     run("./x", "--data", "text:d.bin", "--steps", "3", "--checkpoint", "series", "--save", "last")
     assert contents("w/trajectory.json") != before
-    # One that ended because numbers were not finite gives way to a run on its own data alone.
+    # A checkpoint of a run that ended because numbers were not finite may be overwritten only by a run on the same
+    # data.
     run("./x", "--data", "text:d.bin", "--steps", "9", "--lr", "1e38", "--save", "blown", code=10)
     run("./x", "--data", "text:m.mlir", "--steps", "3", "--load", "other", "--save", "blown", code=2, words="--overwrite")
     run("./x", "--data", "text:d.bin", "--steps", "3", "--load", "w", "--save", "blown")
     run(*train, "--save", "w", "--overwrite")
     assert contents("w/trajectory.json") == before
-    # A dump is there when it is whole, or not at all.
+    # A dump exists only when it is complete.
     run(*train, "--dump-grads", "grads", "--dump-logits", "/dev/null")
     assert os.path.getsize("grads") > 0
     assert not [name for name in files_in(".") if ".tmp-" in name], files_in(".")
@@ -154,7 +155,7 @@ def replaced():
     if os.geteuid():
         os.chmod("target", 0o440)
         run("pc-opt", "m.mlir", "-o", "target", code=6)
-    # What is no program does not run.
+    # A file that is not a program does not run.
     for text, words in (("", "empty"), ("exit 0\n", "it is not a program")):
         with open("none", "w", encoding="utf-8") as file:
             file.write(text)

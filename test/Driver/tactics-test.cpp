@@ -13,7 +13,7 @@ using namespace pc;
 
 namespace {
 
-/// The tactic: the output of the loss gets another name.
+/// The pass of the tactic. It renames the output of the loss.
 struct Tag : PassWrapper<Tag, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(Tag)
   Tag() = default;
@@ -47,7 +47,7 @@ const TacticInfo row = {
 
 } // namespace
 
-/// Every row names a pass, and where it has forms, one is the default.
+/// Every row names a pass. If a row has forms, one of them is the default.
 static bool rowsAreRight() {
   for (const TacticInfo &info : tactics()) {
     Tactic byDefault(info.pass);

@@ -11,12 +11,12 @@ import sys
 
 from cases import GOLDEN, ROOT, Case, data_flags, file_name, import_flags
 
-# Cores so slow that moves cost nothing: every split of the work pays.
+# These cores are so slow that moves cost almost nothing, so every split of the work is faster.
 SLOW = {"like": "cpu", "f32_flops": 1e8, "bf16_flops": 1e8, "memory_bandwidth": 1e8, "move_seconds": 0, "collective_seconds": 0}
-# Flags as they are given to a search, drawn at random.
+# Flags that a search gets, drawn at random.
 PINS = [[], [], ["--precision=bf16"], ["--microbatches=2"], ["--zero=1"], ["--zero=3"], ["--recompute=full"], ["--tensor-parallel"], ["--target=cuda"],
         ["--target=cuda", "--precision=bf16"], ["--auto=pp,microbatches,pipeline"], ["--auto=tp,sequence-parallel"], ["--auto=cp,context-parallel"]]
-# Strategy flags, of which a search is given one at a time.
+# Strategy flags. A search gets one of them at a time.
 PINNED = ["--mesh=dp=2", "--mesh=pp=2", "--mesh=cp=2", "--mesh=dp=?", "--zero=0", "--zero=1", "--recompute=none", "--recompute=full", "--microbatches=1",
           "--microbatches=4", "--pipeline=1f1b", "--tensor-parallel=1d", "--context-parallel=ring", "--data-parallel=naive", "--precision=f32",
           "--auto=dp", "--auto=cp,recompute"]
@@ -108,7 +108,7 @@ class Auto(Case):
             least = self.least(none)
             for turn in range(min(10, count - accepted) if least else 0):
                 limit = least if turn == 0 else int(least * dice.uniform(1, dice.choice((1.3, 4))))
-                # Spread evenly over all that are accepted.
+                # The runs are spread evenly over all plans that are accepted.
                 runs_now = (accepted + 1) * runs // count > accepted * runs // count and "--target=cuda" not in pins
                 done = self.search(model, ranks, *pins, f"--memory-limit={limit}", **({"to": "train"} if runs_now else {}))
                 accepted += self.check(f"{text}, {limit} bytes", done.code == 0 and self.bytes() <= limit, done.why() if done.code else self.bytes())

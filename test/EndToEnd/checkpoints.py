@@ -81,7 +81,7 @@ class Checkpoints(Case):
     def body(self):
         self.environment = {"PCRT_THREADS": "1"}  # of which bits may depend
         draw = random.Random(4)
-        # Two epochs and more of each. Batches with a sample of the second one have larger norms.
+        # A run reads each file more than twice. Batches with a sample of the second file have larger norms.
         for name, count, tokens in (("a.bin", 2600, range(8)), ("b.bin", 100, range(64, 96))):
             (self.work / name).write_bytes(bytes(b for _ in range(count) for b in (draw.choice(tokens), 0)))
         what, how = sys.argv[1:]

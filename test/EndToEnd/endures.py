@@ -21,7 +21,7 @@ ALL = sys.argv[1] in PLANS
 TRANSPORTS = ["shm", "tcp", "virtual", "mpi"]
 FAULTS = f"{BUILD}/test/Runtime/core/libcore-failing-writes.so"
 TIMEOUT, ENDLESS = 2, 10**8
-# Each kind of output: what is in the path of its file, the write from which on it fails, and flags.
+# For each kind of output: a part of its file's path, the number of the first write that fails, and flags.
 OUTPUTS = {"metrics": ("metrics.jsonl", 4, "--metrics", "metrics.jsonl"), "tensorboard": ("tfevents", 4, "--tensorboard", "curves"), "trace": ("trace.json", 1, "--trace", "trace.json"),
            "stdout": ("stdout.txt", 1), "stderr": ("stderr.txt", 1), "summary": ("summary.json", 1, "--summary", "summary.json"),
            "dump-grads": ("grads.st", 2, "--dump-grads", "grads.st"), "dump-logits": ("logits.st", 2, "--dump-logits", "logits.st"),
@@ -49,7 +49,7 @@ class Endures(Case):
     def launch(self, plan, transport, *flags, ignored=None, faults=None, **more):
         """Starts a run; the number of an ignored signal, and what failing_writes.c reads."""
         environment = {"FAIL_ERROR": "0", **{name: str(value) for name, value in (faults or {}).items()}}
-        # Whoever runs the test may ignore signals, as nohup does.
+        # The process that runs the test may ignore signals, as nohup does.
         ignores = ["env", "--default-signal", *([f"--ignore-signal={ignored}"] if ignored else [])]
         preload = ["env", f"LD_PRELOAD={FAULTS}"] if faults else []
         ranks = ranks_of(PLANS[plan].split()[0])
@@ -58,7 +58,7 @@ class Endures(Case):
             shutil.rmtree(self.work / directory, ignore_errors=True)
         (self.work / "metrics.jsonl").unlink(missing_ok=True)
         if transport == "mpi":  # mpirun has its own ways with signals
-            # What ranks print to files of their own does not pass through mpirun.
+            # Text that ranks print to their own files does not pass through mpirun.
             kept = "; ".join(f"exec {number}>>{name}.txt" for number, name in ((1, "stdout"), (2, "stderr")) if (faults or {}).get("FAIL_FILE") == f"{name}.txt")
             start = ["mpirun", "--oversubscribe", "-n", ranks, *(["sh", "-c", f'{kept}; exec "$@"', "sh"] if kept else []), *ignores, *preload]
             environment |= MPI | {"PCRT_TIMEOUT_SECONDS": str(TIMEOUT), "PCRT_TRANSPORT": "mpi"}
@@ -116,7 +116,7 @@ class Endures(Case):
         file, begin, *flags = OUTPUTS[output]
         files = {output: open(self.work / file, "w")} if output in ("stdout", "stderr") and transport != "mpi" else {}
         process = self.launch(plan, transport, "--steps", 30, *flags, faults={"FAIL_FILE": file, "FAIL_ERROR": number, "FAIL_FROM": begin}, **files)
-        # Where a result is lost the code says so, after the save.
+        # If a result is lost, the exit code shows it, after the save.
         lost = output not in ("metrics", "tensorboard", "trace", "stderr")
         words = [] if output == "stderr" else ["cannot write" if output in ("summary", "save", "checkpoint") else "warning: cannot write"]
         self.ends(f"{plan}, {transport}: {errno.errorcode[number]} under {output}", process, [6] if lost else [0], words,

@@ -30,7 +30,8 @@ PLANS = ["ep=2,tp=2", f"ep=2 {ROWS}", "ep=2", "ep=4", f"ep=4 {ROWS}", "ep=4 --ex
          f"dp=2 --expert-parallel=dp {ROWS}", "dp=2 --zero=1 --expert-parallel=dp", f"dp=2 --zero=3 --expert-parallel=dp {ROWS}", f"pp=2,ep=2 {ROWS}",
          f"pp=2,ep=2 --microbatches=2 {ROWS}", f"pp=2,ep=2 --microbatches=2 --inline-tasks=0 {ROWS}", f"pp=2,ep=2 --microbatches=2 --pipeline=zb-h1 {ROWS}",
          "pp=2 --microbatches=2 --inline-tasks=0"]
-# In rounds: of one row, of numbers that do not divide what there can be, of more than there is.
+# Experts compute in rounds of one row, of numbers of rows that do not divide the largest possible number, and of more
+# rows than there are.
 IN_ROUNDS = ["ep=2 --experts-limit=23", "ep=2,tp=2 --experts-limit=23", "1 --experts-limit=5", "1 --experts-limit=1", "1 --experts-limit=1000", "ep=4 --experts-limit=7", "dp=2 --experts-limit=9", "tp=2 --experts-limit=50",
              "dp=2 --zero=3 --experts-limit=23", "dp=2,ep=2 --zero=3 --experts-limit=23", "ep=2 --recompute=full --experts-limit=23", "ep=2 --recompute=selective --experts-limit=23",
              "ep=2 --microbatches=2 --experts-limit=23", "pp=2,ep=2 --experts-limit=23", "pp=2 --microbatches=2 --experts-limit=23", "pp=2 --microbatches=2 --recompute=full --experts-limit=23",

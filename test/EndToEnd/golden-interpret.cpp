@@ -20,12 +20,14 @@ namespace {
 constexpr double Seed = 1, LearningRate = 1e-3, Beta1 = 0.9, Beta2 = 0.999, Epsilon = 1e-8, WeightDecay = 0.1,
                  Clip = 1.0;
 
-/// A tensor of its own that is the bias of keys which are not rotated: its gradient is exactly zero (key_biases.py).
+/// Returns true if the tensor is only the bias of keys that are not rotated. Its gradient is exactly zero
+/// (key_biases.py).
 bool isKeyBias(StringRef name) {
   return (name.contains(".decoder.") && name.ends_with("k_proj.bias")) || name.ends_with(".self.key.bias");
 }
 
-/// The part of a Hugging Face tensor that a parameter is, as an f64 tensor of the parameter's shape without padding.
+/// Returns the part of a Hugging Face tensor that belongs to a parameter, as an f64 tensor of the parameter's shape
+/// without padding.
 pc::Tensor boxOf(const FileTensor &whole, pc::SourceAttr source, ArrayRef<int64_t> shape) {
   pc::Tensor all(source.boxShape());
   llvm::copy(whole.values, all.data.begin());
@@ -133,7 +135,8 @@ struct Golden {
     }
   }
 
-  /// The largest gradient of the Hugging Face tensor that parameter `name` is a part of: GPT-2's key bias has none.
+  /// The largest gradient in the Hugging Face tensor of which parameter `name` is a part. The tensor is larger because
+  /// the gradient of GPT-2's key bias is zero.
   double gradientScale(StringRef name) {
     double largest = 0;
     for (float x : want["grad." + sources.lookup(name).getTensor().str()].values)
@@ -151,7 +154,7 @@ struct Golden {
   }
 };
 
-/// max|want - got| / max(max|want|, scale)
+/// The largest difference relative to the largest element: max|want - got| / max(max|want|, scale).
 double difference(const pc::Tensor &want, const pc::Tensor &got, double scale = 0) {
   if (want.size() != got.size())
     return INFINITY;
@@ -232,7 +235,7 @@ int main(int argc, char **argv) {
   }
   if (steps == 20)
     for (auto &entry : golden.sources) {
-      // The same of a part of a tensor, where Adam amplifies rounding.
+      // Compares the parameters after 20 steps, except those for which Adam amplifies rounding.
       StringRef name = entry.first();
       if (name.ends_with(".bias:k") || isKeyBias(name))
         continue;

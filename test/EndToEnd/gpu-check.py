@@ -141,7 +141,7 @@ def make(pack, rows, programs, torch_train=TORCH):
     return pack
 
 
-# --- what Inputs/gpu-check.txt is written with ---
+# --- results that Inputs/gpu-check.txt reports ---
 
 
 def pack(name, rows, programs, *torch_train):

@@ -175,7 +175,8 @@ class Inputs(Case):
             self.equal(f"the loss of step {step}, computed here", loss, self.loss(weights, [(step * B + i) % N for i in range(B)]))
         self.needs(*run, "--data", "shard-*.safetensors", *STEPS, "--steps", 7, "--save", "shards.save")
         self.same("safetensors: the same parameters", "one.save/model.safetensors", "shards.save/model.safetensors")
-        # Each sample is read once per epoch, in another order. A run that was interrupted continues where it was.
+        # Each sample is read once per epoch, in a different order each time. An interrupted run continues with the next
+        # sample.
         shuffled = [*DATA, *STEPS, "--shuffle", "--validation", "1/4", "--eval-every", 3]
         self.needs(*run, *shuffled, "--steps", 7, "--save", "whole", "--metrics", "whole.jsonl")
         self.needs(*run, *shuffled, "--steps", 4, "--lr-steps", 7, "--save", "part")
@@ -185,7 +186,7 @@ class Inputs(Case):
         found = [json.loads(line) for line in open(self.work / "whole.jsonl")]
         held_out = next(line for line in found if "validation_loss" in line)
         self.check("samples held out", held_out["validation_samples"] == N // 4, held_out)
-        # An evaluation has every sample once, whatever the batch leaves over.
+        # An evaluation reads every sample once, also if the batch size does not divide their number.
         self.needs("pc-compile", "model.mlir", "--mode=eval", "-o", "eval")
         said = self.needs("./eval", *DATA, "--init", "start").out
         self.equal("an evaluation", float(re.search(rf"mean loss of {N} targets of {N} samples: (\S+)", said)[1]), self.loss(weights, range(N)))

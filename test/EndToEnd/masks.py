@@ -53,8 +53,8 @@ SAME = """  %{NAME} = pc.parameter "{SOURCE}" dims {DIMS} init <fill, 0.0> sourc
 """
 DROP = """  %{OUT} = pc.dropout %{IN} random %{WORDS} drop <{P}> : (tensor<{B}x{S}x{L}xf32>, tensor<5xi32>) -> tensor<{B}x{S}x{L}xf32> loc("{SOURCE}")
 """
-# Values are one at the position of their key and zero elsewhere, so o has the weights of its query. The logits have
-# those of all heads side by side.
+# Values are one at the position of their key and zero elsewhere, so o holds the weights of its query. The logits hold
+# the weights of all heads, one after the other.
 OF_WEIGHTS = """  %zq = pc.parameter "h.0.zq" dims ["embed", "kv_heads", "group", "head_dim"] init <fill, 0.0> source <"h.0.zq", shape = [{E}, {L}], start = [0, 0], size = [{E}, {L}]> : tensor<{E}x{K}x{G}x{S}xf32>
   %zk = pc.parameter "h.0.zk" dims ["embed", "kv_heads", "head_dim"] init <fill, 0.0> source <"h.0.zk", shape = [{E}, {KS}], start = [0, 0], size = [{E}, {KS}]> : tensor<{E}x{K}x{S}xf32>
   %one = pc.parameter "h.0.one" dims ["embed", "kv_heads", "head_dim"] init <fill, 0.0> source <"h.0.one", shape = [{E}, {KS}], start = [0, 0], size = [{E}, {KS}]> : tensor<{E}x{K}x{S}xf32>
@@ -154,7 +154,8 @@ class Masks(Case):
         done = self.call("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, *target, "-o", "train")
         if not self.check(f"{name}: compiles", done.code == 0, done.why()):
             return
-        # Learning nothing, the model is the same in every step; logits and gradients of the last one are those that stay.
+        # With a learning rate of 0, the model is the same in every step. The dumped logits and gradients are those of
+        # the last step.
         run = ["pc-run", "-n", ranks_of(mesh), "./train", "--", "--data", "tokens.bin", "--targets", "targets.bin", "--lr", 0, "--weight-decay", 0, "--seed", SEED]
         self.needs(*run, "--init", "weights", "--steps", 1, "--save", "before")
         for step in range(2, STEP + 2):

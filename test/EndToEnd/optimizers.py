@@ -123,7 +123,7 @@ class Optimizers(Case):
                                                       '  %m = pc.state "exp_avg" of "lm_head.weight" dims ["all"] : tensor<?xf32>\n  pc.yield %m : tensor<?xf32>\n}\n')
             (self.work / "empty.mlir").write_text("")
             self.holds(f"--optimizer={what} is refused", "pc-compile", "model.mlir", "-o", "no", f"--optimizer={what}", code=code, words=words)
-        # The definition of a file, for all parameters or for a group.
+        # A file defines the optimizer, for all parameters or for a group.
         lion = (GOLDEN.parents[2] / "lib/Autodiff/Optimizers/lion.mlir").read_text()
         (self.work / "mine.mlir").write_text(lion.replace('"lion"', '"mine"'))
         self.plan("llama", "mine.mlir", "1", "mine")

@@ -12,7 +12,7 @@ sys.path.append(str(ROOT / "test/Torch"))
 import weights
 
 PLANS = ["1", "dp=2", "tp=2", "dp=2 --zero=3", "pp=2 --microbatches=2"]
-# Cuts before ops that have the name of a whole layer.
+# These plans cut the model before ops that have the name of a whole layer.
 MORE = {"modded": ["pp=2 --microbatches=2 --stages=2,3", "pp=2 --microbatches=2 --stages=4,1"], "mha_geglu": ["pp=2 --microbatches=2 --pipeline=zb-v"]}
 
 

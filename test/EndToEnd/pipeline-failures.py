@@ -78,7 +78,7 @@ class Failures(Case):
             watchdog.cancel()
 
     def harmed(self, how, launcher, victim, delay, transport, out, err, metrics):
-        # The steps run once there is a progress line.
+        # When there is a progress line, the steps are running.
         while "step" not in read(out) and launcher.poll() is None:
             time.sleep(0.02)
         time.sleep(delay)
@@ -154,7 +154,7 @@ class Failures(Case):
                 if left := self.leftovers():
                     self.check("nothing left behind", False, f"{left} after {plans[which]}")
         if TIMES >= 20:
-            # So large that ranks work for longer than they wait; on the stand-in any model is.
+            # The model is so large that ranks work longer than they wait. On the stand-in any model is large enough.
             model, transport = (model, "tcp") if CUDA else (self.model(HERE / "Inputs/large", 8, 256, to="large.mlir"), "shm")
             self.needs("pc-compile", model, "-o", "recomputes", *"--mesh pp=2 --microbatches=4 --pipeline=gpipe --recompute=full".split(), *target)
             self.in_recompute("KILL", transport)

@@ -13,7 +13,7 @@ import sys
 from cases import BIN, LONG, SMALL_LLAMA, Case
 
 
-# Names, and numbers of chunks per stage; 0: any.
+# Names of schedules, and their chunks per stage (0: any number).
 SCHEDULES = [(name, int(chunks)) for name, chunks in
              map(str.split, subprocess.check_output([BIN / "pc-schedules-test", "--names"], text=True).splitlines())]
 
@@ -45,7 +45,7 @@ def random_plan(rng, order):
     stages = rng.choice([2, 2, 2, 3, 4, 5])
     layers = rng.randint(max(1, stages - 2), 8)
     llama = rng.random() < 0.5
-    # With R in the order every chunk recomputes, so it has a layer.
+    # If the order has tasks R, every chunk recomputes, so it needs a layer.
     microbatches = rng.randint(1, 9)
     dp, tp = rng.choice([(1, 1), (1, 1), (2, 1), (1, 2), (2, 2)])
     flags, axes = [], [f"pp={stages}"] + [f"dp={dp}"] * (dp > 1) + [f"tp={tp}"] * (tp > 1)

@@ -34,7 +34,7 @@ class RandomGeneration(Case):
             slots *= 2
         size = draw.randint(min(slots, context), min(context, 9))
         chunk = draw.choice([0, draw.randint(1, min(context, 9))])
-        # A bias belongs to a length of sequences.
+        # BLOOM's bias is built for one sequence length.
         sequence = context if model == "bloom" else draw.randint(context, 20)
         if "--sequence-parallel" in flags:
             size, chunk = max(2, size // 2 * 2), chunk // 2 * 2

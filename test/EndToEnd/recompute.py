@@ -11,7 +11,7 @@ import re
 
 from pages import Page, table
 
-# 22B of the paper's table 3, with a batch so large that activations decide where the peak is.
+# The model 22B of the paper's table 3, with a batch so large that activations determine the peak.
 H, A, S, B, T = 6144, 64, 2048, 128, 8
 SBH, SCORES, ROWS = S * B * H, A * S * S * B, S * B
 
@@ -25,7 +25,7 @@ ITEMS = [
     ("input of ln_2", 2 * SBH, False, False), ("output of ln_2", 2 * SBH, False, False),
     ("input of gelu", 8 * SBH, True, False), ("output of gelu", 8 * SBH, True, False),
     ("mask of the dropout after the MLP", SBH, False, False)]
-# Only of ours.
+# Tensors that only our programs have.
 OWN = ["log-sum-exp of attention", "statistics of the norms"]
 
 

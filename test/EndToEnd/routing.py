@@ -55,7 +55,7 @@ class Routing(Case):
         (self.work / "by-hand").write_bytes(written(own, shape, "I64"))
         self.train("again", "--routing", "by-hand")
         self.same("a file of wider numbers, made by hand", "again.routing", "own-1.routing")
-        # On the way.
+        # A run that continues from a checkpoint.
         self.train("part", "--save", "half", steps=2)
         self.train("part", "--load", "half")
         self.same("a run that goes on writes on", "part.routing", "own-1.routing")

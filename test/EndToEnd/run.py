@@ -26,7 +26,7 @@ from key_biases import KEY_BIASES
 
 TRAIN = "--lr 1e-3 --weight-decay 0.1 --clip 1.0 --seed 1".split()
 # One rounding to bf16 is 2^-9 = 0.2 % of a value. A logit has passed about ten roundings and a gradient twice as many;
-# where addends cancel, roundings count more. PyTorch's results in f32 must be met to these tolerances:
+# where addends cancel, roundings count more. Results must agree with PyTorch's in f32 within these tolerances:
 TOLERANCE = {"f32": dict(loss=1e-5, losses=1e-5, logits=1e-5, gradients=1e-5, parameters=1e-4),
              "bf16": dict(loss=1e-2, losses=1e-2, logits=3e-2, gradients=6e-2)}
 
@@ -62,9 +62,9 @@ class Row(Case):
         super().__init__(f"{table}/{text}", shlex.join(["run.py", table, text]))
         self.checks, self.text = checks, text
         self.model, self.layers, self.batch, self.mesh, *self.flags = text.split()
-        # A machine's file is one of Inputs.
+        # The file of a machine is in Inputs.
         self.flags = [re.sub(r"^--machine=(.*\.json)$", lambda file: f"--machine={HERE / 'Inputs' / file[1]}", flag) for flag in self.flags]
-        # Runs have the choices of experts that one rank makes in f32, which are PyTorch's.
+        # Runs replay the choices of experts that one rank makes in f32, which are PyTorch's.
         self.replays = "--routing" in self.flags
         self.flags = [flag for flag in self.flags if flag != "--routing"]
         self.is_golden = (self.layers, self.batch) == ("2", "4")
@@ -74,7 +74,7 @@ class Row(Case):
         self.device, self.evaluates = "--target=cuda" in self.flags, "--mode=eval" in self.flags
         self.ranks = ranks_of(self.mesh)
         self.environment = dict(STAND_IN) if self.device else {}
-        # The stand-in takes its time.
+        # The stand-in is slow.
         short = self.device and ("pp=" in self.mesh or not LONG and "parameters" not in checks)
         self.steps = 5 if short else 20
         self.tolerance = TOLERANCE[self.precision]
@@ -84,7 +84,7 @@ class Row(Case):
             if LONG or not name.endswith("*"):
                 getattr(self, name.rstrip("*").replace("-", "_"))()
 
-    # --- what checks look at, made when the first one does ---
+    # --- results that checks read, computed for the first check that needs them ---
 
     @functools.cached_property
     def source(self):
@@ -262,7 +262,7 @@ class Row(Case):
             self.check("needs the C++ library alone", not others, others)
         losses = []
         for seed in seeds("1..2"):
-            # Graphs get few queues, so that their nodes hold up each other.
+            # Graphs get few queues, so that their nodes delay each other.
             self.needs(*self.command("seed", "--steps", 3 if LONG else 2, "--seed", 1), seconds=120, PC_STANDIN_SEED=str(seed),
                        PC_STANDIN_GRAPH_QUEUES=str(1 + seed % 4))
             losses.append(self.losses_of("seed"))

@@ -12,7 +12,7 @@ import sys
 from cases import GOLDEN, Case, data_flags, import_flags
 
 BATCH, SEQUENCE, STEPS, TOLERANCE = 4, 16, 2, 1e-5  # of make_golden.py
-# Numbers that two libraries write in two ways, of a key that is never read.
+# The value of a key that is never read, with numbers that libraries write in different ways.
 SPELLED = '[1e6, 1E-05, -0.0, 7.0, 0.10, 123456789012345678901234567890, "\\u00e9\\n", "é", {"b": 1.0, "a": [2.50]}]'
 
 
@@ -47,7 +47,7 @@ class SavedConfigs(Case):
             (folder / name).write_text(f'"{name}"')
         config = whole(json.loads((GOLDEN / model / "config.json").read_text()))
         config.pop("dtype", None)
-        # Keys that transformers 4 and 5 write, or either, or neither.
+        # The config has the key that transformers 5 writes, that of version 4, both, or neither.
         config |= [{"dtype": "bfloat16"}, {"torch_dtype": "float16"}, {"torch_dtype": "bfloat16", "dtype": None}, {}][number % 4]
         text = json.dumps(config, indent=2)[:-2] + f',\n  "noted": {SPELLED}\n}}\n'
         (folder / "config.json").write_text(text)

@@ -43,7 +43,7 @@ def meshes(ranks, axes):
             side = round(mesh["tp"] ** 0.5)
             if side > 1 and side * side == mesh["tp"]:
                 yield mesh | {"tp": 1, "row": side, "col": side}
-            # 2 x 2 x 2 as a grid of three, and as a deep one of two.
+            # 2 x 2 x 2 ranks are a 3D grid, or a 2.5D grid with depth.
             if mesh["tp"] == 8:
                 yield mesh | {"tp": 1, "i": 2, "j": 2, "l": 2}
                 yield mesh | {"tp": 1, "depth": 2, "row": 2, "col": 2}

@@ -28,7 +28,7 @@ def rows(test):
     """The rows of the page with the numbers as they come out."""
     test.load(b, s, **CONFIG)
     for form, plan, formula, source in re.findall(r"(?m)^\| (.*) \| `(.*)` \| (.*) \| (.*) \| \d+ \| \d+ \|$", test.page.read_text()):
-        # Scalars (loss, norm of the gradient) are left out: below 16 bytes each.
+        # Scalars (the loss, the norm of the gradient) are left out. They have less than 16 bytes each.
         count = sum(t["wire_bytes"] for t in test.report("--mesh", *plan.split())["per_rank"][0]["traffic"]
                     if t["payload_bytes"] > 16 * t["count"])
         predicted = 4 * elements(formula, plan)

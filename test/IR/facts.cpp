@@ -23,8 +23,7 @@ using namespace pc;
 
 namespace {
 
-/// Ops with factors that are computed in a way of their own: a kernel, an evaluator and, where they have one, a
-/// gradient of their own.
+/// Ops with factors that have their own kernel, evaluator and, if they are differentiable, gradient.
 const llvm::StringSet<> special = {"iota",
                                    "rope_table",
                                    "key_counts",
@@ -75,7 +74,7 @@ const llvm::StringSet<> structural = {"mesh",   "optimizer", "program",   "plan"
                                       "send",   "start",     "receive",   "addend",       "wait",  "microbatch"};
 /// Pointwise ops of the backward pass, which nothing differentiates.
 const llvm::StringSet<> backwardOnly = {"activation_grad", "clamp_grad"};
-/// Pointwise ops whose result does not change where an operand does a little, in some places.
+/// Pointwise ops whose result is constant in some places, if an operand changes a little.
 const llvm::StringSet<> flatInPlaces = {"clamp", "clamp_grad", "select"};
 
 int failures = 0;
@@ -126,7 +125,7 @@ private:
     return failed(results) ? FailureOr<Tensor>(failure()) : FailureOr<Tensor>((*results)[0]);
   }
 
-  /// An element of an operand changes the element of the result at its index, and no other.
+  /// Checks that an element of an operand changes only the element of the result at its index.
   void checkElements() {
     Tensor before = *evaluate(inputs);
     for (unsigned i = 0; i < inputs.size(); ++i) {
@@ -140,7 +139,7 @@ private:
     }
   }
 
-  /// Whether f(a + b) = f(a) + f(b), the operands outside of `group` being as they are.
+  /// Checks that f(a + b) = f(a) + f(b) if the operands outside of `group` are fixed.
   void checkLinear(ArrayRef<unsigned> group) {
     Tensors other = inputs, sum = inputs;
     for (unsigned i : group) {
@@ -158,7 +157,7 @@ private:
       fail(name, says ? "says that it is linear and is not" : "is linear and does not say so (PCOps.td)");
   }
 
-  /// The derivative of the sum of dy times the result, against differences.
+  /// Compares the derivative of the sum of dy times the result with finite differences.
   void checkGradient() {
     OpBuilder builder(op->getContext());
     builder.setInsertionPointAfter(op);

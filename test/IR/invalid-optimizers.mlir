@@ -1,5 +1,5 @@
 // RUN: pc-opt %s -verify-diagnostics -split-input-file
-// Constraints of pc.optimizer.
+// Each case breaks one constraint of pc.optimizer.
 
 // expected-error@+1 {{expects dims ["all"], ["stack", "rows", "columns"] or ["stack", "short", "long"], got ["rows"] (C1)}}
 pc.optimizer "a" dims ["rows"] {
@@ -25,7 +25,7 @@ pc.optimizer "a" dims ["all"] states ["m"] {
 
 // -----
 
-// A neighbour's state is not visible.
+// An element cannot read the state of another element.
 pc.optimizer "a" dims ["all"] {
 ^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>):
   // expected-error@+1 {{is not allowed in a definition of an optimizer, which sees only its own parameter, gradient, states and scalars}}

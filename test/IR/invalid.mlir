@@ -1,6 +1,6 @@
 // RUN: pc-opt %s -split-input-file -verify-diagnostics
 
-// Every constraint that a verifier of the dialect cites, broken once.
+// Each case breaks one constraint that a verifier of the dialect cites.
 
 // expected-error@+1 {{mesh axis 'dp' is named twice (C1)}}
 pc.mesh <dp = 2, dp = 4>
@@ -78,7 +78,7 @@ func.func @axisOrder(%x: tensor<8xf32, #pc.place<[(a, b)]>>, %y: tensor<8xf32, #
 
 // -----
 
-// The reduction that everybody forgets: a contracted dim is split and the result claims to be whole.
+// The reduction is missing: a contracted dim is split, but the type of the result is whole.
 pc.mesh <tp = 2>
 func.func @missingReduction(%x: tensor<8x4xf32, #pc.place<[_, tp]>>, %w: tensor<4x6xf32, #pc.place<[tp, _]>>) {
   // expected-error@+1 {{has no legal placement on axis 'tp': operands split on dim 1, split on dim 0; results whole (F5)}}
@@ -98,7 +98,7 @@ func.func @partialTimesPartial(%x: tensor<8xf32, #pc.place<[_] sum(tp)>>) {
 
 // -----
 
-// A nonlinear op of addends.
+// A nonlinear op reads addends.
 pc.mesh <tp = 2>
 func.func @nonlinear(%x: tensor<8xf32, #pc.place<[_] sum(tp)>>) {
   // expected-error@+1 {{has no legal placement on axis 'tp': operands partial sum; results partial sum (F5)}}
@@ -163,7 +163,7 @@ func.func @reduceWhole(%x: tensor<6xf32, #pc.place<[_]>>) {
 
 // -----
 
-// A sum is not reduced by a max.
+// A partial sum cannot be reduced by a maximum.
 pc.mesh <tp = 2>
 func.func @wrongKind(%x: tensor<6xf32, #pc.place<[_] sum(tp)>>) {
   // expected-error@+1 {{does not apply to}}
@@ -684,7 +684,7 @@ func.func @reshape(%x: tensor<4x6xf32>) {
 
 // -----
 
-// As many elements in all, but not along each pair.
+// Both types have equal numbers of elements, but not along each pair of dims.
 func.func @reshape(%x: tensor<6x5x4xf32>) {
   // expected-error @+1 {{'pc.reshape' op has 6 elements along 'a b', but 4 in its result (C2)}}
   %y = pc.reshape "(a b) x (c d) -> a b x c d" %x : (tensor<6x5x4xf32>) -> tensor<2x2x5x2x3xf32>
@@ -1016,7 +1016,7 @@ func.func @recurrence_of_parts(%a: tensor<2x8xf32, #pc.place<[_, cp]>>, %b: tens
 
 // -----
 
-// The ranks' da are addends where a dim is split that a lacks.
+// If a dim that a lacks is split, da is a partial sum on each rank.
 pc.mesh <tp = 2>
 func.func @gradient_of_part_of_the_channels(%a: tensor<2x8xf32, #pc.place<[_, _]>>, %h: tensor<2x8x6xf32, #pc.place<[_, _, tp]>>) {
   // expected-error@+1 {{has no legal placement on axis 'tp'}}
@@ -1068,7 +1068,7 @@ func.func @round_behind_the_last(%x: tensor<2x8x6xf32>) {
 
 // -----
 
-// Numbers of rows are those of the block that a rank has.
+// The number of rows must be that of the rank's block.
 pc.mesh <ep = 2>
 func.func @round_of_a_part(%x: tensor<2x8x6xf32, #pc.place<[_, _, ep]>>) {
   // expected-error@+1 {{has no legal placement on axis 'ep'}}

@@ -2,7 +2,7 @@
 
 pc.mesh <dp = 2, tp = 2>
 
-// Two linear layers, data and tensor parallel: one move, and only there.
+// Two linear layers with data and tensor parallelism need one move.
 // CHECK-LABEL: func.func @mlp
 func.func @mlp() {
   %x = pc.input tokens dims ["batch", "sequence"] : tensor<8x32xi32, #pc.place<[dp, _]>>
@@ -22,7 +22,7 @@ func.func @mlp() {
   return
 }
 
-// A bucket of two moves, and its wait.
+// A bucket starts two moves, and one wait ends them.
 // CHECK-LABEL: func.func @bucket
 func.func @bucket(%x: tensor<8xf32>, %y: tensor<4xf32>) {
   // CHECK: %[[T:.*]] = pc.start (%{{.*}} = %{{.*}} : tensor<8xf32> -> tensor<8xf32>, %{{.*}} = %{{.*}} : tensor<4xf32> -> tensor<4xf32>) {
@@ -40,7 +40,7 @@ func.func @bucket(%x: tensor<8xf32>, %y: tensor<4xf32>) {
   return
 }
 
-// One stage of two: it receives, computes, and sends.
+// One of two stages receives, computes, and sends.
 // CHECK-LABEL: func.func @stage
 func.func @stage(%s: tensor<2x8x64xf32, #pc.place<[_, dp, _]>>, %l: tensor<f32, #pc.place<[]>>) {
   // CHECK: pc.task forward chunk 1 microbatch 0

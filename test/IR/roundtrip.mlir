@@ -1,7 +1,7 @@
 // RUN: pc-opt %s --verify-roundtrip
 // RUN: pc-opt %s --emit-bytecode | pc-opt --verify-roundtrip -o /dev/null
 
-// Every op once, unplaced (a local program of a mesh of four).
+// Each op occurs once, without placements, in a local program of four ranks.
 pc.mesh <dp = 2, tp = 2>
 pc.program "toy" batch 4 sequence 8 vocabulary 16 config "{\22model_type\22: \22toy\22}" means "[]" weights "toy"
 pc.plan <dp = 2, tp = 2> ["pc-tensor-parallel{axis=tp form=1d}"] microbatches 2

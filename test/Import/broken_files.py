@@ -87,7 +87,7 @@ assert run("pc-compile", "model.mlir", "-o", "train")[0] == 0
 imports(0)
 starts(0)
 
-# Git LFS, empty files, links to nothing, files that were cut off.
+# Files are pointers of Git LFS, empty, links to nothing, or cut off.
 for name in ["config.json", "model.safetensors"]:
     status, whole = (3, config) if name == "config.json" else (9, good)
     write(f"hf/{name}", POINTER)
@@ -103,7 +103,7 @@ write("hf/model.safetensors", good[:100])
 breaks("model.safetensors", "truncated")
 os.remove(os.path.join(WORK, "hf/model.safetensors"))
 
-# The same of shards and their index.
+# The same errors are found in shards and their index.
 index = json.dumps({"weight_map": dict.fromkeys(TENSORS, "model-00001-of-00001.safetensors")})
 for name, whole in [("model.safetensors.index.json", index), ("model-00001-of-00001.safetensors", good)]:
     write("hf/model.safetensors.index.json", index)
@@ -117,7 +117,7 @@ for name, whole in [("model.safetensors.index.json", index), ("model-00001-of-00
 os.remove(os.path.join(WORK, "hf/model.safetensors.index.json"))
 os.remove(os.path.join(WORK, "hf/model-00001-of-00001.safetensors"))
 
-# Names that wrappers have made; a bare model's names are known.
+# Wrappers such as torch.compile have changed the names of tensors. The names of a model without a head are known.
 for wrapped, part, by in [("_orig_mod.{}", "_orig_mod", "torch.compile"), ("module.{}", "module", "DistributedDataParallel"),
                           ("module._orig_mod.{}", "module", "DataParallel"), ("_fsdp_wrapped_module.{}", "_fsdp_wrapped_module", "FullyShardedDataParallel")]:
     write("hf/model.safetensors", weights(wrapped.format))
@@ -130,7 +130,7 @@ write("hf/model.safetensors", weights(lambda name: name.removeprefix("model.")))
 imports(0)
 starts(0)
 
-# Numbers that are none; pc-import does not read them.
+# Weights are NaN or infinite. pc-import does not read weights, so only the run refuses them.
 for dtype, value, says in [("F32", math.nan, "a NaN"), ("F16", math.inf, "an infinity"), ("F32", -math.inf, "an infinity")]:
     def values(name, count):
         return [0.01] * (count - 2) + [value if "up_proj" in name else 0.01, 0.01]

@@ -27,7 +27,7 @@ FAMILIES = {
                  resid_pdrop=0.0, bos_token_id=None, eos_token_id=None),
     "llama": DECODER,
     "mistral": DECODER | dict(sliding_window=None),
-    # A window that no token leaves: max_window_layers says which layers have it.
+    # The window is as long as the sequence. max_window_layers says which layers have it.
     "qwen2": {key: value for key, value in DECODER.items() if key != "head_dim"} |
              dict(use_sliding_window=True, sliding_window=16),
     "qwen3": DECODER | dict(use_sliding_window=True, sliding_window=16),
@@ -119,7 +119,7 @@ VALUES = {
     "output_scores": [True],
     "return_dict_in_generate": [True],
 }
-# Keys that are refused or used, so that the script must see their difference: it tells whether it looks at all.
+# Keys that are refused or used. The script must see a difference for them, which shows that its comparison works.
 SEEN = [("llama", dict(is_causal=False)), ("llama", dict(rms_norm_eps=0.5)), ("gpt2", dict(scale_attn_weights=False)),
         ("mistral", dict(sliding_window=4)), ("qwen3", dict(pad_token_id=7)),
         ("qwen2", dict(sliding_window=4, max_window_layers=0))]
@@ -127,7 +127,7 @@ SEEN = [("llama", dict(is_causal=False)), ("llama", dict(rms_norm_eps=0.5)), ("g
 
 # Keys that only a single family ignores.
 ALONE = [("gpt2", dict(pad_token_id=7))]
-# That a single family looks at: its row of lib/Import/Families.cpp says what is refused.
+# Keys that only a single family reads: its row of lib/Import/Families.cpp states which values are refused.
 READ = [("bert", "is_decoder"), ("t5", "decoder_start_token_id")]
 
 
@@ -136,7 +136,7 @@ def figures(family, changes):
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps({"model_type": family} | FAMILIES[family] | changes))
         config = transformers.AutoConfig.from_pretrained(folder)
-    # The dtype says how weights are stored; how a step computes is --precision.
+    # The dtype is that of stored weights. --precision decides in which type a step computes.
     auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}.get(family, transformers.AutoModelForCausalLM)
     model = auto.from_config(config, dtype=torch.float32).train()
     generator = torch.Generator().manual_seed(1)

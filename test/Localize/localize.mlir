@@ -1,16 +1,18 @@
 // RUN: pc-opt %s --pc-localize --pc-verify-local | FileCheck %s
 // RUN: pc-opt %s --pc-localize -o %t.local && pc-equal %s %t.local
 
-// An evaluation step of a bag of words, dp=2, tp=2 (and a third axis of size 1): 8 rows of 32 tokens in 2 microbatches of 4 rows, 96 words, width 64.
-// The vocabulary lies on tp: a rank holds 96 / 2 = 48 rows of the table, and 4 / 2 = 2 rows of each microbatch.
+// An evaluation step of a bag of words on dp=2, tp=2, and a third axis of size 1. It has 8 rows of 32 tokens in 2
+// microbatches of 4 rows, 96 words, and width 64. tp splits the vocabulary, so a rank holds 96 / 2 = 48 rows of the
+// table. dp splits the batch, so it has 4 / 2 = 2 rows of each microbatch.
 pc.mesh <dp = 2, tp = 2, one = 1>
 
 // CHECK-LABEL: func.func @step
 func.func @step() {
-  // One block_offset for positions: blocks of 16. One for all three ops that depend on the global index of a word: blocks of 48.
+  // One block_offset is for positions, in blocks of 16. Another, in blocks of 48, serves all three ops that depend on
+  // the global index of a word.
   // CHECK-NEXT: %[[POSITION:.*]] = pc.block_offset on ["tp"] block 16 : tensor<i32>
   // CHECK-NEXT: %[[OFFSET:.*]] = pc.block_offset on ["tp"] block 48 : tensor<i32>
-  // Leaves keep what they are part of.
+  // Leaves record the whole value of which they hold a part.
   // CHECK-NEXT: %[[W:.*]] = pc.parameter "w" {{.*}} valid [90, 64] global [96, 64] layout <[tp, _]> : tensor<48x64xf32>
   %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
     source <"w", shape = [90, 64], start = [0, 0], size = [90, 64]> valid [90, 64] : tensor<96x64xf32, #pc.place<[tp, _]>>
@@ -22,7 +24,7 @@ func.func @step() {
   %cos = pc.rope_table cos inv_freq [1.0, 0.1] scale 1.0 : tensor<32x2xf32, #pc.place<[tp, _]>>
   // CHECK-NEXT: pc.iota offset %[[POSITION]] : tensor<i32> -> tensor<16xi32>
   %i = pc.iota -> tensor<32xi32, #pc.place<[tp]>>
-  // A whole iota needs none.
+  // An iota that is not split needs no offset.
   // CHECK-NEXT: pc.iota -> tensor<32xi32>
   %j = pc.iota -> tensor<32xi32, #pc.place<[_]>>
   // CHECK-NEXT: pc.accumulate (%[[T:.*]] = %[[TOKENS]] : tensor<2x2x32xi32> -> tensor<2x32xi32>) {
@@ -31,7 +33,7 @@ func.func @step() {
     %p = pc.embedding %w, %t : (tensor<96x64xf32, #pc.place<[tp, _]>>, tensor<4x32xi32, #pc.place<[dp, _]>>) -> tensor<4x32x64xf32, #pc.place<[dp, _, _] sum(tp)>>
     // CHECK-NEXT: %[[X:.*]] = pc.all_reduce sum %[[P]] on ["tp"] : (tensor<2x32x64xf32>) -> tensor<2x32x64xf32>
     %x = pc.all_reduce sum %p on ["tp"] : (tensor<4x32x64xf32, #pc.place<[dp, _, _] sum(tp)>>) -> tensor<4x32x64xf32, #pc.place<[dp, _, _]>>
-    // A move over an axis of one rank is nothing.
+    // A move over an axis of one rank is removed.
     // CHECK-NOT: "one"
     %x1 = pc.slice %x dim 1 on ["one"] : (tensor<4x32x64xf32, #pc.place<[dp, _, _]>>) -> tensor<4x32x64xf32, #pc.place<[dp, one, _]>>
     %x2 = pc.all_gather %x1 dim 1 on ["one"] : (tensor<4x32x64xf32, #pc.place<[dp, one, _]>>) -> tensor<4x32x64xf32, #pc.place<[dp, _, _]>>

@@ -1,6 +1,6 @@
 // RUN: pc-opt %s --pc-localize --pc-verify-local | FileCheck %s
 
-// A lone rank needs no mesh and no placements; leaves say so all the same.
+// A single rank needs neither a mesh nor placements. Leaves record their layout all the same.
 // CHECK-LABEL: func.func @step
 func.func @step() {
   // CHECK: pc.parameter "w" {{.*}} global [96, 64] layout <[_, _]> : tensor<96x64xf32>

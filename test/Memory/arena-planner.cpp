@@ -12,7 +12,7 @@
 
 using namespace pc;
 
-/// Plans, checks, and returns the size of the arena over the bound.
+/// Plans and checks an arena. Returns its size divided by the bound.
 static double solve(llvm::ArrayRef<ArenaBuffer> buffers, const char *name = nullptr) {
   ArenaPlan plan = planArena(buffers);
   std::string error = checkArena(buffers, plan);
@@ -66,7 +66,7 @@ int main() {
   }
   std::printf("training step of %zu buffers, %.2f of the bound\n", step.size(), solve(step));
 
-  // A stage of a pipeline: most buffers live for a few microbatches of many, some for all.
+  // In a pipeline stage, most buffers live for a few of many microbatches, and some for all.
   for (int64_t inFlight : {1, 12, 60}) {
     llvm::SmallVector<ArenaBuffer> stage = {{1 << 20, 0, 6400}, {1 << 18, 100, 6200}};
     for (int64_t microbatch = 0; microbatch < 600; ++microbatch) {

@@ -1,7 +1,8 @@
 // RUN: pc-opt %s --split-input-file --pc-plan-memory --pc-verify-memory | FileCheck %s
 
-// Leaves first: w at 0 (32 x 4 = 128 bytes), its states at 128 and 256, hyper (36 bytes, 64 with alignment) at 384, the constant
-// (4, 64) at 448. Then the gradient of 128 bytes: 512 + 128 = 640. The new values lie over the old ones.
+// Leaves come first: w at 0 (32 x 4 = 128 bytes), its states at 128 and 256, hyper (36 bytes, 64 with alignment) at
+// 384, the constant (4, 64) at 448. The gradient of 128 bytes follows: 512 + 128 = 640. New values overwrite the old
+// ones.
 // CHECK: pc.arena 640
 // CHECK-LABEL: func.func @update_in_place
 func.func @update_in_place() {
@@ -26,7 +27,8 @@ func.func @update_in_place() {
 
 // -----
 
-// Something reads the old value after the new one is made: the new one has a home of its own, and the update moves after the reader.
+// An op reads the old value after the new one is computed. So the new value has its own home, and the update moves
+// after that op.
 // CHECK-LABEL: func.func @update_copies
 func.func @update_copies() {
   // CHECK: %[[W:.*]] = pc.parameter "w" {{.*}} : tensor<32xf32, #pc.home<0>>
@@ -43,8 +45,8 @@ func.func @update_copies() {
 
 // -----
 
-// One microbatch: the body yields straight into the result; pointwise ops work in place. w 0, x 128 (1 x 32 x 4), then all of
-// a, b, c (one buffer, 256), which becomes the result and is read by the output.
+// With one microbatch, the body writes directly to the result, and pointwise ops work in place. w is at 0 and x at 128
+// (1 x 32 x 4). a, b and c share one buffer at 256, which becomes the result and is read by the output.
 // CHECK: pc.arena 384
 // CHECK-LABEL: func.func @one_microbatch
 func.func @one_microbatch() {
@@ -68,8 +70,8 @@ func.func @one_microbatch() {
 
 // -----
 
-// Two microbatches: the sum (128 bytes) lives through the body, beside what the body yields, and what the body uses from outside lives
-// to its end. w 0; x 128 (2 x 32 x 4 = 256); then sum, h and a: 384 + 3 x 128 = 768.
+// With two microbatches, the sum (128 bytes) and the yielded value are both live in the body, and outer values that the
+// body uses are live to its end. w is at 0 and x at 128 (2 x 32 x 4 = 256). sum, h and a follow: 384 + 3 x 128 = 768.
 // CHECK: pc.arena 768
 // CHECK-LABEL: func.func @two_microbatches
 func.func @two_microbatches() {
@@ -77,12 +79,12 @@ func.func @two_microbatches() {
   %x = pc.input tokens dims ["microbatch", "a"] global [2, 32] layout <[_, _]> : tensor<2x32xi32>
   // CHECK: pc.scale {{.*}} -> tensor<32xf32, #pc.home<[[H:.*]]>>
   %h = pc.scale %w by 2.0 : (tensor<32xf32>) -> tensor<32xf32>
-  // The element of the stack: its home is that of microbatch 0.
+  // An element of the stack has the home of microbatch 0.
   // CHECK: pc.accumulate (%{{.*}} = %{{.*}} : tensor<2x32xi32, #pc.home<128>> -> tensor<32xi32, #pc.home<128>>)
   %r = pc.accumulate (%t = %x : tensor<2x32xi32> -> tensor<32xi32>) {
     // CHECK: pc.cast {{.*}} -> tensor<32xf32, #pc.home<[[A:.*]]>>
     %a = pc.cast %t : (tensor<32xi32>) -> tensor<32xf32>
-    // Never over %h, although this is its last reader in the text.
+    // The result is never over %h, although this op is its last reader in the text.
     // CHECK: pc.add {{.*}} -> tensor<32xf32, #pc.home<[[A]]>>
     %b = pc.add %h, %a : (tensor<32xf32>, tensor<32xf32>) -> tensor<32xf32>
     pc.yield %b : tensor<32xf32>
@@ -93,8 +95,9 @@ func.func @two_microbatches() {
 
 // -----
 
-// Two microbatches, two sums: each takes its addend as soon as that is there, so that the second addend lies where the first was.
-// w 0, x 128 (2 x 32 x 4 = 256), two sums and one addend: 384 + 3 x 128 = 768.
+// With two microbatches there are two sums. Each adds its addend as soon as that is computed, so the second addend has
+// the home of the first. w is at 0 and x at 128 (2 x 32 x 4 = 256). Two sums and one addend follow: 384 + 3 x 128 =
+// 768.
 // CHECK: pc.arena 768
 // CHECK-LABEL: func.func @sums_at_once
 func.func @sums_at_once() {
@@ -114,7 +117,8 @@ func.func @sums_at_once() {
 
 // -----
 
-// Bytes are used again: x 0 (64 x 4 = 256); a 256 until the sum at 512 (4 bytes, 64) is made of it; b lies where a was.
+// Bytes are used again. x is at 0 (64 x 4 = 256). a is at 256 until the sum at 512 (4 bytes, 64) is computed from it,
+// and then b takes the place of a.
 // CHECK: pc.arena 576
 // CHECK-LABEL: func.func @reuse
 func.func @reuse() {
@@ -131,8 +135,8 @@ func.func @reuse() {
 
 // -----
 
-// Kernels: values inside have no home. The operand that is read element by element dies and is overwritten; a row that is
-// broadcast, or an operand of a kernel that sums, is not.
+// Values inside kernels have no home. A kernel overwrites an operand that it reads element by element and that has no
+// later reader. It does not overwrite a row that is broadcast, or an operand of a kernel that sums.
 // CHECK-LABEL: func.func @kernels
 func.func @kernels() {
   %x = pc.parameter "x" dims ["a", "b"] init <fill, 1.0> source <"x", shape = [2, 32], start = [0, 0], size = [2, 32]> global [2, 32] layout <[_, _]> : tensor<2x32xf32>
@@ -147,7 +151,7 @@ func.func @kernels() {
     pc.yield %r : tensor<2x32xf32>
   // CHECK: } : tensor<2x32xf32, #pc.home<[[A]]>>
   } : tensor<2x32xf32>
-  // A row norm inside: one row needs all of itself.
+  // The kernel contains a row norm, for which an element needs its whole row.
   // CHECK: pc.fusion (%{{.*}} = %[[F]] : tensor<2x32xf32, #pc.home<[[A]]>>
   %n = pc.fusion (%p = %f : tensor<2x32xf32> -> tensor<2x32xf32>) {
     %s = pc.einsum "a b, a b -> a" %p, %p : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2xf32>
@@ -172,7 +176,7 @@ func.func @broadcast() {
   // CHECK-NOT: pc.einsum {{.*}} -> tensor<2x32xf32, #pc.home<[[A]]>>
   // CHECK: pc.einsum {{.*}} -> tensor<2x32xf32, #pc.home<[[B:.*]]>>
   %b = pc.einsum "a b, b -> a b" %a, %row : (tensor<2x32xf32>, tensor<32xf32>) -> tensor<2x32xf32>
-  // An elementwise product is no library call.
+  // An elementwise product is not a library call.
   // CHECK: pc.einsum {{.*}} -> tensor<2x32xf32, #pc.home<[[B]]>>
   %c = pc.einsum "a b, a b -> a b" %b, %x : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2x32xf32>
   pc.output gradient "x" %c global [2, 32] layout <[_, _]> : tensor<2x32xf32>
@@ -181,8 +185,9 @@ func.func @broadcast() {
 
 // -----
 
-// A microbatch is a view: element 1 lies 16 bytes after the stack of two, and has no bytes of its own: the stack (32, 64 with
-// alignment) and what is computed from both (16 each, 64 with alignment; both are needed by the sum, which lies over the first).
+// A microbatch is a view, which has no bytes of its own: element 1 begins 16 bytes after the start of the stack of two.
+// The arena has the stack (32, 64 with alignment) and one value computed from each element (16, 64 with alignment). The
+// sum reads both values and overwrites the first.
 // CHECK: pc.arena 192
 // CHECK-LABEL: func.func @microbatch
 func.func @microbatch() {

@@ -49,7 +49,7 @@ func.func @overwritten() {
 
 // -----
 
-// The result overlaps the operand, but not at the same offset.
+// The result overlaps the operand at another offset.
 pc.arena 512
 func.func @half_in_place() {
   %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
@@ -61,7 +61,7 @@ func.func @half_in_place() {
 
 // -----
 
-// A sum cannot be written over what it sums.
+// A sum cannot overwrite its operand.
 pc.arena 128
 func.func @sum_in_place() {
   %w = pc.parameter "w" dims ["b", "c"] init <fill, 1.0> source <"w", shape = [4, 4], start = [0, 0], size = [4, 4]> global [4, 4] layout <[_, _]> : tensor<4x4xf32, #pc.home<0>>
@@ -73,7 +73,7 @@ func.func @sum_in_place() {
 
 // -----
 
-// Two results of one op.
+// Two results of one op overlap.
 pc.arena 256
 func.func @two_results() {
   %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
@@ -95,7 +95,7 @@ func.func @overwrites_leaf() {
 
 // -----
 
-// The next microbatch reads %h again.
+// The next microbatch reads %h again, so nothing may overwrite it.
 pc.arena 1024
 func.func @captured() {
   %x = pc.input tokens dims ["microbatch"] global [2] layout <[_]> : tensor<2xi32, #pc.home<0>>
@@ -111,7 +111,7 @@ func.func @captured() {
 
 // -----
 
-// Two microbatches: the sum is not where an addend is.
+// With two microbatches, the sum may not overlap an addend.
 pc.arena 1024
 func.func @sum_over_addend() {
   %x = pc.input tokens dims ["microbatch"] global [2] layout <[_]> : tensor<2xi32, #pc.home<0>>
@@ -255,7 +255,7 @@ func.func @step() {
 
 // -----
 
-// A cache that is not written in place: the kernel writes only the rows of its tokens.
+// A cache must be written in place, because the kernel writes only the rows of its tokens.
 pc.arena 1024
 func.func @step() {
   %c = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] global [1, 1, 1, 4, 4] layout <[_, _, _, _, _]> : tensor<1x1x1x4x4xf32, #pc.home<0>>

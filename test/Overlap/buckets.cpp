@@ -18,7 +18,7 @@ using namespace pc;
 static std::mt19937_64 random64(1);
 static int64_t draw(int64_t low, int64_t high) { return low + int64_t(random64() % uint64_t(high - low + 1)); }
 
-/// Parameters of `layers` layers, used layer by layer: each needed and used for the last time within its layer.
+/// Parameters of `layers` layers. The first and the last use of each are in its layer.
 static void addUnits(std::vector<MoveItem> &items, int64_t layers) {
   for (int64_t layer = 0; layer < layers; ++layer)
     for (int64_t i = draw(1, 4); i > 0; --i) {
@@ -76,7 +76,7 @@ static void check(const std::vector<MoveItem> &items, const ScheduleLimits &limi
   require(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }), "every move is in one bucket");
   if (!unitsOnly)
     return;
-  // A unit is there from the first start of its moves to their last use.
+  // A unit is in memory from the first start of its moves to their last use.
   std::map<int64_t, std::pair<int64_t, int64_t>> lives;
   for (const MoveBucket &bucket : buckets)
     for (unsigned i : bucket.items) {

@@ -1,7 +1,7 @@
 //===- mutations.cpp - Breaks a schedule in every small way ---------------===//
 // usage: pc-schedule-mutations planned.mlir
-// Deletes every wait, moves every start and wait by up to three ops, swaps every two starts. A verifier must refuse
-// each mutant, or it must run and compute the same bits.
+// Each mutant lacks one wait, has one start or wait moved by up to three ops, or has two starts exchanged. A verifier
+// must refuse the mutant, or it must compute the same bits.
 //===----------------------------------------------------------------------===//
 #include "pc/Memory/Passes.h"
 #include "pc/Overlap/Passes.h"
@@ -86,7 +86,7 @@ private:
     return true;
   }
 
-  /// The constraint that a message cites, or what MLIR itself says.
+  /// Returns the constraint that a message cites, or the beginning of a message from MLIR.
   static std::string reasonOf(StringRef message) {
     size_t at = message.rfind('(');
     return message.ends_with(")") && at != StringRef::npos ? message.substr(at).str() : message.substr(0, 40).str();

@@ -1,6 +1,6 @@
 // RUN: pc-opt %s --pc-schedule=bucket-bytes=64 --pc-verify-scheduled -split-input-file | FileCheck %s
 
-// What comes next needs the result: the move stays as it is.
+// The next op needs the result, so the move stays as it is.
 pc.mesh <tp = 2>
 // CHECK-LABEL: func.func @needed_at_once
 func.func @needed_at_once(%x: tensor<4xf32>) {
@@ -16,7 +16,7 @@ func.func @needed_at_once(%x: tensor<4xf32>) {
 
 // -----
 
-// The second product runs while the first one's sum is under way; the move comes forward to where its operand is made.
+// The second product runs while the sum of the first is in flight. The move starts right after its operand is computed.
 pc.mesh <tp = 2>
 // CHECK-LABEL: func.func @independent
 func.func @independent(%x: tensor<4xf32>) {
@@ -35,7 +35,7 @@ func.func @independent(%x: tensor<4xf32>) {
 
 // -----
 
-// One rank has nobody to wait for.
+// A single rank does not wait for other ranks.
 pc.mesh <tp = 1>
 // CHECK-LABEL: func.func @alone
 func.func @alone(%x: tensor<4xf32>) {
@@ -49,7 +49,7 @@ func.func @alone(%x: tensor<4xf32>) {
 
 // -----
 
-// Moves over one mesh axis end in the order in which they start: waiting for the second one waits for the first.
+// Moves over one mesh axis end in the order in which they start, so a wait for the second also waits for the first.
 pc.mesh <tp = 2>
 // CHECK-LABEL: func.func @in_order
 func.func @in_order(%x: tensor<4xf32>, %y: tensor<4xf32>) {
@@ -70,8 +70,8 @@ func.func @in_order(%x: tensor<4xf32>, %y: tensor<4xf32>) {
 
 // -----
 
-// One microbatch: gradients are summed in the backward pass. Two of 32 bytes fill a bucket of 64; the third, smaller, has one of its own. All
-// are waited for at the end, in backward order. The loss is summed over both axes, beside them.
+// With one microbatch, gradients are summed in the backward pass. Two of 32 bytes fill a bucket of 64; the third, which
+// is smaller, has its own. The waits are at the end, in backward order. Meanwhile the loss is summed over both axes.
 pc.mesh <dp = 2, tp = 2>
 // CHECK-LABEL: func.func @one_microbatch
 func.func @one_microbatch() {
@@ -110,8 +110,8 @@ func.func @one_microbatch() {
 
 // -----
 
-// One microbatch: what is gathered in front of it for it alone is gathered in it, so that each is waited for where it is read, beside the sums of gradients.
-// The one that the update reads, too, stays.
+// With one microbatch, gathers that only its body reads move into it, so that each wait is before the reader, also
+// while gradients are summed. A gather that the update also reads stays where it is.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @gathered_for_one_microbatch
 func.func @gathered_for_one_microbatch() {
@@ -146,7 +146,8 @@ func.func @gathered_for_one_microbatch() {
 
 // -----
 
-// Gradients that are split by their sum: they would pile up, so the first bucket is waited for when the third one starts.
+// The sums of these gradients also split them. Unfinished sums would need much memory, so the wait for the first bucket
+// is where the third one starts.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @split_gradients
 func.func @split_gradients() {
@@ -177,8 +178,8 @@ func.func @split_gradients() {
 
 // -----
 
-// Hybrid sharding: a sum over one axis, then over the other. The second sums start when the first ones are waited for, in buckets of their
-// own; the first sums do not pile up until the end.
+// With hybrid sharding, a sum over one axis is followed by a sum over the other. The second sums start after the waits
+// for the first, in their own buckets. The first sums do not all wait until the end.
 pc.mesh <dp = 2, rep = 2>
 // CHECK-LABEL: func.func @two_axes
 func.func @two_axes() {
@@ -219,7 +220,8 @@ func.func @two_axes() {
 
 // -----
 
-// Several microbatches: one move of the sum, after it. While the second bucket is under way, the first is used.
+// With several microbatches, the accumulated sum is moved once, after the last one. While the second bucket is in
+// flight, the first is used.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @microbatches
 func.func @microbatches() {
@@ -249,7 +251,8 @@ func.func @microbatches() {
 
 // -----
 
-// Parameters split over dp are gathered by unit (the name up to its first number), one unit ahead: "h.2" when "h.0" has been used.
+// Parameters that are split over dp are gathered by unit (the name up to its first number), one unit ahead: the gather
+// of "h.2" starts after the last use of "h.0".
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @gathers
 func.func @gathers(%x: tensor<4xf32>) {
@@ -381,8 +384,8 @@ module attributes {pc.stage_axis = "pp"} {
 
 // -----
 
-// Units that are all read to the end, as those of a stage by the tasks of all microbatches, are in memory together
-// anyway: they start as soon as they are ready.
+// Units that are read until the end of the step, such as those that the tasks of all microbatches of a stage read, are
+// in memory together anyway. So their gathers start as soon as they can.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @kept
 func.func @kept(%x: tensor<4xf32>) {
@@ -412,7 +415,8 @@ func.func @kept(%x: tensor<4xf32>) {
 
 // -----
 
-// Sums of what tasks send for each microbatch come last in their task, so that its moves are waited for there. What the task itself reads stays.
+// Sums whose results a task returns for each microbatch come last in the task, so that the waits for its moves are
+// there. A sum that the task itself reads stays.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func private @backward
 func.func private @backward(%a: tensor<16xf32>, %b: tensor<16xf32>, %sum: tensor<8xf32>, %other: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<16xf32>) {

@@ -12,7 +12,7 @@ func.func @move_in_kernel(%x: tensor<4xf32>) {
 
 // -----
 
-// The second start is waited for first.
+// The wait for the second start comes first.
 pc.mesh <tp = 2>
 func.func @out_of_order(%x: tensor<4xf32>, %y: tensor<4xf32>) {
   %t = pc.start (%a = %x : tensor<4xf32> -> tensor<4xf32>) {
@@ -45,7 +45,7 @@ func.func @blocks_behind(%x: tensor<4xf32>, %y: tensor<4xf32>) {
 
 // -----
 
-// The sum lies on its input, which is read while it is under way.
+// The sum overwrites its input, which is read while the move is in flight.
 pc.mesh <tp = 2>
 pc.arena 192
 func.func @read_in_flight() {
@@ -64,7 +64,7 @@ func.func @read_in_flight() {
 
 // -----
 
-// A kernel writes where the input lies, before the wait.
+// A kernel overwrites the input before the wait.
 pc.mesh <tp = 2>
 pc.arena 256
 func.func @write_in_flight() {
@@ -83,7 +83,7 @@ func.func @write_in_flight() {
 
 // -----
 
-// Two communicators have no order among them: the second move writes where the first one reads.
+// Moves on two communicators have no order. The second move overwrites bytes that the first one reads.
 pc.mesh <dp = 2, tp = 2>
 pc.arena 256
 func.func @two_communicators() {

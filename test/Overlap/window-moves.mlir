@@ -6,12 +6,12 @@
 // EQUAL: gradient: largest relative difference
 // EQUAL: equal
 
-// What one exchange brings is worked on while the next one is on its way; sums of products are made in the products.
+// Products use the panel of one exchange while the next exchange is in flight. The products add to the sums themselves.
 // RUN: pc-opt %t.windows.mlir --pc-fuse --pc-schedule --pc-verify-scheduled --pc-plan-memory --pc-verify-memory -o %t.planned.mlir
 // RUN: pc-equal %s %t.planned.mlir --tolerance=1e-12 | FileCheck %s --check-prefix=EQUAL
 // RUN: FileCheck %s --check-prefix=PLANNED < %t.planned.mlir
 
-// The forward product: a panel of each operand, step by step.
+// The forward product gets a panel of each operand in every step.
 // CHECK: %[[X:.*]] = pc.parameter "x"
 // CHECK: %[[W:.*]] = pc.parameter "w"
 // CHECK: %[[X0:.*]] = pc.permute %[[X]] shift 0 on ["col"] with ["row"] : (tensor<2x3xf32>) -> tensor<2x3xf32>
@@ -26,7 +26,7 @@
 // CHECK-NEXT: %[[P2:.*]] = pc.einsum "b e, e f -> b f" %[[X2]], %[[W2]]
 // CHECK-NEXT: pc.add %[[S1]], %[[P2]]
 
-// The data gradient: the same panels of the weight again, and each product goes to the rank that it is for.
+// The data gradient uses the same panels of the weight again. Each product is sent to the rank that needs it.
 // CHECK-NEXT: %[[A0:.*]] = pc.einsum "b f, e f -> b e" %{{.*}}, %[[W0]]
 // CHECK-NEXT: %[[D0:.*]] = pc.permute %[[A0]] shift 0 on ["col"] with ["row"]
 // CHECK-NEXT: %[[A1:.*]] = pc.einsum "b f, e f -> b e" %{{.*}}, %[[W1]]
@@ -36,7 +36,7 @@
 // CHECK-NEXT: %[[E:.*]] = pc.add %[[D0]], %[[D1]]
 // CHECK-NEXT: pc.add %[[E]], %[[D2]]
 
-// The weight gradient likewise, over the other axis.
+// The weight gradient is computed in the same way, over the other axis.
 // CHECK: pc.einsum "b e, b f -> e f" %[[X0]]
 // CHECK-NEXT: pc.permute %{{.*}} shift 0 on ["row"] with ["col"]
 // CHECK-NOT: pc.all_gather

@@ -1,5 +1,6 @@
 //===- mutants.cpp - Random problems and programs with one defect ---------===//
-// Each mutation number is one kind of defect: a lost, doubled or moved instruction, a wrong message, or a broken limit.
+// Each number of a mutation stands for one kind of defect: a lost, doubled or moved instruction, a wrong message, or a
+// broken limit.
 //===----------------------------------------------------------------------===//
 #include "mutants.h"
 

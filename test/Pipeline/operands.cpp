@@ -27,7 +27,7 @@ using namespace pc;
 
 namespace {
 
-/// How a mutant ended, as its process says.
+/// The outcome of a mutant, which its process returns.
 enum Outcome : int { Compiled, Refused, Illegal, Silent, Internal, Wrong };
 
 /// Makes mutants of a placed program, compiles each in a child process, and counts the outcomes.

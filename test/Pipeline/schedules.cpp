@@ -234,7 +234,7 @@ static void reference() {
   }
 }
 
-/// Any number of microbatches; the usual grouping deadlocks in 54 of these.
+/// Tests any number of microbatches. The usual grouping deadlocks in 54 of these cases.
 static void interleaving() {
   int finish = 0;
   for (int p = 2; p <= 8; ++p)

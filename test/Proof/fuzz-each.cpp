@@ -77,7 +77,7 @@ static int byCompiler(StringRef path, StringRef text) {
   return origin->phase > options.to ? PCRT_USAGE : pc::compile(*program.module, origin->phase, options);
 }
 
-/// Runs `body` in a child; its status, or what is wrong with how it ended.
+/// Runs `body` in a child process. Returns its status, or a description of how it failed.
 static int inChild(llvm::function_ref<int()> body, std::string &wrong) {
   pid_t child = fork();
   if (child == 0) {

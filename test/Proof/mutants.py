@@ -24,7 +24,7 @@ GOLDEN = HERE.parent / "EndToEnd" / "golden"
 PHASES = ["placed", "staged", "local", "scheduled", "planned"]
 VERIFIERS = {"placed": ["verify-placed"], "staged": ["verify-staged"], "local": ["verify-local"], "scheduled": ["verify-scheduled"],
              "planned": ["verify-memory", "verify-scheduled"]}
-# Every tactic, every family of schedules, bf16, recomputation, windows.
+# These plans use every tactic, every family of schedules, bf16, recomputation and windows.
 PLANS = """gpt2 dp=2,tp=2 --zero=1
 llama dp=2,tp=2 --zero=3 --sequence-parallel
 gpt2 pp=2,dp=2 --microbatches=2

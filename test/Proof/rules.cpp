@@ -24,7 +24,7 @@ void fail(Operation *op, const llvm::Twine &why) {
   ++failures;
 }
 
-/// A match of the letters of two rules: which letters stand for the same dims.
+/// Compares two rules of an op. Finds for each letter of one rule the factor of the other that stands for the same dim.
 class Match {
 public:
   Match(Operation *op, const FactorRule &rule, const proof::Rule &own) : op(op), rule(rule), own(own) {}
@@ -40,13 +40,15 @@ public:
     for (auto [a, b] : llvm::zip(own.results, rule.results))
       pair(a, b);
     for (auto [letter, factor] : factorOf) {
-      // Which queries may be split is a question of their positions to the proof, and one of the program's order here.
+      // Whether queries may be split depends on the order of the sequence in the compiler's rule, and on positions in
+      // the proof's rule, so this flag is not compared for queries.
       bool isQuery = isa<AttentionOp, AttentionGradOp>(op) && own.names[letter] == "s";
       if (!isQuery && own.whole[letter] != rule.factors[factor].whole)
         fail(op, "one rule alone keeps dim " + own.names[letter] + " whole");
       bool combined = llvm::any_of(
           own.results, [&](const proof::Rule::Letters &letters) { return !llvm::is_contained(letters, letter); });
-      // Nothing places merge_attention, which comes in local programs, so the compiler's rule need not keep d whole.
+      // merge_attention occurs only in local programs, which have no placements, so the compiler's rule need not keep d
+      // whole.
       if (combined && !isa<MergeAttentionOp>(op) && own.combine == proof::Combine::None && !rule.factors[factor].whole)
         fail(op, "the compiler sums dim " + own.names[letter] + ", the proof does not");
     }
@@ -84,8 +86,8 @@ int main(int argc, char **argv) {
   DialectRegistry registry;
   registry.insert<PCDialect, func::FuncDialect>();
   MLIRContext context(registry);
-  // A leaf, a table made by the proof's own rules of offsets, an op of model programs, and one of local programs, whose
-  // rows are of a rank's block.
+  // These ops are not in the files: a leaf, a table for which the proof has a rule of offsets instead, two ops of model
+  // programs, and one of local programs, whose rows belong to a rank's block.
   std::set<StringRef> met = {"rope_table", "key_counts", "cross_entropy", "logsumexp", "round_of_rows"};
   for (int i = 1; i < argc; ++i) {
     llvm::SourceMgr sources;

@@ -1,4 +1,5 @@
-// A causal mask of either spelling is found with grouped queries. A strict one, one that sees the future and one of finite scores stay.
+// Both forms of a causal mask are recognised with grouped queries. A strict mask, a mask that sees the future and a
+// mask of finite scores stay as they are.
 // RUN: sed 's/MASK/less_equal %col, %row, %raw, %lows/; s/LOW/-1.0e+09/' %s | pc-opt --pc-raise -o %t.raised
 // RUN: FileCheck %s < %t.raised
 // RUN: sed 's/MASK/less_equal %col, %row, %raw, %lows/; s/LOW/-1.0e+09/' %s | pc-opt --pc-differentiate -o %t.pieces

@@ -1,4 +1,5 @@
-// What is subtracted is a sum of copies: three times the number that is added, and three times the mean. Nothing cancels.
+// The subtracted value is a sum of copies: three times the number that is added, and three times the mean. So nothing
+// cancels.
 // RUN: pc-opt %s --pc-raise -o %t.raised && FileCheck %s < %t.raised
 // RUN: pc-opt %s --pc-differentiate -o %t.pieces && pc-opt %t.raised --pc-differentiate -o %t.ops && pc-equal %t.pieces %t.ops
 // CHECK: %[[LESS:.*]] = pc.sub

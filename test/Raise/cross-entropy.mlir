@@ -1,5 +1,5 @@
-// The loss of a target, from the logarithm of the sum or from normalized logits, with or without a maximum; and as JAX
-// writes log_softmax: the maximum is subtracted from the logits and never added again.
+// The loss of a target is computed from the logarithm of the sum or from normalized logits, with or without a maximum.
+// One form is JAX's log_softmax, which subtracts the maximum from the logits and never adds it again.
 // RUN: pc-opt %s --pc-raise -o %t.raised && FileCheck %s < %t.raised
 // RUN: pc-opt %t.raised --pc-differentiate --pc-check-gradients -o /dev/null | FileCheck %s --check-prefix=NUMBERS
 // CHECK: pc.cross_entropy %[[LOGITS:.*]], %[[TARGETS:.*]] :

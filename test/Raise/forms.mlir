@@ -1,4 +1,5 @@
-// Forms in which pieces come: other orders of dims, products within, maxima that are subtracted, no scale.
+// pc-raise recognises ops in several forms: other orders of dims, products inside, maxima that are subtracted, no
+// scale.
 // RUN: pc-opt %s --pc-raise -o %t.raised && FileCheck %s < %t.raised
 // RUN: pc-opt %s --pc-differentiate -o %t.pieces && pc-opt %t.raised --pc-differentiate -o %t.ops && pc-equal %t.pieces %t.ops
 
@@ -8,7 +9,7 @@ func.func @model() {
   %w = pc.parameter "w" dims ["sequence", "embed"] init <normal, 1.0> source <"w", shape = [4, 8], start = [0, 0], size = [4, 8]> : tensor<4x8xf32>
   %xw = pc.einsum "b s e, s e -> b s e" %x, %w : (tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
 
-  // A norm of a product along a middle dim, without a scale, of which half is taken times another value.
+  // A norm of a product along a middle dim, without a scale. Half of the result is multiplied by another value.
   // CHECK: %[[ONES:.*]] = pc.einsum "-> e"
   // CHECK: %[[LAST:.*]] = pc.einsum "i0 i1 i2 -> i0 i2 i1" %[[X:.*]] : (tensor<2x4x8xf32>) -> tensor<2x8x4xf32>
   // CHECK: %[[Y:.*]], %{{.*}} = pc.rms_norm %[[LAST]], %[[ONES]] eps 1.000000e-03
@@ -24,7 +25,7 @@ func.func @model() {
   %n = pc.einsum "b e, b s e, b s e -> b s e" %rstd, %x, %xw : (tensor<2x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
   %half = pc.scale %n by 0.5 : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
 
-  // Softmax along the first dim of what is left, without its gradient through the number that is subtracted.
+  // A softmax along the first dim of that result, in which the subtracted number has no gradient.
   // CHECK: pc.softmax %[[HALF]]
   %turned = pc.einsum "b s e -> e b s" %half : (tensor<2x4x8xf32>) -> tensor<8x2x4xf32>
   %x3 = pc.einsum "b s e -> e b s" %x : (tensor<2x4x8xf32>) -> tensor<8x2x4xf32>
@@ -36,12 +37,12 @@ func.func @model() {
   %isum = pc.recip %sum : (tensor<2x4xf32>) -> tensor<2x4xf32>
   %p = pc.einsum "e b s, b s -> s e b" %e, %isum : (tensor<8x2x4xf32>, tensor<2x4xf32>) -> tensor<4x8x2xf32>
 
-  // The logarithm of a sum along a middle dim, to which what was subtracted is added.
+  // The logarithm of a sum along a middle dim, to which the subtracted number is added again.
   // CHECK: pc.logsumexp %[[HALF]] : (tensor<2x4x8xf32>) -> tensor<2x4xf32>
   %log = pc.log %sum : (tensor<2x4xf32>) -> tensor<2x4xf32>
   %lse = pc.add %log, %some : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
 
-  // gelu of a product
+  // The gelu of a product.
   // CHECK: pc.activation gelu_tanh
   %g = pc.einsum "s e b, s e -> b s e" %p, %w : (tensor<4x8x2xf32>, tensor<4x8xf32>) -> tensor<2x4x8xf32>
   %g3 = pc.einsum "b s e, b s e, b s e -> b s e" %g, %g, %g : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>

@@ -1,8 +1,8 @@
-// What is nearly an op stays in pieces.
+// Values that are almost such an op stay in pieces.
 // RUN: pc-opt %s --split-input-file --pc-raise | FileCheck %s
 // CHECK-NOT: pc.{{rms_norm|layer_norm|softmax|logsumexp|attention|cross_entropy}} 
 
-// The mean of another number of elements.
+// The mean divides by another number of elements.
 func.func @model() {
   %x = pc.input data "x" dims ["batch", "embed"] : tensor<2x8xf32>
   %eps = pc.constant 1.0e-03 : tensor<f32>
@@ -20,7 +20,7 @@ func.func @model() {
 
 // -----
 
-// The root of one value, times another; e^x of one value over the sum of another's.
+// The root of one value multiplies another value, and e^x of one value is divided by the sum for another.
 func.func @model() {
   %x = pc.input data "x" dims ["batch", "embed"] : tensor<8x8xf32>
   %y = pc.input data "y" dims ["batch", "embed"] : tensor<8x8xf32>
@@ -32,7 +32,7 @@ func.func @model() {
   %root = pc.sqrt %me : (tensor<8xf32>) -> tensor<8xf32>
   %rstd = pc.recip %root : (tensor<8xf32>) -> tensor<8xf32>
   %n = pc.einsum "b, b e -> b e" %rstd, %y : (tensor<8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  // The root of the rows, times the columns.
+  // The root of the rows multiplies the columns.
   %m = pc.einsum "e, b e -> b e" %rstd, %x : (tensor<8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   %ex = pc.exp %n : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %ey = pc.exp %m : (tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -48,7 +48,7 @@ func.func @model() {
 
 // -----
 
-// The logarithm of a weighted sum.
+// The sum under the logarithm is weighted.
 func.func @model() {
   %x = pc.input data "x" dims ["batch", "embed"] : tensor<2x8xf32>
   %e = pc.exp %x : (tensor<2x8xf32>) -> tensor<2x8xf32>

@@ -25,7 +25,7 @@ module {
     %eps = pc.constant 1.0e-05 : tensor<f32>
     %epsbs = pc.einsum "-> b s" %eps : (tensor<f32>) -> tensor<4x6xf32>
 
-    // RMS norm, the root first.
+    // RMS norm that computes the root first.
     %g = pc.parameter "h.0.g" dims ["embed"] init <normal, 1.0> source <"h.0.g", shape = [16], start = [0], size = [16]> : tensor<16xf32>
     %xx = pc.einsum "b s e, b s e -> b s" %x, %x : (tensor<4x6x16xf32>, tensor<4x6x16xf32>) -> tensor<4x6xf32>
     %ms = pc.scale %xx by 0.0625 : (tensor<4x6xf32>) -> tensor<4x6xf32>

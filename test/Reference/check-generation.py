@@ -73,7 +73,7 @@ for what, program, pattern, replacement in EDITS:
         code, why = call("pc-opt", "--pc-verify-step" if program.endswith("step") else "--pc-verify-local", f"{prefix}.edited", "-o", "/dev/null")
         if code == 0:
             code, why = call("pc-check-generation", f"{prefix}.{program.split('.')[0]}", f"{prefix}.edited")
-    # Verifiers number what they require. An edit that is not even IR shows nothing.
+    # Verifiers cite a numbered constraint. An edit that does not parse is not a test of them.
     refused = code == 5 or code and re.search(r"\([A-Z]\d+\)$", why)
     wrong += not refused
     print(f"{'refused' if refused else 'WRONG'}: {what}: exit {code}: {why}", flush=True)

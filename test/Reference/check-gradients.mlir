@@ -173,7 +173,7 @@ func.func @model() {
 
 // -----
 
-// rope and causal attention, two query heads for each of two key heads.
+// rope and causal attention, with two query heads for each of two key heads.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient q: 
 // CHECK-NEXT: gradient k: 
@@ -205,7 +205,7 @@ func.func @model() {
 
 // -----
 
-// One product for q, k and v: what reads its parts through rope, and attention that reads them where they are.
+// One product computes q, k and v. rope and attention read its parts.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient q: 
 // CHECK-NEXT: gradient k: 
@@ -233,7 +233,7 @@ func.func @model() {
 
 // -----
 
-// Attention that sees all positions, three query heads for one key head; inverse rope.
+// Attention to all positions, with three query heads for one key head, and inverse rope.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient q: 
 // CHECK-NEXT: gradient k: 
@@ -291,7 +291,7 @@ func.func @model() {
 
 // -----
 
-// mask_padding: the last two entries are constant, and meet the unmasked ones in a product.
+// mask_padding makes the last two entries constant. A product multiplies them with unmasked entries.
 // CHECK: gradient w: 
 pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
 func.func @model() {
@@ -308,7 +308,7 @@ func.func @model() {
 
 // -----
 
-// dropout, of values whose last dim is no multiple of 8, and of the weights of attention.
+// dropout of values whose last dim is not a multiple of 8, and of the weights of attention.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient q: 
 // CHECK-NEXT: gradient k: 
@@ -367,7 +367,7 @@ func.func @model() {
 
 // -----
 
-// Attention of a decoder to more keys than it has queries, whose scores have addends of a table by distance; with dropout.
+// Attention of a decoder with more keys than queries and with dropout. A table adds a number by distance to each score.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient q: 
 // CHECK-NEXT: gradient k: 
@@ -423,7 +423,8 @@ func.func @model() {
 
 // -----
 
-// Sinks beside the scores, interleaved pairs of a part of each head, columns that a shared key and values of another width are laid among.
+// Attention with sinks, rotation of interleaved pairs of a part of each head, a shared key, and values of another
+// width, which pc.columns pads.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient q: 
 // CHECK-NEXT: gradient k: 
@@ -460,7 +461,7 @@ func.func @model() {
 
 // -----
 
-// Clamped on both sides, and above alone.
+// Clamps on both sides, and only from above.
 // CHECK: gradient w: 
 pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
 func.func @model() {
@@ -477,7 +478,7 @@ func.func @model() {
 
 // -----
 
-// A z-loss: the square of the logarithm of a sum of exponentials.
+// A z-loss is the square of the logarithm of a sum of exponentials.
 // CHECK: gradient w: 
 pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
 func.func @model() {
@@ -580,7 +581,7 @@ func.func @model() {
 
 // -----
 
-// What only a choice reads has no gradient, and is no error.
+// A value that only a choice reads has no gradient. This is not an error.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient router: 
 // CHECK-NOT: gradient correction
@@ -609,7 +610,8 @@ func.func @model() {
 
 // -----
 
-// Views and rows by id: windows of a sequence by strides, dims divided and merged, rows of a value by token, of each sequence and of one for all.
+// Views and lookups: strided windows of a sequence, dims that are divided and merged, and rows that tokens look up in a
+// value of their sequence, or of the whole batch.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient mix: 
 // CHECK-NEXT: gradient table: 

@@ -1,4 +1,5 @@
-// A local program without the all_reduce that it needs, and one that reduces twice: ranks disagree, or the value is another one.
+// In a local program without the all_reduce that it needs, ranks disagree. In a program that reduces twice, the value
+// differs.
 // RUN: split-file %s %t
 // RUN: not pc-opt %t/missing.mlir --pc-interpret 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not pc-equal %t/right.mlir %t/twice.mlir 2>&1 | FileCheck %s --check-prefix=TWICE

@@ -1,10 +1,10 @@
-// One model, five programs of it: all read the same parameters and tokens, so all print the same digest.
+// Five programs of one model read the same parameters and tokens, so all print the same digest.
 // RUN: pc-opt %s --pc-interpret -o /dev/null | FileCheck %s
 // RUN: pc-opt %s --pc-differentiate --pc-interpret -o /dev/null | FileCheck %s --check-prefixes=CHECK,STEP
 // RUN: pc-opt %s --pc-differentiate=microbatches=2 --pc-interpret -o /dev/null | FileCheck %s --check-prefixes=CHECK,STEP
 // RUN: pc-opt %s --pc-pad-vocabulary=multiple=4 --pc-differentiate=microbatches=4 --pc-interpret -o /dev/null | FileCheck %s --check-prefixes=CHECK,STEP
 // RUN: pc-opt %s --pc-pad-vocabulary=multiple=8 --pc-differentiate --pc-localize --pc-interpret -o /dev/null | FileCheck %s --check-prefixes=CHECK,STEP
-// Another seed, other values.
+// Another seed gives other values.
 // RUN: pc-opt %s --pc-interpret=seed=2 -o /dev/null | FileCheck %s --check-prefix=SEED
 // RUN: pc-opt %s --pc-interpret=print=values -o /dev/null | FileCheck %s --check-prefix=VALUES
 // RUN: not pc-opt %s --pc-interpret=print=some 2>&1 | FileCheck %s --check-prefix=PRINT

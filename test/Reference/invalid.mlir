@@ -1,4 +1,4 @@
-// What cannot be interpreted is refused where it stands; the phases' verifiers need not have run.
+// An op that cannot be interpreted is refused at its location. The verifiers of phases need not have run.
 // RUN: not pc-opt %s -split-input-file --pc-interpret -o /dev/null 2>&1 | FileCheck %s
 
 // CHECK: error: this module has nothing to interpret; expected @step, @model or a single function

@@ -1,5 +1,6 @@
-// Every move, over one axis and over two (which interleave in the rank numbers), on 8 ranks. pc-interpret puts every value together and compares
-// it with one device; the local program, where moves know groups and shapes only, must give the same.
+// Every move runs on 8 ranks, over one axis and over two axes that are not adjacent in the rank numbers. pc-interpret
+// assembles every value and compares it with one device. The local program, in which moves have only groups and shapes,
+// must give equal results.
 // RUN: pc-opt %s --pc-interpret=print=none -o /dev/null
 // RUN: pc-opt %s --pc-localize -o %t.local.mlir
 // RUN: pc-equal %s %t.local.mlir --tolerance=1e-12 | FileCheck %s
@@ -15,14 +16,14 @@ func.func @step() {
   // all_gather of the minor axis, of both, and over two axes in the order minor to major of the mesh.
   %g1 = pc.all_gather %w dim 0 on ["a"] : (tensor<16x8xf32, #pc.place<[(c, a), b]>>) -> tensor<16x8xf32, #pc.place<[c, b]>>
   %g2 = pc.all_gather %w dim 0 on ["c", "a"] : (tensor<16x8xf32, #pc.place<[(c, a), b]>>) -> tensor<16x8xf32, #pc.place<[_, b]>>
-  // slice: back to where it was, and to another order.
+  // slice restores the placement, or makes another order of axes.
   %s1 = pc.slice %g2 dim 0 on ["c", "a"] : (tensor<16x8xf32, #pc.place<[_, b]>>) -> tensor<16x8xf32, #pc.place<[(c, a), b]>>
   %s2 = pc.slice %g2 dim 1 on ["a"] : (tensor<16x8xf32, #pc.place<[_, b]>>) -> tensor<16x8xf32, #pc.place<[_, (b, a)]>>
   %s3 = pc.slice %s2 dim 1 on ["c"] : (tensor<16x8xf32, #pc.place<[_, (b, a)]>>) -> tensor<16x8xf32, #pc.place<[_, (b, a, c)]>>
   // all_to_all over one axis and over two.
   %t1 = pc.all_to_all %w from 0 to 1 on ["a"] : (tensor<16x8xf32, #pc.place<[(c, a), b]>>) -> tensor<16x8xf32, #pc.place<[c, (b, a)]>>
   %t2 = pc.all_to_all %w from 0 to 1 on ["c", "a"] : (tensor<16x8xf32, #pc.place<[(c, a), b]>>) -> tensor<16x8xf32, #pc.place<[_, (b, c, a)]>>
-  // Partial values: a sum over the split dim, masks, pads and what takes them away again.
+  // Partial values: a sum over the split dim, masks, pads, and the moves that complete them.
   %p1 = pc.einsum "x y -> y" %w : (tensor<16x8xf32, #pc.place<[(c, a), b]>>) -> tensor<8xf32, #pc.place<[b] sum(a, c)>>
   %r1 = pc.all_reduce sum %p1 on ["a", "c"] : (tensor<8xf32, #pc.place<[b] sum(a, c)>>) -> tensor<8xf32, #pc.place<[b]>>
   %r2 = pc.reduce_scatter sum %p1 dim 0 on ["c"] : (tensor<8xf32, #pc.place<[b] sum(a, c)>>) -> tensor<8xf32, #pc.place<[(b, c)] sum(a)>>
@@ -38,7 +39,7 @@ func.func @step() {
   %x1 = pc.reduce_max "x y -> y" %w : (tensor<16x8xf32, #pc.place<[(c, a), b]>>) -> tensor<8xf32, #pc.place<[b] max(a, c)>>
   %x2 = pc.all_reduce max %x1 on ["a"] : (tensor<8xf32, #pc.place<[b] max(a, c)>>) -> tensor<8xf32, #pc.place<[b] max(c)>>
   %x3 = pc.reduce_scatter max %x2 dim 0 on ["c"] : (tensor<8xf32, #pc.place<[b] max(c)>>) -> tensor<8xf32, #pc.place<[(b, c)]>>
-  // On the root and back.
+  // Moves to coordinate 0 and back.
   %o1 = pc.reduce sum %p1 on ["a"] : (tensor<8xf32, #pc.place<[b] sum(a, c)>>) -> tensor<8xf32, #pc.place<[b] sum(c) root(a)>>
   %o2 = pc.all_reduce sum %o1 on ["c"] : (tensor<8xf32, #pc.place<[b] sum(c) root(a)>>) -> tensor<8xf32, #pc.place<[b] root(a)>>
   %o3 = pc.broadcast %o2 on ["a"] : (tensor<8xf32, #pc.place<[b] root(a)>>) -> tensor<8xf32, #pc.place<[b]>>

@@ -1,5 +1,6 @@
-// A planned program keeps its values in the arena. The first plan is right (exp over the dead scale, in place); in the second the sum of
-// squares is read after it has been overwritten; the third has a home outside.
+// A planned program stores its values in the arena. The first plan is right: exp overwrites the scale, which has no
+// later reader. In the second, the sum of squares is read after it was overwritten. The third has a home outside of the
+// arena.
 // RUN: split-file %s %t
 // RUN: pc-equal %t/local.mlir %t/right.mlir
 // RUN: not pc-equal %t/local.mlir %t/overlap.mlir 2>&1 | FileCheck %s --check-prefix=OVERLAP

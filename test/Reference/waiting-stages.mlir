@@ -1,5 +1,5 @@
-// Stages that wait for each other: in a circle of messages, for room in a flow, or for all to come to a collective. Each is named, with the
-// op that it is at. Then stages that fit.
+// Stages wait for each other: for messages in a circle, for a free slot in a flow, or for a collective that not all
+// stages call. The error names each stage and the op at which it waits. The last cases do not deadlock.
 // RUN: not pc-opt %s -split-input-file --pc-interpret -o /dev/null 2>&1 | FileCheck %s
 
 // CHECK: error: the stages wait for each other forever
@@ -26,7 +26,7 @@ module attributes {pc.stage_axis = "pp"} {
 
 // -----
 
-// The flow is full; the receiver waits for the sender to come to the sum. With two slots they get there (below).
+// The flow is full, and the receiver waits for the sender to reach the sum. With two slots both reach it (below).
 // CHECK: error: the stages wait for each other forever
 // CHECK: note: stage 0 at 'pc.send'
 // CHECK: note: stage 1 at 'pc.all_reduce'
@@ -55,7 +55,7 @@ module attributes {pc.stage_axis = "pp"} {
 
 // -----
 
-// Stage 1 is at its end; nobody comes to the second sum.
+// Stage 1 has ended, so it never calls the second sum.
 // CHECK: error: the stages wait for each other forever
 // CHECK: note: stage 0 at 'pc.wait'
 // CHECK-NOT: note: stage 1
@@ -105,7 +105,7 @@ module attributes {pc.stage_axis = "pp"} {
 
 // -----
 
-// A start meets a move without one: the n-th call over the same axes of every stage belong together.
+// A started move belongs to a move without a start: the n-th calls of all stages over the same axes are one collective.
 // CHECK-NOT: error
 // CHECK: loss loss: scalar max 4.0
 module attributes {pc.stage_axis = "pp"} {

@@ -27,13 +27,13 @@ struct Seconds {
   double operator()() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }
 };
 
-/// Bounds may be above by this much, in percent: half of what a plan may be better by that is not looked at.
+/// Bounds may be too high by this much, in percent. This is half of the gain for which the search does not continue.
 constexpr double boundError = 0.75;
 
 double percentOff(double composed, double whole) { return 100 * (composed / whole - 1); }
 
-/// By how many percent bounds are below the whole program's figures: the bound on seconds that follows from cores, the
-/// one that follows from tasks, and the bound on bytes.
+/// Percentages by which bounds are below the whole program's figures: the bounds on seconds that follow from cores and
+/// from tasks, and the bound on bytes.
 std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &few, ModuleOp model,
                               const MachineModel &machine, Composer &composer, const CorePrice &core,
                               const PlanTrial &whole) {
@@ -69,8 +69,8 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
           -percentOff(bytes, static_cast<double>(whole.bytes))};
 }
 
-/// Whether a core and its tasks have the same price if their programs are placed for exactly these sequences, instead
-/// of for fewer and more.
+/// Returns true if a core and its tasks have the same price when their programs are placed for exactly these sequences,
+/// instead of interpolated from fewer and more.
 bool isAsPlacedAlone(const CompileOptions &options, const FewLayers &few, ModuleOp model, const MachineModel &machine,
                      const PlanCore &core) {
   Composer composer(model.getContext(), few, batchOf(model), options, machine),
@@ -103,7 +103,7 @@ bool isAsPlacedAlone(const CompileOptions &options, const FewLayers &few, Module
   return same;
 }
 
-/// The errors of seconds and bytes in percent, or nothing where the plan is refused.
+/// Returns the errors of seconds and bytes in percent, or none if the plan is refused.
 std::optional<std::pair<double, double>> compare(ModuleOp model, const FewLayers &few, StringRef line) {
   std::string error, refusal;
   llvm::raw_string_ostream errors(error);

@@ -7,7 +7,8 @@
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel="mode=naive" --pc-verify-placed --pc-interpret=print=none -o %t.naive
 // RUN: FileCheck %s --check-prefix=NAIVE < %t.naive
 // RUN: %same-step %t.step %t.naive
-// What the root scatters becomes the minor end of the batch, wherever the axis lies in the mesh and whichever tactic comes first.
+// The scatter from coordinate 0 appends its axis as the minor end of the batch, at any position of the axis in the mesh
+// and in any order of tactics.
 // RUN: for mesh in a=2,dp=2 dp=2,a=2; do for first in naive ddp; do \
 // RUN:   pc-opt %t.step --pc-set-mesh=mesh=$mesh --pc-data-parallel="axis=a mode=$first" \
 // RUN:     --pc-data-parallel="axis=dp mode=$(test $first = ddp && echo naive || echo ddp)" --pc-verify-placed -o %t.both && \
@@ -16,7 +17,7 @@
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel="axis=x" 2>&1 | FileCheck %s --check-prefix=AXIS
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=USED
 // RUN: not pc-opt %t.step --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=MESH
-// Passes that meet a program of a later phase say so.
+// A pass that gets a program of a later phase reports this.
 // RUN: %each --pc-data-parallel --pc-zero : 'not pc-opt %t.both.local {} 2>&1 | FileCheck %s --check-prefix=LOCAL'
 // RUN: pc-opt %t.both.local --pc-fuse --pc-schedule --pc-fuse -o %t.scheduled
 // RUN: not pc-opt %t.scheduled --pc-erase-placements 2>&1 | FileCheck %s --check-prefix=SCHEDULED
@@ -34,7 +35,7 @@
 // Parameters and state stay whole, the data is split along the batch, never along the microbatches.
 // CHECK-DAG: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[_, _]>>
 // CHECK-DAG: pc.input tokens {{.*}} : tensor<2x4x8xi32, #pc.place<[_, dp, _]>>
-// Inside the body nothing moves: activations are split along the batch, gradients and the loss are addends.
+// The body has no moves. Activations are split along the batch; gradients and the loss are partial sums.
 // CHECK: pc.accumulate
 // CHECK-NOT: pc.all_reduce
 // CHECK: pc.embedding {{.*}} -> tensor<4x8x6xf32, #pc.place<[dp, _, _]>>
@@ -46,7 +47,7 @@
 // CHECK: pc.einsum "b s v, b s e -> v e" {{.*}} -> tensor<512x6xf32, #pc.place<[_, _] sum(dp)>>
 // CHECK-NOT: pc.all_reduce
 // CHECK: pc.yield
-// What both microbatches add up to is reduced once, after them.
+// The sums over both microbatches are reduced once, after them.
 // CHECK: %[[LOSS:.*]] = pc.all_reduce sum %{{.*}}#0 on ["dp"]
 // CHECK: pc.output loss "loss" %[[LOSS]]
 // CHECK: %[[G:.*]] = pc.all_reduce sum %{{.*}}#1 on ["dp"] : (tensor<512x6xf32, #pc.place<[_, _] sum(dp)>>) -> tensor<512x6xf32, #pc.place<[_, _]>>
@@ -57,8 +58,9 @@
 // COUNT-COUNT-4: pc.all_reduce
 // COUNT-NOT: {{pc\.(all_reduce|all_gather|reduce_scatter|all_to_all|slice|mask|pad)}}
 
-// The baseline: coordinate 0 scatters the batch, broadcasts the parameters once for all microbatches, gathers the loss of every
-// token, scatters its gradient, gets the sums of the gradients. The other ranks' parts are not numbers to the interpreter.
+// In the baseline, coordinate 0 scatters the batch, broadcasts the parameters once for all microbatches, gathers the
+// loss of every token, scatters its gradient, and receives the sums of gradients. In the interpreter, the values of the
+// other ranks are NaN.
 // NAIVE-DAG: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[_, _] root(dp)>>
 // NAIVE-DAG: pc.scatter {{.*}} dim 1 on ["dp"] : {{.*}} -> tensor<2x4x8xi32, #pc.place<[_, dp, _]>>
 // NAIVE-DAG: pc.broadcast {{.*}} -> tensor<512x6xf32, #pc.place<[_, _]>>

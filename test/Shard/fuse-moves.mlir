@@ -4,7 +4,7 @@ pc.mesh <a = 2, b = 2>
 
 func.func private @use(tensor<8x8xf32, #pc.place<[_, _]>>)
 
-// Two sums over one axis each become one over both, in the order of the mesh whatever the order of the chain.
+// Two sums over one axis each become one over both. Its axes are in the order of the mesh, for any order of the chain.
 // CHECK-LABEL: @all_reduce
 // CHECK-NEXT: pc.all_reduce sum %{{.*}} on ["a", "b"]
 // CHECK-NEXT: return
@@ -34,7 +34,7 @@ func.func @reduce_scatter(%x: tensor<8x8xf32, #pc.place<[_, _] sum(a, b)>>) -> t
   return %1 : tensor<8x8xf32, #pc.place<[_, (b, a)]>>
 }
 
-// Somebody reads the value between: both moves stay. So do gathers of two different dims.
+// If another op reads the value between them, both moves stay. Gathers of two different dims also stay.
 // CHECK-LABEL: @kept
 // CHECK-NEXT: pc.all_gather %{{.*}} dim 0 on ["a"]
 // CHECK-NEXT: pc.all_gather %{{.*}} dim 1 on ["b"]

@@ -19,31 +19,34 @@
 
 // FIRST: error: pc-sequence-parallel: axis 'tp' splits no weights; run pc-tensor-parallel over it first
 
-// With regather, the input of each of the 2L + 1 = 5 groups of linears is gathered once more: 5/4 of the bytes.
+// With regather, the input of each of the 2L + 1 = 5 groups of linears is gathered once more, which needs 5/4 of the
+// bytes.
 // AGAIN: {{ *}}15 pc.all_gather dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, _, _]>>
 // AGAIN-NEXT: {{ *}}10 pc.reduce_scatter sum dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, tp, _]>>
 
-// The embedding's partial rows go straight to the split residual stream; norms work on a part of the sequence; linears on all of it.
+// The embedding's partial rows are scattered directly to the split residual stream. Norms work on a part of the
+// sequence, and linears on all of it.
 // CHECK: pc.embedding {{.*}} -> tensor<4x8x16xf32, #pc.place<[_, _, _] sum(tp)>>
 // CHECK-NEXT: pc.reduce_scatter sum {{.*}} dim 1 on ["tp"] {{.*}} -> tensor<4x8x16xf32, #pc.place<[_, tp, _]>>
 // CHECK: pc.layer_norm {{.*}} -> (tensor<4x8x16xf32, #pc.place<[_, tp, _]>>, tensor<4x8xf32, #pc.place<[_, tp]>>, tensor<4x8xf32, #pc.place<[_, tp]>>)
 // CHECK-NEXT: %[[X:.*]] = pc.all_gather {{.*}} dim 1 on ["tp"]
 // CHECK-NEXT: pc.einsum {{.*}} %[[X]]
 
-// 4L + 2 = 10 gathers and as many scatters of [batch, sequence, embed], L = 2: the bytes of plain tensor parallelism's 10 all_reduces. What is
-// new are the 10 gradients of norms (5 gammas, 5 betas) and of the 4 biases after row-parallel linears.
+// With L = 2 there are 4L + 2 = 10 gathers and 10 scatters of [batch, sequence, embed], which have the bytes of the 10
+// all_reduces of plain tensor parallelism. New are the sums of the 10 gradients of norms (5 gammas, 5 betas) and of the
+// 4 biases after row-parallel linears.
 // COUNT: {{ *}}10 pc.all_gather dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, _, _]>>
 // COUNT-NEXT: {{ *}}1 pc.all_reduce max on ["tp"] tensor<4x8xf32, #pc.place<[_, _]>>
 // COUNT-NEXT: {{ *}}[[N:[0-9]+]] pc.all_reduce sum on ["tp"] tensor<16xf32, #pc.place<[_]>>
 // COUNT-NEXT: {{ *}}1 pc.all_reduce sum on ["tp"] tensor<4x8xf32, #pc.place<[_, _]>>
 // COUNT: {{ *}}10 pc.reduce_scatter sum dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, tp, _]>>
 
-// Layers that run again do so in the same way: 2L gathers and L scatters more, and no sum of activations, which norms between would read whole.
+// Recomputed layers add 2L gathers and L scatters, and no sum of activations, which norms would read whole.
 // RECOMPUTED: {{ *}}14 pc.all_gather dim 1 on ["tp"] tensor<8x8x16xf32, #pc.place<[_, _, _]>>
 // RECOMPUTED-NOT: pc.all_reduce sum on ["tp"] tensor<8x8x16xf32
 // RECOMPUTED: {{ *}}12 pc.reduce_scatter sum dim 1 on ["tp"] tensor<8x8x16xf32, #pc.place<[_, tp, _]>>
 
-// Two axes for four ranks and two key/value heads cost what one of four would.
+// Two axes, for four ranks and two key/value heads, cost as much as one axis of four.
 // GQA: {{ *}}10 pc.all_gather dim 1 on ["tp.0", "tp.1"] tensor<8x8x16xf32, #pc.place<[_, _, _]>>
 // GQA-NEXT: {{ *}}1 pc.all_reduce max on ["tp.0", "tp.1"] tensor<8x8xf32, #pc.place<[_, _]>>
 // GQA-NEXT: {{ *}}5 pc.all_reduce sum on ["tp.0", "tp.1"] tensor<16xf32, #pc.place<[_]>>

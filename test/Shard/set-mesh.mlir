@@ -14,7 +14,7 @@
 // SYNTAX: error: pc-set-mesh: bad mesh entry 'dp:2'; expected axis=size, as in dp=2,tp=2
 // MESH: error: pc-set-mesh: the module already has a mesh
 
-// The mesh stands first; results and block arguments alike are whole on every rank.
+// The mesh comes first. Results and block arguments are whole on every rank.
 // CHECK: module
 // CHECK-NEXT: pc.mesh <dp = 2, tp = 4>
 // CHECK-NEXT: func.func @step

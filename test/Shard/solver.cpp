@@ -15,7 +15,7 @@ using namespace pc;
 static std::mt19937_64 random_(11); // raw bits only: distributions differ between libraries
 static unsigned below(unsigned n) { return random_() % n; }
 
-/// Entries that tie often, sometimes illegal, in every field of the price.
+/// Entries that are often equal in every field of the price, and sometimes illegal.
 static Price randomPrice() {
   if (below(8) == 0)
     return Price::illegal();
@@ -105,7 +105,7 @@ static void testChain() {
   std::printf("chain of %u: largest table %zu\n", n, found->largestTable);
 }
 
-/// A graph that needs a larger table than the limit has no answer; with as large a limit it has the exact one.
+/// A graph that needs a larger table than the limit has no answer. With a limit of that size it has the exact answer.
 static void testLimit() {
   std::vector<unsigned> sizes(6, 3);
   std::vector<PriceTable> tables;
@@ -124,7 +124,7 @@ static void testLimit() {
   std::printf("limit: %zu entries\n", exact->largestTable);
 }
 
-/// Every way to make each needed state, and the whole one if it helps, from another state.
+/// Tries every way to make each needed state, and the whole state if it helps, from another state.
 static Price cheapestTree(const Moves &moves, const MoveTerms &terms, AxisState from, StateSet needed) {
   std::vector<AxisState> nodes{from};
   StateSet others = needed;

@@ -42,7 +42,7 @@ module {
 
 // -----
 
-// An update that lies otherwise than its leaf, and one whose leaf does not exist.
+// An update has another placement than its leaf; the leaf of another update does not exist.
 module {
   pc.mesh <dp = 2>
   func.func @step() {

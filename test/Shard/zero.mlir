@@ -13,21 +13,21 @@
 // DIVIDE: error: pc-zero: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
 // NONE: error: pc-zero: no parameter has a dim whose part on a rank is divisible by dp=5
 
-// Stage 1: the longest dim of each state is split; gradients add up whole over the microbatches, are scattered once, and the new parameters
-// are gathered.
+// ZeRO-1 splits the longest dim of each state. Whole gradients are added over the microbatches and scattered once, and
+// the new parameters are gathered.
 // ONE-DAG: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[_, _]>>
 // ONE: pc.accumulate
 // ONE-NOT: {{pc\.(all_reduce|all_gather|reduce_scatter|all_to_all)}}
 // ONE: pc.yield
 // ONE-COUNT-3: pc.reduce_scatter
-// The norm of all gradients from the shards: one scalar.
+// The norm of all gradients is computed from the shards, with a move of one scalar.
 // ONE: pc.all_reduce sum {{.*}} -> tensor<f32, #pc.place<[]>>
 // ONE: pc.state "exp_avg" of "wte" {{.*}} : tensor<512x6xf32, #pc.place<[dp, _]>>
 // ONE: pc.adamw {{.*}} -> (tensor<512x6xf32, #pc.place<[dp, _]>>, tensor<512x6xf32, #pc.place<[dp, _]>>, tensor<512x6xf32, #pc.place<[dp, _]>>)
 // ONE-COUNT-3: pc.all_gather
 // ONE-NOT: pc.all_gather
 
-// Stage 2: each gradient is scattered where it is made.
+// ZeRO-2 scatters each gradient right after it is computed.
 // TWO: pc.accumulate
 // TWO: %[[G:.*]] = pc.einsum "b s v, b s e -> v e" {{.*}} -> tensor<512x6xf32, #pc.place<[_, _] sum(dp)>>
 // TWO: %[[D:.*]] = pc.einsum "b s f, b s e -> {{.*}} sum(dp)>>
@@ -37,7 +37,8 @@
 // TWO-COUNT-3: pc.all_gather
 // TWO-NOT: pc.all_gather
 
-// Stage 3: nothing is whole but between a gather and the last reader; forward and backward gather for themselves.
+// With ZeRO-3, a parameter is whole only between a gather and its last reader. The forward and the backward pass gather
+// separately.
 // THREE: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[dp, _]>>
 // THREE: pc.accumulate
 // THREE: %[[F:.*]] = pc.copy %{{.*}} : (tensor<512x6xf32, #pc.place<[dp, _]>>)
@@ -54,11 +55,12 @@
 // KEEP-COUNT-3: pc.all_gather
 // KEEP-NOT: pc.all_gather
 
-// Hybrid: shards within the inner axis, their gradients summed over the outer one.
+// Hybrid sharding has shards within the inner axis, and sums their gradients over the outer one.
 // HYBRID: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[dp, _]>>
 // HYBRID: pc.all_reduce sum {{.*}} on ["rep"] : (tensor<512x6xf32, #pc.place<[dp, _] sum(rep)>>)
 
-// With bf16 weights: stage 1 splits the f32 masters too, and gathers what they are rounded to once a step; stage 3 gathers it per use.
+// With bf16 weights, ZeRO-1 also splits the f32 master weights, and gathers the rounded weights once per step. ZeRO-3
+// gathers them for each use.
 // RUN: pc-opt %S/Inputs/mlp.mlir --pc-differentiate=microbatches=2 --pc-mixed-precision -o %t.bf16
 // RUN: pc-opt %t.bf16 --pc-set-mesh=mesh=dp=2 --pc-zero=stage=1 --pc-verify-placed --pc-interpret=print=none | tee %t.6 | FileCheck %s --check-prefix=MASTER
 // RUN: pc-opt %t.bf16 --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed --pc-interpret=print=none | tee %t.7 | FileCheck %s --check-prefix=BF16
@@ -75,7 +77,8 @@
 // BF16: pc.all_gather {{.*}} -> tensor<6x24xbf16, #pc.place<[_, _]>>
 // BF16: pc.yield
 
-// What is kept is gathered once a step, in front of all microbatches; with one, in front of its first reader.
+// A parameter that is kept is gathered once per step, before all microbatches. With one microbatch, it is gathered
+// before its first reader.
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte|d?wn" --pc-verify-placed --pc-interpret=print=none | tee %t.8 | FileCheck %s --check-prefix=ONCE
 // RUN: pc-opt %S/Inputs/mlp.mlir --pc-differentiate -o %t.single
 // RUN: pc-opt %t.single --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte" --pc-verify-placed --pc-interpret=print=none | tee %t.9 | FileCheck %s --check-prefix=SINGLE

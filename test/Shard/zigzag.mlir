@@ -1,7 +1,9 @@
-// What depends on the order of the sequence is refused in front of ring attention, by name; what does not is renamed with it.
+// With ring attention, ops that depend on the order of the sequence are refused by name. Other ops get the zigzag
+// order.
 // RUN: pc-opt %s --pc-zigzag=ranks=2 -split-input-file -verify-diagnostics | FileCheck %s
 
-// A sum over what came before, by a triangle that two counts of the sequence make: both count positions. A softmax over the sequence.
+// A sum over earlier positions, as a product with a triangle. The triangle compares two counts of the sequence, which
+// both count positions. Then a softmax over the sequence.
 // CHECK: pc.program "scan" {{.*}} zigzag 2
 pc.program "scan" batch 2 sequence 8 vocabulary 16 config "{}"
 func.func @model() {

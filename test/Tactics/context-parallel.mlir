@@ -1,12 +1,12 @@
-// By heads: the sequence is split, but in attention, where the heads are.
+// The form `heads` splits the sequence, except in attention, where it splits the heads.
 // RUN: pc-opt %s --pc-set-mesh=mesh=cp=2 --pc-context-parallel --pc-verify-placed | FileCheck %s
 // CHECK: pc.input tokens {{.*}} : tensor<2x8xi32, #pc.place<[_, cp]>>
 // CHECK: %[[Q:.*]] = pc.all_to_all {{.*}} from 1 to 2 on ["cp"] {{.*}} -> tensor<2x8x2x2x4xf32, #pc.place<[_, _, cp, _, _]>>
 // CHECK-NEXT: %[[K:.*]] = pc.all_to_all {{.*}} from 1 to 2 on ["cp"]
 // CHECK-NEXT: pc.attention causal %[[Q]], %[[K]], %[[K]]
 
-// By ring: queries stay where they are, keys and values go round (a gather, here). The sequence is in zigzag order, so that all ranks have
-// as much to do.
+// In the form `ring`, queries stay on their rank, and keys and values circulate (here, they are gathered). The sequence
+// is in zigzag order, so that all ranks have equal work.
 // RUN: pc-opt %s --pc-zigzag=ranks=2 --pc-set-mesh=mesh=cp=2 --pc-context-parallel=form=ring --pc-verify-placed | FileCheck %s --check-prefix=RING
 // RING: pc.program {{.*}} zigzag 2
 // RING: %[[Q:.*]] = pc.einsum "b s e, e k g d -> b s k g d" {{.*}} -> tensor<2x8x2x2x4xf32, #pc.place<[_, cp, _, _, _]>>

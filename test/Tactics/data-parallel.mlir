@@ -5,7 +5,7 @@
 // CHECK-NOT: pc.{{all_|broadcast|scatter}}
 // CHECK: pc.output logits "y" {{.*}} : tensor<4x8x8xf32, #pc.place<[dp, _, _]>>
 
-// Naive: rank 0 has everything, sends the parameters and deals out the batch.
+// In the naive form, rank 0 has everything. It broadcasts the parameters and scatters the batch.
 // RUN: pc-opt %s --pc-set-mesh=mesh=dp=2 --pc-data-parallel=mode=naive --pc-verify-placed | FileCheck %s --check-prefix=NAIVE
 // NAIVE: %[[W:.*]] = pc.parameter "w" {{.*}} #pc.place<[_, _] root(dp)>>
 // NAIVE: %[[T:.*]] = pc.input tokens {{.*}} #pc.place<[_, _] root(dp)>>

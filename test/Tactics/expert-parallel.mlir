@@ -1,4 +1,5 @@
-// Experts are split, and the batch everywhere else: tokens are gathered in front of them, their results reduced and scattered behind. The router is whole.
+// Experts are split, and everywhere else the batch is split. Tokens are gathered before the experts, and results are
+// reduced and scattered after them. The router is whole.
 // RUN: pc-opt %s --pc-set-mesh=mesh=ep=2 --pc-expert-parallel --pc-fuse-moves --pc-verify-placed | FileCheck %s
 // CHECK: pc.parameter "router" {{.*}} : tensor<4x8xf32, #pc.place<[_, _]>>
 // CHECK: pc.parameter "up" {{.*}} : tensor<4x6x8xf32, #pc.place<[ep, _, _]>>
@@ -13,7 +14,8 @@
 // UNEVEN: error: pc-expert-parallel: 'up': 4 experts cannot be split over ep=3
 // RUN: sed 's/"experts", "expert_ffn"/"a", "b"/' %s | not pc-opt --pc-set-mesh=mesh=ep=2 --pc-expert-parallel 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: error: pc-expert-parallel: the model is not a mixture of experts
-// On an axis that something else is split over outside of experts: the sequence; weights, and the sequence with them or not; the batch with all other parameters.
+// Outside of experts, the axis splits something else: the sequence; weights, with or without the sequence; or the batch
+// and all other parameters.
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=cp=2 --pc-context-parallel=experts=true --pc-fuse-moves --pc-verify-placed -o %t.cp && FileCheck %s --check-prefix=CP --input-file %t.cp
 // RUN: pc-equal %t.step %t.cp && pc-opt %t.cp --pc-erase-placements | diff %t.step -
 // CP: pc.parameter "router" {{.*}} : tensor<4x8xf32, #pc.place<[_, _]>>

@@ -1,5 +1,5 @@
-// Products are in bf16: their weight is cast once, in front of the accumulation; the table, the norm's sums and the loss stay in f32, what
-// is looked up in the table begins the residual stream and is rounded.
+// Products are bf16, and their weights are cast once, before the accumulation. The table, the sums of norms and the
+// loss stay f32. The residual stream begins with rows of the table, which are rounded.
 // RUN: pc-opt %s --pc-differentiate --pc-mixed-precision | FileCheck %s
 // CHECK: %[[W:.*]] = pc.parameter "w" {{.*}} : tensor<16x8xf32>
 // CHECK: %[[NARROW:.*]] = pc.cast %[[W]] : (tensor<16x8xf32>) -> tensor<16x8xbf16>

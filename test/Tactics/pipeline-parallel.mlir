@@ -1,5 +1,5 @@
-// Two stages: each has a program of its own, tasks in the order of the schedule (1F1B), and messages between them. Both have the table that they
-// share, and exchange its gradient.
+// Each of two stages has its own program, with tasks in the order of the schedule (1F1B) and messages to the other.
+// Both have the tied table, and exchange its gradient.
 // RUN: pc-opt %s --pc-differentiate=microbatches=2 --pc-set-mesh=mesh=pp=2 --pc-pipeline-parallel --pc-verify-staged | FileCheck %s
 // CHECK: module @stage0
 // CHECK: pc.parameter "h.1.up"

@@ -1,4 +1,5 @@
-// Full recomputation keeps the input of a layer alone: what its backward pass reads besides is computed again, after the gradient's seed.
+// Full recomputation keeps only the input of a layer. All other values that its backward pass reads are computed again,
+// after the seed of the gradient.
 // RUN: pc-opt %s --pc-differentiate --pc-recompute=mode=full -o %t && FileCheck %s < %t
 // RUN: pc-opt %s --pc-differentiate -o %t.step && pc-equal %t.step %t
 // CHECK: %[[X:.*]] = pc.embedding

@@ -1,4 +1,5 @@
-// Where tensor parallelism is whole, the sequence is split: an all_reduce becomes a reduce_scatter, and a gather in front of the next linear.
+// Values that tensor parallelism keeps whole are split along the sequence. An all_reduce becomes a reduce_scatter, and
+// a gather before the next linear.
 // RUN: pc-opt %s --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-sequence-parallel --pc-verify-placed | FileCheck %s
 // CHECK: %[[X:.*]] = pc.embedding {{.*}} sum(tp)>>
 // CHECK-NEXT: %[[S:.*]] = pc.reduce_scatter sum %[[X]] dim 1 on ["tp"] {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, tp, _]>>

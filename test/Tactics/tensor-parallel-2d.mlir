@@ -7,7 +7,7 @@
 // CHECK: %[[N:.*]] = pc.all_gather {{.*}} dim 2 on ["col"]
 // CHECK-NEXT: pc.einsum "b s e, v e -> b s v" %[[N]], %[[W]] {{.*}} -> tensor<4x4x16xf32, #pc.place<[row, _, col]>>
 
-// 2.5D: the batch over depth, too; weights have a copy for each layer of it.
+// 2.5D also splits the batch over depth. Each coordinate of depth has a copy of the weights.
 // RUN: pc-opt %s --pc-differentiate --pc-decompose-norms --pc-set-mesh=mesh=depth=2,row=2,col=2 --pc-tensor-parallel="form=2.5d axis=depth,row,col" --pc-verify-placed \
 // RUN:   | FileCheck %s --check-prefix=DEPTH
 // DEPTH: pc.parameter "w" {{.*}} : tensor<16x8xf32, #pc.place<[col, row]>>

@@ -1,4 +1,4 @@
-// 3D: a linear gathers weights on i and activations on l, and scatters what it has contracted over j along the batch.
+// 3D: a linear gathers weights on i and activations on l, and scatters its partial sums over j along the batch.
 // RUN: pc-opt %s --pc-differentiate --pc-decompose-norms --pc-set-mesh=mesh=i=2,j=2,l=2 --pc-tensor-parallel="form=3d axis=i,j,l" --pc-verify-placed | FileCheck %s
 // CHECK: pc.parameter "w" {{.*}} : tensor<16x8xf32, #pc.place<[(l, i), j]>>
 // CHECK: %[[W:.*]] = pc.all_gather {{.*}} dim 0 on ["i"]

@@ -1,4 +1,5 @@
-// A linear split by columns and one by rows: one all_reduce after the pair, and one after the table, which is split by words.
+// One linear is split by columns, and the next by rows. There is one all_reduce after the pair, and one after the
+// table, whose vocabulary is split.
 // RUN: pc-opt %s --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-verify-placed | FileCheck %s
 // CHECK: pc.parameter "w" {{.*}} : tensor<16x8xf32, #pc.place<[tp, _]>>
 // CHECK: pc.parameter "up" {{.*}} : tensor<8x16xf32, #pc.place<[_, tp]>>

@@ -1,4 +1,4 @@
-// Stage 3: parameters lie in parts and are gathered in front of their readers; the batch is split.
+// ZeRO-3 splits parameters and gathers them before their readers. The batch is split.
 // RUN: pc-opt %s --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed | FileCheck %s
 // CHECK: %[[W:.*]] = pc.parameter "w" {{.*}} : tensor<16x8xf32, #pc.place<[dp, _]>>
 // CHECK: %[[UP:.*]] = pc.parameter "up" {{.*}} : tensor<8x16xf32, #pc.place<[_, dp]>>
@@ -7,7 +7,7 @@
 // CHECK-NEXT: pc.embedding {{.*}} -> tensor<4x8x8xf32, #pc.place<[dp, _, _]>>
 // CHECK-NEXT: pc.all_gather %[[UP]] dim 1 on ["dp"]
 
-// Stages 1 and 2 keep parameters whole: only gradients and the optimizer's state are in parts (test/Shard/zero.mlir).
+// ZeRO-1 and ZeRO-2 keep parameters whole. Only gradients and optimizer states are split (test/Shard/zero.mlir).
 // RUN: pc-opt %s --pc-set-mesh=mesh=dp=2 --pc-zero=stage=1 --pc-verify-placed | FileCheck %s --check-prefix=ONE
 // ONE: pc.parameter "w"
 // ONE: pc.embedding {{.*}} -> tensor<4x8x8xf32, #pc.place<[dp, _, _]>>

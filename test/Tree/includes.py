@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-# The runtime, in the order in which folders may include each other: those before, and themselves.
+# Folders of the runtime. Each may include itself and the folders before it.
 RUNTIME = ["base", "comm", "device", "cpu", "cuda", "data", "metrics", "replicas", "checkpoint", "schedule", "run"]
 ALLOWED = {folder: set(RUNTIME[:i]) for i, folder in enumerate(RUNTIME)}
 ALLOWED["launch"] = {"base", "comm"}  # starts ranks, knows no program
@@ -18,8 +18,9 @@ ALLOWED["serve"] = {"base", "tokenizer", "schedule", "generate"}
 ALLOWED["include"] = set()  # pcrt/, which all may include
 ALLOWED["standin"] = set()  # replaces NVIDIA's libraries, and knows as much of the runtime as they do
 
-# The compiler: a room includes IR, Support, Cost and itself. Only Driver knows the order of phases (lib/README.md), and Search is
-# above it, since it compiles plans to price them. Proof may look at what programs say, not at what makes or prices them.
+# The compiler: a room includes IR, Support, Cost and itself. Only Driver knows the order of phases (lib/README.md), and
+# Search is above it, since it compiles plans to price them. Proof may include what describes programs, but not what
+# transforms or prices them.
 ROOMS = ["Import", "Raise", "Autodiff", "Shard", "Tactics", "Pipeline", "Localize", "Overlap", "Memory", "Codegen", "Reference"]
 ALLOWED |= {room: {"IR", "Support", "Cost"} for room in ROOMS}
 ALLOWED |= {"IR": set(), "Support": {"IR"}, "Cost": {"IR", "Support"}, "Proof": {"IR", "Support"}}

@@ -1,11 +1,11 @@
 // RUN: pc-opt %s --pc-fuse=target=cuda --pc-plan-memory=target=cuda --pc-generate-kernels=target=cuda | FileCheck %s
 
-// How kernels reach memory.
+// Each function below shows how one kind of kernel accesses memory.
 pc.mesh <dp = 1>
 pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 
-// Rows of f32 beside rows of bf16: 16 bytes a thread at a time, which lie side by side in a warp. A thread's four vectors are two parts each; neighbours
-// exchange halves of the bf16 before they store them.
+// The kernel reads rows of f32 and writes rows of bf16. Each access of a thread has 16 bytes, and those of a warp are
+// contiguous. Neighbouring threads exchange halves of their bf16 vectors before they store them.
 // CHECK-LABEL: gpu.func @pc_rms_norm_
 // CHECK-SAME: known_block_size = array<i32: 32, 1, 1>
 // CHECK-COUNT-4: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
@@ -13,18 +13,19 @@ pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 // CHECK-COUNT-2: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr
 // CHECK: gpu.return
 
-// A row that is not whole warps has vectors of 4, so that accesses of f32 have 16 bytes.
+// A row that does not fill whole warps has vectors of 4, so that accesses of f32 have 16 bytes.
 // CHECK-LABEL: gpu.func @pc_cast_
 // CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
 // CHECK: llvm.store {{.*}} {alignment = 8 : i64} : vector<4xbf16>, !llvm.ptr
 // CHECK: gpu.return
 
-// One element of each row: a thread a row.
+// The kernel reads one element of each row, with one thread per row.
 // CHECK-LABEL: gpu.func @pc_pick_
 // CHECK-SAME: known_grid_size = array<i32: 1, 1, 1>
 // CHECK: gpu.return
 
-// A sum over many rows: 264 blocks of 3 teams of 128 threads, four rows at a time; then one kernel for the blocks' sums.
+// A sum over many rows has two kernels. In the first, 264 blocks of 3 teams of 128 threads add four rows at a time; the
+// second adds the blocks' sums.
 // CHECK-LABEL: gpu.func @pc_einsum_
 // CHECK-SAME: known_block_size = array<i32: 384, 1, 1>, known_grid_size = array<i32: 264, 1, 1>
 // CHECK-COUNT-4: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
@@ -33,12 +34,14 @@ pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 // CHECK-LABEL: gpu.func @pc_einsum_
 // CHECK-SAME: known_grid_size = array<i32: 32, 1, 1>
 // CHECK: gpu.return
-// The loss of a row that does not stay in registers: the maximum and the sum of exponentials in one pass, of four vectors at a time and the rest.
+// The row of this loss does not fit into registers. The maximum and the sum of exponentials are computed in one pass,
+// in a loop over four vectors at a time and a loop over the rest.
 // CHECK-LABEL: gpu.func @pc_fusion_
 // CHECK-COUNT-2: scf.for
 // CHECK-NOT: scf.for
 // CHECK: gpu.return
-// The gradient of a bias that cuBLASLt sums with that of the weights, for where it does not: likewise two kernels.
+// cuBLASLt usually computes the gradient of a bias together with that of the weights. If it does not, the sum has two
+// kernels, as above.
 // CHECK-LABEL: gpu.func @pc_einsum_
 // CHECK-SAME: known_grid_size = array<i32: 264, 1, 1>
 // CHECK: gpu.return

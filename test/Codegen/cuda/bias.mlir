@@ -1,7 +1,7 @@
 // RUN: pc-opt %s --pc-fuse=target=cuda | FileCheck %s
 // RUN: pc-opt %s --pc-fuse | FileCheck %s --check-prefix=CPU
 
-// cuBLASLt adds a bias of the result's type only: the one of a bf16 product is rounded. oneDNN adds it in f32.
+// cuBLASLt adds a bias only in the type of the result, so the bias of a bf16 product is rounded. oneDNN adds it in f32.
 // CHECK: func.func @step(%[[X:.*]]: tensor<4x6xbf16>, %[[W:.*]]: tensor<6x8xbf16>, %[[B:.*]]: tensor<8xf32>)
 // CHECK: %[[ROUNDED:.*]] = pc.cast %[[B]] : (tensor<8xf32>) -> tensor<8xbf16>
 // CHECK: pc.fusion

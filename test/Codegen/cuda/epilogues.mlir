@@ -1,8 +1,8 @@
 // RUN: pc-opt %s --pc-fuse=target=cuda | FileCheck %s
 // RUN: pc-opt %s --pc-fuse | FileCheck %s --check-prefix=CPU
 
-// A block with gelu_tanh, forward and backward: cuBLASLt stores the biased product beside its gelu, multiplies with the
-// derivative, and adds up the bias gradient with the weight gradient. oneDNN does the bias alone.
+// A block with gelu_tanh, forward and backward. cuBLASLt stores the biased product as well as its gelu, multiplies by
+// the derivative, and computes the bias gradient together with the weight gradient. oneDNN only adds the bias.
 // CHECK-LABEL: func.func @step
 // CHECK: %[[H:.*]]:2 = pc.fusion
 // CHECK-NEXT: %[[P:.*]] = pc.einsum "r i, i o -> r o"
@@ -14,7 +14,7 @@
 // CHECK-NEXT: %[[P:.*]] = pc.einsum "r e, e o -> r o"
 // CHECK-NEXT: %[[G:.*]] = pc.activation_grad gelu_tanh %[[P]]
 // CHECK-NEXT: pc.yield %[[G]]
-// The sum stands before the product, and both read the same rows.
+// The sum comes before the product, and both read the same rows.
 // CHECK: pc.fusion ({{.*}} = %[[D]]
 // CHECK-NEXT: %[[W:.*]] = pc.einsum "r o, r i -> i o"
 // CHECK-NEXT: %[[B:.*]] = pc.einsum "r o -> o"
@@ -38,7 +38,8 @@ func.func @step(%x: tensor<4x6xf32>, %w: tensor<6x8xf32>, %b: tensor<8xf32>, %dy
   return %g, %d, %db, %dw : tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>, tensor<6x8xf32>
 }
 
-// cuBLASLt knows neither the exact gelu nor rows that are no whole vectors, and sums no rows of another matrix.
+// cuBLASLt supports neither the exact gelu nor rows that are not whole vectors, and cannot sum the rows of another
+// matrix.
 // CHECK-LABEL: func.func @exact
 // CHECK: pc.fusion
 // CHECK-NOT: pc.activation

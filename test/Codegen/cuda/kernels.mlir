@@ -1,6 +1,7 @@
 // RUN: pc-opt %s --pc-fuse=target=cuda --pc-plan-memory=target=cuda --pc-generate-kernels=target=cuda | FileCheck %s
 
-// Kernels are gpu.funcs of the buffers' addresses. The table has their entry points, grids and blocks; images come later.
+// Kernels are gpu.funcs whose arguments are the addresses of buffers. The table has their entry points, grids and
+// blocks. A later pass adds the images.
 pc.mesh <dp = 1>
 pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 
@@ -8,7 +9,8 @@ pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 // CHECK: llvm.call @pcrt_launch
 // CHECK: gpu.module @pc_kernels {
 
-// A warp per row: the row's three vectors per thread are loaded once, summed by shuffles, and stay in registers; no loop, no barrier.
+// Each row has one warp. A thread loads its three vectors of the row once, and they stay in registers. Shuffles compute
+// the sum, so there is no loop and no barrier.
 // CHECK-LABEL: gpu.func @pc_layer_norm_
 // CHECK-SAME: (%[[X:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr)
 // CHECK-SAME: kernel attributes {{.*}}known_block_size = array<i32: 32, 1, 1>
@@ -19,7 +21,8 @@ pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 // CHECK-NOT: scf.for
 // CHECK: gpu.return
 
-// A row of 40000 columns does not fit: a block walks over it, and warps meet in shared memory.
+// A row of 40000 columns does not fit into registers. A block loops over it, and its warps combine their sums in shared
+// memory.
 // CHECK-LABEL: gpu.func @pc_reduce_max_
 // CHECK-SAME: known_block_size = array<i32: 512, 1, 1>
 // CHECK: scf.for
@@ -29,7 +32,7 @@ pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 // CHECK: gpu.barrier
 // CHECK: gpu.return
 
-// One launch of the optimizer for both parameters, of the arena's address: a table says where they are.
+// One launch of the optimizer updates both parameters. It gets the address of the arena and a table of their offsets.
 // CHECK: llvm.mlir.global internal constant @pc_adamw_all_{{.*}}_table
 // CHECK-LABEL: gpu.func @pc_adamw_all_
 // CHECK-SAME: (%{{.*}}: !llvm.ptr) kernel

@@ -1,9 +1,9 @@
 // RUN: pc-opt %s --pc-fuse=target=cuda --split-input-file | FileCheck %s
 // RUN: pc-opt %s --pc-fuse --split-input-file | FileCheck %s --check-prefix=CPU
 
-// The gradient of a norm, its addition to that of the residual stream, what of it products read, and all sums over the rows
-// are one kernel of a GPU: each row is read and written once. On a CPU, where threads share no sums, the norm's gradient and the sums are
-// kernels of their own.
+// On a GPU, one kernel computes the gradient of a norm, adds it to the gradient of the residual stream, writes the
+// operands of later products, and computes all sums over the rows. It reads and writes each row once. On a CPU, where
+// threads share no sums, the norm's gradient and the sums are separate kernels.
 // CHECK-LABEL: func.func @gradient
 // CHECK-NEXT: %[[F:.*]]:5 = pc.fusion
 // CHECK-NEXT: pc.layer_norm_grad
@@ -31,7 +31,7 @@ func.func @gradient(%dy: tensor<4x16x8xbf16>, %x: tensor<4x16x8xf32>, %m: tensor
 
 // -----
 
-// A sum over rows is known when its kernel has ended: what reads it is another one.
+// A sum over rows is complete only when its kernel has ended, so the op that reads it is in another kernel.
 // CHECK-LABEL: func.func @known_later
 // CHECK: %[[S:.*]] = pc.einsum "r e -> e"
 // CHECK-NEXT: pc.fusion (%{{.*}} = %[[S]]

@@ -22,7 +22,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// What the step calls. One per run.
+/// The state of one run, which the functions that the step calls share.
 struct pcrt_context {
   const pcrt_program *program;
   bool itemByItem;
@@ -98,7 +98,7 @@ int64_t offsetOf(Value value) {
 bool isFloat(Value value) { return isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType()); }
 bool isBf16(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isBF16(); }
 
-/// What is read and written where.
+/// The offsets of the values that the program reads and writes.
 struct Layout {
   struct Leaf {
     int64_t offset;
@@ -207,7 +207,7 @@ Comparison compareWithInterpreter(ModuleOp local, bool fuse) {
     result.error = std::move(message);
     return result;
   };
-  // Where values are rounded to bf16, the interpreter rounds those that the kernels round.
+  // The interpreter rounds to bf16 only values that the kernels also round, which depends on fusion.
   OwningOpRef<ModuleOp> reference = local.clone();
   if (fuse && hasBf16(local))
     if (std::string error = passes(*reference, "pc-fuse"); !error.empty())

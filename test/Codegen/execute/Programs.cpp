@@ -60,7 +60,7 @@ void check(MLIRContext &context, const std::string &name, const std::string &tex
       llvm::outs() << *module << "\n";
     expect(ok, name);
   };
-  // Files hold whole models, in bf16 perhaps.
+  // A file holds a whole model, which may be in bf16.
   double limit = pc::hasBf16(*module) ? narrowTolerance : tolerance * scale;
   for (bool fuse : {false, true})
     if (fuse || !isFile)

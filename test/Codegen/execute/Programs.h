@@ -14,7 +14,7 @@
 /// tolerance, is 1, a text is also compared with as many values in bf16 as the ops allow.
 void check(mlir::MLIRContext &context, const std::string &name, const std::string &text, bool isFile, double scale = 1);
 
-/// Views, and rows by id (Views.cpp).
+/// Tests views and lookups of rows by id (Views.cpp).
 void checkViews(mlir::MLIRContext &context);
 
 inline std::string join(const std::vector<int64_t> &sizes, const char *separator) {
@@ -38,7 +38,7 @@ struct Program {
       text += (i ? ", " : "") + std::string(what);
     return text;
   }
-  /// Drawn around `mean`, if it is not 0.
+  /// Adds a parameter with random elements, which are near `mean` if that is not 0.
   std::string parameter(const std::vector<int64_t> &shape, double mean = 0) {
     if (shape.empty()) { // a box has dims
       std::string one = parameter({1}, mean), name = "%s" + std::to_string(parameters);
@@ -58,14 +58,14 @@ struct Program {
             join(shape, ", ") + "] layout <[" + repeated("_", shape.size()) + "]> : " + type(shape, "i32") + "\n";
     return "%targets";
   }
-  /// Where documents begin.
+  /// Adds the input that holds the first position of each token's document.
   std::string starts(int64_t batch, int64_t sequence) {
     std::vector<int64_t> shape = {batch, sequence};
     body += "  %starts = pc.input starts key 2 dims [\"d\", \"d\"] global [" + join(shape, ", ") +
             "] layout <[_, _]> : " + type(shape, "i32") + "\n";
     return "%starts";
   }
-  /// What dropout number `key` draws by.
+  /// Adds the random words from which dropout number `key` draws.
   std::string words(int64_t key) {
     body += "  %words = pc.input random key " + std::to_string(key) +
             " dims [\"random\"] global [5] layout <[_]> : tensor<5xi32>\n";

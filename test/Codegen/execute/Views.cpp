@@ -6,8 +6,8 @@
 using namespace mlir;
 using Dims = std::vector<int64_t>;
 
-/// Along dim `dim` of `shape`: entry j is entry (`from` + j `step`) / `every`, for `size` of them. Forward and, with
-/// steps exchanged, backward.
+/// Tests pc.columns along dim `dim` of `shape`: entry j of the result is entry (`from` + j `step`) / `every`, for
+/// `size` entries. Then it tests the inverse, in which `step` and `every` are exchanged.
 static void columns(MLIRContext &context, const Dims &shape, size_t dim, int64_t from, int64_t size, int64_t step = 1,
                     int64_t every = 1) {
   Dims to = shape;
@@ -25,7 +25,7 @@ static void columns(MLIRContext &context, const Dims &shape, size_t dim, int64_t
   check(context, "columns" + numbers(from, step, every) + type(shape) + " -> " + type(to), p.text(), false);
 }
 
-/// Dim `dim` of `shape` becomes `size`.
+/// Tests pc.resize of dim `dim` of `shape` to `size`.
 static void resize(MLIRContext &context, Dims shape, int64_t dim, int64_t size) {
   Dims resized = shape;
   resized[dim] = size;
@@ -37,7 +37,7 @@ static void resize(MLIRContext &context, Dims shape, int64_t dim, int64_t size) 
   check(context, "resize " + type(shape) + " -> " + type(resized), p.text(), false);
 }
 
-/// A value whose dims are merged or divided, with readers before and after: its operand lives on, or ends there.
+/// Tests a value whose dims are merged or divided. The operand has later readers, or has none.
 static void reshape(MLIRContext &context, const std::string &spec, const Dims &from, const Dims &to) {
   std::string t = " : (" + type(from) + ") -> " + type(from), u = " : (" + type(to) + ") -> " + type(to);
   for (bool livesOn : {false, true}) {

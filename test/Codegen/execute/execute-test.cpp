@@ -236,7 +236,7 @@ struct Scores {
   bool documented = false; ///< likewise
 };
 
-/// Attention with more than products of q and k, and its gradient.
+/// Tests attention with the options above, and its gradient.
 void attention(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g, int64_t d, Scores scores) {
   std::vector<int64_t> query = {2, s, k, g, d}, key = {2, t, k, d}, sum = {2, k, g, s}, addends = {k, g, s + t - 1},
                        byRow = {2, k, g, s + t - 1};
@@ -286,7 +286,8 @@ void attention(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g,
   check(context, "attention" + name + " " + q, p.text(), false);
 }
 
-/// Rotations of a part of a head, from `first` on, and back: of its halves, or of pairs side by side.
+/// Tests rotations, and their inverse, of a part of a head that begins at `first`. The rotated pairs are the two
+/// halves, or adjacent elements.
 void rope(MLIRContext &context, int64_t d, int64_t rotated, int64_t first = 0) {
   std::vector<int64_t> shape = {2, 5, 3, d}, table = {5, rotated / 2};
   std::string t = type(shape), u = type(table);
@@ -304,7 +305,7 @@ void rope(MLIRContext &context, int64_t d, int64_t rotated, int64_t first = 0) {
   check(context, "rope of " + std::to_string(rotated) + " of " + t, p.text(), false);
 }
 
-/// Any einsum: shapes by factor name.
+/// Tests one einsum. Its shapes follow from the sizes of its factors.
 void einsum(MLIRContext &context, const std::string &spec, const std::map<char, int64_t> &sizes) {
   auto shapeOf = [&](llvm::StringRef dims) {
     std::vector<int64_t> shape;
@@ -331,8 +332,8 @@ void einsum(MLIRContext &context, const std::string &spec, const std::map<char, 
   check(context, "einsum " + spec, p.text(), false);
 }
 
-/// A random graph of row ops over tensors of a few shapes, with outputs, matrix products and updates between them: what
-/// fusion may move where.
+/// Tests a random graph of row ops on tensors of a few shapes, with outputs, matrix products and updates between them.
+/// It shows whether fusion moves an op where it may not.
 void randomGraph(MLIRContext &context, unsigned seed) {
   std::mt19937 random(seed);
   auto upTo = [&](int n) { return int(random() % n); };
@@ -352,7 +353,7 @@ void randomGraph(MLIRContext &context, unsigned seed) {
   auto define = [&](int s, const std::string &text) {
     std::string name = "%v" + std::to_string(counter++);
     p.op(name + " = pc." + text);
-    // Bounded, so that chains of products do not overflow.
+    // Values are bounded, so that chains of products do not overflow.
     std::string t = type(shapes[s]), small = "%v" + std::to_string(counter++);
     p.op(small + " = pc.scale " + name + " by 0.5 : (" + t + ") -> " + t);
     values[s].push_back(small);

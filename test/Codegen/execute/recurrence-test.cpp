@@ -1,6 +1,6 @@
 //===- recurrence-test.cpp - Compiled recurrences against the interpreter -===//
-// Recurrences and their gradients in odd sizes, in both directions, with factors that have all dims of b, some or
-// none, in any order, in f32 and with states in bf16.
+// Tests recurrences and their gradients in odd sizes, in both directions, in f32 and with states in bf16. Factors have
+// all dims of b, some or none, in any order.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "InProcess.h"
@@ -28,7 +28,7 @@ Words wordsOf(StringRef dims) {
   return words;
 }
 
-/// The text of one program.
+/// Builds the text of one program.
 class Text {
 public:
   Text(const std::map<std::string, int64_t> &sizes) : sizes(sizes) {}
@@ -41,7 +41,7 @@ public:
       text += std::to_string(sizes.at(dim.str())) + "x";
     return text + element.str() + ">";
   }
-  /// A parameter, cast to another type if it is not f32.
+  /// Adds a parameter. If `type` is not f32, adds a cast to it.
   std::string parameter(StringRef name, StringRef dims, StringRef element) {
     if (dims.empty()) { // a box has dims
       std::string one = parameter(name, "one", "f32"), scalar = one + "_scalar";

@@ -1,8 +1,9 @@
-// What a kernel loads and stores, counted from its code for all threads at once.
+// The loads and stores of a kernel are counted from its code, for all threads at once.
 // RUN: pc-kernels %s --emit=accesses | FileCheck %s
 
 gpu.module @kernels {
-  // 16384 rows of 768 bf16, a warp a row, four rows a block, three pieces of 8 elements a thread: each element once.
+  // There are 16384 rows of 768 bf16: a warp per row, four rows per block, three vectors of 8 elements per thread. Each
+  // element is read once.
   // CHECK: {"buffers":[{"loaded":{"16":25165824},"stored":{}},{"loaded":{},"stored":{"4":65536}}],"kernel":"rows"}
   gpu.func @rows(%x: !llvm.ptr, %y: !llvm.ptr) kernel attributes {known_grid_size = array<i32: 4096, 1, 1>, known_block_size = array<i32: 128, 1, 1>} {
     %zero = arith.constant 0 : i64
@@ -40,7 +41,8 @@ gpu.module @kernels {
     gpu.return
   }
 
-  // 1000 elements on 4 blocks of 256 threads: the last block has 232. The scale is read once a block, not once a thread.
+  // 1000 elements have 4 blocks of 256 threads, and the last block has 232 elements. The scale is read once per block,
+  // not once per thread.
   // CHECK: {"buffers":[{"loaded":{"4":4000},"stored":{"4":4000}},{"loaded":{"4":16},"stored":{}}],"kernel":"tail"}
   gpu.func @tail(%x: !llvm.ptr, %scale: !llvm.ptr) kernel attributes {known_grid_size = array<i32: 4, 1, 1>, known_block_size = array<i32: 256, 1, 1>} {
     %c256 = arith.constant 256 : i64
@@ -62,7 +64,7 @@ gpu.module @kernels {
     gpu.return
   }
 
-  // A triangle: thread t reads the first t of 8 elements, so the block reads 28. A value of shared memory costs nothing.
+  // Thread t reads the first t of 8 elements, so the block reads 28 in total. Shared memory is not counted.
   // CHECK: {"buffers":[{"loaded":{"4":112},"stored":{}}],"kernel":"triangle"}
   llvm.mlir.global internal @shared() {addr_space = 3 : i32} : !llvm.array<8 x f32>
   gpu.func @triangle(%x: !llvm.ptr) kernel attributes {known_grid_size = array<i32: 1, 1, 1>, known_block_size = array<i32: 8, 1, 1>} {
@@ -82,7 +84,7 @@ gpu.module @kernels {
     gpu.return
   }
 
-  // A table of constants says which block works on what: 100 elements from 0 and 30 from 100, 64 a block.
+  // A table of constants gives each block its elements: 100 from 0 and 30 from 100, with 64 per block.
   // CHECK: {"buffers":[{"loaded":{"4":520},"stored":{}}],"kernel":"list"}
   llvm.mlir.global internal constant @table(dense<[0, 100, 2, 30]> : tensor<4xi64>) {addr_space = 1 : i32} : !llvm.array<4 x i64>
   gpu.func @list(%x: !llvm.ptr) kernel attributes {known_grid_size = array<i32: 3, 1, 1>, known_block_size = array<i32: 64, 1, 1>} {

@@ -1,4 +1,4 @@
-// ptxas takes every architecture, and its figures come back.
+// ptxas accepts every architecture, and its figures are recorded.
 // REQUIRES: ptxas
 // RUN: pc-kernels %s --emit=table | FileCheck %s
 // CHECK: {"arch":"sm_80","kernel":"tanh","registers":{{[1-9][0-9]*}},"shared":512,"spill_loads":0,"spill_stores":0,"stack":0,"threads":128}

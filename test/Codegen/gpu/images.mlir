@@ -1,15 +1,15 @@
-// PTX for the base of the lowest architecture, whatever else is asked for.
+// The PTX is for the base of the lowest architecture that is asked for.
 // RUN: pc-kernels %s --arch=sm_100a,sm_90a --cuda-path=/nonexistent | FileCheck %s
 // RUN: pc-kernels %s --cuda-path=/nonexistent --emit=table 2>&1 | FileCheck %s --check-prefix=REMARK
 // REMARK: remark: ptxas was not found (looked in /nonexistent): the program contains only PTX
 // CHECK: .target sm_90{{$}}
-// The launch's shared memory is external, not one static byte; no line tables.
+// The shared memory of the launch is external and has no static size. There are no line tables.
 // CHECK: .extern .shared .align 16 .b8 __dynamic_shmem__0[];
 // CHECK-NOT: .loc
 // CHECK: .entry reverse
 // CHECK: .reqntid 256
 // CHECK: bar.sync
-// A subgroup's sum: five shuffles.
+// The sum of a subgroup takes five shuffles.
 // CHECK: .entry lane_sum
 // CHECK-COUNT-5: shfl.sync.bfly
 // CHECK: .entry add4
@@ -44,7 +44,7 @@ module {
       memref.store %s, %y[%t] : memref<32xf32>
       gpu.return
     }
-    // Pointers and LLVM's own ops pass through.
+    // Pointers and ops of the LLVM dialect do not change.
     gpu.func @add4(%x: !llvm.ptr {llvm.noalias}, %y: !llvm.ptr {llvm.noalias}) kernel {
       %t = gpu.thread_id x
       %i = arith.index_cast %t : index to i64

@@ -47,7 +47,7 @@ struct Case {
   std::string kernel;
   std::array<uint32_t, 3> grid, block;
   std::vector<Buffer> buffers;
-  /// Empty or what is wrong with the results.
+  /// Describes what is wrong with the results; empty if nothing is.
   std::function<std::string(const Words &)> verify;
   uint32_t dynamicShared = 0;
   int redundant = 0; ///< barriers that nothing depends on
@@ -295,7 +295,7 @@ void runWithoutEach(const KernelImage &image) {
         if (first.empty())
           first = fault;
       }
-      // Sites of the unchecked variant are never met by a checked run.
+      // A checked run never reaches the sites of the unchecked variant.
       std::string text = where.text;
       if (!used) {
         silent += 1;
@@ -306,7 +306,7 @@ void runWithoutEach(const KernelImage &image) {
       if (getenv("PC_VERBOSE"))
         llvm::outs() << "without the " << text << ": " << first << "\n";
     }
-    // Half of the sites are the unchecked variant's.
+    // Half of the sites belong to the unchecked variant.
     int all = 0;
     for (uint32_t site = 0; site < image.module->num_sites; ++site)
       all += c.kernel == image.module->sites[site].kernel && synchronizes(image.module->sites[site].kind);

@@ -1,4 +1,5 @@
-// exp, log, tanh, erf, sin, cos have a replacement (intact.mlir); what has none needs libdevice, and says so.
+// exp, log, tanh, erf, sin and cos have a replacement (intact.mlir). Other functions need libdevice, and an error says
+// so.
 // RUN: not pc-kernels %s --cuda-path=/nonexistent 2>&1 | FileCheck %s
 // CHECK: error: the kernels call the functions __nv_tanf of CUDA's libdevice, but there is no libdevice.10.bc (looked in /nonexistent); install the CUDA toolkit, or set CUDA_HOME to its directory
 module {

@@ -1,6 +1,6 @@
 //===- warpgroups-on-host.cpp - Wgmma on the stand-in compared with plain products -===//
-// Products of 64 x 32 and 32 x n integers, with all layouts of operands, in every order of threads; then kernels that
-// leave something out, which must cause a report that names it.
+// Tests products of 64 x 32 and 32 x n integers, with all layouts of operands, in every order of threads. Then it
+// leaves out one part of a kernel at a time, which must cause a report that names the part.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Gpu/Images.h"
@@ -22,7 +22,7 @@ namespace {
 constexpr unsigned rows = 64, depth = 32, threads = 128, sharedWords = 8192;
 constexpr unsigned ofA = 0, ofB = 8192; ///< bytes in shared memory
 
-/// How a kernel multiplies, and which of its parts are left out.
+/// The form of a kernel's product, and the parts that are left out.
 struct Form {
   std::string name;
   unsigned n;
@@ -58,7 +58,7 @@ uint64_t bits(const Form &f, bool transposed, unsigned count) {
     leading = height / 8 * 128, stride = 128;
   return leading / 16 << 16 | stride / 16 << 32 | (f.swizzled ? uint64_t(1) << 62 : 0);
 }
-/// The bytes from 16 elements of the summed dim to the next 16.
+/// The distance in bytes between 16 elements of the summed dim and the next 16.
 unsigned step(const Form &f, bool transposed, unsigned count) {
   if (f.swizzled)
     return transposed ? 2048 : 32;
@@ -78,8 +78,8 @@ std::string repeated(const std::string &item, unsigned count) {
   return text;
 }
 
-/// The kernel: copies the image of A and B to shared memory, multiplies in two steps, which are two groups, and writes
-/// each thread's sums.
+/// The kernel copies the image of A and B to shared memory, multiplies in two steps, each a group, and writes each
+/// thread's sums.
 std::string kernel(const Form &f) {
   const unsigned sums = f.n / 2, numA = f.registers ? 4 : 1;
   const std::string structure = "!llvm.struct<(" + repeated("f32", sums) + ")>";
@@ -130,7 +130,8 @@ std::string kernel(const Form &f) {
       line("%pa" + name + " = llvm.getelementptr %a[%index" + name + "] : (!llvm.ptr, i64) -> !llvm.ptr, i32");
       line("%ra" + name + " = llvm.load %pa" + name + " : !llvm.ptr -> i32");
     }
-    // One text per step: results of the first product are still in flight when the second product adds to them.
+    // There is one text per step. Results of the first product are still in flight when the second product adds to
+    // them.
     unsigned first = k ? 2 * sums : sums;
     std::string assembly = "{\\0A.reg .pred adds;\\0Asetp.ne.b32 adds, " + number + ", 0;\\0A";
     if (f.without != "wgmma fence")

@@ -1,4 +1,4 @@
-// Products by warpgroups are for sm_90a alone, PTX included.
+// Warpgroup products run only on sm_90a, and so does their PTX.
 // RUN: pc-kernels %s --arch=sm_90a | FileCheck %s
 // CHECK: .target sm_90a
 // CHECK: wgmma.fence.sync.aligned

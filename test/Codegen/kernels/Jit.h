@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/// One of the op's kernels. The status of a run is 0, or 1 + the index of the first bad element.
+/// A kernel of the op. The status of a run is 0, or 1 + the index of the first bad element.
 struct JitKernel {
   pcrt_kernel_fn fn = nullptr;
   int64_t items = 0, scratchBytes = 0;
@@ -30,7 +30,7 @@ std::vector<JitKernel> jitOp(const std::string &function, int64_t lanes, bool ro
 
 /// The f32 elements of a full vector on this machine: 16 with AVX-512, otherwise 8.
 int64_t hostLanes();
-/// Whether this machine has AVX512-BF16.
+/// Returns true if this machine has AVX512-BF16.
 bool hostRoundsToBf16();
 
 #endif

@@ -1,7 +1,7 @@
 //===- kernels-test.cpp - Every special kernel compared with plain loops in double -===//
-// Odd shapes, both vector widths, items cut in two ways with equal bits, and no write outside of a result. It uses no
-// MLIR. With PC_LONG=1 kernels are optimized as in programs; otherwise less, because execute-test and all tests that
-// run programs have them with O3, and cut in two ways.
+// Tests odd shapes and both vector widths. Two ways to divide the items must give equal bits, and no kernel may write
+// outside of a result. The test uses no MLIR. With PC_LONG=1 kernels are optimized as in programs. Otherwise they are
+// optimized less, because execute-test and all tests that run programs use O3.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Jit.h"
@@ -41,7 +41,7 @@ struct Tensor {
     for (float &x : data)
       halves.push_back(pcrt::floatToBf16(x)), x = pcrt::bf16ToFloat(halves.back());
   }
-  /// Takes over what a kernel has written.
+  /// Copies the bf16 elements that a kernel has written to `data`.
   void widen() {
     for (size_t i = 0; i < halves.size(); ++i)
       data[i] = pcrt::bf16ToFloat(halves[i]);
@@ -90,9 +90,8 @@ double error(const Tensor &got, const Reals &want) {
 
 void report(const std::string &what, bool ok, const std::string &detail) { expect(ok, what + ": " + detail); }
 
-/// Runs the op with both vector widths, without the CPU's instructions for bf16, with all and with its rounding alone,
-/// and compares. `inPlace[r]` is
-/// the operand whose memory result r takes, or -1.
+/// Runs the op with both vector widths: without the CPU's instructions for bf16, with all of them, and with only the
+/// one that rounds. Compares the results. `inPlace[r]` is the operand whose memory result r takes, or -1.
 void check(const std::string &op, const std::vector<Tensor *> &operands, const std::vector<Tensor *> &results,
            const std::string &format, const std::vector<Reals> &want, double tolerance, std::vector<int> inPlace = {},
            int64_t status = 0) {
@@ -149,7 +148,7 @@ void check(const std::string &op, const std::vector<Tensor *> &operands, const s
 
 enum class Sees { all, causal, counts };
 
-/// `bf16`: all but lse; results and what is multiplied (the weights, the scores' gradients) are rounded to 2^-9 then.
+/// If `bf16`, all tensors except lse are bf16. Results, weights and the gradients of scores are then rounded to 2^-9.
 void attention(int64_t b, int64_t s, int64_t t, int64_t heads, int64_t groups, int64_t d, Sees sees, bool bf16 = false,
                double deviation = 1) {
   Tensor q({b, s, heads, groups, d}, deviation), k({b, t, heads, d}, deviation), v({b, t, heads, d});
@@ -318,7 +317,7 @@ void optimizers(std::vector<int64_t> shape) {
     check("sgd", {&p, &g, &coefficient, &hyper}, {&newP}, "%0, %1, %2, %3", {sgdP}, 1e-6,
           inPlace ? std::vector<int>{0} : std::vector<int>{});
   }
-  // A coefficient of NaN: every bit stays, whatever the gradient is.
+  // If the coefficient is NaN, no bit changes, whatever the gradient is.
   coefficient.data[0] = NAN;
   g.data[g.size() / 2] = NAN;
   auto kept = [](const Tensor &t) { return Reals(t.data.begin(), t.data.begin() + t.size()); };
@@ -353,8 +352,8 @@ void rope(int64_t b, int64_t s, std::vector<int64_t> heads, int64_t d) {
 }
 } // namespace
 
-/// Loads and stores of bf16, by way of an embedding that copies its table: all there is of special values, ties and
-/// random bits, against the runtime's conversion.
+/// Compares loads and stores of bf16, in an embedding that copies its table, with the runtime's conversion: special
+/// values, ties and random bits.
 static void conversions(int64_t lanes, bool byInstruction) {
   const int64_t rows = 50, columns = 97; // with a narrower vector at the end of a row
   std::vector<float> wide(rows * columns), back(rows * columns);
@@ -380,7 +379,7 @@ static void conversions(int64_t lanes, bool byInstruction) {
   copy("bf16", "f32", narrow.data(), back.data());
   for (size_t i = 0; i < wide.size(); ++i) {
     uint16_t expected = pcrt::floatToBf16(wide[i]);
-    // The instruction takes subnormal numbers for zero.
+    // The instruction treats subnormal numbers as zero.
     bool flushed = byInstruction && std::fabs(wide[i]) < 0x1p-126f && (narrow[i] & 0x7fff) == 0;
     bool isNan = std::isnan(wide[i]) && std::isnan(pcrt::bf16ToFloat(narrow[i]));
     float exact = pcrt::bf16ToFloat(narrow[i]);

@@ -22,7 +22,7 @@ using namespace mlir;
 
 namespace {
 
-/// Every field as text; pointers as the characters that they point to, but those to code.
+/// Returns every field as text. A pointer is shown as the characters that it points to, except a pointer to code.
 template <typename T> std::vector<std::string> show(const T &row) {
   std::vector<std::string> fields;
   pc::forEachField(row, [&](auto field) {
@@ -43,7 +43,7 @@ template <typename T> void expectRow(const T &row, const T &expected, const std:
     expect(got[i] == wanted[i], what + ": field " + std::to_string(i) + " is " + got[i] + ", not " + wanted[i]);
 }
 
-/// The object file of a module in this process; functions of the runtime lead nowhere.
+/// Loads the object file of a module into this process, with empty functions instead of the runtime's.
 class Loaded {
 public:
   explicit Loaded(ModuleOp module) {
@@ -113,7 +113,7 @@ Loaded compile(MLIRContext &context, const char *text, const char *passes) {
   return Loaded(*module);
 }
 
-/// Kernel, product, and moves of every shape of row.
+/// Checks the tables of a kernel, a product, and moves of every kind.
 void checkHostProgram(MLIRContext &context) {
   Loaded loaded = compile(context, R"(
     pc.mesh <dp = 2, tp = 3>
@@ -143,7 +143,7 @@ void checkHostProgram(MLIRContext &context) {
   expect(StringRef(program.mesh_names[0]) == "dp" && StringRef(program.mesh_names[1]) == "tp", "axes of the mesh");
   expect(program.arena_bytes > 4 * (24 + 20 + 30) && program.step, "the arena, the step");
   expect(program.json_bytes == int64_t(strlen(program.json)) && program.json[0] == '{', "the description");
-  // What the compiler chooses, and what has been looked at, is as it is.
+  // The expected row copies the fields that the compiler chooses and those that were checked above.
   pcrt_program expected = program;
   expected.abi_version = PCRT_ABI_VERSION, expected.num_mesh_axes = 2;
   expected.num_groups = 3, expected.num_kernels = 1, expected.num_gemms = 1, expected.num_moves = 5;
@@ -205,7 +205,7 @@ void checkHostProgram(MLIRContext &context) {
     expectRow(program.moves[i], move, "move " + std::to_string(i));
 }
 
-/// What only CUDA programs have.
+/// Checks the tables that only CUDA programs have.
 void checkCudaProgram(MLIRContext &context) {
   Loaded loaded = compile(context, R"(
     pc.mesh <dp = 1>

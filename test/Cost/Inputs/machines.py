@@ -42,19 +42,20 @@ chosen = [report(*flags)["predicted"]["machine"]["name"] for flags in
           ([], ["--target=cuda"], ["--target=cuda", "--arch=sm_90a"], ["--target=cuda", "--arch=sm_100a,sm_80"])]
 print("by default: {}; {} for cuda; {} for sm_90a; {} for sm_100a".format(*chosen))
 
-# Scores under the mask are not counted: take them from the sum of all flops.
+# Scores under the mask are not counted, so subtract them from the sum of all flops.
 layers, batch, heads, tokens, head = 2, 8, 4, 64, 8
 attention = layers * (2 + 5) * 2 * batch * heads * tokens * tokens * head
 whole = report()["flops_per_step"]
 near(seconds({"f32_flops": 1e9, "product_share": 0.5, "attention_share": 0.25}), (whole - attention) / 0.5e9 + attention / 2 / 0.25e9)
 print("products alone: flops over rate and share")
-# A query sees 32 keys of 64 on average, and has 256 queries beside it; heads of 8 elements reach 2 x 8 / 136 of the rate.
+# A query sees 32 of 64 keys on average, and there are 256 other queries. Heads of 8 elements reach 2 x 8 / 136 of the
+# rate.
 near(seconds({"f32_flops": 1e9, "product_share": 0.5, "attention_share": 0.25, "attention_keys": 16}),
      (whole - attention) / 0.5e9 + attention / 2 / (0.25e9 * 16 / 136 * 32 / 48 * 64 / 320))
 print("attention by shape: keys, mask and heads")
 near(seconds({"memory_bandwidth": 1e9}), 2 * seconds({"memory_bandwidth": 2e9}))
 print("memory alone: bandwidth doubles, time halves")
-# AdamW reads and writes four tensors more than SGD; what is updated in place is not touched again.
+# AdamW reads and writes four tensors more than SGD. No further access is needed for a tensor that is updated in place.
 near(seconds({"memory_bandwidth": 1e9}) - seconds({"memory_bandwidth": 1e9}, "--optimizer=sgd"), 4 * 4 * report()["parameters"] / 1e9)
 print("AdamW beside SGD: two states, read and written")
 # In all microbatches except the first, products add to the gradients of the layers' matrices. In a stage that has the
@@ -81,7 +82,8 @@ four = sent(report("--mesh=dp=4"))
 near(seconds(slow | {"node_ranks": 2}, "--mesh=dp=4"), four / 1e6)
 near(seconds(slow | {"node_ranks": 3}, "--mesh=dp=4"), four / 0.5e6)
 print("dp=4 on two nodes: two adapters carry a ring")
-# Both gradients' sums are all_reduces that begin and end in turn: 2 (n - 1) hops of a ring each, and no tree is shorter in a node.
+# The sums of both gradients are all_reduces, one after the other. Each takes 2 (n - 1) hops of a ring, because no tree
+# is shorter within a node.
 hops = [seconds({"node_hop_seconds": 1e-3}, "--mesh=dp=" + str(n)) for n in (2, 4)]
 near(3 * hops[0], hops[1])
 apart = {"node_hop_seconds": 1e-3, "network_hop_seconds": 1e-2, "tree_hop_seconds": 4e-3, "node_ranks": 2}
@@ -92,7 +94,8 @@ assert all < 3.5e-3 < 20e-3 < one, (one, all)
 print("moves that are started together go round their ring together")
 print("latency alone: hops round a ring in a node, over a tree of nodes")
 
-# With one tile that is as large as any product, each product takes one wave, in which all multiprocessors wait for one.
+# The only tile is as large as any product, so each product takes one wave, in which all multiprocessors wait for one of
+# them.
 heads = {"f32_flops": 1e12, "multiprocessors": 3, "product_ramp": 36, "product_tiles": [[1 << 20, 1 << 20, 1]]}
 few = seconds(heads, "--mesh=dp=1")
 near(seconds(heads | {"multiprocessors": 6}, "--mesh=dp=1"), 2 * few)  # one tile is one wave of them all
@@ -104,7 +107,8 @@ both = {"f32_flops": 1e9, "node_bandwidth": 1e9}
 alone, beside = (seconds(both | {"contend_share": share}, "--mesh=dp=2", "--bucket-bytes=1K") for share in (0, 0.5))
 assert alone < beside <= alone + 0.5 * two / 1e9, (alone, beside)
 print("hidden moves cost the work beside them")
-# Ranks that do not take as long as each other for s seconds of work wait sqrt(s x jitter) for the last one where they meet.
+# Ranks need slightly different times for s seconds of work. When they synchronise, they wait sqrt(s x jitter) for the
+# last one.
 worked = seconds({"f32_flops": 1e9}, "--mesh=dp=2")
 near(seconds({"f32_flops": 1e9, "jitter_seconds": 0.04 * worked}, "--mesh=dp=2", "--bucket-bytes=1G"), 1.2 * worked)
 once, often = (seconds({"f32_flops": 1e9, "jitter_seconds": 1e-4}, "--mesh=" + mesh) for mesh in ("dp=2", "tp=2"))

@@ -11,7 +11,8 @@ import sys
 
 if sys.argv[1] == "flops":
     plain, rounded = (json.load(open(path)) for path in sys.argv[2:])
-    # Queries, keys, values and output, the three of a feed-forward layer, attention's two products, the logits, and the sum of losses; 3 passes.
+    # The flops are those of queries, keys, values and output, the three products of a feed-forward layer, the two of
+    # attention, the logits, and the sum of losses, each 3 times: forward once and backward twice.
     config = json.load(open(os.path.join(os.path.dirname(__file__), "../../../examples/tour/config.json")))
     c, inner, v, b, t = config["hidden_size"], config["intermediate_size"], config["vocab_size"], 4, 8
     forward = 2 * b * t * (config["num_hidden_layers"] * (4 * c * c + 3 * c * inner + 2 * t * c) + v * c + 1)

@@ -1,5 +1,5 @@
-// A model of views and rows by id: strided convolutions, concatenations, dims that are divided and merged, rows of values by token, and
-// means over the batch of what no sequence changes.
+// A model of views and lookups: strided convolutions, concatenations, dims that are divided and merged, rows of values
+// that tokens look up, and means over the batch of values that are equal for all sequences.
 module {
   pc.program "views" batch 8 sequence 8 vocabulary 256 config "{}"
   func.func @model() {

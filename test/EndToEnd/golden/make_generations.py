@@ -18,7 +18,8 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE))
 from make_golden import MODELS  # pylint: disable=wrong-import-position
 
-# No decoder that sees only the past of one sequence: encoders, documents, a capacity over the whole sequence.
+# These models are not decoders that see only the past of one sequence: they have an encoder, or a capacity over the
+# whole sequence.
 OTHERS = {"bert", "t5", "t5-gated", "mixtral-capacity"}
 
 

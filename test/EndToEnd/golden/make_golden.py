@@ -32,7 +32,7 @@ from key_biases import KEY_BIASES  # pylint: disable=wrong-import-position
 BATCH, SEQUENCE, STEPS, SGD_STEPS = 4, 16, 20, 5
 LR, WEIGHT_DECAY, CLIP = 1e-3, 0.1, 1.0
 SGD_LR = 0.05
-# Not a multiple of BATCH * SEQUENCE: the stream wraps inside a batch.
+# This is not a multiple of BATCH * SEQUENCE, so the stream wraps inside a batch.
 TOKENS = 1000
 
 DECODER = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
@@ -45,11 +45,12 @@ LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_
 
 MODELS = {
     "gpt2": (transformers.GPT2Config, GPT2),
-    # A vocabulary that divides by no mesh axis.
+    # No mesh axis divides the vocabulary.
     "gpt2-odd": (transformers.GPT2Config, GPT2 | dict(vocab_size=89, n_layer=1)),
-    # A padding row, of the token that the first batch has most of.
+    # The padding row is that of the most frequent token of the first batch.
     "llama": (transformers.LlamaConfig, DECODER | dict(rope_parameters=LLAMA3_ROPE, pad_token_id=63)),
-    # Fewer KV heads than four ranks; tied, with the last row for padding; biases everywhere; an odd vocabulary.
+    # The model has fewer KV heads than four ranks, a tied table whose last row is padding, biases everywhere, and an
+    # odd vocabulary.
     "llama-tied": (transformers.LlamaConfig, DECODER | dict(
         vocab_size=89, tie_word_embeddings=True, num_key_value_heads=2, attention_bias=True, mlp_bias=True, pad_token_id=-1,
         rope_parameters=dict(rope_type="default", rope_theta=500.0))),
@@ -62,17 +63,18 @@ MODELS = {
         num_key_value_heads=2, head_dim=12, tie_word_embeddings=True, use_sliding_window=False, attention_bias=False,
         rope_parameters=dict(rope_type="default", rope_theta=1e6))),
 }
-# YaRN: of four pairs the first keeps its frequency, the last two have a fourth of theirs, and the second is between.
+# With YaRN, the first of four pairs keeps its frequency, the last two have a fourth of theirs, and the second is
+# between.
 MODELS["qwen2-yarn"] = (transformers.Qwen2Config, MODELS["qwen2"][1] | dict(rope_parameters=dict(
     rope_type="yarn", rope_theta=30.0, factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5)))
-# Dropout, as the published GPT-2 has it everywhere; of attention with grouped heads alone.
+# GPT-2 has dropout everywhere, as published. The Llama has it only in attention, with grouped heads.
 MODELS["gpt2-dropout"] = (transformers.GPT2Config, GPT2 | dict(attn_pdrop=0.1, embd_pdrop=0.1, resid_pdrop=0.1))
 MODELS["llama-dropout"] = (transformers.LlamaConfig, DECODER | dict(
     num_key_value_heads=2, attention_dropout=0.25, rope_parameters=dict(rope_type="default", rope_theta=500.0)))
 MODELS["phi3"] = (transformers.Phi3Config, DECODER | dict(
     num_key_value_heads=2, pad_token_id=63, resid_pdrop=0.1, attention_dropout=0.1, embd_pdrop=0.5, original_max_position_embeddings=64,
     rope_parameters=dict(rope_type="default", rope_theta=30.0, partial_rotary_factor=1.0)))
-# Norms follow blocks and do not precede them, and are of all heads of queries and keys together.
+# Norms follow blocks instead of preceding them. Those of queries and keys normalize over all heads together.
 MODELS["olmo2"] = (transformers.Olmo2Config, DECODER | dict(
     num_key_value_heads=2, pad_token_id=63, rope_parameters=dict(rope_type="default", rope_theta=30.0)))
 NEOX = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
@@ -88,7 +90,7 @@ OPT = dict(vocab_size=96, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_a
 MODELS["opt"] = (transformers.OPTConfig, OPT)
 # Norms follow residual sums.
 MODELS["opt-post"] = (transformers.OPTConfig, OPT | dict(do_layer_norm_before=False, dropout=0.0, attention_dropout=0.0))
-# Windows of a third of the sequence: in every second layer, in all, and with caps.
+# Attention has windows of a third of the sequence: in every second layer, in all layers, and with caps.
 MODELS["gpt_neo"] = (transformers.GPTNeoConfig, dict(
     vocab_size=96, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=5,
     max_position_embeddings=24, bos_token_id=None, eos_token_id=None))
@@ -97,14 +99,14 @@ MODELS["mistral-window"] = (transformers.MistralConfig, DECODER | dict(
 MODELS["gemma2"] = (transformers.Gemma2Config, GEMMA | dict(
     sliding_window=5, query_pre_attn_scalar=10, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
     rope_parameters=dict(rope_type="default", rope_theta=30.0)))
-# Rotations of layers with windows and of those without differ.
+# Layers with windows and layers without them have different rotations.
 MODELS["gemma3"] = (transformers.Gemma3TextConfig, GEMMA | dict(
     sliding_window=5, query_pre_attn_scalar=10, layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
         sliding_attention=dict(rope_type="default", rope_theta=30.0), full_attention=dict(rope_type="linear", factor=2.0, rope_theta=100.0))))
-# Slopes of a number of heads that is no power of two.
+# The number of heads is not a power of two, which has its own formula for slopes.
 MODELS["bloom"] = (transformers.BloomConfig, dict(
     vocab_size=96, hidden_size=48, n_layer=2, n_head=6, hidden_dropout=0.1, attention_dropout=0.1, bos_token_id=None, eos_token_id=None))
-# Masked words alone are predicted; dropout of 0.1, as published.
+# Only masked words are predicted. Dropout is 0.1, as published.
 MODELS["bert"] = (transformers.BertConfig, dict(
     vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=24, pad_token_id=63,
     bos_token_id=None, eos_token_id=None))
@@ -113,12 +115,12 @@ MODELS["bert"] = (transformers.BertConfig, dict(
 T5 = dict(vocab_size=96, d_model=24, d_kv=8, d_ff=32, num_layers=2, num_decoder_layers=2, num_heads=4, relative_attention_num_buckets=8,
           relative_attention_max_distance=11, dropout_rate=0.1, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
 MODELS["t5"] = (transformers.T5Config, T5)
-# T5 1.1 as published: a gated MLP, and a separate head.
+# T5 1.1 has a gated MLP and a separate head, as published.
 MODELS["t5-gated"] = (transformers.T5Config, T5 | dict(
     num_layers=1, feed_forward_proj="gated-gelu", tie_word_embeddings=False, dropout_rate=0.0))
-# Mixtures of experts: one with the loss of an uneven load, in all layers; others in which layers have an MLP instead of
-# experts, one by its number and one by a list, and weights that do not add up to 1; and others with one expert per
-# token, and with all of them.
+# These are mixtures of experts. The first has experts in all layers, and the loss of an uneven load. In others, some
+# layers have an MLP instead of experts, chosen by number or by a list, and the weights do not add up to 1. The last
+# ones use one expert per token, and all experts.
 MOE = DECODER | dict(intermediate_size=24, num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=30.0))
 MODELS["mixtral"] = (transformers.MixtralConfig, MOE | dict(
     num_local_experts=4, num_experts_per_tok=2, output_router_logits=True, router_aux_loss_coef=0.5))
@@ -131,13 +133,15 @@ MODELS["qwen3_moe"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(
 MODELS["qwen3_moe-one"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(num_hidden_layers=1, num_experts_per_tok=1))
 MODELS["qwen3_moe-all"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(
     num_hidden_layers=1, num_experts_per_tok=8, norm_topk_prob=True, output_router_logits=True, router_aux_loss_coef=0.1))
-# Sinks, biases everywhere, windows in every second layer, clamped experts whose weights are stacked in the file, YaRN.
+# This model has sinks, biases everywhere, windows in every second layer, clamped experts whose weights are stacked in
+# the file, and YaRN.
 MODELS["gpt_oss"] = (transformers.GptOssConfig, MOE | dict(
     head_dim=12, sliding_window=5, num_local_experts=4, num_experts_per_tok=2, swiglu_limit=0.7, output_router_logits=True,
     router_aux_loss_coef=0.5, rope_parameters=dict(rope_type="yarn", rope_theta=30.0, factor=4.0, original_max_position_embeddings=16,
                                                    beta_fast=2.0, beta_slow=0.5, truncate=False)))
-# Latent queries, keys and values, pairs that are rotated side by side, sigmoids that choose with a correction, in the best of some groups, a shared expert,
-# a layer without experts in front, YaRN that scales scores; and queries of all of a token, halves that are rotated, one group, with biases.
+# The first model has latent queries, keys and values, rotation of adjacent pairs, a choice of experts by corrected
+# sigmoids within the best groups, a shared expert, a first layer without experts, and YaRN that scales scores. The
+# second has queries that are not latent, rotation of halves, one group, and biases.
 DEEPSEEK = MOE | dict(num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=8,
                       num_experts_per_tok=3, moe_intermediate_size=8, n_shared_experts=2, first_k_dense_replace=1, n_group=4, topk_group=2)
 MODELS["deepseek_v3"] = (transformers.DeepseekV3Config, DEEPSEEK | dict(rope_parameters=dict(
@@ -145,9 +149,10 @@ MODELS["deepseek_v3"] = (transformers.DeepseekV3Config, DEEPSEEK | dict(rope_par
 MODELS["deepseek_v3-plain"] = (transformers.DeepseekV3Config, DEEPSEEK | dict(
     num_hidden_layers=1, q_lora_rank=None, rope_interleave=False, n_group=1, topk_group=1, first_k_dense_replace=0, v_head_dim=10, attention_bias=True,
     norm_topk_prob=False))
-# Some targets do not count: more of them in the later rows.
+# Some targets do not count, more of them in later rows.
 MODELS["gpt2-targets"] = (transformers.GPT2Config, GPT2)
-# Documents in a sequence, which do not see each other: with a table of positions, whose first tokens are not predicted, and with windows.
+# A sequence has several documents, which do not see each other. One model has a table of positions and does not predict
+# the first token of a document; another has windows.
 MODELS["gpt2-packed"] = (transformers.GPT2Config, GPT2)
 MODELS["opt-packed"] = (transformers.OPTConfig, OPT)
 MODELS["mistral-packed"] = (transformers.MistralConfig, DECODER | dict(
@@ -159,7 +164,7 @@ WITH_SGD = {"gpt2"}
 SEED = 1 # of dropout
 # transformers renames these when it reads a file, and back when it writes one.
 IN_THE_FILE = {"gpt_neox": ("lm_head.", "embed_out."), "mixtral": (".mlp.", ".block_sparse_moe.")}
-# In memory weights of experts are stacked, in the file each has tensors of its own.
+# In memory, the weights of all experts are stacked. In the file, each expert has its own tensors.
 OF_EXPERTS = {"mixtral": ("w1", "w3", "w2"), "qwen3_moe": ("gate_proj", "up_proj", "down_proj"),
               "deepseek_v3": ("gate_proj", "up_proj", "down_proj")}
 LEAST_MARGIN = 1e-4 # of router logits, between what is chosen and what is not
@@ -461,7 +466,8 @@ def candidate(name, seed):
 
 
 def make(folder, name):
-    # An entry whose gradient happens to be nearly zero makes Adam amplify rounding: take the first seed without one.
+    # An entry with a gradient of nearly zero would make Adam amplify rounding, so this takes the first seed without
+    # such an entry.
     for seed in range(100):
         model, stream, exact, noise = candidate(name, seed)
         if noise[0] <= 0.25:

@@ -1,4 +1,4 @@
-// Three layers, each with a table of its own; all tables are read before the first layer begins.
+// Each of three layers has its own table, and all tables are read before the first layer begins.
 pc.program "layers" batch 4 sequence 8 vocabulary 16 config "{}"
 func.func @model() {
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>

@@ -52,7 +52,7 @@ public:
     pcrt::MeetHead head{pcrt::MeetKind::Leave};
     pcrt::sendBytes(connection.fd, &head, sizeof head);
   }
-  /// The body of the next message of that kind; empty: there is none any more.
+  /// Returns the body of the next message of that kind; empty if there are no more.
   std::string until(pcrt::MeetKind kind) {
     for (pcrt::MeetHead head{}; pcrt::receiveBytes(connection.fd, &head, sizeof head, deadline);) {
       std::string body(head.bytes, 0);

@@ -18,11 +18,11 @@ class Mover {
 public:
   virtual ~Mover() = default;
 
-  /// For messages: "shm", "nccl on NVIDIA H200".
+  /// The name for messages: "shm", "nccl on NVIDIA H200".
   virtual std::string name() const = 0;
-  /// Whether results have the bits that pcrt.h promises; NCCL adds in another order.
+  /// Returns true if results have the bits that pcrt.h promises. NCCL adds in another order.
   virtual bool isExact() const = 0;
-  /// Whether this transport carries out `move` itself.
+  /// Returns true if this transport carries out `move` itself.
   virtual bool carries(const pcrt_move_desc &move, const pcrt::Group &group) const = 0;
 
   virtual void prepare(const MeshMoves &) {}
@@ -30,7 +30,7 @@ public:
   virtual void write(int64_t at, const void *from, int64_t bytes) = 0;
   virtual void read(int64_t at, void *to, int64_t bytes) = 0;
 
-  /// How a move is made.
+  /// The way in which a move is called.
   enum class Way { Plain, Threads };
   /// Carries out `count` moves of one group, as one call if the transport has such calls. Offsets are those in the
   /// arena.

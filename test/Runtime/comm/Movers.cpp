@@ -66,7 +66,7 @@ public:
   std::string name() const override { return std::string(moves ? moves->name() : "?") + " on " + session.name; }
   bool isExact() const override { return strcmp(moves->name(), "nccl") != 0; }
   bool carries(const pcrt_move_desc &move, const Group &group) const override {
-    // The device does the others.
+    // The device does all other moves.
     return pcrt_facts_of_move(move.kind)->way != PCRT_WAY_LOCAL &&
            (group.size() > 1 || (!isExact() && control.size() == 1));
   }

@@ -14,7 +14,7 @@ using namespace pcrt;
 
 namespace {
 
-/// Which experts tokens take.
+/// The experts that tokens choose.
 enum class Routing : uint8_t { Mixed, First, Last, Few, None };
 
 struct Problem {
@@ -22,7 +22,7 @@ struct Problem {
   int64_t n;
   std::vector<float> mask;
 
-  /// The entries that a member has in its buffer, in their order: (token, expert).
+  /// Returns the entries (token, expert) in a member's buffer, in their order.
   std::vector<std::pair<int64_t, int64_t>> rows(int64_t member, bool ofExperts) const {
     std::vector<std::pair<int64_t, int64_t>> found;
     for (int64_t expert = 0; expert < desc.extent2; ++expert)

@@ -1,5 +1,5 @@
 //===- Rows.h - The part of the conformance suite about rows --------------===//
-// Moves of rows (comm/Rows.h) have masks and variable sizes, so they have a part of their own.
+// Moves of rows (comm/Rows.h) have masks and variable sizes, so the suite tests them separately.
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_TEST_ROWS_H
 #define PCRT_TEST_ROWS_H

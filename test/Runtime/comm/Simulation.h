@@ -20,12 +20,12 @@ inline float widen(int32_t dtype, Bits bits) { return std::bit_cast<float>(dtype
 inline Bits narrow(int32_t dtype, float value) {
   if (dtype == PCRT_F32)
     return std::bit_cast<Bits>(value);
-  // The nearest of the two neighbours, the even one of a tie.
+  // Rounds to the nearest neighbour, or to the even one if both are equally near.
   Bits bits = std::bit_cast<Bits>(value), low = bits >> 16, rest = bits & 0xffff;
   return rest > 0x8000 || (rest == 0x8000 && (low & 1)) ? low + 1 : low;
 }
 
-/// Element `index` of rank `rank`'s source: magnitudes differ, so that the order of addends shows.
+/// Element `index` of the source of rank `rank`. Magnitudes differ, so that the order of addends changes the sum.
 inline Bits element(int32_t dtype, int rank, int64_t index, uint64_t salt) {
   uint64_t x = (uint64_t(rank) * 1000003 + uint64_t(index)) * 0x9e3779b97f4a7c15u + salt;
   x ^= x >> 29;

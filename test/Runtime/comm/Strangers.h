@@ -17,7 +17,8 @@ class Strangers {
 public:
   static constexpr int kinds = 20;
 
-  /// `greeting`: what a rank or member would say. `recorded`: what one has said on another connection to the listener.
+  /// `greeting` is the first message of a rank or member. `recorded` is a conversation on another connection to the
+  /// listener.
   Strangers(int port, const pcrt::Greeting &greeting, std::string recorded)
       : port(port), greeting(greeting), recorded(std::move(recorded)) {}
 
@@ -28,7 +29,7 @@ private:
   void say(const void *data, size_t bytes);
   void say(const std::string &text) { say(text.data(), text.size()); }
   void sayGreeting(const pcrt::Greeting &mine) { say(&mine, sizeof mine); }
-  /// What the host answers, if it does so soon.
+  /// Returns the host's answer, if it comes soon.
   std::string hear(size_t bytes);
   std::string junk(size_t bytes);
   void reset();

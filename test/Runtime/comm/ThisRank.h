@@ -15,7 +15,7 @@
 /// The communicator of this thread, because a virtual rank is a thread; null before it has joined.
 inline thread_local pcrt::Comm *comm = nullptr;
 
-/// Ends this rank, and tells the other ranks why.
+/// Ends this rank, and sends the other ranks the reason.
 [[noreturn]] inline void leave(pcrt_status status, const std::string &message) {
   fprintf(stderr, "error: rank %d: %s\n", comm ? comm->rank() : -1, message.c_str());
   if (comm)

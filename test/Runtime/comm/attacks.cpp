@@ -42,7 +42,7 @@ struct Ranks {
     threads.clear();
   }
 
-  /// Lets a rank come, gather with the others, and leave.
+  /// Connects a rank, gathers with the others, and disconnects it.
   void start(int rank) {
     threads.emplace_back([this, rank, point = point] {
       Place mine = place;
@@ -78,7 +78,7 @@ struct Ranks {
 };
 } // namespace
 
-/// Strangers call while rank 0 waits for the others, and one rank calls between them.
+/// Strangers connect while rank 0 waits for the others, and one rank connects between them.
 static void testRun() {
   std::string secret = "what strangers do not know";
   int heard = 0;
@@ -98,7 +98,7 @@ static void testRun() {
   CHECK(ranks.ended == 3 && ranks.good == 20 * 3 * 3);
 }
 
-/// Neither end takes the other for one that knows the secret if it has another, or none.
+/// Neither end accepts the other if it has another secret, or none.
 static void testSecrets() {
   Ranks ranks(2, "one");
   ranks.start(0);
@@ -138,7 +138,7 @@ static void testSecrets() {
   }
 }
 
-/// A process other than rank 0 listens at the run's port, and echoes or stays silent. The rank continues with the next
+/// A process other than rank 0 listens at the run's port, and echoes or stays silent. The rank then tries the next
 /// port.
 static void testHosts() {
   Ranks ranks(2, "secret");
@@ -196,8 +196,8 @@ static void testFiles() {
   CHECK(ranks.ended == 2);
 }
 
-/// Two members make rounds while strangers call. With them is a rank that knows the secret, of another program whose
-/// other rank never comes: it decides nothing.
+/// Two members make rounds while strangers call. A rank of another program knows the secret, but its second rank never
+/// connects. It must not change the rounds.
 static void testMeeting() {
   constexpr int rounds = 40;
   char path[] = "/tmp/pc-strangers-XXXXXX";
@@ -266,7 +266,7 @@ static void testListeners() {
   unsetenv("PCRT_SECRET");
 }
 
-/// Until the meeting is over; says when there have been enough calls.
+/// Calls the meeting until it is over, and prints a line when there have been enough calls.
 static int callMeeting(int port, const char *name) {
   std::string junk(193, 'x');
   Strangers strangers(port, FakeMember::greetingOf(name), junk);

@@ -30,7 +30,7 @@ static bool onDevice = false;
 
 enum class Where : uint8_t { Arena, InPlace, Plain, PlainInPlace };
 
-/// Whether NCCL's sum of these addends may be `got`: it adds in any order, and rounds bf16 as often as it adds.
+/// Returns true if `got` is a possible sum of NCCL, which adds in any order, and rounds to bf16 after each addition.
 static bool nearEnough(const pcrt_move_desc &desc, const Group &group, Bits got, Bits expected, double magnitude) {
   if (got == expected)
     return true;
@@ -109,7 +109,7 @@ static void checkPlace(const pcrt_move_desc &desc, const Group &group, const Exp
   compare(desc, group, expected, layout, salt, where, image.data());
 }
 
-/// One move, from and to everywhere it may be.
+/// Checks one move with all positions that its buffers may have.
 static void checkRow(const pcrt_move_desc &desc, const Group &group, Mover::Way way) {
   if (!mover->carries(desc, group))
     return;
@@ -155,7 +155,7 @@ static void checkTogether(const pcrt_move_desc *moves, int count, const Group &g
 // All rows
 //===----------------------------------------------------------------------===//
 
-/// All rows over one group, appended to `moves`.
+/// Appends all rows over one group to `moves`.
 static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> &moves) {
   int64_t n = group.size();
   const int64_t shapes[][3] = {{1, n, 1}, {3, n * 5, 7}, {1, n * 3, 11}, {0, n, 3}, {2, 0, 3}, {1, n * 521, 3}};
@@ -189,7 +189,7 @@ static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> 
       }
 }
 
-/// `arena` is null on a device.
+/// Checks all moves of one mesh. `arena` is null on a device.
 static void checkMesh(const std::vector<int> &mesh, bool large, char *arena) {
   MeshMoves all;
   for (int set = 1; set < 1 << mesh.size(); ++set) {
@@ -204,7 +204,7 @@ static void checkMesh(const std::vector<int> &mesh, bool large, char *arena) {
   for (const Group &group : all.groups)
     addRows(group, large && group.id == 0, all.moves);
   int64_t size = comm->size();
-  // Large ones, that no single tile or cache holds.
+  // These are larger than a tile and a cache.
   if (large)
     for (int32_t dtype : {PCRT_F32, PCRT_BF16})
       for (int32_t kind : {PCRT_ALL_REDUCE, PCRT_ALL_GATHER, PCRT_REDUCE_SCATTER})
@@ -222,7 +222,7 @@ static void checkMesh(const std::vector<int> &mesh, bool large, char *arena) {
 }
 
 static void checkSpecialValues(const Group &group, float *arena) {
-  // Minus zero survives, NaNs survive a max from any member, infinities add up.
+  // Minus zero is kept, a maximum keeps the NaN of any member, and infinities are added.
   int n = group.size();
   float *in = arena, *out = arena + 64;
   in[0] = -0.0f;
@@ -268,7 +268,7 @@ static void checkMalformed(const Group &group, char *arena) {
   }
 }
 
-/// Everything that one rank does.
+/// Runs all checks of one rank.
 static pcrt_status runRank(Comm &mine) {
   comm = &mine;
   checks = 0;
@@ -316,7 +316,7 @@ static pcrt_status runRank(Comm &mine) {
   return PCRT_OK;
 }
 
-/// What is thrown while a device is opened is a message like any other.
+/// Prints a Failure that is thrown while a device is opened, like other errors.
 static pcrt_status tryRank(Comm &mine) {
   try {
     return runRank(mine);

@@ -35,7 +35,7 @@ struct Line {
 
 } // namespace
 
-/// Draws a line that is legal for the numbers of slots: its events never wait if they happen one by one.
+/// Draws a sequence that is legal for the numbers of slots: no event waits if events happen one by one.
 static Line drawLine(int ranks, uint64_t seed) {
   std::mt19937_64 random(seed);
   auto below = [&](uint64_t n) { return int(random() % n); };
@@ -73,7 +73,7 @@ static Line drawLine(int ranks, uint64_t seed) {
 
 static char byteOf(int channel, int64_t message, int64_t at) { return char(channel * 31 + message * 7 + at * 3); }
 
-/// Flows can be opened once, so a run has one line, which runs `rounds` times.
+/// Flows can be opened only once, so a run has one sequence, which it repeats `rounds` times.
 static pcrt_status runRank(Comm &own) {
   comm = &own;
   char *arena = nullptr;

@@ -44,7 +44,7 @@ class Fuzzer {
 public:
   Fuzzer(uint32_t seed, int meetingPort) : draw(seed), meetingPort(meetingPort) {}
 
-  /// How many messages it has sent.
+  /// Returns the number of messages that it sent.
   int session() {
     sent = 0;
     switch (below(5)) {
@@ -144,7 +144,7 @@ private:
     return bytesOf(header) + body;
   }
 
-  /// What a rank's part of a run does while it hears such messages from others.
+  /// Takes part in the run as a rank that receives such messages from others.
   static void takePart(TcpControl &plane) {
     std::string error;
     std::vector<TcpControl::Part> parts;
@@ -218,7 +218,7 @@ private:
     rank.join();
   }
 
-  /// A connection of a process that knows the secret, unless `over` says that it is too late.
+  /// Connects as a process that knows the secret. Returns none if `over` becomes true first.
   static Socket call(int port, const Greeting &mine, const std::atomic<bool> &over) {
     for (double end = monotonicSeconds() + 60; monotonicSeconds() < end && !over; usleep(200)) {
       Greeting host;
@@ -229,7 +229,7 @@ private:
     return Socket();
   }
 
-  /// Two members, whose messages come before, in and after rounds.
+  /// Sends the messages of two members before, during and after rounds.
   void toMeeting() {
     std::vector<std::unique_ptr<FakeMember>> members;
     bool begins = true;
@@ -286,7 +286,7 @@ private:
     }
   }
 
-  /// Handshakes with rank 0 while it waits for the others.
+  /// Sends handshakes to rank 0 while it waits for the others.
   void toStranger() {
     Place place = placeOf(0);
     place.size = place.localSize = 2;
@@ -313,7 +313,7 @@ private:
 
 } // namespace
 
-/// A child process, with a meeting that begins again when its members are gone.
+/// Runs a meeting in a child process. The meeting begins again when its members are gone.
 [[noreturn]] static void runSessions(uint32_t seed, int sessions, int log, int *sent) {
   int nothing = open("/dev/null", O_WRONLY);
   dup2(nothing, STDOUT_FILENO);

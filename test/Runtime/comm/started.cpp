@@ -20,7 +20,7 @@ static thread_local int64_t checks = 0;
 
 namespace {
 
-/// A ticket with its moves, their buffers and what has to come out.
+/// A ticket with its moves, their buffers and the expected results.
 struct Flight {
   std::vector<pcrt_move_desc> moves;
   std::vector<Expected> expected;
@@ -89,7 +89,7 @@ private:
   }
 
   void start(size_t group) {
-    // Mostly few moves; now and then more than a transport keeps under way.
+    // A ticket usually has few moves, and sometimes more than a transport can have in flight.
     int count = draw(common, 8) == 0 ? 64 : 1 + int(draw(common, 5));
     if (int(freePlaces.size()) < count)
       return;
@@ -117,7 +117,7 @@ private:
     underWay[group].push_back(std::move(flight));
   }
 
-  /// A blocking move after those in progress.
+  /// A blocking move starts while other moves are in flight.
   void move(size_t group) {
     while (!underWay[group].empty())
       wait(group);

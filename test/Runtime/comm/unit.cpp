@@ -54,7 +54,7 @@ static void testCores() {
   CHECK(coresOfRank({0, 1}, 3, 4) == (Cores{1}) && coresOfRank({0, 1}, 2, 4) == (Cores{0}));
 }
 
-/// A machine of files in a folder of its own.
+/// A fake machine: its files are in a separate folder.
 struct FakeMachine {
   std::string root;
   FakeMachine() {
@@ -75,7 +75,7 @@ static void testFreeMemory() {
   FreeMemory free = freeMemory(machine.root); // no control groups
   CHECK(free.available == 20000000 * kib && free.total == 26500000 * kib && !free.isLimited);
 
-  // Version 2: the group around this one has the limit; what the kernel can drop is free.
+  // In version 2, the group that contains this one has the limit. Memory that the kernel can drop counts as free.
   machine.write("/proc/self/cgroup", "0::/jobs/7\n");
   machine.write("/sys/fs/cgroup/jobs/7/memory.max", "max\n");
   machine.write("/sys/fs/cgroup/jobs/7/memory.current", "1000\n");
@@ -88,13 +88,13 @@ static void testFreeMemory() {
   machine.write("/sys/fs/cgroup/jobs/memory.current", std::to_string(int64_t(11) << 30)); // above a limit set later
   CHECK(freeMemory(machine.root).available == 0);
 
-  // In a container the path is that of the machine, but only the mount's own files are visible.
+  // In a container the path is that on the machine, but only the files of the mount are visible.
   machine.write("/proc/self/cgroup", "0::/docker/abc\n");
   machine.write("/sys/fs/cgroup/memory.max", std::to_string(int64_t(4) << 30));
   machine.write("/sys/fs/cgroup/memory.current", std::to_string(int64_t(1) << 30));
   CHECK(freeMemory(machine.root).available == 3 * gib);
 
-  // Version 1, with its number for no limit; a limit beyond what the machine has left is none.
+  // Version 1 has a number that means no limit. A limit above the machine's free memory has no effect.
   FakeMachine older;
   older.write("/proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/job\n0::/\n");
   older.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -117,7 +117,7 @@ static void testLackOfMemory() {
     return wish;
   };
   CHECK(lackOfMemory({wish("a", 11.9, 24), wish("b", 20, 24), wish("a", 11.9, 23.8)}, 0).empty());
-  // The ranks of one host together, by what the last of them found.
+  // The ranks of one host are added up, and compared with the free memory that the last of them found.
   std::string text = lackOfMemory({wish("a", 11.9, 24), wish("b", 20, 24), wish("a", 11.9, 23.7)}, 2);
   CHECK(text.starts_with(
       "the arenas of the ranks on this machine need 23.80 GiB, but only 23.70 GiB are available of its "
@@ -153,7 +153,7 @@ static void testEnvironments() {
       place.launcher == "mpirun" && place.transport == "shm");
   CHECK(readFrom({"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NUM_NODES=2"}, &place, &error) &&
         place.launcher == "srun" && place.localSize == 4 && place.transport == "mpi");
-  // The batch script itself is not a step of srun.
+  // The batch script itself does not run as a step of srun.
   CHECK(readFrom({"SLURM_PROCID=0", "SLURM_NTASKS=8"}, &place, &error) && place.launcher == "none");
   CHECK(!readFrom({"PCRT_RANK=2", "PCRT_SIZE=2"}, &place, &error) && error.find("rank 2 does not exist") == 0);
   CHECK(!readFrom({"PCRT_RANK=one"}, &place, &error) && error.find("PCRT_RANK='one'") == 0);
@@ -299,7 +299,7 @@ static void testSecrets() {
   setenv("PCRT_SECRET_FILE", machine.root.c_str(), 1);
   CHECK(!find(SharedBy::Ranks, "10.0.0.1") && error.find("is not a file") != std::string::npos);
 
-  // What pc-run draws is another one for each run, and none of a meeting.
+  // pc-run draws another secret for each run, and none for a meeting.
   clearenv();
   CHECK(handSecretToRanks() && find(SharedBy::Ranks, "10.0.0.1") && secret.size() > 64);
   std::string first = secret;
@@ -345,7 +345,7 @@ struct Planes {
 };
 } // namespace
 
-/// Ranks that end at once are not taken for dead by one that runs on, though what rank 0 passes on meets closed ears.
+/// A rank that continues does not take ranks that ended for dead, although rank 0 cannot deliver messages to them.
 static void testGoodbyes() {
   clearenv();
   for (int round = 0; round < 60; ++round) {
@@ -474,7 +474,7 @@ static void testRun() {
   CHECK(comm->move(gather, all, arena, arena + bytes / 2) == PCRT_OK);
   int64_t read = (comm->size() - 1) * (int64_t(1) << 20);
   CHECK(comm->peerResidentBytes() >= read && comm->peerResidentBytes() <= (comm->size() - 1) * bytes);
-  // What plain memory went through does not stay resident.
+  // Pages through which messages of plain memory passed do not stay resident.
   std::vector<char> mine(16 << 20, 1), gathered(mine.size() * comm->size());
   CHECK(comm->allGatherBytes(mine.data(), int64_t(mine.size()), gathered.data()) == PCRT_OK);
   CHECK(gathered.back() == 1);
@@ -484,7 +484,7 @@ static void testRun() {
   CHECK(comm->allocateArena(bytes, &second) == PCRT_INTERNAL);
 }
 
-/// Sums by codes of 8 bits: the same bits everywhere, and not further off than half a code of each addend.
+/// Sums by codes of 8 bits have the same bits on all ranks. The error is at most half a code per addend.
 static void testCodes() {
   std::mt19937 draw(5);
   std::normal_distribution<float> normal;
@@ -524,7 +524,8 @@ static void testCodes() {
     CHECK(worst < 1.001);
     CHECK(elements < 2048 || worst > 0.5);
   }
-  // What is not finite stays so, in its block alone; what has no scale is zero.
+  // A number that is not finite stays so, without effect on other blocks. A block that is too small for a scale becomes
+  // zero.
   float odd[2 * PCRT_CODES_BLOCK + 2] = {1, -2, INFINITY};
   odd[PCRT_CODES_BLOCK] = NAN;
   odd[2 * PCRT_CODES_BLOCK] = 1e-44f, odd[2 * PCRT_CODES_BLOCK + 1] = -1e-45f;

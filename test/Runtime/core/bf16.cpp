@@ -10,7 +10,7 @@
 
 using namespace pcrt;
 
-/// The way of a run whose ranks have these rates, and what users read of it.
+/// Returns the choice of a run whose ranks have these rates, and the text for users.
 static void testChoice() {
   using Ranks = std::vector<Bf16Rates>;
   auto choose = [](const Ranks &rates) {

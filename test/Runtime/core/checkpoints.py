@@ -50,7 +50,7 @@ for name in ["config.json", "model.safetensors"]:
     good(f"the published {name} is there", read(f"published/{name}") == read(f"home/{name}"))
     shutil.rmtree("published")
 
-# One run at a time.
+# Only one run at a time may save to a directory.
 holder = start(command("1-1-1", "--steps", 10**9, "--save", "locked", "--metrics", "holder.jsonl"))
 wait_for(lambda: os.path.exists("holder.jsonl") and read("holder.jsonl"))
 for transport in ["shm", "tcp"]:
@@ -70,7 +70,7 @@ for text in ["", "mine", "{}", "[1]", "\0" * 5000]:
     good("it is as it was", read("locked.lock").decode() == text)
 os.remove("locked.lock")
 
-# Two to four runs on one directory at random times: it holds what one of them saved, or what was there.
+# Two to four runs save to one directory at random times. It holds the checkpoint of one of them, or the previous one.
 succeeds("what a run saves", "2-1-1", "--steps", 3, "--save", "three")
 known = [tensors("three"), ten]
 draw = random.Random(int(os.environ.get("PC_SEED", "5")))
@@ -90,12 +90,12 @@ for number in range(200 if LONG else 6):
     good(f"together {number}: end", all(code in (0, 6, -9) for code, _ in ends), ends)
     left = tensors(target)
     good(f"together {number}: one of them", left in known + [None] * any(code == -9 for code, _ in ends), ends)
-    # A run alone puts everything in order again.
+    # A single run then removes all leftovers.
     succeeds(f"together {number}: goes on", "1-1-1", "--steps", 10, "--save", target)
     good(f"together {number}: nothing is left", glob.glob(target + "*") == [target], glob.glob(target + "*"))
     shutil.rmtree(target)
 
-# Parts of two checkpoints are none.
+# Files of two checkpoints together are not a checkpoint.
 for name in ["model.safetensors", "training_state.safetensors"]:
     copy("home", "mixed")
     shutil.copy(f"five/{name}", f"mixed/{name}")
@@ -147,7 +147,7 @@ write("same.bin", read("tokens.bin"))
 succeeds("the same data by another name", "1-1-1", "--steps", 20, "--load", "half", *curve, "--data", "same.bin")
 succeeds("an evaluation has no trajectory", "1-1-1EVAL", "--load", "half", "--eval", "--steps", 1, "--data", "more.bin")
 
-# Ranks that were not started alike.
+# Ranks that were started with different flags are refused.
 unlike = ["bash", "-c", 'rank=$PCRT_RANK; mine=("$@"); [[ $rank = 1 ]] && mine+=($OTHER); exec "${mine[@]}"', "rank"]
 for transport in ["shm", "tcp"]:
     for other, words in [("--lr 0.5", ["--lr: 0.01 on rank 0; 0.5 on rank 1"]), ("--init five", ["--init: not given on rank 0; given on rank 1"]),
@@ -177,7 +177,8 @@ ranks = [by_itself(0, 29411, "--lr", "0.1"), by_itself(1, 29411, "--lr", "0.2")]
 ends = [finish(process) for process in ranks]
 good("torchrun's ranks", [code for code, _ in ends] == [2, 2] and "--lr: 0.1 on rank 0; 0.2 on rank 1" in ends[0][1], ends)
 
-# Signals: all ranks save after the same step, and the run continues to the bits of an uninterrupted one.
+# After a signal, all ranks save after the same step. When the run continues, it reaches the bits of an uninterrupted
+# one.
 cases = [(number, to, transport) for number in ("TERM", "INT", "USR1") for to in ("launcher", "rank") for transport in ("shm", "tcp", "virtual")]
 for number, to, transport in cases if LONG else cases[::4]:
     name = f"{number} to {to}, {transport}"
@@ -201,7 +202,7 @@ for number, to, transport in cases if LONG else cases[::4]:
     succeeds(f"{name}: without interruption", "2-1-1", *rest, "--save", "whole", "--metrics", "whole.jsonl")
     good(f"{name}: the same bits", tensors("stopped") == tensors("whole"))
     good(f"{name}: the same losses", losses("stopped.jsonl") == losses("whole.jsonl"))
-# A rank that does not go on cannot save: --grace and a second signal end the run all the same.
+# A stopped rank cannot save. --grace, or a second signal, ends the run nevertheless.
 for name, flags, signals in [("--grace", ["--grace", "0.5"], 1), ("a second signal", [], 2)]:
     write("stuck.jsonl", "")
     process = start(command("2-1-1", "--steps", 10**9, "--save", "stuck", "--metrics", "stuck.jsonl", launcher=flags))
@@ -220,7 +221,7 @@ wait_for(lambda: os.path.exists("nothing.jsonl") and read("nothing.jsonl"))
 process.terminate()
 good("without --save a signal ends it", finish(process)[0] == 143)
 
-# A step that is not finite leaves the state of the step before.
+# After a step that is not finite, the state is that of the step before.
 for mesh in ["1-1-1", "2-2-2"]:
     shutil.rmtree("blown", ignore_errors=True)
     refused(f"not finite, {mesh}", 10, ["is not finite", "the state before this step is saved in blown"], mesh, "--steps", 20, "--load", "five",

@@ -34,7 +34,7 @@ static std::string npy(const std::string &dtype, const std::string &shape, const
   return "\x93NUMPY" + std::string{char(version), '\0'} + length + header + data;
 }
 
-/// All tokens of a file, then the first one again.
+/// Reads all tokens of a file, and then the first one again.
 static std::vector<int32_t> tokensOf(const std::string &spec, int64_t vocabulary = 100000) {
   TokenFile file(spec);
   std::vector<int32_t> tokens(size_t(file.count() + 1));
@@ -42,7 +42,7 @@ static std::vector<int32_t> tokensOf(const std::string &spec, int64_t vocabulary
   return tokens;
 }
 
-/// What a file of targets says; -100 does not count.
+/// Tests files of targets, in which -100 does not count.
 static void testTargets(const std::string &folder) {
   std::string path = folder + "/targets";
   auto read = [&](const std::string &bytes, int64_t vocabulary, const char *prefix = "") {
@@ -212,7 +212,7 @@ static void testTokens(const std::string &folder) {
   }
 }
 
-/// Pieces of a tensor, in any order and of any size, are its elements.
+/// Reading a tensor in pieces of any order and size gives its elements.
 static void testPieces(const std::string &folder) {
   std::string path = folder + "/pieces", data;
   const int64_t count = 30000;
@@ -245,7 +245,7 @@ static void testPieces(const std::string &folder) {
   }
 }
 
-/// Files that change while they are read, and what is no file.
+/// Tests files that change while they are read, and paths that are not files.
 static void testInputFiles(const std::string &folder) {
   std::string path = folder + "/input";
   auto says = [&](const std::string &word, const std::string &message) {
@@ -258,7 +258,7 @@ static void testInputFiles(const std::string &folder) {
   writeFile(path, safetensors("{\"w\":{\"dtype\":\"BF16\",\"shape\":[9000],\"data_offsets\":[0,18000]}}",
                               std::string(18000, '\1')));
   Safetensors weights = Safetensors::open(path);
-  // Within the last page, where a mapping would have shown zeros.
+  // The file is cut within its last page, where a mapping would show zeros.
   std::filesystem::resize_file(path, 17999);
   std::vector<float> values(9000);
   says("was truncated while it was being read",
@@ -292,7 +292,7 @@ static void testInputFiles(const std::string &folder) {
   close(listener);
 }
 
-/// Samples with fewer targets than tokens: both wrap at the same sample.
+/// If samples have fewer targets than tokens, both files wrap at the same sample.
 static void testFewerTargets(const std::string &folder) {
   std::string tokens, targets;
   for (int64_t i = 0; i < 40; ++i)
@@ -321,7 +321,7 @@ static void testFewerTargets(const std::string &folder) {
          why);
 }
 
-/// Headers of arrays of any shape.
+/// Tests headers of arrays of any shape.
 static void testArrays(const std::string &folder) {
   std::string path = folder + "/array.npy", floats(4 * 12, '\0');
   auto read = [&](const std::string &bytes) {
@@ -354,7 +354,7 @@ static void testArrays(const std::string &folder) {
   huge[10] = 0x40; // 4 MiB and more of a header
   refused(huge, "longer than the file");
   refused(huge + std::string(5 << 20, ' '), "is longer than 1048576");
-  // Any bytes after the magic: refused or read, never a crash.
+  // Any bytes after the magic number are refused or read, and never crash the run.
   std::string good = npy("<f4", "2, 3, 2", floats);
   for (int round = 0; round < 2000; ++round) {
     std::string bytes = good;

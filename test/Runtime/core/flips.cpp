@@ -39,7 +39,7 @@ struct Bench {
   }
 };
 
-/// What loading brings: the trajectory, and the arena.
+/// The result of loading: the trajectory and the arena.
 struct Loaded {
   std::string trajectory;
   std::vector<char> arena;

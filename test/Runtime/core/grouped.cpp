@@ -27,7 +27,7 @@ Floats random(int64_t count) {
   return x;
 }
 
-/// What a program has of `x`.
+/// Returns the bytes with which a program stores `x`.
 std::vector<char> stored(const Floats &x, int32_t dtype) {
   std::vector<char> bytes(x.size() * size_t(elementBytes(dtype)));
   for (size_t i = 0; i < x.size(); ++i) {

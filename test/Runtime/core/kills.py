@@ -36,7 +36,8 @@ def killed(mesh, step, call, rank, transport, snapshot=0):
     good(f"{name}: ends well", process.returncode == 0 and "restarting the run (1 of 1)" in process.stderr, f"exit {process.returncode}: {process.stderr}")
     good(f"{name}: the same end", tensors("end") == tensors(f"whole-{mesh}") and losses("end.jsonl") == losses(f"whole-{mesh}.jsonl"))
     memory = re.findall(r"continuing from step (\d+), which is still in memory", process.stdout)
-    # After a move of this step with the others no rank is in the update before; before the gradients' none is in this one's.
+    # After a move of this step with the other ranks, no rank is still in the update of the step before. Before the
+    # moves of gradients, none is in the update of this step.
     if transport == "shm" and 10 <= call <= 2 + 12 * microbatches:
         good(f"{name}: what was made is still there", memory == [str(step)], process.stdout)
     if snapshot == 1: # another rank may be in the update of the step before

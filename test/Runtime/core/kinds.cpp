@@ -7,7 +7,7 @@
 
 using namespace std::string_literals;
 
-/// What opening a file with these bytes says; empty: nothing.
+/// Returns the error for opening a file with these bytes; empty if there is none.
 static std::string failureOfFile(const std::string &path, const std::string &bytes, const char *prefix = "") {
   writeFile(path, bytes);
   return failureOf([&] { TokenFile file(prefix + path); });
@@ -34,7 +34,7 @@ static std::string bytesOf(int64_t number, int width) {
   return std::string(reinterpret_cast<const char *>(&number), size_t(width));
 }
 
-/// Files of other formats are refused with or without u32:, but with text: any file is text.
+/// Files of other formats are refused, with or without "u32:". With "text:", any file is accepted.
 static void testFormats(const std::string &folder) {
   std::string path = folder + "/other", noise = randomNumbers<uint16_t>(1000, 1 << 16);
   auto refused = [&](const std::string &bytes, const std::string &word) {
@@ -90,7 +90,7 @@ static void testFormats(const std::string &folder) {
   refused("BM"s + bytesOf(int64_t(noise.size()) + 6, 4) + noise, "BMP");
   std::string header = R"({"w":{"dtype":"F32","shape":[500],"data_offsets":[0,2000]}})";
   refused(bytesOf(int64_t(header.size()), 8) + header + noise, "safetensors");
-  // Headers that say what the numbers are.
+  // Tests headers that state the type of the numbers.
   expect(failureOfFile(path, "\x93NUMPY\x01\0"s + noise, "u32:").find("leave out u32:") != std::string::npos,
          "u32: and .npy");
 }
@@ -125,8 +125,8 @@ static void testText(const std::string &folder) {
   refused(big, "text");
 }
 
-/// Raw 32-bit tokens without a "u32:", though some do not fit 16 bits, and narrow ones of too large a
-/// vocabulary.
+/// Tests raw 32-bit tokens without "u32:", some of which do not fit 16 bits, and 16-bit tokens for a vocabulary that
+/// needs more bits.
 static void testWidths(const std::string &folder) {
   std::string path = folder + "/wide";
   for (int64_t most : {100, 65536, 70000, 128256, 262144, 1 << 20})
@@ -169,7 +169,8 @@ static void testTokens(const std::string &folder) {
       reads(randomNumbers<uint16_t>(count, most), std::to_string(count) + " below " + std::to_string(most));
     }
   for (int round = 0; round < 300; ++round) {
-    // Mostly zeros; codes of pictures above a vocabulary; bytes of text as tokens of 16 bits; a text of few tokens.
+    // The tokens are mostly zeros, codes of pictures above a vocabulary, bytes of text as 16-bit tokens, or a text of
+    // few different tokens.
     std::string sparse = randomNumbers<uint16_t>(pick(16, 300), 50000), bytes;
     for (size_t at = 0; at < sparse.size(); at += 2)
       if (pick(0, 19))

@@ -95,7 +95,7 @@ for number in range(300 if LONG else 40):
     shares = [sum(place[0] == source for place in got[1000:2000]) for source in range(count)]
     good(f"shares: {case}", all(abs(share - 1000 * weight / sum(weights)) <= 1 for share, weight in zip(shares, weights)), shares)
 
-# Whole runs: in pieces, on other meshes, of the same files by a pattern.
+# Whole runs read the same samples if they are interrupted, if the mesh changes, and if a pattern names the files.
 for name, tokens in [("a", 4001), ("b1", 900), ("b2", 1200)]:
     write(f"{name}.bin", b"".join(struct.pack("<H", draw.randrange(32)) for _ in range(tokens)))
 SHUFFLED = ["--shuffle", "--validation", "1/10", "--data", "a.bin*0.7,b?.bin*0.3"]

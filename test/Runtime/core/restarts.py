@@ -66,7 +66,7 @@ for number in range(100 if LONG else 5):  # 30 kills
         begin = time.monotonic()
         succeeds(f"{mesh} without a break", mesh, *flags, "--save", f"whole-{mesh}")
         seconds[mesh] = time.monotonic() - begin
-    # Every other one with checkpoints for where the memory is of no use.
+    # Every other run has checkpoints, for kills after which the memory cannot be used.
     series = ["--checkpoint", "DIR", "--every", 500] if number % 2 else []
     subprocess.run(["rm", "-rf", "DIR", "end"])
     said = killed_now_and_then(f"run {number}", mesh, flags + series, 6)

@@ -9,7 +9,7 @@ import shutil
 from harness import *
 
 work_in("rollback.work")
-# A rate that rises until steps are not finite.
+# The learning rate rises until steps are not finite.
 FATAL = ["--lr", "1e7", "--lr-warmup", 10**6, "--steps", 400, "--checkpoint", "DIR", "--every", 2, "--keep", 3]
 
 
@@ -36,7 +36,7 @@ good("others are not marked", not any("ended" in trajectory(at(step)) for step i
 shutil.copytree("DIR", "before")
 newer = {step: tensors(at(step)) for step in steps() if step > back}
 
-# Gone on with, at a rate that is none: the samples between are left out.
+# The run continues with a harmless learning rate. The samples in between are left out.
 CALM = ["--lr", "0.01", "--change", "lr,lr-warmup", "--steps", back + 9, "--checkpoint", "DIR", "--every", 2, "--keep", 3, "--rollback", 6,
         "--metrics", "calm.jsonl"]
 write("calm.jsonl", "".join(json.dumps({"step": step}).replace("}", ", }") + "\n" for step in range(ended)))
@@ -50,7 +50,7 @@ good("what is newer is set aside", {int(path[9:17]): tensors(path) for path in a
 good("the curve", [json.loads(line)["step"] for line in read("calm.jsonl").decode().splitlines()[back:]] == list(range(back, back + 9)))
 whole = tensors(at(back + 9))
 
-# A start that is killed leaves a part of that, and the next one does the rest.
+# A start that is killed does a part of the rollback, and the next start does the rest.
 def from_before(changed, renamed):
     """Restores DIR as it was before. Replaces the older checkpoint's trajectory by `changed`, if given, and sets
     `renamed` of the newer checkpoints aside."""
@@ -75,7 +75,7 @@ for renamed in range(len(newer)):
     succeeds(f"killed after {renamed} of its renames", "2-1-1", *calm(back + 9))
     good(f"killed after {renamed} of its renames: the same bits", tensors(at(back + 9)) == whole)
 
-# Without the flag, or if no checkpoint is old enough.
+# There is no rollback without the flag, or if no checkpoint is old enough.
 from_before(None, 0)
 refused("nothing is far enough back", 2, ["no checkpoint in DIR is 100 steps before it", "--rollback"], "2-1-1", *calm(back + 9), "--rollback", 100)
 shutil.rmtree("DIR")
@@ -83,7 +83,7 @@ shutil.copytree("before", "DIR")
 refused("without the flag it ends there again", 10, [f"step {ended}: ", "not finite"], "2-1-1", *calm(ended + 1)[:-2], "--rollback", 0)
 refused("without --checkpoint", 2, ["--rollback needs --checkpoint DIR"], "2-1-1", "--rollback", 3)
 
-# The launcher starts again where it may go back; the same rate ends it again, in other samples.
+# The launcher restarts the run, which rolls back. The same learning rate ends it again, with other samples.
 shutil.rmtree("DIR")
 code, said = run("2-1-1", *FATAL, "--rollback", 6, launcher=["--restarts", "2"])
 good("started again twice", code == 10 and said.count("restarting the run") == 2, f"exit {code}: {said}")

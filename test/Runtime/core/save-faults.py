@@ -73,7 +73,7 @@ FAULTS = ["error=EIO", "error=EMFILE", "error=ENOSPC", "signal=KILL"]
 cases = [(call, number, fault, exchange) for call, number in calls for fault in FAULTS for exchange in (True, False)
          if exchange or (call != "renameat2" and fault in ("error=EIO", "signal=KILL"))]
 if not LONG:
-    # Those around the exchange always.
+    # Cases around the exchange are always tested.
     cases = [case for i, case in enumerate(cases) if i % 53 == 0 or (case[0] in ("renameat2", "rename") and case[2] == "signal=KILL")]
 for call, number, fault, exchange in cases:
     name = f"{call} {number} with {fault}" + ("" if exchange else ", no exchange")
@@ -91,7 +91,8 @@ for call, number, fault, exchange in cases:
         good(f"{name}: a user's files", [os.path.exists(path) and os.lstat(path).st_ino for path in OWN] == numbers, glob.glob("DIR*/**", recursive=True))
     else:
         good(f"{name}: is found", loads()[0] == 0, loads())
-    # A lock of a process that is gone is taken over; a killed one may also leave directories, which the next run removes.
+    # A run takes over the lock of a process that is gone. A killed run may also leave directories, which the next run
+    # removes.
     left = set(glob.glob("DIR*")) - {"DIR", "DIR.tmp", "DIR.lock", *glob.glob("DIR.lock-*")}
     told = "could not be removed" in said or "the older checkpoint is now" in said
     good(f"{name}: what is left is told", killed or told or not left, f"{left} {said}")
@@ -101,7 +102,7 @@ for call, number, fault, exchange in cases:
         good(f"{name}: leaves nothing", set(glob.glob("DIR*")) == {"DIR", "DIR.tmp"} or told, glob.glob("DIR*"))
         good(f"{name}: a user's files again", all(read(path) == b"a user's own" for path in OWN))
 
-# The first save: there is no old checkpoint, and the files of a killed run must not be taken for one.
+# Before the first save there is no old checkpoint. The files of a killed run must not be taken for one.
 nothing_there()
 save("-q")
 for call, number in calls_since('trajectory.json", O_WRONLY')[:None if LONG else 12]:

@@ -53,7 +53,7 @@ shutil.rmtree(path(STEPS))
 succeeds("the last steps again", "1-1-1", "--steps", STEPS + 200, *SERIES[2:])
 good("a note in a checkpoint that goes stays", os.listdir(path(STEPS - 400)) == ["notes"], os.listdir(path(STEPS - 400)))
 
-# Killed at random times, on two ranks, and started again by the same command line.
+# Runs on two ranks are killed at random times, and started again with the same command line.
 draw = random.Random(int(os.environ.get("PC_SEED", "7")))
 succeeds("two ranks without a break", "2-1-1", "--steps", STEPS, "--save", "whole2")
 for number in range(20 if LONG else 2):
@@ -107,7 +107,7 @@ for name, number in [("SIGTERM", 15), ("SIGUSR1", 10), ("SIGINT", 2)]:
     good(f"{name} saves", code == 128 + number and steps(), f"exit {code}: {said}")
 good("each goes on", len(steps()) == 2, steps())
 
-# What is damaged is set aside, and the one before is gone on from; a user's files stay.
+# A damaged checkpoint is set aside, and the run continues from the one before. A user's files stay.
 shutil.rmtree("DIR")
 for file in ["model.safetensors", "training_state.safetensors", "trajectory.json"]:
     succeeds("checkpoints", "1-1-1", *SERIES)
@@ -126,7 +126,7 @@ for step in steps():
 refused("all are damaged", 9, ["tensor"], "1-1-1", *SERIES)
 shutil.rmtree("DIR")
 
-# --load takes the newest one; another trajectory is refused; one run at a time.
+# --load reads the newest checkpoint. Another trajectory is refused, and so is a second run at the same time.
 succeeds("checkpoints", "1-1-1", *SERIES)
 succeeds("--load of the directory", "2-1-1", "--steps", STEPS + 1, "--load", "DIR", "--save", "one")
 good("the newest", json.loads(read("one/trajectory.json"))["step"] == STEPS + 1)
@@ -137,7 +137,7 @@ refused("a second run", 6, ["cannot save to busy", "is saving there"], "1-1-1", 
 holder.send_signal(signal.SIGTERM)
 finish(holder)
 
-# A disk without room: what was saved stays, and the run ends when it could not save twice.
+# If the disk is full, older checkpoints stay. The run ends when it could not save twice.
 shutil.rmtree("DIR")
 succeeds("checkpoints", "1-1-1", "--steps", 400, "--lr-steps", STEPS, "--checkpoint", "DIR", "--every", 200, "--keep", 2)
 limited = ["bash", "-c", 'ulimit -f 4; trap "" XFSZ; exec "$@"', "limited"]

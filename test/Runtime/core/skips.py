@@ -55,7 +55,8 @@ state = [{name: file.get("tensors") for name, file in trajectory["files"].items(
 good("a skipped step changes nothing, the others do", all((before == after) == was for before, after, was in
                                                            zip(state, state[1:], skipped("whole.jsonl")[1:])))
 
-# Broken off anywhere, on any mesh: the same steps, the same bits where the mesh is the same.
+# A run that is interrupted anywhere, and continues on any mesh, skips the same steps. If the mesh is the same, the bits
+# are equal.
 first = skipped("whole.jsonl").index(True)
 for at in [first, first + 1, 45]:
     succeeds(f"until {at}", "1-1-1", "--steps", at, *flags, "--save", "part", "--metrics", "part.jsonl")
@@ -66,7 +67,7 @@ succeeds("four ranks", "2-2-2", "--steps", STEPS, *flags, "--metrics", "four.jso
 good("four ranks: the steps that ought to be", skipped("four.jsonl") == expected([f32(line["grad_norm"]) for line in lines("four.jsonl")], Z))
 refused("another Z", 2, ["skip-spikes: 1 there, 6 here", "--change skip-spikes"], "1-1-1", "--load", "part", "--steps", STEPS + 1, *rate, "--skip-spikes", 6)
 
-# Too many in a row: the state before the last one is saved, and the run can go on from it.
+# If too many steps in a row are skipped, the run saves the state before the last one, and can continue from it.
 runs = "".join("s" if was else "." for was in skipped("whole.jsonl"))
 longest = max(map(len, runs.split(".")))
 most = longest - 1
@@ -77,7 +78,7 @@ good("saved at", json.load(open("ended/trajectory.json"))["step"] == end_at)
 succeeds("and goes on", "1-1-1", "--load", "ended", "--steps", STEPS, *flags, "--save", "ended")
 good("to the same end", tensors("ended") == tensors("whole"))
 
-# Norms that are not finite.
+# Steps whose norms are not finite are skipped.
 huge = ["--lr", "1e38", "--change", "lr", "--load", "finite", "--metrics", "finite.jsonl"]
 succeeds("a good state", "2-1-1", "--steps", 4, "--save", "finite", "--metrics", "finite.jsonl")
 code, said = run("2-1-1", *huge, "--steps", 40, "--skip-most", 3, "--save", "bad")

@@ -57,7 +57,7 @@ for step in [1, 2]:
     succeeds(f"a link for the directory, {step}", "1-1-1", "--init", "source", "--steps", step, "--save", "instead-linked")
     good(f"leads to nothing new, {step}", os.listdir("instead-linked/elsewhere") == [] and files("instead-linked") == plain)
 
-# In a series they go with their checkpoint, and come from the newest one.
+# In a series, each checkpoint has its tokenizer files, and a run reads those of the newest one.
 series = ["--checkpoint", "DIR", "--every", 1, "--keep", 2]
 succeeds("a series", "1-1-1", "--init", "source", "--steps", 4, *series)
 os.rename("source", "away")
@@ -67,7 +67,7 @@ good("the newest has them", files("DIR/step-00000006") == FILES)
 
 os.rename("away", "source")
 
-# What cannot be copied is told before the first step.
+# A file that cannot be copied is reported before the first step.
 write("source/tokenizer.json", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n")
 refused("a pointer of Git LFS", 9, ["source/tokenizer.json", "git lfs pull"], "1-1-1", "--init", "source", "--save", "no")
 os.remove("source/tokenizer.json")

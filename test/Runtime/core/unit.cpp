@@ -45,7 +45,7 @@ static void testPhilox() {
   expect(normalAt(5, 3, 0) != normalAt(5, 4, 0) && normalAt(5, 3, 0) != normalAt(6, 3, 0), "seed and key count");
 }
 
-/// The curve of learning rates: up to --lr, down to --min-lr.
+/// Tests the curve of learning rates, which rises to --lr and falls to --min-lr.
 static void testRates() {
   Options options;
   options.lr = 2, options.steps = 12;
@@ -69,7 +69,7 @@ static void testRates() {
   expect(std::fabs(options.rateAt(29999) - 1) < 1e-12, "inverse square root without a warm-up");
 }
 
-/// config.json with the type of the weights: all other characters stay.
+/// Tests that the type of the weights is written to config.json, and no other character changes.
 static void testConfigText() {
   auto becomes = [](const std::string &text, const std::string &wanted) {
     std::string found = configWithDtype(text, "float32");
@@ -79,14 +79,14 @@ static void testConfigText() {
   becomes("{ \n}\n", "{ \n\"dtype\": \"float32\" \n}\n");
   becomes(R"({"b":1})", R"({"dtype": "float32", "b":1})");
   becomes("{\n  \"b\": 7.0\n}\n", "{\n  \"dtype\": \"float32\",\n  \"b\": 7.0\n}\n");
-  // Numbers, escapes and the order of keys stay.
+  // Numbers, escapes and the order of keys do not change.
   std::string kept =
       R"("z": [7.0, 1e6, 1E-05, -0.0, 0.10, 123456789012345678901234567890], "a": {"dtype": "no", "x": "\"dtype\": 1"},)"
       R"( "\u00e9\n\\": "\u00e9é", "n": [[{"torch_dtype": null}]], "u": {"text_config": {"dtype": 1}})";
   becomes("{" + kept + "}", "{\"dtype\": \"float32\", " + kept + "}");
   becomes("{" + kept + R"(, "dtype": "bfloat16", "torch_dtype" :null})",
           "{" + kept + R"(, "dtype": "float32", "torch_dtype" :"float32"})");
-  // However the key is spelled, wherever the value ends, and each time that it is there.
+  // The key may contain escapes, the value may be an object or a list, and the key may occur several times.
   becomes(R"({"\u0064type":true})", R"({"\u0064type":"float32"})");
   becomes(R"({"torch_dtype":{"":"float16","a":[1,"}"]},"b":2})",
           R"({"dtype": "float32", "torch_dtype":"float32","b":2})");
@@ -116,7 +116,7 @@ static void testPieces() {
       shape.push_back(blocks * pick(1, 4));
       valid.push_back(std::max<int64_t>(1, shape.back() - pick(0, 2)));
     }
-    // The box: the value's elements as one or two dims of a larger tensor.
+    // The box holds the value's elements as one or two dims of a larger tensor.
     int64_t elements = product(valid), rows = elements % 2 == 0 ? 2 : 1;
     Box box{{rows + pick(0, 2), elements / rows + pick(0, 2)}, {0, 0}, {rows, elements / rows}};
     for (int dim = 0; dim < 2; ++dim)
@@ -151,7 +151,7 @@ static void testPieces() {
 
 //===----------------------------------------------------------------------===//
 
-/// A random product with one of the operands' layouts, against the plain loop.
+/// Compares a random product, with one layout of the operands, with the plain loop.
 static void testGemm(int threads) {
   Pool pool(threads);
   for (int round = 0; round < 250; ++round) {
@@ -289,7 +289,7 @@ static void testPool() {
   }
 }
 
-/// What a pool's threads throw, the caller gets.
+/// The caller gets the exception that a thread of the pool throws.
 static void testPoolThrows() {
   for (int threads : {1, 3}) {
     Pool pool(threads);
@@ -360,7 +360,7 @@ static void testSafetensors(const std::string &folder) {
           "twice");
   refused(safetensors("{\"__metadata__\":{\"x\":1}}", ""), "metadata");
 
-  // Many tensors: their number counts once.
+  // Reading many tensors takes time linear in their number.
   std::string many = "{";
   for (int i = 0; i < 100000; ++i)
     many += (i ? ",\"layer." : "\"layer.") + std::to_string(i) +
@@ -372,7 +372,7 @@ static void testSafetensors(const std::string &folder) {
   double seconds = double(clock() - start) / CLOCKS_PER_SEC;
   expect(seconds < 5, "a header of 100000 tensors takes " + std::to_string(seconds) + " s"); // 0.3, when it was written
 
-  // Every float dtype, read as f32: 1.5 and -2.
+  // Every float dtype is read as f32, here 1.5 and -2.
   auto reads = [&](const char *dtype, const void *bytes, int64_t size) {
     std::string offsets = "[0," + std::to_string(size) + "]";
     writeFile(path, safetensors(tensor(dtype, "[2]", offsets.c_str()), std::string((const char *)bytes, size)));
@@ -389,7 +389,7 @@ static void testSafetensors(const std::string &folder) {
   reads("F16", f16, 4);
   reads("BF16", bf16, 4);
 
-  // What the writer writes, the reader reads.
+  // The reader reads what the writer wrote.
   SafetensorsWriter writer(path);
   writer.add("b", {2, 3});
   writer.add("a", {});
@@ -406,7 +406,7 @@ static void testSafetensors(const std::string &folder) {
   expect(back.findModelTensor("transformer.b") && back.findModelTensor("model.b") && !back.findModelTensor("x.y.b"),
          "names with another prefix");
 
-  // A directory with an index of shards.
+  // The directory has an index of shards.
   std::string model = folder + "/model";
   std::filesystem::create_directories(model);
   std::string one(4, '\0');
@@ -460,8 +460,8 @@ static void testSafetensors(const std::string &folder) {
     expect(equal, "bf16 written as f32");
   }
 
-  // Large tensors, which several ranks write: whole pages take another way than the rest, and no rank touches another's
-  // bytes.
+  // Several ranks write large tensors. Whole pages are written in another way than the rest, and no rank writes
+  // another's bytes.
   for (int round = 0; round < 12; ++round) {
     std::mt19937 draw(round);
     int64_t rows = 1 + draw() % 40, columns = 1 + draw() % 90000;
@@ -504,7 +504,7 @@ static void testSafetensors(const std::string &folder) {
     expect(there == values && last == std::vector<float>(5), "large tensors, round " + std::to_string(round));
   }
 
-  // Any bytes: refused or read, never a crash.
+  // Any bytes are refused or read, and never crash the run.
   std::string good;
   {
     std::ifstream stream(path, std::ios::binary);
@@ -538,7 +538,7 @@ static void testStragglers() {
   expect(!findStraggler(worked, {1, 2}), "a rank that is slower by little");
 }
 
-/// The definition of a tensor's sum, element by element.
+/// Computes a tensor's sum by its definition, element by element.
 static TensorSum plainSum(const std::vector<float> &values) {
   TensorSum sum;
   for (size_t i = 0; i < values.size(); ++i)

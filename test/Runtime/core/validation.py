@@ -83,7 +83,8 @@ refused("without a split", 2, ["--eval-every needs --validation 1/N"], "1-1-1", 
 refused("without --eval-every", 2, ["--eval-batches needs --eval-every N"], "1-1-1", *SPLIT, "--eval-batches", 4)
 refused("a program that only evaluates", 2, ["--eval-every needs a program compiled with --mode=train"], "1-1-1EVAL", *EVERY)
 
-# A signal ends a run after a step and in the middle of an evaluation; killed and started again it makes the same curves.
+# A signal ends a run after a step, or in the middle of an evaluation. A run that is killed and started again writes the
+# same curves.
 LONG_RUN = [*SPLIT, "--eval-every", 40, "--steps", 800, "--metrics", "kill.jsonl"]
 succeeds("a long one", "2-1-1", *LONG_RUN, "--save", "long")
 curves = losses("kill.jsonl"), steps_of("kill.jsonl")

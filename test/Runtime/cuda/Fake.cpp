@@ -61,7 +61,7 @@ static thread_local GraphObject *captured; ///< By this thread: ranks may be thr
 static std::atomic<Result> sticky = Success;
 constexpr Result ErrorNotSupported = 801;
 
-/// Ranges of memory, by their beginnings.
+/// Ranges of memory, by their start addresses.
 class Ranges {
 public:
   void add(Address base, size_t bytes) {
@@ -119,7 +119,7 @@ template <typename F> static Result enqueue(Stream stream, F &&f) {
   return Success;
 }
 
-/// Calls that a capture forbids.
+/// Returns the error of a call that a capture forbids, or an earlier error.
 static Result outsideCapture() {
   return sticky ? sticky.load() : captured ? complain("not allowed during a capture") : Success;
 }

@@ -266,7 +266,7 @@ void checkAttention(Bench &bench, const AttentionRow &row) {
   Numbers numbers;
   Data qkv(B * S * packed * D, PCRT_BF16, &numbers), dout(B * S * H * D, PCRT_BF16, &numbers);
   Data out(B * S * H * D, PCRT_BF16, nullptr), statistics(B * H * S, PCRT_F32, nullptr), dqkv = qkv;
-  // The same in double precision.
+  // Computes the expected results in double precision.
   std::vector<float> wantedOut(out.values.size()), wantedStatistics(statistics.values.size());
   std::vector<double> gradient(qkv.values.size());
   auto at = [&](int64_t b, int64_t head, int64_t s) { return ((b * S + s) * packed + head) * D; };
@@ -344,7 +344,7 @@ void checkAttentions(Bench &bench) {
     checkAttention(bench, row);
 }
 
-/// Rank r has products r and r + 1 of three, as stages of a pipeline: the one in the middle is in both.
+/// Rank r has products r and r + 1 of three, as stages of a pipeline do, so both ranks have the middle one.
 void checkAgreement(Bench &bench, Comm &comm) {
   pcrt_gemm_desc descs[2] = {};
   for (int i = 0; i < 2; ++i) {

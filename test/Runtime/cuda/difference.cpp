@@ -25,7 +25,7 @@ static void differ(const char *what, const std::vector<float> &want, const std::
 int main() {
   float none = NAN, infinite = INFINITY;
   differ("equal", {1, -2, 3}, {1, -2, 3}, 0);
-  // The largest element is equal on both sides: it is what a difference in a small one is measured by.
+  // The largest element is equal on both sides. A difference in a small element is relative to it.
   differ("a small element differs", {1000, 1e-3f, 5}, {1000, 2e-3f, 5}, 1e-6);
   differ("a small element differs, the largest is negative", {1e-3f, 5, -1000}, {2e-3f, 5, -1000}, 1e-6);
   differ("the largest element differs", {4, 1}, {3, 1}, 0.25);

@@ -13,7 +13,7 @@
 using namespace pcrt;
 using namespace pcrt::cuda;
 
-/// Loads a library's table; false where it is not found on this machine.
+/// Loads a library's table. Returns false if this machine does not have the library.
 template <typename Table> static bool loads(Table &table, std::string (*describe)(int64_t)) {
   Opened opened;
   try {

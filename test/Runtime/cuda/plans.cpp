@@ -76,8 +76,8 @@ int main(int argc, char **argv) {
         pcrt_attention_desc desc = describe(shape, backward, true);
         int64_t workspace = -1;
         std::string problem = planner->plan(desc, deterministic, &workspace);
-        // What a plan may take besides the tensors that are bound: a little, the gradients of the key heads apart, and,
-        // on other devices than Hopper's, once more the addends of dQ.
+        // Besides the bound tensors, a plan may use a few bytes, separate gradients of the key heads and, except on
+        // Hopper, the addends of dQ.
         int64_t addends = backward ? (shape.heads != shape.keyHeads) + (arch != 90) : 0;
         int64_t most = 4096 + addends * 4 * shape.batch * shape.heads * shape.sequence * shape.headDim;
         if (deterministic) {

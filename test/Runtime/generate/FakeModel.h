@@ -1,7 +1,7 @@
 //===- FakeModel.h - A model without arithmetic ---------------------------===//
 // Its cache holds a hash of every token and of those before it, so a token depends on the whole sequence and on nothing
-// else. It checks every step: what the compiled program could not run, or what would read cache entries that no token
-// of the same sequence has written, is a failed check.
+// else. It checks every step. A check fails if the compiled program could not run the step, or if the step would read
+// cache entries that no token of the same sequence has written.
 //===----------------------------------------------------------------------===//
 #ifndef PC_TEST_RUNTIME_GENERATE_FAKEMODEL_H
 #define PC_TEST_RUNTIME_GENERATE_FAKEMODEL_H

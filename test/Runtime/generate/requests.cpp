@@ -1,6 +1,6 @@
 //===- requests.cpp - Requests and answers as JSON ------------------------===//
 // usage: generate-requests DIRECTORY INPUTS   (an empty directory, and one that has tokenizers)
-// What each field takes, what it refuses, and texts that are not requests at all.
+// Tests the values that each field accepts and refuses, and texts that are not requests.
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "base/Failure.h"
@@ -75,7 +75,7 @@ static void testRefusals() {
   CHECK(refusal(R"({"prompt": "x", "temperature": 1, "logprobs": 1})").starts_with("logprobs: it takes 1 only"));
   CHECK(refusal(R"({"prompt": "x", "max_tokens": 2.5})") == "max_tokens: it takes an integer from 1, not 2.5");
   CHECK(refusal(R"({"prompt": "x", "n": 2})") == "n: it takes only 1 (anything else is not supported), not 2");
-  // A field and values that it does not take.
+  // A field and values that it refuses.
   struct {
     const char *field;
     std::vector<const char *> values;

@@ -103,8 +103,8 @@ struct Served {
   std::map<uint64_t, Result> results;
 };
 
-/// Serves requests that come, and are cancelled, at random; on two ranks, whose decisions must be the same. The steps
-/// of several turns are under way at a time.
+/// Serves requests that come and are cancelled at random, while the steps of several turns are under way. Two ranks must
+/// make the same decisions.
 Served serve(const Case &one, Random &random) {
   Scheduler scheduler(one.shape, one.endTokens), other = scheduler;
   FakeModel model(one.shape);
@@ -181,7 +181,7 @@ void testSchedules() {
 /// A request whose prompt has `prompt` tokens.
 GenerationRequest plain(int prompt, int tokens) { return {std::vector<int32_t>(size_t(prompt), 1), tokens, {}, 5}; }
 
-/// First come, first served; and while prompts are read, other answers go on.
+/// Requests are served in the order in which they come. While prompts are read, other answers continue.
 void testOrder() {
   GenerationShape shape{.groups = 1, .slots = 2, .context = 100, .vocabulary = 50, .size = 2, .chunk = 8};
   Scheduler scheduler(shape, {});

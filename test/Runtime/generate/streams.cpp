@@ -45,7 +45,7 @@ static std::vector<std::string> randomStops(Random &random) {
   return stops;
 }
 
-/// Texts cut into single bytes, into two parts at every byte, and into random parts.
+/// Tests texts that are cut into single bytes, into two parts at every byte, and into random parts.
 static void testStops() {
   for (unsigned seed = 0; seed < 3000; ++seed) {
     Random random(seed);
@@ -79,7 +79,8 @@ static void testStops() {
   }
 }
 
-/// Tokens of real tokenizers, by every decoder: parts of characters, byte tokens, spaces that a later token decides.
+/// Tests tokens of real tokenizers, with every decoder: parts of characters, byte tokens, and spaces that depend on a
+/// later token.
 static void testTokens(const std::string &path) {
   Tokenizer tokenizer(path);
   for (unsigned seed = 0; seed < 500; ++seed) {

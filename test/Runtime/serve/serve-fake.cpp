@@ -20,7 +20,7 @@ extern "C" const char *__tsan_default_suppressions() { return "called_from_lib:l
 static HttpServer *served;
 static std::atomic<bool> fails;
 
-/// A program over two pipes, as run/Generation.cpp has it.
+/// A program that is controlled through two pipes, as in run/Generation.cpp.
 class FakeProgram {
 public:
   FakeProgram(Scheduler &scheduler, int requests, int answers, int milliseconds, int nan)

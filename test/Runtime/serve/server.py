@@ -33,7 +33,7 @@ def test_answers(server):
     expect(usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"], "usage")
     expect(choice["finish_reason"] in ("stop", "length"), "a reason")
     expect(server.complete(**fields)["choices"] == whole["choices"], "the same answer again")
-    # Streams: their parts are the whole.
+    # The parts of a stream, joined, are the whole text.
     for usage in (False, True):
         status, headers, text = server.request("POST", "/v1/completions", fields | dict(stream=True, stream_options=dict(include_usage=usage)))
         expect(status == 200 and headers["Content-Type"] == "text/event-stream", "a stream")
@@ -48,13 +48,13 @@ def test_answers(server):
         expect(sum((one["token_ids"] for one in choices), []) == choice["token_ids"], "the tokens of a stream")
         expect([one["finish_reason"] for one in choices] == [None] * (len(choices) - 1) + [choice["finish_reason"]], "the end of a stream")
         expect(sum((one["logprobs"]["text_offset"] for one in choices), []) == choice["logprobs"]["text_offset"], "offsets")
-    # A stop string that is in the text.
+    # The stop string occurs in the text.
     stop = choice["text"][5:7]
     cut = server.complete(**fields, stop=[stop])["choices"][0]
     expect(cut["text"] == choice["text"][: choice["text"].index(stop)] and cut["finish_reason"] == "stop", "a stop string")
     sampled = [server.complete(prompt=[1, 2], max_tokens=20, seed=seed)["choices"][0]["token_ids"] for seed in (5, 5, 6)]
     expect(sampled[0] == sampled[1] != sampled[2], "seeds")
-    # HTTP 1.0, and several requests on a connection.
+    # Tests HTTP 1.0, and several requests on one connection.
     body = json.dumps(fields | dict(stream=True)).encode()
     head = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
     old = server.raw(b"POST /v1/completions HTTP/1.0\r\n" + head + body)
@@ -190,7 +190,7 @@ def test_limits(program):
                 expect(False, "a slow client is cut off")
             except OSError:
                 pass
-        # More connections than threads.
+        # There are more connections than threads.
         idle = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(6)]
         answer = server.raw(b"GET /health HTTP/1.1\r\n\r\n")
         expect(answer.startswith(b"HTTP/1.1 503") or answer == b"reset", f"one connection too many: {answer}")

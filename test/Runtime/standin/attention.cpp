@@ -149,7 +149,7 @@ struct Attention {
     OK(cuStreamSynchronize(stream));
   }
 
-  /// The largest differences of O, dQ, dK, dV from the formulas in double precision.
+  /// Returns the largest differences of O, dQ, dK and dV from the formulas in double precision.
   double worst() const {
     const Shape &s = shape;
     double worst = 0;
@@ -230,7 +230,7 @@ int main() {
                    deterministic, int(heads), int(keyHeads), worst);
           expect(worst <= 0.02, text);
         }
-  // What cuDNN does not take.
+  // cuDNN does not support these shapes.
   Shape odd{1, 2, 2, 8, 8, 12, true, false, false};
   Attention attention(odd);
   AttentionPlanner planner(library, handle);

@@ -52,7 +52,7 @@ ncclConfig_t config(const char *name, int blocking) {
   return c;
 }
 
-/// Polls until what `comm` has begun is done.
+/// Polls until the operation in progress on `comm` has ended.
 ncclResult_t settle(ncclComm_t comm) {
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) {
@@ -63,7 +63,7 @@ ncclResult_t settle(ncclComm_t comm) {
   return state;
 }
 
-/// A call that may be in progress when it returns.
+/// Checks a call that may still be in progress when it returns.
 #define NCCL(comm, call)                                                                                               \
   do {                                                                                                                 \
     ncclResult_t code_ = (call);                                                                                       \
@@ -76,7 +76,7 @@ ncclResult_t settle(ncclComm_t comm) {
     }                                                                                                                  \
   } while (0)
 
-/// A split of a parent that does not block: success and nothing else, until the parent has settled.
+/// Splits a parent that does not block. The call must return success, and then waits until the parent has settled.
 ncclComm_t split(ncclComm_t parent, int color, int key, ncclConfig_t *config) {
   ncclComm_t made = parent;
   CHECK(ncclCommSplit(parent, color, key, &made, config) == ncclSuccess);
@@ -113,8 +113,8 @@ float value(int rank, int i) { return static_cast<float>(rank * 1000 + i); }
 
 const int sumSeed = getenv("PC_STANDIN_SUMS") ? atoi(getenv("PC_STANDIN_SUMS")) : 0;
 
-/// Sums that are not exact, in f32 and bf16: all ranks have the same bits, which depend on the order. A maximum drops
-/// what is no number.
+/// Tests sums that are not exact, in f32 and bf16. All ranks have the same bits, which depend on the order. A maximum
+/// ignores NaN.
 void testSums(Rank &r) {
   constexpr int n = 60;
   int s = r.size, orders = 0;
@@ -207,7 +207,7 @@ void testCalls(Rank &r) {
   for (int i = 0; i < all; ++i)
     CHECK(got[i] == value(i / n, r.rank * n + i % n));
 
-  // A ring of messages and a collective in one group, three times by a graph.
+  // Runs a ring of messages and a collective in one group, three times by a graph.
   OK(cuStreamBeginCapture_v2(r.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   NCCL(r.comm, ncclGroupStart());
   NCCL(r.comm, ncclSend(in, n, ncclFloat32, (r.rank + 1) % s, r.comm, r.stream));
@@ -227,7 +227,8 @@ void testCalls(Rank &r) {
   }
   OK(cuGraphExecDestroy(exec));
 
-  // Halves of the ranks, in reverse order; calls on two communicators on two streams that nothing orders.
+  // Splits the ranks into halves, in reverse order. Then calls two communicators on two streams without an order
+  // between them.
   ncclConfig_t c = config("half", 0);
   ncclComm_t half = split(r.comm, r.rank % 2, -r.rank, &c);
   CHECK(half != nullptr);
@@ -245,7 +246,7 @@ void testCalls(Rank &r) {
   CHECK(out2[5] == expected);
   NCCL(half, ncclCommFinalize(half));
   CHECK(ncclCommDestroy(half) == ncclSuccess);
-  // Buffers that overlap, streams and types that do not fit. The communicator keeps the error.
+  // Tests buffers that overlap, and streams and types that do not match. The communicator keeps the error.
   auto isRefused = [&](const std::function<ncclResult_t(ncclComm_t)> &call) {
     ncclComm_t comm = split(r.comm, 0, r.rank, &c);
     CHECK(call(comm) == ncclInvalidArgument);
@@ -260,7 +261,7 @@ void testCalls(Rank &r) {
   CHECK(pc_standin_reports() == 0);
 }
 
-/// NCCL's answers for communicators with an operation in progress.
+/// Tests NCCL's answers for communicators with an operation in progress.
 void testUnsettled(Rank &r) {
   ncclConfig_t c = config("tp", 0), blocks = config("blocks", 1);
   ncclComm_t first = nullptr, second = nullptr, kept = r.comm;
@@ -276,7 +277,8 @@ void testUnsettled(Rank &r) {
   CHECK(settle(r.comm) == ncclSuccess && first);
   CHECK(ncclCommCount(first, &number) == ncclSuccess && number == r.size);
 
-  // In a group all splits begin at its end, which does say that they go on. Both kinds do not go together.
+  // All splits of a group begin at its end, and the call that ends it reports that they are in progress. Splits of
+  // blocking and non-blocking parents cannot be in one group.
   ncclComm_t third = nullptr;
   CHECK(ncclGroupStart() == ncclSuccess);
   CHECK(ncclCommSplit(r.comm, 0, r.rank, &second, &c) == ncclSuccess);
@@ -315,7 +317,7 @@ void testUnsettled(Rank &r) {
   CHECK(pc_standin_reports() == 0);
 }
 
-/// Two communicators, called in opposite orders. `polls`: the host asks instead of waiting.
+/// The ranks call two communicators in opposite orders. If `polls`, the host polls instead of waiting.
 void testCircle(Rank &r, bool polls) {
   ncclConfig_t c = config("tp", 0);
   ncclComm_t second = split(r.comm, 0, r.rank, &c);
@@ -337,7 +339,7 @@ void testCircle(Rank &r, bool polls) {
   CHECK(has(reports(), "rank 1 waits in all_reduce sum of 8 f32 of 'tp'"));
 }
 
-/// The ranks call different things at the same place.
+/// The ranks call different collectives at the same place.
 void testMismatch(Rank &r) {
   float *a = deviceArray<float>(64);
   OK(cuMemsetD32Async(address(a), 0, 64, r.stream));
@@ -349,7 +351,7 @@ void testMismatch(Rank &r) {
   CHECK(has(reports(), "rank 0 calls") && has(reports(), "rank 1 calls"));
 }
 
-/// A message of another length than the other side expects.
+/// A message has another length than its receiver expects.
 void testMessage(Rank &r) {
   float *a = deviceArray<float>(64);
   OK(cuMemsetD32Async(address(a), 0, 64, r.stream));
@@ -378,8 +380,8 @@ void testAbort(Rank &r) {
   monitor.join();
 }
 
-/// Graphs hold the communicators of their calls: nothing of these ends before the graphs are gone. In a group all are
-/// told to end at once, else a call of the second waits for rank 1 until the first has ended.
+/// Graphs keep the communicators of their calls alive, so these end only after the graphs are destroyed. In a group,
+/// all communicators are aborted together. Otherwise a call on the second waits for rank 1 until the first has ended.
 void testAbortWithGraph(Rank &r, bool grouped) {
   ncclConfig_t c = config("tp", 0);
   ncclComm_t second = split(r.comm, 0, r.rank, &c), first = std::exchange(r.comm, nullptr);
@@ -417,8 +419,8 @@ void testAbortWithGraph(Rank &r, bool grouped) {
   OK(cuStreamSynchronize(r.stream));
 }
 
-/// Rank 1 posts a receive in parallel with the work that rank 0 waits for before it sends. On streams with queues of
-/// their own both go on. The nodes of a graph have no streams: if the receive comes before that work in one queue, both
+/// Rank 1 posts a receive in parallel with the work that rank 0 waits for before it sends. If each stream has its own
+/// queue, both continue. The nodes of a graph have no streams: if the receive comes before that work in one queue, both
 /// ranks stop.
 void testPosted(Rank &r, bool captured, bool stops) {
   ncclConfig_t c = config("lane", 0);
@@ -453,7 +455,7 @@ void testPosted(Rank &r, bool captured, bool stops) {
   CHECK(has(reports(), "deadlock: ") == stops);
 }
 
-/// A group is captured as a whole, or not at all.
+/// A group must be captured as a whole, or not at all.
 void testHalfCaptured(Rank &r, bool two) {
   ncclConfig_t c = config("tp", 0);
   ncclComm_t second = split(r.comm, 0, r.rank, &c);
@@ -469,7 +471,7 @@ void testHalfCaptured(Rank &r, bool two) {
   CHECK(ncclCommAbort(second) == ncclSuccess);
 }
 
-/// Two calls on one communicator that nothing orders.
+/// Two calls on one communicator have no order between them.
 void testUnordered(Rank &r) {
   float *a = deviceArray<float>(8), *b = deviceArray<float>(8);
   OK(cuMemsetD32Async(address(a), 0, 8, r.stream));

@@ -39,7 +39,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void
 
 namespace {
 
-/// A batch of column-major matrices in device memory with room between the columns.
+/// A batch of column-major matrices in device memory, with gaps between the columns.
 struct Matrix {
   int64_t rows, columns, batch, leading = (rows + 15) / 8 * 8, stride = leading * columns + 8;
   bool bf16;
@@ -167,7 +167,7 @@ void run(const Case &test) {
   snprintf(text, sizeof text, "product %d%d bf16 %d %d epilogue %d batch %d: off by %g", test.transA, test.transB,
            test.bf16, test.bf16Result, test.epilogue, int(test.batch), worst);
   expect(worst <= tolerance, text);
-  // An algorithm is for one product; another bias type or workspace than agreed is refused.
+  // An algorithm belongs to one product. Another type of bias, or another workspace, is refused.
   if (test.epilogue == CUBLASLT_EPILOGUE_BIAS && test.bf16Result) {
     set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(CUDA_R_32F));
     CHECK(cublasLtMatmulAlgoGetHeuristic(handle, desc, a.layout, b.layout, c.layout, c.layout, preference, 8, results,
@@ -180,7 +180,7 @@ void run(const Case &test) {
   OK(cublasLtMatmulPreferenceDestroy(preference));
 }
 
-/// Two products that share a workspace on two streams are reported, with both sides.
+/// Two products on two streams that share a workspace are reported. The report names both.
 void testSharedWorkspace() {
   CUstream other = makeStream();
   Matrix a(16, 16, 1, false), c(16, 16, 1, false), d(16, 16, 1, false);

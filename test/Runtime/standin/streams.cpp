@@ -48,7 +48,7 @@ struct Program {
   float *t = deviceArray<float>(n), *u = deviceArray<float>(n);
   float *in = pinnedArray<float>(n), *out = pinnedArray<float>(n);
 
-  /// `dropped`: which of the three inner waits is left out; -1: none.
+  /// `dropped` is the number of the inner wait that is left out, or -1.
   void enqueue(int dropped) const {
     auto wait = [&](int which, CUstream stream, CUevent event) {
       if (which != dropped)
@@ -80,7 +80,7 @@ struct Program {
   }
 };
 
-/// Runs with `seed`; whether the result is right. Reports are left for the caller.
+/// Runs with `seed`. Returns true if the result is right. The caller reads the reports.
 bool run(const Program &p, int dropped, bool asGraph, uint64_t seed) {
   pc_standin_reset(seed);
   bool right = true;
@@ -120,7 +120,7 @@ bool run(const Program &p, int dropped, bool asGraph, uint64_t seed) {
   return right;
 }
 
-/// `goesOn`: reports are no errors in this process.
+/// If `goesOn`, reports are not errors in this process.
 void testMissingWaits(bool goesOn) {
   Program p;
   const char *first[] = {"y = 2x", "z = y t", "z = y t"}, *second[] = {"z = y t", "w = z u", "y = 0"};
@@ -199,7 +199,7 @@ void testRefusals() {
   Program p;
   CUgraph graph;
   std::vector<float> pageable(n);
-  // The default stream, pageable memory, what is not device memory, streams that are gone.
+  // Tests the default stream, pageable memory, addresses outside of device memory, and destroyed streams.
   CHECK(cuMemsetD32Async(address(p.x), 0, n, nullptr) == CUDA_ERROR_INVALID_HANDLE);
   CHECK(has(reason(CUDA_ERROR_INVALID_HANDLE), "default stream"));
   CHECK(cuMemcpyHtoDAsync_v2(address(p.x), pageable.data(), n * 4, p.a) == CUDA_ERROR_INVALID_VALUE);
@@ -213,7 +213,7 @@ void testRefusals() {
   CHECK(cuModuleLoadData(&module, "\177ELF and no more of it at all, not at all, not at all, not at all!") ==
         CUDA_ERROR_NO_BINARY_FOR_GPU);
 
-  // Waiting, asking and allocating under capture; each ends the capture.
+  // A wait, a query or an allocation under capture ends the capture.
   CUdeviceptr at;
   CUevent passed = makeEvent();
   OK(cuEventRecord(passed, p.b));
@@ -262,7 +262,7 @@ void testRefusals() {
   CHECK(pc_standin_reports() == 0);
 }
 
-/// The order in which work of three streams runs that nothing orders, `captured`: replayed by a graph.
+/// Returns the order in which independent work on three streams runs. If `captured`, a graph replays the work.
 std::string orderOf(int seed, bool copies, bool captured = false) {
   pc_standin_reset(seed);
   static std::string order;
@@ -331,7 +331,7 @@ void testQueues(bool one) {
 
 void testHost() {
   Program p;
-  // The host changes what a copy has not read yet.
+  // The host changes bytes that a copy has not read yet.
   p.in[0] = 1;
   OK(cuMemcpyHtoDAsync_v2(address(p.x), p.in, n * 4, p.a));
   p.in[0] = 2;
@@ -340,14 +340,15 @@ void testHost() {
   CHECK(has(reason(CUDA_ERROR_LAUNCH_FAILED), "the host changed"));
   CHECK(cuMemsetD32Async(address(p.x), 0, n, p.a) == CUDA_ERROR_LAUNCH_FAILED); // sticky
   pc_standin_reset(0);
-  // But a host function may.
+  // A host function on the stream may change them.
   p.in[0] = 1;
   OK(cuLaunchHostFunc(p.a, [](void *at) { *static_cast<float *>(at) = 5; }, p.in));
   OK(cuMemcpyHtoDAsync_v2(address(p.x), p.in, n * 4, p.a));
   OK(cuMemcpyDtoHAsync_v2(p.out, address(p.x), 4, p.a));
   OK(cuStreamSynchronize(p.a));
   CHECK(p.out[0] == 5);
-  // The host reads what a copy has not written, or what it does not know to be written; other bytes are its own.
+  // The host may not read bytes that a copy has not written, or for which it has not waited. It may read all other
+  // bytes.
   for (bool ran : {false, true}) {
     OK(cuMemcpyDtoHAsync_v2(p.out, address(p.x), 64, p.a));
     for (int i = 0; ran && i < 5; ++i) // time passes
@@ -360,19 +361,19 @@ void testHost() {
   p.in[0] = p.out[16];
   OK(cuStreamSynchronize(p.a));
   CHECK(p.out[0] == 5 && pc_standin_reports() == 0);
-  // A copy that waits comes after nothing that the host did not wait for.
+  // A blocking copy is not ordered after work for which the host did not wait.
   scale("x = 0", p.x, p.x, 0, 0, p.a);
   float value;
   cuMemcpyDtoH_v2(&value, address(p.x), 4);
   cuCtxSynchronize();
   CHECK(has(reports(), "x = 0") && has(reports(), "cuMemcpyDtoH"));
   pc_standin_reset(0);
-  // Host functions do not call the driver.
+  // Host functions may not call the driver.
   OK(cuLaunchHostFunc(p.a, [](void *stream) { cuStreamQuery(static_cast<CUstream>(stream)); }, p.a));
   CHECK(cuStreamSynchronize(p.a) == CUDA_ERROR_LAUNCH_FAILED);
   CHECK(has(reports(), "cuStreamQuery is called from inside a host function"));
   pc_standin_reset(0);
-  // Times between events; a label names sources.
+  // Tests the times between events. A label names sources.
   CUevent start = makeEvent(), end = makeEvent();
   float milliseconds = -1;
   OK(cuEventRecord(start, p.a));

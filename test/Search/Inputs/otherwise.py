@@ -10,7 +10,7 @@ import sys
 model, work = sys.argv[1:]
 FIGURES = {"products": ["f32_flops", "bf16_flops"], "links within a node": ["node_bandwidth"], "network between nodes": ["network_bandwidth"],
            "memory": ["memory_bandwidth"]}
-# Nodes of two ranks with slow links: what is sent decides.
+# Nodes have two ranks and slow links between them, so traffic decides which plan is best.
 MACHINE = {"like": "cpu", "node_ranks": 2, "f32_flops": 1e10, "bf16_flops": 1.8e10, "node_bandwidth": 1e9, "network_bandwidth": 3e8,
            "memory_bandwidth": 5e10, "move_seconds": 1e-6, "collective_seconds": 1e-6}
 
@@ -40,7 +40,7 @@ def on_machine(plan, machine):
 found, plan = search(MACHINE)
 assert found["figures_tried"] == list(FIGURES), found["figures_tried"]
 changes = {(change["figure"], change["times"]): change for change in found["on_other_machines"]}
-# The comment has the machine as a file.
+# The comment names the machine's file.
 comment = json.loads(plan.splitlines()[-1].removeprefix("// "))
 assert comment == MACHINE and "--ranks=4" in plan, plan
 for figure, members in FIGURES.items():

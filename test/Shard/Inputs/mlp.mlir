@@ -1,4 +1,4 @@
-// A tied embedding, one hidden layer with a residual, cross-entropy: the smallest program with every kind of dim.
+// The smallest program with every kind of dim: a tied embedding, one hidden layer with a residual, and cross-entropy.
 pc.program "toy" batch 8 sequence 8 vocabulary 512 config "{}"
 func.func @model() {
   %w = pc.parameter "wte" dims ["vocab", "embed"] init <normal, 2.0e-02>

@@ -70,7 +70,7 @@ def main(folder, count):
         model, step, placed = (f"{folder}/{name}.mlir" for name in ("model", "step", "placed"))
         run("pc-import", folder, "-o", model, "--batch", str(4 * microbatches), "--seq", "4")
         run("pc-opt", model, f"--pc-pad-vocabulary=multiple={tp}", f"--pc-differentiate=microbatches={microbatches}", "-o", step)
-        # The interpreter fails where a value differs from its one-device value.
+        # The interpreter fails if a value differs from its one-device value.
         run("pc-opt", step, f"--pc-set-mesh=mesh={mesh}", *tactics, "--pc-fuse-moves", "--pc-verify-placed",
             "--pc-interpret=print=none", "-o", placed)
         if run("pc-opt", placed, "--pc-erase-placements") != open(step).read():

@@ -218,7 +218,8 @@ def build_customloss():
     return CustomLoss(), dict(idx=tokens(), targets=tokens())
 
 
-# -- 15. a loss that is no mean over the batch: microbatches change it ---------------------------------------------------------------
+# -- 15. a loss that is not a mean over the batch, so microbatches change it
+# ---------------------------------------------------------------
 class SquaredLoss(NanoGPT):
     def forward(self, idx, targets):
         return super().forward(idx, targets)[1].square()
@@ -228,7 +229,8 @@ def build_squaredloss():
     return SquaredLoss(), dict(idx=tokens(), targets=tokens())
 
 
-# -- 16. blocks that are no list, and one class used thrice ---------------------------------------------------------------------------
+# -- 16. blocks outside of a list, and one class used three times
+# ---------------------------------------------------------------------------
 class Named(nn.Module):
     def __init__(self):
         super().__init__()

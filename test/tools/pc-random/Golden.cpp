@@ -96,7 +96,7 @@ public:
   std::vector<uint16_t> tokens;
   Tensors weights, golden; ///< by Hugging Face names
 
-  /// The next tokens; -100 where one does not count.
+  /// Returns the next tokens, or -100 for a target that does not count.
   std::vector<int16_t> targets() const {
     std::vector<int16_t> all;
     for (size_t i = 0; i < tokens.size(); ++i)
@@ -141,7 +141,7 @@ private:
     }
   }
 
-  /// Tokens, or what a run knows of them.
+  /// Fills an input with tokens, or with numbers that a run computes from them.
   void feedTokens(int64_t s, pc::InputOp input, pc::Tensor &tensor) {
     std::vector<int16_t> targets = this->targets();
     auto number = [&](const auto &of, int64_t i) { return of[(s * tensor.size() + i) % of.size()]; };

@@ -49,7 +49,7 @@ PlanResult checkPlan(MLIRContext *context, const RandomProgram &program, double 
   options.to = pc::Phase::Planned;
   options.output = "/dev/null";
 
-  // Differentiated alone: pc-raise, which a compile begins with, is checked as well.
+  // This differentiates the program without pc-raise, with which a compile begins, so pc-raise is checked as well.
   pc::DifferentiateOptions step = options.step;
   if (!options.train)
     step.optimizer = "none";

@@ -24,7 +24,7 @@ std::string quoted(const Dims &dims) {
   return "[" + llvm::join(llvm::map_range(dims, [](const std::string &dim) { return "\"" + dim + "\""; }), ", ") + "]";
 }
 
-/// One line of text, and which lines it needs before it.
+/// One line of text, and the lines that must come before it.
 struct Line {
   std::string text;
   std::vector<size_t> reads;
@@ -51,7 +51,7 @@ public:
   }
   std::string type(const Value &value) const { return type(value.dims, value.element); }
 
-  /// `what` with operands in the place of its @, and the result.
+  /// Adds the op `what`, whose @ is replaced by the operands. Returns its result.
   Value op(llvm::StringRef what, const std::vector<Value> &operands, Dims dims, const char *element = "f32") {
     Value result{"%" + std::to_string(lines.size()), std::move(dims), element};
     auto names = llvm::map_range(operands, [](const Value &value) { return value.name; });
@@ -86,7 +86,7 @@ public:
                     "], size = [" + shape + "]> : ",
                 dims);
   }
-  /// The product of `operands`, summed over dims that `dims` lacks.
+  /// Adds the product of `operands`, summed over dims that `dims` lacks.
   Value einsum(const std::vector<Value> &operands, Dims dims) {
     auto sides = llvm::map_range(operands, [](const Value &value) { return llvm::join(value.dims, " "); });
     return op("einsum \"" + llvm::join(sides, ", ") + " -> " + llvm::join(dims, " ") + "\" @", operands, dims);
@@ -96,12 +96,12 @@ public:
   Value sub(const Value &a, const Value &b) { return op("sub @", {a, b}, a.dims); }
   Value scaled(const Value &x, double by) { return op("scale @ by " + number(by), {x}, x.dims); }
   Value constant(double value) { return leaf("constant " + number(value) + " : ", {}); }
-  /// 0, 1, 2, ... as f32.
+  /// Adds the numbers 0, 1, 2, ... as f32.
   Value count(const std::string &dim, int64_t from = 0) {
     Value index = leaf("iota " + (from ? "from " + std::to_string(from) + " " : "") + "-> ", {dim}, "i32");
     return op("cast @", {index}, {dim});
   }
-  /// Along dim `along`, which becomes `to`.
+  /// Adds pc.columns along dim `along`, which becomes `to`.
   Value columns(const Value &x, const std::string &along, const std::string &to, int64_t from,
                 const std::string &steps = "") {
     Dims dims = x.dims;
@@ -179,7 +179,7 @@ private:
     Value a = linear(x, "embed", "ffn"), b = linear(x, "embed", "ffn");
     return linear(w.einsum({activation(a), b}, b.dims), "ffn", "embed");
   }
-  /// Each tap reads the stream some positions before.
+  /// A convolution along the sequence. Each tap reads the stream some positions earlier.
   Value convolution(const Value &x) {
     Value rows = dice.chance(50) ? x : w.einsum({x}, {"batch", "embed", "sequence"}), sum;
     for (int64_t tap = 0, taps = dice.between(2, 3); tap < taps; ++tap) {
@@ -210,7 +210,7 @@ private:
     Value mean = w.scaled(w.einsum({x}, {"batch", "embed"}), 1.0 / static_cast<double>(w.sizes["sequence"]));
     return w.einsum({activation(mean), w.constant(1)}, stream);
   }
-  /// Weights between positions.
+  /// A product with weights between positions.
   Value mixer(const Value &x) {
     Value source = x;
     source.dims = {"batch", "earlier", "embed"};
@@ -220,7 +220,8 @@ private:
     dims.erase(llvm::find(dims, dim));
     return dims;
   }
-  /// In pieces, which pc-raise finds: e^x over its sum along `dim`, now and then of x less a number per row.
+  /// A softmax along `dim` in pieces, which pc-raise recognises: e^x over its sum. Sometimes a number per row is
+  /// subtracted from x.
   Value softmaxInPieces(Value x, const std::string &dim, bool mayShift = true) {
     if (mayShift && dice.chance(50))
       x = w.sub(x, w.einsum({w.einsum({x}, without(x.dims, dim))}, x.dims));
@@ -236,8 +237,8 @@ private:
     Value rows = dim == "embed" ? x : w.einsum({x}, order), y = w.op("softmax @", {rows}, order);
     return dim == "embed" ? y : w.einsum({y}, stream);
   }
-  /// In pieces, which pc-raise finds: a norm along `dim`, perhaps of x less its mean, with its scale, shift and root
-  /// where they happen to be.
+  /// A norm along `dim` in pieces, which pc-raise recognises. Sometimes the mean is subtracted from x. Scale and root
+  /// come in a random order.
   Value normInPieces(Value x, const std::string &dim) {
     Dims rows = without(x.dims, dim);
     double inverse = 1.0 / static_cast<double>(w.sizes[dim]);
@@ -273,7 +274,7 @@ private:
     Value beta = w.parameter("beta", {"embed"}, "<fill, 0.0>");
     return multi("layer_norm @ eps 1.0e-05", {x, gamma, beta}, "(" + w.type(x) + rows + rows + ")", x.dims, 3);
   }
-  /// What is known of each position: a parameter, rows that a count reads, or the count itself.
+  /// A value that depends on the position: a parameter, rows that a count looks up, or the count itself.
   Value table(const Value &) {
     switch (dice.between(0, 2)) {
     case 0:
@@ -318,8 +319,8 @@ private:
     Value o = multi("attention " + causal + "@ scale 0.5" + window, {q, k, v}, types, q.dims, 2);
     return w.einsum({o, w.parameter("o", {"kv_heads", "group", "head_dim", "embed"})}, stream);
   }
-  /// Attention in pieces, some of which pc-raise finds. It has a mask of the past, of the future or none; masks may be
-  /// strict.
+  /// Attention in pieces, which pc-raise recognises in some cases. It has a mask of the past, of the future, or none.
+  /// Masks may be strict.
   Value attentionInPieces(const Value &q, Value k, Value v) {
     k.dims[1] = v.dims[1] = "earlier";
     Dims order = {"batch", "kv_heads", "group", "sequence", "earlier"};
@@ -338,7 +339,7 @@ private:
                                                 : w.op("softmax @", {scores}, order);
     return w.einsum({weights, v}, q.dims);
   }
-  /// Parts of rows, side by side in another order.
+  /// Parts of rows, concatenated in another order.
   Value slices(const Value &x) {
     int64_t cut = dice.between(1, w.sizes["embed"] - 1), rest = w.sizes["embed"] - cut;
     w.sizes["front" + std::to_string(cut)] = cut;
@@ -346,14 +347,14 @@ private:
     Value front = w.columns(x, "embed", part, 0);
     return w.add(w.columns(activation(front), part, "embed", -rest), w.columns(x, "embed", "embed", cut));
   }
-  /// Every second entry of a dim, and back among zeros.
+  /// Reads every second entry of a dim, and puts the entries back among zeros.
   Value strides(const Value &x) {
     std::string dim = dice.oneOf<const char *>({"sequence", "sequence", "embed", "batch"}), half = "half_" + dim;
     w.sizes[half] = w.sizes[dim] / 2;
     Value some = activation(w.columns(x, dim, half, dice.between(0, 2) - 1, " step 2"));
     return w.columns(some, half, dim, -dice.between(0, 1), " every 2");
   }
-  /// Dims that are merged or divided, and their former ones again.
+  /// Merges or divides dims, and restores them.
   Value merges(const Value &x) {
     if (dice.chance(60)) { // channels in another order
       w.sizes["high"] = 2, w.sizes["low"] = w.sizes["embed"] / 2, w.sizes["(high low)"] = w.sizes["embed"];
@@ -372,7 +373,8 @@ private:
     Dims dims = ofBatch ? Dims{"(batch sequence)", "embed"} : Dims{"batch", "(sequence embed)"};
     return w.reshape(activation(w.reshape(x, dims)), stream);
   }
-  /// Rows of what is computed: each token reads one of its sequence, or of all sequences; of some positions.
+  /// Each token looks up a row of a computed value, which may be that of its sequence or of all sequences, and may have
+  /// only some positions.
   Value picks(const Value &x) {
     auto mixed = [&](const Dims &dims) { return w.einsum({x, w.parameter("mix", {"sequence", "vocab"})}, dims); };
     switch (dice.between(0, 2)) {
@@ -386,7 +388,8 @@ private:
       return w.einsum({w.op("embedding @", {rows, index}, {"sequence", "batch", "embed"})}, stream);
     }
   }
-  /// A value that no sequence of the batch changes, as a row of each, and its sum over them.
+  /// A value that is equal for all sequences of the batch becomes a row of each. The sum over the sequences is also
+  /// used.
   Value sameRows(const Value &x) {
     Value scale = w.parameter("scale", {"embed"}), rows = w.einsum({scale}, {"batch", "embed"});
     Value zero = w.einsum({w.constant(0)}, rows.dims);
@@ -400,12 +403,12 @@ private:
     Value chosen = w.op("top_k @ k " + std::to_string(dice.between(1, 2)), {scores}, scores.dims);
     return linear(w.einsum({scores, chosen}, scores.dims), "ffn", "embed");
   }
-  /// Each row over its length.
+  /// Divides each row by its length.
   Value angles(const Value &x) {
     Value h = w.scaled(linear(x, "embed", "ffn"), 20);
     return linear(w.add(w.unary("sin", h), w.unary("cos", h)), "ffn", "embed");
   }
-  /// The larger or smaller of two projections, or those whose position is early.
+  /// Chooses the larger or smaller of two projections, or one of them by position.
   Value larger(const Value &x) {
     Value a = linear(x, "embed", "ffn"), b = linear(x, "embed", "ffn");
     std::string kind = std::string("select ") + dice.oneOf<const char *>({"less", "less_equal", "equal"}) + " @";
@@ -453,7 +456,7 @@ private:
     Value some = w.add(squares, w.einsum({w.constant(0.5)}, squares.dims));
     return w.einsum({x, w.unary("recip", w.unary("sqrt", some))}, stream);
   }
-  /// The first result of an op that has several.
+  /// Returns the first result of an op that has several.
   Value multi(llvm::StringRef what, const std::vector<Value> &operands, const std::string &types, Dims dims,
               int count) {
     Value result = w.op(what, operands, std::move(dims));
@@ -472,7 +475,7 @@ public:
   std::map<std::string, std::string> renamed; ///< first results of ops with several
 };
 
-/// The loss of [batch, sequence] numbers by token, or of logits.
+/// The loss of one number per token, [batch, sequence], or of logits.
 Value drawLoss(Writer &w, Blocks &, const Value &logits, const Value &x) {
   Dice &dice = w.dice;
   w.place = "loss";
@@ -576,7 +579,7 @@ std::string drawFlags(Dice &dice, int64_t layers) {
   return "mesh=" + mesh + flags;
 }
 
-/// Now and then in another order that keeps operands before their readers.
+/// Sometimes puts the lines in another order, with operands before their readers.
 void shuffleLines(Dice &dice, std::vector<Line> &lines) {
   std::vector<Line> order;
   std::vector<bool> done(lines.size());
@@ -635,7 +638,7 @@ RandomProgram::RandomProgram(uint64_t seed) {
   for (Line &line : w.lines) {
     llvm::StringRef rest = line.text;
     text += "  ";
-    // The first of several results is %n#0 where it is read.
+    // Readers name the first of several results %n#0.
     bool isHead = true;
     for (size_t at = 0; at < rest.size();) {
       size_t end = rest[at] == '%' ? rest.find_first_not_of("0123456789", at + 1) : at + 1;

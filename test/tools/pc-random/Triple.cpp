@@ -46,7 +46,7 @@ const Use ring{Sequence | Ring, {"pc-context-parallel{axis=$ form=ring}"}};
 const Use zero1{Batch | Width | Last, {"pc-zero{axis=$ stage=1}"}};
 const Use zero2{Batch | Width | Last, {"pc-zero{axis=$ stage=2}"}};
 const Use zero3{Batch | Width | Last | Products, {"pc-zero{axis=$ stage=3}"}, " reshard-after-forward=false"};
-// Axes of a grid: 2D has rows and columns, 2.5D depth too; 3D has i, j and l.
+// Axes of a grid: 2D has rows and columns, 2.5D also has depth, and 3D has i, j and l.
 const Use depth{Batch | Width, {}};
 const Use row{Batch | Width | Products, {}};
 const Use column{Heads | Width | Products, {tensorAlone}, " regather=false"};
@@ -74,7 +74,7 @@ struct Axis {
   }
 };
 
-/// A grid of 4 or 8 ranks, and its tactic's option `axis` with the options after it.
+/// A grid of 4 or 8 ranks, and the option `axis` of its tactic, followed by the other options.
 std::vector<Axis> drawGrid(Dice &dice, std::string &tactic) {
   switch (dice.between(1, 3)) {
   case 1:

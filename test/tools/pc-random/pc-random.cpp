@@ -45,7 +45,7 @@ static cl::opt<double> tolerance("tolerance", cl::desc("Largest relative differe
 
 namespace {
 
-/// One triple on its way through the passes.
+/// Runs one triple through the passes.
 class Check {
 public:
   Check(MLIRContext &context, const Triple &triple) : context(context), triple(triple) {}
@@ -83,7 +83,7 @@ private:
     return success(succeeded(parsePassPipeline(pass, manager)) && succeeded(manager.run(target)));
   }
 
-  /// Calls back after every pass, or with the one that fails.
+  /// Calls back after every pass, or for the pass that fails.
   struct Observer : PassInstrumentation {
     explicit Observer(std::function<void(StringRef pass, bool good)> told) : told(std::move(told)) {}
     void runAfterPass(Pass *pass, Operation *) override { told(pass->getArgument(), true); }
@@ -100,7 +100,7 @@ private:
     return runPhase(phase, withoutWindow(options, refused));
   }
 
-  /// Leaves the first thing that is wrong in `error`, or says over which axis windows are refused with reason.
+  /// Stores the first error in `error`, or the axis over which windows are legitimately refused.
   std::string runPasses(pc::Phase phase, const pc::CompileOptions &options, std::string &error) {
     PassManager manager = PassManager::on<ModuleOp>(&context);
     manager.enableVerifier(false); // see check()
@@ -125,8 +125,8 @@ private:
     return error.empty() ? "" : refused;
   }
 
-  /// Whether an axis of windows may be refused, and is then left out. It is refused if every product that its moves
-  /// meet is split into steps over another axis already, or reads a slice of a padded parameter.
+  /// Returns true if an axis of windows may be refused. The plan then goes on without it. It is refused if every
+  /// product next to its moves is already split into steps over another axis, or reads a slice of a padded parameter.
   static bool mayBeRefused(const pc::Plan &plan) {
     auto windows = plan.find<pc::WindowMovesTactic>();
     return windows && (windows->axes().size() > 1 || plan.padding());

@@ -26,7 +26,7 @@ def moved(name, kinds):
 ms, more = milliseconds(""), milliseconds(".odd") - milliseconds("")
 print(f"within 15 % of 32 ms: {ms:.1f} {0.85 * 32 <= ms <= 1.15 * 32}")
 print(f"13 to 19 ms more where the vocabulary is not padded: {more:.1f} {13 <= more <= 19}")
-# Llama's elementwise kernels rotate and multiply, they do nothing for norms.
+# Llama's elementwise kernels rotate and multiply. They compute no norms.
 for model, name, most, most_f32, kinds in [("GPT-2", "", 16.4, 27.9, ("norm", "reduction", "elementwise", "cast")),
                                            ("Llama", ".llama", 17.5, 26.9, ("norm", "reduction", "cast"))]:
     bf16, f32 = moved(name, kinds), moved(f"{name}.f32", kinds)

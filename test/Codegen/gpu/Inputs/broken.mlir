@@ -1,7 +1,7 @@
-// Kernels with one fault each; kernels-on-host.cpp says which.
+// Each kernel has one fault; kernels-on-host.cpp names it.
 module {
   gpu.module @broken {
-    // No barrier before the shared row is used again.
+    // There is no barrier before the shared row is used again.
     gpu.func @reuse(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<256xf32, #gpu.address_space<workgroup>>) kernel {
       %c0 = arith.constant 0 : index
       %c255 = arith.constant 255 : index
@@ -19,7 +19,7 @@ module {
       }
       gpu.return
     }
-    // No barrier between write and read.
+    // There is no barrier between write and read.
     gpu.func @exchange(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<256xf32, #gpu.address_space<workgroup>>) kernel {
       %c255 = arith.constant 255 : index
       %t = gpu.thread_id x
@@ -39,7 +39,7 @@ module {
       memref.store %f, %y[%t] : memref<1024xf32>
       gpu.return
     }
-    // A block reads what another one writes.
+    // A block reads a word that another one writes.
     gpu.func @in_place(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
       %c1 = arith.constant 1 : index
       %c256 = arith.constant 256 : index
@@ -53,7 +53,7 @@ module {
       memref.store %v, %x[%i] : memref<1024xf32>
       gpu.return
     }
-    // Some threads leave, the others wait.
+    // Some threads return, and the others wait at a barrier.
     gpu.func @early(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
       %c200 = arith.constant 200 : index
       %t = gpu.thread_id x
@@ -67,7 +67,7 @@ module {
     ^b:
       gpu.return
     }
-    // Barriers in the two arms of a branch.
+    // Both arms of a branch have a barrier.
     gpu.func @arms(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
       %c100 = arith.constant 100 : index
       %one = arith.constant 1.0 : f32
@@ -82,7 +82,7 @@ module {
       gpu.barrier
       gpu.return
     }
-    // A shuffle that 20 of 32 lanes reach.
+    // Only 20 of 32 lanes reach the shuffle.
     gpu.func @some_lanes(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
       %c20 = arith.constant 20 : index
       %one = arith.constant 1 : i32
@@ -96,7 +96,7 @@ module {
       }
       gpu.return
     }
-    // An mma that 20 of 32 lanes of the first warp reach.
+    // Only 20 of 32 lanes of the first warp reach the mma.
     gpu.func @some_lanes_mma(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
       %c20 = arith.constant 20 : index
       %a = arith.constant 0 : i32
@@ -129,7 +129,7 @@ module {
       memref.store %q, %y[%t] : memref<1024xf32>
       gpu.return
     }
-    // A load of four that is promised to be aligned.
+    // A load of four words claims an alignment that its address does not have.
     gpu.func @misaligned(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
       %t = gpu.thread_id x
       %v = vector.load %x[%t] {alignment = 16 : i64} : memref<1024xf32>, vector<4xf32>
@@ -137,7 +137,7 @@ module {
       memref.store %s, %y[%t] : memref<1024xf32>
       gpu.return
     }
-    // One past the end.
+    // The last thread reads the word after the end of the buffer.
     gpu.func @past_the_end(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
       %c769 = arith.constant 769 : index
       %t = gpu.thread_id x
@@ -146,7 +146,7 @@ module {
       memref.store %v, %y[%t] : memref<1024xf32>
       gpu.return
     }
-    // One past the end of a shared variable, where another one would be.
+    // The last thread writes the word after the end of a shared variable, which may belong to another variable.
     gpu.func @past_shared(%x: memref<1024xf32>, %y: memref<1024xf32>)
         workgroup(%s: memref<256xf32, #gpu.address_space<workgroup>>, %u: memref<256xf32, #gpu.address_space<workgroup>>) kernel {
       %c1 = arith.constant 1 : index
@@ -162,14 +162,14 @@ module {
       memref.store %w, %y[%t] : memref<1024xf32>
       gpu.return
     }
-    // The results are read, not written.
+    // The kernel reads the results instead of writing them.
     gpu.func @never_written(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
       %t = gpu.thread_id x
       %v = memref.load %y[%t] : memref<1024xf32>
       memref.store %v, %x[%t] : memref<1024xf32>
       gpu.return
     }
-    // An asynchronous copy that nobody waits for.
+    // No thread waits for the asynchronous copy.
     gpu.func @no_wait(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<1024xf32, #gpu.address_space<workgroup>>) kernel {
       %c4 = arith.constant 4 : index
       %t = gpu.thread_id x
@@ -181,7 +181,7 @@ module {
       memref.store %v, %y[%t] : memref<1024xf32>
       gpu.return
     }
-    // A copy that is waited for, but in no group.
+    // Threads wait for the copy, but it belongs to no group.
     gpu.func @no_group(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<1024xf32, #gpu.address_space<workgroup>>) kernel {
       %c4 = arith.constant 4 : index
       %t = gpu.thread_id x

@@ -1,7 +1,7 @@
-// Kernels that are right; run by kernels-on-host.cpp in every order, checked and unchecked.
+// These kernels are correct. kernels-on-host.cpp runs them in every order of threads, with and without checks.
 module {
   gpu.module @intact {
-    // y = 2 x + 1, four elements a thread.
+    // y = 2 x + 1, with four elements per thread.
     gpu.func @axpy(%x: !llvm.ptr, %y: !llvm.ptr) kernel attributes {nvvm.reqntid = array<i32: 64, 1, 1>} {
       %c64 = arith.constant 64 : index
       %two = arith.constant dense<2.0> : vector<4xf32>
@@ -19,7 +19,7 @@ module {
       gpu.return
     }
 
-    // One block a row of 1000: maximum and sum by shuffles within a warp and shared memory between the 4 warps.
+    // Each row of 1000 has a block. Maximum and sum use shuffles within a warp, and shared memory between the 4 warps.
     gpu.func @softmax(%x: memref<3x1000xf32>, %y: memref<3x1000xf32>)
         workgroup(%maxima: memref<4xf32, #gpu.address_space<workgroup>>, %sums: memref<4xf32, #gpu.address_space<workgroup>>)
         kernel attributes {nvvm.reqntid = array<i32: 128, 1, 1>} {
@@ -98,7 +98,7 @@ module {
       gpu.return
     }
 
-    // 64x96 by tiles of 32x32 through shared memory; the tile is used again, for two columns of tiles a block.
+    // Transposes 64x96 in tiles of 32x32 through shared memory. A block uses its tile again, for two columns of tiles.
     gpu.func @transpose(%x: memref<64x96xf32>, %y: memref<96x64xf32>)
         workgroup(%tile: memref<32x33xf32, #gpu.address_space<workgroup>>)
         kernel attributes {nvvm.reqntid = array<i32: 32, 8, 1>} {
@@ -155,7 +155,7 @@ module {
         memref.store %v, %sb[%i] : memref<64xi32, #gpu.address_space<workgroup>>
       }
       gpu.barrier
-      // Lane l points to row l % 16, half l / 16 of A; to row l % 8, half (l / 8) % 2 of B.
+      // Lane l has the address of row l % 16, half l / 16 of A, and of row l % 8, half (l / 8) % 2 of B.
       %arow = arith.remui %l, %c16 : index
       %ahalf = arith.divui %l, %c16 : index
       %arow8 = arith.muli %arow, %c8 : index
@@ -202,7 +202,7 @@ module {
       gpu.return
     }
 
-    // Sums of 8 tiles of 256 words, each reversed: tiles arrive by asynchronous copies, two at a time.
+    // Adds 8 tiles of 256 words, each in reverse order. Asynchronous copies load the tiles, two at a time.
     gpu.func @pipeline(%x: memref<2048xi32>, %y: memref<256xi32>)
         workgroup(%s: memref<512xi32, #gpu.address_space<workgroup>>) kernel attributes {nvvm.reqntid = array<i32: 64, 1, 1>} {
       %c0 = arith.constant 0 : index
@@ -220,7 +220,7 @@ module {
       %k0 = nvgpu.device_async_copy %x[%i], %s[%i], 4 {bypassL1} : memref<2048xi32> to memref<512xi32, #gpu.address_space<workgroup>>
       %g0 = nvgpu.device_async_create_group %k0
       %sum = scf.for %k = %c0 to %c8 step %c1 iter_args(%a = %zero) -> vector<4xi32> {
-        // The next tile, the last one once more at the end, into the other half.
+        // Copies the next tile to the other half. At the end this is the last tile again.
         %next0 = arith.addi %k, %c1 : index
         %next = arith.minui %next0, %c7 : index
         %from0 = arith.muli %next, %c256 : index
@@ -252,7 +252,8 @@ module {
       gpu.return
     }
 
-    // Each shuffle, atomics, the launch's shared memory; 96 threads, so that lane and thread differ.
+    // Uses each kind of shuffle, atomics, and the shared memory of the launch. There are 96 threads, so that the
+    // numbers of lane and thread differ.
     gpu.func @mixed(%o: memref<96x6xi32>, %f: memref<2xf32>, %n: memref<2xi32>, %g: memref<96xf32>) kernel attributes {nvvm.maxntid = array<i32: 128, 1, 1>} {
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
@@ -293,7 +294,7 @@ module {
       gpu.return
     }
 
-    // Neighbouring threads store neighbouring bf16.
+    // Neighbouring threads store adjacent bf16 elements.
     gpu.func @round(%x: memref<128xf32>, %y: memref<128xbf16>) kernel {
       %t = gpu.thread_id x
       %v = memref.load %x[%t] : memref<128xf32>
@@ -302,7 +303,7 @@ module {
       gpu.return
     }
 
-    // Within a warp its own barrier is enough.
+    // Threads of one warp need only the warp's barrier.
     gpu.func @warp_reverse(%x: memref<64xf32>, %y: memref<64xf32>)
         workgroup(%s: memref<64xf32, #gpu.address_space<workgroup>>) kernel attributes {nvvm.reqntid = array<i32: 64, 1, 1>} {
       %c31 = arith.constant 31 : index
@@ -317,7 +318,7 @@ module {
       gpu.return
     }
 
-    // Rows of y: exp, log, tanh, erf of x.
+    // The rows of y are exp, log, tanh and erf of x.
     gpu.func @functions(%x: memref<4096xf32>, %y: memref<6x4096xf32>) kernel attributes {nvvm.reqntid = array<i32: 256, 1, 1>} {
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
@@ -346,7 +347,8 @@ module {
       gpu.return
     }
 
-    // 250 elements, four a thread: the last ones under a mask. Then as integers, too large ones clamped as a device does.
+    // Each thread has four of 250 elements; a mask covers the last ones. Then they become integers, and numbers that
+    // are too large are clamped as a device does it.
     gpu.func @tail(%x: memref<250xf32>, %y: memref<250xf32>, %z: memref<64xi32>) kernel attributes {nvvm.reqntid = array<i32: 64, 1, 1>} {
       %c4 = arith.constant 4 : index
       %c250 = arith.constant 250 : index
