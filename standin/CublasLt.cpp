@@ -155,7 +155,7 @@ static float geluGradient(float x) {
 }
 
 namespace {
-/// One matrix of the batch in f32, column-major; in place if it is f32 already.
+/// Returns one matrix of the batch in f32, column-major. It is not copied if it is f32 already.
 struct FloatMatrix {
   FloatMatrix(const Layout &layout, const void *base, int64_t batch) {
     if (layout.type == CUDA_R_32F) {

@@ -16,7 +16,7 @@ static std::set<CUgraphExec> &graphExecs() {
   return *execs;
 }
 
-/// Whether `to` comes after `from` without the edge between them.
+/// Returns true if `to` comes after `from` without the edge between them.
 static bool isImplied(const ItemRef &from, const ItemRef &to) {
   std::set<Item *> seen;
   std::vector<Item *> todo{to.get()};

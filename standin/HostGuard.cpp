@@ -16,7 +16,7 @@ using namespace pc::standin;
 
 namespace {
 
-/// Whole pages: [begin, end).
+/// The pages [begin, end).
 struct Pages {
   uintptr_t begin, end;
   auto operator<=>(const Pages &) const = default;

@@ -349,8 +349,8 @@ static ncclResult_t keepError(Comm &comm, ncclResult_t result) {
 
 /// For a parent that does not block, NCCL returns success while *result is null and nothing is known yet: NCCLCHECK
 /// (checks.h) drops the ncclInProgress that ncclGroupEndInternal returns. The parent is in progress until
-/// ncclCommGetAsyncError says otherwise; until then it refuses everything, and *result says nothing, not even that
-/// there is no colour.
+/// ncclCommGetAsyncError says otherwise; until then it refuses everything, and *result is not valid, not even to show
+/// that there is no colour.
 PC_EXPORT ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t *result, ncclConfig_t *config) {
   Lock lock(driverMutex());
   FIND(comm, handle);
@@ -501,7 +501,7 @@ PC_EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t) { retu
 // Calls
 //===----------------------------------------------------------------------===//
 
-/// Whether the buffers overlap in a way that is not in place.
+/// Returns true if the buffers overlap in a way that is not in place.
 static bool overlapsBadly(const Call &call, const Comm &comm) {
   auto *in = static_cast<const char *>(call.in);
   auto *out = static_cast<char *>(call.out);

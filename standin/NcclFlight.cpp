@@ -171,7 +171,7 @@ static void reduceAs(const Call &call, int size, int64_t begin, int64_t count, i
     for (int64_t i = 0; i < n; ++i) {
       for (int rank = 0; rank < size; ++rank)
         values[rank] = load(parts[rank][i]);
-      // A ring ends block k at rank k, a reduction at its root.
+      // In a ring, the sum of block k ends at rank k; a reduction ends at its root.
       int64_t last = call.kind == Call::Reduce ? call.peer : (begin + lo + i) * size / total;
       Wide sum = way == Sums::Tree     ? addends.tree(0)
                  : way == Sums::Switch ? addends.atOnce()

@@ -98,7 +98,7 @@ void pc::standin::submit(const ItemRef &item) {
     s.waiting.push_back(item);
 }
 
-/// Whether the item is the first in its queue.
+/// Returns true if the item is the first in its queue.
 static bool isNext(const Item &item) { return !item.queue || scheduler().queues[item.queue].front() == &item; }
 
 /// Marks the item as done; its successors may become ready.

@@ -258,7 +258,7 @@ PC_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-/// Whether all of `items` are among `heads` or their predecessors in a graph.
+/// Returns true if all of `items` are among `heads` or their predecessors in a graph.
 static bool areAncestors(const std::vector<ItemRef> &items, const std::vector<ItemRef> &heads) {
   std::set<Item *> seen;
   std::vector<Item *> todo;

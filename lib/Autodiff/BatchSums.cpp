@@ -15,7 +15,7 @@ int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).get
 
 /// The relation between a value of the whole batch and its microbatches.
 struct Part {
-  /// How a value depends on the batch.
+  /// The dependence of a value on the batch.
   enum Kind {
     Same, ///< the value does not depend on the batch
     Rows, ///< a microbatch has the rows of its sequences, which do not depend on others
@@ -24,8 +24,7 @@ struct Part {
   } kind = Same;
   Operation *at = nullptr;
   std::string why = "";
-  /// For a value computed from sums: with k times as many tokens, which contribute equally, it is k^degree times as
-  /// large.
+  /// For a value that is computed from sums: with k times as many equal tokens, the value is k^degree times as large.
   std::optional<int> degree = std::nullopt;
   /// The value is a sum of choices of experts, or was divided by one. With degree 0, it is a mean over the tokens of a
   /// microbatch.
@@ -124,7 +123,7 @@ private:
     return part;
   }
 
-  /// An op without a dim of the batch; `sums`: its operands that are sums.
+  /// Classifies an op that has no dim of the batch. `sums` are its operands that are sums.
   Part ofSums(Operation *op, const FactorRule &rule, ArrayRef<unsigned> sums) const {
     if (sums.empty())
       return {Part::Same};
@@ -154,8 +153,8 @@ private:
     return sum;
   }
 
-  /// Whether the op reads the index of the batch. (Dropout and attention get the first row of a microbatch as an
-  /// operand.)
+  /// Returns true if the op reads the index of the batch. (Dropout and attention get the first row of a microbatch as
+  /// an operand.)
   static bool readsIndex(Operation *op, const FactorRule &rule, int rows) {
     if (isa<RopeTableOp>(op))
       return true;

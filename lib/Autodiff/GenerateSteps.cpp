@@ -29,7 +29,7 @@ struct StepSizes {
 /// Rewrites one function that computes a model. State: the function, its inputs, and the logits that it chooses from.
 class StepWriter {
 public:
-  /// The step takes `size` tokens per group; the names of its inputs and outputs end with `suffix`.
+  /// The step reads `size` tokens per group. The names of its inputs and outputs end with `suffix`.
   StepWriter(func::FuncOp model, ProgramOp program, const StepSizes &sizes, int64_t size, StringRef suffix)
       : model(model), program(program), sizes(sizes), size(size), suffix(suffix), builder(model) {}
 
@@ -63,7 +63,7 @@ private:
   Value dataInput(StringRef name, ArrayRef<StringRef> dims, ArrayRef<int64_t> shape, Type element, int64_t below);
   Value cacheOf(StringRef kind, StringRef owner, Value x);
   Value lookUp(Value table);
-  /// Whether `value` has rows of positions, the same ones for all sequences of the batch.
+  /// Returns true if `value` has rows of positions, the same ones for all sequences of the batch.
   bool isByPosition(DimClasses &classes, Value value);
 
   func::FuncOp model;
@@ -116,8 +116,8 @@ private:
 
 } // namespace
 
-/// Moves the ops of `other` to the end of `step`. Both have the same parameters, tables and caches; those of `other`
-/// go, and it writes into the caches after `step` has.
+/// Moves the ops of `other` to the end of `step`. Both have the same parameters, tables and caches. Those of `other`
+/// are erased, and its ops write into the caches after those of `step`.
 void GenerateSteps::append(func::FuncOp step, func::FuncOp other) {
   llvm::StringMap<Value> leaves; // by the text of what they are
   auto textOf = [](Operation *leaf) {
@@ -230,7 +230,7 @@ void StepWriter::dropTraining() {
   chosen = dataInput("chosen", {"batch", "chosen"}, {rows, sizes.rows}, i32, size);
   tokens.erase();
   tokens = ids.getDefiningOp<InputOp>();
-  // What nothing needs any more, from the last op to the first; the logits have no reader yet.
+  // Erases ops whose results nothing reads, from the last to the first. The logits have no reader yet, but are kept.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front())))
     if (op.getNumResults() && op.use_empty() && op.getResult(0) != logits && &op != tokens &&
         !llvm::is_contained({slotOf, positionOf, chosen}, op.getResult(0)))
@@ -314,7 +314,7 @@ Value StepWriter::lookUp(Value table) {
                                     table, positionOf, Value(), IntegerAttr());
 }
 
-/// Rotary tables and rows of learned positions meet values of tokens in few ops; there they are looked up.
+/// Only few ops combine rotary tables or rows of learned positions with values of tokens. The lookups are placed there.
 LogicalResult StepWriter::lookUpPositions() {
   DimClasses classes(model);
   SmallVector<std::pair<OpOperand *, bool>> uses; // and whether the op is an einsum
@@ -371,7 +371,7 @@ void StepWriter::chooseRows() {
     for (OpOperand &use : op->getOpOperands())
       if (hasTokens(use.get()))
         operands.push_back(&use);
-    // A residual sum is where the layers end.
+    // The layers end at a residual sum.
     if (operands.size() != 1 || (at != logits && !at.hasOneUse()))
       break;
     edge = operands[0];
@@ -463,7 +463,7 @@ void StepWriter::chooseTokens() {
   Value none = spread("-> b m v",
                       ConstantOp::create(builder, loc, RankedTensorType::get({}, f32), builder.getF64FloatAttr(-1e9)));
   Value best = spread("b m -> b m v", largest(scores));
-  // Of equal logits the first class is taken: the one whose negated number is the largest.
+  // If logits are equal, the first class is chosen: the one whose negated number is the largest.
   Value choice = largest(SelectOp::create(builder, loc, all, ComparisonKind::Equal, scores, best, negated, none));
   Value isChoice = spread("b m -> b m v", choice);
   Value low = spread("-> b m v",

@@ -147,7 +147,7 @@ private:
     return success();
   }
 
-  /// Whether the parameter is a matrix, or a stack of matrices, but not the table of an embedding.
+  /// Returns true if the parameter is a matrix, or a stack of matrices, but not the table of an embedding.
   static bool isDecayed(ParameterOp parameter) {
     ArrayRef<int64_t> shape = partsOf(parameter)[0].source.getShape();
     return shape.size() >= 2 && !isTable(parameter);

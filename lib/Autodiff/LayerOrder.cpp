@@ -26,7 +26,7 @@ struct Layers {
           of[&op] = number.try_emplace(name, number.size()).first->second;
   }
 
-  /// Whether the ops of the layers already come in the layers' order.
+  /// Returns true if the ops of the layers already come in the layers' order.
   bool areInOrder(Block &model) const {
     size_t now = 0;
     for (Operation &op : model)

@@ -25,7 +25,7 @@ RankedTensorType withElement(Value value, Type element) {
   return RankedTensorType::get(type.getShape(), element, type.getEncoding());
 }
 
-/// Whether `value` is broadcast along new dims (a bias, a table of positions).
+/// Returns true if `value` is broadcast along new dims (a bias, a table of positions).
 bool isBroadcast(Value value) {
   auto op = value.getDefiningOp<EinsumOp>();
   if (!op || op.getInputs().size() != 1)
@@ -143,7 +143,8 @@ private:
       op->setOperand(i, CastOp::create(builder, op->getLoc(), withElement(value, f32), value));
   }
 
-  /// Whether a router chooses by `value`, or computes scores from it. If it were rounded, more entries would be equal.
+  /// Returns true if a router chooses by `value`, or computes scores from it. If it were rounded, more entries would be
+  /// equal.
   static bool isOfRouter(Value value) {
     return llvm::any_of(value.getUsers(), [](Operation *user) {
       return isa<TopKOp, TopGroupsOp>(user) || (isa<AddOp, ActivationOp>(user) && isOfRouter(user->getResult(0)));

@@ -178,13 +178,13 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
       erase(part);
   }
 
-  /// Whether both are rotated by the same tables, and nothing else reads the values before rotation.
+  /// Returns true if both are rotated by the same tables, and nothing else reads the values before rotation.
   static bool isAlike(RopeOp q, RopeOp k) {
     return q.isPlain() && k.isPlain() && q.getCos() == k.getCos() && q.getSin() == k.getSin() && !q.getInverse() &&
            !k.getInverse() && q.getX().hasOneUse() && k.getX().hasOneUse();
   }
 
-  /// Whether q, k and v are projections of one value whose weights and biases differ only in query heads.
+  /// Returns true if q, k and v are projections of one value whose weights and biases differ only in query heads.
   bool belongTogether(ArrayRef<Projection> parts) {
     Projection q = parts[0];
     SmallVector<StringRef> dims = dimsOf(q.weight);

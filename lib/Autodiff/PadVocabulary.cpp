@@ -52,8 +52,8 @@ private:
       isPadded[factor] |= padded.contains(classes.classOf(value, dim));
   }
 
-  /// Whether the sum over `factor` adds only zeros for padding. Ids of tables are never padding. A product of two zeros
-  /// is 0, and so are the gradients of its operands.
+  /// Returns true if the sum over `factor` adds only zeros for padding. Ids of tables are never padding. A product of
+  /// two zeros is 0, and so are the gradients of its operands.
   bool sumsZeros(Operation *op, const FactorRule &rule, int factor) const {
     if (auto embedding = dyn_cast<EmbeddingOp>(op))
       return rule.operands[0][embedding.getBatch()] == factor;
@@ -68,7 +68,7 @@ private:
     return isa<EinsumOp>(op) && factors > 1;
   }
 
-  /// Whether the result is 0 at padding if the operands are.
+  /// Returns true if the result is 0 at padding if the operands are.
   bool makesZeros(Operation *op) const {
     auto isZero = [&](Value value) { return zero.contains(value); };
     if (isa<EinsumOp>(op)) {

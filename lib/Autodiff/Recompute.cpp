@@ -19,11 +19,11 @@ using namespace pc;
 
 namespace {
 
-/// Whether the op costs more than reading its operands: a matrix product or attention.
+/// Returns true if the op costs more than reading its operands: a matrix product or attention.
 bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
-/// Whether the op is never computed again, because different rounding of its operand could lead to different choices.
-/// It is enough to test these two ops: all others get the choices from an AdmitOp.
+/// Returns true if the op is never computed again, because different rounding of its operand could lead to different
+/// choices. It is enough to test these two ops: all others get the choices from an AdmitOp.
 bool isKept(Operation *op) { return isa<TopKOp, AdmitOp>(op); }
 
 /// Input: the body of a step and the layers to recompute. full() and selective() choose values of a layer, and clones
@@ -101,7 +101,7 @@ private:
   bool isReadBackward(Value value) const {
     return llvm::any_of(value.getUsers(), [&](Operation *user) { return !forward.contains(user); });
   }
-  /// Whether an op of the forward pass that belongs to another layer, or to none, reads the value.
+  /// Returns true if an op of the forward pass that belongs to another layer, or to none, reads the value.
   bool leavesLayer(Value value) const {
     std::string own = layerOfOp.lookup(value.getDefiningOp());
     return llvm::any_of(value.getUsers(),

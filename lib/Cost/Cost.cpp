@@ -130,13 +130,13 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   llvm_unreachable("a row of pcrt/moves.h without a way");
 }
 
-/// How ranks with numbers base + offsets are spread over nodes, for all bases. Only the bases' remainders modulo the
-/// ranks of a node matter; these are `residues`.
+/// The distribution over nodes of ranks with numbers base + offsets, for all bases. Only the bases' remainders modulo
+/// the ranks of a node matter; these are `residues`.
 static NodeSpread spreadOf(ArrayRef<int64_t> offsets, const std::set<int64_t> &residues, int64_t nodeRanks) {
   NodeSpread spread;
   spread.fewest = static_cast<int64_t>(offsets.size());
   std::vector<int64_t> nodes(offsets.size());
-  // How a group is spread over nodes depends only on the position of its first rank in its node.
+  // The distribution of a group over nodes depends only on the position of its first rank in its node.
   for (int64_t base : residues) {
     llvm::transform(offsets, nodes.begin(), [&](int64_t offset) { return (base + offset) / nodeRanks; });
     llvm::sort(nodes);
@@ -244,7 +244,7 @@ struct MoveTime {
 
 } // namespace
 
-/// Latency and sending of one move of `wire` bytes per rank, on the slowest link that its groups cross.
+/// The seconds for latency and sending of one move of `wire` bytes per rank, on the slowest link that its groups cross.
 static MoveTime moveTime(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<StringAttr> axes,
                          const MachineModel &machine) {
   if (!mesh)
@@ -319,8 +319,8 @@ AttentionWork pc::attentionWork(Operation *op) {
   return {flopsOf(op), shape[1], shape.back(), *isCausalAttention(op), getElementTypeOrSelf(keys).isBF16()};
 }
 
-/// Whether the rows of a matrix of the product are not multiples of 16 bytes. A row has the trailing dims that are in
-/// one group.
+/// Returns true if the rows of a matrix of the product are not multiples of 16 bytes. A row has the trailing dims that
+/// are in one group.
 static bool isUnaligned(EinsumOp op, const FactorRule &rule) {
   Contraction groups(rule);
   const SmallVector<int> *all[] = {&groups.batch, &groups.m, &groups.n, &groups.k, &groups.alone};

@@ -19,7 +19,7 @@ CudaLibraries::CudaLibraries(StringRef attention, ArrayRef<std::string> archs)
     : attention(attention == "library"),
       hopperOnly(!archs.empty() && llvm::all_of(archs, [](StringRef arch) { return arch.starts_with("sm_90"); })) {}
 
-/// Whether cuDNN's kernels of flash attention support the heads of `q`.
+/// Returns true if cuDNN's kernels of flash attention support the heads of `q`.
 static bool isForCudnn(Value q) {
   int64_t d = typeOf(q).getShape().back();
   return typeOf(q).getElementType().isBF16() && d % 8 == 0 && d <= 128;

@@ -82,7 +82,7 @@ llvm::DenseSet<Value> findGradients(Block &body, TaskFunctions &functions) {
   return gradients;
 }
 
-/// Whether `value` is a parameter, or a rounded, gathered or unpadded copy of one that the whole step reads.
+/// Returns true if `value` is a parameter, or a rounded, gathered or unpadded copy of one that the whole step reads.
 bool isWeight(Value value) {
   Operation *op = value.getDefiningOp();
   if (auto wait = dyn_cast_or_null<WaitOp>(op))
@@ -92,7 +92,8 @@ bool isWeight(Value value) {
          (isa_and_nonnull<CastOp, AllGatherOp, ResizeOp>(op) && isWeight(op->getOperand(0)));
 }
 
-/// Whether both passes of a microbatch read a gathered weight, as they do if it is gathered once for all microbatches.
+/// Returns true if both passes of a microbatch read a gathered weight, as they do if it is gathered once for all
+/// microbatches.
 bool staysForBackward(Value value) {
   Operation *op = value.getDefiningOp();
   if (!isa<AccumulateOp>(op->getParentOp()) || !isa<AllGatherOp, WaitOp>(op) || !isWeight(value))
@@ -104,7 +105,7 @@ bool staysForBackward(Value value) {
          });
 }
 
-/// Whether a rounded copy is the operand of a gather that runs once per step.
+/// Returns true if a rounded copy is the operand of a gather that runs once per step.
 bool isGatheredOnce(Operation *op) {
   return isa<CastOp>(op) && llvm::all_of(op->getUsers(), [&](Operation *user) {
            auto accumulate = dyn_cast<AccumulateOp>(user->getParentOp());

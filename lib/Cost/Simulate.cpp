@@ -27,8 +27,8 @@ struct Action {
 };
 
 /// Two events are expected at times that differ by `distance`, but the time of the work before them varies. `apart` is
-/// the standard deviation of the difference. Returns by how much the mean of the later event exceeds the later expected
-/// time (Clark 1961).
+/// the standard deviation of the difference. Returns the mean of the later event minus the later expected time (Clark
+/// 1961).
 double lastOfTwo(double distance, double apart) {
   if (apart <= 0)
     return 0;
@@ -264,7 +264,7 @@ private:
   llvm::DenseMap<Operation *, int64_t> liveBytes; ///< by task
 };
 
-/// Whether the op is a collective of all stages, or starts one.
+/// Returns true if the op is a collective of all stages, or starts one.
 bool Simulation::isOver(Operation *op) const {
   if (auto start = dyn_cast<StartOp>(op))
     return llvm::any_of(start.getMoves(), [&](MoveOpInterface move) { return isOverStages(move, axis); });

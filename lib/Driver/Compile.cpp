@@ -65,7 +65,7 @@ static std::string planLine(const Plan &plan, ModuleOp module) {
   return op->line();
 }
 
-/// Whether kernels are compared with the interpreter.
+/// Returns true if kernels are compared with the interpreter.
 static bool comparesKernels(const CompileOptions &options) {
   return !options.cuda() && options.to == Phase::Exe && (options.verifyKernels || options.verify == Verify::Full);
 }
@@ -321,7 +321,7 @@ static pcrt_status takeGiven(ModuleOp module, Phase phase, const CompileOptions 
   return succeeded(manager.run(module)) ? PCRT_OK : PCRT_INTERNAL;
 }
 
-/// How the program after a phase was checked, as the member `how` of the certificate.
+/// Returns the member `how` of the certificate: the way in which the program after a phase was checked.
 static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const CompileOptions &options) {
   bool begins = options.reference.empty() && (phase == Phase::Step || (given && !module->hasAttr(stepAttribute)));
   return options.verify != Verify::Full ? "unproved" : begins ? "given" : "proved";

@@ -12,7 +12,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The latest phase of which the program has a sign.
+/// The latest phase whose ops or functions the program contains.
 std::optional<Phase> pc::phaseOf(ModuleOp module) {
   if (module.lookupSymbol("model"))
     return Phase::Model;

@@ -19,8 +19,8 @@ using namespace pc;
 
 namespace {
 
-/// Adds the passes of one phase to a pass manager. Input: the options with the plan. Result: passes in order, and for
-/// each the status with which a compile ends if it fails.
+/// Adds the passes of one phase to a pass manager. Input: the options with the plan. Result: the passes in order, each
+/// with the exit status of a compile in which it fails.
 class PhaseBuilder {
 public:
   /// `verifiers`: adds only the verifiers of the phase.

@@ -46,7 +46,7 @@ void forEachElement(const Box &box, llvm::function_ref<void(int64_t)> f) {
   }
 }
 
-/// Whether two parameters have an element of the tensor in common.
+/// Returns true if two parameters have an element of the tensor in common.
 bool overlap(const Box &a, const Box &b) {
   auto meet = [](int64_t startA, int64_t sizeA, int64_t startB, int64_t sizeB) {
     return startA < startB + sizeB && startB < startA + sizeA;

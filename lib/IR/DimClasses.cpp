@@ -1,6 +1,6 @@
 //===- DimClasses.cpp - Which dims of a program iterate together -------------------===//
 // Union-find over all (value, dim) pairs. Factor rules, accumulations and moves join the dims that must have one size.
-// Resizing a class therefore keeps every op valid. The smallest member names a class, so names do not depend on
+// Resizing a class therefore keeps every op valid. A class is named by its smallest member, so names do not depend on
 // hashing.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/DimClasses.h"

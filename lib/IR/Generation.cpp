@@ -1,5 +1,5 @@
 //===- Generation.cpp - Ops of programs that generate text -----------------------------------===//
-// Verifies attention to a cache, and tells steps that generate from steps that train.
+// Verifies attention to a cache, and distinguishes steps that generate from steps that train.
 //===-----------------------------------------------------------------------------------------===//
 #include "pc/IR/Generation.h"
 

@@ -68,7 +68,7 @@ void FusionOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
 ParseResult StartOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result); }
 void StartOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
 
-/// Whether two types are equal except for their homes.
+/// Returns true if two types are equal except for their homes.
 static bool sameUpToHome(Type a, Type b) {
   auto strip = [](Type type) -> Type {
     auto tensor = cast<RankedTensorType>(type);
@@ -261,7 +261,7 @@ LogicalResult ProgramOp::verify() {
   return success();
 }
 
-/// Whether a parameter group has a name and, besides, only settings that are numbers of at least 0.
+/// Returns true if a parameter group has a name and, besides, only settings that are numbers of at least 0.
 static bool isGroup(DictionaryAttr group) {
   return llvm::all_of(group,
                       [](NamedAttribute setting) {

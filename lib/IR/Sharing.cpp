@@ -17,7 +17,7 @@ static bool sameShapeAndWidth(Value a, Value b) {
          s.getElementTypeBitWidth() == t.getElementTypeBitWidth();
 }
 
-/// How an elementwise op reads an operand.
+/// The index at which an elementwise op reads an operand: that of the result, that of a broadcast, or another one.
 enum class Read { Same, Broadcast, Other };
 /// The index at which a loop over the result reads operand `i`.
 static Read readOf(FactorOpInterface op, const FactorRule &rule, unsigned i) {
@@ -41,9 +41,9 @@ static Read readOf(FactorOpInterface op, const FactorRule &rule, unsigned i) {
   return Read::Broadcast;
 }
 
-/// Whether an einsum may become a library matrix product (with m, n or k of 1), which may not work in place. Outside of
-/// a fusion, this is an einsum that broadcasts. In a fusion, where it may get a bias, it is an einsum that broadcasts a
-/// single element.
+/// Returns true if an einsum may become a library matrix product (with m, n or k of 1), which may not work in place.
+/// Outside of a fusion, this is an einsum that broadcasts. In a fusion, where it may get a bias, it is an einsum that
+/// broadcasts a single element.
 static bool mayBecomeProduct(FactorOpInterface op, const FactorRule &rule) {
   if (!isa<EinsumOp>(op) || op->getNumOperands() < 2)
     return false;
@@ -55,8 +55,8 @@ static bool mayBecomeProduct(FactorOpInterface op, const FactorRule &rule) {
   return false;
 }
 
-/// Whether a kernel whose loop runs over `shape` may hold `op`: it sums nothing, and no value has more dims than the
-/// loop.
+/// Returns true if a kernel whose loop runs over `shape` may hold `op`: it sums nothing, and no value has more dims
+/// than the loop.
 static bool fitsLoop(Operation *op, ArrayRef<int64_t> shape) {
   auto factored = dyn_cast<FactorOpInterface>(op);
   if (!factored || !factored.getNumElementwise())
@@ -97,7 +97,7 @@ std::optional<TableSum> pc::asTableSum(FusionOp fusion) {
   return std::nullopt;
 }
 
-/// Whether a fusion is a matrix product and its sum with `operand`, to which the product adds in place.
+/// Returns true if a fusion is a matrix product and its sum with `operand`, to which the product adds in place.
 static bool isProductOnto(FusionOp fusion, unsigned operand) {
   Value addend = addendOnto(fusion, fusion.getBody().front().getArgument(operand));
   auto product = addend ? addend.getDefiningOp<EinsumOp>() : EinsumOp();

@@ -86,8 +86,8 @@ public:
   RopeReader(ConfigReader &reader, const Family &family, const ModelConfig &config)
       : reader(reader), family(family), config(config) {}
 
-  /// Checks that the objects of rotary embeddings have the depth of the family's objects and, if both are given, are
-  /// equal, because transformers reads only the first one.
+  /// Checks that the objects with the settings of rotary embeddings are nested as deeply as the family's objects. If
+  /// both objects are given, they must be equal, because transformers reads only the first one.
   bool checkObjects();
   Rope read(const RopePlace &at);
   Rotation rotation(const Rope &rope);

@@ -54,7 +54,7 @@ static void readBuckets(ConfigReader &reader, ModelConfig &config) {
                   << config.farthest;
 }
 
-/// Whether the input of the head is scaled; null means no.
+/// Returns true if the input of the head is scaled; null means no.
 static bool readScale(ConfigReader &reader, bool absent) {
   const char *key = "scale_decoder_outputs";
   bool isNull = reader.isGiven(key) && !reader.has(key), scales = reader.flag(key, absent && !isNull, KeyRole::Aside);

@@ -20,7 +20,8 @@ using namespace pc;
 
 static Location fileLocation(MLIRContext *context, StringRef path) { return FileLineColLoc::get(context, path, 0, 0); }
 
-/// Whether `name` is a tensor that checkpoints have in addition to the parameters, and that a step does not need.
+/// Returns true if `name` is a tensor that checkpoints have in addition to the parameters, and that a step does not
+/// need.
 static bool isHarmless(StringRef name, const ModelConfig &config) {
   // Older checkpoints store the causal mask.
   for (StringRef mask : {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"})

@@ -173,8 +173,8 @@ bool pc::areEqual(const TensorEntry &a, const TensorEntry &b) {
   return first && second && (*first)->getBuffer() == (*second)->getBuffer();
 }
 
-/// Whether a file is named like weights of PyTorch, TensorFlow, Flax, llama.cpp, ..., or is a safetensors file with a
-/// name that no index mentions. Other .bin files may be tokens.
+/// Returns true if a file is named like weights of PyTorch, TensorFlow, Flax, llama.cpp, ..., or is a safetensors file
+/// with a name that no index mentions. Other .bin files may be tokens.
 static bool isNamedAsWeights(StringRef name) {
   if (name.ends_with(".bin"))
     return name.starts_with("pytorch_model") || name.starts_with("model") || name.contains("-of-");

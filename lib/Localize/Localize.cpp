@@ -165,7 +165,7 @@ private:
     return success();
   }
 
-  /// Adds to `op` the sizes of the whole value whose elements it drops, and the start of this rank's block.
+  /// Adds to an op with dropout the sizes of the whole value, and the start of this rank's block.
   LogicalResult addOffsets(DrawnOpInterface op) {
     DropAttr drop = op.getDropAttr();
     if (!drop.getGlobal().empty())

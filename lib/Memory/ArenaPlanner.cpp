@@ -157,7 +157,7 @@ public:
       windows.resize((end - start) / half + 1);
   }
 
-  /// Whether positions fit the type that `Placed` uses.
+  /// Returns true if positions fit the type that `Placed` uses.
   bool isCountable() const { return end - start <= INT32_MAX; }
 
   /// Places a buffer in the smallest gap that is free; returns its offset.

@@ -128,8 +128,8 @@ private:
     return success();
   }
 
-  /// Whether `op` may write `result` over `old`: both have the same home, `old` has no reader after `op`, and `op`
-  /// works in place if it reads `old`.
+  /// Returns true if `op` may write `result` over `old`: both have the same home, `old` has no reader after `op`, and
+  /// `op` works in place if it reads `old`.
   bool mayReplace(Operation *op, OpResult result, Value old) {
     if (homeOrNone(old) != homeOrNone(result) || byteSize(old.getType()) != byteSize(result.getType()) || pending[old])
       return false;
@@ -318,7 +318,7 @@ private:
         --pending[use.get()];
   }
 
-  /// Whether `value` is a block argument of an accumulation, which is a part of an operand.
+  /// Returns true if `value` is a block argument of an accumulation, which is a part of an operand.
   static bool isPart(Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
     return argument && isa<AccumulateOp>(argument.getOwner()->getParentOp());

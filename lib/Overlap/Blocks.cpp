@@ -21,7 +21,7 @@ using namespace pc;
 
 namespace {
 
-/// Whether `op` may be computed block by block as `row` says: results are blocked, or sums over the blocks.
+/// Returns true if `op` may be computed block by block as `row` says: results are blocked, or sums over the blocks.
 bool worksOnBlocks(Operation *op, const Row &row) {
   if (!op->hasTrait<Pointwise>() && !op->hasTrait<Rowwise>() && !isa<EinsumOp, ReduceMaxOp>(op))
     return false;
@@ -267,7 +267,7 @@ bool BlockDecisions::follow(Value value, const Blocked &wanted,
   return false;
 }
 
-/// Whether a matrix product is among the ops that compute `value` block by block.
+/// Returns true if a matrix product is among the ops that compute `value` block by block.
 bool BlockDecisions::isMadeByProduct(Value value) const {
   SmallVector<Value> list = {value};
   llvm::DenseSet<Value> seen;

@@ -88,9 +88,9 @@ public:
   }
 
 private:
-  /// Whether `op` is a move between two or more ranks that may be in flight: moves of rows always block. Moves between
-  /// stages are not changed, because each stage's program is scheduled separately, and all stages have to run these
-  /// moves in the same order.
+  /// Returns true if `op` is a move between two or more ranks that may be in flight: moves of rows always block. Moves
+  /// between stages are not changed, because each stage's program is scheduled separately, and all stages have to run
+  /// these moves in the same order.
   bool sends(Operation *op) const {
     auto move = dyn_cast_or_null<MoveOpInterface>(op);
     return move && !isa<AllToAllRowsOp>(op) && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) &&
@@ -172,8 +172,8 @@ private:
       }
   }
 
-  /// Whether `op` is a stored tensor (a leaf) or the rounded copy of one. A rounded copy before the accumulation does
-  /// not count, because its gather serves all microbatches and starts as soon as it is ready.
+  /// Returns true if `op` is a stored tensor (a leaf) or the rounded copy of one. A rounded copy before the
+  /// accumulation does not count, because its gather serves all microbatches and starts as soon as it is ready.
   bool isStored(Operation *op) const {
     if (!isa_and_nonnull<CastOp>(op))
       return op && isLeaf(op);
@@ -192,7 +192,7 @@ private:
     return numbers.try_emplace(std::move(key), numbers.size()).first->second;
   }
 
-  /// Whether nothing reads results of `op` before the end of its task, or of the block.
+  /// Returns true if nothing reads results of `op` before the end of its task, or of the block.
   bool isReadAtEnd(Operation *op) const {
     return llvm::all_of(op->getUsers(),
                         [&](Operation *user) { return user == block.getTerminator() || atEnd.contains(user); });
@@ -266,8 +266,8 @@ private:
     return changed;
   }
 
-  /// Whether `bucket` stays a blocking move: it has one move, there is no computation between its start and its wait,
-  /// its position is between them, and no other bucket of its group is in flight at that time.
+  /// Returns true if `bucket` stays a blocking move: it has one move, there is no computation between its start and its
+  /// wait, its position is between them, and no other bucket of its group is in flight at that time.
   bool blocks(const MoveBucket &bucket, ArrayRef<MoveBucket> buckets) const {
     int64_t place = items[bucket.items[0]].place;
     if (bucket.items.size() > 1 || place < bucket.start || place > bucket.wait)

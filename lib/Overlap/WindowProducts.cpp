@@ -190,7 +190,7 @@ private:
       use->set(wholes[use->get()].back());
   }
 
-  /// Whether all ranks along `axes` certainly have the same `value`, judging by this block.
+  /// Returns true if all ranks along `axes` certainly have the same `value`, judging by this block.
   bool isSameOver(ArrayAttr axes, Value value) {
     auto [known, isNew] = same.try_emplace({axes, value}, false);
     if (!isNew)

@@ -17,8 +17,8 @@ using namespace pc::pipeline;
 
 namespace {
 
-/// How often a sum contains the part of each (chunk, microbatch). Consecutive microbatches with equal counts are one
-/// run, so that sums over many of them stay short.
+/// Counts how often a sum contains the part of each (chunk, microbatch). Consecutive microbatches with equal counts
+/// form one run, so that sums over many microbatches stay short.
 class Parts {
 public:
   /// Microbatches `first` to `last` of one chunk, each of which occurs `count` times.
@@ -29,7 +29,7 @@ public:
 
   ArrayRef<Run> runs() const { return list; }
 
-  /// How often an addend is in the sum.
+  /// Returns how often an addend is in the sum.
   int count(int chunk, int microbatch) const {
     for (const Run &run : list)
       if (run.chunk == chunk && run.first <= microbatch && microbatch <= run.last)
@@ -331,7 +331,7 @@ private:
     return state;
   }
 
-  /// Whether an op is linear in its first operand and has no other operand except the start of a block.
+  /// Returns true if an op is linear in its first operand and has no other operand except the start of a block.
   static bool isLinear(Operation *op) {
     auto isOffset = [](Value value) {
       auto type = cast<RankedTensorType>(value.getType());

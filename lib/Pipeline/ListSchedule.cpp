@@ -90,8 +90,8 @@ private:
     return when;
   }
 
-  /// Whether stage `d` may begin `task` now: within the rule's cap, and with enough memory to finish all microbatches
-  /// that it has begun.
+  /// Returns true if stage `d` may begin `task` now: within the rule's cap, and with enough memory to finish all
+  /// microbatches that it has begun.
   bool fits(int d, const Task &task) const {
     if (task.kind != TaskKind::Forward && task.kind != TaskKind::Recompute)
       return true;

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::pipeline;
 
-/// Whether the op costs more than reading its operands: a matrix product or attention.
+/// Returns true if the op costs more than reading its operands: a matrix product or attention.
 static bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
 ArrayRef<Operation *> StepTasks::ops(TaskKind kind, int chunk) const {

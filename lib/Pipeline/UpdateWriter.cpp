@@ -58,7 +58,7 @@ private:
   };
 
   static bool isLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp>(op); }
-  /// Whether all stages get the output.
+  /// Returns true if all stages get the output.
   static bool isFigure(Operation *op) {
     auto output = dyn_cast<OutputOp>(op);
     return output && (output.getKind() == OutputKind::Loss || output.getKind() == OutputKind::GradNorm);

@@ -170,7 +170,7 @@ private:
     }
   }
   int *clockOf(int i) { return &clocks[i * streams]; }
-  /// Whether `a` is certainly done when `b` starts, by vector clocks.
+  /// Returns true if `a` is certainly done when `b` starts, by vector clocks.
   bool before(int a, int b) { return clockOf(b)[streamOf[a]] > number[a]; }
 
   /// Checks that a message is sent after its task and read after its receive, and that tasks of one stage are ordered.
@@ -204,7 +204,7 @@ private:
     return true;
   }
 
-  /// Whether all inputs of a task have certainly arrived when it begins.
+  /// Returns true if all inputs of a task have certainly arrived when it begins.
   bool inputsOf(int d, int i, const std::vector<int> &receiveAt) {
     for (const auto &[needed, delay] : p.inputs(program.stages[d][i].task)) {
       int id = p.id(needed);

@@ -16,7 +16,7 @@ using Refused = std::optional<Refusal>;
 static Refused usage(const Twine &why) { return Refusal{PCRT_USAGE, why.str()}; }
 static Refused infeasible(const Twine &why) { return Refusal{PCRT_INFEASIBLE, why.str()}; }
 
-/// Whether a value cannot be an option of a tactic, because it contains a character that would end it.
+/// Returns true if a value cannot be an option of a tactic, because it contains a character that would end it.
 static bool hasNoText(StringRef value) { return value.find_first_of(" {}'\"") != StringRef::npos; }
 
 const TacticForm *TacticInfo::formOf(const Tactic &tactic) const {

@@ -309,7 +309,7 @@ bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayR
          refuse("is given positions of queries, although the queries are not split", FaultKind::Scale);
 }
 
-/// Whether no two of these operands are sums over one axis.
+/// Returns true if no two of these operands are sums over one axis.
 static bool areOfDifferentAxes(ArrayRef<const Where *> operands, ArrayRef<unsigned> partial) {
   AxisSet taken = 0;
   for (unsigned i : partial) {
@@ -454,7 +454,7 @@ bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayR
   return true;
 }
 
-/// How each dim of a rule is split, and the size of the dim on one rank. The size is -1 if no operand or result has the
+/// The split of each dim of a rule, and the size of the dim on one rank. The size is -1 if no operand or result has the
 /// dim.
 struct Placer::Split {
   SmallVector<Dim> dims;

@@ -82,8 +82,8 @@ bool Walk::put(Stage &stage, Operation *op, const State &state, std::optional<Ra
   return true;
 }
 
-/// Whether the results overlap neither each other nor an operand that is still read while they are written. `known` are
-/// the pairs that may share bytes, for all ops like this one.
+/// Returns true if the results overlap neither each other nor an operand that is still read while they are written.
+/// `known` are the pairs that may share bytes, for all ops like this one.
 bool Walk::mayWrite(Stage &stage, Operation *op, Sharing &known) {
   if (stage.arena < 0 || stage.inKernel)
     return true;

@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// Whether only the alignment of a CPU's or a device's arena separates the two offsets.
+/// Returns true if only the alignment of a CPU's or a device's arena separates the two offsets.
 static bool lagsBehind(int64_t end, int64_t begin) {
   auto isAligned = [&](uint64_t bytes) { return begin == static_cast<int64_t>(llvm::alignTo(end, bytes)); };
   return isAligned(1) || isAligned(64) || isAligned(256);

@@ -29,7 +29,7 @@ static SmallVector<Operation *> movesTo(const Failure &failure, const Trace &tra
   return moves.takeVector();
 }
 
-/// Whether a move is one of a window's steps.
+/// Returns true if a move is one of a window's steps.
 static bool isStep(Operation *op) {
   auto move = cast<MoveOpInterface>(op);
   return isa<PermuteOp, InsertOp>(op) || move.getMoveShift() || !move.getMoveWith().empty();

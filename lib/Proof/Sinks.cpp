@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-/// Whether an attribute of a leaf or an output describes this rank's block, which may differ between programs.
+/// Returns true if an attribute of a leaf or an output describes this rank's block, which may differ between programs.
 static bool isOfRank(Operation *op, StringRef name) {
   return name == "global" || name == "layout" || (name == "key" && !isa<InputOp>(op));
 }

@@ -129,7 +129,7 @@ void Walk::arrive(int, MoveOpInterface move, Value input, int meeting) {
   meetingOf[move] = meeting;
 }
 
-/// Whether values lie alike; one stage may know that its value sums copies.
+/// Returns true if values lie alike; one stage may know that its value sums copies.
 static bool areSame(Where a, const Where &b) {
   a.copies = b.copies;
   return a == b;

@@ -133,7 +133,7 @@ const Walk::Ranges *Walk::rangesOf(Stage &stage, CallOp call, Called &called) {
   return ranges.overlap ? nullptr : &ranges;
 }
 
-/// Whether both calls have the same effect: apart from sums, their values and places are equal.
+/// Returns true if both calls have the same effect: apart from sums, their values and places are equal.
 bool Walk::Task::isLike(const Task &other) const {
   auto isSameIn = [&](size_t i) {
     return in[i].where == other.in[i].where && in[i].rows == other.in[i].rows &&

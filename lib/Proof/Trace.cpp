@@ -35,7 +35,7 @@ StringRef pc::proof::nameOf(FaultKind fault) {
 namespace {
 using Made = Trace::Made;
 
-/// An op of the step program that is similar to a wrong op.
+/// An op of the step program that is similar to a wrong op, and how similar it is.
 struct Likeness {
   const Made *step = nullptr;
   bool sameName = false, sameAttributes = false, sameOperands = false;
@@ -95,13 +95,13 @@ private:
   static std::pair<uint64_t, Operation *> keyOf(uint64_t what, int microbatch, Operation *program) {
     return {what ^ static_cast<uint64_t>(microbatch + 2) * 0xbf58476d1ce4e5b9ull, program};
   }
-  /// Whether a stage has `what`, for this microbatch or for any.
+  /// Returns true if a stage has `what`, for this microbatch or for any.
   static bool has(const Keys &keys, uint64_t what, int microbatch, Operation *op) {
     Operation *program = programOf(op);
     return keys.contains(keyOf(what, microbatch, program)) || keys.contains(keyOf(what, State::ofAny, program));
   }
   bool isKnownBefore(const State &state) const { return before && before->contains(state.hash()); }
-  /// Whether neither the step nor the previous phase has the value. Numbers of blocks are not compared.
+  /// Returns true if neither the step nor the previous phase has the value. Numbers of blocks are not compared.
   bool isStrange(int made) const {
     const State &state = trace.made[made].state;
     bool isOffset = state.where && (state.where->note.kind == Note::Offset || state.where->note.kind == Note::Counts);
@@ -200,7 +200,7 @@ private:
 
   static Point valueOf(const Trace &trace, int made) { return made < 0 ? Point() : trace.made[made].state.value; }
 
-  /// Whether `read` is a copy of an operand of `right`.
+  /// Returns true if `read` is a copy of an operand of `right`.
   bool isInPlaceOf(const Made &read, const Made &right) const {
     return isa<CopyOp>(read.op) &&
            llvm::any_of(right.from, [&](int from) { return from >= 0 && valueOf(step, from) == read.state.value; });
@@ -281,7 +281,7 @@ private:
     return who;
   }
 
-  /// How similar an op of the program is to an op of the step, by name, attributes and operands.
+  /// Compares an op of the program with an op of the step by name, attributes and operands.
   Likeness likeness(const Made &wrong, const Made &right) const {
     Likeness like;
     like.step = &right;
@@ -329,10 +329,10 @@ private:
     return only;
   }
 
-  /// Whether an op makes numbers that are the same in every step: rotations, positions, buckets of distances.
+  /// Returns true if an op makes numbers that are the same in every step: rotations, positions, buckets of distances.
   static bool isTable(Operation *op) { return isa<RopeTableOp, IotaOp>(op); }
 
-  /// Whether `wrong` lacks an optional part of `right`, such as the mask, addends or dropout of attention.
+  /// Returns true if `wrong` lacks an optional part of `right`, such as the mask, addends or dropout of attention.
   static bool lacksPart(Operation *wrong, Operation *right) {
     auto parts = [](Operation *op) {
       auto sizes = op->getInherentAttr("operandSegmentSizes").value_or(Attribute());
@@ -343,7 +343,7 @@ private:
                         [](auto part) { return std::get<0>(part) == 0 && std::get<1>(part) > 0; });
   }
 
-  /// Whether the result of an op is used only for the norm of the gradient.
+  /// Returns true if the result of an op is used only for the norm of the gradient.
   static bool isNorm(Operation *op, int depth = 0) {
     return depth < 4096 && !op->use_empty() &&
            llvm::all_of(

@@ -73,7 +73,7 @@ Key Values::keyOf(const Product &product) const {
   return key;
 }
 
-/// Whether every element of the result is an element of the operand.
+/// Returns true if every element of the result is an element of the operand.
 static bool bringsElements(const Product &product) {
   return product.in.size() == 1 &&
          llvm::all_of(product.in[0], [&](int letter) { return llvm::is_contained(product.out, letter); });
@@ -91,8 +91,8 @@ static SmallVector<LinearMap, 3> mapsOf(const Product &product, const Key &key) 
   return maps;
 }
 
-/// Whether `op` is the broadcast of a bias that was rounded for a library product whose result is bf16. The libraries
-/// of CUDA devices require this, so the proof does not compare whether such a bias is rounded before the sum.
+/// Returns true if `op` is the broadcast of a bias that was rounded for a library product whose result is bf16. The
+/// libraries of CUDA devices require this, so the proof does not compare whether such a bias is rounded before the sum.
 static bool isRoundedBias(Operation *op) {
   return isBf16(op->getOperand(0)) && !isBf16(op->getResult(0)) && !op->use_empty() &&
          llvm::all_of(op->getUsers(), [](Operation *user) { return isa<AddOp>(user) && isBf16(user->getResult(0)); });

@@ -82,7 +82,7 @@ bool Walk::runOp(Stage &stage, Operation *op) {
 
 static bool isBf16(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isBF16(); }
 
-/// Whether two ops share their analysis: they have the same name, attributes and types, except for homes.
+/// Returns true if two ops share their analysis: they have the same name, attributes and types, except for homes.
 static bool areAlike(Operation *a, Operation *b) {
   auto areTypes = [](TypeRange types, TypeRange others) {
     return types.size() == others.size() && llvm::all_of(llvm::zip_equal(types, others), [](auto pair) {

@@ -153,7 +153,7 @@ static std::optional<FoundNorm> normAt(Operation *op) {
   return std::nullopt;
 }
 
-/// Whether the only reader of `op` is the rest of the norm: its scale or its shift.
+/// Returns true if the only reader of `op` is the rest of the norm: its scale or its shift.
 static bool continues(const FoundNorm &found, Operation *op) {
   if (!op->hasOneUse())
     return false;

@@ -156,7 +156,7 @@ static Value lessConstant(Value value, double number) {
   return {};
 }
 
-/// Whether `product` is a multiple of x to the power of `count`.
+/// Returns true if `product` is a multiple of x to the power of `count`.
 static bool isPower(const ProductForm &product, Value x, size_t count) {
   return !product.summed() && product.terms.size() == count &&
          llvm::all_of(product.terms, [&](const Term &t) { return t.value == x && t.dims == dimsOf(x); });

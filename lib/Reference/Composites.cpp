@@ -382,7 +382,7 @@ Tensors pc::admit(Inputs in, int64_t capacity, int64_t ranks) {
   return {taken};
 }
 
-/// Experts come in order, and within an expert the tokens. Entries after the last full round belong to the last round.
+/// Entries are ordered by expert, then by token. Entries after the last full round belong to the last round.
 Tensors pc::roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit) {
   const Tensor &x = *in[0];
   int64_t experts = x.shape.back(), number = 0;

@@ -77,8 +77,8 @@ static size_t numberOf(Operation *op, Value operand) {
   return llvm::find(op->getOperands(), operand) - op->operand_begin();
 }
 
-/// Whether query s of this rank, in batch row b, sees key t. If `sees` has a count of keys for each query, the count
-/// decides; otherwise positions do.
+/// Returns a function that says whether query s of this rank, in batch row b, sees key t. If `sees` has a count of keys
+/// for each query, the count decides; otherwise positions do.
 template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t offset) {
   if (!attention.getCausal())
     return [](int64_t, int64_t, int64_t) { return true; };
@@ -100,7 +100,7 @@ template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t off
   };
 }
 
-/// How this attention computes scores from products of q and k.
+/// Returns the function that computes this attention's scores from products of q and k.
 template <typename Op> static Scores scoresOf(Op attention, Inputs in) {
   Scores scores{attention.getScale().convertToDouble()};
   if (auto cap = attention.getSoftcap())

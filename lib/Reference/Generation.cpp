@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// The number of an entry of a cache (b, n, k, t, d): where the row of a position and a head begins.
+/// The index in a cache (b, n, k, t, d) at which the row of a position and a head begins.
 struct CacheIndex {
   explicit CacheIndex(const Tensor &cache)
       : slots(cache.shape[1]), heads(cache.shape[2]), context(cache.shape[3]), width(cache.shape[4]) {}
@@ -26,7 +26,7 @@ struct CacheIndex {
 };
 } // namespace
 
-/// A token outside of the cache writes nothing.
+/// A token whose slot or position is outside of the cache writes nothing.
 Tensors pc::cacheWrite(Inputs in) {
   const Tensor &x = *in[1], &slots = *in[2], &positions = *in[3];
   Tensor result = *in[0];

@@ -161,7 +161,7 @@ LogicalResult PlacementProblem::updateRows(unsigned id) {
   return success();
 }
 
-/// Whether an op costs so little that its operands may stay partial although it could be split.
+/// Returns true if an op costs so little that its operands may stay partial although it could be split.
 static bool isCheapLinear(const PlacementNode &node) {
   if (auto einsum = dyn_cast<EinsumOp>(node.op))
     return einsum.getInputs().size() == 1;
@@ -182,21 +182,21 @@ void PlacementProblem::outputRows(unsigned id) {
     rows[id].push_back(Row{{AxisState::root()}, {}, -1});
 }
 
-/// Whether `node` only copies or rounds: it is a copy, or the cast of a weight. Then its result has the placement of
-/// its operand.
+/// Returns true if `node` only copies or rounds: it is a copy, or the cast of a weight. Then its result has the
+/// placement of its operand.
 bool PlacementProblem::isVersion(const PlacementNode &node) const {
   return isa<CopyOp>(node.op) || (isa<CastOp>(node.op) && isWeight(graph.values[node.operands[0]]));
 }
 
-/// Whether `seeds.must` applies to this node.
+/// Returns true if `seeds.must` applies to this node.
 bool PlacementProblem::isBound(const PlacementNode &node) const {
   return !node.operands.empty() && node.kind != NodeKind::Move && node.kind != NodeKind::Argument && !isVersion(node) &&
          !seeds.only.count(node.section) &&
          llvm::any_of(node.results, [&](unsigned value) { return seeds.binds(graph.values[value]); });
 }
 
-/// Whether the seeds allow the axis on all dims of `factor`, and the axis divides all of them. A dim that must be split
-/// but cannot be divided is added to `refused`.
+/// Returns true if the seeds allow the axis on all dims of `factor`, and the axis divides all of them. A dim that must
+/// be split but cannot be divided is added to `refused`.
 bool PlacementProblem::isSplittable(const PlacementNode &node, int factor) {
   bool must = false;
   std::optional<std::pair<unsigned, int64_t>> indivisible;
@@ -209,7 +209,7 @@ bool PlacementProblem::isSplittable(const PlacementNode &node, int factor) {
       bool allowed = isVersion(node) || (move ? seeds.allowsAnywhere(name) : seeds.allows(node.section, name));
       if (!allowed || (name && !seeds.splits(graph.values[value], d)))
         return false;
-      // A move over another axis changes the minor end of a dim's list of axes, so this axis has to be major to it.
+      // A move over another axis changes the minor end of a dim's list of axes, so this axis must be major to it.
       if (move && (static_cast<int64_t>(d) == move.getMoveDim() || static_cast<int64_t>(d) == move.getOtherDim()))
         for (StringAttr other : move.getMoveAxes())
           if (!seeds.order.isMajor(seeds.axis, other, name))

@@ -19,7 +19,7 @@ using namespace pc;
 
 static constexpr int wholly = 1024; ///< the unit of `MoveTerms::exposed` is 1/1024
 
-/// Whether the moves of `value` sum a gradient: values that `pc.accumulate` yields, except the loss, and values
+/// Returns true if the moves of `value` sum a gradient: values that `pc.accumulate` yields, except the loss, and values
 /// computed from them.
 bool PlacementProblem::isSumOfGradients(unsigned value) const {
   const PlacementValue &v = graph.values[value];

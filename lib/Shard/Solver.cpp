@@ -124,8 +124,8 @@ size_t Solver::stride(const PriceTable &table, unsigned v) const {
   return 0;
 }
 
-/// Whether choice `dear` of `v` can be removed because `cheap` is at least as good for every choice of the neighbours.
-/// `steps`: the strides of its tables.
+/// Returns true if choice `dear` of `v` can be removed because `cheap` is at least as good for every choice of the
+/// neighbours. `steps`: the strides of its tables.
 bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_t> steps) const {
   // Adds the differences of the first entries, if both are legal. The least difference of each table is not larger.
   Price atMost;
@@ -168,7 +168,7 @@ bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_
   return !isNot(total);
 }
 
-/// Whether some choice that is not `gone` is at least as good as `dear` for all neighbours.
+/// Returns true if some choice that is not `gone` is at least as good as `dear` for all neighbours.
 bool Solver::isDead(unsigned v, int dear, ArrayRef<Sample> samples, ArrayRef<size_t> steps, ArrayRef<bool> gone) const {
   if (samples[dear].isNever)
     return true;
@@ -199,7 +199,7 @@ void Solver::removeChoices(unsigned v, ArrayRef<bool> gone) {
   alive[v] = std::move(left);
 }
 
-/// Whether choice `cheap` may be at least as good as `dear` for all neighbours, judging by samples.
+/// Returns true if choice `cheap` may be at least as good as `dear` for all neighbours, judging by samples.
 bool Solver::mayDominate(ArrayRef<Sample> samples, int dear, int cheap) const {
   const Sample &a = samples[dear], &b = samples[cheap];
   if (b.illegal & ~a.illegal)

@@ -65,7 +65,7 @@ public:
   static constexpr size_t npos = StringRef::npos;
   explicit Scan(StringRef text) : text(text) {}
 
-  /// Whether the parser may see the text.
+  /// Returns true if the parser may see the text.
   bool run() {
     if (text.starts_with("ML\xefR")) // bytecode
       return true;
@@ -335,7 +335,7 @@ private:
 
 } // namespace
 
-/// Whether all chunks of the text may be parsed; prints an error if not.
+/// Returns true if all chunks of the text may be parsed; prints an error if not.
 static bool mayBeParsed(StringRef path, StringRef text, StringRef splitMarker) {
   for (size_t begin = 0; begin <= text.size();) {
     size_t end = splitMarker.empty() ? StringRef::npos : text.find(splitMarker, begin);

@@ -34,7 +34,7 @@ public:
   /// The dim of a parameter that the column axis splits. In an embedding table it is the vocabulary. Otherwise it is a
   /// dim that the result of the linear also has, or else the first dim with a name that the column axis splits.
   static AxisState columnDim(ParameterOp parameter);
-  /// Whether the column axis of 2D splits activations by this dim.
+  /// Returns true if the column axis of 2D splits activations by this dim.
   static bool splitsInActivations(ParameterOp parameter, int64_t dim) {
     return columnNames().contains(cast<StringAttr>(parameter.getDims()[dim]).getValue());
   }

@@ -73,7 +73,7 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
   }
 
 private:
-  /// Whether `op` is a move over the axis, or names it in the layout of a leaf or an output.
+  /// Returns true if `op` is a move over the axis, or names it in the layout of a leaf or an output.
   static bool worksOver(Operation *op, StringAttr axis) {
     if (auto move = dyn_cast<MoveOpInterface>(op))
       if (llvm::is_contained(move.getMoveAxes(), axis) || llvm::is_contained(move.getMoveWith(), axis))

@@ -79,7 +79,7 @@ bool pc::takesDim(StringRef form, ParameterOp parameter, int64_t dim) {
   return llvm::is_contained({"kv_heads", "group", "ffn", "expert_ffn", "vocab"}, name);
 }
 
-/// Whether the form 1d would split a dim of some parameter.
+/// Returns true if the form 1d would split a dim of some parameter.
 bool pc::hasKnownDims(ModuleOp module) {
   bool known = false;
   module.walk([&](ParameterOp parameter) {

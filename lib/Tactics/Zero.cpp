@@ -39,7 +39,8 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
   return best;
 }
 
-/// Whether `parameter` is the f32 master of a rounded copy: only the optimizer reads it, and the passes read the copy.
+/// Returns true if `parameter` is the f32 master of a rounded copy: only the optimizer reads it, and the passes read
+/// the copy.
 static bool isMaster(ParameterOp parameter) {
   bool rounded = false;
   for (Operation *user : parameter->getUsers()) {

@@ -18,7 +18,7 @@ namespace {
 
 int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
 
-/// Whether an input has one number per token or target, which the runtime writes in the order of the program.
+/// Returns true if an input has one number per token or target, which the runtime writes in the order of the program.
 bool isOfTokens(InputOp input) { return input.getKind() != InputKind::Hyper && input.getKind() != InputKind::Random; }
 
 /// Reports the first op, leaf or output whose value would change in another order.

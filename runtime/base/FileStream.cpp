@@ -15,8 +15,8 @@
 
 using namespace pcrt;
 
-/// Bytes: `most` is gathered at most, `fewest` is worth a write past the page cache, and `cached` is converted and
-/// summed at a time, so that it is still in the processor's cache for the sum.
+/// Limits in bytes: `most` is the size of the buffer, `fewest` is the smallest write past the page cache, and `cached`
+/// is converted and summed at a time, so that it is still in the processor's cache for the sum.
 static constexpr int64_t page = 4096, hugePage = 2 << 20, most = 4 << 20, fewest = 64 << 10, cached = 128 << 10;
 
 bool pcrt::writeAll(int fd, const void *data, int64_t bytes, int64_t offset) {

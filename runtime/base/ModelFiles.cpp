@@ -42,7 +42,7 @@ static constexpr const char *names[] = {"added_tokens.json",
                                         "word_pronunciation.json",
                                         "word_shape.json"};
 
-/// Whether `name` ends with `with` and is longer.
+/// Returns true if `name` ends with `with` and is longer.
 static bool ends(const std::string &name, const char *with) { return name.ends_with(with) && name != with; }
 
 bool pcrt::isTokenizerFile(const std::string &name) {

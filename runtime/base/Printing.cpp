@@ -131,7 +131,7 @@ static ssize_t addToPrinter(void *printer, const char *text, size_t length) {
   return ssize_t(length);
 }
 
-/// Whether stdout and stderr are the same file.
+/// Returns true if stdout and stderr are the same file.
 static bool areOneFile() {
   struct stat out, error;
   return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &error) == 0 && out.st_dev == error.st_dev &&

@@ -36,7 +36,7 @@ private:
 
   size_t skipSpace(size_t at) const { return text.find_first_not_of(" \t\r\n", at); }
 
-  /// The position after the string (afterString) or value of any kind (afterValue) that begins at `at`.
+  /// Returns the position after the string that begins at `at`. afterValue does the same for a value of any kind.
   size_t afterString(size_t at) const {
     while (text[++at] != '"')
       if (text[at] == '\\')
@@ -77,7 +77,8 @@ private:
     return found;
   }
 
-  /// Makes "dtype" the first key of the object that begins at `at`, on a line of its own if the present first key is.
+  /// Makes "dtype" the first key of the object that begins at `at`. The key gets its own line if the present first key
+  /// has one.
   void insert(size_t at) {
     size_t next = skipSpace(at + 1);
     std::string space = text.substr(at + 1, next - at - 1);

@@ -72,7 +72,7 @@ static bool parse(const std::string &text, Holder &holder) {
   return DirectoryLock::isTagged(holder.tag, "");
 }
 
-/// Whether the open file `file` is the one that `path` names now.
+/// Returns true if the open file `file` is the one that `path` names now.
 static bool isAt(int file, const std::string &path) {
   struct stat mine, there;
   return fstat(file, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
@@ -120,7 +120,8 @@ bool DirectoryLock::isTagged(const std::string &name, const std::string &before)
          name.find_first_not_of("0123456789abcdef", before.size()) == std::string::npos;
 }
 
-/// Removes files that have only their first name because their processes were killed: no process has a lock on them.
+/// Removes lock files that still have their temporary name, because their processes were killed. No process has a lock
+/// on them.
 void DirectoryLock::removeDead(const std::string &host) {
   std::filesystem::path lock = path;
   std::string parent = lock.parent_path(), before = lock.filename().string() + "-";

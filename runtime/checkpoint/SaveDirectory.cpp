@@ -53,13 +53,13 @@ static bool exists(const std::string &path) {
   return look(path, &ignored);
 }
 
-/// Whether `path` is a directory, and not a link to one.
+/// Returns true if `path` is a directory, and not a link to one.
 static bool isDirectory(const std::string &path) {
   struct stat found;
   return look(path, &found) && S_ISDIR(found.st_mode);
 }
 
-/// Whether `directory` holds a complete checkpoint of a program like this one: trajectory.json is written last.
+/// Returns true if `directory` holds a complete checkpoint of a program like this one: trajectory.json is written last.
 static bool isCheckpoint(const std::string &directory) {
   try {
     Trajectory::read(directory);
@@ -100,7 +100,7 @@ static bool forEachEntry(const std::string &directory, const std::function<void(
   return true;
 }
 
-/// Whether a file of this name in a directory, or in one within it ("a/b"), belongs to the checkpoint.
+/// Returns true if a file of this name in a directory, or in one within it ("a/b"), belongs to the checkpoint.
 using IsOurs = std::function<bool(const std::string &)>;
 static bool nothing(const std::string &) { return false; }
 

@@ -201,7 +201,7 @@ void Trajectory::replaceIn(const std::string &directory, const std::string &temp
 }
 
 //===----------------------------------------------------------------------===//
-// Whether trajectories and models are the same
+// Compares trajectories and models
 //===----------------------------------------------------------------------===//
 
 static bool sameData(const std::vector<DataIdentity> &a, const std::vector<DataIdentity> &b) {

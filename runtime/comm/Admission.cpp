@@ -63,7 +63,7 @@ std::vector<Admitted> Admission::serve() {
   return admitted;
 }
 
-/// Makes room by closing the oldest connection that has proved nothing; false: there is none.
+/// Makes room by closing the oldest connection that has not proved the secret. Returns false if there is none.
 bool Admission::dropOldest() {
   auto oldest = std::find_if(visitors.begin(), visitors.end(),
                              [](const Visitor &visitor) { return visitor.state < Visitor::Confirms; });

@@ -105,7 +105,7 @@ static uint16_t toBf16(float value) {
 
 namespace {
 
-/// How elements are stored in memory (`Stored`) and in which type they are added (`Value`).
+/// The type in which elements are stored (`Stored`), and the type in which they are added (`Value`).
 struct F32 {
   using Stored = float;
   using Value = float;

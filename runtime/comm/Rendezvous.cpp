@@ -62,7 +62,7 @@ static bool readable(int fd, double deadline) {
   }
 }
 
-/// Whether the process at the other end belongs to this user.
+/// Returns true if the process at the other end belongs to this user.
 static bool isOwnUser(int fd) {
   ucred owner{};
   socklen_t length = sizeof owner;

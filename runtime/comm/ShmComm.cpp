@@ -284,7 +284,8 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
       me.waitGoal.store(wait.goal.encode());
       me.waitsFor.store(peer + 1);
     }
-    // Ranks that wait in a circle wait forever. Check twice, because one look may combine states of different moments.
+    // Ranks that wait in a circle wait forever. The check is made twice, because a single pass may combine states of
+    // different moments.
     if (waited > 1 && waited > circle) {
       bool inCircle = waitsInCircle();
       uint64_t waits = 0;

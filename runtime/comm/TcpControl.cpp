@@ -153,7 +153,7 @@ void TcpControl::writeTo(Channel &channel) {
 bool TcpControl::readFrom(Channel &channel, int rank) {
   constexpr size_t step = 1 << 20;
   for (;;) {
-    // The rest of this message, no more: the next one then begins at the start of `in`.
+    // Reads only the rest of this message, so that the next one begins at the start of `in`.
     size_t have = channel.in.size(), want = sizeof(Header);
     if (have >= want) {
       Header header = readAt<Header>(channel.in, 0);
@@ -424,7 +424,7 @@ int TcpControl::leftRank() {
   return found == leftRanks.end() ? -1 : int(found - leftRanks.begin());
 }
 
-/// Plans the end of the process, but leaves the main thread a moment to notice the failure first.
+/// Schedules the end of the process, but gives the main thread a moment to notice the failure first.
 void TcpControl::beginEnd() {
   endAt = monotonicSeconds() + 0.4;
   if (hooks.endWaits)
@@ -499,7 +499,7 @@ std::string TcpControl::describeLate(const std::vector<int> &late, const std::ve
       text += (text.empty() ? "" : ", ") + describe(rank);
     return text;
   };
-  // All messages pass through rank 0: if it is silent, nothing is known of the others.
+  // All messages pass through rank 0. If it is silent, the state of the other ranks is unknown.
   if (!all[0].doing[0])
     return describe(0);
   std::vector<int> silent;

@@ -7,11 +7,11 @@
 
 using namespace pcrt;
 
-/// Whether a text ends within its array.
+/// Returns true if a text ends within its array.
 template <size_t N> static bool isText(const char (&text)[N]) { return memchr(text, 0, N) != nullptr; }
 
-/// Whether a header that `sender` sent makes sense. Its `group` is a group if the message belongs to a gather, and a
-/// rank otherwise.
+/// Returns true if a header that `sender` sent makes sense. Its `group` is a group if the message belongs to a gather,
+/// and a rank otherwise.
 bool TcpControl::isSound(const Header &header, int sender) const {
   constexpr int64_t most = int64_t(1) << 40, mostText = 1 << 16;
   constexpr uint64_t mostFlows = 1 << 16;
@@ -42,7 +42,7 @@ bool TcpControl::isSound(const Header &header, int sender) const {
   }
 }
 
-/// Whether the payload of a message with a valid header is also valid. Call it under the lock.
+/// Returns true if the payload of a message with a valid header is also valid. Call it under the lock.
 bool TcpControl::isSound(const Header &header, const Bytes &message) const {
   if (header.kind == Answer)
     return isText(readAt<Progress>(message, sizeof header).doing);

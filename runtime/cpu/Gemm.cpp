@@ -201,8 +201,8 @@ static int64_t reach(std::initializer_list<std::pair<int64_t, int64_t>> extentsA
   return last + 1;
 }
 
-/// Whether the rows of a block are computed alike: from equal rows of a follow equal rows of c. For the last one to
-/// three rows of a product, oneDNN 2.6 adds in another order. A few columns show it.
+/// Returns true if all rows of a block are computed in the same way, so that equal rows of a give equal rows of c. For
+/// the last one to three rows of a product, oneDNN 2.6 adds in another order. A few columns show it.
 template <typename Part>
 static bool computesRowsAlike(pcrt_gemm_desc block, bool nativeBf16, const dnnl::engine &engine) {
   block.n = std::min<int64_t>(block.n, 64);
@@ -252,8 +252,8 @@ static bool computesRowsAlike(pcrt_gemm_desc block, bool nativeBf16, const dnnl:
   return true;
 }
 
-/// The number of rows of each call, so that rows are computed alike: as few calls as possible, and then as few rows
-/// that two calls compute. Calls that accumulate cannot share rows.
+/// Chooses the number of rows of each call, so that all rows are computed in the same way, with as few calls as
+/// possible, and then with as few rows as possible that two calls compute. Calls that accumulate cannot share rows.
 template <typename Part>
 static int64_t rowsOfCall(const pcrt_gemm_desc &block, bool nativeBf16, const dnnl::engine &engine) {
   for (int64_t calls = 1, most = block.m; calls < block.m; ++calls) {

@@ -26,7 +26,7 @@ static constexpr int64_t rowsOfTile = 16;
 /// The numbers of rows of an expert whose products a gradient adds up in one call, largest first.
 static constexpr int64_t depths[] = {512, 128, 32};
 
-/// Whether operands are bf16.
+/// Returns true if operands are bf16.
 static bool isHalf(const pcrt_gemm_desc &d) { return d.a_dtype == PCRT_BF16; }
 
 const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {

@@ -52,7 +52,7 @@ bool Attentions::deterministic(const pcrt_attention_desc &desc, void *const *arg
   return desc.backward && !args[9]; // no accumulator
 }
 
-/// Whether two descriptors differ at most in their names.
+/// Returns true if two descriptors differ at most in their names.
 static bool same(pcrt_attention_desc a, pcrt_attention_desc b) {
   auto equal = [](const int64_t (&x)[4], const int64_t (&y)[4]) { return memcmp(x, y, sizeof x) == 0; };
   bool good = a.backward == b.backward && a.causal == b.causal && a.dtype == b.dtype && a.batch == b.batch &&

@@ -98,8 +98,8 @@ void CudaDevice::prepare(pcrt_context &context) {
       session.reserveMoveStreams(int(std::count(groupMoves.begin(), groupMoves.end(), true)) + lanesOf(program.abi));
     });
     comm = openDeviceComm(session, control, ofThisRank, context.groups, besideProducts);
-    // A posted receive waits on the device for its message. In a graph nothing promises it a queue of its own: it may
-    // hold up work that the sender waits for.
+    // A posted receive waits on the device for its message. In a graph it may share a queue with other work, and so
+    // delay work for which the sender waits.
     bool posts = program.stageAxis >= 0 && comm->hasLanes();
     graphs = graphs && comm->canCapture() && (!posts || switchedOn("PCRT_CUDA_GRAPH", false));
     if (program.stageAxis >= 0)

@@ -136,7 +136,7 @@ private:
     });
   }
 
-  /// Whether entry `i` of a mask has one of the smallest draws of its token.
+  /// Returns true if entry `i` of a mask has one of the smallest draws of its token.
   static bool isChosen(const Buffer &buffer, int64_t i) {
     auto draw = [&](int64_t at) { return std::pair(mix(uint64_t(buffer.offset + at) * 0x9e3779b97f4a7c15u), at); };
     int64_t first = i / buffer.of * buffer.of, smaller = 0;
@@ -194,7 +194,7 @@ private:
     double median, low, high; ///< Seconds; low and high are the 10th and the 90th percentile.
   };
 
-  /// Times what `enqueue` enqueues. Before each run other memory is written to evict the operands from the cache.
+  /// Times what `enqueue` enqueues. Before each run, other memory is written, to evict the operands from the cache.
   template <typename F> Times seconds(F &&enqueue) {
     constexpr int warm = 3, timed = 20;
     std::vector<double> times;

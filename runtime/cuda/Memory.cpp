@@ -23,7 +23,7 @@ char *DeviceArena::allocate(int64_t wanted) {
   AllocationProperties properties{};
   properties.type = AllocationPinned;
   properties.location = {LocationDevice, session.device};
-  // Network cards reach it directly, where they can.
+  // Allows network cards to access the memory directly, if the system supports this.
   int directRdma = 0;
   session.check(driver.cuDeviceGetAttribute(&directRdma, AttributeDirectRdma, session.device),
                 "ask for memory that network cards reach");

@@ -70,8 +70,8 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
       live(std::make_shared<Communicators>(session)) {
   Nccl &nccl = live->nccl;
   NcclUniqueId id{};
-  // Calls of several communicators that nothing else orders begin in the order of the host on every rank: without,
-  // ranks can wait for each other in a circle (the stand-in finds such orders).
+  // Independent calls of several communicators begin in the order of the host on every rank. Without this order, ranks
+  // can wait for each other in a circle (the stand-in finds such orders).
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   onAllRanks(control, [&] {
     load(nccl, &library);
@@ -123,7 +123,8 @@ NcclMoves::~NcclMoves() {
       if (member.registered && !live->aborted)
         live->nccl.ncclCommDeregister(member.comm, member.registered);
   }
-  // All ranks come here after a good run, or none: abort does not wait for the others as destroy would.
+  // After a good run all ranks get here. After a failure some may not, so this calls abort, which does not wait for
+  // other ranks as destroy would.
   live->abort(timeout);
 }
 
@@ -134,7 +135,7 @@ std::string NcclMoves::describe(NcclResult result) const {
 }
 
 pcrt_status NcclMoves::registerArena(void *base, int64_t bytes) {
-  // Lets NCCL read and write the arena directly; where it cannot, moves are only slower.
+  // Lets NCCL read and write the arena directly. If it cannot, moves are only slower.
   for (Member &member : members)
     if (member.comm && live->nccl.ncclCommRegister(member.comm, base, size_t(bytes), &member.registered) != NcclSuccess)
       member.registered = nullptr;

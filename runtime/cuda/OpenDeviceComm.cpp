@@ -25,7 +25,7 @@ std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &c
     fail(PCRT_USAGE,
          "PCRT_CUDA_COMM=host does not work with virtual ranks, because a driver may run the host functions of one "
          "process one at a time, and they would wait for each other forever; unset PCRT_CUDA_COMM");
-  // A stand-in that is only a driver: it runs host functions on the thread that enqueues them.
+  // A stand-in that is only a driver has no NCCL. It runs host functions on the thread that enqueues them.
   if (!chosen && session.standin && !session.standin->enqueue)
     host = true;
   if (host)

@@ -51,7 +51,7 @@ static int alignmentOf(const void *at) {
   return int(std::min<uintptr_t>(256, address ? address & -address : 256));
 }
 
-/// canBeApart: whether a kernel of the program can compute the epilogue after the product. alone: the plain product
+/// canBeApart is true if a kernel of the program can compute the epilogue after the product. `alone` is the product
 /// without that epilogue, and its operands.
 static bool canBeApart(const pcrt_gemm_desc &desc) {
   return desc.epilogue >= PCRT_EPILOGUE_GELU_BIAS && desc.rest >= 0;
@@ -388,7 +388,7 @@ void Products::prepare(const std::vector<ProductCall> &calls, void *memory, cons
   cache.save();
 }
 
-/// The part of a plan that must be equal on two ranks for one to use the other's choice.
+/// The part of a plan that must be equal on two ranks if one is to use the algorithm that the other chose.
 std::string Products::identity(const Plan &plan) const {
   return plan.key + (plan.alone ? "+" : "-") + std::to_string(program.workspace_bytes);
 }
@@ -437,7 +437,7 @@ int Products::besideMoves() const {
 }
 
 BlasStatus Products::run(const ProductCall &call) {
-  // Calls of one table entry differ in addresses only, most often not even in their alignment.
+  // Calls of one table entry differ only in addresses, which usually have the same alignment.
   Plan *plan = planOf(call);
   if (plan && plan->empty)
     return 0;

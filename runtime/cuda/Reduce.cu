@@ -7,8 +7,8 @@
 
 using int64 = long long;
 
-/// The same struct as ReduceArguments in VirtualMoves.cpp. Element (row, column) of the result is at shift + row *
-/// pitch + column.
+/// This must be the same struct as ReduceArguments in VirtualMoves.cpp. Element (row, column) of the result is at shift
+/// + row * pitch + column.
 struct Arguments {
   const void *ins[32];
   void *outs[32];

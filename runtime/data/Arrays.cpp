@@ -28,7 +28,7 @@ int64_t integerAt(const char *raw, int64_t i, int bytes, bool isSigned) {
   return isSigned ? int64_t(bits << unused) >> unused : int64_t(bits);
 }
 
-/// Fills a rank's blocks with rows.
+/// Copies rows of the data to a rank's blocks of the inputs.
 class ArrayLoader : public Loader {
 public:
   ArrayLoader(const Arrays &data, const Program &program, int rank, MeanOver meanOver)

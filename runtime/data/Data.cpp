@@ -33,8 +33,8 @@ TokenFormat openNpy(const InputFile &file, int64_t *count) {
   return {array.start, array.bytes(), array.dtype[1] == 'i'};
 }
 
-/// Raw numbers have no header that says how wide they are, or that they are tokens: a file that looks like wider
-/// numbers or is known to be something else is refused.
+/// Raw numbers have no header that states their width, or that they are tokens. So a file that looks like wider
+/// numbers, or that has another known format, is refused.
 TokenFormat openRaw(const InputFile &file, int bytes) {
   std::string bits = std::to_string(8 * bytes), twice = std::to_string(16 * bytes);
   auto refuse = [&](const std::string &why) { fail(PCRT_BAD_DATA, file.path() + ": " + why); };
@@ -105,7 +105,7 @@ std::string describeToken(const TokenFormat &format, const char *raw) {
          (format.bytes >= 4 && asSigned < 0 ? " (" + std::to_string(asSigned) + " if signed)" : "");
 }
 
-/// Whether files of this format can say that a target does not count; unsigned bytes, which are text, cannot.
+/// Returns true if files of this format can say that a target does not count; unsigned bytes, which are text, cannot.
 bool canBeNone(const TokenFormat &format) { return format.bytes > 1 || format.isSigned; }
 
 } // namespace
@@ -452,7 +452,7 @@ void BatchLoader::fill(Samples samples, char *const *inputs) {
   countTargets(samples);
   findStarts();
   size_t ofReplica = targets.size() / targetsCounted.size();
-  // The loss that a run tells is the mean of the replicas' losses.
+  // The loss that a run reports is the mean of the replicas' losses.
   auto parts = float(meanOver == MeanOver::Batch ? targetsCounted.size() : 1);
   auto weight = [&](size_t at) { return parts / float(targetsCounted[at / ofReplica]); };
   for (size_t i = 0; i < program.inputs.size(); ++i) {

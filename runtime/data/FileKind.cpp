@@ -158,8 +158,8 @@ constexpr Structure structures[] = {
 bool isSpace(uint8_t byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
 bool isControl(uint8_t byte) { return (byte < 0x20 && !isSpace(byte) && byte != 0x1b) || byte == 0x7f; }
 
-/// Whether there are several different bytes both at even and at odd places. In files of few different tokens, all odd
-/// bytes (the upper ones) are equal, and that does not make the file text.
+/// Returns true if there are several different bytes both at even and at odd places. In files of few different tokens,
+/// all odd bytes (the upper ones) are equal, and that does not make the file text.
 bool hasVariety(const std::string &head) {
   constexpr size_t fewest = 4;
   for (size_t first : {0, 1}) {
@@ -172,7 +172,8 @@ bool hasVariety(const std::string &head) {
   return true;
 }
 
-/// Whether the bytes are UTF-8 without control characters. One in five random tokens of 16 bits is, and 16 must be.
+/// Returns true if the bytes are UTF-8 without control characters. One in five random tokens of 16 bits is, and 16 must
+/// be.
 bool isUtf8(const std::string &head) {
   constexpr size_t fewest = 32,
                    longest = 4; // `longest` is for a character, which the end of the sample of the file may cut
@@ -187,8 +188,8 @@ bool isUtf8(const std::string &head) {
   return true;
 }
 
-/// Whether the bytes are words in another 8-bit encoding, or with some other bytes between. One in five random tokens
-/// of 16 bits has a byte of a control character.
+/// Returns true if the bytes are words in another 8-bit encoding, or with some other bytes between. One in five random
+/// tokens of 16 bits has a byte of a control character.
 bool isOtherText(const std::string &head) {
   constexpr size_t fewest = 512, longestWord = 128;
   auto count = [&](auto is) { return size_t(std::count_if(head.begin(), head.end(), is)); };
@@ -196,7 +197,8 @@ bool isOtherText(const std::string &head) {
          count(isSpace) * longestWord >= head.size();
 }
 
-/// Whether the bytes are UTF-16: a byte order mark, then no control characters, private-use or unassigned units.
+/// Returns true if the bytes are UTF-16: a byte order mark, then no control characters, private-use or unassigned
+/// units.
 bool isUtf16(const std::string &head) {
   constexpr size_t fewest = 64;
   bool little = head.compare(0, 2, "\xff\xfe") == 0;

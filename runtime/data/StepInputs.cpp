@@ -21,7 +21,7 @@ StepInputs::StepInputs(const Program &program, const Options &options, const Sam
             options.data.c_str(), (long long)data.windows(), data.what().c_str(), (long long)program.batch);
 }
 
-/// Whether a limit of the gradient's norm decides if a step updates anything.
+/// Returns true if a limit of the gradient's norm decides if a step updates anything.
 static bool skipsSteps(const Program &program) {
   return std::any_of(program.stages.begin(), program.stages.end(), [](const Program *stage) {
     return std::any_of(stage->outputs.begin(), stage->outputs.end(),

@@ -1,5 +1,5 @@
 //===- TokenWriter.cpp - Writes files of tokens ---------------------------===//
-// The header says how many tokens there are, so it is written last.
+// The header contains the number of tokens, so it is written last.
 //===----------------------------------------------------------------------===//
 #include "data/TokenWriter.h"
 #include "base/Failure.h"

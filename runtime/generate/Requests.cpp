@@ -23,7 +23,7 @@ struct Field {
   const std::string &name;
   const Json &value;
 
-  /// The value is not what the field takes.
+  /// Refuses a value that the field does not accept.
   [[noreturn]] void refuse(const std::string &takes) const {
     std::string text = value.is_structured() ? value.is_array() ? "a list" : "an object"
                                              : value.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -90,9 +90,9 @@ static const std::vector<int> &passedOn() {
   return signals;
 }
 
-/// Whether this signal was ignored at the start. A shell without job control makes background commands ignore SIGINT
-/// and SIGQUIT, so that keys do not end them. The ranks, which also get the signals of keys, keep ignoring them; a
-/// signal that `kill` sends to the launcher is passed on to them as SIGTERM.
+/// Returns true if this signal was ignored at the start. A shell without job control makes background commands ignore
+/// SIGINT and SIGQUIT, so that keys do not end them. The ranks, which also get the signals of keys, keep ignoring them;
+/// a signal that `kill` sends to the launcher is passed on to them as SIGTERM.
 static bool isOnlyForKeys(int signal) {
   static const bool ignored[] = {isIgnored(SIGINT), isIgnored(SIGQUIT)};
   return (signal == SIGINT && ignored[0]) || (signal == SIGQUIT && ignored[1]);
@@ -111,7 +111,7 @@ public:
   ~Run();
 
   int run();
-  /// Whether it ended because a rank was lost or late, and not because of a signal from outside.
+  /// Returns true if it ended because a rank was lost or late, and not because of a signal from outside.
   bool mayStartAgain(int code) const {
     bool goesBack = code == PCRT_NON_FINITE && control->rank(0).goesBack;
     return !interruptedBy && (code == PCRT_PEER_LOST || code == PCRT_TIMEOUT || goesBack);
@@ -132,7 +132,7 @@ private:
   void forwardSignal(int signal);
   /// Records the signal as the cause of the end, before the ranks record their reactions.
   void noteInterruption();
-  /// Whether this rank answers the signal by saving.
+  /// Returns true if this rank answers the signal by saving.
   bool savesOn(int rank, int signal) const;
   void forwardOutput();
   void killAll(int signal);
@@ -347,7 +347,7 @@ void Run::noteFailure(int rank, int status) {
       firstBadExit = firstBadExit ? firstBadExit : exits[rank];
     }
   }
-  // A rank that lost another one may be reaped before that one, whose end says why.
+  // A rank that lost another one may be reaped first, but the other one's exit status has the reason.
   bool isCause = WIFSIGNALED(status) || exits[rank] != PCRT_PEER_LOST;
   std::string &place = isCause ? lastMessage : lostMessage;
   if (place.empty())
@@ -422,7 +422,7 @@ int Run::exitCode() {
     return 0;
   const FailureRecord &failure = control->failure;
   int code = failure.status;
-  // The other ranks only see that a peer is gone; the exit code of the rank that left tells why.
+  // The other ranks only see that a peer is gone. The exit code of that peer has the reason.
   if (code == PCRT_PEER_LOST && firstBadExit)
     code = firstBadExit;
   std::string message = control->failed() ? failure.message : lastMessage;

@@ -1,8 +1,8 @@
 //===- Meeting.cpp - The server at which members of open rounds meet ------===//
 // A round is over when its mean is in the log (or the log cannot be written); until then no member has changed its
-// parameters. A member that is lost before that is not part of the round; one that is lost later is. Members whose
-// shared parameters differ from the others' are refused. The mean is added up in doubles, in the order of the members'
-// names, so that a replay gives the same bits.
+// parameters. A member that is lost before this is not part of the round, and a member that is lost later is. Members
+// whose shared parameters differ from the others' are refused. The mean is added up in doubles, in the order of the
+// members' names, so that a replay gives the same bits.
 //===----------------------------------------------------------------------===//
 #include "launch/Meeting.h"
 #include "base/Failure.h"
@@ -184,7 +184,7 @@ void Meeting::take(Connection &connection, MeetKind kind, std::string_view body)
   }
 }
 
-/// Whether both run the same program on the same number of ranks, all of which are connected.
+/// Returns true if both run the same program on the same number of ranks, all of which are connected.
 static bool areAlike(const Member &one, const Member &other) {
   return std::equal(one.ranks.begin(), one.ranks.end(), other.ranks.begin(), other.ranks.end(),
                     [&](Connection *mine, Connection *theirs) {
@@ -194,7 +194,7 @@ static bool areAlike(const Member &one, const Member &other) {
                     });
 }
 
-/// Whether all numbers are in a range in which computing with them does not overflow.
+/// Returns true if all numbers are in a range in which computing with them does not overflow.
 static bool isSound(const MeetHello &hello) {
   auto isWithin = [](int64_t value, int64_t least, int most) { return value >= least && value >> most == 0; };
   return hello.format == meetFormat && hello.name[0] && !hello.name[sizeof hello.name - 1] &&
@@ -400,8 +400,8 @@ void Meeting::askForState() {
     }
 }
 
-/// If more than half have arrived, gives the others a time that depends on the times of those; then tells them to end
-/// their round, and later drops members that do not answer.
+/// If more than half of the members have arrived, gives the others a time limit that depends on the times of those.
+/// After it, asks them to end their round, and later drops members that do not answer.
 void Meeting::hurry() {
   std::vector<double> times;
   std::vector<Member *> in = membersIn(), late;

@@ -33,8 +33,8 @@ using namespace pcrt;
 
 namespace {
 
-/// The lines of a file or pipe, which a thread reads. The thread may wait forever, so it is not joined and owns what it
-/// uses.
+/// The lines of a file or pipe, which a thread reads. The thread may wait forever, so it is not joined, and it owns
+/// everything that it uses.
 class LineReader {
 public:
   explicit LineReader(int file) : state(std::make_shared<State>()) {
@@ -281,9 +281,9 @@ private:
     return bytes;
   }
 
-  /// Takes requests and runs steps, until there are no more of either. The first byte that ranks share says whether
-  /// requests may still come. What the last step of a turn has chosen is taken just before the turn's next step, so
-  /// that ranks of all stages take it at the same place among their steps.
+  /// Accepts requests and runs steps, until no request is left and no more can come. The first byte that ranks share
+  /// says whether requests may still come. A turn's chosen tokens are taken just before its next step, so ranks of all
+  /// stages take them at the same place among their steps.
   void loop() {
     GenerationStep next;
     for (int64_t number = 0, turn = 0;; turn = (turn + 1) % scheduler->shape().turns) {
@@ -306,7 +306,7 @@ private:
     }
   }
 
-  /// All ranks read the same line, so all decide alike. A line that is wrong concerns only its own request.
+  /// All ranks read the same line, so all make the same decision. A wrong line affects only its own request.
   void takeRequest(std::string_view line) {
     Json id = nullptr;
     auto refuse = [&](const std::string &why, const std::string &field) {
@@ -438,7 +438,7 @@ private:
       flush();
   }
 
-  /// A reader that is slow holds the run up; one that is gone ends it.
+  /// A slow reader delays the run. If the reader is gone, the run ends.
   void flush() {
     Comm::Busy busy(comm);
     for (size_t at = 0; at < unwritten.size();) {

@@ -18,8 +18,8 @@ using namespace pcrt;
 static std::atomic<int> noted{0}, agreed{0};
 static std::atomic<int64_t> notedAt{0};
 
-/// A terminal sends a signal to the launcher and to the ranks, and the launcher passes it on: signals within a second
-/// count as one. SIGPIPE comes with every line if the output has no reader.
+/// A terminal sends a signal to the launcher and to the ranks, and the launcher also passes it on, so signals within a
+/// second count as one. SIGPIPE comes with every line if the output has no reader.
 static void note(int signal) {
   int before = 0;
   if (noted.compare_exchange_strong(before, signal))
@@ -67,7 +67,8 @@ StopCheck::Answer StopCheck::ask(int64_t step, bool wantsSave) {
     signal = signal ? signal : word.signal;
     slowest = std::max(slowest, word.nanosecondsPerStep);
   }
-  // The first two steps tell how long one takes. Then ranks ask every quarter of a second, or before every longer step.
+  // The first two steps show how long a step takes. Then ranks ask every quarter of a second, or before every longer
+  // step.
   int64_t steps = slowest ? std::clamp<int64_t>(250'000'000 / slowest, 1, 1 << 20) : 1;
   lastStep = step;
   lastTime = nanoseconds();

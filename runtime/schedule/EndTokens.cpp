@@ -11,8 +11,8 @@
 using namespace pcrt;
 using Json = nlohmann::json;
 
-/// The value of `eos_token_id` in a file; null if there is none. The configuration of a model with several parts has it
-/// in `text_config`.
+/// The value of `eos_token_id` in a file; null if there is none. In the configuration of a model with several parts,
+/// the value is in `text_config`.
 static Json endOf(const std::string &path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error))

@@ -58,7 +58,7 @@ size_t Scheduler::running() const {
   return size_t(std::count_if(entries.begin(), entries.end(), [](const Entry &entry) { return entry.id != 0; }));
 }
 
-/// Requests go to the turn and group with the most free slots, and there to the first one.
+/// A request gets the first free slot of the turn and group with the most free slots.
 void Scheduler::fillSlots() {
   while (!queue.empty()) {
     int32_t most = 0;

@@ -26,7 +26,7 @@ void pcrt::respondWithError(httplib::Response &response, int status, const std::
 
 namespace {
 
-/// Why there is no answer.
+/// The reason why a request has no answer.
 struct ServeError {
   int status;
   const char *outcome; ///< For metrics.
@@ -99,7 +99,7 @@ Json completionOf(Json chat, const std::string &prompt) {
 
 } // namespace
 
-/// A request that the engine runs. It ends with the object at the latest.
+/// A request that the engine runs. The destructor ends it if it still runs.
 class Completions::Running {
 public:
   Running(Completions &owner, const TextRequest &request, bool isChat, Connection &connection)

@@ -1,6 +1,6 @@
 //===- Decoder.cpp - Tokens to text ---------------------------------------===//
-// After Fuse or ByteLevel the whole text is one token, which later steps get in several parts. Steps that need whole
-// tokens are refused after these.
+// After Fuse or ByteLevel the whole text is one token, which later steps get in several parts. A later step that needs
+// whole tokens is therefore refused.
 //===----------------------------------------------------------------------===//
 #include "tokenizer/Decoder.h"
 #include "tokenizer/PreTokenizer.h"

@@ -149,7 +149,7 @@ struct AccessChecker::State {
     return text + " (" + siteText(access.site()) + ")";
   }
 
-  /// Whether an access of `thread` that begins now is not ordered after `earlier`.
+  /// Returns true if an access of `thread` that begins now is not ordered after `earlier`.
   bool unordered(Access earlier, unsigned thread, bool atomic, bool isShared) const {
     uint64_t time = earlier.time();
     if (time < launchStart || (atomic && earlier.atomic()))

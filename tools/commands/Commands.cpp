@@ -46,7 +46,7 @@ std::vector<char *> pointersTo(std::vector<std::string> &words) {
 
 static std::atomic<pid_t> running;
 
-/// A child has a process group of its own, so that it gets each signal once, whether a key or `kill` has sent it.
+/// A child has its own process group, so that it gets each signal only once, both from a key and from `kill`.
 static void passOn(int signal) {
   pid_t child = running;
   if (signal == SIGTSTP || signal == SIGCONT) {
@@ -146,8 +146,8 @@ std::string Commands::import(const std::string &model, std::vector<std::string> 
   return text;
 }
 
-/// The directory of the cache for one executable, made if it is missing. Files that flags name count with their
-/// content.
+/// Returns the cache directory of one executable, and creates it if it is missing. The hash includes the contents of
+/// files that flags name.
 static fs::path placeOf(const std::string &model, const std::vector<std::string> &flags, const std::string &name) {
   fs::path cache = pcrt::cacheDirectory();
   if (cache.empty())

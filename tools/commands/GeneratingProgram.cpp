@@ -29,7 +29,8 @@ FlagKinds generationFlags(const Commands &commands, const std::string &usage) {
   addFlags(kinds, Owner::Compile, commands.help("pc-compile", "--help-hidden"));
   addFlags(kinds, Owner::Launch, commands.help("pc-run"));
   addFlags(kinds, Owner::Own, usage);
-  // What these tools decide, what prints something instead of a run, and restarts, which would lose the requests.
+  // These flags are refused. The tools decide some of them; others print something instead of starting a run; and a
+  // restart would lose the requests.
   for (const char *name :
        {"-o", "--to", "--mode", "-h", "--help", "--help-hidden", "--help-list", "--help-list-hidden", "--version",
         "--print-options", "--print-all-options", "--check-kernels", "--restarts", "--or", "--grace"})
@@ -92,7 +93,8 @@ static int64_t headsOf(const std::string &model) {
   return 0;
 }
 
-/// Without a plan, ranks share the heads as far as these divide, and the requests beyond that.
+/// The mesh of a run without a plan. As many ranks share the heads as divide both the heads and the ranks; the other
+/// factor of the ranks shares the requests.
 static std::string defaultMesh(const std::string &model, int64_t ranks) {
   int64_t heads = headsOf(model), tensor = heads > 0 ? std::gcd(heads, ranks) : ranks;
   std::string mesh = tensor < ranks ? "dp=" + std::to_string(ranks / tensor) : "";

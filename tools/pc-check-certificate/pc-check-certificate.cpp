@@ -326,7 +326,7 @@ public:
     return nullptr;
   }
 
-  /// Why the order of the moves of a stage differs from the certificate, or "".
+  /// Describes how the order of the moves of a stage differs from the certificate; "" if it does not.
   std::string whyOtherOrder(const std::vector<std::vector<std::string>> &moves) const {
     auto stages = list("collectives");
     if (stages.size() != moves.size())

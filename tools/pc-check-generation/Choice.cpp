@@ -11,7 +11,7 @@
 #include <cmath>
 #include <numeric>
 
-/// The least logit that top-k, top-p and min-p leave, in this order.
+/// Returns the smallest logit that is left after top-k, top-p and min-p, in this order.
 static double leastLogit(const Sampling &sampling, llvm::ArrayRef<double> logits) {
   std::vector<double> left(logits.begin(), logits.end());
   llvm::sort(left, std::greater<>());

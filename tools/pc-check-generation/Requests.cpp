@@ -37,7 +37,7 @@ Sampling Requests::drawSampling() {
   return sampling;
 }
 
-/// Some requests are cancelled, and each free slot gets a request that has come.
+/// Cancels some requests, and gives each free slot a waiting request.
 void Requests::fillSlots() {
   arrived.clear();
   std::vector<int64_t> order(running.size());

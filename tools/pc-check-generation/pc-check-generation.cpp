@@ -31,7 +31,7 @@ static cl::opt<double> tolerance("tolerance",
                                  cl::desc("Largest relative difference that counts as equal (default 1e-12)"),
                                  cl::init(1e-12), cl::cat(category));
 
-/// The sizes of the first step program in `module`; `slots` is 0 if it is no program that generates.
+/// Returns the sizes of the first step program in `module`. `slots` is 0 if the program does not generate text.
 static StepSizes sizesOf(mlir::ModuleOp module) {
   StepSizes sizes;
   module.walk([&](pc::ProgramOp program) { sizes.vocabulary = program.getVocabulary(); });

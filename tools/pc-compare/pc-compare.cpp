@@ -212,7 +212,7 @@ int compareLosses(const std::string &aPath, const std::string &bPath, const std:
   return worst <= allowed ? Equal : Different;
 }
 
-/// Draws the loss curves of several runs, each with a mark of its own ('x' where two meet), from the first step to the
+/// Draws the loss curves of several runs, each with its own mark ('x' where two overlap), from the first step to the
 /// last one of the longest run. For each run after the first it prints the largest differences from the first one.
 int drawCurves(const std::vector<std::string> &paths) {
   const std::string marks = "*o+#@%&=";
@@ -267,7 +267,7 @@ struct RankFigures {
   Json arena;
 };
 
-/// Whether this is a build with AddressSanitizer, whose shadow and quarantine make peaks meaningless.
+/// True if this is a build with AddressSanitizer, whose shadow and quarantine make peaks meaningless.
 #if defined(__has_feature)
 constexpr bool sanitized = __has_feature(address_sanitizer);
 #else

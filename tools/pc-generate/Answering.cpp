@@ -37,7 +37,7 @@ void Answering::submit(TextRequest request) {
     throw RequestError{refusal->field, refusal->reason};
   Entry &entry = entries.back();
   entry.answer.emplace(request, form == Form::Ids && request.stops.empty() ? nullptr : tokenizer);
-  // The engine knows the id only after the call, and tokens may come before.
+  // The id is known only after the call, but the first tokens may come before it returns.
   uint64_t number = uint64_t(requests);
   entry.id = engine.submit(request.generation, [this, number](const auto &event) {
     std::lock_guard<std::mutex> lock(mutex);

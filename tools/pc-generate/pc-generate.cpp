@@ -85,7 +85,7 @@ static std::vector<int32_t> readIds(const std::string &list) {
   return ids;
 }
 
-/// What is read and written, opened before anything is compiled.
+/// The files that are read and written. They are opened before anything is compiled.
 struct Files {
   explicit Files(const Request &request) {
     if (const std::string *path = request.valueOf("--prompts"); path && *path != "-") {

@@ -62,7 +62,7 @@ public:
     block = {format, bytes.name == "-" ? "standard input" : bytes.name, std::exchange(rest, ""), line, offset, {}};
     size_t searched = block.text.size(), end = std::string::npos;
     bool isWhole = format == Format::Text, ended = false;
-    // Reads until there is a block that ends with a line, or the whole document.
+    // Reads until it has a block that ends with a line, or the whole document.
     while (!ended && (isWhole || end == std::string::npos)) {
       ended = bytes.read(block.text, blockBytes) == 0;
       if (size_t found = block.text.rfind('\n'); !isWhole && found != std::string::npos && found >= searched)

@@ -35,8 +35,8 @@ struct State {
   llvm::DenseMap<Value, Form> known;    ///< values that are known in this box
 };
 
-/// Whether a condition holds. Data: it depends on memory. Divide: it holds only in a part of the box, which has to be
-/// divided along `divided`.
+/// The result of testing a condition. Data: it depends on memory. Divide: it holds only in a part of the box, which has
+/// to be divided along `divided`.
 enum class Truth { No, Yes, Data, Divide };
 
 /// Interprets one kernel symbolically for all its threads at once. A state is a box of digits of block and thread
@@ -69,7 +69,7 @@ private:
   std::optional<Form> load(LLVM::LoadOp op, State &state);
   Truth decide(Value condition, State &state);
   Truth compare(arith::CmpIOp op, State &state);
-  /// Whether x < y or, if `orEqual`, x <= y.
+  /// Tests x < y or, if `orEqual`, x <= y.
   Truth isLess(const Form &x, const Form &y, bool orEqual, State &state);
   /// Divides the box along the dim that `form` depends on most.
   Truth undecided(const Form &form, State &state);
@@ -109,8 +109,8 @@ void limit(Access &access, int64_t most) {
       bytes = static_cast<int64_t>(static_cast<double>(bytes) / static_cast<double>(all) * static_cast<double>(most));
 }
 
-/// How an index grows: by `weight` whenever the number of the block (or thread) grows by `period`. Weight 0: the
-/// analysis finds no growth.
+/// The growth of an index: `weight` for each `period` by which the number of the block (or thread) grows. Weight 0
+/// means that the analysis finds no growth.
 struct Growth {
   int64_t weight = 0, period = 1;
 };
@@ -125,7 +125,7 @@ public:
     known[value] = growth;
     return growth;
   }
-  /// How many blocks (or threads) make `value` grow by a multiple of `divisor`; 0 if it does not grow.
+  /// The number of blocks (or threads) by which `value` grows by a multiple of `divisor`; 0 if it does not grow.
   int64_t period(Value value, int64_t divisor) {
     Growth growth = of(value);
     return growth.weight ? growth.period * (divisor / std::gcd(divisor, growth.weight)) : 0;

@@ -56,8 +56,8 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
   state.addTypes(ValueRange(outputs).getTypes());
   state.addRegion();
   auto fusion = cast<FusionOp>(builder.create(state));
-  // Assigns the order number now, while both neighbours have one. Next to another new op, MLIR would number the whole
-  // block again.
+  // Gives the new op its order number now, while both neighbours have one. Next to another new op, MLIR would number
+  // the whole block again.
   (void)fusion->isBeforeInBlock(anchor);
   Block *body = new Block;
   fusion.getBody().push_back(body);
@@ -169,7 +169,7 @@ void fuseGradients(Block &block) {
     }
 }
 
-/// Whether no task of a pipeline's schedule begins between two ops of a block.
+/// Returns true if no task of a pipeline's schedule begins between two ops of a block.
 bool inOneTask(Operation *first, Operation *last) {
   for (Operation *op = first; op != last; op = op->getNextNode())
     if (isa<TaskOp>(op))
@@ -194,8 +194,8 @@ void fuseTableSums(Block &block) {
     }
 }
 
-/// Whether `product` may accumulate into the buffer of `base`. It may if `base` is the result of an earlier product, or
-/// an argument of a task's function that the function returns with the product added (`sum`).
+/// Returns true if `product` may accumulate into the buffer of `base`. It may if `base` is the result of an earlier
+/// product, or an argument of a task's function that the function returns with the product added (`sum`).
 bool isSumSoFar(Value base, EinsumOp product, AddOp sum, bool cuda) {
   if (auto argument = dyn_cast<BlockArgument>(base))
     return argument.getOwner() == product->getBlock() && sum.getResult().hasOneUse() &&
@@ -282,7 +282,7 @@ private:
     groups.push_back({{op}, *space, order[op]});
   }
 
-  /// Whether one kernel can compute the group's ops and then `op`, row by row. If so, `op` becomes a member.
+  /// Returns true if one kernel can compute the group's ops and then `op`, row by row. If so, `op` becomes a member.
   bool join(RowGroup &group, Operation *op, const RowSpace &space) {
     // A kernel must not span two tasks of a pipeline's schedule.
     if (tasksBefore[order[op]] != tasksBefore[group.position])
@@ -357,7 +357,7 @@ private:
     auto it = groupOf.find(op);
     return it != groupOf.end() && &groups[it->second] == &group;
   }
-  /// Whether all operands of `op` are defined before the group's position.
+  /// Returns true if all operands of `op` are defined before the group's position.
   bool definedBefore(Operation *op, const RowGroup &group) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
       Operation *definition = operand.getDefiningOp();

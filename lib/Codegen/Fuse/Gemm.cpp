@@ -144,7 +144,7 @@ std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
   return SummedGemm{product, base};
 }
 
-/// Whether cuBLASLt can read and write the auxiliary matrix, whose rows must be whole vectors.
+/// Returns true if cuBLASLt can read and write the auxiliary matrix, whose rows must be whole vectors.
 static bool takesAux(const Gemm &gemm) { return gemm.batch == 1 && gemm.n % 8 == 0 && gemm.cM == gemm.n; }
 
 /// The library has an epilogue for gelu after a bias, which also stores the sum that the gradient reads.
@@ -166,7 +166,7 @@ EinsumOp pc::geluGradOf(ActivationGradOp op) {
   return gemm && takesAux(*gemm) ? product : nullptr;
 }
 
-/// Whether `sum` is the sum over k of matrix b of `product`.
+/// Returns true if `sum` is the sum over k of matrix b of `product`.
 static bool sumsOverK(EinsumOp sum, EinsumOp product) {
   std::optional<Gemm> gemm = asGemm(product);
   unsigned b = gemm && gemm->swapped ? 0 : 1;

@@ -156,7 +156,7 @@ private:
     return 0;
   }
 
-  /// Whether values per token are copied to the token's rows, or added up from them.
+  /// Returns true if values per token are copied to the token's rows, or added up from them.
   static bool isOfTokens(EinsumOp op) {
     FactorRule rule = op.getFactorRule();
     ArrayRef<int> mask = rule.operands.back(), all = rule.operands[0], few = rule.results[0];
@@ -241,7 +241,7 @@ private:
     }
     return {};
   }
-  /// Whether the first dims of a value are those of a mask.
+  /// Returns true if the first dims of a value are those of a mask.
   static bool fits(Value mask, Value value) {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(mask.getType()).getShape();
     return cast<RankedTensorType>(value.getType()).getShape().take_front(shape.size()) == shape;
@@ -300,7 +300,7 @@ private:
       }
   }
 
-  /// Whether an operand or the result has experts but no tokens.
+  /// Returns true if an operand or the result has experts but no tokens.
   static bool isOfExperts(EinsumOp op) {
     FactorRule rule = op.getFactorRule();
     ArrayRef<int> mask = rule.operands.back();
@@ -338,7 +338,7 @@ private:
     return einsum && einsum.getMask() ? einsum : EinsumOp();
   }
 
-  /// Whether `op` computes its result elementwise from values whose first dims are those of the mask.
+  /// Returns true if `op` computes its result elementwise from values whose first dims are those of the mask.
   static bool isByEntry(Operation *op, size_t dims) {
     if (op->getNumResults() != 1 || op->getNumOperands() == 0)
       return false;
@@ -425,7 +425,7 @@ private:
     return !packs || (isOfTokens(op) ? kind == PCRT_GROUPED_UNPACK || from == to : from.isF32() && to.isF32());
   }
 
-  /// Whether the op that makes `value` can store it by rows.
+  /// Returns true if the op that makes `value` can store it by rows.
   bool isMadeSo(Value value) {
     const Choice choice = stored.find(value)->second;
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -439,7 +439,7 @@ private:
       return stored.contains(op->getOperand(0));
     return einsum ? isGrouped(einsum) : areStored(op->getOperands(), choice);
   }
-  /// Whether `user` can read `value` by rows.
+  /// Returns true if `user` can read `value` by rows.
   bool isReadSo(Value value, Operation *user) {
     Choice choice = stored.find(value)->second;
     if (EinsumOp einsum = asRouted(user))
@@ -478,7 +478,7 @@ private:
 /// found again.
 struct StoreRows : pc::impl::StoreRowsBase<StoreRows> {
   using StoreRowsBase::StoreRowsBase;
-  /// Whether a stage has reported why there are no rounds. Stages run in parallel and all have the same reason.
+  /// True if a stage has reported why there are no rounds. Stages run in parallel and all have the same reason.
   std::shared_ptr<std::atomic<bool>> isTold = std::make_shared<std::atomic<bool>>(false);
 
   void runOnOperation() override {

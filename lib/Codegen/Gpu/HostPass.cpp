@@ -391,7 +391,7 @@ struct Rewriter {
           value ? value : ConstantInt::get(i64, 0), site(at, siteKind, what)});
   }
 
-  /// Whether no other thread can access the memory at `address`.
+  /// Returns true if no other thread can access the memory at `address`.
   bool isPrivate(Value *address) {
     const Value *object = getUnderlyingObject(address);
     return isa<AllocaInst>(object) || isa<GlobalVariable>(object);

@@ -43,12 +43,12 @@ static int64_t limitOf(Value operand) {
   return limit;
 }
 
-/// Whether an op should be tested with positive numbers: roots, logarithms, reciprocals.
+/// Returns true for roots, logarithms and reciprocals, which are tested with positive numbers.
 static bool wantsPositive(Operation *op) {
   return anyOp(op, [](Operation *inner) { return isa<LogOp, SqrtOp, RecipOp, AdamWOp, SamplingThresholdOp>(inner); });
 }
 
-/// Whether an i32 operand is the number of keys that each query of attention sees.
+/// Returns true if an i32 operand is the number of keys that each query of attention sees.
 static bool isKeyCounts(Operation *op, Value operand) {
   auto indexed = dyn_cast<IndexedOpInterface>(op);
   return indexed && !indexed.getOffsetMutable().empty() && indexed.getOffsetMutable()[0].get() == operand &&

@@ -245,7 +245,7 @@ LogicalResult Generator::emitCalled(CallOp op) {
   return calls[body]++ ? success() : emitBlock(*body);
 }
 
-/// Whether `op` needs no call.
+/// Returns true if `op` needs no call.
 bool Generator::isIdle(Operation *op) {
   if (auto update = dyn_cast<UpdateOp>(op))
     return leaves.isInPlace(update);

@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
-/// Elements of one item.
+/// The number of elements in one work item.
 static constexpr int64_t blockSize = 4096;
 
 /// Covers the elements of the kernel's items: element(first index, width).

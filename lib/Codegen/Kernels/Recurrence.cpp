@@ -84,8 +84,8 @@ static At elementOf(Emitter &e, ArrayRef<Dim> dims, Num number) {
 
 static Num load(Ptr from, Num index, int64_t width) { return width ? from.load(index, width) : from.load(index); }
 
-/// Divides `lanes` into blocks and runs `body` for each block of each element of `dims`: the element's number, where
-/// the block begins, and the widths of its vectors (0: a scalar).
+/// Divides `lanes` into blocks and runs `body` for each block of each element of `dims`. The arguments of `body` are
+/// the element's number, the start of the block, and the widths of its vectors (0: a scalar).
 static void forBlocks(Kernel &kernel, ArrayRef<Dim> dims, int64_t lanes, bool oneA,
                       llvm::function_ref<void(Num, At, ArrayRef<int64_t>)> body) {
   Emitter &e = kernel.e;

@@ -100,7 +100,7 @@ public:
   }
   explicit operator bool() const { return base; }
   char *begin() const { return base + mapped - page - room; }
-  /// Whether nothing outside of the `bytes` has been written.
+  /// Returns true if nothing outside of the `bytes` has been written.
   bool isSound() const {
     auto isUntouched = [](char c) { return c == untouched; };
     return std::all_of(base + page, begin(), isUntouched) && std::all_of(begin() + bytes, begin() + room, isUntouched);

@@ -1,6 +1,6 @@
 //===- Object.cpp - LLVM dialect -> object file ----------------------------------------------===//
 // Lowers a module, translates it to LLVM IR, optimizes the kernels, and writes an object file for this machine or, for
-// CUDA programs, for any x86-64 CPU with AVX2. Steps are compiled without optimization: they are only calls.
+// CUDA programs, for any x86-64 CPU with AVX2. Steps consist only of calls, so they are compiled without optimization.
 //===-----------------------------------------------------------------------------===//
 #include "LlvmPasses.h"
 #include "Lower.h"

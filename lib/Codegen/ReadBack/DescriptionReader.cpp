@@ -94,7 +94,7 @@ private:
     op->emitOpError() << why << " in the executable's description";
     return false;
   }
-  /// Whether a field of `entry` equals `wanted`; null: the field must be absent.
+  /// Returns true if a field of `entry` equals `wanted`; null: the field must be absent.
   bool is(const json::Object &entry, StringRef key, const json::Value &wanted) {
     const json::Value *found = entry.get(key);
     if (found ? *found == wanted : wanted == json::Value(nullptr))

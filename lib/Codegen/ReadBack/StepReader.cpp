@@ -44,7 +44,7 @@ StepReader::At StepReader::addressOf(Value value) {
   return {base.offset, numberOf(product.getRhs())};
 }
 
-/// Whether `condition` is the test for microbatch 0.
+/// Returns true if `condition` is the test for microbatch 0.
 bool StepReader::isFirst(Value condition) {
   auto compare = condition.getDefiningOp<LLVM::ICmpOp>();
   return compare && microbatch && compare.getPredicate() == LLVM::ICmpPredicate::eq && compare.getLhs() == microbatch &&

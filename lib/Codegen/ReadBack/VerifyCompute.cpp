@@ -92,7 +92,7 @@ bool TableCheck::isBeside(Operation *op, int64_t row, int32_t epilogue) {
   return true;
 }
 
-/// Whether the next calls launch all parts of the op's kernels on its buffers.
+/// Returns true if the next calls launch all parts of the op's kernels on its buffers.
 bool TableCheck::launches(Operation *op, ArrayRef<At> buffers) {
   SmallVector<At> wanted(buffers);
   if (cuda && kernelWorkspaceBytes(op))
@@ -147,7 +147,8 @@ static std::optional<SmallVector<Loop>> lettersOf(EinsumOp einsum, bool swapped)
   return isPlain ? std::optional(loops) : std::nullopt;
 }
 
-/// Whether a product's loops correspond to the letters. A loop is one letter or several, inner ones before outer ones.
+/// Returns true if a product's loops correspond to the letters. A loop is one letter or several, inner ones before
+/// outer ones.
 static bool areLetters(const pcrt_gemm_desc &row, SmallVector<Loop> letters) {
   for (Loop loop : {Loop{row.batch, row.a_batch_stride, row.b_batch_stride, row.c_batch_stride},
                     Loop{row.m, row.a_m_stride, 0, row.c_m_stride}, Loop{row.n, 0, row.b_n_stride, row.c_n_stride},
@@ -222,7 +223,7 @@ struct Products {
 };
 } // namespace
 
-/// How the letters of a value correspond to those of `mask`, and the letters that only the value has.
+/// Returns the pcrt layout of a value with these letters (PCRT_LIES_...), and its letters that `mask` lacks.
 static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> letters, ArrayRef<StringRef> mask,
                                                         bool byRows) {
   bool hasExpert = llvm::is_contained(letters, mask.back()), hasToken = llvm::is_contained(letters, mask.front());
@@ -269,7 +270,8 @@ struct RoutedSpec {
     return 0;
   }
 
-  /// How many of `rows` routed tokens this op has. A round has at most the limit of rows; the last one has the rest.
+  /// The number of the `rows` routed tokens that this op computes. A round has at most the limit of rows; the last one
+  /// has the rest.
   int64_t ofRound(int64_t rows) {
     auto round = op.getMask().getDefiningOp<RoundOfRowsOp>();
     if (!round)
@@ -279,7 +281,7 @@ struct RoutedSpec {
     return round.getRound() + 1 == round.getRounds() ? left : std::min(left, limit);
   }
 
-  /// How many rows a value has that is stored by routed token. This is one row for each choice of a token, or the
+  /// The number of rows of a value that is stored by routed token. This is one row for each choice of a token, or the
   /// capacity of experts for each sequence or for each part of one.
   int64_t numRows(const std::set<int64_t> &capacities) {
     const int64_t experts = sizeOf(expert());

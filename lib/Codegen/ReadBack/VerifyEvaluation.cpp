@@ -16,9 +16,8 @@ using namespace pc;
 using At = StepReader::At;
 using Call = StepReader::Call;
 
-/// Whether the evaluation shows an output: the loss, and generated tokens, except those of prompts, whose names end
-/// with
-/// ".chunk".
+/// Returns true if the evaluation shows an output: the loss, and generated tokens, except those of prompts, whose names
+/// end with ".chunk".
 static bool isOfEvaluation(OutputOp output) {
   return output.getKind() == OutputKind::Loss ||
          (output.getKind() == OutputKind::Generated && !output.getName().ends_with(".chunk"));
@@ -93,7 +92,7 @@ void TableCheck::evaluateBlock(Block &block) {
   }
 }
 
-/// Whether `value` is at its home in the evaluation: the evaluation computes it, or it is there from the start.
+/// Returns true if `value` is at its home in the evaluation: the evaluation computes it, or it is there from the start.
 bool TableCheck::isEvaluated(Value value) {
   auto result = dyn_cast<OpResult>(value);
   if (!result || isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(result.getOwner()))

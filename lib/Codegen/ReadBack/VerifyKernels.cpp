@@ -18,7 +18,7 @@ static constexpr std::pair<StringRef, StringRef> indexed[] = {
     {"pcrt_receive", "pc_flows"},
 };
 
-/// Whether `index` is a number below `size`, or a choice by microbatch between two such numbers.
+/// Returns true if `index` is a number below `size`, or a choice by microbatch between two such numbers.
 static bool isBelow(Value index, uint64_t size) {
   if (auto select = index.getDefiningOp<LLVM::SelectOp>())
     return isBelow(select.getTrueValue(), size) && isBelow(select.getFalseValue(), size);

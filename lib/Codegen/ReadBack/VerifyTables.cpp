@@ -160,7 +160,7 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
           refuse(op, "has a different partner in the tables"));
 }
 
-/// Whether a message uses the table entry of its flow.
+/// Returns true if a message uses the table entry of its flow.
 bool TableCheck::flow(Operation *op, const Call &call, int64_t stage, int64_t id, int64_t slots, bool sends,
                       Value message) {
   int64_t index = call.number(1);
@@ -177,7 +177,7 @@ bool TableCheck::flow(Operation *op, const Call &call, int64_t stage, int64_t id
 // The step
 //===---------------------------------------------------------------------------===//
 
-/// Whether the next call, or an earlier one, observes the output under its number.
+/// Returns true if the next call, or an earlier one, observes the output under its number.
 bool TableCheck::isShown(Operation *op, Value value) {
   auto *number = llvm::find_if(outputs, [&](Operation *other) {
     if (auto a = dyn_cast<OutputOp>(op), b = dyn_cast<OutputOp>(other); a || b)

@@ -13,7 +13,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// Whether two types are equal except for homes.
+/// Returns true if two types are equal except for homes.
 static bool agree(Type a, Type b) {
   auto s = cast<RankedTensorType>(a), t = cast<RankedTensorType>(b);
   return s.getShape() == t.getShape() && s.getElementType() == t.getElementType() && placement(a) == placement(b) &&

@@ -28,8 +28,8 @@ LogicalResult StageRunner::run(ArrayRef<Block *> programs, Visitor &visitor) {
   return success();
 }
 
-/// Whether `op` can run without waiting for another stage. If it is a collective, records that the stage has reached
-/// it.
+/// Returns true if `op` can run without waiting for another stage. If it is a collective, records that the stage has
+/// reached it.
 bool StageRunner::canRun(int stage, Operation *op, Visitor &visitor) {
   if (auto send = dyn_cast<SendOp>(op))
     return underWay[StageFlow(stage, send)] < send.getSlots();

@@ -56,7 +56,7 @@ double Incumbent::enough() const {
 // The search
 //===---------------------------------------------------------------------------===//
 
-/// Whether `a` is opened before `b`.
+/// Returns true if `a` is opened before `b`.
 static bool comesBefore(const PlanNode &a, const PlanNode &b) {
   auto probe = [](const PlanNode &node) { return node.probe ? node.probe : std::numeric_limits<int>::max(); };
   int ofA = probe(a), ofB = probe(b);
@@ -144,7 +144,7 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, Incumbent &incumbent, 
   OpenNodes nodes(std::move(roots), incumbent);
   SearchResult result;
   auto mayCompile = [&] { return incumbent.compiled() < incumbent.limits.compositions && goesOn(); };
-  // Whether the best plan, compiled whole, either does not fit or takes so long that another plan may be better.
+  // The best plan is refuted if, compiled whole, it does not fit or takes so long that another plan may be better.
   auto isRefuted = [&] {
     if (!incumbent.best() || !mayCompile())
       return false;

@@ -24,8 +24,8 @@ static constexpr int64_t mostRefuted = 8;
 /// model, whole programs for a small model of which no plan can fit.
 static constexpr int64_t smallestCompositions = 200;
 
-/// The rule to settle for a good plan applies only to composed prices: if every plan is compiled whole, the search
-/// continues to the optimum.
+/// A search may stop at a nearly optimal plan only with composed prices. If every plan is compiled whole, it continues
+/// to the optimum.
 static SearchLimits limitsOf(const SearchProblem &problem) {
   SearchLimits limits;
   limits.objective = problem.objective;

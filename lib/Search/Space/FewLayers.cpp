@@ -37,7 +37,7 @@ std::pair<std::string, int64_t> layerName(Operation *op) {
   return last.getAsInteger(10, number) ? std::pair(std::string(), int64_t(-1)) : std::pair(chain.str(), number);
 }
 
-/// Whether two names are equal, except that a parameter's name may have one more component in front.
+/// Returns true if two names are equal, except that a parameter's name may have one more component in front.
 bool areSame(StringRef a, StringRef b) {
   auto endsIn = [](StringRef whole, StringRef end) {
     return whole == end || (whole.ends_with(end) && whole.drop_back(end.size()).ends_with("."));
@@ -113,7 +113,7 @@ DictionaryAttr computes(Operation *op) {
   return attributes.getDictionary(op->getContext());
 }
 
-/// Whether two layers compute the same with different weights.
+/// Returns true if two layers compute the same with different weights.
 bool areAlike(const Layer &a, const Layer &b) {
   return llvm::equal(a.ops, b.ops, [](Operation *x, Operation *y) {
     return x->getName() == y->getName() && llvm::equal(x->getOperandTypes(), y->getOperandTypes()) &&
@@ -121,7 +121,7 @@ bool areAlike(const Layer &a, const Layer &b) {
   });
 }
 
-/// Whether an input has a batch dim. The random words of dropout do not.
+/// Returns true if an input has a batch dim. The random words of dropout do not.
 bool hasBatch(InputOp input) {
   return !input.getDims().empty() && cast<StringAttr>(input.getDims()[0]).getValue() == "batch";
 }

@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// Whether a tactic only divides sequences, layers, or the work that a step does once, and not the work of a
+/// Returns true if a tactic only divides sequences, layers, or the work that a step does once, and not the work of a
 /// microbatch.
 static bool isOuter(const Tactic &tactic, bool any) {
   const TacticInfo *row = tactic.info();

@@ -102,7 +102,7 @@ std::optional<Refusal> PlanSpace::read() {
   return std::nullopt;
 }
 
-/// Whether an axis of this name implies a tactic, without a flag.
+/// Returns true if an axis of this name implies a tactic, without a flag.
 static bool isImplied(StringRef axis) {
   StrategyFlags flags;
   flags.set("mesh", (axis + "=2").str());
@@ -155,7 +155,7 @@ void PlanSpace::vary(std::vector<StrategyFlags> &ways, const TacticFlag &flag) c
     }
 }
 
-/// Whether a tactic determines how ranks split a layer, and not only how many layers or sequences they have.
+/// Returns true if a tactic determines how ranks split a layer, and not only how many layers or sequences they have.
 static bool splitsLayers(const TacticInfo &row) {
   return row.phase == Phase::Placed && !row.shardsParameters && !row.splitsBatch;
 }
@@ -185,7 +185,7 @@ std::optional<Plan> PlanSpace::planOf(const PlanFamily &family, ArrayRef<int64_t
   return plan;
 }
 
-/// Whether n is a product of `count` factors above 1.
+/// Returns true if n is a product of `count` factors above 1.
 static bool isProduct(int64_t n, size_t count) {
   size_t primes = 0;
   for (int64_t p = 2; p * p <= n; ++p)
@@ -383,7 +383,7 @@ SmallVector<int64_t> PlanSpace::microbatches() const {
   return all;
 }
 
-/// Whether another family has the same program for these numbers.
+/// Returns true if another family has the same program for these numbers.
 bool PlanSpace::isRepeated(const PlanFamily &family, int64_t microbatches) const {
   // With one microbatch and no stages, ZeRO-2 is the same as ZeRO-1.
   return microbatches == 1 && !family.plan.pipeline() && !search.pins.given("zero") &&

@@ -47,7 +47,7 @@ public:
   Waiting(const Waiting &) = delete;
   Waiting &operator=(const Waiting &) = delete;
 
-  /// Whether the time is up; the waiting loop calls it.
+  /// Returns true if the time is up; the waiting loop calls it.
   bool isOver() {
     double now = monotonicSeconds();
     if (plane && !told && now - start > 0.1) {

@@ -17,8 +17,8 @@ namespace {
 
 using Slice = SmallVector<Num>; ///< this thread's vectors of a row of d elements
 
-/// How the threads of a block share queries and head elements. `sharing` threads have one query; each holds `pieces`
-/// vectors of it. fits() says whether registers and shared memory suffice.
+/// Divides queries and head elements among the threads of a block. `sharing` threads have one query, and each holds
+/// `pieces` vectors of it. fits() says whether registers and shared memory suffice.
 class SimtAttention {
 public:
   SimtAttention(SimtEmitter &e, const AttentionShape &a) : e(e), a(a), width(e.widthFor(a.d)) {

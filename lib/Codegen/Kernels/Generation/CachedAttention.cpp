@@ -1,7 +1,7 @@
 //===- CachedAttention.cpp - Kernels that write and read a cache of keys and values ------------===//
-// A head's keys of one slot are neighbours in memory, in the order of their positions, so the kernel reads them as one
-// stream, for all query heads that share them. What a token's kernel computes depends only on its own slot, so answers
-// do not depend on the other tokens of a step.
+// The keys of a head and slot are contiguous in memory, in the order of their positions. The kernel reads them once,
+// for all query heads that share them. Its result for a token depends only on the token's slot, so answers do not
+// depend on the other tokens of a step.
 //===-----------------------------------------------------------------------------------------===//
 #include "../../Emit/RowMath.h"
 #include "../Attention/Attention.h"
@@ -49,7 +49,8 @@ LogicalResult pc::kernels::emit(CacheWriteOp op, Kernel &kernel) {
 }
 
 namespace {
-/// Attention of one token and one key/value head, for all query heads that share it. An item is such a pair.
+/// Computes the attention of one token and one key/value head, for all query heads that share it. An item is such a
+/// pair of token and head.
 class CachedAttentionKernel {
 public:
   CachedAttentionKernel(CachedAttentionOp op, Kernel &kernel)
@@ -97,8 +98,8 @@ private:
     return window ? e.max(position + (1 - static_cast<int64_t>(*window)), e.integer(0)) : e.integer(0);
   }
 
-  /// The row of the workspace for a query head of an item: the scores of all positions, the largest one, and 1 over the
-  /// sum of weights.
+  /// Returns the row of the workspace for a query head of an item. It holds the scores of all positions, the largest
+  /// score, and 1 over the sum of weights.
   Ptr rowOf(Num item, int64_t g) { return kernel.workspace + (item * groups + g) * (cache.context + 2); }
 
   /// On a GPU, a first kernel computes scores, for which all threads of an item add up products.
@@ -126,7 +127,7 @@ private:
     }
   }
 
-  /// A second kernel adds up values, of which each thread of an item has some columns.
+  /// A second kernel computes the weighted sum of values. Each thread of an item has some of its columns.
   void sumFromWorkspace(Num item, Ptr values, Ptr o, Num position) {
     for (int64_t g = 0; g < groups; ++g) {
       Ptr out = o + e.integer(g * cache.width), row = rowOf(item, g);
@@ -176,7 +177,7 @@ private:
     });
   }
 
-  /// A score after the cap and with its addend.
+  /// Applies the cap to a score and adds the score's addend.
   Num changed(Num score, Num head, int64_t g, Num t, Num position) {
     if (std::optional<llvm::APFloat> cap = op.getSoftcap())
       score = tanh(e, score * (1 / cap->convertToDouble())) * cap->convertToDouble();

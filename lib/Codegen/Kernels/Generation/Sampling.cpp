@@ -73,7 +73,8 @@ public:
     Num minusInfinity = e.real(-infinity);
     auto one = [&](Num) { return e.real(1); };
     auto weight = [&](Num x) { return e.exp(e.max((x - largest) * inverse, e.real(-80))); };
-    // All with fewer than k larger ones; all whose larger ones weigh less than p; all with a share of the largest.
+    // An entry is kept if fewer than k entries are larger (top-k), if the larger entries weigh less than p (top-p), and
+    // if it has at least the given share of the largest weight (min-p).
     Num ofCount = search(e.real(0) < k, k, minusInfinity, one);
     Num all = sumFrom(ofCount, weight);
     Num ofWeight = search(p < e.real(1), p * all, ofCount, weight);
@@ -87,7 +88,7 @@ public:
   }
 
 private:
-  /// The f32 with number `n` in the order of f32.
+  /// Returns the f32 with number `n` in the order of all f32.
   Num number(Num n) {
     Type i32 = e.b.getI32Type();
     Value bits = arith::TruncIOp::create(e.b, e.loc, i32, n.v);

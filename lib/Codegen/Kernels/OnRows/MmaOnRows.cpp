@@ -28,7 +28,7 @@ struct Tile {
   int64_t trips() const { return lines() * width() / inCopy / threads; }
 };
 
-/// The product of a tile of rows and a tile of columns in one block: stages chunks of both in shared memory, multiplies
+/// Multiplies a tile of rows by a tile of columns in one block: stages chunks of both in shared memory, multiplies
 /// them, and gives each thread its sums. begin() must be called first.
 class TileProduct {
 public:

@@ -86,7 +86,7 @@ private:
   Num tilesOf(Num rows) { return (rows + (at.tile - 1)) / at.tile; }
   Num toI32(Num x) { return e.wrap(arith::TruncIOp::create(e.b, e.loc, e.b.getI32Type(), x.v)); }
   Num token(Num chunk) { return chunk * at.chunk + e.rank % warp; }
-  /// Whether a token exists and has chosen an expert.
+  /// Emits a test: the token exists and has chosen the expert.
   Num hasChosen(Num token, Num expert) {
     Num exists = token < e.integer(at.tokens);
     Num entry = on.mask.load(e.select(exists, token, e.integer(0)) * at.experts + expert);
@@ -118,7 +118,7 @@ private:
 };
 } // namespace
 
-/// Copies one number per token and expert to rows.
+/// Copies one number per token and expert to the rows.
 static void emitPack(OnRows &on) {
   SimtEmitter &e = on.e;
   e.teams(on.at.tokens * on.at.experts, 1, 256, [&](Num i) {
