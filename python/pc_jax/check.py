@@ -1,4 +1,4 @@
-"""One step on one rank beside JAX: the loss, and the gradient of every parameter."""
+"""Compares one step on one rank with JAX's: the loss, and the gradient of every parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of parameters, and the weights of a checkpoint back in the tree of parameters."""
+"""Names parameters, and reads the weights of a checkpoint back into the tree of parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pc_program.program import checkpoint_files
 
 
 def named_leaves(params: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """The leaves of a pytree by path, as in "h.0.attn.kernel", and its structure. The `value` that Flax wraps variables in is left out."""
+    """Returns the leaves of a pytree by path, such as "h.0.attn.kernel", and its structure. Paths leave out the `value`
+    in which Flax wraps variables."""
     rows, tree = jax.tree_util.tree_flatten_with_path(params)
     names = [jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value") for path, _ in rows]
     return [(name, leaf) for name, (_, leaf) in zip(names, rows)], tree
@@ -23,7 +24,8 @@ def is_trained(leaf: Any) -> bool:
 
 
 def load(directory: str | Path, params: Any) -> Any:
-    """The parameters with the values of a checkpoint of pc, or of an exported model; what it does not hold is as in `params`."""
+    """Returns the parameters with the values of a checkpoint of pc, or of an exported model. Values that it does not
+    have stay as in `params`."""
     from safetensors.numpy import load_file
 
     tensors: dict[str, np.ndarray] = {}

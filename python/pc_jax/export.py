@@ -1,4 +1,4 @@
-"""A loss as a program: the jaxpr, the walk, rewrites, text."""
+"""Exports a loss as a program: traces the jaxpr, walks it, rewrites the program, writes its text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .walk import Walk
 
 @dataclass
 class Built:
-    """What the user's function returns: loss(params, **inputs) is a scalar, or a tuple with the scalar first."""
+    """The result of the user's function: loss(params, **inputs) is a scalar, or a tuple that begins with the scalar."""
 
     name: str
     loss: Any
@@ -33,7 +33,7 @@ class Built:
         return [name for name, _ in rows], [leaf for _, leaf in rows]
 
     def of_leaves(self, given: list[Any], inputs: dict[str, Any]) -> Any:
-        """The loss for these values of the leaves that are trained."""
+        """Computes the loss for these values of the trained leaves."""
         rows, tree = named_leaves(self.params)
         values = iter(given)
         params = jax.tree_util.tree_unflatten(tree, [next(values) if is_trained(leaf) else leaf for _, leaf in rows])
@@ -42,7 +42,7 @@ class Built:
 
 
 def build(what: str) -> Built:
-    """What the user's function returns, under its name."""
+    """Returns the name of the user's function, and its result."""
     advice = "Return a function, a pytree, and a dict of example arrays."
     name, made = called(what, returns_loss, "(loss, params, inputs)", advice)
     inputs = {key: np.asarray(value) for key, value in made[2].items()}
@@ -64,7 +64,8 @@ def trace(built: Built) -> Any:
 
 
 def find_kinds(users: dict[Value, list[Value]]) -> dict[str, str]:
-    """Tokens and targets by what reads them; where there is anything else, all inputs are data, read by name."""
+    """Tells tokens and targets from other inputs by the ops that read them. If there are other inputs, all are data,
+    read by name."""
     inputs = [value for value in users if value.op == "input"]
     kinds: dict[Value, set[str]] = {}
     for value in inputs:
@@ -83,7 +84,8 @@ def find_kinds(users: dict[Value, list[Value]]) -> dict[str, str]:
 
 
 def name_heads(users: dict[Value, list[Value]]) -> None:
-    """Roles of dims: a product of two values that keeps the sequence of both is one of queries and keys."""
+    """Gives dims their roles: if a product of two values keeps the sequence of both, it is a product of queries and
+    keys."""
     for value in users:
         if value.is_("einsum", 2) and value.operands[0] is not value.operands[1]:
             result = {value.letter(axis) for axis in value.axes}

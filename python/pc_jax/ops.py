@@ -1,4 +1,4 @@
-"""Rows of the table of primitives. Norms, softmax, attention and losses stay in pieces, which pc-raise joins."""
+"""The rules of the primitives. Norms, softmax, attention and losses stay in pieces, which pc-raise joins."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pc_program.values import Letters, Tensor, Value
 from .table import op, row
 from .walk import Condition, Erfc, Places, Walk, compact
 
-NOTHING = "nothing: axes are grouped or ordered anew"
+NOTHING = "nothing: only the grouping or the order of axes changes"
 
 
 def number_of(x: Any) -> float | None:
-    """The number that an array of constants is filled with."""
+    """Returns the number that fills an array of constants."""
     if not isinstance(x, np.ndarray):
         return None
     own = compact(x)
@@ -56,7 +56,7 @@ def add(m: Walk, n: Any, a: Any, b: Any) -> Any:
     if isinstance(a, Erfc):
         if a.is_erf and number == a.factor:  # c (1 + erf(x)) = c erfc(-x)
             return Erfc(m.scale(a.x, -1), a.factor)
-        raise Refused("erf that is no part of gelu", "Write gelu as x * (1 + erf(x / sqrt(2))) / 2.")
+        raise Refused("erf outside of gelu", "Write gelu as x * (1 + erf(x / sqrt(2))) / 2.")
     if number is not None:
         return m.add_number(m.lift(a), number)
     if isinstance(b, np.ndarray) and set(np.unique(compact(b) < -1e4)) == {False, True} and not compact(b)[compact(b) >= -1e4].any():
@@ -74,7 +74,7 @@ def sub(m: Walk, n: Any, a: Any, b: Any) -> Tensor:
     return m.centered.get((a.value, b.value)) or m.pointwise("sub", a, b)
 
 
-@op("mul", "pc.einsum; by a number pc.scale", True)
+@op("mul", "pc.einsum, or pc.scale for a number", True)
 def mul(m: Walk, n: Any, a: Any, b: Any) -> Any:
     a, b = (b, a) if isinstance(a, (np.ndarray, Erfc)) else (a, b)
     if (number := number_of(b)) is not None:
@@ -83,7 +83,7 @@ def mul(m: Walk, n: Any, a: Any, b: Any) -> Any:
         a = m.lift(a)
         (x, by), (same, of) = unscaled(a.value), unscaled(b.x.value)
         if x is not same or b.is_erf or abs(of + 0.5**0.5) > 1e-5:
-            raise Refused("erf that is no part of gelu", "Write gelu as x * (1 + erf(x / sqrt(2))) / 2.")
+            raise Refused("erf outside of gelu", "Write gelu as x * (1 + erf(x / sqrt(2))) / 2.")
         return m.scale(m.activation("gelu", m.scale(a, 1 / by)), 2 * b.factor * by)  # x erfc(-x / sqrt(2)) = 2 gelu(x)
     if isinstance(a, Tensor) and a is b:
         return squared(m, a)
@@ -97,7 +97,7 @@ def unscaled(value: Value) -> tuple[Value, float]:
     return value, factor
 
 
-@op("div", "pc.recip and pc.einsum; by a number pc.scale", True)
+@op("div", "pc.recip and pc.einsum, or pc.scale for a number", True)
 def div(m: Walk, n: Any, a: Any, b: Any) -> Any:
     if number := number_of(b):
         return scaled(m, a, 1.0 / number)
@@ -125,7 +125,7 @@ def powered(m: Walk, x: Tensor, exponent: float) -> Tensor:
 def power(m: Walk, n: Any, x: Any, exponent: Any) -> Tensor:
     number = number_of(exponent)
     if number is None:
-        raise Refused("a power that is computed", "Use exp and log.")
+        raise Refused("a power with a computed exponent", "Use exp and log.")
     return powered(m, m.lift(x), number)
 
 
@@ -136,14 +136,14 @@ row("tanh", "pc.activation", lambda m, n, x: m.activation("tanh", m.lift(x)), Tr
 row("logistic", "pc.activation sigmoid", lambda m, n, x: m.activation("sigmoid", m.lift(x)), True)
 row("rsqrt", "pc.sqrt and pc.recip", lambda m, n, x: powered(m, m.lift(x), -0.5), True)
 row("square", "pc.einsum", lambda m, n, x: squared(m, m.lift(x)), True)
-row("integer_pow", "products with itself for powers up to 8; pc.recip", lambda m, n, x: powered(m, m.lift(x), n.params["y"]), True)
+row("integer_pow", "products of x for powers up to 8; pc.recip for negative ones", lambda m, n, x: powered(m, m.lift(x), n.params["y"]), True)
 row("log1p", "log(1 + x)", lambda m, n, x: m.pointwise("log", m.add_number(m.lift(x), 1.0)), True)
 row("expm1", "exp(x) - 1", lambda m, n, x: m.add_number(m.pointwise("exp", m.lift(x)), -1.0), True)
 row("erf", "1 - erfc", lambda m, n, x: Erfc(m.lift(x), is_erf=True), True)
-row("erfc", "with a product: pc.activation gelu", lambda m, n, x: Erfc(m.lift(x)), True)
+row("erfc", "only in a product: pc.activation gelu", lambda m, n, x: Erfc(m.lift(x)), True)
 
 
-@op("abs", "relu(x) + relu(-x); x if it is a sum of exponentials", True)
+@op("abs", "relu(x) + relu(-x); of a sum of exponentials: nothing", True)
 def magnitude(m: Walk, n: Any, x: Tensor) -> Tensor:
     value = x.value
     while value.is_("einsum", 1):
@@ -151,7 +151,7 @@ def magnitude(m: Walk, n: Any, x: Tensor) -> Tensor:
     return x if value.op == "exp" else absolute(m, m.lift(x))
 
 
-@op("max min", "pc.select; of equal values each gets half of the gradient. max(E[x^2] - E[x]^2, 0) is the mean of (x - E[x])^2", True)
+@op("max min", "pc.select; equal values share the gradient. max(E[x^2] - E[x]^2, 0) becomes the mean of (x - E[x])^2", True)
 def extreme(m: Walk, n: Any, a: Any, b: Any) -> Tensor:
     a, b = (b, a) if isinstance(a, np.ndarray) else (a, b)
     is_max, number = n.primitive.name == "max", number_of(b)
@@ -165,7 +165,7 @@ def extreme(m: Walk, n: Any, a: Any, b: Any) -> Tensor:
 
 
 def variance(m: Walk, difference: Tensor) -> Tensor | None:
-    """The mean of (x - mean)^2 where `difference` is the mean of x^2 less the square of the mean."""
+    """Returns the mean of (x - mean)^2, if `difference` is the mean of x^2 minus the square of the mean."""
     value = difference.value
     if value.op != "sub" or value.operands[0] not in m.means or value.operands[1] not in m.squares:
         return None
@@ -187,7 +187,7 @@ def clamp(m: Walk, n: Any, low: Any, x: Any, high: Any) -> Tensor:
 # --- conditions ---
 
 
-@op("lt le gt ge eq ne", "where it is read, pc.select", True)
+@op("lt le gt ge eq ne", "pc.select in the op that reads it", True)
 def compare(m: Walk, n: Any, a: Any, b: Any) -> Any:
     name = n.primitive.name
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a.value is b.value and name in ("eq", "ne"):
@@ -197,13 +197,13 @@ def compare(m: Walk, n: Any, a: Any, b: Any) -> Any:
     return Condition(kind, *((y, x) if name[0] == "g" else (x, y)), negated=name == "ne")
 
 
-@op("select_n", "pc.select; a triangle of constants is a comparison of counts", True)
+@op("select_n", "pc.select; a constant triangle becomes a comparison of positions", True)
 def select(m: Walk, n: Any, which: Any, *cases: Any) -> Any:
     number = number_of(which)
     if number is not None:
         return cases[int(number)]
     if len(cases) != 2:
-        raise Refused("a choice among more than two", "Use jnp.where.")
+        raise Refused("a choice among more than two values", "Use jnp.where.")
     if isinstance(which, Condition) and which.x.value.dtype == "i32" and isinstance(cases[0], Tensor) and cases[0].value is which.x.value:
         return cases[0]  # indices below 0 count from the end: tokens are none
     if n.outvars[0].aval.dtype == bool and [number_of(case) for case in cases] in ([0, 1], [1, 0]):
@@ -218,7 +218,7 @@ def opposite(m: Walk, n: Any, x: Any) -> Any:
     return Condition(found.kind, found.x, found.y, not found.negated)
 
 
-@op("and or", "a product, or a sum, of 1 and 0", True)
+@op("and or", "a product or a sum of 1 and 0", True)
 def both(m: Walk, n: Any, a: Any, b: Any) -> Any:
     is_and = n.primitive.name == "and"
     for x, other in ((a, b), (b, a)):
@@ -237,20 +237,20 @@ def logical(m: Walk, n: Any, *xs: Any) -> list[Condition]:
 row("is_finite", "true", lambda m, n, x: np.broadcast_to(np.True_, x.shape), True)
 
 
-@op("convert_element_type reduce_precision", "nothing: number formats are left to --precision; of a condition 1 and 0", True)
+@op("convert_element_type reduce_precision", "nothing: --precision decides the number format; a condition becomes 1 and 0", True)
 def convert(m: Walk, n: Any, x: Any) -> Any:
     given, wanted = n.invars[0].aval.dtype, n.outvars[0].aval.dtype
     if wanted == np.dtype(bool):
         return x if given == np.dtype(bool) else Condition("equal", m.lift(x), m.constant(0), negated=True)
     if np.issubdtype(given, np.floating) and np.issubdtype(wanted, np.integer):
-        raise Refused("numbers that are rounded to integers", "They have no gradient; compare them instead.")
+        raise Refused("rounding numbers to integers", "They have no gradient; compare them instead.")
     return x if np.issubdtype(wanted, np.integer) and isinstance(x, Tensor) else m.lift(x)
 
 
-@op("stop_gradient", "of a maximum: nothing, if pc-raise finds the softmax or logsumexp that it belongs to; else an error")
+@op("stop_gradient", "nothing, if pc-raise recognises the softmax or logsumexp whose maximum this is; otherwise an error")
 def stop_gradient(m: Walk, n: Any, x: Any) -> Any:
     if isinstance(x, Tensor) and x.value.op not in ("reduce_max", "input", "iota", "constant"):
-        raise Refused("stop_gradient of a computed value", "It is read only of the maximum that a softmax subtracts.")
+        raise Refused("stop_gradient of a computed value", "It is supported only for the maximum that a softmax subtracts.")
     return x
 
 
@@ -265,7 +265,7 @@ def reduce_sum(m: Walk, n: Any, x: Any) -> Tensor:
     return result
 
 
-@op("reduce_max", "pc.reduce_max, which pc-raise makes part of a softmax or logsumexp")
+@op("reduce_max", "pc.reduce_max, which pc-raise joins to a softmax or logsumexp")
 def reduce_max(m: Walk, n: Any, x: Any) -> Tensor:
     x = m.lift(x)
     dims = [int(i) for i in n.params["axes"]]
@@ -310,11 +310,11 @@ def dot_general(m: Walk, n: Any, a: Any, b: Any) -> Tensor:
 
 
 def moved(x: Any, f: Any) -> Any:
-    """A view of a tensor, or of both that a condition compares."""
+    """Views a tensor, or both tensors that a condition compares."""
     return Condition(x.kind, f(x.x), f(x.y), x.negated) if isinstance(x, Condition) else f(x)
 
 
-@op("broadcast_in_dim", "nothing: broadcast where it is read")
+@op("broadcast_in_dim", "nothing: the reader broadcasts it")
 def broadcast(m: Walk, n: Any, x: Any, *_: Any) -> Any:
     shape, places = n.params["shape"], {int(at): i for i, at in enumerate(n.params["broadcast_dimensions"])}
 
@@ -340,7 +340,7 @@ def squeezed(x: Tensor, dims: Sequence[int]) -> Tensor:
     return Tensor(x.value, [d for i, d in enumerate(x.dims) if i not in dims]) if x.dims else x
 
 
-@op("slice", "a box of the parameters that it is cut from, else pc.columns")
+@op("slice", "a part of a parameter, or pc.columns of a computed value")
 def slice_(m: Walk, n: Any, x: Tensor) -> Tensor:
     p = n.params
     if p["strides"] and any(step != 1 for step in p["strides"]):
@@ -356,17 +356,17 @@ def split(m: Walk, n: Any, x: Tensor) -> list[Any]:
     return [slice_dim(m, x, n.params["axis"], sum(sizes[:i]), size) for i, size in enumerate(sizes)]
 
 
-@op("dynamic_slice", "at constant places: as slice")
+@op("dynamic_slice", "at constant positions, as slice")
 def dynamic_slice(m: Walk, n: Any, x: Tensor, *starts: Any) -> Tensor:
     for dim, (start, size) in enumerate(zip(starts, n.params["slice_sizes"])):
         if size < x.shape[dim]:
             if not isinstance(start, np.ndarray):
-                raise Refused("a slice at a computed place", "Use a mask.")
+                raise Refused("a slice at a computed position", "Use a mask.")
             x = slice_dim(m, x, dim, min(max(int(start), 0), x.shape[dim] - size), size)
     return x
 
 
-@op("concatenate", "pc.columns, which lay parts among zeros, and their sum")
+@op("concatenate", "pc.columns pads the parts with zeros, and their sum joins them")
 def concatenated(m: Walk, n: Any, *parts: Any) -> Any:
     if np.issubdtype(n.outvars[0].aval.dtype, np.integer):
         return Places(list(parts))
@@ -386,7 +386,7 @@ def pad(m: Walk, n: Any, x: Tensor, value: Any) -> Tensor:
 # --- rows by index ---
 
 
-@op("gather", "rows of a table: pc.embedding, at counting places by pc.iota; the entry of a target: pc.pick; at constant places a slice")
+@op("gather", "rows of a table: pc.embedding, with pc.iota for consecutive rows; the target's entry: pc.pick; constant positions: a slice")
 def gather(m: Walk, n: Any, x: Any, places: Any) -> Tensor:
     p, sizes = n.params["dimension_numbers"], n.params["slice_sizes"]
     table, collapsed = m.lift(x), tuple(p.collapsed_slice_dims)
@@ -406,7 +406,7 @@ def gather(m: Walk, n: Any, x: Any, places: Any) -> Tensor:
     counts = all(counts_along(part, i) for i, part in enumerate(before)) and tuple(p.start_index_map[:-1]) == tuple(range(len(before)))
     along = (*p.operand_batching_dims, *p.start_index_map)
     if not counts or sorted(along) != list(range(rank)) or p.start_index_map[-1] != rank - 1 or set(sizes) != {1} or last.value.op != "input":
-        raise Refused("entries at computed places", "Only inputs and constants choose rows of a table; inputs choose entries along the last dim.")
+        raise Refused("entries at computed positions", "Only inputs and constants choose rows of a table; inputs choose entries along the last dim.")
     found, read = negative_log_likelihood(m, table, last)
     found.value.op = "pick"
     if not isinstance(m.logits, Value) and read.op != "sub":
@@ -416,7 +416,7 @@ def gather(m: Walk, n: Any, x: Any, places: Any) -> Tensor:
 
 
 def counts_along(part: Any, dim: int) -> bool:
-    """Whether constants are 0, 1, 2, ... along one dim."""
+    """Returns True if the constants are 0, 1, 2, ... along one dim."""
     if not isinstance(part, np.ndarray):
         return False
     own = compact(part)
@@ -428,13 +428,13 @@ def rows_of(m: Walk, table: Tensor, ids: Any) -> Tensor:
     if isinstance(ids, np.ndarray):
         own = compact(ids).ravel()
         if not np.array_equal(own, np.arange(own[0], own[0] + own.size)):
-            raise Refused("rows of a table at constant places that do not count up", "Index the table in the order of its rows.")
+            raise Refused("constant rows of a table that are not consecutive", "Read consecutive rows of the table.")
         value = m.make("iota", [], [new_axis(own.size)], dtype="i32", first=int(own[0]))
         long = [i for i, n in enumerate(compact(ids).shape) if n > 1]
         given = [value.axes if i in long else [new_axis(n)] if n > 1 else [] for i, n in enumerate(ids.shape)]
         rows.dim.roles.add("position")
         return embedding(m, table, Tensor(value, given[:-1]), -1)
     if not isinstance(ids, Tensor) or ids.value.op != "input":
-        raise Refused("rows of a table at places that are computed", "Only inputs and constants may choose rows.")
+        raise Refused("rows of a table at computed positions", "Only inputs and constants may choose rows.")
     rows.dim.roles.add("vocab")
     return embedding(m, table, Tensor(ids.value, ids.dims[:-1]), -1)

@@ -1,4 +1,5 @@
-"""The table of primitives. Rows are in ops.py. Operands are tensors, conditions, or arrays of constants; not all are constants."""
+"""The table of primitives, whose rules are in ops.py. Operands are tensors, conditions, or arrays of constants. At
+least one operand is not constant."""
 
 from __future__ import annotations
 

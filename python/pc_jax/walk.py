@@ -1,4 +1,5 @@
-"""The walk over a jaxpr: parameters and inputs as leaves, constants as arrays, calls inlined, each equation by its row of the op table."""
+"""Walks a jaxpr. Parameters and inputs become leaves, constants are arrays, calls are inlined, and the rule of its
+primitive reads each equation."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ LIBRARIES = re.compile(r"[/\\](jax|flax|equinox|optax)[/\\]")
 
 @dataclass
 class Condition:
-    """Where x and y compare as `kind` says; of two tensors, so that views move them as one."""
+    """The condition that x and y compare as `kind` says. It stays a pair of tensors, so that views can move both."""
 
     kind: str
     x: Tensor
@@ -34,7 +35,7 @@ class Condition:
 
 @dataclass
 class Erfc:
-    """factor * erfc(x), which only a product with x makes an op: gelu."""
+    """factor * erfc(x). Only a product of this with x becomes an op, gelu."""
 
     x: Tensor
     factor: float = 1.0
@@ -43,7 +44,7 @@ class Erfc:
 
 @dataclass
 class Places:
-    """Indices of a gather, one per indexed dim: each an array of constants, or a tensor."""
+    """The indices of a gather, one for each indexed dim. Each is an array of constants, or a tensor."""
 
     parts: list[Any]
 
@@ -86,7 +87,7 @@ class Walk(Builder):
         return Tensor(value, dims)
 
     def read_input(self, name: str, example: Any) -> Tensor:
-        """Data by name; what is tokens and targets is known after the walk."""
+        """Reads an input as data by name. After the walk it is known which inputs are tokens and targets."""
         is_whole = np.issubdtype(example.dtype, np.integer)
         axes = [new_axis(n, *(["batch", "sequence"] if is_whole else ["batch"])[i : i + 1]) for i, n in enumerate(example.shape)]
         held = [axis for i, axis in enumerate(axes) if i == 0 or axis.size > 1]
@@ -94,14 +95,14 @@ class Walk(Builder):
         return Tensor(value, [[axis] if axis in held else [] for axis in axes])
 
     def lift(self, x: Any) -> Tensor:
-        """Any operand as a tensor of numbers. Constants that are no single number become a frozen parameter."""
+        """Returns any operand as a tensor of numbers. Constants that differ from each other become a frozen parameter."""
         if isinstance(x, Tensor):
             return self.floats(x)
         if isinstance(x, Condition):
             ones = self.choose(x.kind, x.x, x.y, *map(self.constant, (0.0, 1.0) if x.negated else (1.0, 0.0)))
             return ones
         if not isinstance(x, np.ndarray):
-            raise Refused("an operand that is no tensor of numbers here", "erf and erfc are read as parts of gelu only.")
+            raise Refused("an operand that must be a tensor of numbers", "erf and erfc are supported only in gelu.")
         own = compact(x)
         if own.size == 1 or (own == own.flat[0]).all():
             return Tensor(self.constant(float(own.flat[0])).value, [[new_axis(n)] if n > 1 else [] for n in x.shape])
@@ -113,7 +114,7 @@ class Walk(Builder):
         return Tensor(found.value, [dim if len(leaves(dim)) or n == 1 else [new_axis(n)] for n, dim in zip(x.shape, found.dims)])
 
     def condition(self, x: Any) -> Condition:
-        """A mask of constants is a comparison of counts where it is a triangle."""
+        """Turns a constant mask that is a triangle into a comparison of positions."""
         if isinstance(x, Condition):
             return x
         if isinstance(x, np.ndarray):
@@ -172,8 +173,8 @@ class Walk(Builder):
         if name == "scan":
             return self.scan(eqn, arguments, scope)
         if name.startswith(("random_", "threefry")):
-            raise Refused("random numbers of JAX have no rule", "Build the model without dropout (deterministic, or inference mode).")
-        # Equal equations are one value: jnp.var computes the mean anew, which a norm subtracts.
+            raise Refused("JAX's random numbers have no rule", "Build the model without dropout (deterministic, or inference mode).")
+        # Equal equations become one value, because jnp.var computes the mean again that a norm subtracts.
         key = (
             name,
             str(eqn.params),
@@ -192,11 +193,12 @@ class Walk(Builder):
         try:
             result = RULES[name](self, eqn, *arguments)
         except INSIDE as error:
-            raise Refused(f"operands that its rule does not take ({type(error).__name__}: {error})") from error
+            raise Refused(f"operands that its rule does not support ({type(error).__name__}: {error})") from error
         return result if isinstance(result, list) else [result]
 
     def layer_of(self, arguments: Sequence[Any], scope: str) -> str:
-        """The path of named scopes if it has a number, else that of a parameter which is read."""
+        """Returns the path of named scopes, if it has a number. Otherwise returns the path of a parameter that the
+        equation reads."""
         path = ".".join(part for part in scope.split("/") if part and "(" not in part)
         if re.search(r"(^|\.)\d+(\.|$)", path):
             return path
@@ -209,13 +211,13 @@ class Walk(Builder):
         if eqn.primitive.name.startswith("custom_"):
             info = str(jaxpr.debug_info.func_src_info)
             if not LIBRARIES.search(info):
-                raise Refused(f"a derivative of its own, of {info}, would be lost", "Let JAX differentiate the function.")
+                raise Refused(f"the program would lose the custom derivative of {info}", "Let JAX differentiate the function.")
             if info.startswith("relu "):
                 return [self.activation("relu", arguments[0])]
         return self.eval(jaxpr, [plain(c) for c in getattr(inner, "consts", [])], arguments, scope)
 
     def scan(self, eqn: Any, arguments: list[Any], scope: str) -> list[Any]:
-        """Unrolled: entry i of a stacked parameter is a slice of it, and layer i."""
+        """Unrolls a scan. Entry i of a stacked parameter becomes a slice, which belongs to layer i."""
         p = eqn.params
         fixed, carry = p["num_consts"], p["num_consts"] + p["num_carry"]
         consts, state, stacked = arguments[:fixed], arguments[fixed:carry], arguments[carry:]
@@ -240,7 +242,7 @@ class Walk(Builder):
         return result
 
     def view_to_blame(self, error: NeedsReshape) -> int | None:
-        """The reshape that must become an op: the one that cut a dim, else one that joined it."""
+        """Returns the reshape that must become an op: the one that cut a dim, or else one that joined it."""
         for axis in error.axes:
             for site in axis.causes():
                 if site.place not in self.reshapes and site.eqn.primitive.name == "reshape":
@@ -265,12 +267,12 @@ def stack(m: Walk, parts: Sequence[Any]) -> Any:
 
 
 def compact(x: np.ndarray) -> np.ndarray:
-    """Without the copies along dims that it is broadcast along."""
+    """Returns the value without the dims along which it is broadcast."""
     return x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.strides)]
 
 
 def fold(eqn: Any, arguments: list[np.ndarray]) -> list[np.ndarray]:
-    """The results for constants, which stay broadcast where they can."""
+    """Returns the results for constants. They stay broadcast if possible."""
     name, p = eqn.primitive.name, eqn.params
     shapes = [var.aval.shape for var in eqn.outvars]
     if name == "iota":
@@ -290,7 +292,7 @@ def fold(eqn: Any, arguments: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def source_line(eqn: Any) -> str:
-    """The user's line that made an equation: the innermost frame that is not a library's."""
+    """Returns the user's line that made an equation: the innermost frame outside of libraries."""
     traceback = eqn.source_info.traceback
     for frame in traceback.frames if traceback else []:
         if not LIBRARIES.search(frame.file_name) and not frame.file_name.startswith("<"):

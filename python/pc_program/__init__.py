@@ -1,4 +1,2 @@
-"""Programs that pc compiles, as the packages of the front ends write them: dims, values, rewrites, text, files and checks.
-
-Needs the standard library only. pc_torch and pc_jax read a model and build it with this package.
-"""
+"""Writes programs that pc compiles. Front ends (pc_torch, pc_jax) read a model and build its program with this package,
+which has dims, values, rewrites, text, files and checks. It needs only the standard library."""

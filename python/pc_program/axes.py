@@ -1,8 +1,6 @@
-"""Dims without reshapes: a view cuts and groups classes of axes and leaves values as they are.
-
-A `DimClass` is one iteration dim of the whole program (a union-find set). Where a view cuts it, it has two parts, and so has each dim
-of it, in all values. An `Axis` is a dim of one value. A torch dim is a list of axes, row major.
-"""
+"""Dims without reshapes: a view divides and groups axes, and does not change values. A `DimClass` is one iteration dim
+of the whole program (a union-find set). If a view cuts a dim of the class, the class has two parts, and so does each
+of its dims, in all values. An `Axis` is a dim of one value. A dim of a torch tensor is a list of axes, row major."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ class Axis:
         return self.dim.size
 
     def leaves(self) -> list[Axis]:
-        """The axis, or what views have cut it into."""
+        """Returns the axis, or the axes into which views have cut it."""
         parts = self.dim.parts
         if not parts:
             return [self]
@@ -68,11 +66,11 @@ class Axis:
         return [leaf for part in self._parts for leaf in part.leaves()]
 
     def like(self) -> Axis:
-        """An axis of the same class, for another value."""
+        """Returns an axis of the same class, for another value."""
         return Axis(self.dim)
 
     def causes(self) -> Iterator[Any]:
-        """The nodes that cut what the axis is a part of, the innermost first."""
+        """Returns the nodes that cut the classes of which this axis is a part, the innermost first."""
         waiting, seen = [self.dim], set[DimClass]()
         for dim in waiting:
             if dim not in seen:
@@ -103,7 +101,7 @@ def sizes(axes: Iterable[Axis]) -> list[int]:
 
 
 def unify(one: Sequence[Axis], other: Sequence[Axis]) -> None:
-    """Makes two lists of axes be the same dims: cuts classes where they differ in length, and joins them."""
+    """Makes two lists of axes the same dims: cuts classes if their sizes differ, and joins them."""
     while True:
         a, b = leaves(one), leaves(other)
         at = next((i for i, (x, y) in enumerate(zip(a, b)) if x.dim is not y.dim), min(len(a), len(b)))
@@ -125,7 +123,7 @@ def unify(one: Sequence[Axis], other: Sequence[Axis]) -> None:
 
 
 def regroup(axes: Iterable[Axis], shape: Sequence[int]) -> list[list[Axis]]:
-    """The axes as dims of these sizes, row major; cuts classes where a dim ends within an axis."""
+    """Regroups the axes to dims of these sizes, row major. Cuts a class if a dim ends within an axis."""
     rest = leaves(axes)
     whole, groups = sizes(rest), []
     for size in shape:

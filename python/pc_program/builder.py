@@ -1,4 +1,5 @@
-"""Ops on tensors: einsums, pointwise ops, contractions, sums. What knows its dims by place is in rows.py, what takes parts in slices.py."""
+"""Builds ops on tensors: einsums, pointwise ops, contractions, sums. rows.py has the ops that know a dim by its
+position, and slices.py those that take parts."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Builder:
     # --- einsums ---
 
     def einsum(self, terms: Sequence[tuple[Tensor, Letters]], result: Sequence[Sequence[Letter]]) -> Tensor:
-        """`result` has letters by torch dim. Along those that no operand's value has, it is broadcast."""
+        """Adds an einsum. `result` has the letters of each dim of the result. The result is broadcast along letters
+        that no operand has."""
         maps: list[Letters] = []
         classes: dict[Letter, Axis] = {}
         held: set[Letter] = set()
@@ -58,7 +60,7 @@ class Builder:
         return Tensor(self.make("einsum", [t.value for t, _ in terms], list(named), maps=maps, letters=named), dims)
 
     def in_order(self, value: Value, order: Sequence[Axis]) -> Value:
-        """The value with its axes in this order, broadcast along those that it lacks."""
+        """Returns the value with its axes in this order. It is broadcast along axes that it lacks."""
         order = leaves(order)
         if value.axes == order:
             return value
@@ -69,7 +71,7 @@ class Builder:
         return self.make("einsum", [value], axes, maps=maps, letters={new: letters[old] for new, old in zip(axes, order)})
 
     def renamed(self, tensor: Tensor, order: Sequence[Axis], value: Value) -> Tensor:
-        """The tensor whose value is `value`, made from one with axes in this order."""
+        """Returns the tensor of `value`, which was computed with axes in this order."""
         new = dict(zip(order, value.axes))
         return Tensor(value, [[new.get(axis) or axis.like() for axis in leaves(dim)] for dim in tensor.dims])
 
@@ -85,7 +87,7 @@ class Builder:
         return x if number == 0 else self.pointwise("add", x, self.constant(number))
 
     def pointwise(self, op: str, *xs: Tensor, **attrs: Any) -> Tensor:
-        """All operands get the order of the one that holds the most axes."""
+        """Gives all operands the order of the operand with the most axes."""
         rows = self.broadcast(*(x.dims for x in xs))
         dims = [[axis.like() for axis in next(filter(None, row), [])] for row in rows]
         news = [{old: axis for row, new in zip(rows, dims) for old, axis in zip(row[i], new)} for i in range(len(xs))]
@@ -103,7 +105,7 @@ class Builder:
         return self.pointwise("cast", x) if x.value.dtype == "i32" else x
 
     def choose(self, kind: str, x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """a where x and y compare as `kind` says, else b."""
+        """Returns a where x and y compare as `kind` says, and b elsewhere."""
         return self.pointwise("select", *map(self.floats, (x, y, a, b)), kind=kind)
 
     def compare(self, kind: str, x: Tensor, y: Tensor) -> Tensor:
@@ -116,7 +118,7 @@ class Builder:
         return self.pointwise("activation", x, kind=kind)
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
-        """As in PyTorch, x has no gradient where it equals a bound."""
+        """Clamps x. As in PyTorch, x has no gradient where it equals a bound."""
         if low is not None and not math.isinf(low):
             x = self.choose("less_equal", x, self.constant(low), self.constant(low), x)
         if high is not None and not math.isinf(high):
@@ -127,7 +129,8 @@ class Builder:
         return self.pointwise("recip", x)
 
     def broadcast(self, *many: list[list[Axis]]) -> list[tuple[list[Axis], ...]]:
-        """Dims of all, aligned as PyTorch does, after their classes are joined."""
+        """Joins the classes of the operands' dims, and returns the dims of all operands, aligned from the last one as
+        in PyTorch."""
         n, none = max(map(len, many)), list[list[Axis]]([[]])
         rows = list(zip(*(none * (n - len(dims)) + dims for dims in many)))
         for row in rows:
@@ -147,14 +150,14 @@ class Builder:
         return self.einsum([(a, of_a), (b, of_b)], result)
 
     def count(self, size: int, first: int = 0) -> Tensor:
-        """first, first + 1, ... as floats."""
+        """Returns the numbers first, first + 1, ... as floats."""
         ids = self.make("iota", [], [new_axis(size)], dtype="i32", first=first)
         return self.floats(Tensor(ids, [ids.axes]))
 
     # --- contractions and sums ---
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
-        """The last dim of a with the one before the last of b; with a matrix b all other dims are a's."""
+        """Multiplies the last dim of a by the last but one of b. If b is a matrix, a has all other dims."""
         if len(a.dims) < 2 or len(b.dims) < 2:
             raise Refused("a product with a vector has no rule", "Use einsum, or unsqueeze the vector to a matrix.")
         unify(a.dims[-1], b.dims[-2])
@@ -177,7 +180,7 @@ class Builder:
     def check_summed(self, x: Sequence[Axis], a: Tensor, y: Sequence[Axis], b: Tensor) -> None:
         held = set(a.value.axes) | set(b.value.axes)
         if any(i not in held and j not in held for i, j in zip(x, y)):
-            raise Refused("a product of two tensors that are both broadcast along the dim that it sums over")
+            raise Refused("a product that sums over a dim along which both tensors are broadcast")
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if len(x.dims) == 1:
@@ -205,7 +208,7 @@ class Builder:
         return axes[0]
 
     def ends_with(self, x: Tensor, dim: int, what: str) -> tuple[list[Axis], Value]:
-        """The axes and the value of x with the one axis of `dim` last."""
+        """Returns the axes and the value of x, with the single axis of `dim` last."""
         last = self.single(x.dim(dim), what)
         order = [axis for axis in x.value.axes if axis is not last] + [last]
         return order, self.in_order(x.value, order)

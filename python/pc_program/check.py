@@ -1,4 +1,5 @@
-"""One step on one rank beside the library that a model is written with: the loss, and the gradient of every parameter."""
+"""Compares one step on one rank with the library in which the model is written: the loss, and the gradient of every
+parameter."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ Row = tuple[float, str]  # relative difference, name
 
 @dataclass
 class Array:
-    """Numbers of four bytes, floats or integers."""
+    """An array of numbers of four bytes, floats or integers."""
 
     is_float: bool
     shape: Sequence[int]
@@ -28,14 +29,14 @@ class Array:
 
 
 def write_npy(path: Path, is_float: bool, shape: Sequence[int], data: bytes) -> None:
-    """NumPy's format, version 1, without NumPy."""
+    """Writes NumPy's format, version 1, without NumPy."""
     head = f"{{'descr': '{'<f4' if is_float else '<i4'}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
     head += " " * (-(len(head) + 11) % 64) + "\n"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode() + data)
 
 
 def write_data(folder: Path, exported: Exported, steps: Sequence[dict[str, Array]]) -> list[str]:
-    """Files with the inputs of these steps, and the flags of a run that reads them."""
+    """Writes files with the inputs of these steps. Returns the flags of a run that reads them."""
     flags, given = [], []
     for name, kind in exported.kinds.items():
         arrays = [step[name] for step in steps]
@@ -51,8 +52,9 @@ def write_data(folder: Path, exported: Exported, steps: Sequence[dict[str, Array
 
 
 def relative(rows: Sequence[tuple[str, float, float]], floor: float = 1e-3) -> list[Row]:
-    """Of (name, norm of a difference, norm of the gradient): the ratio, where the gradient counts at least `floor` times the largest one. Gradients
-    that are 0 but for rounding, as those of the biases of keys, have no digits."""
+    """Returns the ratio for (name, norm of a difference, norm of the gradient). The gradient counts as at least `floor`
+    times the largest one, because a gradient that is 0 except for rounding, such as that of a key's bias, has no
+    correct digits."""
     least = floor * max((norm for *_, norm in rows), default=0.0)
     return [(difference / max(norm, least, 1e-30) if math.isfinite(difference) else difference, name) for name, difference, norm in rows]
 

@@ -1,4 +1,5 @@
-"""The command line: exit status 0, 1 where `check` finds a difference, 2 for a wrong command line, 3 for what is refused."""
+"""The command line. The exit status is 0, 1 if `check` finds a difference, 2 for a wrong command line, and 3 for a
+model that is refused."""
 
 from __future__ import annotations
 
@@ -42,11 +43,11 @@ def main(
     else:
         parser.add_argument("-o", dest="directory", type=Path, required=True, metavar="DIR")
         if drops:
-            text = "the rate of every op that drops; 0: no dropout (default: the module's own rates)"
+            text = "rate of all dropouts, where 0 means none (default: the rates of the module)"
             parser.add_argument("--dropout", type=float, metavar="P", help=text)
     given = parser.parse_args(arguments[checks:])
     if not checks and drops and given.dropout is not None and not 0 <= given.dropout < 1:
-        parser.error("--dropout is at least 0 and below 1")
+        parser.error("--dropout must be at least 0 and below 1")
     try:
         if checks:
             return check(given)

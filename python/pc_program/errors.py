@@ -1,4 +1,4 @@
-"""What a front end refuses: the op, the user's own source line, and what to do instead."""
+"""The error of a front end that refuses a model: the op, the user's source line, and what to do instead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSIDE = (
 
 
 class Refused(Exception):
-    """A model, or a part of one, that cannot become a program. `advice` says what to do instead."""
+    """A model, or a part of one, cannot become a program. `advice` says what to do instead."""
 
     def __init__(self, text: str, advice: str = ""):
         super().__init__(text)
@@ -26,7 +26,7 @@ class Refused(Exception):
         self.line: str | None = None
 
     def at(self, op: str, line: str) -> Refused:
-        """Says which op, and which line of the user's, is refused, unless that is known."""
+        """Adds the op and the user's line that are refused, unless they are known already."""
         if self.line is None:
             self.line = line
             self.text = f"{op}: {self.text}" if op and op not in self.text else self.text
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class NeedsReshape(Refused):
-    """An op needs a dim whole that views have cut into `axes`: one of these views must become an op."""
+    """An op needs a dim whole that views have cut into `axes`. One of these views must become an op."""
 
     def __init__(self, text: str, axes: list[Axis]):
         super().__init__(text, "Keep this dim in one piece: write the op on a dim that no view cuts or joins.")

@@ -1,4 +1,4 @@
-"""Which layer a value belongs to: its path up to the first number. Pipelines cut between layers."""
+"""Finds the layer of a value: its path up to the first number. Pipelines cut the program between layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def layer_of(path: str) -> str | None:
 
 
 def assign_layers(order: Sequence[Value], users: dict[Value, list[Value]]) -> int:
-    """What the model's own forward computes between layers belongs to the layer before it. Returns the number of layers."""
+    """Assigns values that the model's own forward computes between layers to the layer before them. Returns the number
+    of layers."""
     layers = {value: layer_of(value.layer) for value in order if value.op not in LEAVES}
     leads: dict[Value, bool] = {}  # to a layer
     for value in reversed(order):

@@ -1,7 +1,5 @@
-"""Products of many matrices at once, as a library computes them: the dims that number the matrices come first in all three tensors.
-
-Without this, an einsum such as "b s h d, b t h d -> b h s t" would be a loop over its elements.
-"""
+"""Gives products of many matrices the form that a library computes: in all three tensors, the dims that number the
+matrices come first. Otherwise an einsum such as "b s h d, b t h d -> b h s t" would be a loop over its elements."""
 
 from __future__ import annotations
 
@@ -21,7 +19,8 @@ def letters_of(value: Value) -> list[list[Letter]]:
 
 
 def is_matrix_product(tensors: Sequence[Order], groups: Sequence[Order], size: Mapping[Letter, int]) -> bool:
-    """Whether in each tensor the dims of each group have one stride together, and rows or columns of the matrices are contiguous."""
+    """Returns True if in each tensor the dims of each group have a common stride, and the rows or columns of the
+    matrices are contiguous."""
     for order in tensors:
         stride = {letter: math.prod(size[inner] for inner in order[i + 1 :]) for i, letter in enumerate(order)}
         held = [[letter for letter in group if letter in stride and size[letter] > 1] for group in groups]
@@ -33,7 +32,8 @@ def is_matrix_product(tensors: Sequence[Order], groups: Sequence[Order], size: M
 
 
 def transposed(value: Value, x: Value, letters: Order, order: Order, users: Mapping[Value, Sequence[Value]]) -> Value:
-    """x, whose dims have these letters, with its dims in another order: written so, or else copied."""
+    """Returns x, whose dims have these letters, with its dims in another order. The op that computes x writes it in
+    this order if possible; otherwise x is copied."""
     if x.op == "einsum" and len(users[x]) == 1 and not {letter for row in letters_of(x)[:-1] for letter in row} - set(map(x.letter, x.axes)):
         x.axes = [x.axes[letters.index(letter)] for letter in order]
         return x
@@ -43,7 +43,8 @@ def transposed(value: Value, x: Value, letters: Order, order: Order, users: Mapp
 
 
 def put_matrices_last(root: Value) -> None:
-    """Transposes tensors of the products that a library could not compute; which ones, and how, is what copies the least."""
+    """Transposes tensors of products that a library could not compute. Chooses the tensors and orders that need the
+    fewest copies."""
     users = users_of(root)
     for value in users:
         if not value.is_("einsum", 2):

@@ -1,4 +1,4 @@
-"""A program, as files that pc-compile and pc-run start from; and the user's function that it is made from."""
+"""A program as files that pc-compile and pc-run read, and the user's function from which it is made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIRECTORY = '"@directory@"'  # in the text, until it is known
 
 @dataclass
 class Exported:
-    """`text` is model.mlir, `config` config.json, `tensors` the parameters by name."""
+    """`text` is the text of model.mlir and `config` that of config.json. `tensors` are the parameters by name."""
 
     text: str
     config: dict[str, Any]
@@ -41,10 +41,11 @@ class Exported:
 
 
 def called(what: str, fits: Callable[[Any], bool], returns: str, advice: str) -> tuple[str, Any]:
-    """MODULE:FUNCTION, as in my_model:build, imported from the current directory or the path: its name, and what it returns."""
+    """Imports MODULE:FUNCTION, such as my_model:build, from the current directory or the path. Returns its name and its
+    result."""
     file, colon, function = what.partition(":")
     if not colon or not function:
-        raise Refused(f"'{what}' names no function", "Write MODULE:FUNCTION, as in my_model:build.")
+        raise Refused(f"'{what}' does not name a function", "Write MODULE:FUNCTION, as in my_model:build.")
     sys.path.insert(0, os.getcwd())
     try:
         make = getattr(importlib.import_module(file), function)
@@ -52,14 +53,14 @@ def called(what: str, fits: Callable[[Any], bool], returns: str, advice: str) ->
         raise Refused(f"'{what}' is not found: {error}", "The module must be in the current directory or on PYTHONPATH.") from None
     made = make()
     if not fits(made):
-        raise Refused(f"{what}() returns no {returns}", advice)
+        raise Refused(f"{what}() does not return {returns}", advice)
     return function.removeprefix("build_") if function != "build" else file, made
 
 
 def batch_of(shapes: Mapping[str, Sequence[int]]) -> int:
     batches = {name: shape[0] if shape else 0 for name, shape in shapes.items()}
     if len(set(batches.values())) != 1 or 0 in batches.values():
-        raise Refused(f"inputs differ in their first dim, the batch: {batches}", "Each input has one entry a sample.")
+        raise Refused(f"inputs differ in their first dim, the batch: {batches}", "The first dim of each input is the batch.")
     return next(iter(batches.values()))
 
 
@@ -70,7 +71,7 @@ def untraced(library: str, what: str, error: Exception, frame: str = "") -> Refu
 
 
 def walked(make: Callable[[set[Any], set[str]], Any], read: Callable[[Any], Any]) -> tuple[Any, Tensor]:
-    """Walks until no view is left that must become an op, and no parameter that is only partly used is taken apart."""
+    """Repeats the walk until no other view must become an op, and no partly used parameter is divided."""
     reshapes: set[Any] = set()
     whole: set[str] = set()
     while True:
@@ -78,7 +79,7 @@ def walked(make: Callable[[set[Any], set[str]], Any], read: Callable[[Any], Any]
         try:
             loss = read(walk)
             if not isinstance(loss, Tensor) or loss.dims or loss.value.axes:
-                raise Refused("the loss is no scalar that depends on the parameters", "Return its mean or sum.")
+                raise Refused("the loss is not a scalar that depends on the parameters", "Return its mean or sum.")
             check_whole(loss.value)
             if not (partly := partly_used(loss.value) - whole):
                 return walk, loss
@@ -104,7 +105,7 @@ def exported(
     dropout: bool = False,
     **more: Any,
 ) -> Exported:
-    """`layers` says what a model needs to have layers; `more` goes into the config."""
+    """`layers` describes how a model can have layers, for a note. `more` is added to the config."""
     if printer.layers < 2:
         walk.note(f"{printer.layers} layers found: pipelines need {layers}")
     rows = {value.attrs["name"]: printer.sizes(value)[1:] for value in printer.order if value.attrs.get("kind") == "data"}
@@ -123,7 +124,7 @@ def exported(
 
 
 def checkpoint_files(directory: str | Path) -> tuple[Path, list[Path]]:
-    """The newest checkpoint of a directory of checkpoints, or the directory itself, and its files of tensors."""
+    """Returns the newest checkpoint in a directory of checkpoints, or the directory itself, and its files of tensors."""
     directory = Path(directory)
     if (latest := directory / "latest").exists():
         directory = directory / latest.read_text().strip()

@@ -1,4 +1,4 @@
-"""Ops that know some of their dims by place: norms, softmax, cross-entropy, embedding, attention, rotary embeddings."""
+"""Ops that know some of their dims by position: norms, softmax, cross-entropy, embedding, attention, rotary embeddings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .values import Letters, Tensor, Value
 
 
 def norm(b: Builder, op: str, x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float) -> Tensor:
-    """layer_norm or rms_norm over the last dim. Where views have cut it, the norm is made of sums."""
+    """Adds layer_norm or rms_norm over the last dim. If views have cut this dim, the norm becomes sums and products."""
     last = x.dim(-1)
     if len(last) != 1:
-        b.note("a norm over a dim that views cut is made of sums and products: slower than one op")
+        b.note("a norm over a dim that views cut becomes sums and products, which are slower than one op")
         return composed_norm(b, op, x, gamma, beta, eps)
     last[0].dim.roles.add("normed")
 
@@ -51,7 +51,7 @@ def log_sum_exp(b: Builder, x: Tensor, dim: int, keep: bool) -> Tensor:
 
 
 def recurrence(b: Builder, a: Tensor, x: Tensor, dim: int) -> Tensor:
-    """h_t = a_t h_{t-1} + x_t along a dim of x, from h = 0. a broadcasts to x."""
+    """Adds h_t = a_t h_{t-1} + x_t along a dim of x, from h = 0. a is broadcast to x."""
     rows = b.broadcast(a.dims, x.dims)
     along = b.single(rows[dim][1], "a recurrence along")
     letters: Letters = {}
@@ -81,7 +81,8 @@ def embedding(b: Builder, table: Tensor, ids: Tensor, padding: int) -> Tensor:
 
 
 def negative_log_likelihood(b: Builder, logits: Tensor, targets: Tensor) -> tuple[Tensor, Value]:
-    """-log softmax(logits)[target] for each row of logits, whose last dim is the classes; also the logits as the op reads them."""
+    """Adds -log softmax(logits)[target] for each row of logits, whose last dim is the classes. Also returns the logits
+    as the op reads them."""
     b.layer = "loss"
     classes = b.single(logits.dim(-1), "cross-entropy over")
     classes.dim.roles.add("vocab")
@@ -99,7 +100,7 @@ def negative_log_likelihood(b: Builder, logits: Tensor, targets: Tensor) -> tupl
 
 @dataclass
 class Mask:
-    """Which keys a query of attention sees."""
+    """The keys that a query of attention sees."""
 
     causal: bool = False
     window: int | None = None
@@ -107,7 +108,7 @@ class Mask:
 
 @dataclass
 class Rotation:
-    """A rotary embedding: which channels it rotates by which multiples of the position."""
+    """A rotary embedding: the channels that it rotates, and their multiples of the position."""
 
     sequence: int  # the dim that counts positions
     frequencies: tuple[float, ...]
@@ -118,7 +119,8 @@ class Rotation:
 
 
 def rotate(b: Builder, x: Tensor, rotation: Rotation, tables: dict[object, list[Value]]) -> Tensor:
-    """x has four dims: batch, channels last, sequence and heads between them."""
+    """Adds a rotary embedding of x, which has four dims: the batch first, the channels last, sequence and heads between
+    them."""
     sequence, heads = x.dims[rotation.sequence], x.dims[3 - rotation.sequence]
     s, d = b.single(sequence, "a rotary embedding along"), b.single(x.dims[3], "a rotary embedding of")
     key = (rotation.frequencies, rotation.scale, s.size)
@@ -143,14 +145,14 @@ def rotate(b: Builder, x: Tensor, rotation: Rotation, tables: dict[object, list[
 
 @dataclass
 class Heads:
-    """The axes of the heads of attention: those that keys have, and those along which one key serves a group of queries."""
+    """Divides the axes of attention's heads into those of keys, and those along which several queries share a key."""
 
     kv: list[tuple[Axis, Axis, Axis]] = field(default_factory=list)
     group: list[tuple[Axis, Axis, Axis]] = field(default_factory=list)
 
 
 def attention(b: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, drop: float, random: int | None) -> Tensor:
-    """q: [batch, heads, sequence, channels]; k and v with as many heads, or one."""
+    """Adds attention. q is [batch, heads, sequence, channels]; k and v have as many heads, or one."""
     for i in (0, 2, 3):
         if i != 2:
             unify(q.dims[i], k.dims[i])
@@ -167,7 +169,7 @@ def attention(b: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: fl
         (heads.kv if row[1] in held or row[2] in held else heads.group).append(row)
     if len(heads.kv) > 1 or len(heads.group) > 1:
         found = heads.kv if len(heads.kv) > 1 else heads.group
-        raise NeedsReshape("attention of heads that views cut", [axis for row in found for axis in row])
+        raise NeedsReshape("attention with heads that views cut", [axis for row in found for axis in row])
     batch, s, d = (b.single(q.dim(i), "attention along") for i in (0, 2, 3))
     b.single(k.dim(2), "attention along")
     kv, group = (rows[0] if rows else None for rows in (heads.kv, heads.group))

@@ -1,4 +1,5 @@
-"""Parts of dims: slices, which become boxes of parameters where they can, else columns; concatenation, padding; a reshape as an op."""
+"""Parts of dims. Slices become parts of parameters if possible, and otherwise pc.columns. Also concatenation, padding,
+and reshapes as ops."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ DEPTH = 6  # through so many ops a slice goes into parameters; beyond, too much 
 
 
 def slice_dim(b: Builder, x: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """Entries [start, start + length) of a dim."""
+    """Returns the entries [start, start + length) of a dim."""
     axes = x.dim(dim)
     if start == 0 and length == product(axes):
         return x
@@ -33,7 +34,7 @@ def slice_dim(b: Builder, x: Tensor, dim: int, start: int, length: int) -> Tenso
 
 
 def columns(b: Builder, x: Tensor, axis: Axis, start: int, to: DimClass | None) -> Part:
-    """Entries of an axis. Without a class for the part, which has one entry, the dim goes."""
+    """Returns entries of an axis. If the part has no class, because it has one entry, the dim is removed."""
     value, new = along(b, x.value, axis, start, Axis(to) if to else unit_axis())
     if to:
         return value, new
@@ -42,7 +43,7 @@ def columns(b: Builder, x: Tensor, axis: Axis, start: int, to: DimClass | None) 
 
 
 def along(b: Builder, x: Value, axis: Axis, start: int, to: Axis, layer: str | None = None) -> Part:
-    """pc.columns from one axis to another."""
+    """Adds pc.columns from one axis to another."""
     axes = [to if a is axis else a.like() for a in x.axes]
     value = b.make("columns", [x], axes, start=start, along=x.axes.index(axis), layer=layer or b.layer)
     return value, dict(zip(x.axes, axes))
@@ -58,7 +59,8 @@ def drop_unit(b: Builder, value: Value, kept: Sequence[Axis], names: Sequence[Ax
 def push(
     b: Builder, value: Value, axis: Axis, start: int, to: DimClass | None, length: int, memo: dict[tuple[Value, Axis], Part | None], depth: int
 ) -> Part | None:
-    """A part of a value along an axis, computed from parts of what it is made of down to parameters; None where that is not possible."""
+    """Returns a part of a value along an axis, computed from parts of its operands, down to parameters. Returns None if
+    that is not possible."""
     if (value, axis) in memo:
         return memo[value, axis]
     memo[value, axis] = found = _push(b, value, axis, start, to, length, memo, depth) if depth else None
@@ -109,7 +111,7 @@ def _push(
 
 
 def cut_parameter(b: Builder, value: Value, axis: Axis, start: int, length: int, to: DimClass | None) -> Part | None:
-    """A parameter's part: for each dim of a view of the tensor [its size, start, length, axes of the parameter]."""
+    """A part of a parameter: for each dim of a view of the tensor [its size, start, length, axes of the parameter]."""
     boxes: list[list] = []
     new: dict[Axis, Axis] = {}
     for full, first, size, group in value.attrs["boxes"]:
@@ -137,7 +139,7 @@ def cut_parameter(b: Builder, value: Value, axis: Axis, start: int, length: int,
 
 
 def concatenate(b: Builder, parts: Sequence[Tensor], dim: int) -> Tensor:
-    """The sum of all parts, each laid among zeros."""
+    """Pads each part with zeros, and adds up the results."""
     lengths = [part.shape[dim] for part in parts]
     whole = DimClass(sum(lengths))
     for part in parts[1:]:
@@ -163,7 +165,7 @@ def concatenate(b: Builder, parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def window(b: Builder, x: Tensor, dim: int, start: int, length: int, to: DimClass | None = None) -> Tensor:
-    """Entries start + i of a dim for i below length, 0 where there are none."""
+    """Returns the entries start + i of a dim for i below length, and 0 for entries that do not exist."""
     if start == 0 and length == x.shape[dim]:
         return x
     axis = b.single(x.dim(dim), "entries along")
@@ -176,7 +178,7 @@ def window(b: Builder, x: Tensor, dim: int, start: int, length: int, to: DimClas
 
 
 def replace(b: Builder, x: Tensor, part: Tensor, dim: int, start: int) -> Tensor:
-    """x with entries [start, start + length of part) of a dim replaced."""
+    """Returns x, in which `part` replaces the entries [start, start + length of part) of a dim."""
     end, size = start + part.shape[dim], x.shape[dim]
     if x.value.op == "constant" and x.value.attrs["number"] == 0 and size > 1:
         return window(b, spread(b, part, dim), dim, -start, size, x.dim(dim)[0].dim)
@@ -187,7 +189,7 @@ def replace(b: Builder, x: Tensor, part: Tensor, dim: int, start: int) -> Tensor
 
 
 def spread(b: Builder, x: Tensor, dim: int) -> Tensor:
-    """x with an axis, of size 1, for a dim that has none."""
+    """Returns x with an axis of size 1 for a dim that has none."""
     if x.dim(dim):
         return x
     order = [*x.value.axes, axis := unit_axis()]
@@ -195,7 +197,7 @@ def spread(b: Builder, x: Tensor, dim: int) -> Tensor:
 
 
 def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
-    """A view as an op: dims that it joins or cuts get axes of their own."""
+    """Makes a view an op: dims that it joins or cuts get separate axes."""
     old, i = [x.dim(k) for k in range(len(x.dims))], 0
     result: list[list[Axis]] = []
     j = 0
@@ -229,7 +231,7 @@ def reshape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def regroup(b: Builder, x: Tensor, group: list[Axis], new: list[Axis]) -> tuple[Tensor, dict[Axis, Axis], list[Axis]]:
-    """x with the axes `new` for `group`: a pc.reshape, or two if neither is a single axis."""
+    """Returns x with the axes `new` instead of `group`: a pc.reshape, or two if neither is a single axis."""
     if missing := [axis for axis in group if axis not in set(x.value.axes)]:
         order = [*x.value.axes, *missing]
         value = b.in_order(x.value, order)

@@ -1,4 +1,5 @@
-"""A table of ops by name: what is not in it is refused. A rule gets the walk, the node and the op's operands."""
+"""A table of ops by name. An op without a row is refused. The arguments of a rule are the walk, the node and the op's
+operands."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ class Table:
         self.rows: list[tuple[str, str]] = []  # names and how, for the page
 
     def row(self, names: str, how: str, rule: Rule) -> Rule:
-        """Ops, separated by blanks; how they are computed, as docs/own-models.md says it; their rule. A whole name has two dots."""
+        """Adds ops with their rule. `names` are separated by blanks, and a full name has two dots. `how` is the text in
+        docs/own-models.md."""
         self.rows.append((names, how))
         self.rules.update({name if name.count(".") == 2 else self.prefix + name: rule for name in names.split()})
         return rule
 
     def op(self, names: str, how: str) -> Callable[[Rule], Rule]:
-        """A row for the function below it."""
+        """Adds a row for the function below."""
         return lambda rule: self.row(names, how, rule)

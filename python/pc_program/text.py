@@ -1,4 +1,4 @@
-"""The text of a program in the pc dialect: names of dims, order of ops, one line an op."""
+"""Writes the text of a program in the pc dialect: the names of dims, the order of ops, and one line per op."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ SHORT = {"batch": "b", "sequence": "s", "kv_heads": "k", "group": "g", "head_dim
 
 
 def in_order(users: dict[Value, list[Value]]) -> list[Value]:
-    """Values in the order of the user's forward, which tells layers of a pipeline apart; a leaf before its first reader."""
+    """Returns values in the order of the user's forward, which separates the layers of a pipeline. A leaf comes before
+    its first reader."""
     order: dict[Value, None] = {}
     for value in sorted((value for value in users if value.op not in LEAVES), key=lambda value: value.key):
         order |= dict.fromkeys([*(o for o in value.operands if o.op in LEAVES), value])
@@ -30,7 +31,7 @@ def in_order(users: dict[Value, list[Value]]) -> list[Value]:
 
 
 def name_dims(values: Sequence[Value]) -> dict[DimClass, str]:
-    """Names by roles; a dim that one weight makes and another one sums over is "ffn"."""
+    """Names dims by their roles. A dim that one weight makes and another one sums over is "ffn"."""
     names: dict[DimClass, str] = {}
     made, summed = set[DimClass](), set[DimClass]()
     for value in values:
@@ -121,7 +122,7 @@ class Printer:
         self._ids[value] = self.define(text, value.layer, results)
 
     def spec(self, value: Value, along: Axis | None = None) -> str:
-        """The text of dims of operands and result, and of the one that an op works along."""
+        """Returns the letters of the dims of operands and result, and that of the dim along which an op works."""
         words: dict[Letter, str] = {}
 
         def word(letter: Letter, axis: Axis) -> str:
@@ -179,7 +180,8 @@ def write_rope(printer: Printer, value: Value) -> str:
 
 
 def place_of(value: Value) -> int:
-    """The dim along which an op works, by the axes that it had when it was made: views may have cut others."""
+    """Returns the dim along which an op works, by the axes that it had when the op was made, because views may have cut
+    others."""
     return value.axes.index(value.uncut()[value.attrs["along"]])
 
 
@@ -196,7 +198,7 @@ def write_norm(printer: Printer, value: Value) -> str:
     return f"| eps {value.attrs['eps']:.17e}"
 
 
-# What stands in front of the operands of an op, and after them. Leaves are written whole.
+# The text before the operands of an op, and after them. Leaves are written completely.
 WRITE: dict[str, Callable[[Printer, Value], str]] = {
     "parameter": write_parameter,
     "input": write_input,

@@ -1,7 +1,6 @@
-"""Rewrites after the walk: transposes go into products, RMS norms written out become an op, dims of size 1 go into weights.
-
-The program then has the form that pc-import writes, so that packing of products, costs and arenas are the same.
-"""
+"""Rewrites a program after the walk: moves transposes into products, and dims of size 1 into weights, and makes an RMS
+norm that is written out an op. The program then has the form that pc-import writes, so that packing of products,
+costs and arenas are the same."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from .values import Letter, Value, letter_of, users_of
 
 
 def fold_transposes(root: Value) -> None:
-    """An einsum that only transposes or broadcasts the result of another einsum, which nothing else reads, becomes that one."""
+    """If an einsum only transposes or broadcasts the result of another einsum that has no other reader, joins the two."""
     users = users_of(root)
     for outer in list(users):
         if not outer.is_("einsum", 1) or not outer.operands[0].is_("einsum") or outer.attrs.get("unit"):
@@ -28,7 +27,7 @@ def fold_transposes(root: Value) -> None:
 
 
 def find_norms(root: Value) -> None:
-    """x / sqrt(mean(x x) + eps) gamma, written out, is pc.rms_norm."""
+    """Replaces x / sqrt(mean(x x) + eps) gamma, written out, by pc.rms_norm."""
     for value in users_of(root):
         if value.is_("einsum", 2):
             for y, gamma in (value.operands, value.operands[::-1]):
@@ -41,7 +40,7 @@ def find_norms(root: Value) -> None:
 
 
 def eps_of_norm(x: Value, inverse: Value) -> float | None:
-    """eps where `inverse` is 1 / sqrt(mean over the last dim of x x + eps)."""
+    """Returns eps if `inverse` is 1 / sqrt(mean over the last dim of x x + eps)."""
     if not (inverse.op == "recip" and inverse.operands[0].op == "sqrt" and inverse.operands[0].operands[0].op == "add"):
         return None
     mean, eps = inverse.operands[0].operands[0].operands
@@ -56,7 +55,8 @@ def eps_of_norm(x: Value, inverse: Value) -> float | None:
 
 
 class UnitDims:
-    """The dims of size 1 that attention has beside its heads become dims of weights: of the queries' product, and of the product after it."""
+    """Moves dims of size 1 of attention into weights: that of the queries' product, and that of the product after
+    attention."""
 
     def __init__(self, root: Value):
         self.users = users_of(root)
@@ -74,7 +74,7 @@ class UnitDims:
         return self.users[value][0] if len(self.users[value]) == 1 else None
 
     def before(self, attention: Value) -> None:
-        """attention <- einsum that inserts `group` <- product with a weight."""
+        """Matches: attention <- einsum that inserts `group` <- product with a weight."""
         unit = attention.operands[0]
         if not unit.is_("einsum", 1) or not self.only_user(unit):
             return
@@ -86,7 +86,7 @@ class UnitDims:
             attention.operands[0] = source
 
     def after(self, attention: Value) -> None:
-        """attention -> einsum that drops one dim -> product with a weight."""
+        """Matches: attention -> einsum that drops one dim -> product with a weight."""
         drop = self.only_user(attention)
         after = self.only_user(drop) if drop else None
         if not drop or not drop.attrs.get("unit") or not after or not after.is_("einsum", 2):
@@ -107,7 +107,7 @@ class UnitDims:
             after.maps[i] = {axis: names.get(axis, unit) for axis in attention.axes}
 
     def insert(self, value: Value, before: Axis) -> bool:
-        """A dim of size 1 in front of an axis of a value, and of what it is made from."""
+        """Inserts a dim of size 1 before an axis of a value, and of the values from which it is computed."""
         self.plan = []
         if not self.can_insert(value, before):
             return False
@@ -128,7 +128,7 @@ class UnitDims:
         return True
 
     def can_insert(self, value: Value, before: Axis) -> bool:
-        """Plans it, operands first."""
+        """Plans the insertion, operands first."""
         if not self.only_user(value):
             return False
         at, through = value.axes.index(before), []
@@ -150,7 +150,7 @@ class UnitDims:
 
 
 def check_whole(root: Value) -> None:
-    """Ops that know their dims by place must have dims that no view has cut since they were made."""
+    """Checks ops that know a dim by its position: no view may have cut that dim since they were made."""
     for value in users_of(root):
         axes = value.uncut()
         last, rank = axes[-1:], len(value.axes)  # dims that an op does not know by place may be cut, alike in operands and result
@@ -171,7 +171,8 @@ def check_whole(root: Value) -> None:
 
 
 def partly_used(root: Value) -> set[str]:
-    """Parameters of which some entries lie in no box: their parts are taken out of the whole tensor, so that checkpoints have it all."""
+    """Stores a parameter as a whole tensor if some of its entries are in no box, so that checkpoints contain all of
+    them."""
     boxes: dict[str, dict[tuple, int]] = {}
     total: dict[str, int] = {}
     for value in users_of(root):

@@ -13,7 +13,8 @@ Letters = dict[Axis, Letter]
 
 
 class Value:
-    """The result of one op. An einsum has `maps`, for each operand the letter of each of its axes, and `letters`, those of its result."""
+    """The result of one op. For an einsum, `maps` has the letter of each axis of each operand, and `letters` those of
+    the result."""
 
     def __init__(self, op: str, operands: Sequence[Value], axes: Sequence[Axis], key: tuple[int, int], layer: str, **attrs: Any):
         self.op, self.operands, self._axes = op, list(operands), list(axes)
@@ -43,7 +44,7 @@ class Value:
 
 
 def letter_of(letters: Mapping[Axis, Letter], axis: Axis) -> tuple[Letter, ...]:
-    """The letter of an axis, which may be a part of the axis that has one."""
+    """Returns the letter of an axis, which may be a part of the axis that has the letter."""
     path: list[int] = []
     while axis not in letters:
         path.append(axis.index)
@@ -55,7 +56,8 @@ def letter_of(letters: Mapping[Axis, Letter], axis: Axis) -> tuple[Letter, ...]:
 
 @dataclass
 class Tensor:
-    """A torch tensor: a value, and for each torch dim its axes, row major. Along an axis that the value lacks it is broadcast."""
+    """A torch tensor: a value and, for each torch dim, its axes in row-major order. The value is broadcast along axes
+    that it lacks."""
 
     value: Value
     dims: list[list[Axis]]
@@ -75,20 +77,20 @@ class Tensor:
         return Tensor(self.value, [axes if j == i % len(self.dims) else d for j, d in enumerate(self.dims)])
 
     def held(self) -> list[Axis]:
-        """Its axes that the value has, in the tensor's order."""
+        """Returns the axes that the value has, in the tensor's order."""
         own = set(self.value.axes)
         return [axis for axis in self.axes if axis in own]
 
 
 class Special:
-    """An operand that is no tensor: it reads the nodes that it goes into."""
+    """An operand that is not a tensor. The node to which it is passed reads it."""
 
     def read(self, walk: Any, node: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise NotImplementedError
 
 
 def users_of(root: Value) -> dict[Value, list[Value]]:
-    """Each value that the root is made from, operands first, with those that read it."""
+    """Returns each value from which the root is computed, operands first, with its readers."""
     users: dict[Value, list[Value]] = {}
     opened: set[Value] = set()
     waiting = [root]

@@ -1,4 +1,4 @@
-"""Weights of a checkpoint, back into the module."""
+"""Reads the weights of a checkpoint back into the module."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 
 def load(directory: str | Path, module: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
-    """A dict for `module.load_state_dict`: the tensors of a checkpoint of pc, or of an exported model, with tied names filled in.
-
-    With the module, what a checkpoint does not hold (its buffers, and parameters that the loss does not need) is the module's own.
-    """
+    """Returns a dict for `module.load_state_dict`: the tensors of a checkpoint of pc, or of an exported model, with
+    tied names filled in. If `module` is given, tensors that a checkpoint does not have (buffers, and parameters that
+    the loss does not need) come from the module."""
     from safetensors.torch import load_file
 
     directory, files = checkpoint_files(directory)

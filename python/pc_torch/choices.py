@@ -1,9 +1,8 @@
-"""topk, and what reads its choices: experts that are chosen by index.
-
-The dim of k choices is read as that of all n entries, of which a mask says which are chosen. All that is done with choices must be the same in
-every order of them, since the mask has none: values are computed one by one, and summed. Experts that sort the pairs of a row and a choice
-(transformers does, for a grouped product) compute on pairs in another order, which is remembered until they are put back.
-"""
+"""topk, and the ops that read its choices: experts that are chosen by index. The dim of k choices becomes a dim of all
+n entries, with a mask of the chosen ones. A mask has no order, so a program may not depend on the order of the
+choices: values must be computed for each choice separately, and then summed. Experts that sort the pairs of a row
+and a choice (as transformers does, for a grouped product) compute on pairs in another order, which is recorded until
+the pairs are restored."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ ADVICE = "Compare the indices, multiply or divide the values, take their softmax
 
 @dataclass
 class Choices(Special):
-    """A tensor with a dim of all n entries in the place of one of k choices. Entries that are not chosen mean nothing, or are 0."""
+    """A tensor with a dim of all n entries instead of a dim of k choices. Entries that are not chosen are undefined, or
+    0."""
 
     tensor: Tensor
     mask: Tensor
@@ -50,7 +50,7 @@ class Choices(Special):
         """The dim of the choices."""
         found = [i for i, dim in enumerate(self.tensor.dims) for axis in leaves(dim) if axis.dim is self.kind]
         if len(found) != 1:
-            raise Refused("choices of topk whose dim is not one whole dim", ADVICE)
+            raise Refused("choices of topk along a dim that a view cuts or joins", ADVICE)
         return found[0]
 
     def size(self, axes: Sequence[Axis]) -> int:
@@ -60,15 +60,15 @@ class Choices(Special):
         return result
 
     def masked(self, m: Walk) -> Tensor:
-        """The tensor, 0 where it is not chosen."""
+        """Returns the tensor, with 0 for entries that are not chosen."""
         return self.tensor if self.zero else m.multiply(self.tensor, self.beside(self.mask))
 
     def is_of_rows(self, dim: int) -> bool:
-        """Whether a dim tells rows apart, for which the choices differ."""
+        """Returns True if the choices differ along a dim."""
         return any(axis.dim in {own.dim for own in self.mask.axes} for axis in self.tensor.dim(dim))
 
     def beside(self, x: Tensor) -> Tensor:
-        """x, which has dims up to the choices', as PyTorch would broadcast it."""
+        """Returns x as PyTorch would broadcast it, with the dims up to that of the choices."""
         place, at = self.place(), next(i for i, dim in enumerate(x.dims) for axis in leaves(dim) if axis.dim is self.kind)
         dims = x.dims if len(self.tensor.dim(place)) == 1 else [[axis for dim in x.dims[: at + 1] for axis in leaves(dim)]]
         return Tensor(x.value, [*dims, *([[]] * (len(self.tensor.dims) - place - 1))])
@@ -76,8 +76,8 @@ class Choices(Special):
 
 @dataclass
 class Pairs(Special):
-    """What is known of the pairs of a row and a choice that a sort by choices gave an order: `what` is their order, its inverse, their rows, or
-    how many have each choice."""
+    """A fact about the pairs of a row and a choice that a sort by choices has ordered. `what` is their order, its
+    inverse, their rows, or the number of pairs with each choice."""
 
     of: Choices
     what: str
@@ -97,12 +97,12 @@ def best(m: Walk, x: Tensor, k: int, dim: int, largest: bool = True) -> list[Cho
     return [Choices(m.multiply(x, mask), mask, chosen, k, zero=True), Choices(numbers, mask, chosen, k, index=True)]
 
 
-@op("topk.default", "pc.top_k, a mask. What is chosen may be computed one by one, compared and summed; experts may be sorted by it")
+@op("topk.default", "pc.top_k, a mask. Choices may be compared, computed one by one and summed, and may sort the rows of experts")
 def topk(m: Walk, n: Node, x: Tensor, k: int, dim: int = -1, largest: bool = True, is_sorted: bool = True) -> list[Choices]:
     return best(m, x, k, dim, largest)
 
 
-@op("max.dim", "as topk of one")
+@op("max.dim", "topk with k = 1")
 def maximum(m: Walk, n: Node, x: Tensor, dim: int, keep: bool = False) -> list[Any]:
     values, numbers = best(m, x, 1, dim)
     return [m.sum(values.tensor, [dim], keep), numbers if keep else None]
@@ -119,7 +119,7 @@ VIEWS = set("view reshape _unsafe_view flatten unflatten".split())
 
 
 def read(m: Walk, node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """An op of which an operand is chosen."""
+    """Reads an op with an operand that is chosen."""
     name = name_of(node).split(".")[1] if "." in name_of(node) else ""
     if name in SPECIAL:
         found = SPECIAL[name](m, node, *args, **kwargs)
@@ -127,10 +127,10 @@ def read(m: Walk, node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> An
             return found
     given = [x for x in args if isinstance(x, Choices)]
     if name not in ONE_BY_ONE or not given or any(isinstance(x, Pairs) for x in args):
-        raise Refused("what topk chose has no rule in this op", ADVICE)
+        raise Refused("this op has no rule for choices of topk", ADVICE)
     first = max(given, key=lambda x: len(x.tensor.dims))
     if any(x.mask.value is not first.mask.value or x.order is not first.order for x in given):
-        raise Refused("choices of two topk, or in two orders, in one op", "Put them in the same order first.")
+        raise Refused("one op with choices of two topk, or with two orders", "Bring them into the same order first.")
     place, rank = first.place(), len(first.tensor.dims)
     if name == "linear" and first.is_of_rows(rank - 1) or name in ("split", "chunk", "slice", "glu") and (args[2:] or [0])[0] % rank == place:
         raise Refused("a part, or a product, along the choices of topk", ADVICE)
@@ -144,7 +144,7 @@ def read(m: Walk, node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> An
 
 
 def alone(first: Choices, x: Any, from_right: int) -> Any:
-    """An operand beside choices; it must be the same for all of them."""
+    """Returns an operand that is used together with choices. It must be equal for all of them."""
     if isinstance(x, Choices):
         if len(x.tensor.dims) - x.place() != from_right:
             raise Refused("choices of topk along two dims", ADVICE)
@@ -157,7 +157,7 @@ def alone(first: Choices, x: Any, from_right: int) -> Any:
 
 def softmax(m: Walk, n: Node, x: Choices, dim: int, *_: Any, **__: Any) -> Choices:
     if dim % len(x.tensor.dims) != x.place() or len(x.tensor.dim(dim)) != 1:
-        raise Refused("a softmax of choices along another dim", ADVICE)
+        raise Refused("a softmax of choices along a dim that is not that of the choices", ADVICE)
     seen = m.choose("equal", x.beside(x.mask), m.constant(1), x.tensor, m.constant(-1e30))
     return replace(x, tensor=RULES["aten.softmax.int"](m, n, seen, dim), index=False, zero=True)
 
@@ -166,7 +166,7 @@ def summed(m: Walk, n: Node, x: Choices, dims: Any = None, keep: bool = False, *
     dims = dims_of(x.tensor, dims)
     if x.place() not in dims:
         if any(x.is_of_rows(dim) for dim in dims):
-            raise Refused("a sum over rows of what differs for each choice", ADVICE)
+            raise Refused("a sum over rows of values that differ for each choice", ADVICE)
         return replace(x, tensor=m.sum(x.tensor, dims, keep), index=False)
     if len(x.tensor.dim(x.place())) != 1:
         raise Refused("a sum over pairs of rows and choices", "View them as rows and choices first.")
@@ -174,7 +174,7 @@ def summed(m: Walk, n: Node, x: Choices, dims: Any = None, keep: bool = False, *
 
 
 def view(m: Walk, n: Node, x: Choices, *_: Any) -> Choices:
-    """Rows and choices become pairs, or the other way."""
+    """Turns rows and choices into pairs, or back."""
     axes, dims = [axis for dim in x.tensor.dims for axis in leaves(dim)], []
     for size in shape_of(n):
         group: list[Axis] = []
@@ -219,7 +219,7 @@ def index(m: Walk, n: Node, x: Any, places: Sequence[Any], *_: Any) -> Any:
 
 
 def grouped(m: Walk, n: Node, x: Any, weights: Any, ends: Any, *_: Any, **__: Any) -> Choices | None:
-    """Pairs, sorted by their choice, times the matrix of their choice."""
+    """Multiplies each pair, sorted by choice, by the matrix of its choice."""
     if not isinstance(x, Choices) or not isinstance(ends, Pairs) or ends.what != "ends" or x.order is None or x.mask.value is not ends.of.mask.value:
         return None
     unify(weights.dims[0], [x.chosen])
@@ -234,7 +234,7 @@ def grouped(m: Walk, n: Node, x: Any, weights: Any, ends: Any, *_: Any, **__: An
 
 
 def scatter(m: Walk, n: Node, x: Any, dim: int, at: Any, value: Any) -> Tensor | None:
-    """Values at their places among zeros."""
+    """Writes values to their positions among zeros."""
     if not isinstance(at, Choices) or not at.index or at.order or dim % len(at.tensor.dims) != at.place() or at.tensor.shape != list(shape_of(n)):
         return None
     inside = at.mask if not isinstance(value, Choices) else value.masked(m) if value.mask.value is at.mask.value and not value.order else None
@@ -267,18 +267,18 @@ def divided(m: Walk, n: Node, x: Any, by: Any, **_: Any) -> Pairs | None:
 
 
 def m_last(x: Choices) -> bool:
-    """Whether choices are the innermost of the pairs."""
+    """Returns True if choices are the inner dim of the pairs."""
     return x.tensor.axes[-1].dim is x.kind
 
 
 def put(m: Walk, n: Node, x: Any, places: Sequence[Any], value: Any, *_: Any) -> Pairs | None:
-    """x[order] = 0, 1, 2, ...: the inverse."""
+    """Reads x[order] = 0, 1, 2, ...: the inverse of an order."""
     counts = isinstance(value, torch.Tensor) and torch.equal(value, torch.arange(len(value)))
     return replace(places[0], what="inverse") if counts and isinstance(places[0], Pairs) and places[0].what == "order" else None
 
 
 def scattered(m: Walk, n: Node, x: Any, dim: int, at: Any, value: Any, **_: Any) -> Tensor | None:
-    """Sums of what was computed for the choices of each row."""
+    """Sums the results for the choices of each row."""
     if not isinstance(at, Pairs) or at.what != "rows" or dim or not isinstance(value, Choices) or value.order is not at.of.order:
         return None
     rows = value.tensor.dim(0)
@@ -306,15 +306,15 @@ SPECIAL: dict[str, Any] = {
     "index_put": put,
     "index_add": scattered,
 }
-PLACES = "indices of topk only: what is chosen, in their order"
+PLACES = "only for indices of topk: the pairs in the order of their choices"
 row("sort.default argsort.default histc.default floor_divide.default index_put.default index_add.default", PLACES, lambda m, n, *_, **__: refuse())
 row(
     "_grouped_mm.default transformers.grouped_mm_fallback.default",
     "pc.einsum of all rows with each matrix, and a mask",
     lambda m, n, *_, **__: refuse(),
 )
-row("scatter.value scatter.src", "at indices of topk: the mask, or a product with it", lambda m, n, *_, **__: refuse())
+row("scatter.value scatter.src", "at indices of topk: the mask, or a product with the mask", lambda m, n, *_, **__: refuse())
 
 
 def refuse() -> None:
-    raise Refused("places that are computed", ADVICE)
+    raise Refused("computed positions", ADVICE)

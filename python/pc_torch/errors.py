@@ -1,4 +1,4 @@
-"""The op and the user's own line of what is refused."""
+"""Names the op and the user's line that are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def located(error: Refused, node: Node | None) -> Refused:
 
 
 def source_line(node: Node) -> str:
-    """The user's line that made a node: the innermost frame that is not PyTorch's own code."""
+    """Returns the user's line that made a node: the innermost frame outside of PyTorch's own code."""
     own = f"{os.sep}torch{os.sep}"
     frames: list[tuple[str, str]] = []
     for line in (text.strip() for text in (node.meta.get("stack_trace") or "").splitlines()):

@@ -1,4 +1,4 @@
-"""A module as a program: torch.export, the walk, rewrites, text."""
+"""Exports a module as a program: torch.export, the walk, rewrites, text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Inputs = dict[str, torch.Tensor]
 
 
 def build(what: str) -> tuple[str, torch.nn.Module, Inputs]:
-    """The name of the user's function, and what it returns."""
+    """Returns the name of the user's function, and its result."""
     advice = 'Return the module and a dict of example tensors: {"idx": .., "targets": ..}.'
     torch.manual_seed(0)  # check builds the weights that were exported
     name, made = called(what, returns_module, "(module, inputs)", advice)
@@ -40,7 +40,7 @@ def check_inputs(inputs: Inputs) -> None:
     names: dict[int, str] = {}
     for name, value in inputs.items():
         if not isinstance(value, torch.Tensor):
-            raise Refused(f"input '{name}' is no tensor", "Make what is no tensor a constant of the module.")
+            raise Refused(f"input '{name}' is not a tensor", "Make it a constant of the module.")
         if (other := names.setdefault(id(value), name)) != name:
             raise Refused(f"inputs '{other}' and '{name}' are one tensor, which torch.export would merge", "Give a clone() of it.")
 
@@ -66,7 +66,7 @@ def trace(module: torch.nn.Module, inputs: Inputs) -> ExportedProgram:
 
 
 def user_frame(error: BaseException) -> str:
-    """The innermost line of an error's traceback that is not PyTorch's or this package's."""
+    """Returns the innermost line of an error's traceback that is outside of PyTorch and of this package."""
     import traceback
 
     own = (os.path.dirname(torch.__file__), os.path.dirname(__file__), "<")

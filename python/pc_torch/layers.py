@@ -1,4 +1,4 @@
-"""The path of a node's module, with numbers for siblings that are layers."""
+"""Returns the path of a node's module, with numbers for siblings that are layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 class Modules:
-    """Paths of modules. Siblings of one class with equal parameters are layers: those that have no numbers get some."""
+    """Returns the paths of modules. Siblings of one class with equal parameters are layers, and get numbers if they
+    have none."""
 
     def __init__(self, module: torch.nn.Module):
         self._numbered: dict[str, str] = {}

@@ -31,8 +31,8 @@ SAME = ("aten.copy.default", "aten.clone.default", "aten.to.dtype", "aten.alias.
 
 @dataclass(frozen=True)
 class Ref:
-    """An operand of a node of the loop: another one, of this step or the one before; x[:, t] of a tensor that is there before the loop; or what
-    is the same for all steps."""
+    """An operand of a node of the loop: another node, of this step or the one before; x[:, t] of a tensor from outside
+    of the loop; or a value that is equal for all steps."""
 
     kind: str  # here, before, entry, outside
     what: Any  # a number of a node, or (x, dim), or a node
@@ -57,7 +57,7 @@ class Loop:
 
 
 def roll_loops(graph: Graph) -> None:
-    """Rolls one loop after another, until none is left that has a known form."""
+    """Rolls loops, one after another, until none of a known form is left."""
     for node in list(graph.nodes):
         if name_of(node) == "aten._assert_tensor_metadata.default":
             graph.erase_node(node)
@@ -77,7 +77,7 @@ def dtype(node: Any) -> torch.dtype:
 
 
 def stack_assignments(graph: Graph) -> None:
-    """out[:, t] = x for every t is a stack."""
+    """Turns out[:, t] = x for every t into a stack."""
     for node in reversed(list(graph.nodes)):
         if name_of(node) != "aten.select_scatter.default":
             continue
@@ -93,7 +93,7 @@ def stack_assignments(graph: Graph) -> None:
 
 
 def entries_of(graph: Graph) -> list[dict[Node, tuple[Node, int, int]]]:
-    """For each number of steps, the nodes x[:, t] that are there for every t: (x, dim, t)."""
+    """Returns the nodes x[:, t] that exist for every t, as (x, dim, t), for each number of steps."""
     families: dict[tuple[Node, int], dict[Node, tuple[Node, int, int]]] = {}
     for node in graph.nodes:
         if name_of(node) == "aten.select.int":
@@ -108,7 +108,7 @@ def entries_of(graph: Graph) -> list[dict[Node, tuple[Node, int, int]]]:
 
 
 def steps_of(graph: Graph, entries: dict[Node, tuple[Node, int, int]]) -> dict[Node, int]:
-    """The step of each node that depends on entries. A stack of one value of each step ends the loop."""
+    """Finds the step of each node that depends on entries. A stack of one value per step ends the loop."""
     steps, count = dict[Node, int](), max(t for _, _, t in entries.values()) + 1
     for node in graph.nodes:
         if node.op != "call_function":
@@ -124,7 +124,7 @@ def steps_of(graph: Graph, entries: dict[Node, tuple[Node, int, int]]) -> dict[N
 
 
 def component(seed: Node, steps: dict[Node, int], entries: dict[Node, tuple[Node, int, int]]) -> set[Node]:
-    """The nodes of steps that are connected with one, also by entries of the same tensor."""
+    """Returns the nodes of the steps that are connected with one node, also by entries of the same tensor."""
     siblings: dict[Any, list[Node]] = {}
     for node in entries:
         siblings.setdefault(entries[node][:2], []).append(node)
@@ -157,7 +157,8 @@ def roll(graph: Graph, entries: dict[Node, tuple[Node, int, int]], tried: set[No
 
 
 def read_loop(nodes: Sequence[Node], steps: dict[Node, int], entries: dict[Node, tuple[Node, int, int]]) -> Loop:
-    """Numbers the nodes of the second step, and finds them in the other ones: in the first by their order, in later ones by their operands."""
+    """Numbers the nodes of the second step, and finds the equal nodes of the other steps: in the first step by their
+    order, in later steps by their operands."""
     rows: list[list[Node]] = [[] for _ in range(max(steps[node] for node in nodes) + 1)]
     for node in nodes:
         if node not in entries:
@@ -208,7 +209,7 @@ def operands(form: tuple[Any, Any, Any]) -> list[Any]:
 
 
 class Rolled:
-    """Computes all steps of a loop together. Values of nodes have the steps as their first dim."""
+    """Computes all steps of a loop together. The first dim of each node's value is the steps."""
 
     def __init__(self, loop: Loop, outer: dict[Node, torch.Tensor]):
         self.loop, self.outer = loop, outer
@@ -224,7 +225,7 @@ class Rolled:
         return self._values[number]
 
     def cycle(self, number: int) -> set[int]:
-        """The nodes that depend on a node in the step before, and that it depends on."""
+        """Returns the nodes that depend on a node of the step before, and on which that node depends."""
 
         def reached(start: int, near: Callable[[int], list[int]]) -> set[int]:
             seen, waiting = set[int](), near(start)
@@ -240,7 +241,7 @@ class Rolled:
         return reached(number, lambda i: inputs[i]) & reached(number, lambda i: users[i])
 
     def operand(self, ref: Ref) -> tuple[Any, int | None]:
-        """Its value, and the dim of the steps."""
+        """Returns the value of a node, and its dim of steps."""
         if ref.kind == "outside":
             return self.outer[ref.what], None
         if ref.kind == "entry":
@@ -280,7 +281,7 @@ class Rolled:
         return recurrence(a, b, 0)
 
     def maxima(self, w: Any, k: Any, start: torch.Tensor) -> torch.Tensor:
-        """h[t] = max(h[t - 1] + w, k[t]), of ranges of steps that double."""
+        """Computes h[t] = max(h[t - 1] + w, k[t]) over ranges of steps whose length doubles."""
         if not isinstance(k, torch.Tensor) or isinstance(w, torch.Tensor) and len(w) > 1:
             raise Unknown
         k = k.expand(self.loop.steps, *start.shape[1:])
@@ -297,7 +298,7 @@ class Rolled:
         return isinstance(x, Ref) and x.kind in ("here", "before") and x.what in cycle
 
     def aligned(self, x: Any, rank: int) -> Any:
-        """A number, or a tensor that broadcasts to [steps, dims of the recurrence]."""
+        """Returns a number, or a tensor that can be broadcast to [steps, dims of the recurrence]."""
         if not isinstance(x, Ref):
             return float(x)
         value, dim = self.operand(x)
@@ -307,7 +308,7 @@ class Rolled:
         return value
 
     def linear(self, x: Ref, number: int, cycle: set[int]) -> tuple[Any, Any]:
-        """(a, b) where x is a times the recurrence's value of the step before, plus b."""
+        """Returns (a, b) if x is a times the recurrence's value of the step before, plus b."""
         if x.kind == "before":
             return 1.0, 0.0
         target, args, kwargs = self.loop.nodes[x.what]
@@ -329,7 +330,8 @@ class Rolled:
         raise Unknown
 
     def largest(self, x: Ref, number: int, cycle: set[int]) -> tuple[Any, Any]:
-        """(w, k) where x is the larger one of k and the recurrence's value of the step before plus w. k is None if it is not there."""
+        """Returns (w, k) if x is the larger one of k and the recurrence's value of the step before plus w. k is None if
+        there is no maximum."""
         if x.kind == "before":
             return 0.0, None
         target, args, kwargs = self.loop.nodes[x.what]
@@ -363,7 +365,7 @@ def is_zero(node: Node) -> bool:
 
 
 def replace(graph: Graph, loop: Loop) -> None:
-    """Puts the nodes that compute all steps before the first node that reads a result of the loop."""
+    """Inserts the nodes that compute all steps before the first node that reads a result of the loop."""
     place = {node: i for i, node in enumerate(graph.nodes)}
     users = [node for node in graph.nodes if node not in loop.at and any(x in loop.at for x in node.all_input_nodes)]
     whole = {node: found for node in users if (found := gathered(node, loop))}
@@ -401,7 +403,7 @@ def replace(graph: Graph, loop: Loop) -> None:
 
 
 def trace(compute: Callable[..., list[torch.Tensor]], outer: Sequence[Node]) -> Graph:
-    """The graph of a function of the values of nodes, if all of its ops have rules."""
+    """Returns the graph of a function of the values of nodes, if all of its ops have rules."""
     values = [node.meta["val"] for node in outer]
     mode: Any = detect_fake_mode(values)
     try:
@@ -417,7 +419,7 @@ def trace(compute: Callable[..., list[torch.Tensor]], outer: Sequence[Node]) -> 
 
 
 def gathered(node: Node, loop: Loop) -> tuple[int, int] | None:
-    """(number, dim) where a node joins the values of one node of all steps."""
+    """Returns (number, dim) if a node joins the values of one node of all steps."""
     if name_of(node) not in ("aten.stack.default", "aten.cat.default"):
         return None
     args: Any = node.args

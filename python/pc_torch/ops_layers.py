@@ -1,4 +1,4 @@
-"""Rows of the op table: what transformers are made of, and convolutions, which are products by taps."""
+"""The rules of ATen ops that are the parts of transformers, and of convolutions, which become products by taps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .table import op
 from .walk import Walk
 
 
-@op("embedding.default", "pc.embedding; rows at constant places that count up by pc.iota")
+@op("embedding.default", "pc.embedding, with pc.iota for consecutive rows")
 def embed(m: Walk, n: Node, table: Any, ids: Any, padding: int = -1, *_: Any) -> Tensor:
     table = m.lift(table, n.args[0])
     rows = m.single(table.dim(0), "a table by rows of")
@@ -29,7 +29,7 @@ def embed(m: Walk, n: Node, table: Any, ids: Any, padding: int = -1, *_: Any) ->
         flat = ids.reshape(-1)
         first = int(flat[0])
         if not torch.equal(flat, torch.arange(first, first + len(flat))):
-            raise Refused("rows of a table at constant places that do not count up", "Index the table in the order of its rows.")
+            raise Refused("constant rows of a table that are not consecutive", "Read consecutive rows of the table.")
         value = m.make("iota", [], [new_axis(len(flat))], dtype="i32", first=first)
         ids = Tensor(value, [value.axes if n > 1 else [] for n in ids.shape])
         rows.dim.roles.add("position")
@@ -38,7 +38,7 @@ def embed(m: Walk, n: Node, table: Any, ids: Any, padding: int = -1, *_: Any) ->
     elif ids.value.op == "input":
         rows.dim.roles.add("vocab")
     else:
-        raise Refused("rows of a table at places that are computed", "Only inputs and constants may choose rows.")
+        raise Refused("rows of a table at computed positions", "Only inputs and constants may choose rows.")
     return embedding(m, table, ids, padding if padding >= 0 else -1)
 
 
@@ -47,7 +47,7 @@ def layer_norm(m: Walk, n: Node, x: Tensor, shape: Sequence[int], weight: Any = 
     return several(m, "layer_norm", x, shape, weight, bias, eps)
 
 
-@op("rms_norm.default", "pc.rms_norm; also where it is written out")
+@op("rms_norm.default", "pc.rms_norm; also if it is written out")
 def rms_norm(m: Walk, n: Node, x: Tensor, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Tensor:
     return several(m, "rms_norm", x, shape, weight, None, torch.finfo(torch.float32).eps if eps is None else eps)
 
@@ -59,10 +59,10 @@ def several(m: Walk, op_name: str, x: Tensor, shape: Sequence[int], weight: Any,
     return norm(m, op_name, x, given[0], given[1], eps)
 
 
-@op("group_norm.default", "of [rows, channels]: a norm made of sums")
+@op("group_norm.default", "only for [rows, channels]: sums and products")
 def group_norm(m: Walk, n: Node, x: Tensor, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any) -> Tensor:
     if len(x.dims) != 2:
-        raise Refused("a group norm of more than two dims", "Flatten what is in front of the channels.")
+        raise Refused("a group norm of more than two dims", "Flatten the dims before the channels.")
     cut = regroup(x.dims[1], [groups, x.shape[1] // groups])
     y = norm(m, "layer_norm", Tensor(x.value, [x.dims[0], *cut]), None, None, eps)
     y = Tensor(y.value, [y.dims[0], [*y.dims[1], *y.dims[2]]])
@@ -88,7 +88,7 @@ def logsumexp(m: Walk, n: Node, x: Tensor, dims: Sequence[int], keep: bool = Fal
     return log_sum_exp(m, x, dims[0] % len(x.dims), keep)
 
 
-@op("scaled_dot_product_attention.default", "pc.attention where the mask is causal, a window or none; with another mask pc.softmax between products")
+@op("scaled_dot_product_attention.default", "pc.attention if the mask is causal, a window or none; otherwise products and pc.softmax")
 def attention(
     m: Walk,
     n: Node,
@@ -111,7 +111,7 @@ def attention(
         return m.attend(q, k, v, found, factor, drop)
     if causal or drop:
         raise Refused("attention with dropout, or over other dims than [batch, heads, sequence, channels]", "Reshape to four dims.")
-    m.note("attention with a mask that is neither causal nor a window is made of products and a softmax: slower than one op")
+    m.note("attention with a mask that is neither causal nor a window becomes products and a softmax, which are slower than one op")
     scores = m.scale(m.matmul(q, Tensor(k.value, [*k.dims[:-2], k.dims[-1], k.dims[-2]])), factor)
     if mask is not None and n.args[3].meta["val"].dtype == torch.bool:  # type: ignore[union-attr]
         scores = where(m, n, mask, scores, float("-inf"))
@@ -145,9 +145,9 @@ def cross_entropy(
     return m.mean_of_targets(losses) if reduction == 1 else m.sum(losses, range(len(losses.dims)))
 
 
-@op("gather.default", "the targets' entries of log_softmax: pc.cross_entropy")
+@op("gather.default", "pc.cross_entropy, if it reads the targets' entries of log_softmax")
 def gather(m: Walk, n: Node, *_: Any) -> Tensor:
-    raise Refused("entries at places that are computed", "It is read where it takes the targets out of a log_softmax along the last dim.")
+    raise Refused("entries at computed positions", "It is supported only if it reads the targets' entries of a log_softmax along the last dim.")
 
 
 @op("mse_loss.default l1_loss.default", "the mean of squares, or of relu(d) + relu(-d)")
@@ -170,7 +170,7 @@ def binary(m: Walk, n: Node, x: Tensor, target: Any, weight: Any = None, positiv
 # --- convolutions ---
 
 
-@op("conv2d.default", "patches, as large as the stride: pc.einsum")
+@op("conv2d.default", "pc.einsum, for kernels as large as the stride")
 def conv2d(
     m: Walk,
     n: Node,
@@ -193,7 +193,7 @@ def conv2d(
     return Tensor(y.value, [y.dims[0], y.dims[3], y.dims[1], y.dims[2]])
 
 
-@op("conv1d.default conv1d.padding", "a product for each tap, of shifted columns")
+@op("conv1d.default conv1d.padding", "one product per tap, with shifted columns")
 def conv1d(
     m: Walk,
     n: Node,

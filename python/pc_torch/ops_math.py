@@ -1,4 +1,4 @@
-"""Rows of the op table: pointwise ops, sums and products."""
+"""The rules of pointwise ops, sums and products."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def sub(m: Walk, n: Node, a: Any, b: Any, alpha: float = 1) -> Tensor:
     return m.pointwise("sub", m.lift(a, n.args[0]), m.lift(b, n.args[1]))
 
 
-@op("mul.Tensor mul.Scalar", "pc.einsum; with a number pc.scale")
+@op("mul.Tensor mul.Scalar", "pc.einsum, or pc.scale for a number")
 def mul(m: Walk, n: Node, a: Any, b: Any) -> Tensor:
     if isinstance(b, Number):
         return m.scale(m.lift(a, n.args[0]), b)
     return m.scale(m.lift(b, n.args[1]), a) if isinstance(a, Number) else m.multiply(m.lift(a, n.args[0]), m.lift(b, n.args[1]))
 
 
-@op("div.Tensor div.Scalar", "pc.recip and pc.einsum; by a number pc.scale")
+@op("div.Tensor div.Scalar", "pc.recip and pc.einsum, or pc.scale for a number")
 def div(m: Walk, n: Node, a: Any, b: Any) -> Tensor:
     if isinstance(b, torch.Tensor) and b.numel() == 1:
         b = float(b)
@@ -55,7 +55,7 @@ def div(m: Walk, n: Node, a: Any, b: Any) -> Tensor:
     return m.scale(inverse, a) if isinstance(a, Number) else m.multiply(m.lift(a, n.args[0]), inverse)
 
 
-@op("pow.Tensor_Scalar", "products with itself for powers up to 8; pc.sqrt and pc.recip")
+@op("pow.Tensor_Scalar", "products of x for powers up to 8; pc.sqrt for 1/2; pc.recip for negative ones")
 def power(m: Walk, n: Node, x: Tensor, exponent: float) -> Tensor:
     if exponent < 0:
         return m.recip(power(m, n, x, -exponent))
@@ -83,7 +83,7 @@ def elu(m: Walk, n: Node, x: Tensor, alpha: float = 1, scale: float = 1, input_s
     return m.scale(m.pointwise("add", m.activation("relu", x), m.scale(low, alpha)), scale)
 
 
-@op("glu.default", "a slice times the sigmoid of the other one")
+@op("glu.default", "one half times the sigmoid of the other half")
 def glu(m: Walk, n: Node, x: Tensor, dim: int = -1) -> Tensor:
     half = x.shape[dim] // 2
     return m.multiply(slice_dim(m, x, dim, 0, half), m.activation("sigmoid", slice_dim(m, x, dim, half, half)))
@@ -120,7 +120,7 @@ row("log1p.default", "log(1 + x)", lambda m, n, x: m.pointwise("log", m.add_numb
 row("expm1.default", "exp(x) - 1", lambda m, n, x: m.add_number(m.pointwise("exp", x), -1.0))
 
 
-@op("max.other maximum.default min.other minimum.default", "pc.select; of equal values each gets half of the gradient")
+@op("max.other maximum.default min.other minimum.default", "pc.select; equal values share the gradient")
 def extreme(m: Walk, n: Node, a: Any, b: Any) -> Tensor:
     a, b = m.lift(a, n.args[0]), m.lift(b, n.args[1])
     first = m.choose("less", *((b, a) if "max" in str(n.target) else (a, b)), a, b)
@@ -189,7 +189,7 @@ def addmm(m: Walk, n: Node, c: Any, a: Any, b: Any, beta: float = 1, alpha: floa
     return m.pointwise("add", m.scale(m.matmul(m.lift(a), m.lift(b)), alpha), m.scale(m.lift(c), beta))
 
 
-ATTENTION = "pc.einsum; softmax(q k^T + mask) v is pc.attention where the mask is causal, a window or none"
+ATTENTION = "pc.einsum; softmax(q k^T + mask) v becomes pc.attention if the mask is causal, a window or none"
 row("mean.dim mean.default", "pc.einsum and pc.scale", lambda m, n, x, dims=None, keep=False, **_: m.mean(x, dims_of(x, dims), keep))
 row("sum.dim_IntList sum.default", "pc.einsum", lambda m, n, x, dims=None, keep=False, **_: m.sum(x, dims_of(x, dims), keep))
 row("linear.default", "pc.einsum and pc.add", linear)
@@ -197,7 +197,7 @@ row("matmul.default bmm.default mm.default", ATTENTION, lambda m, n, a, b: m.mat
 row("addmm.default baddbmm.default", "pc.einsum and pc.add", addmm)
 
 
-@op("var.correction var.dim", "the mean of squares of what differs from the mean")
+@op("var.correction var.dim", "the mean of the squared differences from the mean")
 def var(m: Walk, n: Node, x: Tensor, dims: Any = None, correction: Any = 1, keepdim: bool = False, **_: Any) -> Tensor:
     dims = dims_of(x, dims)
     centred = m.pointwise("sub", x, m.mean(x, dims, True))
@@ -215,7 +215,7 @@ def vector_norm(m: Walk, n: Node, x: Tensor, order: float = 2, dims: Any = None,
 @op("einsum.default", "pc.einsum")
 def einsum(m: Walk, n: Node, spec: str, operands: Sequence[Any], path: Any = None) -> Tensor:
     if "." in spec or "->" not in spec or any(len(set(term)) < len(term) for term in spec.split("->")[0].replace(" ", "").split(",")):
-        raise Refused(f"the einsum '{spec}'", "Name all dims and those of the result, and none twice in one operand.")
+        raise Refused(f"the einsum '{spec}'", "Name all dims, also those of the result, and no dim twice in one operand.")
     terms, result = spec.replace(" ", "").split("->")
     rows = list(zip(terms.split(","), [m.lift(x) for x in operands]))
     by_name: dict[str, list] = {}
@@ -231,7 +231,7 @@ def einsum(m: Walk, n: Node, spec: str, operands: Sequence[Any], path: Any = Non
     held = {of[axis] for x, of in maps for axis in x.held()}
     for name, group in letters.items():
         if name not in result and not set(group) <= held:
-            raise Refused(f"a sum over '{name}' of '{spec}', along which all operands are broadcast", "Multiply with its size instead.")
+            raise Refused(f"a sum over '{name}' of '{spec}', along which all operands are broadcast", "Multiply by its size instead.")
     return m.einsum(maps, [letters[name] for name in result])
 
 
@@ -243,7 +243,7 @@ def cumsum(m: Walk, n: Node, x: Tensor, dim: int, **_: Any) -> Tensor:
 row("pc_torch.recurrence.default", "pc.recurrence", lambda m, n, a, b, dim: recurrence(m, m.lift(a), m.lift(b), dim % len(shape_of(n))))
 
 
-@op("cumprod.default", "pc.recurrence, which begins with the first entry")
+@op("cumprod.default", "pc.recurrence from the first entry")
 def cumprod(m: Walk, n: Node, x: Tensor, dim: int, **_: Any) -> Tensor:
     dim %= len(x.dims)
     return recurrence(m, x, window(m, spread(m, slice_dim(m, x, dim, 0, 1), dim), dim, 0, x.shape[dim], x.dim(dim)[0].dim), dim)

@@ -1,4 +1,4 @@
-"""Rows of the op table: views, which only relabel; slices and joins; constants."""
+"""The rules of views, which only relabel dims, and of slices, joins and constants."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .recognise import shape_of
 from .table import op, row
 from .walk import Walk
 
-NOTHING = "nothing: axes are grouped or ordered anew"
-SLICE = "a box of the parameters that it is cut from, else pc.columns"
+NOTHING = "nothing: only the grouping or the order of axes changes"
+SLICE = "a part of a parameter, or pc.columns of a computed value"
 Dims = list[list[Axis]]
 
 
 def front(dims: Dims, rank: int) -> Dims:
-    """Dims of size 1 in front, as PyTorch broadcasts."""
+    """Adds dims of size 1 at the front, as PyTorch broadcasts."""
     none: Dims = [[]]
     return none * (rank - len(dims)) + dims
 
@@ -75,9 +75,9 @@ row("permute.default", NOTHING, lambda m, n, x, order: Tensor(x.value, [x.dims[i
 row("unsqueeze.default", NOTHING, unsqueeze)
 row("squeeze.dim squeeze.dims squeeze.default", NOTHING, squeeze)
 row(SAME, "nothing", lambda m, n, x, *_, **__: x)
-row("expand.default expand_as.default", "nothing: broadcast where it is read", lambda m, n, x, *_, **__: broadcast(x, shape_of(n)))
-row("repeat.default tile.default", "nothing: one more axis, broadcast", repeat)
-row("repeat_interleave.self_int", "nothing: one more axis, broadcast", repeat_interleave)
+row("expand.default expand_as.default", "nothing: the reader broadcasts it", lambda m, n, x, *_, **__: broadcast(x, shape_of(n)))
+row("repeat.default tile.default", "nothing: the reader broadcasts it along a new axis", repeat)
+row("repeat_interleave.self_int", "nothing: the reader broadcasts it along a new axis", repeat_interleave)
 row("broadcast_tensors.default", "nothing", lambda m, n, xs: [m.lift(x, at) for x, at in zip(xs, n.args[0])])
 row("zeros_like.default new_zeros.default empty_like.default", "a constant, broadcast", lambda m, n, *_, **__: filled(m, n, 0))
 row("ones_like.default new_ones.default", "a constant, broadcast", lambda m, n, *_, **__: filled(m, n, 1))
@@ -85,11 +85,11 @@ row("full_like.default", "a constant, broadcast", lambda m, n, x, number, **_: f
 row("copy.default", "the value that is copied", lambda m, n, x, other, *_: broadcast(m.lift(other), shape_of(n)))
 
 
-@op("to.dtype to.device to.dtype_layout type_as.default _to_copy.default", "nothing: number formats are left to --precision")
+@op("to.dtype to.device to.dtype_layout type_as.default _to_copy.default", "nothing: --precision decides the number format")
 def cast(m: Walk, n: Node, x: Tensor, *_: Any, **__: Any) -> Tensor:
     dtype = n.meta["val"].dtype
     if dtype not in (torch.float32, torch.int64, torch.int32, torch.bool):
-        m.note(f"a cast to {str(dtype).removeprefix('torch.')} is left to --precision")
+        m.note(f"a cast to {str(dtype).removeprefix('torch.')} has no effect, because --precision decides number formats")
     if dtype == torch.bool:
         return m.opposite(m.compare("equal", m.floats(x), m.constant(0)))
     return m.floats(x) if isinstance(x, Tensor) and dtype.is_floating_point else x
@@ -106,7 +106,7 @@ def slice_(m: Walk, n: Node, x: Tensor, dim: int = 0, start: int | None = 0, end
     if step == 1:
         return slice_dim(m, x, dim, first, last - first)
     if size % step or first >= step or last < size - step + 1:
-        raise Refused(f"every {step}th entry of {size}, from {first}", "A step must divide the dim.")
+        raise Refused(f"every {step}th entry of {size}, from {first}", "Use a step that divides the size of the dim.")
     apart = Tensor(x.value, [*x.dims[:dim], *regroup(x.dims[dim], [size // step, step]), *x.dims[dim + 1 :]])
     return select(m, n, apart, dim + 1, first)
 
@@ -130,7 +130,7 @@ def split(m: Walk, n: Node, x: Tensor, size: Any, dim: int = 0) -> list[Tensor]:
 row("unbind.int", SLICE, lambda m, n, x, dim=0: [select(m, n, x, dim, i) for i in range(x.shape[dim])])
 
 
-@op("index.Tensor", "rows at constant places that count up: a slice")
+@op("index.Tensor", "for consecutive constant rows: a slice")
 def index(m: Walk, n: Node, x: Tensor, places: Sequence[Any]) -> Tensor:
     given = [(i, at) for i, at in enumerate(places) if at is not None]
     if len(given) != 1 or not isinstance(given[0][1], torch.Tensor) or given[0][1].dim() != 1:
@@ -138,14 +138,14 @@ def index(m: Walk, n: Node, x: Tensor, places: Sequence[Any]) -> Tensor:
     dim, at = given[0][0], given[0][1] % x.shape[given[0][0]]
     first = int(at[0])
     if not torch.equal(at, torch.arange(first, first + len(at))):
-        raise Refused("indices that do not count up", "Use slices.")
+        raise Refused("indices that are not consecutive", "Use slices.")
     return slice_dim(m, x, dim, first, len(at))
 
 
 @op("pad.default constant_pad_nd.default", "pc.columns, with zeros")
 def pad(m: Walk, n: Node, x: Tensor, pads: Sequence[int], mode: Any = "constant", value: float | None = 0.0) -> Tensor:
     if mode not in ("constant", 0) or value:
-        raise Refused("padding with other numbers than 0", "Pad with zeros.")
+        raise Refused("padding with numbers other than 0", "Pad with zeros.")
     for i in range(len(pads) // 2):
         dim, low, high = len(x.dims) - 1 - i, pads[2 * i], pads[2 * i + 1]
         if low or high:
@@ -156,7 +156,7 @@ def pad(m: Walk, n: Node, x: Tensor, pads: Sequence[int], mode: Any = "constant"
 # --- joins ---
 
 
-@op("cat.default", "pc.columns, which lay parts among zeros, and their sum")
+@op("cat.default", "pc.columns pads the parts with zeros, and their sum joins them")
 def cat(m: Walk, n: Node, parts: Sequence[Any], dim: int = 0) -> Tensor:
     tensors = [m.lift(part, at) for part, at in zip(parts, n.args[0])]  # type: ignore[arg-type]
     return concatenate(m, [t for t in tensors if 0 not in t.shape], dim % len(shape_of(n)))
@@ -168,7 +168,7 @@ def stack(m: Walk, n: Node, parts: Sequence[Any], dim: int = 0) -> Tensor:
     return concatenate(m, [unsqueeze(m, n, m.lift(part), dim) for part in parts], dim)
 
 
-@op("roll.default", "two slices, and cat")
+@op("roll.default", "two slices and cat")
 def roll(m: Walk, n: Node, x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     if not dims:
         raise Refused("roll of a flattened tensor", "Name the dims.")
@@ -179,13 +179,13 @@ def roll(m: Walk, n: Node, x: Tensor, shifts: Sequence[int], dims: Sequence[int]
     return x
 
 
-@op("select_scatter.default", "x[.., index] = part: slices and cat")
+@op("select_scatter.default", "slices and cat, for x[.., index] = part")
 def select_scatter(m: Walk, n: Node, x: Any, part: Any, dim: int, index: int) -> Tensor:
     x, dim = m.lift(x, n.args[0]), dim % len(shape_of(n))
     return replace(m, x, unsqueeze(m, n, m.lift(part, n.args[1]), dim), dim, index % x.shape[dim])
 
 
-@op("slice_scatter.default", "x[.., start:end] = part: slices and cat")
+@op("slice_scatter.default", "slices and cat, for x[.., start:end] = part")
 def slice_scatter(m: Walk, n: Node, x: Any, part: Any, dim: int = 0, start: int | None = 0, end: Any = None, step: int = 1) -> Tensor:
     if step != 1:
         raise Refused("an assignment to a slice with a step", "Stack the parts instead.")

@@ -1,4 +1,5 @@
-"""What an author wrote out, found by running parts of the graph on numbers: rotary embeddings, masks and the scale of attention."""
+"""Recognises what an author wrote out, by running parts of the graph on numbers: rotary embeddings, masks and the scale
+of attention."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def shape_of(node: Node) -> tuple[int, ...]:
 
 
 class Constants:
-    """Nodes that depend on no input and no parameter, and their values."""
+    """Returns the nodes that depend on no input and no parameter, and their values."""
 
     def __init__(self, graph: Iterable[Node], leaves: dict[str, torch.Tensor]):
         self.leaves, self.nodes = leaves, set[Node]()
@@ -63,7 +64,7 @@ class Constants:
         return self._values[node]
 
     def run(self, output: Node, given: dict[Node, torch.Tensor]) -> torch.Tensor:
-        """The value of a node, where those of `given` are numbers."""
+        """Computes the value of a node, with numbers for the nodes in `given`."""
         values: dict[Node, Any] = dict(given)
 
         def value(node: Node) -> Any:
@@ -84,14 +85,15 @@ def call(node: Node, value: Callable[[Node], Any]) -> Any:
 
 
 def rotation_of(constants: Constants, q: Node) -> tuple[Node, Node, Rotation] | None:
-    """(y, x, rotation) where q is a view of y, and y is x rotated: what is between them is linear, with constants for cos and sin."""
+    """Returns (y, x, rotation) if q is a view of y, and y is x after rotation. The ops between them are linear, with
+    constants for cos and sin."""
     region, anchors = linear_region(constants, q)
     if len(anchors) != 1 or not any(name_of(node) in JOIN for node in region):
         return None
     nodes = [*anchors, *region]
     inside, place = set(nodes), {node: i for i, node in enumerate(nodes)}
     rotating = [place[node] for node in region if name_of(node) in ROTATE]
-    # Nodes that every path from the anchor to q goes through.
+    # These nodes are on every path from the anchor to q.
     through = [x for x in nodes if not reaches(q, anchors[0], x, inside)]
     before = [x for x in through if place[x] < min(rotating) and isinstance(x.meta["val"], torch.Tensor) and len(shape_of(x)) == 4]
     after = [y for y in through if place[y] >= max(rotating) and before and shape_of(y) == shape_of(before[-1])]
@@ -103,7 +105,8 @@ def rotation_of(constants: Constants, q: Node) -> tuple[Node, Node, Rotation] | 
 
 
 def linear_region(constants: Constants, q: Node) -> tuple[list[Node], list[Node]]:
-    """Nodes before q that only look at, take apart, join or multiply with constants, in topological order; and what they begin at."""
+    """Returns the nodes before q that only view, divide, join or multiply with constants, in topological order, and the
+    values that they read."""
     region: list[Node] = []
     anchors: list[Node] = []
     seen: set[Node] = set()
@@ -127,7 +130,7 @@ def linear_region(constants: Constants, q: Node) -> tuple[list[Node], list[Node]
 
 
 def reaches(start: Node, end: Node, without: Node, inside: set[Node]) -> bool:
-    """Whether a path goes from start back to end without one node."""
+    """Returns True if a path goes from start back to end without passing one node."""
     seen, waiting = {without}, [start]
     while waiting:
         node = waiting.pop()
@@ -141,7 +144,8 @@ def reaches(start: Node, end: Node, without: Node, inside: set[Node]) -> bool:
 
 
 def constants_of(constants: Constants, region: Sequence[Node]) -> list[torch.Tensor]:
-    """Values of all constants that a region reads, and of those that they are made of: frequencies may be among them."""
+    """Returns the values of all constants that a region reads, and of the constants from which they are computed,
+    because frequencies may be among these."""
     found, seen = [], set[Node]()
     waiting = [i for node in region for i in node.all_input_nodes if i in constants]
     while waiting:
@@ -155,7 +159,7 @@ def constants_of(constants: Constants, region: Sequence[Node]) -> list[torch.Ten
 
 
 def channels_rotated(f: Callable[[torch.Tensor], torch.Tensor], shape: Sequence[int], known: list[torch.Tensor]) -> Rotation | None:
-    """The rotation that f is, of all channels or of some that lie side by side."""
+    """Returns the rotation that f computes, of all channels or of some adjacent ones."""
     if shape[3] % 2 == 0 and (found := rotation(f, shape, known)):
         return found
     probe = torch.randn(*shape)
@@ -197,7 +201,7 @@ def rotation(f: Callable[[torch.Tensor], torch.Tensor], shape: Sequence[int], kn
 
 
 def angles(cos: torch.Tensor, sin: torch.Tensor, known: list[torch.Tensor]) -> tuple[float, tuple[float, ...], bool] | None:
-    """(scale, frequencies, whether the angles fall) where row p of cos and sin is that of p times the frequencies."""
+    """Returns (scale, frequencies, whether angles fall) if row p of cos and sin is that of p times the frequencies."""
     scale = float(torch.hypot(cos, sin).mean())
     positions = torch.arange(len(cos))
     step = torch.atan2(sin, cos).diff(dim=0)
@@ -229,7 +233,8 @@ def angles(cos: torch.Tensor, sin: torch.Tensor, known: list[torch.Tensor]) -> t
 
 
 def mask_of(mask: torch.Tensor) -> Mask | None:
-    """What a constant mask (true or 0: seen; false or very negative: not) says, if all of its rows and heads say the same."""
+    """Returns the meaning of a constant mask (true or 0: seen; false or very negative: not seen), if it is equal for
+    all of its rows and heads."""
     seen = mask if mask.dtype == torch.bool else mask > MINUS_INFINITY
     if mask.dtype != torch.bool and bool((mask[seen] != 0).any()):
         return None
@@ -249,7 +254,8 @@ def mask_of(mask: torch.Tensor) -> Mask | None:
 
 
 def scores_of(constants: Constants, softmax: Node) -> tuple[Node, float, Mask] | None:
-    """(q k^T, scale, mask) where the input of a softmax is a product of two values that is scaled and masked by constants."""
+    """Returns (q k^T, scale, mask) if the input of a softmax is a product of two values, scaled and masked by
+    constants."""
     end = softmax.args[0]
     assert isinstance(end, Node)
     node = end
@@ -278,7 +284,8 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"gelu_tanh": p
 
 
 def activation_of(constants: Constants, node: Node) -> tuple[Node, str] | None:
-    """(x, kind) where a product of functions of one value x is an activation of the dialect: written out, it would be many ops."""
+    """Returns (x, kind) if a product of functions of one value x is an activation of the dialect. Written out, it would
+    be many ops."""
     if name_of(node) != "aten.mul.Tensor":
         return None
     shape, inner, ends, waiting = shape_of(node), set[Node](), set[Node](), [node]

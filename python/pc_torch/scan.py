@@ -1,4 +1,5 @@
-"""The linear recurrence as an op of PyTorch, for modules that would otherwise loop over a sequence: torch.export takes it as one op."""
+"""The linear recurrence as an op of PyTorch, for modules that would otherwise loop over a sequence. torch.export keeps
+it as one op."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import torch
 
 @torch.library.custom_op("pc_torch::recurrence", mutates_args=())
 def recurrence(a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:
-    """h[t] = a[t] h[t - 1] + b[t] along a dim of b, from h = 0. a broadcasts to b."""
+    """Computes h[t] = a[t] h[t - 1] + b[t] along a dim of b, from h = 0. a is broadcast to b."""
     a, states = a.expand_as(b), [b.select(dim, 0).clone()]
     for t in range(1, b.shape[dim]):
         states.append(a.select(dim, t) * states[-1] + b.select(dim, t))

@@ -1,4 +1,4 @@
-"""The walk over an exported graph: inputs, parameters and constants as leaves, each node by its row of the op table."""
+"""Walks an exported graph. Inputs, parameters and constants become leaves, and the rule of its op reads each node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VIEWS = RELABEL | {"aten.conv1d.default", "aten.conv1d.padding"}  # nodes that c
 
 @dataclass
 class Pattern:
-    """What a node is recognised as: it is read by `rule` from `operands` alone."""
+    """The op that was recognised in a node, which `rule` reads only from `operands`."""
 
     operands: Sequence[Node]
     rule: Callable[..., Any]
@@ -66,7 +66,7 @@ class Walk(Builder):
         self.find_kinds()
 
     def read_signature(self, program: ExportedProgram) -> dict[str, torch.Tensor]:
-        """Fills `given` and `tied`; returns buffers and constants by placeholder."""
+        """Fills `given` and `tied`. Returns buffers and constants by placeholder."""
         leaves_: dict[str, torch.Tensor] = {}
         first: dict[tuple[int, tuple[int, ...]], str] = {}
         for spec in program.graph_signature.input_specs:
@@ -106,7 +106,7 @@ class Walk(Builder):
                 self.patterns[y] = Pattern([x], self.read_rotation, dict(rotation=rotation))
 
     def written_attention(self, node: Node) -> Pattern | None:
-        """softmax(scores) v, with dropout between them."""
+        """Reads softmax(scores) v, with dropout between them."""
         at, drop = node.args[0], 0.0
         while isinstance(at, Node) and name_of(at) in RELABEL | {"aten.dropout.default"}:
             if name_of(at) == "aten.dropout.default" and at.args[2]:
@@ -121,7 +121,7 @@ class Walk(Builder):
         return Pattern([*scores.args, node.args[1]], self.read_attention, dict(scale=scale, mask=mask, drop=drop))  # type: ignore[list-item]
 
     def target_gather(self, node: Node) -> Pattern | None:
-        """log_softmax(logits) at the targets."""
+        """Reads log_softmax(logits) at the targets."""
         logs, dim, ids = node.args[:3]
         assert isinstance(logs, Node) and isinstance(ids, Node)
         last = dim in (-1, len(shape_of(logs)) - 1)
@@ -148,7 +148,8 @@ class Walk(Builder):
     # --- inputs ---
 
     def find_kinds(self) -> None:
-        """Tokens and targets by what they go into; where there is anything else, all inputs are data, read by name."""
+        """Tells tokens and targets from other inputs by the ops that read them. If there are other inputs, all are
+        data, read by name."""
         used = [node for node in self.graph.nodes if node.op == "placeholder" and node.name in self.inputs and node.users]
         found = {node.name: self.use_of(node) for node in used}
         usual = sorted(map(str, found.values())) == ["targets", "tokens"] and all(self.inputs[name].dim() == 2 for name in found)
@@ -180,9 +181,9 @@ class Walk(Builder):
         if kind != "data":
             return Tensor(self.make("input", [], axes, kind=kind, dtype="i32", layer="model"), [[axis] for axis in axes])
         if example.dtype not in (*INTEGERS, torch.float32):
-            raise refused(node, f"input '{node.name}' is of {example.dtype}", "Inputs are float32, int64 or int32.")
+            raise refused(node, f"input '{node.name}' has the type {example.dtype}", "Inputs are float32, int64 or int32.")
         if not example.dim():
-            raise refused(node, f"input '{node.name}' has no dim of the batch", "Give it a first dim with one entry a sample.")
+            raise refused(node, f"input '{node.name}' has no dim for the batch", "Add a first dim, with one entry per sample.")
         dtype = "i32" if example.dtype in INTEGERS else "f32"
         held = [axis for i, axis in enumerate(axes) if i == 0 or axis.size > 1]
         value = self.make("input", [], held, kind=kind, name=node.name, dtype=dtype, layer="model", below=None)
@@ -202,7 +203,8 @@ class Walk(Builder):
         return self.parameters[name]
 
     def lift(self, x: Any, node: Any = None) -> Tensor:
-        """Any operand as a tensor. A table of constants becomes a frozen parameter, under the name of the buffer if it is one."""
+        """Returns any operand as a tensor. A table of constants becomes a frozen parameter, with the name of its buffer
+        if it is one."""
         if isinstance(x, Tensor):
             return x
         if not isinstance(x, torch.Tensor):
@@ -215,7 +217,7 @@ class Walk(Builder):
         if held.numel() == 1:
             return Tensor(self.constant(float(held)).value, broadcast)
         if x.is_complex():
-            raise Refused("a table of complex numbers", "Rotary embeddings may be complex; other products are written with real numbers.")
+            raise Refused("a table of complex numbers", "Only rotary embeddings may be complex; write other products with real numbers.")
         if isinstance(node, Node) and node.name in self.given:
             return self.parameter(self.given[node.name][0], x.float().clamp(-1e30, 1e30), False)
         table = self.parameter(f"pc_torch.table.{len(self.tensors)}", held.float().clamp(-1e30, 1e30), False)
@@ -249,7 +251,7 @@ class Walk(Builder):
         for node in self.graph.nodes:
             if node in needed and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and name_of(node) not in RULES:
                 raise refused(
-                    node, "random numbers", "Every plan must draw the same ones, which only dropout does. Turn them off, or make them an input."
+                    node, "random numbers", "Only dropout draws the same numbers under every plan. Turn others off, or make them an input."
                 )
         for place, node in enumerate(self.graph.nodes):
             if node in needed:
@@ -278,14 +280,14 @@ class Walk(Builder):
         try:
             result = special.read(self, node, args, kwargs) if special else rule(self, node, *args, **kwargs)
         except INSIDE as error:
-            advice = "Its rule takes other kinds of operands: see the row in docs/own-models.md."
-            raise Refused(f"operands that its rule does not take ({type(error).__name__}: {error})", advice) from error
+            advice = "Its rule needs other kinds of operands: see the row in docs/own-models.md."
+            raise Refused(f"operands that its rule does not support ({type(error).__name__}: {error})", advice) from error
         if isinstance(result, Tensor) and result.shape != list(shape_of(node)):
             raise Refused(f"its rule gives shape {result.shape}, PyTorch {list(shape_of(node))}", "This is a defect of pc_torch: please report it.")
         return result
 
     def view(self, node: Node, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """A view: an op where it must be one, else other groups of the same axes."""
+        """Reads a view: as an op if it must be one, and otherwise as another grouping of the same axes."""
         if site(node) in self.reshapes:
             self.note(f"a view is an op of its own, since an op needs these dims whole: {source_line(node)}")
             return reshape(self, x, shape)
@@ -295,7 +297,7 @@ class Walk(Builder):
         return result
 
     def view_to_blame(self, error: NeedsReshape) -> str | None:
-        """The site of the view that must become an op: the one that cut a dim, else one that joined it."""
+        """Returns the site of the view that must become an op: the one that cut a dim, or else one that joined it."""
         for axis in error.axes:
             for node in axis.causes():
                 if site(node) not in self.reshapes and name_of(node) in VIEWS:
@@ -329,7 +331,7 @@ class Walk(Builder):
         return result
 
     def mean_of_targets(self, losses: Tensor) -> Tensor:
-        """The mean over the targets that count."""
+        """Returns the mean over the targets that count."""
         if "targets" not in self.kinds.values():
             return self.mean(losses, range(len(losses.dims)))
         axes = losses.value.axes
@@ -340,7 +342,7 @@ class Walk(Builder):
 
 
 def site(node: Node) -> str:
-    """What views of the same line have in common, as those of all layers: they become ops together."""
+    """Returns the key that views of the same line share, such as those of all layers. They become ops together."""
     return f"{node.meta.get('stack_trace') or node.name} {node.target} {shape_of(node)}"
 
 
@@ -354,7 +356,7 @@ def advice_for(node: Node) -> str:
 
 
 def initial(tensor: torch.Tensor) -> tuple[str, float]:
-    """How the parameter starts where a run is given no weights."""
+    """Returns the initial value of a parameter, for a run without weights."""
     values = tensor.detach().float()
     if bool((values == values.reshape(-1)[:1]).all()):
         return "fill", float(values.reshape(-1)[0])
