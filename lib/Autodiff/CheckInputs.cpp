@@ -48,7 +48,7 @@ static LogicalResult checkSizes(InputOp input, ProgramOp program) {
   bool ofWords = llvm::is_contained({InputKind::Tokens, InputKind::Targets, InputKind::Shifted}, input.getKind());
   if (input.getBelow() && !program.getMasked())
     return input.emitError() << "the targets are the next tokens, which 'below' does not bound; write 'masked' in "
-                                "pc.program if a run is told the targets apart";
+                                "pc.program if a run reads the targets from a separate file";
   if (type.getShape() == ArrayRef({batch, length}))
     return checkBounds(input, ofWords ? program.getVocabulary() : 0,
                        program.getMasked() && input.getKind() == InputKind::Targets && !input.getBelow());

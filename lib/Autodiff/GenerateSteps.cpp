@@ -161,7 +161,8 @@ LogicalResult GenerateSteps::checkOptions(func::FuncOp model) {
   if (microbatches < 1 || slots % microbatches)
     return refuse(Twine(slots) + " slots are not a multiple of " + Twine(microbatches) + " microbatches");
   if (size < sizes.rows)
-    return refuse("a step of " + Twine(size) + " tokens cannot have one of each of " + Twine(sizes.rows) + " slots");
+    return refuse("a step of " + Twine(size) + " tokens is too small for " + Twine(sizes.rows) +
+                  " slots, each of which needs one");
   if (size > sizes.context || chunk > sizes.context)
     return refuse("a step of " + Twine(std::max<int64_t>(size, chunk)) + " tokens is longer than the context of " +
                   Twine(sizes.context));

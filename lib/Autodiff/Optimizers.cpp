@@ -181,7 +181,7 @@ FailureOr<std::string> Optimizers::nameFor(ParameterOp parameter) {
                                    << parameter.getName() << "' to '" << now << "', which is not defined";
     if (definition.isOfMatrices() && parameter.getParts() && !matricesOf(parameter))
       return parameter.emitError() << "optimizer '" << now << "' treats each matrix by itself, but '"
-                                   << parameter.getName() << "' is several in one; compile with --pack-products=false";
+                                   << parameter.getName() << "' packs several; compile with --pack-products=false";
     bool isFit = !definition.isOfMatrices() ||
                  (matricesOf(parameter) && !(definition.getHidden() && notHidden.contains(parameter.getName())));
     if (isFit)
@@ -189,7 +189,7 @@ FailureOr<std::string> Optimizers::nameFor(ParameterOp parameter) {
     now = definition.getOthers().value_or("adamw").str();
   }
   return parameter.emitError() << "optimizer '" << (own ? own.getValue() : name) << "': no definition treats '"
-                               << parameter.getName() << "'; each leaves it to another one";
+                               << parameter.getName() << "', because each leaves it to another one";
 }
 
 std::string Optimizers::labelOf(StringRef name) const {

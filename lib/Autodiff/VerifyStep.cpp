@@ -148,7 +148,7 @@ private:
       if (cache && cache.getCache() && cache.getNameAttr() == update.getNameAttr() &&
           cache.getParameterAttr() == update.getParameterAttr())
         return WalkResult::advance();
-      return update.emitOpError() << "must set a cache to what pc.cache_write has written into it (T7)";
+      return update.emitOpError() << "must update a cache with the result of pc.cache_write to it (T7)";
     });
     return failure(walked.wasInterrupted());
   }

@@ -196,9 +196,9 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(generation.context, "context",
         "With --mode=generate: maximum number of tokens of a sequence, where 0 means the model's --seq");
   field(generation.size, "size", "With --mode=generate: number of tokens of a data rank in a step");
-  field(
-      generation.chunk, "chunk",
-      "With --mode=generate: number of prompt tokens that a step takes besides, where 0 means that prompts use --size");
+  field(generation.chunk, "chunk",
+        "With --mode=generate: number of prompt tokens that a step reads in addition, where 0 means that prompts use "
+        "--size");
   field(generation.sampling, "sampling",
         "With --mode=generate: let requests choose tokens at random; false: always the most probable token");
   field(fields.step.optimizer, "optimizer",

@@ -448,7 +448,7 @@ private:
       else if (isLess || (lacks && like->sameOperands))
         blame.expected = "expected " + std::to_string(like->step->from.size()) + " operands";
       else if (isRounding)
-        blame.expected = isBf16(right) ? "expected it rounded to bf16" : "expected it in f32";
+        blame.expected = isBf16(right) ? "expected the value rounded to bf16" : "expected the value in f32";
       else if (unsigned other = like->otherOperand; like->otherOperand >= 0 && other < wrong.from.size() &&
                                                     wrong.from[other] >= 0 && like->step->from[other] >= 0)
         return replaced(wrong, other, step.made[like->step->from[other]], blame);

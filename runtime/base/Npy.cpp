@@ -67,7 +67,7 @@ NpyArray pcrt::readNpy(const InputFile &file, const std::string &what) {
   if (dtype.size() == 3 && dtype[0] == '>' && dtype[2] != '1')
     refuse("the array is big-endian ('" + dtype + "'); save it after .astype('<" + dtype.substr(1) + "')");
   if (dtype.size() != 3 || !strchr("<|>", dtype[0]) || !strchr("biuf", dtype[1]) || !strchr("1248", dtype[2]))
-    refuse("the array has elements of '" + dtype + "', which are no plain numbers");
+    refuse("the array has elements of '" + dtype + "', which are not plain numbers");
   if (fieldOf(header, "fortran_order") != "False")
     refuse("the array is in Fortran order; save numpy.ascontiguousarray of it");
   if (!parseShape(array.shape, array.dims))

@@ -169,7 +169,7 @@ static pcrt_status joinRankZero(const Place &place, int *fd, std::string *error)
       break;
     if (monotonicSeconds() > deadline) {
       *error = me + "rank 0 did not start within " + secondsText(timeoutSeconds()) + " s" + " (run '" + place.run +
-               "'); all ranks of the shm transport have to be on one machine" + whoSaysSo(place, "; ");
+               "'); all ranks of the shm transport must be on one machine" + whoSaysSo(place, "; ");
       return PCRT_TIMEOUT;
     }
     if (peer.fd >= 0)

@@ -18,7 +18,7 @@ std::optional<Refusal> GenerationShape::refusal(const GenerationRequest &request
     if (token < 0 || token >= vocabulary)
       return Refusal{"prompt", "token " + number(token) + " is not in the vocabulary of " + number(vocabulary)};
   if (request.maxTokens < 1)
-    return Refusal{"max_tokens", "at least one token must be asked for, not " + number(request.maxTokens)};
+    return Refusal{"max_tokens", "an answer must have at least 1 token, not " + number(request.maxTokens)};
   if (int64_t(request.prompt.size()) + request.maxTokens > context)
     return Refusal{request.prompt.size() < size_t(context) ? "max_tokens" : "prompt",
                    "the prompt has " + number(request.prompt.size()) + " tokens, and with " +

@@ -11,7 +11,7 @@
 // RUN: pc-opt %t.one --pc-generate-steps="slots=2 size=4 context=8" --pc-verify-step --verify-roundtrip -o %t.step
 // RUN: pc-opt %t.step --pc-interpret -o /dev/null | FileCheck %s --check-prefix=STEP
 
-// MANY: error: pc-generate-steps: a step of 4 tokens cannot have one of each of 5 slots
+// MANY: error: pc-generate-steps: a step of 4 tokens is too small for 5 slots, each of which needs one
 // CONTEXT: error: pc-generate-steps: a context of 9 tokens is longer than the model's sequence of 8; import the model with --seq=9
 // SIZE: error: pc-generate-steps: a step of 8 tokens is longer than the context of 4
 // STEP: update keys of attention 0

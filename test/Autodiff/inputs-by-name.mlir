@@ -107,7 +107,7 @@ func.func @model() {
 
 pc.program "toy" batch 4 sequence 3 vocabulary 10 config "{}"
 func.func @model() {
-  // expected-error @below {{the targets are the next tokens, which 'below' does not bound; write 'masked' in pc.program if a run is told the targets apart}}
+  // expected-error @below {{the targets are the next tokens, which 'below' does not bound; write 'masked' in pc.program if a run reads the targets from a separate file}}
   %t = pc.input targets below 2 dims ["batch", "sequence"] : tensor<4x3xi32>
   return
 }

@@ -178,7 +178,7 @@ func.func @step() {
   %i = pc.input data "i" below 2 dims ["batch", "s"] : tensor<1x2xi32>
   %y = pc.cache_write %x into %c at %i, %i : (tensor<1x1x1x4x4xf32>, tensor<1x2x1x4xf32>, tensor<1x2xi32>, tensor<1x2xi32>) -> tensor<1x1x1x4x4xf32>
   %z = pc.scale %y by 2.0 : (tensor<1x1x1x4x4xf32>) -> tensor<1x1x1x4x4xf32>
-  // expected-error @below {{must set a cache to what pc.cache_write has written into it (T7)}}
+  // expected-error @below {{must update a cache with the result of pc.cache_write to it (T7)}}
   pc.update "keys" of "attention 0" %z : tensor<1x1x1x4x4xf32>
   return
 }

@@ -236,7 +236,7 @@ def GenerateSteps : Pass<"pc-generate-steps", "mlir::ModuleOp"> {
     Option<"slots", "slots", "int64_t", "8", "Sequences of a group at a time">,
     Option<"context", "context", "int64_t", "0", "Tokens of a sequence, at most (0: the model's sequence)">,
     Option<"size", "size", "int64_t", "8", "Tokens of a group in a step">,
-    Option<"chunk", "chunk", "int64_t", "0", "Tokens of prompts of a group that a step takes besides (0: none)">,
+    Option<"chunk", "chunk", "int64_t", "0", "Number of prompt tokens that a step reads in addition, per group (0: none)">,
     Option<"groups", "groups", "int64_t", "1", "Groups of slots, which data parallelism distributes">,
     Option<"microbatches", "microbatches", "int64_t", "1", "Parts into which the slots of a group are divided; a step takes tokens of one of them">,
     Option<"sampling", "sampling", "bool", "true", "Choose tokens at random by temperature; false: the most probable ones">,
@@ -345,7 +345,7 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
       is frozen or only choices depend on it (such as those of a router);
     * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because
       checkpoints are written from the parameters;
-    * (T7) a program with caches does not train, and sets each cache to what `pc.cache_write` has written into it. (T3) and (T4) are for
+    * (T7) a program with caches does not train, and updates each cache with the result of `pc.cache_write` to it. (T3) and (T4) are for
       other programs.
 
     ```mlir

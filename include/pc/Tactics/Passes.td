@@ -367,7 +367,7 @@ def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
 }
 
 def LocalSgd : Pass<"pc-local-sgd", "mlir::ModuleOp"> {
-  let summary = "Local SGD (DiLoCo): replicas along an axis synchronise once every so many steps";
+  let summary = "Local SGD (DiLoCo): replicas along an axis train separately and synchronise once per round";
   let description = [{
     This tactic works on a scheduled program, before its memory is planned. The coordinates on `axis` are replicas: each
     trains its own parameters on its own samples, and the batch of the program is the batch of one replica. Nothing in

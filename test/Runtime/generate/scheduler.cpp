@@ -218,7 +218,7 @@ void testRefusals() {
   CHECK(refusal(plain(9, 2)) ==
         "max_tokens: the prompt has 9 tokens, and with 2 new ones it is longer than the context of 10");
   CHECK(refusal(plain(10, 1)).starts_with("prompt: the prompt has 10 tokens"));
-  CHECK(refusal(plain(5, 0)) == "max_tokens: at least one token must be asked for, not 0");
+  CHECK(refusal(plain(5, 0)) == "max_tokens: an answer must have at least 1 token, not 0");
   CHECK(refusal(plain(1, INT32_MAX)).starts_with("max_tokens: "));
   for (int32_t token : {-1, 50})
     CHECK(refusal({{1, token}, 1, {}, 0}) ==
