@@ -108,12 +108,16 @@ private:
                         [&](Operation *user) { return forward.contains(user) && layerOfOp.lookup(user) != own; });
   }
 
-  /// The values at which the chain of ops after `value` stops.
+  /// The values at which the chain of ops before `value` stops. Each value is visited once: the number of paths to it
+  /// doubles with each op that reads it twice.
   SmallVector<Value> sources(Value value, Stop stop) const {
     llvm::SetVector<Value> found;
+    llvm::DenseSet<Value> visited;
     SmallVector<Value> work(value.getDefiningOp()->getOperands());
     while (!work.empty()) {
       Value next = work.pop_back_val();
+      if (!visited.insert(next).second)
+        continue;
       if (stop(next))
         found.insert(next);
       else
