@@ -163,9 +163,6 @@ LogicalResult GenerateSteps::checkOptions(func::FuncOp model) {
   if (size < sizes.rows)
     return refuse("a step of " + Twine(size) + " tokens is too small for " + Twine(sizes.rows) +
                   " slots, each of which needs one");
-  if (size > sizes.context || chunk > sizes.context)
-    return refuse("a step of " + Twine(std::max<int64_t>(size, chunk)) + " tokens is longer than the context of " +
-                  Twine(sizes.context));
   if (sizes.context > static_cast<int64_t>(program.getSequence()))
     return refuse("a context of " + Twine(sizes.context) + " tokens is longer than the model's sequence of " +
                   Twine(program.getSequence()) + "; import the model with --seq=" + Twine(sizes.context));

@@ -7,13 +7,14 @@
 // RUN: pc-opt %t.one --pc-generate-steps="slots=2 size=2 chunk=6 sampling=false" --pc-verify-step | FileCheck %s --check-prefix=CHUNK
 // RUN: not pc-opt %t.one --pc-generate-steps="slots=5 size=4" 2>&1 | FileCheck %s --check-prefix=MANY
 // RUN: not pc-opt %t.one --pc-generate-steps="slots=2 size=4 context=9" 2>&1 | FileCheck %s --check-prefix=CONTEXT
-// RUN: not pc-opt %t.one --pc-generate-steps="slots=2 size=8 context=4" 2>&1 | FileCheck %s --check-prefix=SIZE
+// RUN: pc-opt %t.one --pc-generate-steps="slots=6 size=6 chunk=9 context=4 microbatches=2" --pc-verify-step | FileCheck %s --check-prefix=SHORT
+// RUN: not pc-opt %t.one --pc-generate-steps="slots=5 size=5 microbatches=2" 2>&1 | FileCheck %s --check-prefix=PARTS
 // RUN: pc-opt %t.one --pc-generate-steps="slots=2 size=4 context=8" --pc-verify-step --verify-roundtrip -o %t.step
 // RUN: pc-opt %t.step --pc-interpret -o /dev/null | FileCheck %s --check-prefix=STEP
 
 // MANY: error: pc-generate-steps: a step of 4 tokens is too small for 5 slots, each of which needs one
 // CONTEXT: error: pc-generate-steps: a context of 9 tokens is longer than the model's sequence of 8; import the model with --seq=9
-// SIZE: error: pc-generate-steps: a step of 8 tokens is longer than the context of 4
+// PARTS: error: pc-generate-steps: 5 slots are not a multiple of 2 microbatches
 // STEP: update keys of attention 0
 // STEP: generated token
 // STEP: generated logprob
@@ -53,6 +54,11 @@
 // CHUNK: %[[SECOND:.*]] = pc.cache_write %{{.*}} into %[[FIRST]]
 // CHUNK: pc.update "keys" of "attention 0" %[[SECOND]]
 // CHUNK: pc.output generated "token.chunk"
+
+// A step may have more tokens than a sequence, and takes tokens of one microbatch.
+// SHORT-DAG: pc.state cache "keys" {{.*}} tensor<1x6x2x4x2xf32>
+// SHORT-DAG: pc.input data "tokens.chunk" {{.*}} tensor<1x9xi32>
+// SHORT-DAG: pc.input data "chosen" below 6 dims ["batch", "chosen"] : tensor<1x3xi32>
 
 // GREEDY-NOT: pc.input data "sampling"
 // GREEDY-NOT: pc.gumbel

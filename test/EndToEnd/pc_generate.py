@@ -164,14 +164,18 @@ class PcGenerate(Case):
         except OSError:
             return False
 
+    def server(self, *flags):
+        """Starts pc-serve; returns the process and its port."""
+        process = self.start("pc-serve", "model", "--port", 0, *flags)
+        for line in process.stderr:
+            if found := re.search(r"listening on http://127.0.0.1:(\d+)", line):
+                return process, int(found[1])
+        return process, None
+
     def serves(self, text):
         (self.work / "key").write_text("secret\n")
         self.holds("a wrong port", "pc-serve", "model", "--port", "x", code=2, words="--port takes a number from 0 to 65535, not 'x'")
-        process = self.start("pc-serve", "model", "-n", 2, "--port", 0, "--api-key-file", "key")
-        port = None
-        while port is None and (line := process.stderr.readline()):
-            if found := re.search(r"listening on http://127.0.0.1:(\d+)", line):
-                port = int(found[1])
+        process, port = self.server("-n", 2, "--api-key-file", "key")
 
         def ask(method, path, body=None):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -190,10 +194,13 @@ class PcGenerate(Case):
         process.communicate(timeout=60)
         self.check("SIGTERM ends the server", process.returncode == 143 and self.is_gone(process), process.returncode)
 
-    def body(self):
+    def prepare(self):
         self.environment = {"PCRT_CACHE_DIR": str(self.work / "cache")}
         shutil.copytree(GOLDEN / "llama", self.work / "model")
         (self.work / "model" / "tokenizer.json").write_text(json.dumps(tokenizer()))
+
+    def body(self):
+        self.prepare()
         text = self.texts()
         self.requests(text)
         self.ends(text)

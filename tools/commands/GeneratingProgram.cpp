@@ -116,6 +116,8 @@ static std::string compile(const Commands &commands, const Request &request, con
   if (const std::string *slots = request.valueOf("--slots");
       slots && !request.has("--size") && strtoll(slots->c_str(), nullptr, 10) > smallest)
     flags.push_back("--size=" + *slots); // a step has room for a token of each
+  if (!request.has("--chunk"))
+    flags.push_back("--chunk=64"); // products of prompts then read weights once per 64 tokens
   flags.push_back("--mode=generate");
   return commands.compile(commands.import(request.model, imports), flags, "generate");
 }

@@ -40,7 +40,7 @@ Values of fields that a request leaves out
 Program
   --slots N         sequences that each data rank works on at a time (default 8)
   --context N       maximum number of tokens of a prompt with its answer (default: as many as the model can read, at most 1024)
-  --chunk N         tokens of prompts that each data rank reads in a step, besides its --size other tokens (default 0)
+  --chunk N         tokens of prompts that each data rank reads in a step, besides its --size other tokens (default 64)
   --init DIR|FILE   take the weights from here instead of MODEL
 
 Instead of a run

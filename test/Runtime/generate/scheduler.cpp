@@ -103,8 +103,8 @@ struct Served {
   std::map<uint64_t, Result> results;
 };
 
-/// Serves requests that come and are cancelled at random, while the steps of several turns are under way. Two ranks must
-/// make the same decisions.
+/// Serves requests that come and are cancelled at random, while the steps of several turns are under way. Two ranks
+/// must make the same decisions.
 Served serve(const Case &one, Random &random) {
   Scheduler scheduler(one.shape, one.endTokens), other = scheduler;
   FakeModel model(one.shape);
