@@ -370,6 +370,10 @@ pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options,
   if (fields.search.isOn) {
     options = fields;
     options.search.pins = strategyFlags;
+    // The search compares seconds of steps. A step of one of several microbatches has fewer slots, and what else it
+    // could choose gathers weights or repeats caches.
+    if (fields.generate && options.search.free.empty())
+      options.search.free = "dp,tp,ep";
     return PCRT_OK;
   }
   std::optional<Plan> plan = given("plan") ? planFromFile(context, planFile, status)

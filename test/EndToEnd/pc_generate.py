@@ -75,6 +75,8 @@ class PcGenerate(Case):
         for ranks, plan in [(2, "--mesh=tp=2"), (3, "--mesh=dp=3")]:
             done = self.generate("-n", ranks, "--prompt", PROMPT, "--max-tokens", 30)
             self.check(f"{ranks} ranks share {plan}", done.out == text + "\n" and plan in done.err, done.why())
+        done = self.generate("-n", 2, "--prompt", PROMPT, "--max-tokens", 30, "--machine=cpu")
+        self.check("a plan that is searched", done.out == text + "\n" and "--auto --ranks=2" in done.err, done.why())
         done = self.generate("-n", 2, "--prompt", PROMPT, "--max-tokens", 30)
         self.check("the second run compiles nothing", done.out == text + "\n" and "pc-compile" not in done.err, done.why())
         drawn = [self.answer(f"{ranks} ranks draw tokens", "-n", ranks, "--prompt", PROMPT, "--temperature", 1, "--top-k", 20, "--seed", 3) for ranks in (1, 2)]

@@ -110,8 +110,12 @@ static std::string compile(const Commands &commands, const Request &request, con
     imports.push_back("--seq=" + *context);
   const std::string *ranks = request.valueOf("-n");
   bool hasPlan = request.has("--mesh") || request.has("--plan") || request.has("--auto");
-  if (int64_t count = ranks ? strtoll(ranks->c_str(), nullptr, 10) : 1; count > 1 && !hasPlan)
-    flags.push_back("--mesh=" + defaultMesh(request.model, count));
+  if (int64_t count = ranks ? strtoll(ranks->c_str(), nullptr, 10) : 1; count > 1 && !hasPlan) {
+    if (request.has("--machine"))
+      flags.insert(flags.end(), {"--auto", "--ranks=" + *ranks});
+    else
+      flags.push_back("--mesh=" + defaultMesh(request.model, count));
+  }
   constexpr int64_t smallest = 8; // pc-compile's default
   if (const std::string *slots = request.valueOf("--slots");
       slots && !request.has("--size") && strtoll(slots->c_str(), nullptr, 10) > smallest)
