@@ -16,7 +16,7 @@ constexpr int times = 12;
 /// One thread's product with its own memory.
 class Product {
 public:
-  static constexpr double flops = 2.0 * M * N * K * times;
+  static constexpr double amount = 2.0 * M * N * K * times;
 
   Product() {
     // oneDNN's OpenMP library comes with it; a primitive keeps the number of threads of its creation.

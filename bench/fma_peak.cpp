@@ -18,7 +18,7 @@ constexpr long rounds = 20'000'000;
 
 /// Rounds of 16 vector multiply-adds that do not depend on each other.
 struct MultiplyAdds {
-  static constexpr double flops = 2.0 * Lanes * Accumulators * double(rounds);
+  static constexpr double amount = 2.0 * Lanes * Accumulators * double(rounds);
 
   void run() {
     Vector sums[Accumulators];
