@@ -191,5 +191,6 @@ bool pc::raiseNorm(Operation *op) {
   Term term{y, without(norm.x.dims, norm.rms.mean.dim)};
   term.dims.push_back(norm.dim);
   norm.rest.insert(norm.rest.begin(), term);
-  return replaceResult(op, multiply(builder, loc, norm.rest, dimsOf(op->getResult(0)), all.scale));
+  return replaceResult(
+      op, multiply(builder, loc, norm.rest, dimsOf(op->getResult(0)), all.scale, typeOf(op->getResult(0)).getShape()));
 }

@@ -129,8 +129,7 @@ Value pc::broadcastAlong(Value value, int dim, double *scale) {
   return isBroadcast ? product.terms[0].value : Value();
 }
 
-/// Returns the term without the transpositions that come last in its computation.
-static Term straightened(Term term) {
+Term pc::straightened(Term term) {
   while (auto einsum = term.value.getDefiningOp<EinsumOp>()) {
     FactorRule rule = einsum.getFactorRule();
     if (rule.operands.size() != 1 || rule.operands[0].size() != rule.factors.size() ||
@@ -146,7 +145,8 @@ static Term straightened(Term term) {
 
 /// Writes one einsum of all terms, whose dims are named after their numbers ("i0 i2"), and then a scale, if these are
 /// needed.
-Value pc::multiply(OpBuilder &builder, Location loc, ArrayRef<Term> terms, ArrayRef<int> result, double scale) {
+Value pc::multiply(OpBuilder &builder, Location loc, ArrayRef<Term> terms, ArrayRef<int> result, double scale,
+                   ArrayRef<int64_t> shape) {
   llvm::DenseMap<int, int64_t> sizes;
   SmallVector<Term> straight = llvm::map_to_vector(terms, straightened);
   auto text = [](ArrayRef<int> dims) {
@@ -157,8 +157,8 @@ Value pc::multiply(OpBuilder &builder, Location loc, ArrayRef<Term> terms, Array
       sizes[dim] = size;
   Value product = straight[0].value;
   if (straight.size() > 1 || ArrayRef<int>(straight[0].dims) != result) {
-    auto shape = llvm::map_to_vector(result, [&](int dim) { return sizes.contains(dim) ? sizes[dim] : 1; });
-    auto type = RankedTensorType::get(shape, typeOf(product).getElementType());
+    auto found = llvm::map_to_vector(result, [&](int dim) { return sizes.contains(dim) ? sizes[dim] : 1; });
+    auto type = RankedTensorType::get(shape.empty() ? found : shape, typeOf(product).getElementType());
     std::string of = llvm::join(llvm::map_range(straight, [&](const Term &term) { return text(term.dims); }), ", ");
     product = EinsumOp::create(builder, loc, type, of + " -> " + text(result),
                                llvm::map_to_vector(straight, [](const Term &term) { return term.value; }));

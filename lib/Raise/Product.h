@@ -78,10 +78,13 @@ bool isSumOver(mlir::Value value, mlir::Value of, int dim, double scale);
 /// value. Writes the number to `scale`; without `scale` it must be 1.
 mlir::Value broadcastAlong(mlir::Value value, int dim, double *scale = nullptr);
 
-/// `scale` times the product of `terms` along the dims `result`. Other dims are summed over. A dim that no term has
-/// gets size 1. If this is a single term as it is, returns that term.
+/// The term without the transpositions that come last in its computation.
+Term straightened(Term term);
+
+/// `scale` times the product of `terms` along the dims `result`, whose sizes are `shape`. Other dims are summed over.
+/// Without `shape`, a dim that no term has gets size 1. If this is a single term as it is, returns that term.
 mlir::Value multiply(mlir::OpBuilder &builder, mlir::Location loc, llvm::ArrayRef<Term> terms,
-                     llvm::ArrayRef<int> result, double scale = 1);
+                     llvm::ArrayRef<int> result, double scale = 1, llvm::ArrayRef<int64_t> shape = {});
 
 /// `x` with dim `dim` moved to the end.
 mlir::Value moveToEnd(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, int dim);

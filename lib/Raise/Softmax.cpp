@@ -60,7 +60,8 @@ bool pc::raiseSoftmax(Operation *op) {
       for (auto [k, term] : llvm::enumerate(product.terms))
         if (k != i && k != j)
           terms.push_back(term);
-      return replaceResult(op, multiply(builder, op->getLoc(), terms, dimsOf(op->getResult(0)), product.scale));
+      return replaceResult(op, multiply(builder, op->getLoc(), terms, dimsOf(op->getResult(0)), product.scale,
+                                        typeOf(op->getResult(0)).getShape()));
     }
   }
   return false;
@@ -75,7 +76,8 @@ static bool cancelSubtracted(SubOp op) {
     if (!subtracted || !lessSum || lessSum.getB() != subtracted || !isLogSumExp(lessSum.getA()))
       continue;
     OpBuilder builder(op);
-    Value lse = multiply(builder, op.getLoc(), Term{lessSum.getA(), without(dimsOf(less), dim)}, dimsOf(less));
+    Value lse = multiply(builder, op.getLoc(), Term{lessSum.getA(), without(dimsOf(less), dim)}, dimsOf(less), 1,
+                         typeOf(less).getShape());
     return replaceResult(op, SubOp::create(builder, op.getLoc(), typeOf(op), less.getA(), lse));
   }
   return false;
@@ -116,25 +118,38 @@ bool pc::raiseLogSumExp(Operation *op) {
   return replaceResult(op, raised);
 }
 
+/// The cross-entropy of logits, if `lse` is their logsumexp; else null. The logits are a term, because they may have
+/// been transposed for the logsumexp.
+static Value negativeLogLikelihood(Operation *op, Value lse, const Term &logits, Value targets) {
+  auto sum = lse ? lse.getDefiningOp<LogSumExpOp>() : LogSumExpOp();
+  if (!sum)
+    return {};
+  Term summed = straightened({sum.getX(), dimsOf(sum.getX())}), picked = straightened(logits);
+  if (summed.value != picked.value || summed.dims != picked.dims)
+    return {};
+  OpBuilder builder(op);
+  return CrossEntropyOp::create(builder, op->getLoc(), lse.getType(), sum.getX(), targets);
+}
+
 /// The loss is logsumexp(x) minus the picked entry, or minus the picked entry of x - logsumexp(x).
 bool pc::raiseCrossEntropy(Operation *op) {
-  auto nllOf = [&](Value lse, Value logits, Value targets) -> Value {
-    auto sum = lse.getDefiningOp<LogSumExpOp>();
-    if (!sum || sum.getX() != logits)
-      return {};
-    OpBuilder builder(op);
-    return CrossEntropyOp::create(builder, op->getLoc(), lse.getType(), logits, targets);
-  };
   if (auto less = dyn_cast<SubOp>(op)) {
     auto pick = less.getB().getDefiningOp<PickOp>();
-    Value nll = pick ? nllOf(less.getA(), pick.getLogits(), pick.getTargets()) : Value();
+    Value nll =
+        pick ? negativeLogLikelihood(op, less.getA(), {pick.getLogits(), dimsOf(pick.getLogits())}, pick.getTargets())
+             : Value();
     return nll && replaceResult(op, nll);
   }
-  // An entry of x - logsumexp(x).
+  // An entry of x - logsumexp(x), which may be transposed.
   auto pick = dyn_cast<PickOp>(op);
-  auto less = pick ? pick.getLogits().getDefiningOp<SubOp>() : SubOp();
-  Value lse = less ? broadcastAlong(less.getB(), static_cast<int>(typeOf(less.getA()).getRank()) - 1) : Value();
-  Value nll = lse ? nllOf(lse, less.getA(), pick.getTargets()) : Value();
+  if (!pick)
+    return false;
+  Term entry = straightened({pick.getLogits(), dimsOf(pick.getLogits())});
+  auto less = entry.value.getDefiningOp<SubOp>();
+  auto last = static_cast<int>(llvm::find(entry.dims, entry.dims.size() - 1) - entry.dims.begin());
+  Value nll =
+      less ? negativeLogLikelihood(op, broadcastAlong(less.getB(), last), {less.getA(), entry.dims}, pick.getTargets())
+           : Value();
   if (!nll)
     return false;
   OpBuilder builder(op);
@@ -214,8 +229,8 @@ bool pc::raiseActivation(Operation *op) {
     auto kind = silu ? ActivationKind::Silu : ActivationKind::GeluTanh;
     of->value = ActivationOp::create(builder, op->getLoc(), x.getType(), kind, x);
     product.terms.erase(by);
-    return replaceResult(
-        op, multiply(builder, op->getLoc(), product.terms, dimsOf(op->getResult(0)), gelu ? 1 : product.scale));
+    return replaceResult(op, multiply(builder, op->getLoc(), product.terms, dimsOf(op->getResult(0)),
+                                      gelu ? 1 : product.scale, typeOf(op->getResult(0)).getShape()));
   }
   return false;
 }

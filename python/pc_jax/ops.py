@@ -409,7 +409,7 @@ def gather(m: Walk, n: Any, x: Any, places: Any) -> Tensor:
         raise Refused("entries at computed positions", "Only inputs and constants choose rows of a table; inputs choose entries along the last dim.")
     found, read = negative_log_likelihood(m, table, last)
     found.value.op = "pick"
-    if not isinstance(m.logits, Value) and read.op != "sub":
+    if not isinstance(m.logits, Value) and (read.operands[0] if read.is_("einsum", 1) else read).op != "sub":
         m.logits = read
     spare = len(n.outvars[0].aval.shape) - len(found.dims)
     return Tensor(found.value, [*found.dims, *([] for _ in range(spare))])

@@ -198,10 +198,10 @@ class Walk(Builder):
 
     def layer_of(self, arguments: Sequence[Any], scope: str) -> str:
         """Returns the path of named scopes, if it has a number. Otherwise returns the path of a parameter that the
-        equation reads."""
+        equation reads. An op that has the name of a whole layer gets the part "rest"."""
         path = ".".join(part for part in scope.split("/") if part and "(" not in part)
         if re.search(r"(^|\.)\d+(\.|$)", path):
-            return path
+            return path + ".rest" * bool(re.search(r"(^|\.)\d+$", path))
         names = [x.value.layer for x in arguments if isinstance(x, Tensor) and x.value.op == "parameter"]
         return re.sub(r"_(\d+)(?=\.[^.]*\.)", r".\1", names[0]).rpartition(".")[0] or "model" if names else "model"
 

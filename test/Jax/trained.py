@@ -19,7 +19,7 @@ from pc_jax.export import Built, export
 from pc_jax.table import ROWS
 
 STEPS, RATE, DECAY = 5, 1e-3, 1e-2
-NAMES = ["plain", "linen", "nnx"]  # models.py also has equinox and scanned, which do not train yet
+NAMES = ["plain", "linen", "nnx", "equinox", "scanned"]
 PLANS = ["", "--mesh dp=2", "--mesh tp=2", "--mesh dp=2 --zero=3", "--mesh pp=2 --pipeline=1f1b --microbatches=2"]
 
 

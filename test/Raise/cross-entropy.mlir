@@ -1,5 +1,6 @@
 // The loss of a target is computed from the logarithm of the sum or from normalized logits, with or without a maximum.
-// One form is JAX's log_softmax, which subtracts the maximum from the logits and never adds it again.
+// One form is JAX's log_softmax, which subtracts the maximum from the logits and never adds it again. The last loss
+// uses a log_softmax along the first dim, which is transposed for the pick.
 // RUN: pc-opt %s --pc-raise -o %t.raised && FileCheck %s < %t.raised
 // RUN: pc-opt %t.raised --pc-differentiate --pc-check-gradients -o /dev/null | FileCheck %s --check-prefix=NUMBERS
 // CHECK: pc.cross_entropy %[[LOGITS:.*]], %[[TARGETS:.*]] :
@@ -7,6 +8,13 @@
 // CHECK: pc.scale %[[NLL]] by -1.0
 // CHECK: %[[JAX:.*]] = pc.cross_entropy %[[LOGITS]], %[[TARGETS]] :
 // CHECK: pc.scale %[[JAX]] by -1.0
+// CHECK: %[[SHIFTED:.*]] = pc.sub
+// CHECK: %[[ROWS:.*]] = pc.einsum "i0 i1 -> i1 i0" %[[COLUMNS:.*]] :
+// CHECK: %[[LSE:.*]] = pc.logsumexp %[[ROWS]] :
+// CHECK: %[[WIDE:.*]] = pc.einsum "i1 -> i0 i1" %[[LSE]] : (tensor<4xf32>) -> tensor<5x4xf32>
+// CHECK: pc.sub %[[COLUMNS]], %[[WIDE]] :
+// CHECK: %[[LAST:.*]] = pc.cross_entropy %[[ROWS]], %[[TARGETS]] :
+// CHECK: pc.scale %[[LAST]] by -1.0
 // CHECK-NOT: pc.{{exp|log|reduce_max|pick|logsumexp}} 
 // NUMBERS: gradient w: {{.*}} largest relative difference {{.*}}e-{{0[6-9]|1.}}
 func.func @model() {
@@ -31,7 +39,21 @@ func.func @model() {
   %shifted = pc.sub %less, %logs : (tensor<4x5xf32>, tensor<4x5xf32>) -> tensor<4x5xf32>
   %third = pc.pick %shifted, %targets : (tensor<4x5xf32>, tensor<4xi32>) -> tensor<4xf32>
   %thrice = pc.sub %twice, %third : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  %loss = pc.einsum "b ->" %thrice : (tensor<4xf32>) -> tensor<f32>
+  %columns = pc.einsum "b e, e v -> v b" %x, %w : (tensor<4x8xf32>, tensor<8x5xf32>) -> tensor<5x4xf32>
+  %top = pc.reduce_max "v b -> b" %columns : (tensor<5x4xf32>) -> tensor<4xf32>
+  %tops = pc.einsum "b -> v b" %top : (tensor<4xf32>) -> tensor<5x4xf32>
+  %below = pc.sub %columns, %tops : (tensor<5x4xf32>, tensor<5x4xf32>) -> tensor<5x4xf32>
+  %exps = pc.exp %below : (tensor<5x4xf32>) -> tensor<5x4xf32>
+  %total = pc.einsum "v b -> b" %exps : (tensor<5x4xf32>) -> tensor<4xf32>
+  %ln = pc.log %total : (tensor<4xf32>) -> tensor<4xf32>
+  %lns = pc.einsum "b -> v b" %ln : (tensor<4xf32>) -> tensor<5x4xf32>
+  %soft = pc.sub %below, %lns : (tensor<5x4xf32>, tensor<5x4xf32>) -> tensor<5x4xf32>
+  %turned = pc.einsum "v b -> b v" %soft : (tensor<5x4xf32>) -> tensor<4x5xf32>
+  %fourth = pc.pick %turned, %targets : (tensor<4x5xf32>, tensor<4xi32>) -> tensor<4xf32>
+  %four = pc.sub %thrice, %fourth : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %both = pc.einsum "b v, v b -> b" %normal, %soft : (tensor<4x5xf32>, tensor<5x4xf32>) -> tensor<4xf32>
+  %all = pc.add %four, %both : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %loss = pc.einsum "b ->" %all : (tensor<4xf32>) -> tensor<f32>
   pc.output loss "loss" %loss : tensor<f32>
   return
 }
