@@ -10,7 +10,7 @@ import numpy as np
 from pc_program.axes import leaves, new_axis, product, unify
 from pc_program.builder import letters_for
 from pc_program.errors import Refused
-from pc_program.rows import embedding, negative_log_likelihood
+from pc_program.rows import embedding, negative_log_likelihood, recurrence
 from pc_program.slices import absolute, concatenate, slice_dim, window
 from pc_program.values import Letters, Tensor, Value
 
@@ -78,7 +78,7 @@ def sub(m: Walk, n: Any, a: Any, b: Any) -> Tensor:
 def mul(m: Walk, n: Any, a: Any, b: Any) -> Any:
     a, b = (b, a) if isinstance(a, (np.ndarray, Erfc)) else (a, b)
     if (number := number_of(b)) is not None:
-        return scaled(m, a, number)
+        return scaled(m, a, number) if number else np.broadcast_to(np.float32(0), n.outvars[0].aval.shape)
     if isinstance(b, Erfc):
         a = m.lift(a)
         (x, by), (same, of) = unscaled(a.value), unscaled(b.x.value)
@@ -263,6 +263,13 @@ def reduce_sum(m: Walk, n: Any, x: Any) -> Tensor:
     result = m.sum(x, dims)
     m.sums[result.value] = x, dims
     return result
+
+
+@op("cumsum", "pc.recurrence")
+def cumsum(m: Walk, n: Any, x: Any) -> Tensor:
+    if n.params["reverse"]:
+        raise Refused("a sum that begins at the end", "Subtract the running sum from the sum.")
+    return recurrence(m, m.constant(1.0), m.lift(x), n.params["axis"])
 
 
 @op("reduce_max", "pc.reduce_max, which pc-raise joins to a softmax or logsumexp")

@@ -17,6 +17,7 @@ from pc_program.errors import INSIDE, NeedsReshape, Refused
 from pc_program.slices import concatenate, reshape, slice_dim
 from pc_program.values import Tensor, Value
 
+from .scans import LONGEST, rolled
 from .table import POINTWISE, RULES
 
 CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
@@ -217,10 +218,18 @@ class Walk(Builder):
         return self.eval(jaxpr, [plain(c) for c in getattr(inner, "consts", [])], arguments, scope)
 
     def scan(self, eqn: Any, arguments: list[Any], scope: str) -> list[Any]:
-        """Unrolls a scan. Entry i of a stacked parameter becomes a slice, which belongs to layer i."""
+        """Rolls a scan into recurrences, or unrolls it. Entry i of a stacked parameter becomes a slice, which belongs to
+        layer i."""
+        if (results := rolled(self, eqn, arguments, scope)) is not None:
+            return results
         p = eqn.params
         fixed, carry = p["num_consts"], p["num_consts"] + p["num_carry"]
         consts, state, stacked = arguments[:fixed], arguments[fixed:carry], arguments[carry:]
+        if p["length"] > LONGEST and not any(isinstance(x, Tensor) and x.value.op == "parameter" for x in stacked):
+            raise Refused(
+                f"a scan of {p['length']} steps would be unrolled",
+                "Carry values that are h = a * h + b, element by element and forwards, with a and b computed from the entries.",
+            )
         outputs: list[list[Any]] = []
         for i in range(p["length"])[:: -1 if p["reverse"] else 1]:
             entries = [x[i] if isinstance(x, np.ndarray) else entry(self, x, i) for x in stacked]

@@ -175,3 +175,39 @@ def scanned():
         return jnp.mean(jax.nn.logsumexp(logits, axis=-1) - picked)
 
     return loss, params, examples()
+
+
+def recurrent():
+    """Scans over the sequence: a gated linear recurrence that reads the value before and after a step, one of two carried values that starts at a
+    parameter, and running sums."""
+    keys = iter(jax.random.split(jax.random.key(0), 4 + 4 * N))
+    normal = lambda *shape: 0.1 * jax.random.normal(next(keys), shape)
+    params = {"wte": normal(V, C), "head": normal(C, V), "start": normal(C), "rate": normal(C),
+              "h": [{"gate": normal(C, C), "up": normal(C, C), "read": normal(C, C), "down": normal(C, C)} for _ in range(N)]}
+
+    def block(p, x):
+        def step(h, entry):
+            gate, value, read = entry
+            after = jax.nn.sigmoid(gate) * h + (1 - jax.nn.sigmoid(gate)) * value
+            return after, after * read + 0.5 * h
+
+        entries = tuple((x @ p[name]).transpose(1, 0, 2) for name in ("gate", "up", "read"))
+        _, y = jax.lax.scan(step, jnp.zeros_like(x[:, 0]), entries)
+        return x + jnp.tanh(y.transpose(1, 0, 2)) @ p["down"]
+
+    def loss(params, idx, targets):
+        x = params["wte"][idx]
+        for p in params["h"]:
+            x = block(p, x)
+
+        def step(carry, entry):
+            slow, last = carry
+            return (jax.nn.sigmoid(params["rate"]) * slow + entry, entry), (slow, last)
+
+        start = jnp.broadcast_to(params["start"], x[:, 0].shape)
+        (slow, _), (before, last) = jax.lax.scan(step, (start, start), x.transpose(1, 0, 2))
+        x = x + jnp.tanh(before + last).transpose(1, 0, 2) + 0.1 * jnp.cumsum(x, axis=1) + slow[:, None]
+        logs = jax.nn.log_softmax(x @ params["head"])
+        return -jnp.mean(jnp.take_along_axis(logs, targets[..., None], axis=-1))
+
+    return loss, params, examples()

@@ -17,9 +17,10 @@ import optax
 from pc_jax.check import differences, run, write_data
 from pc_jax.export import Built, export
 from pc_jax.table import ROWS
+from pc_program.errors import Refused
 
 STEPS, RATE, DECAY = 5, 1e-3, 1e-2
-NAMES = ["plain", "linen", "nnx", "equinox", "scanned"]
+NAMES = ["plain", "linen", "nnx", "equinox", "scanned", "recurrent"]
 PLANS = ["", "--mesh dp=2", "--mesh tp=2", "--mesh dp=2 --zero=3", "--mesh pp=2 --pipeline=1f1b --microbatches=2"]
 
 
@@ -65,6 +66,17 @@ def train(name, plans):
     return good
 
 
+def refusal():
+    """A long scan whose carried value is no linear recurrence."""
+    step = lambda h, x: (jax.numpy.tanh(h + x), h)
+    loss = lambda params, x: jax.lax.scan(step, params["start"], x.T)[0].sum()
+    try:
+        export(Built("long", loss, {"start": np.ones(2, np.float32)}, {"x": np.ones((2, 300), np.float32)}))
+    except Refused as error:
+        return "a scan of 300 steps would be unrolled" in error.message()
+    return False
+
+
 def table():
     """The page's table of primitives."""
     rows = "\n".join(f"| {', '.join(f'`{name}`' for name in names.split())} | {how} |" for names, how in ROWS)
@@ -78,6 +90,9 @@ def main():
         return 0
     good = table() in page.read_text()
     print("ok    the page's table" if good else "FAIL  docs/own-models.md has another table of primitives than pc_jax")
+    if not refusal():
+        good = False
+        print("FAIL  a long scan that is no recurrence is not refused")
     plans = sys.argv[sys.argv.index("--plans") + 1].split(";") if "--plans" in sys.argv else PLANS
     chosen = [name for name in sys.argv[1:] if hasattr(models, name)] or NAMES
     for name in chosen:
