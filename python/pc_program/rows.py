@@ -98,6 +98,15 @@ def negative_log_likelihood(b: Builder, logits: Tensor, targets: Tensor) -> tupl
     return Tensor(value, dims[:-1] + [dims[-1] + [axis for axis in axes if axis not in named]] if dims else dims), read
 
 
+def mean_of_targets(b: Builder, losses: Tensor) -> Tensor:
+    """Returns the mean over the targets that count."""
+    axes = losses.value.axes
+    weights = b.make("input", [], [axis.like() for axis in axes], kind="loss_weights", layer="loss")
+    letters = letters_for(axes)
+    maps = [dict(zip(axes, letters)), dict(zip(weights.axes, letters))]
+    return Tensor(b.make("einsum", [losses.value, weights], [], maps=maps, letters={}, layer="loss"), [])
+
+
 @dataclass
 class Mask:
     """The keys that a query of attention sees."""

@@ -31,21 +31,26 @@ def in_order(users: dict[Value, list[Value]]) -> list[Value]:
 
 
 def name_dims(values: Sequence[Value]) -> dict[DimClass, str]:
-    """Names dims by their roles. A dim that one weight makes and another one sums over is "ffn"."""
+    """Names dims by their roles. A dim that one weight makes and another one sums over is "ffn". If the weights share
+    several dims, only the first of them is."""
     names: dict[DimClass, str] = {}
-    made, summed = set[DimClass](), set[DimClass]()
+    for value in values:
+        for axis in value.axes:
+            role = next((name for role, name in ROLES.items() if role in axis.dim.roles), None)
+            if role:
+                names.setdefault(axis.dim, role)
+    made, summed = list[list[DimClass]](), list[list[DimClass]]()  # by each weight, without a role
     for value in values:
         if value.op == "einsum":
             result = {value.letter(axis) for axis in value.axes}
             for operand, letters in zip(value.operands, value.maps):
                 if operand.op == "parameter":
-                    for axis in operand.axes:
-                        (made if letter_of(letters, axis) in result else summed).add(axis.dim)
-    for value in values:
-        for axis in value.axes:
-            role = next((name for role, name in ROLES.items() if role in axis.dim.roles), "ffn" if axis.dim in made & summed else None)
-            if role:
-                names.setdefault(axis.dim, role)
+                    free = [axis for axis in operand.axes if axis.dim not in names]
+                    made.append([axis.dim for axis in free if letter_of(letters, axis) in result])
+                    summed.append([axis.dim for axis in free if letter_of(letters, axis) not in result])
+    both = {dim for dims in made for dim in dims} & {dim for dims in summed for dim in dims}
+    later = {dim for dims in made + summed for dim in [dim for dim in dims if dim in both][1:]}
+    names |= {dim: "ffn" for dim in both - later}
     for value in values:
         if value.op in ("parameter", "input"):
             for axis in value.axes:

@@ -28,8 +28,7 @@ ADVICE = "Compare the indices, multiply or divide the values, take their softmax
 
 @dataclass
 class Choices(Special):
-    """A tensor with a dim of all n entries instead of a dim of k choices. Entries that are not chosen are undefined, or
-    0."""
+    """A tensor with a dim of all n entries instead of a dim of k choices. Entries that are not chosen are undefined, or 0."""
 
     tensor: Tensor
     mask: Tensor

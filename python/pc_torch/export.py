@@ -19,6 +19,7 @@ from . import choices, ops_layers, ops_math, ops_views  # noqa: F401 - they fill
 from .errors import refused
 from .layers import Modules
 from .loops import roll_loops
+from .triangles import invert_triangles
 from .walk import Walk
 
 Inputs = dict[str, torch.Tensor]
@@ -61,6 +62,7 @@ def trace(module: torch.nn.Module, inputs: Inputs) -> ExportedProgram:
         for value in values if isinstance(values, (list, tuple)) else [values]:
             if isinstance(value, torch.Tensor) and any(not isinstance(n, int) for n in value.shape):
                 raise refused(node, "a size that depends on data", "Compute all entries and multiply with a mask.")
+    invert_triangles(program.graph)
     roll_loops(program.graph)
     return program
 

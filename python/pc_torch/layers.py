@@ -10,8 +10,7 @@ if TYPE_CHECKING:
 
 
 class Modules:
-    """Returns the paths of modules. Siblings of one class with equal parameters are layers, and get numbers if they
-    have none."""
+    """Returns the paths of modules. Siblings of one class with equal parameters are layers, and get numbers if they have none."""
 
     def __init__(self, module: torch.nn.Module):
         self._numbered: dict[str, str] = {}

@@ -330,8 +330,7 @@ class Rolled:
         raise Unknown
 
     def largest(self, x: Ref, number: int, cycle: set[int]) -> tuple[Any, Any]:
-        """Returns (w, k) if x is the larger one of k and the recurrence's value of the step before plus w. k is None if
-        there is no maximum."""
+        """Returns (w, k) if x is the larger one of k and the recurrence's value of the step before plus w. k is None if there is no maximum."""
         if x.kind == "before":
             return 0.0, None
         target, args, kwargs = self.loop.nodes[x.what]

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from pc_program.axes import leaves, new_axis, regroup
 from pc_program.errors import Refused
-from pc_program.rows import Mask, embedding, log_sum_exp, norm, softmax
+from pc_program.rows import Mask, embedding, log_sum_exp, mean_of_targets, norm, softmax
 from pc_program.slices import absolute, window
 from pc_program.values import Tensor
 
@@ -138,11 +138,12 @@ def cross_entropy(
         raise Refused("cross-entropy with class weights, label smoothing or constant targets", "Write this loss with log_softmax.")
     classes = 1 if len(logits.dims) > 1 else 0
     losses = m.likelihood(Tensor(logits.value, [*logits.dims[:classes], *logits.dims[classes + 1 :], logits.dims[classes]]), targets)
-    if ignored != -100 and "targets" in m.kinds.values():
+    counted, rows = "targets" in m.kinds.values(), range(len(losses.dims))
+    if ignored != -100 and counted:
         m.note(f"targets that do not count are -100 in the data, and {ignored} in the model")
-    if reduction == 0:
-        return losses
-    return m.mean_of_targets(losses) if reduction == 1 else m.sum(losses, range(len(losses.dims)))
+    if reduction != 1:
+        return m.sum(losses, rows) if reduction else losses
+    return mean_of_targets(m, losses) if counted else m.mean(losses, rows)
 
 
 @op("gather.default", "pc.cross_entropy, if it reads the targets' entries of log_softmax")

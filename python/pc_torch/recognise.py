@@ -1,5 +1,4 @@
-"""Recognises what an author wrote out, by running parts of the graph on numbers: rotary embeddings, masks and the scale
-of attention."""
+"""Recognises what an author wrote out, by running parts of the graph on numbers: rotary embeddings, masks and the scale of attention."""
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ def call(node: Node, value: Callable[[Node], Any]) -> Any:
 
 
 def rotation_of(constants: Constants, q: Node) -> tuple[Node, Node, Rotation] | None:
-    """Returns (y, x, rotation) if q is a view of y, and y is x after rotation. The ops between them are linear, with
-    constants for cos and sin."""
+    """Returns (y, x, rotation) if q is a view of y, and y is x after rotation. The ops between them are linear, with constants for cos and sin."""
     region, anchors = linear_region(constants, q)
     if len(anchors) != 1 or not any(name_of(node) in JOIN for node in region):
         return None
@@ -105,8 +103,7 @@ def rotation_of(constants: Constants, q: Node) -> tuple[Node, Node, Rotation] | 
 
 
 def linear_region(constants: Constants, q: Node) -> tuple[list[Node], list[Node]]:
-    """Returns the nodes before q that only view, divide, join or multiply with constants, in topological order, and the
-    values that they read."""
+    """Returns the nodes before q that only view, divide, join or multiply with constants, in topological order, and the values that they read."""
     region: list[Node] = []
     anchors: list[Node] = []
     seen: set[Node] = set()
@@ -233,8 +230,7 @@ def angles(cos: torch.Tensor, sin: torch.Tensor, known: list[torch.Tensor]) -> t
 
 
 def mask_of(mask: torch.Tensor) -> Mask | None:
-    """Returns the meaning of a constant mask (true or 0: seen; false or very negative: not seen), if it is equal for
-    all of its rows and heads."""
+    """Returns the meaning of a constant mask (true or 0: seen; false or very negative: not seen), if it is equal for all of its rows and heads."""
     seen = mask if mask.dtype == torch.bool else mask > MINUS_INFINITY
     if mask.dtype != torch.bool and bool((mask[seen] != 0).any()):
         return None
@@ -254,8 +250,7 @@ def mask_of(mask: torch.Tensor) -> Mask | None:
 
 
 def scores_of(constants: Constants, softmax: Node) -> tuple[Node, float, Mask] | None:
-    """Returns (q k^T, scale, mask) if the input of a softmax is a product of two values, scaled and masked by
-    constants."""
+    """Returns (q k^T, scale, mask) if the input of a softmax is a product of two values, scaled and masked by constants."""
     end = softmax.args[0]
     assert isinstance(end, Node)
     node = end
@@ -284,8 +279,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"gelu_tanh": p
 
 
 def activation_of(constants: Constants, node: Node) -> tuple[Node, str] | None:
-    """Returns (x, kind) if a product of functions of one value x is an activation of the dialect. Written out, it would
-    be many ops."""
+    """Returns (x, kind) if a product of functions of one value x is an activation of the dialect. Written out, it would be many ops."""
     if name_of(node) != "aten.mul.Tensor":
         return None
     shape, inner, ends, waiting = shape_of(node), set[Node](), set[Node](), [node]

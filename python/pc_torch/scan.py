@@ -1,5 +1,4 @@
-"""The linear recurrence as an op of PyTorch, for modules that would otherwise loop over a sequence. torch.export keeps
-it as one op."""
+"""The linear recurrence as an op of PyTorch, for modules that would otherwise loop over a sequence. torch.export keeps it as one op."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The table of ATen ops. Its rules are in ops_views.py, ops_math.py, ops_layers.py and choices.py. Operands are
-`Tensor`s or constants."""
+"""The table of ATen ops. Its rules are in ops_views.py, ops_math.py, ops_layers.py and choices.py. Operands are `Tensor`s or constants."""
 
 from pc_program.table import Table
 

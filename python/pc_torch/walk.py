@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from pc_program.axes import Axis, DimClass, flat, leaves, new_axis, regroup
-from pc_program.builder import Builder, letters_for
+from pc_program.builder import Builder
 from pc_program.errors import INSIDE, NeedsReshape, Refused
 from pc_program.rows import Mask, Rotation, attention, negative_log_likelihood, rotate
 from pc_program.slices import reshape
@@ -148,8 +148,7 @@ class Walk(Builder):
     # --- inputs ---
 
     def find_kinds(self) -> None:
-        """Tells tokens and targets from other inputs by the ops that read them. If there are other inputs, all are
-        data, read by name."""
+        """Tells tokens and targets from other inputs by the ops that read them. If there are other inputs, all are data, read by name."""
         used = [node for node in self.graph.nodes if node.op == "placeholder" and node.name in self.inputs and node.users]
         found = {node.name: self.use_of(node) for node in used}
         usual = sorted(map(str, found.values())) == ["targets", "tokens"] and all(self.inputs[name].dim() == 2 for name in found)
@@ -161,11 +160,8 @@ class Walk(Builder):
             at = waiting.pop()
             for user in at.users:
                 name = name_of(user)
-                if (
-                    name in ("aten.cross_entropy_loss.default", "aten.nll_loss.default")
-                    and user.args[1] is at
-                    or (name == "aten.gather.default" and user.args[2] is at)
-                ):
+                place = {"aten.cross_entropy_loss.default": 1, "aten.nll_loss.default": 1, "aten.gather.default": 2}.get(name)
+                if place and user.args[place] is at:
                     found.add("targets")
                 elif name == "aten.embedding.default" and user.args[1] is at:
                     found.add("tokens")
@@ -203,8 +199,7 @@ class Walk(Builder):
         return self.parameters[name]
 
     def lift(self, x: Any, node: Any = None) -> Tensor:
-        """Returns any operand as a tensor. A table of constants becomes a frozen parameter, with the name of its buffer
-        if it is one."""
+        """Returns any operand as a tensor. A table of constants becomes a frozen parameter, with the name of its buffer if it is one."""
         if isinstance(x, Tensor):
             return x
         if not isinstance(x, torch.Tensor):
@@ -250,9 +245,7 @@ class Walk(Builder):
             raise refused(scalars[0], "the loss depends on no input", "Return a loss that forward computes from its inputs.")
         for node in self.graph.nodes:
             if node in needed and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and name_of(node) not in RULES:
-                raise refused(
-                    node, "random numbers", "Only dropout draws the same numbers under every plan. Turn others off, or make them an input."
-                )
+                raise refused(node, "random numbers", "Only dropout draws the same numbers under every plan. Turn others off, or make them an input.")
         for place, node in enumerate(self.graph.nodes):
             if node in needed:
                 self.place, self.layer, DimClass.reading = place, self.modules.layer(node), node
@@ -297,11 +290,11 @@ class Walk(Builder):
         return result
 
     def view_to_blame(self, error: NeedsReshape) -> str | None:
-        """Returns the site of the view that must become an op: the one that cut a dim, or else one that joined it."""
-        for axis in error.axes:
-            for node in axis.causes():
-                if site(node) not in self.reshapes and name_of(node) in VIEWS:
-                    return site(node)
+        """Returns the site of the view that must become an op: one that cut a dim, or else one that joined it.
+        Views that leave the batch come first."""
+        cuts = [node for axis in error.axes for node in axis.causes() if site(node) not in self.reshapes and name_of(node) in VIEWS]
+        if cuts:
+            return site(min(cuts, key=lambda node: shape_of(node)[:1] != shape_of(node.args[0])[:1]))
         classes = {axis.dim for axis in error.axes}
         return next((site(node) for dim, node in self.joined if site(node) not in self.reshapes and classes & {a.dim for a in leaves(dim)}), None)
 
@@ -329,16 +322,6 @@ class Walk(Builder):
         else:
             targets.value.attrs["below"] = read.axes[-1].size
         return result
-
-    def mean_of_targets(self, losses: Tensor) -> Tensor:
-        """Returns the mean over the targets that count."""
-        if "targets" not in self.kinds.values():
-            return self.mean(losses, range(len(losses.dims)))
-        axes = losses.value.axes
-        weights = self.make("input", [], [axis.like() for axis in axes], kind="loss_weights", layer="loss")
-        letters = letters_for(axes)
-        maps = [dict(zip(axes, letters)), dict(zip(weights.axes, letters))]
-        return Tensor(self.make("einsum", [losses.value, weights], [], maps=maps, letters={}, layer="loss"), [])
 
 
 def site(node: Node) -> str:
