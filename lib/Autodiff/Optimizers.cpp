@@ -218,15 +218,17 @@ Value Optimizers::hyperScalar(OpBuilder &builder, Value hyper, int number) {
 
 /// One copy of a definition.
 struct Optimizers::Copy {
-  Copy(OpBuilder &builder, Location loc, RankedTensorType parameter) : builder(builder), loc(loc), whole(parameter) {}
+  Copy(OpBuilder &builder, Location loc, RankedTensorType parameter, SmallVectorImpl<Operation *> &scalars)
+      : builder(builder), loc(loc), scalars(scalars), whole(parameter) {}
 
   OpBuilder &builder;
   Location loc;
-  RankedTensorType whole;               ///< the type of the parameter
-  DefinedDims dims;                     ///< dims of all values of the definition
-  SmallVector<SmallVector<int64_t>> of; ///< by name of the definition: dims of the parameter
-  DenseMap<Value, double> numbers;      ///< values of the definition that are known
-  IRMapping values;                     ///< values of the definition -> of the program
+  SmallVectorImpl<Operation *> &scalars; ///< ops of all copies that compute scalars
+  RankedTensorType whole;                ///< the type of the parameter
+  DefinedDims dims;                      ///< dims of all values of the definition
+  SmallVector<SmallVector<int64_t>> of;  ///< by name of the definition: dims of the parameter
+  DenseMap<Value, double> numbers;       ///< values of the definition that are known
+  IRMapping values;                      ///< values of the definition -> of the program
 
   /// The names of a value's dims in the order of the parameter's dims.
   SmallVector<int, 3> ordered(ArrayRef<int> names) const {
@@ -244,11 +246,25 @@ struct Optimizers::Copy {
     return RankedTensorType::get(shape, cast<RankedTensorType>(value.getType()).getElementType());
   }
 
+  /// The value, or the equal scalar of an earlier copy.
+  Value once(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (cast<RankedTensorType>(value.getType()).getRank())
+      return value;
+    for (Operation *earlier : scalars)
+      if (earlier == op || OperationEquivalence::isEquivalentTo(op, earlier, OperationEquivalence::IgnoreLocations)) {
+        if (earlier != op)
+          op->erase();
+        return earlier->getResult(0);
+      }
+    scalars.push_back(op);
+    return value;
+  }
+
   Value get(Value value) {
     if (!values.contains(value))
-      values.map(
-          value,
-          ConstantOp::create(builder, loc, typeOf(value), builder.getF64FloatAttr(numbers.at(value))).getResult());
+      values.map(value,
+                 once(ConstantOp::create(builder, loc, typeOf(value), builder.getF64FloatAttr(numbers.at(value)))));
     return values.lookup(value);
   }
 
@@ -311,8 +327,8 @@ struct Optimizers::Copy {
     RankedTensorType type = typeOf(einsum.getResult());
     Value result = operands.size() == 1 && specs[0] == out
                        ? operands[0]
-                       : EinsumOp::create(builder, loc, type, llvm::join(specs, ", ") + " -> " + out, operands);
-    return scales ? ScaleOp::create(builder, loc, type, result, builder.getF64FloatAttr(factor)) : result;
+                       : once(EinsumOp::create(builder, loc, type, llvm::join(specs, ", ") + " -> " + out, operands));
+    return scales ? once(ScaleOp::create(builder, loc, type, result, builder.getF64FloatAttr(factor))) : result;
   }
 
   void copy(Operation &op) {
@@ -330,6 +346,7 @@ struct Optimizers::Copy {
     Operation *clone = builder.clone(op, values);
     clone->setLoc(loc);
     clone->getResult(0).setType(typeOf(result));
+    values.map(result, once(clone->getResult(0)));
   }
 };
 
@@ -365,7 +382,7 @@ LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &opera
   FailureOr<DefinedDims> dims = dimsOf(definition);
   if (failed(dims))
     return failure();
-  Copy copy(builder, loc, type);
+  Copy copy(builder, loc, type, scalarOps);
   copy.dims = std::move(*dims);
   ArrayRef<int64_t> shape = validShape(parameter);
   int64_t rows = 0, columns = 0;

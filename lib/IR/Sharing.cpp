@@ -45,9 +45,12 @@ static Read readOf(FactorOpInterface op, const FactorRule &rule, unsigned i) {
 /// Outside of a fusion, this is an einsum that broadcasts. In a fusion, where it may get a bias, it is an einsum that
 /// broadcasts a single element.
 static bool mayBecomeProduct(FactorOpInterface op, const FactorRule &rule) {
-  if (!isa<EinsumOp>(op) || op->getNumOperands() < 2)
+  auto fusion = dyn_cast_or_null<FusionOp>(op->getParentOp());
+  constexpr size_t most = 5; // a product, its epilogue and the yield
+  if (!isa<EinsumOp>(op) || op->getNumOperands() < 2 ||
+      (fusion && fusion.getBody().front().getOperations().size() > most))
     return false;
-  bool inKernel = isa_and_nonnull<FusionOp>(op->getParentOp());
+  bool inKernel = fusion != nullptr;
   for (unsigned i = 0, e = op->getNumOperands(); i < e; ++i)
     if (readOf(op, rule, i) == Read::Broadcast &&
         (!inKernel || cast<RankedTensorType>(op->getOperand(i).getType()).getNumElements() == 1))
@@ -58,6 +61,8 @@ static bool mayBecomeProduct(FactorOpInterface op, const FactorRule &rule) {
 /// Returns true if a kernel whose loop runs over `shape` may hold `op`: it sums nothing, and no value has more dims
 /// than the loop.
 static bool fitsLoop(Operation *op, ArrayRef<int64_t> shape) {
+  if (isa<ConstantOp>(op))
+    return true;
   auto factored = dyn_cast<FactorOpInterface>(op);
   if (!factored || !factored.getNumElementwise())
     return false;

@@ -202,3 +202,29 @@ func.func @padded(%x: tensor<6x4xf32>, %w: tensor<9x4xf32>, %t: tensor<6xi32>) -
   %z = pc.mask_padding %g valid 7 value 0.0 : (tensor<6x9xf32>) -> tensor<6x9xf32>
   return %loss, %z : tensor<f32>, tensor<6x9xf32>
 }
+
+// -----
+
+// In the optimizer, the ops that read a value and those that it is added to become one kernel, with their constants. In the forward pass a
+// group of ops takes only one operand's group.
+// CHECK-LABEL: func.func @update
+// CHECK: pc.task optimizer
+// CHECK-NOT: pc.constant
+// CHECK: %[[F:.*]]:2 = pc.fusion
+// CHECK: pc.constant
+// CHECK: pc.yield
+// CHECK-NOT: pc.fusion
+// CHECK: return %[[F]]#1, %[[F]]#0
+func.func @update(%w: tensor<4x4xf32>, %g: tensor<4x4xf32>, %m: tensor<4x4xf32>, %lr: tensor<f32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  pc.task optimizer
+  %one = pc.constant 1.0 : tensor<f32>
+  %a = pc.scale %m by 0.9 : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b = pc.scale %g by 0.1 : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %c = pc.add %a, %b : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %ones = pc.einsum " -> a b" %one : (tensor<f32>) -> tensor<4x4xf32>
+  %s = pc.select less %c, %ones, %c, %ones : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %u = pc.einsum ", a b -> a b" %lr, %s : (tensor<f32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %d = pc.einsum ", a b -> a b" %lr, %w : (tensor<f32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %v = pc.sub %d, %u : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %v, %c : tensor<4x4xf32>, tensor<4x4xf32>
+}

@@ -50,6 +50,7 @@ private:
   llvm::StringMap<double> settings;
   llvm::StringSet<> notHidden; ///< names of the tables of embeddings, and of parameters that compute the logits
   llvm::DenseMap<std::pair<mlir::Value, int>, mlir::Value> scalars; ///< numbers of hyper-parameters
+  llvm::SmallVector<mlir::Operation *> scalarOps;                   ///< ops that compute other scalars
 };
 
 } // namespace pc

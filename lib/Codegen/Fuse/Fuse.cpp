@@ -21,12 +21,16 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/Debug.h"
 
 #define DEBUG_TYPE "pc-fuse"
 
 using namespace mlir;
 using namespace pc;
+
+/// The most ops that a group of row ops may have, without constants.
+static constexpr size_t mostOps = 64;
 
 namespace {
 
@@ -247,18 +251,28 @@ public:
       rounds += isa<RoundOfRowsOp>(op);
       roundsBefore.push_back(rounds);
     }
-    for (Operation &op : block)
-      visit(&op);
+    StepPhase phase = StepPhase::Forward;
+    for (Operation &op : block) {
+      phase = phaseBegunBy(&op).value_or(phase);
+      visit(&op, phase == StepPhase::Optimizer);
+    }
     for (MaskPaddingOp mask : llvm::to_vector(block.getOps<MaskPaddingOp>()))
       repeat(mask);
     for (RowGroup &group : groups)
+      if (group.ops.size() > 1 && !group.space.shape.empty())
+        takeConstants(group);
+    for (RowGroup &group : groups)
       if (group.ops.size() > 1)
         makeFusion(group.ops, anchors.lookup(group.position));
+    for (ConstantOp constant : llvm::make_early_inc_range(block.getOps<ConstantOp>()))
+      if (constant->use_empty())
+        constant->erase();
   }
 
 private:
-  /// Adds an op to the group of one of its operands, or begins a new group.
-  void visit(Operation *op) {
+  /// Adds an op to the group of one of its operands, or begins a new group. In the optimizer, the groups of its other
+  /// operands become a part of that group, so that the update of a parameter and its states is one kernel.
+  void visit(Operation *op, bool isOptimizer) {
     anchors[order[op]] = op;
     std::optional<RowSpace> space = rowSpace(op);
     if (!space || (!cuda && !columnSumsOf(op).empty()))
@@ -274,6 +288,10 @@ private:
       if (join(groups[id], op, *space)) {
         groupOf[op] = id;
         LLVM_DEBUG(llvm::dbgs() << op->getName() << " joins group " << id << " at " << groups[id].position << "\n");
+        for (unsigned other : candidates)
+          if (isOptimizer && other != id && merge(groups[id], groups[other]))
+            for (Operation *moved : std::exchange(groups[other].ops, {}))
+              groupOf[moved] = id;
         return;
       }
     LLVM_DEBUG(llvm::dbgs() << op->getName() << " begins group " << groups.size() << "; " << candidates.size()
@@ -304,7 +322,7 @@ private:
     } else {
       return false;
     }
-    if (!merged.splits || group.ops.size() >= 64)
+    if (!merged.splits || group.ops.size() >= mostOps)
       return false;
     // Move the op up to the group if its operands are computed before the group; else move the group down to the op if
     // nothing in between reads the group.
@@ -329,6 +347,46 @@ private:
     group.space = merged;
     group.position = position;
     return true;
+  }
+
+  /// Whether one kernel can compute both groups. If so, `group` becomes that kernel, at the later position. Its members
+  /// read no sums, so that every order of them that follows their operands is right.
+  bool merge(RowGroup &group, const RowGroup &other) {
+    const RowGroup &first = group.position < other.position ? group : other;
+    unsigned position = std::max(group.position, other.position);
+    auto isBetween = [&](Operation *user) {
+      return positionOf(user) < position && !isMember(group, user) && !isMember(other, user);
+    };
+    if (group.space.shape != other.space.shape || !group.space.isPointwise() || !other.space.isPointwise() ||
+        group.ops.size() + other.ops.size() > mostOps || tasksBefore[first.position] != tasksBefore[position] ||
+        roundsBefore[first.position] != roundsBefore[position] ||
+        (movesBefore[first.position] != movesBefore[position] && readsGathered(first)))
+      return false;
+    for (Operation *member : first.ops)
+      for (Operation *user : member->getUsers())
+        if (Operation *at = block.findAncestorOpInBlock(*user); !at || isBetween(at))
+          return false;
+    group.ops.append(other.ops.begin(), other.ops.end());
+    llvm::sort(group.ops, [&](Operation *a, Operation *b) { return order[a] < order[b]; });
+    group.space.splits &= other.space.splits;
+    group.position = position;
+    return true;
+  }
+
+  /// Clones the scalar constants that a group reads into it.
+  void takeConstants(RowGroup &group) {
+    llvm::SetVector<Operation *> constants;
+    for (Operation *op : group.ops)
+      for (Value operand : op->getOperands())
+        if (auto constant = operand.getDefiningOp<ConstantOp>();
+            constant && cast<RankedTensorType>(operand.getType()).getRank() == 0)
+          constants.insert(constant);
+    for (Operation *constant : constants) {
+      Operation *copy = OpBuilder(constant).clone(*constant);
+      for (Operation *op : group.ops)
+        op->replaceUsesOfWith(constant->getResult(0), copy->getResult(0));
+      group.ops.insert(group.ops.begin(), copy);
+    }
   }
 
   /// Clones `mask` into each other group that reads it. Masking again is cheaper than storing masked logits and reading

@@ -166,7 +166,7 @@ void RowProgram::define(Value result, int n) {
 
 void RowProgram::expandOp(ConstantOp x) {
   int n = constant(x.getNumber().convertToDouble());
-  define(x->getResult(0), shape.empty() ? n : full(n));
+  define(x->getResult(0), cast<RankedTensorType>(x->getResult(0).getType()).getRank() ? full(n) : n);
 }
 
 /// Subtracting the maximum prevents overflow of the exponential.
@@ -326,7 +326,7 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
       space.splits &= s->splits;
   }
   for (Operation *inner : ops)
-    if (std::optional<RowSpace> s = rowSpace(inner); s->shape.size() < space.shape.size())
+    if (std::optional<RowSpace> s = rowSpace(inner); s->shape.size() < space.shape.size() && !isa<ConstantOp>(inner))
       space.splits &= s->isPointwise() ? uint64_t(1) << s->shape.size() : 0;
   if (!space.splits)
     return op->emitOpError() << "mixes ops that split rows and columns differently";
