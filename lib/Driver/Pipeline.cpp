@@ -113,6 +113,8 @@ private:
 
   /// Tactics run in the order of the plan.
   void buildPlaced() {
+    if (int64_t owners = plan.ownerRanks(); owners > 1)
+      add(createStackUpdates({.multiple = owners}), PCRT_INTERNAL);
     add(createSetMesh({.mesh = plan.meshText()}), PCRT_INFEASIBLE);
     addTactics(Phase::Placed);
     // A chain of moves of one kind over several axes becomes one move over all of them, which costs less.

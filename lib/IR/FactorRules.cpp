@@ -140,6 +140,20 @@ static FactorRule alongRule(Operation *op, int64_t dim) {
 FactorRule ColumnsOp::getFactorRule() { return alongRule(*this, along()); }
 FactorRule ResizeOp::getFactorRule() { return alongRule(*this, static_cast<int64_t>(getDim())); }
 
+/// The dim of a stack is whole, because every rank has all entries of its block of the other dims.
+FactorRule StackOp::getFactorRule() {
+  std::string x = letters("x", rankOf(getResult()) - 1), spec = x;
+  for (size_t i = 1; i < getInputs().size(); ++i)
+    spec += ", " + x;
+  FactorRule rule = make(*this, spec + " -> n " + x).keepWhole({"n"});
+  rule.linear.push_back(llvm::to_vector<2>(llvm::seq<unsigned>(0, getInputs().size())));
+  return rule;
+}
+FactorRule UnstackOp::getFactorRule() {
+  std::string x = letters("x", rankOf(getResult()));
+  return withLinear(make(*this, "n " + x + "-> " + x).keepWhole({"n"}), {0});
+}
+
 /// A dim that both sides have may be split.
 FactorRule ReshapeOp::getFactorRule() {
   auto [left, right] = getSpec().split("->");

@@ -21,6 +21,20 @@ LogicalResult ColumnsOp::verify() {
   return success();
 }
 
+LogicalResult StackOp::verify() {
+  int64_t entries = getResult().getType().getRank() ? getResult().getType().getDimSize(0) : 0;
+  if (getInputs().empty() || entries < static_cast<int64_t>(getInputs().size()))
+    return emitOpError() << "has " << getInputs().size() << " operands for " << entries << " entries (C1)";
+  return success();
+}
+
+LogicalResult UnstackOp::verify() {
+  int64_t entries = getStack().getType().getRank() ? getStack().getType().getDimSize(0) : 0;
+  if (auto index = static_cast<int64_t>(getIndex()); index < 0 || index >= entries)
+    return emitOpError() << "reads entry " << index << " of " << entries << " (C1)";
+  return success();
+}
+
 /// Parentheses around several names merge them into one dim.
 std::optional<ReshapeDims> pc::reshapeDims(StringRef side) {
   ReshapeDims dims;

@@ -110,6 +110,17 @@ std::optional<PadShardsOptions> Plan::padding() const {
   return options;
 }
 
+int64_t Plan::ownerRanks() const {
+  int64_t ranks = 1;
+  for (const Tactic &tactic : tactics) {
+    const TacticInfo *info = tactic.info();
+    auto tensor = tactic.as<TensorParallelTactic>();
+    if ((info && info->shardsParameters) || (tensor && tensor->form() == "1d"))
+      ranks *= std::max<int64_t>(sizeOf(tactic.axis()), 1);
+  }
+  return pipeline() ? 1 : ranks;
+}
+
 std::string Plan::key() const {
   std::string key = meshText();
   for (const Tactic &tactic : tactics)

@@ -88,6 +88,8 @@ static const OpRow *rowOf(Operation *op) {
       {"columns", "", "old new", {0}, none, ""},
       {"resize", "", "old new", {0}, none, ""},
       {"reshape", "", "", {0}, none, ""},
+      {"stack", "", "n", {}, none, ""},
+      {"unstack", "n x* -> x*", "n", {0}, none, ""},
       {"embedding", "", "", {0}, sum, "v"},
       {"embedding_grad", "", "", {0}, sum, "v"},
       {"layer_norm", "r* e, e, e -> r* e, r*, r*", "e", {}, none, ""},
@@ -197,6 +199,12 @@ static std::string writtenSpec(Operation *op) {
     std::string whole = letters('b', 0, batch) + "v " + back, rows = index + back;
     return isGradient ? rows + ", " + index + "-> " + whole : whole + ", " + index + "-> " + rows;
   };
+  if (isa<StackOp>(op)) {
+    std::string spec = "x*";
+    for (unsigned i = 1; i < op->getNumOperands(); ++i)
+      spec += ", x*";
+    return spec + " -> n x*";
+  }
   if (auto columns = dyn_cast<ColumnsOp>(op))
     return alongDim(columns.along());
   if (auto resize = dyn_cast<ResizeOp>(op))
@@ -278,7 +286,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   if (!row)
     return rule;
   rule.combine = row->combine;
-  rule.linear = row->linear;
+  rule.linear = isa<StackOp>(op) ? llvm::to_vector<2>(llvm::seq<unsigned>(operands)) : row->linear;
   SmallVector<StringRef> whole;
   row->whole.split(whole, ' ', -1, /*KeepEmpty=*/false);
   StringRef(more.whole).split(whole, ' ', -1, /*KeepEmpty=*/false);

@@ -154,9 +154,16 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
     recipe.kind = Recipe::Linear;
     recipe.line = linear;
   }
+  recipe.isPointwise = op->hasTrait<Pointwise>();
   if (isa<CopyOp, CastOp, MoveOpInterface>(op))
     recipe.kind = Recipe::Same;
-  else if (isa<AddOp>(op))
+  else if (auto stack = dyn_cast<StackOp>(op)) {
+    recipe.kind = Recipe::Stack;
+    recipe.line = static_cast<unsigned>(stack.getResult().getType().getDimSize(0));
+  } else if (auto unstack = dyn_cast<UnstackOp>(op)) {
+    recipe.kind = Recipe::Unstack;
+    recipe.line = static_cast<unsigned>(unstack.getIndex());
+  } else if (isa<AddOp>(op))
     recipe.kind = Recipe::Add;
   else if (isa<SubOp>(op))
     recipe.kind = Recipe::Sub;
@@ -179,7 +186,8 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
   }
   recipe.unrounds = recipe.product && bringsElements(*recipe.product) && isRoundedBias(op);
   // An op that only moves elements does not change rounded ones.
-  bool brings = recipe.product ? bringsElements(*recipe.product) : isa<CastOp, ResizeOp, ColumnsOp, ReshapeOp>(op);
+  bool brings = recipe.product ? bringsElements(*recipe.product)
+                               : isa<CastOp, ResizeOp, ColumnsOp, ReshapeOp, StackOp, UnstackOp>(op);
   bool keeps = isa<CopyOp, MoveOpInterface>(op) || (brings && isBf16(op->getOperand(0)));
   for (Value result : op->getResults())
     recipe.rounds.push_back(isBf16(result) && !keeps);
@@ -228,9 +236,67 @@ Point Values::routed(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
   return recipe.masked < 0 ? masked(point) : point;
 }
 
+/// A stack has a point of its own, from which its entries are found again. Moves do not change it. An op that does not
+/// work entry by entry makes of it a value that no one-device program has.
+Point Values::stackOf(ArrayRef<Point> entries) {
+  Key key = Key(secret).add("stack");
+  for (Point entry : entries)
+    key.add(entry);
+  Point point = key.point();
+  stacks.try_emplace(point, entries);
+  return point;
+}
+
+/// The einsum of one entry, if the first dim of the result is the first dim of some operands and occurs nowhere else.
+const Recipe *Values::entryRecipe(const Recipe &recipe) {
+  auto [it, isNew] = entryRecipes.try_emplace(recipe.product);
+  if (!isNew)
+    return it->second.get();
+  Product entry = *recipe.product;
+  auto dropFirst = [layer = entry.out.empty() ? -1 : entry.out[0]](SmallVector<int> &letters) {
+    if (!letters.empty() && letters[0] == layer)
+      letters.erase(letters.begin());
+    return !llvm::is_contained(letters, layer);
+  };
+  if (entry.out.empty() || !llvm::all_of(entry.in, dropFirst) || !dropFirst(entry.out))
+    return nullptr;
+  it->second = std::make_unique<Recipe>(recipe);
+  it->second->product = &products.emplace_back(std::move(entry));
+  it->second->key = keyOf(*it->second->product);
+  it->second->maps = mapsOf(*it->second->product, it->second->key);
+  return it->second.get();
+}
+
+/// The stack of the results for each entry, if the op has stacks as operands and works on each entry separately.
+std::optional<Point> Values::byEntry(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
+  bool isEinsum = recipe.kind == Recipe::Einsum && !recipe.mask;
+  const Recipe *entry = isEinsum ? entryRecipe(recipe) : recipe.isPointwise ? &recipe : nullptr;
+  SmallVector<ArrayRef<Point>, 3> lists;
+  size_t entries = 0;
+  for (auto [i, operand] : llvm::enumerate(operands)) {
+    bool hasEntries = entry && (!isEinsum || entry->product->in[i].size() < recipe.product->in[i].size());
+    auto it = hasEntries ? stacks.find(operand) : stacks.end();
+    if (!entry || (hasEntries && it == stacks.end()) || (hasEntries && entries && entries != it->second.size()))
+      return std::nullopt;
+    lists.push_back(hasEntries ? ArrayRef<Point>(it->second) : ArrayRef<Point>());
+    entries = std::max(entries, lists.back().size());
+  }
+  std::vector<Point> results;
+  for (size_t i = 0; i < entries; ++i) {
+    SmallVector<Point, 3> own(operands);
+    for (auto [point, list] : llvm::zip_equal(own, lists))
+      point = list.empty() ? point : list[i];
+    results.push_back(result(*entry, number, own));
+  }
+  return entries ? std::optional(stackOf(results)) : std::nullopt;
+}
+
 /// Computes by the recipe's kind, then rounds the result if the op does.
 Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
   operands = operands.take_front(std::min<size_t>(recipe.operands, operands.size()));
+  if (!stacks.empty())
+    if (std::optional<Point> stack = byEntry(recipe, number, operands))
+      return *stack;
   auto computed = [&]() -> Point {
     switch (recipe.kind) {
     case Recipe::Same:
@@ -243,13 +309,22 @@ Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
       return scaled(operands[0], recipe.number);
     case Recipe::Einsum:
       return recipe.mask ? routed(recipe, number, operands) : einsum(recipe, operands);
+    case Recipe::Stack: {
+      std::vector<Point> entries(operands.begin(), operands.end());
+      entries.resize(recipe.line); // zeros
+      return stackOf(entries);
+    }
+    case Recipe::Unstack:
+      if (auto it = stacks.find(operands[0]); it != stacks.end() && recipe.line < it->second.size())
+        return it->second[recipe.line];
+      break;
     case Recipe::Linear:
     case Recipe::Function:
       break;
     }
     Key key = Key(recipe.key).add(number);
     for (auto [i, operand] : llvm::enumerate(operands))
-      if (recipe.kind == Recipe::Function || i != recipe.line)
+      if (recipe.kind != Recipe::Linear || i != recipe.line)
         key.add(operand);
     return recipe.kind == Recipe::Linear ? key.matrix() * operands[recipe.line] : key.point();
   };

@@ -33,12 +33,15 @@ struct Recipe {
     Scale,   ///< operand 0 times `number`
     Einsum,  ///< the einsum `product`
     Linear,  ///< a map of operand `line`, which depends on all other operands
+    Stack,   ///< the operands as entries of a stack of `line` entries
+    Unstack, ///< entry `line` of a stack
     Function ///< a random function of all operands
   } kind = Function;
   unsigned line = 0, operands = 0; ///< `operands`: without the starts of blocks
   double number = 0;
   Key key;                              ///< the key of the op and its attributes
   llvm::SmallVector<bool, 3> rounds;    ///< by result: rounded to bf16
+  bool isPointwise = false;             ///< an element of the result needs only the same element of the operands
   bool unrounds = false;                ///< the result is the same as for an unrounded operand
   const Product *product = nullptr;     ///< Einsum
   llvm::SmallVector<LinearMap, 3> maps; ///< Einsum: one per operand
@@ -97,6 +100,9 @@ private:
   }
   void route(mlir::Operation *op, Recipe &recipe);
   Key keyOf(const Product &product) const;
+  Point stackOf(llvm::ArrayRef<Point> entries);
+  const Recipe *entryRecipe(const Recipe &recipe);
+  std::optional<Point> byEntry(const Recipe &recipe, unsigned number, llvm::ArrayRef<Point> operands);
   Point einsum(const Recipe &recipe, llvm::ArrayRef<Point> operands);
   Point routed(const Recipe &recipe, unsigned number, llvm::ArrayRef<Point> operands);
   uint64_t hashOf(mlir::Attribute attribute);
@@ -104,8 +110,10 @@ private:
   Key secret;
   LinearMap rounding, unrounding;
   std::deque<Product> products;
-  llvm::DenseMap<mlir::Attribute, const Product *> productOf; ///< by spec
-  llvm::DenseMap<Point, Made> made;                           ///< by value: the product that it is
+  llvm::DenseMap<mlir::Attribute, const Product *> productOf;            ///< by spec
+  llvm::DenseMap<Point, Made> made;                                      ///< by value: the product that it is
+  llvm::DenseMap<Point, std::vector<Point>> stacks;                      ///< by value: its entries along the first dim
+  llvm::DenseMap<const Product *, std::unique_ptr<Recipe>> entryRecipes; ///< null: not computed entry by entry
   std::vector<Point> factors;
   llvm::DenseMap<mlir::Attribute, uint64_t> hashes;
   std::unordered_map<int, Share> shares; ///< by microbatch

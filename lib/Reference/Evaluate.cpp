@@ -375,6 +375,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
                            static_cast<int64_t>(op.getLimit()));
       })
       .Case([&](ColumnsOp op) { return columns(op, in, context.shapes[0]); })
+      .Case([&](StackOp) { return stack(in, context.shapes[0]); })
+      .Case([&](UnstackOp op) { return unstack(in, static_cast<int64_t>(op.getIndex())); })
       .Case([&](ReshapeOp) {
         Tensor view = *in[0];
         view.shape = context.shapes[0];

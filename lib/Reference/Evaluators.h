@@ -75,6 +75,10 @@ Tensors admit(Inputs in, int64_t capacity, int64_t ranks);
 Tensors roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit);
 /// x -> `shape`: entry j along the dim of the op is entry (from + j step) / every, or 0 if there is none.
 Tensors columns(ColumnsOp op, Inputs in, const Shape &shape);
+/// k times (x...) -> `shape`, (n, x...); the entries after the k-th one are 0.
+Tensors stack(Inputs in, const Shape &shape);
+/// (n, x...) -> (x...).
+Tensors unstack(Inputs in, int64_t index);
 /// The dims of a recurrence: for each dim of b, the dim of a that it is, or -1; and the dim along which the recurrence
 /// runs.
 struct RecurrentDims {

@@ -29,6 +29,23 @@ Tensors pc::columns(ColumnsOp op, Inputs in, const Shape &shape) {
   return {y};
 }
 
+Tensors pc::stack(Inputs in, const Shape &shape) {
+  Tensor y(shape);
+  int64_t at = 0;
+  for (const Tensor *x : in)
+    for (int64_t i = 0; i < x->size(); ++i)
+      y[at++] = (*x)[i];
+  return {y};
+}
+
+Tensors pc::unstack(Inputs in, int64_t index) {
+  const Tensor &x = *in[0];
+  Tensor y(Shape(x.shape.begin() + 1, x.shape.end()));
+  for (int64_t i = 0; i < y.size(); ++i)
+    y[i] = x[index * y.size() + i];
+  return {y};
+}
+
 /// Calls `row(i, r)` for each id i that is in its table. r is the number of its row among the rows of all tables.
 template <typename Op, typename F>
 static void forRows(Op op, const Tensor &ids, const Shape &tables, int64_t offset, F row) {

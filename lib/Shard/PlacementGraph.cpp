@@ -208,6 +208,9 @@ void GraphReader::nameDims(func::FuncOp function) {
     if (ArrayAttr dims = leafDims(v.value.getDefiningOp()))
       for (auto [d, name] : llvm::enumerate(dims.getAsRange<StringAttr>()))
         nameOf.try_emplace(classes.classOf(v.value, d), name);
+  function.walk([&](StackOp op) {
+    nameOf.try_emplace(classes.classOf(op.getResult(), 0), StringAttr::get(op.getContext(), "layers"));
+  });
   // A resized dim keeps its name.
   function.walk([&](ResizeOp op) {
     unsigned from = classes.classOf(op.getX(), op.getDim()), to = classes.classOf(op.getResult(), op.getDim());

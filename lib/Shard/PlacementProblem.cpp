@@ -5,6 +5,8 @@
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
 
+#include "pc/Cost/Cost.h"
+
 using namespace mlir;
 using namespace pc;
 
@@ -20,11 +22,25 @@ FailureOr<PlacementProblem> PlacementProblem::build(const PlacementGraph &graph,
   return problem;
 }
 
+/// The price of a product of stacked matrices, in bytes that take as long to send. Otherwise every rank would compute
+/// all products, because that sends the fewest bytes.
+Price PlacementProblem::stackPrice(const PlacementNode &node, const Row &row) const {
+  constexpr int64_t flopsPerByte = 1000; // the ratio is lower for CPUs, and larger matrices have more flops per byte
+  bool isStacked = node.section == Section::Optimizer && node.kind == NodeKind::Compute &&
+                   graph.values[node.results[0]].find("layers") >= 0;
+  if (!isStacked || !flopsOf(node.op))
+    return {};
+  __int128 flops = 2;
+  for (const Factor &factor : partOf(node, row).factors)
+    flops *= factor.size;
+  return {(flops * size / flopsPerByte) << 40, 0, 0};
+}
+
 /// The price of an op without moves: the elements that a rank computes, and 1 for reading a partial sum, so that among
 /// placements with equal traffic, the one that reduces earlier wins. Values that `pc.accumulate` yields are an
 /// exception: for them a partial sum is preferred, because it is then reduced once and not per microbatch.
 Price PlacementProblem::ownPrice(const PlacementNode &node, const Row &row) const {
-  Price price = seeds.times ? ownTimes(node, row) : Price();
+  Price price = seeds.times ? ownTimes(node, row) : stackPrice(node, row);
   if (node.kind == NodeKind::Yield) {
     price.late = row.results[0].isSum() ? 0 : int64_t(1) << 32;
     return price;

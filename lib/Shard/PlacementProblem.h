@@ -61,6 +61,7 @@ private:
 
   // Tables (PlacementProblem.cpp)
   Price ownPrice(const PlacementNode &node, const Row &row) const;
+  Price stackPrice(const PlacementNode &node, const Row &row) const;
   Price movePrice(unsigned value, AxisState from, StateSet needed);
   void makeTables();
   void addValue(unsigned value);
@@ -75,6 +76,7 @@ private:
   bool isSumOfGradients(unsigned value) const;
   double elementBytes(unsigned value, AxisState state) const;
   double earlierMoveSeconds(const PlacementNode &node, const Row &row) const;
+  FactorRule partOf(const PlacementNode &node, const Row &row) const;
   double ownSeconds(const PlacementNode &node, const Row &row) const;
   double hiddenShare(const PlacementNode &node) const;
   double leafBytes(const PlacementNode &node, AxisState state) const;

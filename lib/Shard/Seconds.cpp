@@ -48,6 +48,22 @@ double PlacementProblem::earlierMoveSeconds(const PlacementNode &node, const Row
   return moveSeconds(move.getMoveKind(), wire, mesh, move.getMoveAxes(), seeds.times->machine);
 }
 
+/// The rule of an op with the sizes of the part that a rank computes.
+FactorRule PlacementProblem::partOf(const PlacementNode &node, const Row &row) const {
+  FactorRule part = node.rule;
+  SmallVector<int64_t> others(part.factors.size(), 1);
+  auto visit = [&](ArrayRef<unsigned> values, ArrayRef<SmallVector<int, 6>> all) {
+    for (auto [value, dims] : llvm::zip(values, all))
+      for (auto [d, factor] : llvm::enumerate(dims))
+        others[factor] = std::max(others[factor], otherSplits(value, d));
+  };
+  visit(node.operands, node.rule.operands);
+  visit(node.results, node.rule.results);
+  for (auto [f, factor] : llvm::enumerate(part.factors))
+    factor.size /= others[f] * (static_cast<int>(f) == row.factor ? size : 1);
+  return part;
+}
+
 /// Seconds of one execution of a node. A product reads its operands and writes its result. Another op is fused with the
 /// op before it, so it only writes. The optimizer reads and writes all its values.
 double PlacementProblem::ownSeconds(const PlacementNode &node, const Row &row) const {
@@ -55,22 +71,13 @@ double PlacementProblem::ownSeconds(const PlacementNode &node, const Row &row) c
     return earlierMoveSeconds(node, row);
   if (node.kind != NodeKind::Compute || isVersion(node))
     return 0;
-  FactorRule part = node.rule;
-  SmallVector<int64_t> others(part.factors.size(), 1);
   double read = 0, written = 0;
-  auto visit = [&](unsigned value, ArrayRef<int> dims, AxisState state, double &bytes) {
-    bytes += elementBytes(value, state);
-    for (auto [d, factor] : llvm::enumerate(dims))
-      others[factor] = std::max(others[factor], otherSplits(value, d));
-  };
-  for (auto [value, dims, state] : llvm::zip(node.operands, node.rule.operands, row.operands))
-    visit(value, dims, state, read);
-  for (auto [value, dims, state] : llvm::zip(node.results, node.rule.results, row.results))
-    visit(value, dims, state, written);
-  for (auto [f, factor] : llvm::enumerate(part.factors))
-    factor.size /= others[f] * (static_cast<int>(f) == row.factor ? size : 1);
+  for (auto [value, state] : llvm::zip(node.operands, row.operands))
+    read += elementBytes(value, state);
+  for (auto [value, state] : llvm::zip(node.results, row.results))
+    written += elementBytes(value, state);
   bool reads = flopsOf(node.op) > 0 || node.section == Section::Optimizer;
-  return secondsOfPart(node.op, part, written + (reads ? read : 0), seeds.times->machine);
+  return secondsOfPart(node.op, partOf(node, row), written + (reads ? read : 0), seeds.times->machine);
 }
 
 /// The share of a node's seconds that hides sums of gradients.

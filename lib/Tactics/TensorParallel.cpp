@@ -29,6 +29,7 @@ static LogicalResult splitWeights(ModuleOp module, StringAttr axis, StringRef he
   seeds.must = names;
   // The optimizer works on shards of weights. The norm over all gradients may add partial sums.
   seeds.only[Section::Accumulate] = seeds.only[Section::Optimizer] = seeds.must;
+  seeds.only[Section::Optimizer].insert("layers");
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
     return {isa<ParameterOp, StateOp>(leaf) ? splitByName(leaf, names) : AxisState::whole()};
   };

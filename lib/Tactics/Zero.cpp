@@ -116,6 +116,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
 
   seeds.must.insert("batch");
   seeds.only[Section::Optimizer] = allNames;
+  seeds.only[Section::Optimizer].insert("layers");
   if (stage >= 2)
     seeds.only[Section::Accumulate] = allNames;
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {

@@ -100,6 +100,7 @@ class Optimizers(Case):
                    (r"(pc\.select less %[\w#]+, %[\w#]+, )(%[\w#]+), (%[\w#]+)", r"\1\3, \2"),  # the sign, the maximum
                    (r"(pc\.select equal .*, )%[\w#]+, (%[\w#]+)", r"\1\2, \2"),  # no update
                    (r"(pc\.select equal .*, )(%[\w#]+), %[\w#]+", r"\1\2, \2"),  # a skipped step changes the state
+                   (r"(pc\.unstack .* at )(\d)", lambda m: m[1] + str(1 - int(m[2]))), (r"pc\.stack (%[\w#]+), (%[\w#]+)", r"pc.stack \1, \1"),
                    (r"pc\.sqrt", "pc.recip"), (r"(pc\.clamp .* from )(\S+)", lambda m: f"{m[1]}{float(m[2]) * 2:.17e}")]
         mutants = []
         for pattern, change in changes:

@@ -601,6 +601,31 @@ func.func @insert(%x: tensor<4xf32>, %base: tensor<4xf32>) {
 
 // -----
 
+func.func @stack(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'pc.stack' op has 2 operands for 1 entries (C1)}}
+  %y = pc.stack %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
+  return
+}
+
+// -----
+
+func.func @unstack(%x: tensor<2x4xf32>) {
+  // expected-error @+1 {{'pc.unstack' op reads entry 2 of 2 (C1)}}
+  %y = pc.unstack %x at 2 : (tensor<2x4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @unstack(%x: tensor<2x4xf32, #pc.place<[tp, _]>>) {
+  // expected-error @+1 {{'pc.unstack' op}}
+  %y = pc.unstack %x at 1 : (tensor<2x4xf32, #pc.place<[tp, _]>>) -> tensor<4xf32, #pc.place<[_]>>
+  return
+}
+
+// -----
+
 func.func @columns(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{'pc.columns' op has from 0, step 0, every 1; steps are at least 1, and all of them have 32 bits (C1)}}
   %y = pc.columns %x dim 0 from 0 step 0 : (tensor<4x8xf32>) -> tensor<2x8xf32>

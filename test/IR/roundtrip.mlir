@@ -66,6 +66,8 @@ func.func @pointwise(%x: tensor<4x6xf32>, %o: tensor<i32>) {
   %spread = pc.columns %strided dim 0 from -1 every 2 : (tensor<2x9xf32>) -> tensor<4x9xf32>
   %divided = pc.reshape "r (h w) -> r h w" %spread : (tensor<4x9xf32>) -> tensor<4x3x3xf32>
   %merged = pc.reshape "r h w -> (r h) w" %divided : (tensor<4x3x3xf32>) -> tensor<12x3xf32>
+  %stack = pc.stack %merged, %merged : (tensor<12x3xf32>, tensor<12x3xf32>) -> tensor<4x12x3xf32>
+  %entry = pc.unstack %stack at 1 : (tensor<4x12x3xf32>) -> tensor<12x3xf32>
   %share = pc.einsum "r c, r c -> r c" %scores, %chosen routed 2 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32, #pc.rows<8 of 2>>
   %12 = pc.mask_padding %10 valid 5 value 0.0 offset %o : (tensor<4x6xf32>, tensor<i32>) -> tensor<4x6xf32>
   %resized = pc.resize %12 dim 1 : (tensor<4x6xf32>) -> tensor<4x8xf32>

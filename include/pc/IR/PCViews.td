@@ -47,6 +47,37 @@ def PC_ReshapeOp : PC_Compute<"reshape"> {
   let assemblyFormat = "$spec $x attr-dict `:` functional-type($x, $result)";
 }
 
+def PC_StackOp : PC_Compute<"stack"> {
+  let summary = "Stacks values of one shape along a new first dim: k times [x..] -> [n, x..]; linear";
+  let description = [{
+    Entry i along the new dim n is operand i. If n is greater than the number of operands, the last entries are 0. The
+    optimizer works on stacks of matrices whose first dim, `layers`, is split, so that each matrix has one owner
+    (`pc-stack-updates`). Factors `x.., .. -> n x..`; n is whole.
+
+    Constraint (C1): n is at least the number of operands.
+
+    Example: `%s = pc.stack %x, %y : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x2x3xf32>`
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$inputs attr-dict `:` functional-type($inputs, $result)";
+}
+def PC_UnstackOp : PC_Compute<"unstack"> {
+  let summary = "One entry of a stack: [n, x..] -> [x..]; linear";
+  let description = [{
+    The result is entry `index` along the first dim. Factors `n x.. -> x..`; n is whole.
+
+    Constraint (C1): the index is at least 0 and less than n.
+
+    Example: `%x = pc.unstack %s at 1 : (tensor<2x2x3xf32>) -> tensor<2x3xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$stack, I64Attr:$index);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$stack `at` $index attr-dict `:` functional-type($stack, $result)";
+}
+
 /// The code that an embedding and its gradient share. `table` is the method that returns the table.
 class PC_Lookup<string table> {
   string text = [{

@@ -50,6 +50,9 @@ struct Plan {
   bool splitsEmbed() const;
   /// How parameters are padded so that a data axis can split them; null if no tactic does that.
   std::optional<PadShardsOptions> padding() const;
+  /// The number of ranks among which matrices that an optimizer multiplies may be divided. A stack of matrices would
+  /// span the stages of a pipeline.
+  int64_t ownerRanks() const;
   /// The mesh as text, such as "dp=2,tp=2".
   std::string meshText() const;
   /// Mesh, tactics and microbatches as text, such as "dp=2,tp=2 pc-tensor-parallel{axis=tp form=1d} 4". Two plans have

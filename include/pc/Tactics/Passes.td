@@ -340,6 +340,36 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
   ];
 }
 
+def StackUpdates : Pass<"pc-stack-updates", "mlir::ModuleOp"> {
+  let summary = "Stack the matrices that an optimizer multiplies, so that each may have one owner";
+  let description = [{
+    Step program -> step program, before `pc-set-mesh`. An optimizer such as Muon multiplies whole matrices, and each rank that has a
+    matrix would repeat its products. For updates that are equal except for their operands, this pass stacks the operands of their products
+    along a new dim, `layers`, and computes the products once, for the stack. Tactics may split `layers`: each rank then owns some of the
+    matrices. An all_to_all brings it whole matrices, and another move brings the results back. Stacks are padded with zeros to a multiple of
+    `multiple`.
+
+    The stacked ops are all ops between the first and the last product of an update, and ops that read only these. Updates with other ops there
+    than pointwise ops and einsums stay as they are.
+
+    ```mlir
+    // pc-opt --pc-stack-updates=multiple=4
+    // input: matrices.mlir
+    %p0 = pc.einsum "a b, c b -> a c" %u0, %u0 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>
+    ...
+    %p1 = pc.einsum "a b, c b -> a c" %u1, %u1 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>
+    // becomes
+    %stack = pc.stack %u0, %u1 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4x6xf32>
+    %p = pc.einsum "layers a b, layers c b -> layers a c" %stack, %stack : ... -> tensor<4x4x4xf32>
+    %p0 = pc.unstack %p at 0 : (tensor<4x4x4xf32>) -> tensor<4x4xf32>
+    ...
+    %p1 = pc.unstack %p at 1 : (tensor<4x4x4xf32>) -> tensor<4x4xf32>
+    ```
+  }];
+  let options = [Option<"multiple", "multiple", "int64_t", "1", "The number by which the size of a stack must divide">];
+  let dependentDialects = ["mlir::func::FuncDialect"];
+}
+
 def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
   let summary = "Decompose norms over a dim that will be split";
   let description = [{

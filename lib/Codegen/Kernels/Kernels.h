@@ -48,6 +48,9 @@ llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
 llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
 /// An item is a piece of the value, whose memory may be the operand's own.
 llvm::LogicalResult emit(ReshapeOp op, Kernel &kernel);
+/// An item is a piece of an entry.
+llvm::LogicalResult emit(StackOp op, Kernel &kernel);
+llvm::LogicalResult emit(UnstackOp op, Kernel &kernel);
 /// An item is a block of neighbouring recurrences, on a GPU one of them. Where a lacks dims, its gradient is the second
 /// part; there an item is an element of a, or a block of them.
 llvm::LogicalResult emit(RecurrenceOp op, Kernel &kernel);

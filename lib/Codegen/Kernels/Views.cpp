@@ -94,6 +94,49 @@ LogicalResult pc::kernels::emit(ColumnsOp op, Kernel &kernel) {
   return success();
 }
 
+/// An item is a piece of an entry of the stack.
+static void copyEntries(Kernel &kernel, int64_t entries, int64_t elements,
+                        llvm::function_ref<Num(int64_t entry, Num element, int64_t width)> load) {
+  Emitter &e = kernel.e;
+  Ptr y = kernel.results[0];
+  kernel.kind = "copy";
+  const int64_t stretch = std::min<int64_t>(elements, 4096), full = elements / stretch, rest = elements % stretch;
+  const int64_t pieces = full + (rest > 0);
+  kernel.forItems(entries * pieces, stretch, /*reduces=*/false, [&](Num item) {
+    for (int64_t entry = 0; entry < entries; ++entry) {
+      Num piece = item - entry * pieces, first = piece * stretch;
+      auto copy = [&](int64_t count) {
+        e.vectors(count,
+                  [&](Num i, int64_t width) { y.store(load(entry, first + i, width), first + i + entry * elements); });
+      };
+      e.when(e.inRange(piece, e.integer(pieces)), [&] {
+        if (rest)
+          e.when(piece < e.integer(full), [&] { copy(stretch); }, [&] { copy(rest); });
+        else
+          copy(stretch);
+      });
+    }
+  });
+}
+
+LogicalResult pc::kernels::emit(StackOp op, Kernel &kernel) {
+  ArrayRef<int64_t> shape = shapeOf(op.getResult());
+  const auto inputs = static_cast<int64_t>(op.getInputs().size());
+  copyEntries(kernel, shape[0], ShapedType::getNumElements(shape.drop_front()),
+              [&](int64_t entry, Num element, int64_t width) {
+                return entry < inputs ? kernel.operands[entry].load(element, width) : kernel.e.zeros(width);
+              });
+  return success();
+}
+
+LogicalResult pc::kernels::emit(UnstackOp op, Kernel &kernel) {
+  const int64_t elements = op.getResult().getType().getNumElements();
+  const int64_t first = static_cast<int64_t>(op.getIndex()) * elements;
+  copyEntries(kernel, 1, elements,
+              [&](int64_t, Num element, int64_t width) { return kernel.operands[0].load(element + first, width); });
+  return success();
+}
+
 /// Copies the operand, unless operand and result have the same home.
 LogicalResult pc::kernels::emit(ReshapeOp op, Kernel &kernel) {
   const int64_t n = op.getX().getType().getNumElements();

@@ -54,6 +54,22 @@ static void reshape(MLIRContext &context, const std::string &spec, const Dims &f
   }
 }
 
+/// Stacks two values of shape `each`, adds zeros up to `entries`, and reads each entry.
+static void stack(MLIRContext &context, const Dims &each, int64_t entries) {
+  Dims stack = each;
+  stack.insert(stack.begin(), entries);
+  Program p;
+  std::string x = p.parameter(each), y = p.parameter(each);
+  p.op("%s = pc.stack " + x + ", " + y + " : (" + type(each) + ", " + type(each) + ") -> " + type(stack));
+  p.output("%s", stack);
+  for (int64_t entry = 0; entry < entries; ++entry) {
+    std::string result = "%e" + std::to_string(entry);
+    p.op(result + " = pc.unstack %s at " + std::to_string(entry) + " : (" + type(stack) + ") -> " + type(each));
+    p.output(result, each);
+  }
+  check(context, "stack " + type(stack), p.text(), false);
+}
+
 /// Looks up rows by ids. The table has `rows` rows of elements with dims `each`; ids have the dims `ids`. The first
 /// `batch` of these are also dims of the table.
 static void lookup(MLIRContext &context, int64_t rows, const Dims &ids, const Dims &each, size_t batch) {
@@ -101,6 +117,9 @@ void checkViews(MLIRContext &context) {
   reshape(context, "(a b) c -> a (b c)", {6, 5}, {2, 15});
   reshape(context, "a -> a", {1}, {1});
   reshape(context, "a b -> (a b)", {5, 2000}, {10000});
+  for (const Dims &each : {Dims{7}, Dims{3, 33}, Dims{2, 4096}, Dims{3, 2500}})
+    for (int64_t entries : {2, 4})
+      stack(context, each, entries);
   for (size_t batch = 0; batch <= 2; ++batch) {
     lookup(context, 7, {2, 3}, {5}, batch);
     lookup(context, 7, {2, 3}, {}, batch);

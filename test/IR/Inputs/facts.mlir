@@ -52,6 +52,8 @@ func.func @views(%x: tensor<4x6x2xf32>, %ids: tensor<4x3xi32>) {
   %1 = pc.reshape "b (h w) c -> b h w c" %x : (tensor<4x6x2xf32>) -> tensor<4x2x3x2xf32>
   %2 = pc.reshape "b h w c -> (b h) (w c)" %1 : (tensor<4x2x3x2xf32>) -> tensor<8x6xf32>
   %3 = pc.reshape "b (h w) -> b (h w)" %2 : (tensor<8x6xf32>) -> tensor<8x6xf32>
+  %stack = pc.stack %x, %x : (tensor<4x6x2xf32>, tensor<4x6x2xf32>) -> tensor<3x4x6x2xf32>
+  %entry = pc.unstack %stack at 1 : (tensor<3x4x6x2xf32>) -> tensor<4x6x2xf32>
   %4 = pc.embedding %x, %ids : (tensor<4x6x2xf32>, tensor<4x3xi32>) -> tensor<4x3x6x2xf32>
   %5 = pc.embedding %x, %ids batch 1 : (tensor<4x6x2xf32>, tensor<4x3xi32>) -> tensor<4x3x2xf32>
   %6 = pc.embedding_grad %5, %ids batch 1 : (tensor<4x3x2xf32>, tensor<4x3xi32>) -> tensor<4x6x2xf32>
