@@ -1,4 +1,4 @@
-# pc_precompile(target [KERNELS]): a precompiled header of the project (upstream headers only), built once and reused:
+# pc_precompile(target [KERNELS]): a precompiled header of the project, built once and reused:
 # what nearly every file needs, or with KERNELS also the dialects of generated code.
 function(pc_precompile target)
   set(maker PCIR)

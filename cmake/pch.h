@@ -1,5 +1,5 @@
-// The headers of MLIR that nearly every file needs, parsed once. Only upstream headers: a change of the project's own
-// headers must not rebuild this.
+// The headers that nearly every file of the compiler needs, parsed once: those of MLIR and the dialect, whose classes are
+// a third of the time of a file that parses them itself. A change of the dialect rebuilds these files in any case.
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -14,6 +14,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
+#include "pc/IR/PC.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
