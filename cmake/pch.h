@@ -1,5 +1,5 @@
-// The headers that nearly every file of the compiler needs, parsed once: those of MLIR and the dialect, whose classes are
-// a third of the time of a file that parses them itself. A change of the dialect rebuilds these files in any case.
+// The headers that nearly every file of the compiler needs, parsed once: those of MLIR and the dialect, whose classes
+// are a third of the time of a file that parses them itself. A change of the dialect rebuilds these files in any case.
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"

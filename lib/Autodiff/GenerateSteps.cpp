@@ -162,7 +162,7 @@ LogicalResult GenerateSteps::checkOptions(func::FuncOp model) {
     return refuse(Twine(slots) + " slots are not a multiple of " + Twine(microbatches) + " microbatches");
   if (size < sizes.rows)
     return refuse("a step of " + Twine(size) + " tokens is too small for " + Twine(sizes.rows) +
-                  " slots, each of which needs one");
+                  " slots: every slot needs one");
   if (sizes.context > static_cast<int64_t>(program.getSequence()))
     return refuse("a context of " + Twine(sizes.context) + " tokens is longer than the model's sequence of " +
                   Twine(program.getSequence()) + "; import the model with --seq=" + Twine(sizes.context));

@@ -12,7 +12,7 @@
 // RUN: pc-opt %t.one --pc-generate-steps="slots=2 size=4 context=8" --pc-verify-step --verify-roundtrip -o %t.step
 // RUN: pc-opt %t.step --pc-interpret -o /dev/null | FileCheck %s --check-prefix=STEP
 
-// MANY: error: pc-generate-steps: a step of 4 tokens is too small for 5 slots, each of which needs one
+// MANY: error: pc-generate-steps: a step of 4 tokens is too small for 5 slots: every slot needs one
 // CONTEXT: error: pc-generate-steps: a context of 9 tokens is longer than the model's sequence of 8; import the model with --seq=9
 // PARTS: error: pc-generate-steps: 5 slots are not a multiple of 2 microbatches
 // STEP: update keys of attention 0

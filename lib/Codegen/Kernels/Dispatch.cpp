@@ -120,8 +120,8 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp, LayerNormGradOp, RMSNormGradOp,
             EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp, RopeOp, TopKOp, TopGroupsOp, AdmitOp, RoundOfRowsOp,
-            ColumnsOp, StackOp, UnstackOp, ReshapeOp, RecurrenceOp, RecurrenceGradOp, SplitQkvOp, JoinQkvOp, ResizeOp, CacheWriteOp,
-            CachedAttentionOp, GumbelOp, SamplingThresholdOp>([&](auto special) -> LogicalResult {
+            ColumnsOp, StackOp, UnstackOp, ReshapeOp, RecurrenceOp, RecurrenceGradOp, SplitQkvOp, JoinQkvOp, ResizeOp,
+            CacheWriteOp, CachedAttentionOp, GumbelOp, SamplingThresholdOp>([&](auto special) -> LogicalResult {
         if constexpr (requires { special.getSees(); })
           if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)
             return special.emitOpError() << "has only a part of the queries; run pc-window-moves, which splits it into "
