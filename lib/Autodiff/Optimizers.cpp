@@ -179,8 +179,10 @@ FailureOr<std::string> Optimizers::nameFor(ParameterOp parameter) {
     if (!definition)
       return parameter.emitError() << "optimizer '" << (own ? own.getValue() : name) << "' leaves '"
                                    << parameter.getName() << "' to '" << now << "', which is not defined";
-    if (definition.isOfMatrices() && parameter.getParts() && !matricesOf(parameter))
-      return parameter.emitError() << "optimizer '" << now << "' treats each matrix by itself, but '"
+    bool isApart = definition.isOfMatrices() ? !matricesOf(parameter) : definition.hasSums();
+    if (parameter.getParts() && isApart)
+      return parameter.emitError() << "optimizer '" << now << "' treats each "
+                                   << (definition.isOfMatrices() ? "matrix" : "tensor") << " by itself, but '"
                                    << parameter.getName() << "' packs several; compile with --pack-products=false";
     bool isFit = !definition.isOfMatrices() ||
                  (matricesOf(parameter) && !(definition.getHidden() && notHidden.contains(parameter.getName())));
@@ -238,11 +240,18 @@ struct Optimizers::Copy {
     return result;
   }
 
+  /// The dims of the parameter that a value has.
+  SmallVector<int64_t> dimsOf(Value value) const {
+    SmallVector<int64_t> result;
+    for (int name : ordered(dims.at(value)))
+      llvm::append_range(result, of[name]);
+    return result;
+  }
+
   RankedTensorType typeOf(Value value) const {
     SmallVector<int64_t> shape;
-    for (int name : ordered(dims.at(value)))
-      for (int64_t dim : of[name])
-        shape.push_back(whole.getDimSize(dim));
+    for (int64_t dim : dimsOf(value))
+      shape.push_back(whole.getDimSize(dim));
     return RankedTensorType::get(shape, cast<RankedTensorType>(value.getType()).getElementType());
   }
 
@@ -350,14 +359,32 @@ struct Optimizers::Copy {
   }
 };
 
+/// A scalar for each element of a value.
+static Value spread(OpBuilder &builder, Value scalar, Value of) {
+  auto type = cast<RankedTensorType>(of.getType());
+  if (!type.getRank())
+    return scalar;
+  return EinsumOp::create(builder, of.getLoc(), type, " -> " + dimLetters(of), ValueRange{scalar});
+}
+
+bool Optimizers::usesSettings(StringRef name) const {
+  StringRef now = this->name;
+  for (int links = 0; links < 8 && now != name; ++links) {
+    OptimizerOp definition = isOp(now) ? OptimizerOp() : find(now);
+    if (!definition)
+      return false;
+    now = definition.getOthers().value_or("adamw");
+  }
+  return now == name;
+}
+
 LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &operands, StringRef name) {
   ParameterOp parameter = operands.parameter;
   Location loc = parameter.getLoc();
   auto type = cast<RankedTensorType>(parameter.getValue().getType());
   StringAttr of = parameter.getNameAttr();
-  auto state = [&](StringRef name) -> Value {
-    return StateOp::create(builder, loc, type, builder.getStringAttr(name), of, parameter.getDims(), nullptr, nullptr,
-                           nullptr);
+  auto state = [&](StringRef name, RankedTensorType type, ArrayAttr dims) -> Value {
+    return StateOp::create(builder, loc, type, builder.getStringAttr(name), of, dims, nullptr, nullptr, nullptr);
   };
   auto update = [&](StringRef name, Value value) {
     UpdateOp::create(builder, loc, builder.getStringAttr(name), of, value);
@@ -369,7 +396,8 @@ LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &opera
     return success();
   }
   if (name == "adamw") {
-    Value first = state(PCRT_EXP_AVG), second = state(PCRT_EXP_AVG_SQ);
+    Value first = state(PCRT_EXP_AVG, type, parameter.getDims());
+    Value second = state(PCRT_EXP_AVG_SQ, type, parameter.getDims());
     auto adamw = AdamWOp::create(builder, loc, type, type, type, parameter.getValue(), operands.gradient, first, second,
                                  operands.coefficient, operands.hyper);
     UpdateOp::create(builder, loc, of, nullptr, adamw.getNewParameter());
@@ -400,21 +428,29 @@ LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &opera
   SmallVector<Value> old{parameter.getValue(), // gradient, then states
                          EinsumOp::create(builder, loc, type, ", " + letters + " -> " + letters,
                                           ValueRange{operands.coefficient, operands.gradient})};
-  for (StringRef one : definition.names(definition.getStates()))
-    old.push_back(state(one));
   Block &block = definition.getBlock();
+  for (auto [i, one] : llvm::enumerate(definition.names(definition.getStates()))) {
+    SmallVector<int64_t> own = copy.dimsOf(block.getArgument(2 + i));
+    if (!partsOfState(parameter, own))
+      return parameter.emitError() << "optimizer '" << name << "': state '" << one << "' of '" << parameter.getName()
+                                   << "' has only some of the dims that are one dim in the checkpoint; leave the "
+                                      "parameter to another optimizer with --group";
+    old.push_back(state(one, copy.typeOf(block.getArgument(2 + i)), namesOfState(parameter, own)));
+  }
   for (auto [argument, value] : llvm::zip(block.getArguments(), old))
     copy.values.map(argument, value);
   for (auto [argument, scalar] :
        llvm::zip_equal(block.getArguments().drop_front(old.size()), definition.names(definition.getScalars()))) {
     DictionaryAttr defaults = definition.getSettingsAttr();
     if (auto byDefault = defaults ? defaults.getAs<FloatAttr>(scalar) : FloatAttr()) {
-      auto given = name == this->name ? settings.find(scalar) : settings.end();
+      auto given = usesSettings(name) ? settings.find(scalar) : settings.end();
       copy.numbers[argument] = given == settings.end() ? byDefault.getValueAsDouble() : given->second;
     } else if (int number = hyperNumber(scalar); number >= 0) {
       copy.values.map(argument, hyperScalar(builder, operands.hyper, number));
     } else {
-      copy.numbers[argument] = static_cast<double>(scalar == "rows" ? rows : columns);
+      copy.numbers[argument] = static_cast<double>(scalar == "rows"      ? rows
+                                                   : scalar == "columns" ? columns
+                                                                         : ShapedType::getNumElements(shape));
     }
   }
   for (Operation &op : block.without_terminator())
@@ -422,9 +458,12 @@ LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &opera
 
   // The coefficient of a skipped step is NaN, which equals nothing; the old values stay.
   old.erase(old.begin() + 1);
-  Value all = EinsumOp::create(builder, loc, type, " -> " + letters, ValueRange{operands.coefficient});
+  Value whole;
   for (auto [i, value] : llvm::enumerate(block.getTerminator()->getOperands())) {
-    Value kept = SelectOp::create(builder, loc, type, ComparisonKind::Equal, all, all, copy.get(value), old[i]);
+    Type own = old[i].getType();
+    Value all = own == type && whole ? whole : spread(builder, operands.coefficient, old[i]);
+    whole = own == type ? all : whole;
+    Value kept = SelectOp::create(builder, loc, own, ComparisonKind::Equal, all, all, copy.get(value), old[i]);
     if (i == 0)
       UpdateOp::create(builder, loc, of, nullptr, kept);
     else

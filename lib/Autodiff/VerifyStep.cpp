@@ -7,6 +7,7 @@
 #include "Gradients.h"
 #include "pc/IR/Boxes.h"
 #include "pc/IR/Generation.h"
+#include "pc/IR/Parts.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -131,6 +132,16 @@ private:
           return parameter.emitOpError() << "'" << parameter.getName() << "' is frozen and is updated (T5)";
       } else if (seed && !leaf.updates && !isOfChoices(leaf.value)) {
         return leaf.value.getDefiningOp()->emitOpError() << "'" << key.first.getValue() << "' is never updated (T5)";
+      } else if (auto state = leaf.value.getDefiningOp<StateOp>()) {
+        auto *of = leaves.find({key.first, StringAttr()});
+        auto parameter = of == leaves.end() ? ParameterOp() : of->second.value.getDefiningOp<ParameterOp>();
+        std::optional<SmallVector<int64_t>> dims =
+            parameter ? dimsOfState(state, parameter) : std::optional<SmallVector<int64_t>>();
+        if (parameter && !(dims && partsOfState(parameter, *dims)))
+          return state.emitOpError() << "'" << state.getName() << "' must have the shape of '" << parameter.getName()
+                                     << "', or some of its dims with their names and sizes, whole in the checkpoint; "
+                                        "its type is "
+                                     << state.getValue().getType() << " (T5)";
       }
     return success();
   }

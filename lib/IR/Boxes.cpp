@@ -13,13 +13,13 @@ using namespace pc;
 
 namespace {
 
-/// The part of a tensor that a parameter, or a part of one, has.
+/// The part of a tensor that a leaf, or a part of one, has.
 struct Box {
-  Operation *parameter;
+  Operation *leaf;
   StringRef name;
   SourceAttr source;
 
-  InFlightDiagnostic error() const { return emitError(parameter->getLoc()); }
+  InFlightDiagnostic error() const { return emitError(leaf->getLoc()); }
   int64_t elements() const { return ShapedType::getNumElements(source.getSize()); }
   /// The first element of the tensor that is in the box, and the element after the last one.
   std::pair<int64_t, int64_t> hull() const {
@@ -68,8 +68,8 @@ bool overlap(const Box &a, const Box &b) {
 
 } // namespace
 
-/// Checks all boxes of one tensor.
-static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes) {
+/// Checks all boxes of one tensor. The states' tensors may have elements that no state has.
+static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes, bool ofStates) {
   ArrayRef<int64_t> shape = boxes.front().source.getShape();
   // Since no two boxes overlap, counting their elements is enough to know that they cover the tensor.
   int64_t covered = 0, all = ShapedType::getNumElements(shape);
@@ -86,12 +86,29 @@ static LogicalResult checkTensor(StringRef tensor, ArrayRef<Box> boxes) {
                            << "', but a checkpoint stores each element once; use one parameter for these elements, "
                               "with two readers";
   }
-  if (covered == all)
+  if (covered == all || ofStates)
     return success();
   return boxes.front().error() << "no parameter covers " << all - covered << " of the " << all
                                << " elements of tensor '" << tensor
                                << "', so a checkpoint would lose their values; add a parameter that covers them and is "
                                   "read, or make the tensor smaller";
+}
+
+/// Collects the boxes of states that have fewer dims than their parameter, by tensor.
+static void findBoxesOfStates(ModuleOp module, llvm::MapVector<StringAttr, SmallVector<Box, 1>> &boxes) {
+  llvm::StringMap<ParameterOp> parameters;
+  module.walk([&](ParameterOp parameter) { parameters[parameter.getName()] = parameter; });
+  module.walk([&](StateOp state) {
+    ParameterOp parameter = parameters.lookup(state.getParameter());
+    std::optional<SmallVector<int64_t>> dims;
+    if (parameter)
+      dims = dimsOfState(state, parameter);
+    if (!dims || dims->size() == parameter.getDims().size())
+      return;
+    for (const ParameterPart &part : partsOfState(parameter, *dims).value_or(SmallVector<ParameterPart>()))
+      boxes[StringAttr::get(module.getContext(), state.getName() + "." + part.source.getTensor())].push_back(
+          {state, part.name, part.source});
+  });
 }
 
 /// Collects the boxes of all parameters and their parts, by tensor.
@@ -102,6 +119,12 @@ LogicalResult pc::checkBoxes(ModuleOp module) {
       boxes[StringAttr::get(module.getContext(), part.source.getTensor())].push_back(
           {parameter, part.name, part.source});
   });
-  return success(llvm::all_of(
-      boxes, [](const auto &tensor) { return succeeded(checkTensor(tensor.first.getValue(), tensor.second)); }));
+  auto areGood = [](const auto &boxes, bool ofStates) {
+    return llvm::all_of(boxes, [&](const auto &tensor) {
+      return succeeded(checkTensor(tensor.first.getValue(), tensor.second, ofStates));
+    });
+  };
+  llvm::MapVector<StringAttr, SmallVector<Box, 1>> ofStates;
+  findBoxesOfStates(module, ofStates);
+  return success(areGood(boxes, false) && areGood(ofStates, true));
 }

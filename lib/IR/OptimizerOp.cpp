@@ -16,6 +16,26 @@ SmallVector<StringRef> OptimizerOp::names(ArrayAttr of) {
   return llvm::map_to_vector(of.getAsRange<StringAttr>(), [](StringAttr name) { return name.getValue(); });
 }
 
+SmallVector<SmallVector<int, 3>> OptimizerOp::dimsOfStates() {
+  SmallVector<StringRef> dims = names(getDims());
+  SmallVector<SmallVector<int, 3>> result;
+  for (size_t i = 0; i < getStates().size(); ++i)
+    if (std::optional<ArrayAttr> over = getOver())
+      result.push_back(llvm::map_to_vector<3>(names(cast<ArrayAttr>((*over)[i])), [&](StringRef name) {
+        return static_cast<int>(llvm::find(dims, name) - dims.begin());
+      }));
+    else
+      result.push_back(llvm::to_vector<3>(llvm::seq<int>(0, dims.size())));
+  return result;
+}
+
+bool OptimizerOp::hasSums() {
+  return llvm::any_of(getBlock().getOps<EinsumOp>(), [](EinsumOp einsum) {
+    FactorRule rule = einsum.getFactorRule();
+    return rule.results[0].size() < rule.factors.size();
+  });
+}
+
 int pc::hyperNumber(StringRef scalar) {
   constexpr StringRef names[] = {"lr", "beta1", "beta2", "eps", "decay", "correction1", "correction2"};
   static_assert(PCRT_HYPER_LR == 0 && PCRT_HYPER_EPS == 3 && PCRT_HYPER_CORRECTION2 == 6);
@@ -53,6 +73,8 @@ FailureOr<DefinedDims> pc::dimsOf(OptimizerOp optimizer) {
   DefinedDims known;
   for (BlockArgument argument : optimizer.getBlock().getArguments())
     known[argument] = llvm::to_vector<3>(llvm::seq<int>(0, cast<RankedTensorType>(argument.getType()).getRank()));
+  for (auto [i, dims] : llvm::enumerate(optimizer.dimsOfStates()))
+    known[optimizer.getBlock().getArgument(2 + i)] = dims;
   for (Operation &op : optimizer.getBlock().without_terminator()) {
     SmallVector<int, 3> &result = known[op.getResult(0)];
     if (auto einsum = dyn_cast<EinsumOp>(op)) {
@@ -67,10 +89,34 @@ FailureOr<DefinedDims> pc::dimsOf(OptimizerOp optimizer) {
           return op.emitOpError() << "has operands with different dims (C6)";
     }
   }
-  for (Value value : optimizer.getBlock().getTerminator()->getOperands())
-    if (known.at(value) != known.at(optimizer.getBlock().getArgument(0)))
-      return optimizer.emitOpError() << "yields a value with other dims than the parameter's (C6)";
+  for (auto [i, value] : llvm::enumerate(optimizer.getBlock().getTerminator()->getOperands()))
+    if (known.at(value) != known.at(optimizer.getBlock().getArgument(i ? i + 1 : 0)))
+      return optimizer.emitOpError() << "yields a value with other dims than those of "
+                                     << (i ? optimizer.names(optimizer.getStates())[i - 1] : "the parameter")
+                                     << " (C6)";
   return known;
+}
+
+/// Checks (C7).
+static LogicalResult verifyOver(OptimizerOp optimizer, ArrayRef<StringRef> dims) {
+  ArrayAttr over = optimizer.getOverAttr();
+  if (!over)
+    return success();
+  bool isGood = over.size() == optimizer.getStates().size();
+  for (Attribute entry : over) {
+    auto list = dyn_cast<ArrayAttr>(entry);
+    isGood = isGood && list && llvm::all_of(list, llvm::IsaPred<StringAttr>);
+    const auto *at = dims.begin();
+    for (size_t i = 0; isGood && i < list.size(); ++i) {
+      at = std::find(at, dims.end(), cast<StringAttr>(list[i]).getValue());
+      isGood = at != dims.end() && (++at, true);
+    }
+  }
+  if (isGood)
+    return success();
+  return optimizer.emitOpError() << "expects 'over' to list, for each of " << optimizer.getStates().size()
+                                 << " states, some of the dims " << optimizer.getDims() << " in their order, got "
+                                 << over << " (C7)";
 }
 
 LogicalResult OptimizerOp::verifyRegions() {
@@ -80,19 +126,29 @@ LogicalResult OptimizerOp::verifyRegions() {
     return emitOpError() << "expects dims [\"all\"], [\"stack\", \"rows\", \"columns\"] or [\"stack\", \"short\", "
                             "\"long\"], got "
                          << getDims() << " (C1)";
+  if (failed(verifyOver(*this, dims)))
+    return failure();
   Type f32 = Float32Type::get(getContext()), scalar = RankedTensorType::get({}, f32);
-  Type whole = RankedTensorType::get(SmallVector<int64_t>(dims.size(), ShapedType::kDynamic), f32);
+  auto typeOf = [&](size_t rank) {
+    return RankedTensorType::get(SmallVector<int64_t>(rank, ShapedType::kDynamic), f32);
+  };
+  Type whole = typeOf(dims.size());
   size_t numTensors = 2 + getStates().size();
-  SmallVector<Type> wanted(numTensors, whole);
+  SmallVector<Type> wanted(2, whole);
+  for (ArrayRef<int> of : dimsOfStates())
+    wanted.push_back(typeOf(of.size()));
   wanted.append(getScalars().size(), scalar);
+  const char *shapes = getOver() ? ", except for states with fewer dims," : "";
   if (!llvm::equal(getBlock().getArgumentTypes(), wanted))
-    return emitOpError() << "expects " << numTensors << " arguments of type " << whole << " and " << getScalars().size()
-                         << " of type " << scalar << ": the parameter, the gradient, the states and the scalars (C2)";
+    return emitOpError() << "expects " << numTensors << " arguments of type " << whole << shapes << " and "
+                         << getScalars().size() << " of type " << scalar
+                         << ": the parameter, the gradient, the states and the scalars (C2)";
   Operation *yield = getBlock().empty() ? nullptr : &getBlock().back();
+  wanted.erase(wanted.begin());
   if (!isa_and_nonnull<YieldOp>(yield) ||
       !llvm::equal(yield->getOperandTypes(), ArrayRef(wanted).take_front(numTensors - 1)))
     return emitOpError() << "must yield the parameter and " << getStates().size() << " states, of type " << whole
-                         << " (C3)";
+                         << (getOver() ? ", except for states with fewer dims" : "") << " (C3)";
   for (Operation &op : getBlock().without_terminator())
     if (!isa<EinsumOp, ConstantOp>(op) && !op.hasTrait<Pointwise>())
       return op.emitOpError() << "is not allowed in a definition of an optimizer, which sees only its own parameter, "
@@ -100,7 +156,7 @@ LogicalResult OptimizerOp::verifyRegions() {
   DictionaryAttr defaults = getSettingsAttr() ? getSettingsAttr() : DictionaryAttr::get(getContext());
   for (StringRef name : names(getScalars()))
     if (hyperNumber(name) < 0 && !defaults.getAs<FloatAttr>(name) &&
-        !(isOfMatrices() && (name == "rows" || name == "columns")))
+        !(isOfMatrices() ? name == "rows" || name == "columns" : name == "size"))
       return emitOpError() << "has a scalar '" << name << "' that is neither known nor a number in 'settings' (C5)";
   for (NamedAttribute setting : defaults)
     if (!llvm::is_contained(names(getScalars()), setting.getName().getValue()))

@@ -6,6 +6,7 @@
 #include "StageWriter.h"
 
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/BitVector.h"
 
 using namespace mlir;
 using namespace pc;
@@ -34,6 +35,9 @@ public:
          op = op->getNextNode()) {
       bool depends = llvm::any_of(op->getOperands(), [&](Value value) { return values.count(value); });
       isWritten = false;
+      if (auto output = dyn_cast<OutputOp>(op); depends && output && output.getKind() == OutputKind::Gradient)
+        for (Value part : values[output.getValue()].on)
+          trainers[output.getName()].push_back(bool(part));
       if (depends)
         write(op);
       if (isa<UpdateOp, OutputOp>(op) && !isWritten)
@@ -93,13 +97,34 @@ private:
     cloneWhereKnown(op, /*once=*/isSquare || (isa<OutputOp>(op) && !isFigure(op)));
   }
 
+  /// Returns true if stage `s` may compute a value that does not depend on the accumulation. A stage has the states of
+  /// the parameters of which it has a gradient.
+  bool isOn(Value outside, size_t s) {
+    Operation *op = outside.getDefiningOp();
+    if (!op)
+      return true;
+    if (auto state = dyn_cast<StateOp>(op)) {
+      auto known = trainers.find(state.getParameter());
+      return known == trainers.end() || known->second[s];
+    }
+    if (auto known = outsideOn.find(op); known != outsideOn.end())
+      return known->second[s];
+    llvm::BitVector on(stages.size(), true);
+    for (Value operand : op->getOperands())
+      for (size_t stage = 0; stage < stages.size(); ++stage)
+        if (!isOn(operand, stage))
+          on.reset(stage);
+    outsideOn[op] = on;
+    return on[s];
+  }
+
   /// Clones the op into every stage that has all its operands, or only into the first one.
   void cloneWhereKnown(Operation *op, bool once = false) {
     SmallVector<SmallVector<Value>> results(op->getNumResults(), SmallVector<Value>(stages.size()));
     for (auto [s, stage] : llvm::enumerate(stages)) {
       auto known = [&, s = s](Value operand) {
         auto it = values.find(operand);
-        return it == values.end() || it->second.on[s];
+        return it == values.end() ? isOn(operand, s) : bool(it->second.on[s]);
       };
       if (!llvm::all_of(op->getOperands(), known))
         continue;
@@ -174,7 +199,9 @@ private:
   StageWriter::Step &step;
   StringAttr axis;
   llvm::DenseMap<Value, Parts> values;
-  bool isWritten = false; ///< whether the current op was written on some stage
+  llvm::StringMap<SmallVector<bool>> trainers;            ///< which stages have a gradient, by parameter
+  llvm::DenseMap<Operation *, llvm::BitVector> outsideOn; ///< which stages may compute other values
+  bool isWritten = false;                                 ///< whether the current op was written on some stage
 };
 
 } // namespace

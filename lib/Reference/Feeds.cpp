@@ -4,7 +4,6 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Feeds.h"
 #include "pc/IR/Groups.h"
-#include "pc/IR/Parts.h"
 #include "pcrt/description.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -51,13 +50,11 @@ LeafLayout pc::leafLayout(Operation *op, Value value) {
 /// Ids must be in the vocabulary. Its size is read from the program's attributes or, if there are none, from the
 /// parameters.
 Feeds::Feeds(func::FuncOp program, uint64_t seed) : seed(seed) {
-  // Also notes which parameters are packed or padded.
   program.walk([&](ParameterOp parameter) {
     Shape shape = leafLayout(parameter, parameter.getValue()).global;
-    if (parameter.getParts())
-      packed[parameter.getName()] = parameter;
+    parameters[parameter.getName()] = parameter;
     if (parameter.getValid())
-      shape = valid[parameter.getName()] = Shape(*parameter.getValid());
+      shape = Shape(*parameter.getValid());
     for (auto [name, size] : llvm::zip(parameter.getDims().getAsValueRange<StringAttr>(), shape))
       if (name == "vocab")
         vocabulary = vocabulary ? std::min(vocabulary, size) : size;
@@ -67,9 +64,24 @@ Feeds::Feeds(func::FuncOp program, uint64_t seed) : seed(seed) {
       vocabulary = op.getVocabulary(), batch = op.getBatch();
 }
 
-const Shape *Feeds::validShape(StringRef parameter) const {
-  auto it = valid.find(parameter);
-  return it == valid.end() ? nullptr : &it->second;
+/// The dims of the parameter that the state has, or all.
+static SmallVector<int64_t> dimsOf(ParameterOp parameter, StateOp state) {
+  auto all = llvm::to_vector(llvm::seq<int64_t>(0, parameter.getDims().size()));
+  return state ? dimsOfState(state, parameter).value_or(all) : all;
+}
+
+std::optional<Shape> Feeds::validShape(StringRef parameter, StateOp state) const {
+  ParameterOp of = parameters.lookup(parameter);
+  if (!of || !of.getValid())
+    return std::nullopt;
+  return Shape(validShapeOfState(of, dimsOf(of, state)));
+}
+
+SmallVector<ParameterPart> Feeds::packedParts(StringRef parameter, StateOp state) const {
+  ParameterOp of = parameters.lookup(parameter);
+  if (!of || !of.getParts())
+    return {};
+  return partsOfState(of, dimsOf(of, state)).value_or(SmallVector<ParameterPart>());
 }
 
 /// Element i depends on the name, the seed and i in the part without padding.
@@ -103,10 +115,10 @@ Tensor pc::reorderSequence(Operation *op, const Tensor &x, int64_t dim, bool bac
 }
 
 /// A tensor of a parameter, whose parts are drawn under their own names after `prefix`.
-Tensor Feeds::drawParts(ParameterOp parameter, ArrayRef<int64_t> shape, const std::string &prefix,
+Tensor Feeds::drawParts(ArrayRef<ParameterPart> parts, ArrayRef<int64_t> shape, const std::string &prefix,
                         llvm::function_ref<double(uint64_t)> element) const {
   Tensor whole(shape);
-  for (const ParameterPart &part : partsOf(parameter))
+  for (const ParameterPart &part : parts)
     whole.merge(part.start, draw(prefix + part.name.str(), part.size, nullptr, element),
                 [](double &to, double x) { to = x; });
   return whole;
@@ -148,18 +160,18 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
       .Case([&](ParameterOp op) {
         double start = op.getInit().getKind() == InitKind::Fill ? op.getInit().getValue().getValueAsDouble() : 0;
         double deviation = start == 0 ? 0.3 : 0.1;
-        return drawParts(op, shape, "", [&](uint64_t bits) { return start + deviation * normal(bits); });
+        return drawParts(partsOf(op), shape, "", [&](uint64_t bits) { return start + deviation * normal(bits); });
       })
       .Case([&](StateOp op) -> FailureOr<Tensor> {
-        const Shape *valid = validShape(op.getParameter());
+        std::optional<Shape> valid = validShape(op.getParameter(), op);
         if (valid && (valid->size() != shape.size() || llvm::any_of(llvm::zip(*valid, shape), [](auto pair) {
                         return std::get<0>(pair) > std::get<1>(pair);
                       })))
           return op.emitOpError() << "has a different shape than its padded parameter";
         auto element = [](uint64_t bits) { return 1e-3 + 9e-3 * uniform(bits); };
-        if (ParameterOp packed = this->packed.lookup(op.getParameter()))
-          return drawParts(packed, shape, (op.getName() + " of ").str(), element);
-        return draw((op.getName() + " of " + op.getParameter()).str(), shape, valid, element);
+        if (SmallVector<ParameterPart> parts = packedParts(op.getParameter(), op); !parts.empty())
+          return drawParts(parts, shape, (op.getName() + " of ").str(), element);
+        return draw((op.getName() + " of " + op.getParameter()).str(), shape, valid ? &*valid : nullptr, element);
       })
       .Case([&](InputOp op) -> FailureOr<Tensor> {
         if (op.getKind() == InputKind::Hyper) {

@@ -37,23 +37,21 @@ LogicalResult Machine::finish() {
 
 /// Splits results of a packed parameter by its parts and names each after its part.
 Results Machine::takeResults() {
-  llvm::StringMap<ParameterOp> packed;
-  function.walk([&](ParameterOp parameter) {
-    if (parameter.getParts())
-      packed[parameter.getName()] = parameter;
-  });
+  std::map<std::pair<StringRef, StringRef>, StateOp> states; // by name and parameter
+  function.walk([&](StateOp state) { states[{state.getName(), state.getParameter()}] = state; });
   Results byPart;
   for (NamedTensor &result : results) {
     auto [kind, rest] = StringRef(result.name).split(' '); // "gradient w", "update w", "update exp_avg of w"
     size_t at = rest.find(" of ");
     StringRef name = at == StringRef::npos ? rest : rest.drop_front(at + 4);
-    ParameterOp parameter = packed.lookup(name);
-    if (!parameter) {
+    auto state = states.find({rest.take_front(at), name});
+    SmallVector<ParameterPart> parts = feeds.packedParts(name, state == states.end() ? StateOp() : state->second);
+    if (parts.empty()) {
       byPart.push_back(std::move(result));
       continue;
     }
     std::string prefix = StringRef(result.name).drop_back(name.size()).str();
-    for (const ParameterPart &part : partsOf(parameter))
+    for (const ParameterPart &part : parts)
       byPart.push_back({prefix + part.name.str(), result.value.box(part.start, part.size)});
   }
   return byPart;
@@ -383,7 +381,8 @@ LogicalResult Machine::collectUpdate(UpdateOp update, Value value) {
   if (update.getParameter())
     name += (" of " + *update.getParameter()).str();
   Value leaf = leaves.of(update); // in local programs only the leaf has the layout
-  return collect(update, value, layoutOf(leaf.getDefiningOp(), leaf), name, feeds.validShape(parameter));
+  std::optional<Shape> valid = feeds.validShape(parameter, leaf.getDefiningOp<StateOp>());
+  return collect(update, value, layoutOf(leaf.getDefiningOp(), leaf), name, valid ? &*valid : nullptr);
 }
 
 LogicalResult Machine::runOutput(OutputOp output) {

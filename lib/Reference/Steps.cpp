@@ -18,7 +18,16 @@ namespace {
 class Training {
 public:
   explicit Training(ModuleOp module) {
-    module.walk([&](ParameterOp op) { parts[op.getName().str()] = partsOf(op); });
+    llvm::StringMap<ParameterOp> parameters;
+    module.walk([&](ParameterOp op) {
+      parameters[op.getName()] = op;
+      parts[op.getName().str()] = partsOf(op);
+    });
+    module.walk([&](StateOp state) {
+      ParameterOp of = parameters.lookup(state.getParameter());
+      if (auto dims = of ? dimsOfState(state, of) : std::nullopt)
+        parts[prefixOf(state) + of.getName().str()] = partsOfState(of, *dims).value_or(SmallVector<ParameterPart>());
+    });
   }
 
   /// Later steps begin with the parameters and states that the step before has written.
@@ -26,7 +35,7 @@ public:
     if (auto parameter = dyn_cast<ParameterOp>(leaf))
       put(parameter.getName(), "", tensor);
     else if (auto state = dyn_cast<StateOp>(leaf))
-      put(state.getParameter(), state.getName().str() + " of ", tensor);
+      put(state.getParameter(), prefixOf(state), tensor);
     else if (auto input = dyn_cast<InputOp>(leaf);
              input && input.getKind() == InputKind::Hyper && tensor.size() == PCRT_HYPER_COUNT) {
       // The bias corrections of Adam depend on the number of steps so far.
@@ -43,9 +52,11 @@ public:
   }
 
 private:
+  static std::string prefixOf(StateOp state) { return state.getName().str() + " of "; }
+
   /// Writes the updated values into the boxes of a parameter's parts; padding stays as it is.
   void put(StringRef parameter, const std::string &prefix, Tensor &tensor) const {
-    auto known = parts.find(parameter.str());
+    auto known = parts.find(prefix + parameter.str());
     if (known == parts.end())
       return;
     for (const ParameterPart &part : known->second)

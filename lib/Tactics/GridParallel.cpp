@@ -68,13 +68,14 @@ private:
     seeds.must = std::move(must);
     seeds.may = std::move(may);
     seeds.only[Section::Accumulate] = seeds.only[Section::Optimizer] = allNames;
-    llvm::StringMap<AxisState> weights;
-    module.walk([&](ParameterOp parameter) { weights[parameter.getName()] = weight(parameter); });
+    llvm::StringMap<ParameterOp> parameters;
+    module.walk([&](ParameterOp parameter) { parameters[parameter.getName()] = parameter; });
     seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
       if (auto parameter = dyn_cast<ParameterOp>(leaf))
-        return {weights.lookup(parameter.getName())};
+        return {weight(parameter)};
       if (auto state = dyn_cast<StateOp>(leaf))
-        return {weights.lookup(state.getParameter())};
+        if (ParameterOp parameter = parameters.lookup(state.getParameter()))
+          return {likeParameter(state, parameter, weight(parameter))};
       return {AxisState::whole()};
     };
     // Statistics of norms and of the loss, which have no dims but batch and sequence, may be whole or split.

@@ -8,7 +8,9 @@
 
 #include "Tactics.h"
 #include "mlir/IR/Builders.h"
+#include "pc/IR/Parts.h"
 #include "pc/Shard/PlacementGraph.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace pc;
@@ -26,11 +28,18 @@ public:
     valid = SmallVector<int64_t>(parameter.getValid().value_or(type.getShape()));
     parameter.setValid(valid);
     before = SmallVector<int64_t>(type.getShape());
-    grow(parameter.getValue());
+    llvm::MapVector<StringAttr, int64_t> dimOf; // the dim of each state that is padded; -1: it has no such dim
+    SmallVector<StateOp> states;
     module.walk([&](StateOp state) {
-      if (state.getParameter() == parameter.getName())
-        grow(state.getValue());
+      if (state.getParameter() != parameter.getName())
+        return;
+      states.push_back(state);
+      dimOf[state.getNameAttr()] = dimInState(state, parameter, dim);
     });
+    grow(parameter.getValue(), dim);
+    for (StateOp state : states)
+      if (int64_t own = dimOf[state.getNameAttr()]; own >= 0)
+        grow(state.getValue(), own);
     module.walk([&](OutputOp output) {
       if (output.getKind() != OutputKind::Gradient || output.getName() != parameter.getName())
         return;
@@ -44,36 +53,54 @@ public:
     // Other optimizers than AdamW and SGD have several ops, which compute on the values without padding.
     module.walk([&](UpdateOp update) {
       Value value = update.getValue();
-      if (update.getParameter().value_or(update.getName()) != parameter.getName() ||
-          cast<RankedTensorType>(value.getType()).getDimSize(dim) == size)
+      if (update.getParameter().value_or(update.getName()) != parameter.getName())
+        return;
+      int64_t own = update.getParameter() ? dimOf.lookup(update.getNameAttr()) : dim;
+      if (own < 0 || cast<RankedTensorType>(value.getType()).getDimSize(own) == size)
         return;
       OpBuilder builder(update);
-      update.getValueMutable().assign(
-          ResizeOp::create(builder, update.getLoc(), padded(value.getType()), value, builder.getI64IntegerAttr(dim)));
+      update.getValueMutable().assign(ResizeOp::create(builder, update.getLoc(), padded(value.getType(), own), value,
+                                                       builder.getI64IntegerAttr(own)));
     });
   }
 
 private:
-  RankedTensorType padded(Type type) const {
+  RankedTensorType padded(Type type, int64_t dim) const {
     auto tensor = cast<RankedTensorType>(type);
     SmallVector<int64_t> shape(tensor.getShape());
     shape[dim] = size;
     return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
   }
 
-  /// Pads `value` and, outside of pc.accumulate, the results of casts and optimizer ops that read it. Readers in
-  /// the forward and backward pass get the value without padding, by pc.resize.
-  void grow(Value value) {
+  /// Pads `value` and, outside of pc.accumulate, the results of casts and optimizer ops that read it. Other readers get
+  /// the value without padding, by pc.resize.
+  void grow(Value value, int64_t dim) {
     Type type = value.getType();
-    value.setType(padded(type));
-    separateReaders(value, [&](OpBuilder &builder) -> Value {
+    value.setType(padded(type, dim));
+    auto unpad = [&](OpBuilder &builder) -> Value {
       return ResizeOp::create(builder, value.getLoc(), type, value, builder.getI64IntegerAttr(dim));
-    });
+    };
+    separateReaders(value, unpad);
+    Value unpadded;
+    for (OpOperand &use : llvm::make_early_inc_range(value.getUses()))
+      if (Operation *reader = use.getOwner(); !isInPass(reader) && !readsPadded(reader)) {
+        OpBuilder builder(value.getContext());
+        builder.setInsertionPointAfterValue(value);
+        unpadded = unpadded ? unpadded : unpad(builder);
+        use.set(unpadded);
+      }
     for (Operation *user : value.getUsers())
       if (isa<CastOp, AdamWOp, SGDOp>(user) && !isInPass(user))
         for (Value result : user->getResults())
           if (cast<RankedTensorType>(result.getType()).getShape() == ArrayRef(before))
-            grow(result);
+            grow(result, dim);
+  }
+
+  /// Whether a reader outside of pc.accumulate works on padding: it pads its result too, or it sums squares.
+  static bool readsPadded(Operation *op) {
+    return isa<CastOp, AdamWOp, SGDOp, OutputOp, UpdateOp, AccumulateOp, ResizeOp>(op) ||
+           (isa<EinsumOp>(op) && llvm::all_equal(op->getOperands()) &&
+            !cast<RankedTensorType>(op->getResult(0).getType()).getRank());
   }
 
   static bool isInPass(Operation *op) { return isa<AccumulateOp>(op->getParentOp()); }
@@ -83,9 +110,9 @@ private:
     Operation *yield = accumulate.getBody().front().getTerminator();
     OpBuilder builder(yield);
     Value gradient = yield->getOperand(number);
-    yield->setOperand(number, ResizeOp::create(builder, gradient.getLoc(), padded(gradient.getType()), gradient,
+    yield->setOperand(number, ResizeOp::create(builder, gradient.getLoc(), padded(gradient.getType(), dim), gradient,
                                                builder.getI64IntegerAttr(dim)));
-    grow(accumulate.getResult(number));
+    grow(accumulate.getResult(number), dim);
   }
 
   ParameterOp parameter;

@@ -47,6 +47,10 @@ mlir::LogicalResult placeGrid(mlir::ModuleOp module, mlir::StringRef form, mlir:
 mlir::LogicalResult placeFree(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis,
                               const MachineModel &machine, double bytePrice);
 
+/// The state of a parameter's state on an axis on which the parameter is `ofParameter`: split along the same dim, or
+/// whole if it has no such dim.
+AxisState likeParameter(StateOp state, ParameterOp parameter, AxisState ofParameter);
+
 /// Whether tensor parallelism of `form` (1d, 2d, 2.5d, 3d) splits dim `dim` of a parameter. The axes over which a grid
 /// shards parameters as ZeRO does (row of 2d and 2.5d; i of 3d) do not count.
 bool takesDim(mlir::StringRef form, ParameterOp parameter, int64_t dim);

@@ -8,11 +8,25 @@
 
 #include "Tactics.h"
 #include "pc/IR/NameGlobs.h"
+#include "pc/IR/Parts.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace pc;
+
+/// The dim of a parameter, or of a state of it, that is dim `dim` of the parameter; -1 if the state has no such dim.
+static int64_t dimOfLeaf(Operation *leaf, ParameterOp parameter, int64_t dim) {
+  auto state = dyn_cast<StateOp>(leaf);
+  return state ? dimInState(state, parameter, dim) : dim;
+}
+
+AxisState pc::likeParameter(StateOp state, ParameterOp parameter, AxisState ofParameter) {
+  if (!ofParameter.isSplit())
+    return ofParameter;
+  int64_t dim = dimInState(state, parameter, ofParameter.dim());
+  return dim < 0 ? AxisState::whole() : AxisState::split(dim);
+}
 
 /// The divisible dim along which a parameter and its optimizer state (`leaves`) are sharded; whole if there is none.
 /// The order of preference is: dims that no other axis splits; dims whose counterpart in the activation is split (both
@@ -26,7 +40,10 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
     LaterSplit split = later(cast<ParameterOp>(leaves[0]), d);
     bool legal = true, unsplit = split.ranks == 1;
     for (Operation *leaf : leaves) {
-      SmallVector<StringAttr> others = placement(leaf->getResult(0)).axes(d);
+      int64_t own = dimOfLeaf(leaf, cast<ParameterOp>(leaves[0]), d);
+      if (own < 0) // a state without this dim stays whole
+        continue;
+      SmallVector<StringAttr> others = placement(leaf->getResult(0)).axes(own);
       unsplit &= others.empty();
       legal &= shape[d] % (mesh.size(seeds.axis) * mesh.size(others) * split.ranks) == 0;
     }
@@ -123,7 +140,8 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     if (auto parameter = dyn_cast<ParameterOp>(leaf))
       return {stage == 3 || isMaster(parameter) ? shards.lookup(parameter.getName()) : AxisState::whole()};
     if (auto state = dyn_cast<StateOp>(leaf); state && !state.getCache())
-      return {shards.lookup(state.getParameter())};
+      return {likeParameter(state, cast<ParameterOp>(leaves[state.getParameterAttr()][0]),
+                            shards.lookup(state.getParameter()))};
     return {splitByName(leaf, seeds.must)};
   };
   // Pins: accumulated gradients and copies of parameters are split like the shards (each copy is then gathered

@@ -119,9 +119,10 @@ public:
     }
     if (json.contains("parts")) {
       for (const Json &part : json["parts"])
-        readPart(part, part.at("start"), part.at("size"), parameter);
+        parameter.parts.push_back(readPart(part, part.at("start"), part.at("size"), parameter.name, parameter.valid));
     } else {
-      readPart(json, Dims(parameter.valid.size(), 0), parameter.valid, parameter);
+      Dims start(parameter.valid.size(), 0);
+      parameter.parts.push_back(readPart(json, start, parameter.valid, parameter.name, parameter.valid));
     }
     int64_t elements = 0;
     for (const Part &part : parameter.parts)
@@ -131,22 +132,23 @@ public:
     program.parameters.push_back(std::move(parameter));
   }
 
-  void readPart(const Json &json, const Dims &start, const Dims &size, Parameter &parameter) {
-    Part part{start, size, json.at("key"), json.at("source").at("tensor"), json["source"].at("shape"), {}};
+  /// A part of the tensor `name`, whose valid part is `valid`. Parts of states have no key.
+  Part readPart(const Json &json, const Dims &start, const Dims &size, const std::string &name, const Dims &valid) {
+    Part part{start, size, json.value("key", uint64_t(0)), json.at("source").at("tensor"), json["source"].at("shape"),
+              {}};
     const Json &source = json["source"];
     part.box = {source.value("view", part.shape), source.at("start"), source.at("size")};
     const Box &box = part.box;
     bool fits = product(box.shape) == product(part.shape) && box.shape.size() == box.start.size() &&
                 box.shape.size() == box.size.size() && product(box.size) == product(part.size) &&
-                part.start.size() == parameter.valid.size() && part.size.size() == parameter.valid.size();
+                part.start.size() == valid.size() && part.size.size() == valid.size();
     for (size_t dim = 0; fits && dim < box.shape.size(); ++dim)
       fits = box.start[dim] >= 0 && box.size[dim] > 0 && box.start[dim] + box.size[dim] <= box.shape[dim];
     for (size_t dim = 0; fits && dim < part.start.size(); ++dim)
-      fits = part.start[dim] >= 0 && part.start[dim] + part.size[dim] <= parameter.valid[dim];
+      fits = part.start[dim] >= 0 && part.start[dim] + part.size[dim] <= valid[dim];
     if (!fits)
-      wrong(parameter.name + " of shape " + describe(parameter.valid) + " is not a box of " + part.source + " " +
-            describe(box.shape));
-    parameter.parts.push_back(std::move(part));
+      wrong(name + " of shape " + describe(valid) + " is not a box of " + part.source + " " + describe(box.shape));
+    return part;
   }
 
   void checkValid(const Tensor &tensor, const Dims &valid) {
@@ -179,12 +181,20 @@ public:
     readTensor(json, state);
     state.parameter = parameterNamed(json.at("parameter"));
     const Parameter &parameter = program.parameters[state.parameter];
-    if (state.shape.empty() && !parameter.shape.empty()) {
-      state.shape = parameter.shape;
-      state.layout = parameter.layout;
+    for (const Json &part : json.value("parts", Json::array()))
+      state.parts.push_back(
+          readPart(part, part.at("start"), part.at("size"), state.name + " of " + parameter.name, state.shape));
+    if (state.parts.empty()) {
+      if (state.shape.empty()) {
+        state.shape = parameter.shape;
+        state.layout = parameter.layout;
+      }
+      state.parts = parameter.parts;
+      if (state.shape != parameter.shape)
+        wrong("state " + state.name + " of " + parameter.name + " has a different shape");
     }
-    if (state.shape != parameter.shape)
-      wrong("state " + state.name + " of " + parameter.name + " has a different shape");
+    if (state.parts.size() != parameter.parts.size())
+      wrong("state " + state.name + " of " + parameter.name + " has other parts than its parameter");
     checkTensor(state, true);
     program.states.push_back(std::move(state));
   }

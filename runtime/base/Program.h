@@ -38,7 +38,7 @@ struct Tensor {
 
 /// A box of a Hugging Face tensor, and where it lies in a parameter.
 struct Part {
-  Dims start, size; ///< In the parameter's valid part.
+  Dims start, size; ///< In the valid part of the parameter, or of its state.
   uint64_t key = 0;
   std::string source; ///< Name of the Hugging Face tensor.
   Dims shape;         ///< Its shape in the file.
@@ -76,9 +76,10 @@ struct Parameter : Tensor {
   bool isAdapter() const { return parts[0].source.starts_with(adapterPrefix); }
 };
 
-/// A tensor of the optimizer with the shape of its parameter.
+/// A tensor of the optimizer that belongs to a parameter.
 struct State : Tensor {
-  int parameter = 0; ///< Index in Program::parameters.
+  int parameter = 0;       ///< Index in Program::parameters.
+  std::vector<Part> parts; ///< One for each part of its parameter. They are the same boxes if the shapes are equal.
 };
 
 /// The keys or the values of one attention, of a program that generates text: [groups, slots, heads, context, width].

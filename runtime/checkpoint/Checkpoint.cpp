@@ -53,7 +53,7 @@ int64_t pcrt::checkpointBytes(const Program &program) {
   int64_t bytes = perFile * int64_t(std::size(checkpointFiles));
   for (const Program *stage : program.stages)
     for (const Saved &saved : savedTensors(*stage, /*step=*/1, program.rounds.replicas))
-      bytes += 4 * product(saved.tensor->shape) + perTensor * int64_t(saved.parameter->parts.size());
+      bytes += 4 * product(saved.tensor->shape) + perTensor * int64_t(saved.parts->size());
   return bytes;
 }
 
@@ -215,7 +215,7 @@ struct CheckpointWriter::Files {
     training.writer.addMetadata("optimizer", program.optimizer);
     for (const Program *stage : program.stages)
       for (const Saved &saved : savedTensors(*stage, trajectory.step, program.rounds.replicas))
-        for (const Part &part : saved.parameter->parts) {
+        for (const Part &part : *saved.parts) {
           TensorFile &file = saved.inModel ? model : training;
           file.add(saved.nameOf(part), part.shape);
           bool isOwn = saved.replica < 0 || saved.replica == program.replicaOf(rank);

@@ -65,16 +65,16 @@ static void readSaved(const std::string &path, const std::vector<Saved> &all, in
     if (saved.replica >= 0 && saved.replica != own % replicas)
       continue;
     std::vector<const StoredTensor *> stored;
-    for (const Part &part : saved.parameter->parts) {
+    for (const Part &part : *saved.parts) {
       std::string name = saved.nameOf(part);
       stored.push_back(
           &checkStored(saved.inModel ? file.findModelTensor(name) : file.find(name), name, part.shape, path, file));
     }
     std::vector<TensorSum> read(stored.size());
-    readBlock(*saved.tensor, *saved.parameter, stored, program, rank, device, read);
+    readBlock(*saved.tensor, *saved.parameter, *saved.parts, stored, program, rank, device, read);
     if (saved.replica < 0 || saved.replica == own)
       for (size_t i = 0; i < read.size(); ++i)
-        sums[saved.nameOf(saved.parameter->parts[i])] += read[i];
+        sums[saved.nameOf((*saved.parts)[i])] += read[i];
   }
 }
 
@@ -107,7 +107,7 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
   bool between = !program.rounds.any() || program.rounds.endsAfter(trajectory.step);
   for (const Program *stage : program.stages)
     for (const Saved &saved : savedTensors(*stage, trajectory.step, std::min(replicas, readers)))
-      for (const Part &part : saved.parameter->parts)
+      for (const Part &part : *saved.parts)
         if (!saved.inModel)
           states[saved.nameOf(part)] = {};
   onAllRanks(comm, [&] {

@@ -19,19 +19,19 @@ std::vector<Saved> pcrt::savedTensors(const Program &program, int64_t step, int6
     if (parameter.isAdapter() != program.hasAdapter())
       continue;
     else if (!rounds.any() || parameter.frozen)
-      saved.push_back({&parameter, &parameter, true, ""});
+      saved.push_back({&parameter, &parameter, &parameter.parts, true, ""});
     else if (!rounds.endsAfter(step))
       for (int64_t replica = 0; replica < replicas; ++replica)
-        saved.push_back({&parameter, &parameter, false, ofReplica("parameter", replica), replica});
+        saved.push_back({&parameter, &parameter, &parameter.parts, false, ofReplica("parameter", replica), replica});
   for (const State &state : program.states) {
     const Parameter &parameter = program.parameters[state.parameter];
     if (rounds.any() && state.name == PCRT_SHARED)
-      saved.push_back({&state, &parameter, true, ""});
+      saved.push_back({&state, &parameter, &state.parts, true, ""});
     else if (!state.varies)
-      saved.push_back({&state, &parameter, false, state.name + "."});
+      saved.push_back({&state, &parameter, &state.parts, false, state.name + "."});
     else
       for (int64_t replica = 0; replica < replicas; ++replica)
-        saved.push_back({&state, &parameter, false, ofReplica(state.name, replica), replica});
+        saved.push_back({&state, &parameter, &state.parts, false, ofReplica(state.name, replica), replica});
   }
   return saved;
 }

@@ -23,6 +23,7 @@ inline const char *modelFileOf(const Program &program) {
 struct Saved {
   const Tensor *tensor;
   const Parameter *parameter;
+  const std::vector<Part> *parts; ///< Its boxes in the tensors of the checkpoint.
   bool inModel;
   std::string prefix;   ///< The beginning of its name; the part's name follows.
   int64_t replica = -1; ///< The replica of local SGD that owns it; -1: all share it.

@@ -142,8 +142,9 @@ static void checkFinite(const float *values, int64_t first, int64_t count, const
                             "); the file is damaged or its training diverged, so start from other weights");
 }
 
-void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,
-                     const Program &program, int rank, Device &device, std::vector<TensorSum> &sums) {
+void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<Part> &parts,
+                     const std::vector<const StoredTensor *> &stored, const Program &program, int rank, Device &device,
+                     std::vector<TensorSum> &sums) {
   if (!tensor.isOn(program.mesh, rank))
     return;
   bool writes = program.writes(tensor, parameter, rank);
@@ -152,8 +153,8 @@ void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std
   char *out = host.data();
   std::vector<float> piece;
   bool direct = tensor.dtype == PCRT_F32;
-  for (size_t i = 0; i < parameter.parts.size(); ++i) {
-    const Part &part = parameter.parts[i];
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Part &part = parts[i];
     FloatReader floats(*stored[i]);
     forEachPiece(part.size, part.inPart(block), part.box,
                  [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
@@ -188,7 +189,7 @@ void pcrt::readParameters(const Program &program, const Safetensors &weights, in
     }
   pool.ranges(int64_t(count), [&](int, int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i)
-      readBlock(*wanted[i], *wanted[i], stored[i], program, rank, device, read[i]);
+      readBlock(*wanted[i], *wanted[i], wanted[i]->parts, stored[i], program, rank, device, read[i]);
   });
   for (size_t i = 0; i < count && program.replicaOf(rank) == 0; ++i) // other replicas have read the same
     for (size_t part = 0; part < read[i].size(); ++part)

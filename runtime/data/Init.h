@@ -33,9 +33,10 @@ void readParameters(const Program &program, const Safetensors &weights, int rank
 void checkTies(const Program &program, const Safetensors &weights);
 
 /// Reads a rank's block of a tensor that belongs to `parameter` to its place in the arena. `stored` has one tensor for
-/// each part of the parameter. Adds checksums to `sums`, one for each part, if this rank would write the block.
-void readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,
-               const Program &program, int rank, Device &device, std::vector<TensorSum> &sums);
+/// each of its `parts`. Adds checksums to `sums`, one for each part, if this rank would write the block.
+void readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<Part> &parts,
+               const std::vector<const StoredTensor *> &stored, const Program &program, int rank, Device &device,
+               std::vector<TensorSum> &sums);
 
 /// Returns `*stored` if it has this shape and a float dtype. Throws PCRT_BAD_DATA otherwise, with a hint if `all` has
 /// the tensor under another name.

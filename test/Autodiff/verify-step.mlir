@@ -157,6 +157,23 @@ func.func @step() {
 // -----
 
 func.func @step() {
+  %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xi32>
+  %w = pc.parameter "w" dims ["a", "b"] init <fill, 1.0> source <"w", shape = [8, 4], start = [0, 0], size = [8, 4]> : tensor<8x4xf32>
+  // expected-error @below {{'m' must have the shape of 'w', or some of its dims with their names and sizes, whole in the checkpoint; its type is 'tensor<4xf32>' (T5)}}
+  %m = pc.state "m" of "w" dims ["a"] : tensor<4xf32>
+  %loss = pc.accumulate (%t = %x : tensor<2x4xi32> -> tensor<4xi32>) {
+    %one = pc.seed : tensor<f32>
+    pc.yield %one : tensor<f32>
+  } : tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  pc.update "w" %w : tensor<8x4xf32>
+  pc.update "m" of "w" %m : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @step() {
   // expected-error @below {{'w' is frozen and is updated (T5)}}
   %w = pc.parameter "w" frozen dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
   %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xi32>

@@ -85,3 +85,36 @@ pc.optimizer "a" dims ["stack", "rows", "columns"] {
   %b = pc.add %w, %a : (tensor<?x?x?xf32>, tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
   pc.yield %b : tensor<?x?x?xf32>
 }
+
+// -----
+
+// expected-error@+1 {{expects 'over' to list, for each of 1 states, some of the dims ["stack", "rows", "columns"] in their order, got [["columns", "rows"]] (C7)}}
+pc.optimizer "a" dims ["stack", "rows", "columns"] states ["m"] over [["columns", "rows"]] {
+^bb0(%w: tensor<?x?x?xf32>, %g: tensor<?x?x?xf32>, %m: tensor<?x?xf32>):
+  pc.yield %w, %m : tensor<?x?x?xf32>, tensor<?x?xf32>
+}
+
+// -----
+
+// expected-error@+1 {{expects 'over' to list, for each of 1 states, some of the dims ["all"] in their order, got [] (C7)}}
+pc.optimizer "a" dims ["all"] states ["m"] over [] {
+^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %m: tensor<?xf32>):
+  pc.yield %w, %m : tensor<?xf32>, tensor<?xf32>
+}
+
+// -----
+
+// expected-error@+1 {{expects 3 arguments of type 'tensor<?x?x?xf32>', except for states with fewer dims, and 0 of type 'tensor<f32>'}}
+pc.optimizer "a" dims ["stack", "rows", "columns"] states ["m"] over [["stack", "rows"]] {
+^bb0(%w: tensor<?x?x?xf32>, %g: tensor<?x?x?xf32>, %m: tensor<?x?x?xf32>):
+  pc.yield %w, %m : tensor<?x?x?xf32>, tensor<?x?x?xf32>
+}
+
+// -----
+
+// expected-error@+1 {{yields a value with other dims than those of m (C6)}}
+pc.optimizer "a" dims ["stack", "rows", "columns"] states ["m"] over [["stack", "rows"]] {
+^bb0(%w: tensor<?x?x?xf32>, %g: tensor<?x?x?xf32>, %m: tensor<?x?xf32>):
+  %sums = pc.einsum "stack rows columns -> stack columns" %g : (tensor<?x?x?xf32>) -> tensor<?x?xf32>
+  pc.yield %w, %sums : tensor<?x?x?xf32>, tensor<?x?xf32>
+}

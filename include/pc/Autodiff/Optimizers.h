@@ -42,6 +42,8 @@ public:
 private:
   struct Copy;
   OptimizerOp find(llvm::StringRef name) const;
+  /// Whether `name` is the definition of the compile, or the one to which that leaves parameters.
+  bool usesSettings(llvm::StringRef name) const;
   mlir::Value hyperScalar(mlir::OpBuilder &builder, mlir::Value hyper, int number);
 
   mlir::ModuleOp module;

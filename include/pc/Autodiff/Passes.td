@@ -342,7 +342,8 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     * (T3) there is one `pc.accumulate`; in a step that trains it holds the only `pc.seed`;
     * (T4) one output is the loss, and `pc.cross_entropy` is expanded;
     * (T5) an update has a leaf of its type; in a step that trains, every parameter and state has one update, unless the parameter
-      is frozen or only choices depend on it (such as those of a router);
+      is frozen or only choices depend on it (such as those of a router); a state has the shape of its parameter, or some of its
+      dims;
     * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because
       checkpoints are written from the parameters;
     * (T7) a program with caches does not train, and updates each cache with the result of `pc.cache_write` to it. (T3) and (T4) are for

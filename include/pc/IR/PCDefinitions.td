@@ -27,14 +27,19 @@ def PC_OptimizerOp : Op<PC_Dialect, "optimizer", [IsolatedFromAbove]> {
     computes the logits. `others` names the optimizer of the parameters that this one does not treat; by default it is
     `adamw`.
 
+    `over` lists the dims of each state, which are a part of `dims`: `over [["stack", "rows"], []]` declares one number
+    per row of each matrix, and one number per parameter. Without it, states have the shape of their parameter.
+
     Scalars are `lr`, `beta1`, `beta2`, `eps`, `decay`, `correction1` (1 - beta1^t) and `correction2` of the parameter's
-    group, the sizes `rows` and `columns`, and the names in `settings`. Each setting has a default, which
-    `--optimizer=NAME:SETTING=NUMBER` replaces. A setting with the name of one of the run's scalars hides it.
+    group, the sizes `rows` and `columns` of a matrix, or with `["all"]` the number of elements `size`, and the names in
+    `settings`. Sizes do not count padding. Each setting has a default, which `--optimizer=NAME:SETTING=NUMBER`
+    replaces, also for the definition that `others` names. A setting with the name of one of the run's scalars hides it.
 
     Constraints: (C1) `dims` is one of the three lists; (C2) the arguments are a parameter, a gradient and states of f32
     with a `?` for each dim, and scalars; (C3) the region yields a parameter and as many states; (C4) it has only
     pointwise ops, einsums and constants, and uses only its arguments; (C5) every scalar is known, and every setting is
-    a scalar; (C6) the dims of each value follow from its operands.
+    a scalar; (C6) the dims of each value follow from its operands; (C7) `over` has an entry for each state, with names
+    from `dims` in their order.
 
     ```mlir
     pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] scalars ["lr", "momentum"] settings {momentum = 0.9} {
@@ -49,11 +54,11 @@ def PC_OptimizerOp : Op<PC_Dialect, "optimizer", [IsolatedFromAbove]> {
   }];
   let arguments = (ins StrAttr:$name, StrArrayAttr:$dims, UnitAttr:$hidden, OptionalAttr<StrAttr>:$others,
                        DefaultValuedOptionalAttr<StrArrayAttr, "{}">:$states, DefaultValuedOptionalAttr<StrArrayAttr, "{}">:$scalars,
-                       OptionalAttr<DictionaryAttr>:$settings);
+                       OptionalAttr<ArrayAttr>:$over, OptionalAttr<DictionaryAttr>:$settings);
   let regions = (region SizedRegion<1>:$body);
   let hasRegionVerifier = 1;
   let assemblyFormat = [{
-    $name `dims` $dims (`hidden` $hidden^)? (`others` $others^)? (`states` $states^)? (`scalars` $scalars^)? (`settings` $settings^)? $body attr-dict
+    $name `dims` $dims (`hidden` $hidden^)? (`others` $others^)? (`states` $states^)? (`over` $over^)? (`scalars` $scalars^)? (`settings` $settings^)? $body attr-dict
   }];
   let extraClassDeclaration = [{
     mlir::Block &getBlock() { return getBody().front(); }
@@ -61,6 +66,10 @@ def PC_OptimizerOp : Op<PC_Dialect, "optimizer", [IsolatedFromAbove]> {
     bool isOfMatrices() { return getDims().size() > 1; }
     /// The names of `states` or `scalars`.
     llvm::SmallVector<llvm::StringRef> names(mlir::ArrayAttr of);
+    /// Which of `dims` each state has.
+    llvm::SmallVector<llvm::SmallVector<int, 3>> dimsOfStates();
+    /// Whether an einsum sums over dims, so that an element's update depends on other elements.
+    bool hasSums();
   }];
 }
 

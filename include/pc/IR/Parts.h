@@ -26,6 +26,25 @@ llvm::SmallVector<ParameterPart> partsOf(ParameterOp parameter);
 /// How many parameters were imported for this one.
 int64_t numParts(ParameterOp parameter);
 
+/// The dims of `parameter` that a state of it has, in order. A state names its dims like the parameter; "embed#1" names
+/// dim 1, if an earlier one has the same name. Nothing if the state does not fit the parameter.
+std::optional<llvm::SmallVector<int64_t>> dimsOfState(StateOp state, ParameterOp parameter);
+
+/// The dim of the state that is dim `dim` of the parameter; -1 if there is none.
+int64_t dimInState(StateOp state, ParameterOp parameter, int64_t dim);
+
+/// The names of a state over these dims of a parameter.
+mlir::ArrayAttr namesOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims);
+
+/// The shape without padding of a state over these dims of a parameter.
+llvm::SmallVector<int64_t> validShapeOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims);
+
+/// What a checkpoint stores of a state over these dims of a parameter: for each part of the parameter, a part with the
+/// same name whose tensor has size 1 in the dims that the state does not have. The box of a part that is only a part
+/// along such a dim keeps its place there, so that states of other boxes have other elements. Nothing if a dim of the
+/// tensor has both dims that the state has and others.
+std::optional<llvm::SmallVector<ParameterPart>> partsOfState(ParameterOp parameter, llvm::ArrayRef<int64_t> dims);
+
 } // namespace pc
 
 #endif

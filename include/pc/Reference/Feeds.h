@@ -6,7 +6,7 @@
 #define PC_REFERENCE_FEEDS_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "pc/IR/PC.h"
+#include "pc/IR/Parts.h"
 #include "pc/Reference/Tensor.h"
 
 namespace pc {
@@ -43,11 +43,14 @@ public:
   /// * random: the words of `seed`, step 0.
   llvm::FailureOr<Tensor> read(mlir::Operation *leaf) const;
 
-  /// The shape without padding of a parameter, which its states and gradient share. Null if there is no padding.
-  const Shape *validShape(llvm::StringRef parameter) const;
+  /// The shape without padding of a parameter, or of its state. Nothing if there is no padding.
+  std::optional<Shape> validShape(llvm::StringRef parameter, StateOp state) const;
+
+  /// The parts of a packed parameter, or of its state. Nothing if the parameter is not packed.
+  llvm::SmallVector<ParameterPart> packedParts(llvm::StringRef parameter, StateOp state) const;
 
 private:
-  Tensor drawParts(ParameterOp parameter, llvm::ArrayRef<int64_t> shape, const std::string &prefix,
+  Tensor drawParts(llvm::ArrayRef<ParameterPart> parts, llvm::ArrayRef<int64_t> shape, const std::string &prefix,
                    llvm::function_ref<double(uint64_t)> element) const;
   llvm::FailureOr<Tensor> readRandom(InputOp op, const Shape &shape) const;
   Tensor drawDocuments(const Shape &shape, bool starts) const;
@@ -56,8 +59,7 @@ private:
 
   uint64_t seed;
   int64_t vocabulary = 0, batch = 0;
-  llvm::StringMap<Shape> valid;
-  llvm::StringMap<ParameterOp> packed;
+  llvm::StringMap<ParameterOp> parameters;
 };
 
 } // namespace pc

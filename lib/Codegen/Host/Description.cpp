@@ -72,6 +72,17 @@ static json::Object describeGroup(DictionaryAttr group) {
   return object;
 }
 
+/// A box of a tensor in the checkpoint.
+static json::Object describeSource(SourceAttr source) {
+  json::Object object{{"tensor", source.getTensor()},
+                      {"shape", numbers(source.getShape())},
+                      {"start", numbers(source.getStart())},
+                      {"size", numbers(source.getSize())}};
+  if (!source.getView().empty())
+    object["view"] = numbers(source.getView());
+  return object;
+}
+
 /// A parameter's description has everything with which a checkpoint can be read or written.
 static json::Object describeParameter(ParameterOp op, int64_t key) {
   json::Object object = describe(op, op.getValue(), true);
@@ -89,25 +100,18 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
   if (op.getInit().getZeroRow() != -1)
     init["zero_row"] = op.getInit().getZeroRow();
   object["init"] = std::move(init);
-  auto sourceOf = [](const ParameterPart &part) {
-    json::Object source{{"tensor", part.source.getTensor()},
-                        {"shape", numbers(part.source.getShape())},
-                        {"start", numbers(part.source.getStart())},
-                        {"size", numbers(part.source.getSize())}};
-    if (!part.source.getView().empty())
-      source["view"] = numbers(part.source.getView());
-    return source;
-  };
   SmallVector<ParameterPart> parts = partsOf(op);
   if (!op.getParts()) {
     object["key"] = key;
-    object["source"] = sourceOf(parts[0]);
+    object["source"] = describeSource(parts[0].source);
     return object;
   }
   json::Array list;
   for (const ParameterPart &part : parts)
-    list.push_back(json::Object{
-        {"start", numbers(part.start)}, {"size", numbers(part.size)}, {"key", part.key}, {"source", sourceOf(part)}});
+    list.push_back(json::Object{{"start", numbers(part.start)},
+                                {"size", numbers(part.size)},
+                                {"key", part.key},
+                                {"source", describeSource(part.source)}});
   object["parts"] = std::move(list);
   return object;
 }
@@ -127,11 +131,19 @@ bool pc::isSameOutput(Operation *a, Operation *b) {
   return cast<TopKOp>(a).getLayer() == cast<TopKOp>(b).getLayer();
 }
 
-/// A state of a parameter, or a cache of an attention.
-static json::Object describeState(StateOp state) {
+/// A state of a parameter, or a cache of an attention. A state of another shape than its parameter has its own parts.
+static json::Object describeState(StateOp state, ParameterOp parameter) {
   json::Object entry = describe(state, state.getValue(), true);
   entry["name"] = state.getName();
   entry[state.getCache() ? "of" : "parameter"] = state.getParameter();
+  auto dims = parameter ? dimsOfState(state, parameter) : std::nullopt;
+  if (!dims || dims->size() == parameter.getDims().size())
+    return entry;
+  json::Array parts;
+  for (const ParameterPart &part : partsOfState(parameter, *dims).value_or(SmallVector<ParameterPart>()))
+    parts.push_back(json::Object{
+        {"start", numbers(part.start)}, {"size", numbers(part.size)}, {"source", describeSource(part.source)}});
+  entry["parts"] = std::move(parts);
   return entry;
 }
 
@@ -207,14 +219,16 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs,
   json::Array parameters, states, caches, inputs, constants, outs, mesh;
   bool trains = false, generates = false;
   std::set<std::string> optimizers;
+  llvm::StringMap<ParameterOp> byName;
   int64_t imported = 0; // parameters
   json::Object object;
   module.walk([&](Operation *op) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
+      byName[parameter.getName()] = parameter;
       parameters.push_back(describeParameter(parameter, parameter.getKey() ? *parameter.getKey() : imported));
       imported += numParts(parameter);
     } else if (auto state = dyn_cast<StateOp>(op)) {
-      (state.getCache() ? caches : states).push_back(describeState(state));
+      (state.getCache() ? caches : states).push_back(describeState(state, byName.lookup(state.getParameter())));
     } else if (auto input = dyn_cast<InputOp>(op)) {
       inputs.push_back(describeInput(input));
     } else if (auto table = dyn_cast<RopeTableOp>(op)) {

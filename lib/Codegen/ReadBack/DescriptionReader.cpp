@@ -200,6 +200,28 @@ private:
     return true;
   }
 
+  /// A state has parts if its shape differs from its parameter's.
+  bool partsOfState(StateOp state, const json::Object &entry) {
+    ParameterOp parameter = byName.lookup(state.getParameter());
+    std::optional<SmallVector<int64_t>> dims;
+    if (parameter)
+      dims = dimsOfState(state, parameter);
+    if (!dims || dims->size() == parameter.getDims().size())
+      return is(entry, "parts", nullptr);
+    auto wanted = pc::partsOfState(parameter, *dims);
+    const json::Array *parts = entry.getArray("parts");
+    if (!wanted || !parts || parts->size() != wanted->size())
+      return refuse(state, "has a different number of parts");
+    for (auto [part, found] : llvm::zip_equal(*wanted, *parts)) {
+      const json::Object *one = found.getAsObject();
+      if (!one)
+        return refuse(state, "has an invalid part");
+      if (!is(*one, "start", list(part.start)) || !is(*one, "size", list(part.size)) || !source(part.source, *one))
+        return false;
+    }
+    return true;
+  }
+
   /// Frequencies must be equal to the bit.
   bool table(RopeTableOp op) {
     const json::Object *entry = entryFor(op, "constants");
@@ -218,11 +240,12 @@ private:
       if (!ok)
         return;
       if (auto leaf = dyn_cast<ParameterOp>(op)) {
+        byName[leaf.getName()] = leaf;
         ok = parameter(leaf);
       } else if (auto leaf = dyn_cast<StateOp>(op)) {
         const json::Object *entry = entryFor(op, leaf.getCache() ? "caches" : "states");
         ok = entry && tensor(leaf, leaf.getValue(), *entry, true) && is(*entry, "name", leaf.getName()) &&
-             is(*entry, leaf.getCache() ? "of" : "parameter", leaf.getParameter());
+             is(*entry, leaf.getCache() ? "of" : "parameter", leaf.getParameter()) && partsOfState(leaf, *entry);
       } else if (auto leaf = dyn_cast<InputOp>(op)) {
         const json::Object *entry = entryFor(op, "inputs");
         StringRef kind = stringifyInputKind(leaf.getKind());
@@ -274,6 +297,7 @@ private:
   bool generates = false;  ///< the program has caches
   Operation *at = nullptr; ///< the op that is being compared
   llvm::StringMap<size_t> taken;
+  llvm::StringMap<ParameterOp> byName;
   int64_t imported = 0; ///< the number of imported parameters so far
 };
 
