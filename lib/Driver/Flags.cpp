@@ -202,7 +202,8 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(generation.sampling, "sampling",
         "With --mode=generate: let requests choose tokens at random; false: always the most probable token");
   field(fields.step.optimizer, "optimizer",
-        "Optimizer: adamw, sgd, lion, muon, amsgrad or a file that ends in .mlir; settings as in muon:momentum=0.9");
+        "Optimizer: adamw, sgd, adafactor, amsgrad, lion, muon or a file that ends in .mlir; settings as in "
+        "muon:momentum=0.9");
   field(fields.adapters.lora, "lora",
         "Train LoRA adapters and freeze everything else, as in rank=16,alpha=32,targets=q_proj|v_proj,dropout=0.1");
   repeated(fields.groups.groups, "group",

@@ -1,5 +1,6 @@
 // RUN: pc-opt %s --pc-differentiate=optimizer=lion --pc-verify-step --split-input-file | FileCheck %s --check-prefix=LION
 // RUN: pc-opt %s --pc-differentiate=optimizer=muon:momentum=0.5 --pc-verify-step --split-input-file | FileCheck %s --check-prefix=MUON
+// RUN: pc-opt %s --pc-differentiate=optimizer=adafactor:eps2=0.25,d=0.5 --pc-verify-step --split-input-file | FileCheck %s --check-prefix=ADAFACTOR
 // RUN: pc-opt %s --pc-differentiate=optimizer=mine --pc-verify-step --split-input-file | FileCheck %s --check-prefix=MINE
 // An optimizer as text is copied for each parameter, with the parameter's shape. A step whose coefficient is NaN keeps the old values.
 
@@ -59,3 +60,12 @@ func.func @model() {
 // MINE: pc.parameter "w" group {name = "mine@[[HASH:[0-9a-f]+]]", optimizer = "mine@[[HASH]]"} dims
 // MINE: pc.state "sum" of "w"
 // MINE: pc.scale %{{.*}} by 5.000000e-01
+
+// The mean of squares in a row divides by the 6 columns.
+// ADAFACTOR: pc.parameter "w" group {name = "adafactor:eps2=0.25,d=0.5", optimizer = "adafactor:eps2=0.25,d=0.5"} dims
+// ADAFACTOR: pc.state "step" of "w" dims [] : tensor<f32>
+// ADAFACTOR: %[[ROW:.*]] = pc.state "row_var" of "w" dims ["embed"] : tensor<8xf32>
+// ADAFACTOR: pc.state "col_var" of "w" dims ["heads", "head"] : tensor<2x3xf32>
+// ADAFACTOR: %[[SQUARES:.*]] = pc.einsum "rows columns0 columns1, rows columns0 columns1 -> rows"
+// ADAFACTOR: pc.scale %[[SQUARES]] by 0.16666666666666666
+// ADAFACTOR: pc.select equal {{.*}}, %[[ROW]] : (tensor<8xf32>

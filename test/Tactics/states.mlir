@@ -35,6 +35,14 @@
 // PAD: pc.state "row" of "up" dims ["embed"] : tensor<9xf32>
 // PAD: pc.state "column" of "up" dims ["ffn"] : tensor<16xf32>
 
+// The settings are also those of the definition to which Adafactor leaves vectors.
+// RUN: pc-opt %s --pc-differentiate=optimizer=adafactor:d=0.5 -o %t.adafactor
+// RUN: FileCheck %s --input-file=%t.adafactor --check-prefix=SETTING
+// RUN: pc-opt %t.adafactor --pc-pad-shards=ranks=3 --pc-set-mesh=mesh=dp=3 --pc-zero=stage=1 --pc-verify-placed -o %t.adafactor3
+// RUN: pc-equal %t.adafactor %t.adafactor3
+// SETTING: pc.state "variance" of "bias"
+// SETTING: pc.scale %{{.*}} by 2.000000e+00
+
 pc.optimizer "rows" dims ["stack", "rows", "columns"] others "sgd" states ["row", "column", "step"] over [["stack", "rows"], ["stack", "columns"], []]
     scalars ["lr", "columns"] {
 ^bb0(%w: tensor<?x?x?xf32>, %g: tensor<?x?x?xf32>, %old: tensor<?x?xf32>, %before: tensor<?x?xf32>, %step: tensor<f32>, %lr: tensor<f32>, %columns: tensor<f32>):
@@ -61,13 +69,16 @@ func.func @model() {
   %square = pc.parameter "square" dims ["embed", "embed"] init <fill, 1.0> source <"square", shape = [8, 8], start = [0, 0], size = [8, 8]> : tensor<8x8xf32>
   %down = pc.parameter "down" dims ["ffn", "embed"] init <fill, 1.0> source <"down", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
   %head = pc.parameter "head" dims ["vocab", "embed"] init <fill, 1.0> source <"head", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %bias = pc.parameter "bias" dims ["embed"] init <fill, 0.0> source <"bias", shape = [8], start = [0], size = [8]> : tensor<8xf32>
   %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<6x8xi32>
   %targets = pc.input targets dims ["batch", "sequence"] : tensor<6x8xi32>
   %x = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<6x8xi32>) -> tensor<6x8x8xf32>
   %z = pc.einsum "b s e, f e -> b s f" %x, %square : (tensor<6x8x8xf32>, tensor<8x8xf32>) -> tensor<6x8x8xf32>
   %h = pc.einsum "b s e, e f -> b s f" %z, %up : (tensor<6x8x8xf32>, tensor<8x16xf32>) -> tensor<6x8x16xf32>
   %y = pc.einsum "b s f, f e -> b s e" %h, %down : (tensor<6x8x16xf32>, tensor<16x8xf32>) -> tensor<6x8x8xf32>
-  %logits = pc.einsum "b s e, v e -> b s v" %y, %head : (tensor<6x8x8xf32>, tensor<16x8xf32>) -> tensor<6x8x16xf32>
+  %biases = pc.einsum "e -> b s e" %bias : (tensor<8xf32>) -> tensor<6x8x8xf32>
+  %sum = pc.add %y, %biases : (tensor<6x8x8xf32>, tensor<6x8x8xf32>) -> tensor<6x8x8xf32>
+  %logits = pc.einsum "b s e, v e -> b s v" %sum, %head : (tensor<6x8x8xf32>, tensor<16x8xf32>) -> tensor<6x8x16xf32>
   %nll = pc.cross_entropy %logits, %targets : (tensor<6x8x16xf32>, tensor<6x8xi32>) -> tensor<6x8xf32>
   %loss = pc.einsum "b s ->" %nll : (tensor<6x8xf32>) -> tensor<f32>
   pc.output loss "loss" %loss : tensor<f32>

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes optimizers.json: what PyTorch makes of golden models with other optimizers than AdamW and SGD.
 
-usage: make_optimizers.py [f32]      (torch and transformers from PyPI; f32: prints how far f32 is from what the file holds)
+usage: make_optimizers.py [f32|OPTIMIZER]      (torch and transformers from PyPI; f32: prints how far f32 is from what the file holds; OPTIMIZER: only this one is
+computed again)
 
 For each optimizer and model: `losses` of make_golden.STEPS steps, and for each tensor of the checkpoint after them its Euclidean norm and its scalar
 product with cos(0), cos(1), .... Everything is computed in double precision, with torch.optim.Muon (also its Newton-Schulz, which PyTorch computes in
-bf16) and torch.optim.AdamW(amsgrad=True). PyTorch has no Lion; this one follows algorithm 2 of Chen et al. 2023. Muon treats q, k and v, and each expert,
-by itself, also where transformers has them in one tensor."""
+bf16), torch.optim.Adafactor and torch.optim.AdamW(amsgrad=True). PyTorch has no Lion; this one follows algorithm 2 of Chen et al. 2023. Muon and Adafactor
+treat q, k and v, and each expert, by itself, also where transformers has them in one tensor."""
 import contextlib
 import json
 import sys
@@ -50,16 +51,20 @@ class Lion(torch.optim.Optimizer):
                 momentum.mul_(second).add_(p.grad, alpha=1 - second)
 
 
-def matrices(name, tensor):
-    """The hidden matrices in a tensor: none, itself, or parts of it."""
-    if tensor.dim() < 2 or any(word in name for word in NOT_HIDDEN):
-        return []
-    if name.endswith("c_attn.weight"):
-        return tensor.chunk(3, dim=1)
+def parts_of(name, tensor):
+    """The tensor, or the parts of it that pc treats separately: q, k and v, and experts."""
+    if "c_attn." in name:
+        return tensor.chunk(3, dim=-1)
     if tensor.dim() == 3:
         parts = tensor.chunk(2, dim=1) if name.endswith("gate_up_proj") else [tensor]
         return [one for part in parts for one in part]
     return [tensor]
+
+
+def matrices(name, tensor):
+    """The hidden matrices in a tensor: none, itself, or parts of it."""
+    hidden = tensor.dim() > 1 and not any(word in name for word in NOT_HIDDEN)
+    return parts_of(name, tensor) if hidden else []
 
 
 class Muon:
@@ -86,7 +91,27 @@ class Muon:
             one.step()
 
 
-OPTIMIZERS = {"muon": Muon, "lion": lambda model: Lion(model.parameters(), **FLAGS), "amsgrad": lambda model: torch.optim.AdamW(model.parameters(), amsgrad=True, **FLAGS)}
+class Adafactor:
+    """torch.optim.Adafactor for each matrix and vector. It has the eps of f32, also in double precision."""
+
+    def __init__(self, model):
+        self.parts = [(name, parameter, [torch.nn.Parameter(view) for view in parts_of(name, parameter.detach())])
+                      for name, parameter in model.named_parameters()]
+        views = [view for _, _, of in self.parts for view in of]
+        self.all = [torch.optim.Adafactor(views, eps=(torch.finfo(torch.float).eps, 1e-3), **FLAGS)]
+
+    def zero_grad(self):
+        for _, parameter, _ in self.parts:
+            parameter.grad = None
+
+    def step(self):
+        for name, parameter, views in self.parts:
+            for view, gradient in zip(views, parts_of(name, parameter.grad)):
+                view.grad = gradient
+        self.all[0].step()
+
+
+OPTIMIZERS = {"muon": Muon, "adafactor": Adafactor, "lion": lambda model: Lion(model.parameters(), **FLAGS), "amsgrad": lambda model: torch.optim.AdamW(model.parameters(), amsgrad=True, **FLAGS)}
 
 
 def figures(name, optimizer, dtype):
@@ -116,7 +141,9 @@ def main():
                 worst = max((max(abs(x - y) for x, y in zip(single["tensors"][t], exact["tensors"][t])) / exact["tensors"][t][0], t) for t in exact["tensors"])
                 print(f"{optimizer} {name}: losses {loss:.1e}, tensors {worst}")
         return
-    result = {optimizer: {name: figures(name, optimizer, torch.double) for name in MODELS} for optimizer in OPTIMIZERS}
+    result = json.loads(path.read_text()) if sys.argv[1:] else {}
+    for optimizer in sys.argv[1:] or OPTIMIZERS:
+        result[optimizer] = {name: figures(name, optimizer, torch.double) for name in MODELS}
     shorten = lambda x: {k: shorten(v) for k, v in x.items()} if isinstance(x, dict) else [float(f"{v:.8g}") for v in x]
     path.write_text(json.dumps(shorten(result)).replace("], ", "],\n").replace("}, ", "},\n") + "\n")
 
