@@ -91,7 +91,7 @@ FailureOr<DefinedDims> pc::dimsOf(OptimizerOp optimizer) {
   }
   for (auto [i, value] : llvm::enumerate(optimizer.getBlock().getTerminator()->getOperands()))
     if (known.at(value) != known.at(optimizer.getBlock().getArgument(i ? i + 1 : 0)))
-      return optimizer.emitOpError() << "yields a value with other dims than those of "
+      return optimizer.emitOpError() << "yields a value with the wrong dims for "
                                      << (i ? optimizer.names(optimizer.getStates())[i - 1] : "the parameter")
                                      << " (C6)";
   return known;

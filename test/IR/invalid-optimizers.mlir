@@ -112,7 +112,7 @@ pc.optimizer "a" dims ["stack", "rows", "columns"] states ["m"] over [["stack", 
 
 // -----
 
-// expected-error@+1 {{yields a value with other dims than those of m (C6)}}
+// expected-error@+1 {{yields a value with the wrong dims for m (C6)}}
 pc.optimizer "a" dims ["stack", "rows", "columns"] states ["m"] over [["stack", "rows"]] {
 ^bb0(%w: tensor<?x?x?xf32>, %g: tensor<?x?x?xf32>, %m: tensor<?x?xf32>):
   %sums = pc.einsum "stack rows columns -> stack columns" %g : (tensor<?x?x?xf32>) -> tensor<?x?xf32>
