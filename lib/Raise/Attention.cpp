@@ -34,16 +34,6 @@ struct Pieces {
 
 } // namespace
 
-/// The dim of `value` along which it counts 0, 1, 2, ..., or -1.
-static int countedDim(Value value) {
-  ProductForm product = productOf(value);
-  auto cast = product.terms.size() == 1 ? product.terms[0].value.getDefiningOp<CastOp>() : CastOp();
-  auto iota = cast ? cast.getX().getDefiningOp<IotaOp>() : IotaOp();
-  bool counts =
-      iota && !iota.getFrom() && !iota.getPieces() && !iota.getOffset() && product.scale == 1 && !product.summed();
-  return counts ? product.terms[0].dims[0] : -1;
-}
-
 /// Recognises select(key <= query, scores, low number) and the inverted form select(query < key, low number, scores).
 /// Returns `value` itself if it has no such mask.
 static Scores withoutMask(Value value) {

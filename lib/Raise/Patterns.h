@@ -27,6 +27,15 @@ bool raiseActivation(mlir::Operation *op);
 /// attention: softmax(q k^T) v. Runs after raiseSoftmax.
 bool raiseAttention(mlir::Operation *op);
 
+/// Routed experts: a sum over experts with weights that are 0 unless a token has chosen the expert.
+bool raiseExperts(mlir::Operation *op);
+
+/// Builds the routed form of such a sum before it. Returns null, and builds nothing, if it is no such sum.
+mlir::Value routedExperts(EinsumOp root);
+
+/// The same for a sum of ops per expert, such as a loop writes. Packs the parameters of the experts.
+bool raiseExpertLoop(mlir::Operation *op);
+
 } // namespace pc
 
 #endif

@@ -102,6 +102,15 @@ std::optional<double> pc::constantOf(Value value) {
   return constant.getNumber().convertToDouble() * product.scale;
 }
 
+int pc::countedDim(Value value) {
+  ProductForm product = productOf(value);
+  auto cast = product.terms.size() == 1 ? product.terms[0].value.getDefiningOp<CastOp>() : CastOp();
+  auto iota = cast ? cast.getX().getDefiningOp<IotaOp>() : IotaOp();
+  bool counts =
+      iota && !iota.getFrom() && !iota.getPieces() && !iota.getOffset() && product.scale == 1 && !product.summed();
+  return counts ? product.terms[0].dims[0] : -1;
+}
+
 std::optional<ReducedDim> pc::reducedDim(const ProductForm &product, const Term &term) {
   if (product.summed() != 1 || !term.has(product.rank) || static_cast<int>(term.dims.size()) != product.rank + 1)
     return std::nullopt;
@@ -146,7 +155,7 @@ Term pc::straightened(Term term) {
 /// Writes one einsum of all terms, whose dims are named after their numbers ("i0 i2"), and then a scale, if these are
 /// needed.
 Value pc::multiply(OpBuilder &builder, Location loc, ArrayRef<Term> terms, ArrayRef<int> result, double scale,
-                   ArrayRef<int64_t> shape) {
+                   ArrayRef<int64_t> shape, IntegerAttr routed) {
   llvm::DenseMap<int, int64_t> sizes;
   SmallVector<Term> straight = llvm::map_to_vector(terms, straightened);
   auto text = [](ArrayRef<int> dims) {
@@ -160,8 +169,8 @@ Value pc::multiply(OpBuilder &builder, Location loc, ArrayRef<Term> terms, Array
     auto found = llvm::map_to_vector(result, [&](int dim) { return sizes.contains(dim) ? sizes[dim] : 1; });
     auto type = RankedTensorType::get(shape.empty() ? found : shape, typeOf(product).getElementType());
     std::string of = llvm::join(llvm::map_range(straight, [&](const Term &term) { return text(term.dims); }), ", ");
-    product = EinsumOp::create(builder, loc, type, of + " -> " + text(result),
-                               llvm::map_to_vector(straight, [](const Term &term) { return term.value; }));
+    product = EinsumOp::create(builder, loc, type, builder.getStringAttr(of + " -> " + text(result)),
+                               llvm::map_to_vector(straight, [](const Term &term) { return term.value; }), routed);
   }
   return scale == 1 ? product
                     : ScaleOp::create(builder, loc, product.getType(), product, builder.getF64FloatAttr(scale));

@@ -71,6 +71,9 @@ ProductForm contractionOf(mlir::Value value);
 /// The number that every element of `value` is, if it is a constant.
 std::optional<double> constantOf(mlir::Value value);
 
+/// The dim of `value` along which it counts 0, 1, 2, ..., or -1.
+int countedDim(mlir::Value value);
+
 /// Whether `value` is `scale` times the sum of `of` over dim `dim`, with the other dims in their order.
 bool isSumOver(mlir::Value value, mlir::Value of, int dim, double scale);
 
@@ -82,9 +85,11 @@ mlir::Value broadcastAlong(mlir::Value value, int dim, double *scale = nullptr);
 Term straightened(Term term);
 
 /// `scale` times the product of `terms` along the dims `result`, whose sizes are `shape`. Other dims are summed over.
-/// Without `shape`, a dim that no term has gets size 1. If this is a single term as it is, returns that term.
+/// Without `shape`, a dim that no term has gets size 1. If this is a single term as it is, returns that term. With
+/// `routed`, the last term is a mask with at most that many ones.
 mlir::Value multiply(mlir::OpBuilder &builder, mlir::Location loc, llvm::ArrayRef<Term> terms,
-                     llvm::ArrayRef<int> result, double scale = 1, llvm::ArrayRef<int64_t> shape = {});
+                     llvm::ArrayRef<int> result, double scale = 1, llvm::ArrayRef<int64_t> shape = {},
+                     mlir::IntegerAttr routed = {});
 
 /// `x` with dim `dim` moved to the end.
 mlir::Value moveToEnd(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x, int dim);

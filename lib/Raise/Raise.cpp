@@ -1,6 +1,6 @@
 //===- Raise.cpp - Replaces pieces by the ops that they spell out ----------------------------===//
 // Input and result: a model program. Norms, softmax, sums of exponentials and activations come first, in program order.
-// Then losses and attention are found, which contain these ops. Pieces that nothing reads any more are erased.
+// Then losses, attention and experts are found, which contain these ops. Pieces that nothing reads any more are erased.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_RAISE
 #include "pc/Raise/Passes.h"
@@ -23,7 +23,7 @@ struct Raise : pc::impl::RaiseBase<Raise> {
     if (!model)
       return;
     raise(model, {raiseNorm, raiseSoftmax, raiseLogSumExp, raiseActivation});
-    raise(model, {raiseCrossEntropy, raiseAttention});
+    raise(model, {raiseCrossEntropy, raiseAttention, raiseExperts, raiseExpertLoop});
   }
 
 private:

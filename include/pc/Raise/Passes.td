@@ -5,7 +5,7 @@
 include "mlir/Pass/PassBase.td"
 
 def Raise : Pass<"pc-raise", "mlir::ModuleOp"> {
-  let summary = "Replace norms, softmax, losses and attention that are written in pieces by their ops";
+  let summary = "Replace norms, softmax, losses, attention and experts that are written in pieces by their ops";
   let description = [{
     Model program -> model program that computes the same. Kernels, tactics and gradients know `pc.rms_norm`, `pc.layer_norm`, `pc.softmax`,
     `pc.logsumexp`, `pc.cross_entropy`, `pc.activation` and `pc.attention`. A program written by hand, or by a front end without such ops, has
@@ -17,7 +17,10 @@ def Raise : Pass<"pc-raise", "mlir::ModuleOp"> {
     * `pc.logsumexp`: the logarithm of such a sum; if the entry of the target is subtracted from it, `pc.cross_entropy`;
     * silu, sigmoid and gelu (tanh);
     * attention: softmax of q k^T, which may be scaled and causal, times v. Keys with scores of -1e4 or less count as not seen.
-      Keys and values have the same width, and q, k and v share at most two dims (batch and heads).
+      Keys and values have the same width, and q, k and v share at most two dims (batch and heads);
+    * experts that all tokens compute: a sum over experts, with weights that are 0 unless `pc.top_k` has chosen the expert. Its products
+      become `routed`. Ops of single experts, from a loop, become ops of all experts, and their parameters parts of packed ones. The names of
+      these parameters' dims become "experts" and "expert_ffn".
 
     ```mlir
     // pc-opt --pc-raise
