@@ -157,8 +157,8 @@ Stacked Experts::stackEntries(ArrayRef<Value> values) {
   return {stacked, true};
 }
 
-/// The names of parameters that differ in one part, with a star instead of it.
-static std::string commonName(ArrayRef<StringRef> names) {
+/// The names of parameters that differ in one part, with a star instead of it. If `isTaken`, with a list of the parts.
+static std::string commonName(ArrayRef<StringRef> names, llvm::function_ref<bool(StringRef)> isTaken) {
   StringRef first = names[0];
   size_t front = first.size(), back = first.size();
   for (StringRef name : names) {
@@ -173,7 +173,12 @@ static std::string commonName(ArrayRef<StringRef> names) {
       ++same;
     back = std::min(back, same);
   }
-  return (first.take_front(front) + "*" + first.take_back(back)).str();
+  auto around = [&](const Twine &middle) { return (first.take_front(front) + middle + first.take_back(back)).str(); };
+  std::string name = around("*");
+  if (!isTaken(name))
+    return name;
+  auto middles = llvm::map_to_vector(names, [&](StringRef each) { return each.drop_front(front).drop_back(back); });
+  return around("{" + llvm::join(middles, ",") + "}");
 }
 
 /// Initial values may differ if a run starts from the weights of the program. The parts would have the same ones.
@@ -203,7 +208,10 @@ Stacked Experts::pack(ArrayRef<Value> values) {
   dims.insert(dims.begin(), "experts");
   shape.insert(shape.begin(), static_cast<int64_t>(count));
   OpBuilder builder(first);
-  auto name = builder.getStringAttr(commonName(names));
+  auto name = builder.getStringAttr(commonName(names, [&](StringRef text) {
+    return llvm::any_of(first->getBlock()->getOps<ParameterOp>(),
+                        [&](ParameterOp other) { return other.getName() == text; });
+  }));
   auto all = ParameterOp::create(
       builder, NameLoc::get(name), RankedTensorType::get(shape, typeOf(values[0]).getElementType()), name,
       builder.getStrArrayAttr(dims), first.getInit(), nullptr, builder.getI64IntegerAttr(0),

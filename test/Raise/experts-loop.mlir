@@ -7,6 +7,8 @@
 // RUN: pc-compile %s --mesh ep=2 --expert-exchange=rows --to=placed -o %t.rows && pc-equal %t.dense %t.rows
 // RUN: pc-compile %s --to=planned -o - | FileCheck %s --check-prefix=ROWS
 // ROWS: pc.rows<24 of 3>
+// Muon treats each expert's matrix by itself, and biases as vectors.
+// RUN: pc-opt %s --pc-differentiate=optimizer=muon -o %t.muon && pc-opt %t.raised --pc-differentiate=optimizer=muon -o %t.packed && pc-equal %t.muon %t.packed
 
 // CHECK: pc.parameter "h.0.router" dims ["experts", "embed"]
 // CHECK: %[[MASK:.*]] = pc.top_k
