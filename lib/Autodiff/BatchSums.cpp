@@ -137,7 +137,7 @@ private:
 
   /// An op over the batch, factor `rows`, which this result keeps or sums.
   Part ofRows(Operation *op, const FactorRule &rule, int rows, bool keeps) const {
-    if (rule.factors[rows].whole || readsIndex(op, rule, rows))
+    if (rule.factors[rows].whole || isDivided(op, rule, rows) || readsIndex(op, rule, rows))
       return other(op, "depends on the index of a sequence in the batch");
     if (keeps)
       return {Part::Rows};

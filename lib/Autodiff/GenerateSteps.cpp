@@ -411,7 +411,7 @@ LogicalResult StepWriter::checkTokensApart() {
         bool isTaken = operand == op->getOperand(0) && isa<EmbeddingOp>(op) && op->getOperand(1) == chosen;
         bool isKept =
             llvm::all_of(rule.results, [&](ArrayRef<int> result) { return llvm::is_contained(result, factor); });
-        if (!isTaken && (rule.factors[factor].whole || !isKept))
+        if (!isTaken && (rule.factors[factor].whole || isDivided(op, rule, factor) || !isKept))
           return op->emitError() << "a program that generates cannot have '" << op->getName()
                                  << "', which relates the tokens of a sequence to each other";
       }

@@ -109,11 +109,11 @@ private:
     }
   }
 
-  /// Keeps the factor of a recurrence in f32, and also the value of which it is a broadcast: bf16 would round a factor
-  /// near 1 to 1.
+  /// Keeps the factor of a recurrence in f32, and also the value of which it is a broadcast or a view: bf16 would round
+  /// a factor near 1 to 1.
   void markFactor(Value factor) {
     wide.insert(factor);
-    if (isBroadcast(factor))
+    if (isBroadcast(factor) || factor.getDefiningOp<ReshapeOp>())
       markFactor(factor.getDefiningOp()->getOperand(0));
   }
 

@@ -39,7 +39,8 @@ public:
         isKept[factor] = true;
     }
     for (auto [factor, of] : llvm::enumerate(rule.factors))
-      if (isPadded[factor] && (of.whole || (!isKept[factor] && !sumsZeros(op, rule, static_cast<int>(factor)))))
+      if (isPadded[factor] && (of.whole || isDivided(op, rule, static_cast<int>(factor)) ||
+                               (!isKept[factor] && !sumsZeros(op, rule, static_cast<int>(factor)))))
         return false;
     if (op->getNumResults() == 1 && makesZeros(op))
       zero.insert(op->getResult(0));

@@ -74,6 +74,9 @@ private:
       add(createGenerateSteps(generate), PCRT_INFEASIBLE);
       return finishStep();
     }
+    // This runs before differentiation, so that gradients are also computed in chunks.
+    if (int64_t chunks = plan.sequenceChunks(); chunks > 1)
+      add(createChunkRecurrences({.chunks = chunks}), PCRT_INTERNAL);
     // Differentiation comes before placement, so the backward pass needs no special placement rules.
     DifferentiateOptions step = options.step;
     step.microbatches = plan.microbatches;

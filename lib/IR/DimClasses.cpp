@@ -30,6 +30,17 @@ void DimClasses::join(unsigned a, unsigned b) {
 
 unsigned DimClasses::classOf(Value value, int64_t d) { return find(node(value, d)); }
 
+bool pc::isDivided(Operation *op, const FactorRule &rule, int factor) {
+  auto differs = [&](Value value, ArrayRef<int> dims) {
+    for (auto [d, f] : llvm::enumerate(dims))
+      if (f == factor && cast<RankedTensorType>(value.getType()).getDimSize(d) != rule.factors[f].size)
+        return true;
+    return false;
+  };
+  return isa<ReshapeOp>(op) &&
+         (differs(op->getOperand(0), rule.operands[0]) || differs(op->getResult(0), rule.results[0]));
+}
+
 /// Joins dims with the same factor in each op, and dims that accumulations pass in and out.
 DimClasses::DimClasses(Operation *root) {
   auto same = [&](Value a, Value b, int64_t skipA = 0) {
@@ -44,6 +55,8 @@ DimClasses::DimClasses(Operation *root) {
       auto visit = [&](Value value, ArrayRef<int> dims) {
         for (auto [d, f] : llvm::enumerate(dims)) {
           unsigned n = node(value, d);
+          if (isDivided(op, rule, f))
+            continue;
           if (seen[f] < 0)
             seen[f] = n;
           else

@@ -154,20 +154,26 @@ FactorRule UnstackOp::getFactorRule() {
   return withLinear(make(*this, "n " + x + "-> " + x).keepWhole({"n"}), {0});
 }
 
-/// A dim that both sides have may be split.
+/// A dim that both sides have may be split. So may a dim that is the first one of several on the other side: its blocks
+/// are the blocks of their common dim.
 FactorRule ReshapeOp::getFactorRule() {
   auto [left, right] = getSpec().split("->");
   std::optional<ReshapeDims> from = reshapeDims(left), to = reshapeDims(right);
   if (!from || !to)
     return {};
   FactorRule rule;
+  auto nameOf = [](ArrayRef<StringRef> names, const ReshapeDims &others) {
+    bool hasFirst = llvm::any_of(others, [&](const auto &other) { return ArrayRef(other) == names.take_front(); });
+    return hasFirst ? names.front().str() : llvm::join(names, " ");
+  };
   auto add = [&](const ReshapeDims &dims, const ReshapeDims &others, SmallVector<int, 6> &numbers) {
     for (const auto &names : dims) {
-      std::string name = llvm::join(names, " ");
+      std::string name = nameOf(names, others);
       int f = rule.find(name);
       numbers.push_back(f < 0 ? static_cast<int>(rule.factors.size()) : f);
+      bool isShared = llvm::any_of(others, [&](const auto &other) { return nameOf(other, dims) == name; });
       if (f < 0)
-        rule.factors.push_back({name, 0, /*whole=*/!llvm::is_contained(others, names)});
+        rule.factors.push_back({name, 0, /*whole=*/!isShared});
     }
   };
   add(*from, *to, rule.operands.emplace_back());

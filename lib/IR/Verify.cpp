@@ -1,8 +1,8 @@
 //===- Verify.cpp - Verifiers generated from factor rules and moves ---------------===//
-// Constraints shared by all ops with factors: (F1) the spec fits the operands; (F2) dims of one factor have one size;
-// (F3) all values are placed or none is; (F4) values that share a factor list the same axes on it; (F5) on every axis
-// the states are a legal row; (F6) a split dim divides; axes exist in the mesh. Moves: (M1) axes, (M2) shape, (M3) the
-// transition.
+// Constraints shared by all ops with factors: (F1) the spec fits the operands; (F2) dims of one factor have one size,
+// except in reshapes; (F3) all values are placed or none is; (F4) values that share a factor list the same axes on it;
+// (F5) on every axis the states are a legal row; (F6) a split dim divides; axes exist in the mesh. Moves: (M1) axes,
+// (M2) shape, (M3) the transition.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/PC.h"
 
@@ -69,6 +69,8 @@ static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
   });
   if (failed(ranks))
     return failure();
+  if (isa<ReshapeOp>(op)) // which checks its own sizes
+    return success();
   return checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
     for (auto [f, size] : llvm::zip(dims, cast<RankedTensorType>(type).getShape()))
       if (int64_t first = rule.factors[f].size; first != size)

@@ -48,6 +48,11 @@ int64_t Plan::dataRanks() const {
   return ranks;
 }
 
+int64_t Plan::sequenceChunks() const {
+  std::optional<ContextParallelTactic> context = find<ContextParallelTactic>();
+  return context && !context->isRing() ? std::max<int64_t>(sizeOf(context->axis()), 1) : 1;
+}
+
 bool Plan::packsProducts() const {
   return llvm::none_of(tactics, [](const Tactic &tactic) {
     const TacticInfo *info = tactic.info();

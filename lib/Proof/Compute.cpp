@@ -497,7 +497,8 @@ bool Placer::readDims(Operation *op, const Rule &rule, ArrayRef<const Where *> o
   }
   for (auto [letters, result] : llvm::zip_equal(rule.results, op->getResults()))
     for (auto [f, size] : llvm::zip_equal(letters, localShape(result))) {
-      if (sizes[f] >= 0 && sizes[f] != size)
+      // A reshape divides a dim by the sizes of dims that are whole. The fingerprint contains these.
+      if (sizes[f] >= 0 && sizes[f] != size && !isa<ReshapeOp>(op))
         return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule.names[f]);
       sizes[f] = size;
     }

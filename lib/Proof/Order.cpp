@@ -152,8 +152,10 @@ private:
   /// A letter that must stay whole or is indexed depends on the order of its dim.
   LogicalResult checkRule(Operation *op) {
     std::optional<Rule> rule = ruleOf(op);
-    return forEachDim(op, *rule, [&](Value value, int64_t dim, int letter, Value, int64_t) {
-      bool ordered = rule->whole[letter] || letter == rule->indexed;
+    auto sizeOf = [](Value value, int64_t dim) { return cast<RankedTensorType>(value.getType()).getDimSize(dim); };
+    return forEachDim(op, *rule, [&](Value value, int64_t dim, int letter, Value first, int64_t firstDim) {
+      // A reshape that divides the sequence has parts of it in their order.
+      bool ordered = rule->whole[letter] || letter == rule->indexed || sizeOf(value, dim) != sizeOf(first, firstDim);
       return ordered && has(value, dim) ? refuse(op, "reads the sequence by index (" + rule->names[letter] + ")")
                                         : success();
     });

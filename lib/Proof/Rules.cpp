@@ -185,6 +185,27 @@ static std::string letters(char letter, int64_t first, int64_t last) {
   return text;
 }
 
+/// In the spec of a reshape, h.w gets the letter h if the other side has h as a dim: block i of the rows is block i of
+/// their elements in row-major order.
+static std::string withFirstNames(StringRef spec) {
+  auto [left, right] = spec.split("->");
+  auto wordsOf = [](StringRef side) {
+    SmallVector<StringRef> words;
+    side.split(words, ' ', -1, /*KeepEmpty=*/false);
+    return words;
+  };
+  SmallVector<StringRef> from = wordsOf(left), to = wordsOf(right);
+  auto write = [](ArrayRef<StringRef> words, ArrayRef<StringRef> others) {
+    std::string text;
+    for (StringRef word : words) {
+      StringRef first = word.split('.').first;
+      text += (" " + (llvm::is_contained(others, first) ? first : word)).str();
+    }
+    return text;
+  };
+  return write(from, to) + " ->" + write(to, from);
+}
+
 /// The spec of an op whose attributes say which dims are one index.
 static std::string writtenSpec(Operation *op) {
   int64_t rank = rankOf(op->getOperand(0));
@@ -220,7 +241,7 @@ static std::string writtenSpec(Operation *op) {
     isInside = c == '(' || (isInside && c != ')');
     spec += c == '(' || c == ')' ? ' ' : c == ' ' && isInside && spec.back() != ' ' ? '.' : c;
   }
-  return spec;
+  return withFirstNames(spec);
 }
 
 /// Takes the row of the table, adds the optional operands of attention, and reads properties that attributes decide.

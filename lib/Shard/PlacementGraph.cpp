@@ -218,6 +218,19 @@ void GraphReader::nameDims(func::FuncOp function) {
     if (name)
       nameOf.try_emplace(from, name), nameOf.try_emplace(to, name);
   });
+  // A sequence that a reshape divides has chunks, each with neighbouring tokens.
+  function.walk([&](ReshapeOp op) {
+    FactorRule rule = op.getFactorRule();
+    auto visit = [&](Value whole, ArrayRef<int> dims, Value part, ArrayRef<int> partDims) {
+      for (auto [d, f] : llvm::enumerate(dims))
+        if (StringAttr name = nameOf.lookup(classes.classOf(whole, d));
+            name && name.getValue() == "sequence" && isDivided(op, rule, f))
+          nameOf.try_emplace(classes.classOf(part, llvm::find(partDims, f) - partDims.begin()),
+                             StringAttr::get(op.getContext(), "chunks"));
+    };
+    visit(op.getX(), rule.operands[0], op.getResult(), rule.results[0]);
+    visit(op.getResult(), rule.results[0], op.getX(), rule.operands[0]);
+  });
   for (PlacementValue &v : graph.values)
     for (int64_t d = 0, e = rankOf(v.value); d < e; ++d)
       v.names.push_back(nameOf.lookup(classes.classOf(v.value, d)));

@@ -214,9 +214,10 @@ bool PlacementProblem::isSplittable(const PlacementNode &node, int factor) {
         for (StringAttr other : move.getMoveAxes())
           if (!seeds.order.isMajor(seeds.axis, other, name))
             return false;
-      must |= name && seeds.must.contains(name);
-      if (!indivisible && !divides(value, d))
+      if (!indivisible && !divides(value, d)) {
         indivisible = {value, d};
+        must = name && seeds.must.contains(name);
+      }
     }
     return true;
   };

@@ -50,6 +50,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     llvm::StringSet<> ofTokens;
     ofTokens.insert("sequence");
     seeds.must = ofTokens;
+    seeds.may.insert("chunks"); // of recurrences, whose states are gathered
     if (!isRing)
       seeds.may.insert("kv_heads");
     // Heads are split only in activations, which have a sequence dim; weights do not.

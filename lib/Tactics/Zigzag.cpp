@@ -142,7 +142,7 @@ private:
     for (auto [value, factors] : llvm::zip(values, dims))
       for (auto [dim, factor] : llvm::enumerate(factors)) {
         bool counts = indexed && value == indexed.getIndexedDim().value && int64_t(dim) == indexed.getIndexedDim().dim;
-        if (has(value, dim) && (rule.factors[factor].whole || counts))
+        if (has(value, dim) && (rule.factors[factor].whole || isDivided(op, rule, factor) || counts))
           return refuseOrder(op, "depends on the order of the sequence, which is dim " + Twine(dim) + " of " +
                                      (llvm::is_contained(op->getResults(), value) ? "its result" : "an operand"));
       }

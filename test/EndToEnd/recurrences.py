@@ -8,13 +8,15 @@ import sys
 
 from cases import STAND_IN, Case, mesh_flags, ranks_of
 
-SIZES = dict(batch=4, sequence=16, embed=16, ffn=8, state=4, kv_heads=2, group=1, head_dim=4, vocab=32)
+SIZES = dict(batch=4, sequence=16, embed=16, ffn=8, state=4, kv_heads=4, group=1, head_dim=4, vocab=32)
 PLANS = ["dp=2", "dp=2 --zero=1", "dp=2 --zero=3 --microbatches=2", "1 --microbatches=4", "tp=2", "tp=2 --sequence-parallel", "tp=2 --tensor-parallel=free",
-         "dp=2,tp=2 --microbatches=2", "cp=2 --context-parallel=heads", "dp=2,cp=2 --context-parallel=heads", "pp=2 --microbatches=2",
+         "dp=2,tp=2 --microbatches=2", "cp=2 --context-parallel=heads", "cp=4 --context-parallel=heads --microbatches=2", "dp=2,cp=2 --zero=3", "tp=2,cp=2",
+         "tp=2,cp=2 --sequence-parallel", "cp=2 --recompute=full", "cp=2 --precision=bf16", "pp=2,cp=2 --microbatches=2", "pp=2 --microbatches=2",
          "pp=2 --microbatches=4 --pipeline=zb-h1", "pp=2,tp=2 --microbatches=2", "1 --recompute=full", "1 --recompute=selective", "1 --precision=bf16",
-         "dp=2 --zero=3 --precision=bf16", "cuda:1", "cuda:dp=2 --zero=3 --microbatches=2", "cuda:tp=2", "cuda:pp=2 --microbatches=2", "cuda:1 --precision=bf16"]
-QUICK = ["dp=2 --zero=3 --microbatches=2", "tp=2", "cp=2 --context-parallel=heads", "pp=2 --microbatches=2", "1 --recompute=full", "1 --precision=bf16",
-         "cuda:dp=2 --microbatches=2"]
+         "dp=2 --zero=3 --precision=bf16", "cuda:1", "cuda:dp=2 --zero=3 --microbatches=2", "cuda:tp=2", "cuda:tp=2,cp=2", "cuda:cp=2 --precision=bf16",
+         "cuda:pp=2 --microbatches=2", "cuda:1 --precision=bf16"]
+QUICK = ["dp=2 --zero=3 --microbatches=2", "tp=2", "tp=2,cp=2 --context-parallel=heads", "pp=2 --microbatches=2", "1 --recompute=full", "1 --precision=bf16",
+         "cuda:dp=2 --microbatches=2", "cuda:cp=2"]
 RUN = ["--data", "tokens.bin", "--steps", 5, "--lr", 0.01, "--weight-decay", 0.1, "--clip", 0.5, "--seed", 3]
 
 
@@ -132,5 +134,6 @@ class Recurrences(Case):
             self.plan(plan)
 
 
-case = Recurrences("recurrences " + " ".join(sys.argv[1:]))
-case.run(case.body)
+if __name__ == "__main__":
+    case = Recurrences("recurrences " + " ".join(sys.argv[1:]))
+    case.run(case.body)

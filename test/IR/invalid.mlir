@@ -730,7 +730,7 @@ module {
   pc.mesh <tp = 2>
   func.func @reshape(%x: tensor<4x6xf32, #pc.place<[_, tp]>>) {
     // expected-error @+1 {{'pc.reshape' op}}
-    %y = pc.reshape "b (h w) -> b h w" %x : (tensor<4x6xf32, #pc.place<[_, tp]>>) -> tensor<4x2x3xf32, #pc.place<[_, tp, _]>>
+    %y = pc.reshape "b (w h) -> b w h" %x : (tensor<4x6xf32, #pc.place<[_, tp]>>) -> tensor<4x3x2xf32, #pc.place<[_, _, tp]>>
     return
   }
 }

@@ -137,6 +137,40 @@ def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
   let options = [Option<"ranks", "ranks", "int64_t", "1", "Ranks among which heads are split">];
 }
 
+def ChunkRecurrences : Pass<"pc-chunk-recurrences", "mlir::ModuleOp"> {
+  let summary = "Write recurrences along the sequence in chunks, so that ranks can split the sequence";
+  let description = [{
+    Model program -> model program. The sequence of each `pc.recurrence` along the sequence of an input is divided into `chunks` chunks. A
+    recurrence within the chunks begins at 0 in each of them. A second one over the chunks computes their last states, from the last states of
+    the first one and from the products of each chunk's factors. The state before a chunk, times the product of the factors up to an element, is
+    added to this element. If the sequence is split, ranks then exchange only one state per chunk. A recurrence is not changed if `chunks`
+    does not divide its length.
+
+    ```mlir
+    // pc-opt --pc-chunk-recurrences=chunks=2
+    func.func @model(%a: tensor<3x8xf32>) {
+      %b = pc.input data "b" dims ["batch", "sequence"] : tensor<3x8xf32>
+      %h = pc.recurrence "b s, b s -> b s" along "s" %a, %b : (tensor<3x8xf32>, tensor<3x8xf32>) -> tensor<3x8xf32>
+      return
+    }
+    // becomes
+    %ac = pc.reshape "b (chunk step) -> b chunk step" %a : (tensor<3x8xf32>) -> tensor<3x2x4xf32>
+    %bc = pc.reshape "b (chunk step) -> b chunk step" %b : (tensor<3x8xf32>) -> tensor<3x2x4xf32>
+    %inside = pc.recurrence "b chunk step, b chunk step -> b chunk step" along "step" %ac, %bc : ...
+    %first = pc.columns %ac dim 2 from 0 : (tensor<3x2x4xf32>) -> tensor<3x2x1xf32>
+    %start = pc.columns %first dim 2 from 0 : (tensor<3x2x1xf32>) -> tensor<3x2x4xf32>
+    %products = pc.recurrence "b chunk step, b chunk step -> b chunk step" along "step" %ac, %start : ...
+    ...
+    %states = pc.recurrence "b chunk, b chunk -> b chunk" along "chunk" %factors, %ends : ...
+    %before = pc.columns %states dim 1 from -1 : (tensor<3x2xf32>) -> tensor<3x2xf32>
+    %more = pc.einsum "b chunk step, b chunk -> b chunk step" %products, %before : ...
+    %all = pc.add %inside, %more : ...
+    %h = pc.reshape "b chunk step -> b (chunk step)" %all : (tensor<3x2x4xf32>) -> tensor<3x8xf32>
+    ```
+  }];
+  let options = [Option<"chunks", "chunks", "int64_t", "1", "Chunks of a sequence">];
+}
+
 def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
   let summary = "Forward pass and loss -> one training step";
   let description = [{

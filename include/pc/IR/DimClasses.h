@@ -32,6 +32,10 @@ private:
   llvm::SmallVector<unsigned> parent;
 };
 
+/// Whether the dims of `factor` have different sizes, because `op` is a reshape that divides or merges them. Only
+/// blocks of such dims correspond to each other; their indices do not.
+bool isDivided(mlir::Operation *op, const FactorRule &rule, int factor);
+
 } // namespace pc
 
 #endif

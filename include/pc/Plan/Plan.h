@@ -30,6 +30,8 @@ struct Plan {
   int64_t vocabularyRanks() const;
   /// How many ranks tactics split the batch over.
   int64_t dataRanks() const;
+  /// The number of chunks of a sequence that ranks compute separately, if the sequence stays in its own order.
+  int64_t sequenceChunks() const;
   /// Whether one product may compute q, k and v. It may if no tactic places them separately.
   bool packsProducts() const;
   /// The number of which a padded vocabulary must be a multiple, so that these ranks can split it and `wanted` divides
