@@ -179,9 +179,11 @@ FailureOr<std::string> Optimizers::nameFor(ParameterOp parameter) {
     if (!definition)
       return parameter.emitError() << "optimizer '" << (own ? own.getValue() : name) << "' leaves '"
                                    << parameter.getName() << "' to '" << now << "', which is not defined";
-    bool isOfVectors = partsOf(parameter)[0].source.getShape().size() < 2;
-    bool isApart = definition.isOfMatrices() ? !matricesOf(parameter) && !isOfVectors : definition.hasSums();
-    if (parameter.getParts() && isApart)
+    auto isOfVectors = [&] { return partsOf(parameter)[0].source.getShape().size() < 2; };
+    auto isApart = [&] {
+      return definition.isOfMatrices() ? !matricesOf(parameter) && !isOfVectors() : definition.hasSums();
+    };
+    if (parameter.getParts() && isApart())
       return parameter.emitError() << "optimizer '" << now << "' treats each "
                                    << (definition.isOfMatrices() ? "matrix" : "tensor") << " by itself, but '"
                                    << parameter.getName() << "' packs several; compile with --pack-products=false";
