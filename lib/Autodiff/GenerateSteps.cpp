@@ -22,7 +22,7 @@ RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getTy
 
 /// The sizes of a step.
 struct StepSizes {
-  int64_t groups, slots, rows, context; ///< `rows`: slots that choose a token in one step
+  int64_t groups, slots, rows, context, parts; ///< `rows`: slots that choose a token in one step
   bool sampling;
 };
 
@@ -62,6 +62,7 @@ private:
 
   Value dataInput(StringRef name, ArrayRef<StringRef> dims, ArrayRef<int64_t> shape, Type element, int64_t below);
   Value cacheOf(StringRef kind, StringRef owner, Value x);
+  Value attend(AttentionOp attention, Value keys, Value values);
   Value lookUp(Value table);
   /// Returns true if `value` has rows of positions, the same ones for all sequences of the batch.
   bool isByPosition(DimClasses &classes, Value value);
@@ -153,11 +154,18 @@ LogicalResult GenerateSteps::checkOptions(func::FuncOp model) {
     program = op;
   if (!program)
     return model.emitError() << "pc-generate-steps: the module needs a pc.program";
-  sizes = {groups, slots, slots / std::max<int64_t>(microbatches, 1),
-           context ? context : static_cast<int64_t>(program.getSequence()), sampling};
+  sizes = {groups,
+           slots,
+           slots / std::max<int64_t>(microbatches, 1),
+           context ? context : static_cast<int64_t>(program.getSequence()),
+           parts,
+           sampling};
   auto refuse = [&](const Twine &text) { return model.emitError() << "pc-generate-steps: " << text; };
-  if (sizes.groups < 1 || sizes.slots < 1 || size < 1 || sizes.context < 1 || chunk < 0)
-    return refuse("groups, slots, context and size must be positive");
+  if (sizes.groups < 1 || sizes.slots < 1 || size < 1 || sizes.context < 1 || sizes.parts < 1 || chunk < 0)
+    return refuse("groups, slots, context, parts and size must be positive");
+  if (sizes.context % sizes.parts)
+    return refuse("a context of " + Twine(sizes.context) + " tokens cannot be divided evenly over " +
+                  Twine(sizes.parts) + " ranks; use --context=" + Twine(sizes.context / sizes.parts * sizes.parts));
   if (microbatches < 1 || slots % microbatches)
     return refuse(Twine(slots) + " slots are not a multiple of " + Twine(microbatches) + " microbatches");
   if (size < sizes.rows)
@@ -245,16 +253,41 @@ Value StepWriter::dataInput(StringRef name, ArrayRef<StringRef> dims, ArrayRef<i
 
 /// A cache for the keys or the values `x` [b, s, k, d] of one attention.
 Value StepWriter::cacheOf(StringRef kind, StringRef owner, Value x) {
-  ArrayRef<int64_t> shape = typeOf(x).getShape();
+  ArrayRef<int64_t> of = typeOf(x).getShape();
   OpBuilder leaves(tokens);
-  auto type =
-      RankedTensorType::get({shape[0], sizes.slots, shape[2], sizes.context, shape[3]}, typeOf(x).getElementType());
+  SmallVector<int64_t> shape = {of[0], sizes.slots, of[2], sizes.context / sizes.parts, of[3]};
+  SmallVector<StringRef> dims = {"batch", "slot", "kv_heads", "cached", "head_dim"};
+  if (sizes.parts > 1) {
+    shape.insert(shape.begin(), sizes.parts);
+    dims.insert(dims.begin(), "parts");
+  }
+  auto type = RankedTensorType::get(shape, typeOf(x).getElementType());
   Value cache = StateOp::create(leaves, x.getLoc(), type, builder.getStringAttr(kind), builder.getStringAttr(owner),
-                                builder.getStrArrayAttr({"batch", "slot", "kv_heads", "cached", "head_dim"}), nullptr,
-                                nullptr, builder.getUnitAttr());
-  Value written = CacheWriteOp::create(builder, x.getLoc(), type, cache, x, slotOf, positionOf);
+                                builder.getStrArrayAttr(dims), nullptr, nullptr, builder.getUnitAttr());
+  Value written = CacheWriteOp::create(builder, x.getLoc(), type, cache, x, slotOf, positionOf, Value());
   UpdateOp::create(builder, x.getLoc(), builder.getStringAttr(kind), builder.getStringAttr(owner), written);
   return written;
+}
+
+/// Attention to the caches. Results of parts are summed with the softmax of their logarithms as weights.
+Value StepWriter::attend(AttentionOp attention, Value keys, Value values) {
+  RankedTensorType type = typeOf(attention.getO()), ofParts = type, lse;
+  if (sizes.parts > 1) {
+    SmallVector<int64_t> shape(type.getShape()), rows(type.getShape().drop_back());
+    shape.insert(shape.begin(), sizes.parts);
+    rows.push_back(sizes.parts);
+    ofParts = RankedTensorType::get(shape, type.getElementType());
+    lse = RankedTensorType::get(rows, builder.getF32Type());
+  }
+  Location loc = attention.getLoc();
+  auto cached = CachedAttentionOp::create(
+      builder, loc, ofParts, lse, attention.getQ(), keys, values, slotOf, positionOf, attention.getBias(),
+      attention.getSinks(), Value(), attention.getScaleAttr(), attention.getWindowAttr(), attention.getSoftcapAttr());
+  if (!lse)
+    return cached.getO();
+  Value weights = SoftmaxOp::create(builder, loc, lse, cached.getLse());
+  return EinsumOp::create(builder, loc, type, "r b s k g d, b s k g r -> b s k g d",
+                          ValueRange{cached.getO(), weights});
 }
 
 /// Keys and values go into caches, which attention reads.
@@ -276,10 +309,7 @@ LogicalResult StepWriter::cacheAttention() {
       return refuse("a bias for " + std::to_string((typeOf(bias).getDimSize(2) + 1) / 2) +
                     " positions with a context of " + std::to_string(sizes.context) +
                     "; import the model with this --seq");
-    Value o = CachedAttentionOp::create(
-        builder, attention.getLoc(), attention.getO().getType(), attention.getQ(), keys, values, slotOf, positionOf,
-        bias, attention.getSinks(), attention.getScaleAttr(), attention.getWindowAttr(), attention.getSoftcapAttr());
-    attention.getO().replaceAllUsesWith(o);
+    attention.getO().replaceAllUsesWith(attend(attention, keys, values));
     attention.erase();
   }
   if (!number)

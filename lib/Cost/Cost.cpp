@@ -37,7 +37,7 @@ static double flopsOf(Operation *op, const FactorRule &rule) {
   if (isa<AttentionOp, AttentionGradOp>(op)) // products over b s k g d and t, the dims of q and k
     return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule, {rule.find("w"), rule.find("r")});
   if (isa<CachedAttentionOp>(op)) // each token sees one slot
-    return 2 * 2 * points(rule, {rule.find("n"), rule.find("r")});
+    return 2 * 2 * points(rule, {rule.find("n"), rule.find("w")});
   auto einsum = dyn_cast<EinsumOp>(op);
   if (!einsum)
     return 0;

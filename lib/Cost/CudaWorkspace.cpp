@@ -78,8 +78,9 @@ int64_t pc::cachedScoresBytes(Operation *op) {
   auto cached = dyn_cast<CachedAttentionOp>(op);
   if (!cached)
     return 0;
-  RankedTensorType q = typeOf(cached.getQ());
-  const int64_t queries = q.getNumElements() / q.getShape().back(), row = typeOf(cached.getKeys()).getDimSize(3) + 2;
+  RankedTensorType o = typeOf(cached.getO()); // of all parts
+  const int64_t queries = o.getNumElements() / o.getShape().back();
+  const int64_t row = typeOf(cached.getKeys()).getShape().take_back(2)[0] + 2;
   return llvm::alignTo(queries * row * 4, cudaAlignment);
 }
 

@@ -71,6 +71,8 @@ private:
       GenerateStepsOptions generate = *options.generate;
       generate.groups = plan.dataRanks();
       generate.microbatches = microbatchesOf(generate.slots);
+      if (std::optional<ContextParallelTactic> context = plan.find<ContextParallelTactic>())
+        generate.parts = plan.sizeOf(context->axis());
       add(createGenerateSteps(generate), PCRT_INFEASIBLE);
       return finishStep();
     }

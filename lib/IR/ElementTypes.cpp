@@ -45,8 +45,15 @@ static Kinds kindsOf(Operation *op) {
       .Case([](ClipCoefficientOp) { return Kinds{{}, {0, 1}, {}, {0}}; })
       .Case([](AdamWOp) { return Kinds{{}, {0, 2, 3, 4, 5}, {}, {0, 1, 2}}; })
       .Case([](SGDOp) { return Kinds{{}, {0, 2, 3}, {}, {0}}; })
-      .Case([](CacheWriteOp) { return Kinds{{2, 3}, {}, {}, {}}; })
-      .Case([](CachedAttentionOp) { return Kinds{{3, 4}, {}, {}, {}}; })
+      .Case([](CacheWriteOp x) {
+        return Kinds{x.getOffset() ? SmallVector<unsigned, 4>{2, 3, 4} : SmallVector<unsigned, 4>{2, 3}, {}, {}, {}};
+      })
+      .Case([](CachedAttentionOp x) {
+        SmallVector<unsigned, 4> indices = {3, 4};
+        if (x.getOffset())
+          indices.push_back(x->getNumOperands() - 1);
+        return Kinds{indices, {}, {}, {1}};
+      })
       .Case([](GumbelOp x) {
         return Kinds{x.getAbove() ? SmallVector<unsigned, 4>{2, 4} : SmallVector<unsigned, 4>{2, 3}, {1}, {}, {0}};
       })

@@ -304,13 +304,16 @@ FactorRule MaskPaddingOp::getFactorRule() {
 }
 
 FactorRule CacheWriteOp::getFactorRule() {
-  return make(*this, "b n k t d, b s k d, b s, b s -> b n k t d").keepWhole({"n", "t", "s"});
+  std::string cache = hasParts() ? "r b n k t d" : "b n k t d";
+  return make(*this, cache + ", b s k d, b s, b s -> " + cache).keepWhole({"n", "t", "s"});
 }
 FactorRule CachedAttentionOp::getFactorRule() {
-  std::string more = std::string(getBias() ? ", k g r" : "") + (getSinks() ? ", k g" : "");
-  FactorRule rule =
-      make(*this, "b s k g d, b n k t d, b n k t d, b s, b s" + more + " -> b s k g d").keepWhole({"n", "t", "d"});
-  return getBias() ? rule.keepWhole({"r"}) : rule;
+  StringRef part = hasParts() ? "r " : "", lse = hasParts() ? ", b s k g r" : "";
+  std::string cache = (", " + part + "b n k t d").str();
+  std::string more = std::string(getBias() ? ", k g w" : "") + (getSinks() ? ", k g" : "");
+  FactorRule rule = make(*this, "b s k g d" + cache + cache + ", b s, b s" + more + " -> " + part + "b s k g d" + lse)
+                        .keepWhole({"n", "t", "d"});
+  return getBias() ? rule.keepWhole({"w"}) : rule;
 }
 FactorRule GumbelOp::getFactorRule() {
   return make(*this, Twine("b m v, b m c, b m u") + (getAbove() ? ", b m" : "") + " -> b m v").keepWhole({"c", "u"});

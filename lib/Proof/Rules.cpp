@@ -23,9 +23,13 @@ struct OpRow {
 };
 } // namespace
 
-/// Names the row of an op. Ops that may have tables of a rotation after their operands have two rows, and so does a
-/// rotation whose tables are by position or by token.
+/// Names the row of an op. Ops that may have tables of a rotation after their operands have two rows, and so do a
+/// rotation whose tables are by position or by token, and ops on a cache that may be in parts.
 static std::string nameOfRow(Operation *op) {
+  auto write = dyn_cast<CacheWriteOp>(op);
+  auto cached = dyn_cast<CachedAttentionOp>(op);
+  if ((write && write.hasParts()) || (cached && cached.hasParts()))
+    return (op->getName().stripDialect() + " parts").str();
   if (auto rope = dyn_cast<RopeOp>(op); rope && cast<RankedTensorType>(rope.getCos().getType()).getRank() == 3)
     return "rope by token";
   bool rotates = (isa<SplitQkvOp>(op) && op->getNumOperands() > 1) || (isa<JoinQkvOp>(op) && op->getNumOperands() > 3);
@@ -43,8 +47,8 @@ static MoreOfAttention moreOf(Operation *op) {
   if (auto noise = dyn_cast<GumbelOp>(op); noise && noise.getAbove())
     more.operands = ", b m ";
   if (auto cached = dyn_cast<CachedAttentionOp>(op))
-    more = {std::string(cached.getBias() ? ", k g r " : "") + (cached.getSinks() ? ", k g " : ""),
-            cached.getBias() ? "r " : "", ""};
+    more = {std::string(cached.getBias() ? ", k g w " : "") + (cached.getSinks() ? ", k g " : ""),
+            cached.getBias() ? "w " : "", ""};
   if (!isa<AttentionOp, AttentionGradOp>(op))
     return more;
   auto add = [&](bool has, StringRef letters, StringRef stays) {
@@ -99,7 +103,14 @@ static const OpRow *rowOf(Operation *op) {
       {"rope", "b s h* d, s c, s c -> b s h* d", "d c", {0}, none, ""},
       {"rope by token", "b s h* d, b s c, b s c -> b s h* d", "d c", {0}, none, ""},
       {"cache_write", "b n k t d, b s k d, b s, b s -> b n k t d", "n t s", {}, none, ""},
+      {"cache_write parts", "r b n k t d, b s k d, b s, b s -> r b n k t d", "n t s", {}, none, "r"},
       {"cached_attention", "b s k g d, b n k t d, b n k t d, b s, b s -> b s k g d", "n t d", {}, none, ""},
+      {"cached_attention parts",
+       "b s k g d, r b n k t d, r b n k t d, b s, b s -> r b s k g d, b s k g r",
+       "n t d",
+       {},
+       none,
+       "r"},
       {"gumbel", "b m v, b m c, b m u -> b m v", "c u", {}, none, "v"},
       {"sampling_threshold", "b m v, b m c -> b m", "v c", {}, none, ""},
       {"attention", "b s k g d, b t k d, b t k d -> b s k g d, b k g s", "t d", {}, Combine::Attention, "s"},

@@ -396,8 +396,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](LogSumExpOp) { return logSumExp(in); })
       .Case([&](AdamWOp) { return adamw(in); })
       .Case([&](SGDOp) { return sgd(in); })
-      .Case([&](CacheWriteOp) { return cacheWrite(in); })
-      .Case([&](CachedAttentionOp op) { return cachedAttention(op, in); })
+      .Case([&](CacheWriteOp) { return cacheWrite(in, context.offset); })
+      .Case([&](CachedAttentionOp op) { return cachedAttention(op, in, context.offset); })
       .Case([&](GumbelOp op) { return gumbel(op, in, context.offset); })
       .Case([&](SamplingThresholdOp) { return samplingThreshold(in); })
       .Default([](Operation *other) -> FailureOr<Tensors> {

@@ -102,10 +102,12 @@ Tensors embeddingGrad(EmbeddingGradOp op, Inputs in, const Shape &shape, int64_t
 Tensors adamw(Inputs in);
 /// parameter, gradient, coefficient, hyper -> parameter.
 Tensors sgd(Inputs in);
-/// cache (b, n, k, t, d), x (b, s, k, d), slots, positions (b, s) -> the cache.
-Tensors cacheWrite(Inputs in);
-/// q (b, s, k, g, d), keys, values (b, n, k, t, d), slots, positions (b, s), bias, sinks -> o, as q.
-Tensors cachedAttention(CachedAttentionOp op, Inputs in);
+/// cache (b, n, k, t, d) or (r, b, n, k, t, d), x (b, s, k, d), slots, positions (b, s) -> the cache. `offset` is the
+/// first of the r parts.
+Tensors cacheWrite(Inputs in, int64_t offset);
+/// q (b, s, k, g, d), keys, values (b, n, k, t, d), slots, positions (b, s), bias, sinks -> o, as q; for r parts: o
+/// (r, b, s, k, g, d), lse (b, s, k, g, r).
+Tensors cachedAttention(CachedAttentionOp op, Inputs in, int64_t offset);
 /// logits (b, m, v), sampling (b, m, 4), seeds (b, m, 3), above (b, m) -> (b, m, v); `offset` is the first
 /// class.
 Tensors gumbel(GumbelOp op, Inputs in, int64_t offset);

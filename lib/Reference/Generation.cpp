@@ -12,37 +12,41 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// The index in a cache (b, n, k, t, d) at which the row of a position and a head begins.
+/// The index in a cache (b, n, k, t, d) at which the row of a position and a head begins. Parts of positions are caches
+/// one after the other.
 struct CacheIndex {
   explicit CacheIndex(const Tensor &cache)
-      : slots(cache.shape[1]), heads(cache.shape[2]), context(cache.shape[3]), width(cache.shape[4]) {}
-  bool has(double slot, double position) const {
-    return slot >= 0 && slot < double(slots) && position >= 0 && position < double(context);
+      : parts(cache.shape.size() == 6 ? cache.shape[0] : 1), groups(cache.shape[cache.shape.size() - 5]),
+        slots(cache.shape[cache.shape.size() - 4]), heads(cache.shape[cache.shape.size() - 3]),
+        context(cache.shape[cache.shape.size() - 2]), width(cache.shape.back()) {}
+  bool hasSlot(double slot) const { return slot >= 0 && slot < double(slots); }
+  int64_t row(int64_t part, int64_t b, double slot, int64_t head, int64_t position) const {
+    return ((((part * groups + b) * slots + int64_t(slot)) * heads + head) * context + position) * width;
   }
-  int64_t row(int64_t b, double slot, int64_t head, int64_t position) const {
-    return (((b * slots + int64_t(slot)) * heads + head) * context + position) * width;
-  }
-  int64_t slots, heads, context, width;
+  int64_t parts, groups, slots, heads, context, width;
 };
 } // namespace
 
-/// A token whose slot or position is outside of the cache writes nothing.
-Tensors pc::cacheWrite(Inputs in) {
+/// A token whose slot or position is outside of the cache writes nothing. `offset` is the first part.
+Tensors pc::cacheWrite(Inputs in, int64_t offset) {
   const Tensor &x = *in[1], &slots = *in[2], &positions = *in[3];
   Tensor result = *in[0];
   const CacheIndex at(result);
   int64_t tokens = x.shape[1];
-  for (int64_t token = 0; token < slots.size(); ++token)
+  for (int64_t token = 0; token < slots.size(); ++token) {
+    double position = positions[token] - double(offset * at.context);
+    if (!at.hasSlot(slots[token]) || !(position >= 0 && position < double(at.parts * at.context)))
+      continue;
+    int64_t part = int64_t(position) / at.context, inPart = int64_t(position) % at.context;
     for (int64_t head = 0; head < at.heads; ++head)
-      if (at.has(slots[token], positions[token]))
-        std::copy_n(x.data.begin() + (token * at.heads + head) * at.width, at.width,
-                    result.data.begin() +
-                        at.row(token / tokens, slots[token], head, static_cast<int64_t>(positions[token])));
+      std::copy_n(x.data.begin() + (token * at.heads + head) * at.width, at.width,
+                  result.data.begin() + at.row(part, token / tokens, slots[token], head, inPart));
+  }
   return {result};
 }
 
-/// Softmax over the positions up to the token's own, of the keys of its slot.
-Tensors pc::cachedAttention(CachedAttentionOp op, Inputs in) {
+/// Softmax over the positions up to the token's own, of the keys of its slot. Each part of a cache has its own result.
+Tensors pc::cachedAttention(CachedAttentionOp op, Inputs in, int64_t offset) {
   const Tensor &q = *in[0], &keys = *in[1], &values = *in[2], &slots = *in[3], &positions = *in[4];
   const CacheIndex at(keys);
   Scores score{op.getScale().convertToDouble()};
@@ -50,37 +54,53 @@ Tensors pc::cachedAttention(CachedAttentionOp op, Inputs in) {
   if (std::optional<llvm::APFloat> cap = op.getSoftcap())
     score.cap = cap->convertToDouble();
   size_t next = 5;
-  if (op.getBias())
+  if (op.getBias()) {
     score.bias = in[next++];
-  if (op.getSinks())
-    score.sinks = in[next];
-  int64_t tokens = q.shape[1], groups = q.shape[3], d = at.width;
-  Tensor o(q.shape);
-  for (int64_t token = 0; token < slots.size(); ++token) {
-    if (!at.has(slots[token], positions[token]))
-      continue;
-    auto position = static_cast<int64_t>(positions[token]);
-    int64_t first = op.getWindow() ? std::max<int64_t>(0, position - static_cast<int64_t>(*op.getWindow()) + 1) : 0;
-    for (int64_t head = 0; head < at.heads * groups; ++head) {
-      int64_t k = head / groups, g = head % groups, query = (token * at.heads * groups + head) * d;
-      int64_t begin = at.row(token / tokens, slots[token], k, 0);
-      std::vector<double> weights;
-      double largest = score.sinks ? (*score.sinks)[head] : -INFINITY;
-      for (int64_t t = first; t <= position; ++t) {
-        double product = 0;
-        for (int64_t i = 0; i < d; ++i)
-          product += q[query + i] * keys[begin + t * d + i];
-        weights.push_back(score.of(product, k, g, position, t));
-        largest = std::max(largest, weights.back());
-      }
-      double sum = score.sinks ? std::exp((*score.sinks)[head] - largest) : 0;
-      for (double &weight : weights)
-        sum += weight = std::exp(weight - largest);
-      for (size_t t = 0; t < weights.size(); ++t)
-        for (int64_t i = 0; i < d; ++i)
-          o[query + i] += weights[t] / sum * values[begin + (first + static_cast<int64_t>(t)) * d + i];
-    }
+    score.queries = (score.bias->shape[2] + 1) / 2;
   }
+  const Tensor *sinks = op.getSinks() ? in[next] : nullptr;
+  const int64_t tokens = q.shape[1], groups = q.shape[3], d = at.width, heads = at.heads * groups;
+  Shape shape(q.shape), rows(q.shape.begin(), std::prev(q.shape.end()));
+  rows.push_back(at.parts);
+  if (op.hasParts())
+    shape.insert(shape.begin(), at.parts);
+  Tensor o(shape), lse(rows, -1e30);
+  // The result of one query head of one token for a part whose first position is `base`.
+  auto attend = [&](int64_t part, int64_t token, int64_t head) {
+    const int64_t k = head / groups, base = (offset + part) * at.context;
+    const int64_t query = token * heads + head, result = (part * slots.size() * heads + query) * d;
+    const int64_t begin = at.row(part, token / tokens, slots[token], k, 0);
+    auto position = static_cast<int64_t>(positions[token]);
+    int64_t first = op.getWindow() ? position - static_cast<int64_t>(*op.getWindow()) + 1 : 0;
+    std::vector<double> weights;
+    const bool sink = sinks && base == 0;
+    double largest = sink ? (*sinks)[head] : -INFINITY;
+    for (int64_t t = std::max(first, base); t <= std::min(position, base + at.context - 1); ++t) {
+      double product = 0;
+      for (int64_t i = 0; i < d; ++i)
+        product += q[query * d + i] * keys[begin + (t - base) * d + i];
+      weights.push_back(score.of(product, k, head % groups, position, t));
+      largest = std::max(largest, weights.back());
+    }
+    if (weights.empty() && !sink)
+      return;
+    double sum = sink ? std::exp((*sinks)[head] - largest) : 0;
+    for (double &weight : weights)
+      sum += weight = std::exp(weight - largest);
+    const int64_t start = begin + (std::max(first, base) - base) * d;
+    for (size_t t = 0; t < weights.size(); ++t)
+      for (int64_t i = 0; i < d; ++i)
+        o[result + i] += weights[t] / sum * values[start + static_cast<int64_t>(t) * d + i];
+    lse[query * at.parts + part] = largest + std::log(sum);
+  };
+  const double end = op.hasParts() ? INFINITY : double(at.context); // a part does not know whether it is the last one
+  for (int64_t part = 0; part < at.parts; ++part)
+    for (int64_t token = 0; token < slots.size(); ++token)
+      if (at.hasSlot(slots[token]) && positions[token] >= 0 && positions[token] < end)
+        for (int64_t head = 0; head < heads; ++head)
+          attend(part, token, head);
+  if (op.hasParts())
+    return {o, lse};
   return {o};
 }
 

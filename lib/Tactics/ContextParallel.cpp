@@ -2,7 +2,8 @@
 // Attention needs the whole sequence. form=heads: each rank attends with its heads over the whole sequence, and
 // all_to_alls before and after it change a split sequence to split heads and back (S. A. Jacobs et al., "DeepSpeed
 // Ulysses", 2023). form=ring: each rank attends with its queries; keys and values are gathered, and pc-window-moves
-// turns this into steps around a ring (H. Liu et al., "Ring attention", 2023).
+// turns this into steps around a ring (H. Liu et al., "Ring attention", 2023). A program that generates has caches in
+// parts; each rank attends with its part, for all tokens.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_CONTEXTPARALLEL
 #include "pc/Tactics/Passes.h"
@@ -48,9 +49,13 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     Seeds seeds(tactic, name, AxisOrder(getOperation()));
     seeds.order.setData(name);
     llvm::StringSet<> ofTokens;
-    ofTokens.insert("sequence");
+    if (!hasUnevenSteps(size))
+      ofTokens.insert("sequence");
     seeds.must = ofTokens;
     seeds.may.insert("chunks"); // of recurrences, whose states are gathered
+    llvm::StringSet<> ofCaches;
+    ofCaches.insert("parts");
+    seeds.must.insert("parts");
     if (!isRing)
       seeds.may.insert("kv_heads");
     // Heads are split only in activations, which have a sequence dim; weights do not.
@@ -58,6 +63,8 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       return v.names[dim].getValue() != "kv_heads" || v.find("sequence") >= 0;
     };
     seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
+      if (auto state = dyn_cast<StateOp>(leaf); state && state.getCache())
+        return {splitByName(leaf, ofCaches)};
       return {isa<InputOp>(leaf) ? splitByName(leaf, ofTokens) : AxisState::whole()};
     };
     seeds.pin = [=](const PlacementValue &v) -> std::optional<AxisState> {
@@ -69,6 +76,18 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       return signalPassFailure();
     if (failed(propagate(getOperation(), seeds)))
       signalPassFailure();
+  }
+
+  /// Whether a step of a program that generates takes a number of tokens that `size` does not divide. Then all ranks
+  /// compute all tokens, and only caches are split.
+  bool hasUnevenSteps(int64_t size) {
+    bool generates = false, isUneven = false;
+    getOperation().walk([&](StateOp state) { generates |= state.getCache(); });
+    getOperation().walk([&](InputOp input) {
+      for (auto [d, dim] : llvm::enumerate(input.getDims().getAsValueRange<StringAttr>()))
+        isUneven |= dim == "sequence" && cast<RankedTensorType>(input.getValue().getType()).getDimSize(d) % size;
+    });
+    return generates && isUneven;
   }
 
   /// Checks that the ranks can have equal numbers of the heads that other axes leave.

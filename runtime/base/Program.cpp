@@ -204,9 +204,10 @@ public:
     readTensor(json, cache);
     cache.of = json.at("of");
     checkTensor(cache, true);
-    if (cache.shape.size() != 5 || cache.shape[0] != program.batch || cache.shape[3] > program.sequence ||
+    const bool hasRank = cache.shape.size() == 5 || cache.shape.size() == 6;
+    if (!hasRank || cache.groups() != program.batch || cache.context() > program.sequence ||
         (!program.caches.empty() &&
-         (cache.shape[1] != program.caches[0].shape[1] || cache.shape[3] != program.caches[0].shape[3])))
+         (cache.slots() != program.caches[0].slots() || cache.context() != program.caches[0].context())))
       wrong("cache " + cache.name + " of " + cache.of + " " + describe(cache.shape));
     program.caches.push_back(std::move(cache));
   }
@@ -276,7 +277,7 @@ public:
         wrong("output " + output.kind + " is not a scalar of type f32");
     } else if (output.kind == "generated") {
       if (!program.generates || output.dtype != PCRT_F32 || output.shape.size() != 2 ||
-          output.shape[0] != program.batch || (!program.caches.empty() && program.caches[0].shape[1] % output.shape[1]))
+          output.shape[0] != program.batch || (!program.caches.empty() && program.caches[0].slots() % output.shape[1]))
         wrong("output " + output.name + " " + describe(output.shape));
     } else if (output.kind == "logits" || output.kind == PCRT_ROUTING) {
       // The description may give the whole batch or one microbatch; here it is the batch.

@@ -82,9 +82,15 @@ struct State : Tensor {
   std::vector<Part> parts; ///< One for each part of its parameter. They are the same boxes if the shapes are equal.
 };
 
-/// The keys or the values of one attention, of a program that generates text: [groups, slots, heads, context, width].
+/// The keys or the values of one attention, of a program that generates text: [groups, slots, heads, context, width],
+/// or [parts, groups, slots, heads, context / parts, width].
 struct Cache : Tensor {
   std::string of; ///< The attention.
+
+  int64_t parts() const { return shape.size() == 6 ? shape[0] : 1; }
+  int64_t groups() const { return shape[shape.size() - 5]; }
+  int64_t slots() const { return shape[shape.size() - 4]; }
+  int64_t context() const { return parts() * shape[shape.size() - 2]; }
 };
 
 /// A tensor that the runtime fills before every step.

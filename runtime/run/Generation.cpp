@@ -476,8 +476,8 @@ GenerationShape pcrt::shapeOf(const Program &program) {
   int32_t allSlots = 0;
   for (const Program *stage : program.stages) {
     for (const Cache &cache : stage->caches)
-      shape.groups = int32_t(cache.shape[0]), allSlots = int32_t(cache.shape[1]),
-      shape.context = int32_t(cache.shape[3]);
+      shape.groups = int32_t(cache.groups()), allSlots = int32_t(cache.slots()),
+      shape.context = int32_t(cache.context());
     for (const Input &input : stage->inputs)
       if (input.name == "slots")
         shape.size = int32_t(input.shape[1]);

@@ -11,7 +11,7 @@ from cases import GOLDEN, Case, import_flags, mesh_flags
 
 PLANS = [("1", []), ("tp=2", ["--tensor-parallel"]), ("dp=2", ["--data-parallel"]), ("dp=2,tp=2", ["--data-parallel", "--tensor-parallel"]),
          ("dp=2", ["--zero=3"]), ("tp=2", ["--tensor-parallel", "--sequence-parallel"]), ("dp=2,tp=2", ["--zero=3", "--tensor-parallel"]),
-         ("ep=2", ["--expert-parallel"]), ("pp=2", []), ("tp=2,pp=2", ["--tensor-parallel", "--microbatches=2"])]
+         ("ep=2", ["--expert-parallel"]), ("cp=2", ["--context-parallel"]), ("cp=3,tp=2", ["--context-parallel", "--tensor-parallel"]), ("pp=2", []), ("tp=2,pp=2", ["--tensor-parallel", "--microbatches=2"])]
 PHASES = ["step", "placed", "staged", "local", "local", "planned", "planned"]
 WINDOWS = ["sliding_window", "window_size"]
 
@@ -30,6 +30,9 @@ class RandomGeneration(Case):
         (self.work / "model").mkdir(exist_ok=True)
         (self.work / "model/config.json").write_text(json.dumps(config))
         context, slots = draw.randint(4, 20), draw.randint(1, 4)
+        if "--context-parallel" in flags:
+            parts = int(mesh[3])
+            context = max(1, context // parts) * parts
         if "--microbatches=2" in flags:
             slots *= 2
         size = draw.randint(slots, 9)

@@ -1303,6 +1303,14 @@ func.func @cached_cap(%q: tensor<1x4x2x1x8xf32>, %c: tensor<1x3x2x16x8xf32>, %i:
 
 // -----
 
+func.func @cached_parts(%q: tensor<1x4x2x1x8xf32>, %c: tensor<2x1x3x2x8x8xf32>, %i: tensor<1x4xi32>) {
+  // expected-error@+1 {{the spec does not match 5 operands and 1 results (F1)}}
+  %o = pc.cached_attention %q, %c, %c at %i, %i scale 0.5 : (tensor<1x4x2x1x8xf32>, tensor<2x1x3x2x8x8xf32>, tensor<2x1x3x2x8x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<2x1x4x2x1x8xf32>
+  return
+}
+
+// -----
+
 func.func @cached_bias(%q: tensor<1x4x2x1x8xf32>, %c: tensor<1x3x2x16x8xf32>, %i: tensor<1x4xi32>, %b: tensor<2x1x19xf32>) {
   // expected-error@+1 {{has a bias of type 'tensor<2x1x19xf32>', which does not fit 16 positions (C3)}}
   %o = pc.cached_attention %q, %c, %c at %i, %i bias %b scale 0.5 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>, tensor<2x1x19xf32>) -> tensor<1x4x2x1x8xf32>

@@ -39,6 +39,9 @@ EDITS = [
     ("noise of both halves is the same", "window.local", r"(pc.gumbel .*) offset %\d+(.*), tensor<i32>\)", r"\1\2)"),
     ("tokens of both halves have the same numbers", "window.local", r"pc.iota offset %\d+ : tensor<i32> ->", r"pc.iota ->"),
     ("the largest score of one half", "window.local", r"(pc.reduce_max \"b m v -> b m\" .*?pc.all_reduce )max", r"\1sum"),
+    ("a part writes what belongs to the first one", "window.parts.local", r"(pc.cache_write .*) offset %\d+(.*), tensor<i32>\)", r"\1\2)"),
+    ("a part attends as if it were the first one", "window.parts.local", r"(pc.cached_attention .*) offset %\d+(.*), tensor<i32>\)", r"\1\2)"),
+    ("weights of parts do not sum to 1", "window.parts.local", "= pc.softmax", "= pc.exp"),
     ("padding is chosen", "window.local", r"(pc.mask_padding %\d+ valid )95", r"\g<1>96"),
 ]
 

@@ -39,7 +39,9 @@ static StepSizes sizesOf(mlir::ModuleOp module) {
     if (!state.getCache())
       return;
     pc::Shape shape = pc::leafLayout(state, state.getValue()).global;
-    sizes.groups = shape[0], sizes.slots = shape[1], sizes.context = shape[3];
+    const int64_t parts = shape.size() == 6 ? shape.front() : 1; // of the positions
+    llvm::ArrayRef<int64_t> cache = llvm::ArrayRef(shape).take_back(5);
+    sizes.groups = cache[0], sizes.slots = cache[1], sizes.context = parts * cache[3];
   });
   module.walk([&](pc::InputOp input) {
     if (input.getKind() != pc::InputKind::Data)
@@ -71,8 +73,10 @@ public:
   /// Makes the entries of a slot those that were not written.
   void clear(int64_t place) {
     for (auto &[name, value] : values) {
-      int64_t size = value.size() / (value.shape[0] * value.shape[1]);
-      std::fill_n(value.data.begin() + place * size, size, NAN);
+      llvm::ArrayRef<int64_t> cache = llvm::ArrayRef(value.shape).take_back(5);
+      const int64_t size = pc::numElements(cache.drop_front(2)), ofPart = pc::numElements(cache);
+      for (int64_t start = 0; start < value.size(); start += ofPart)
+        std::fill_n(value.data.begin() + start + place * size, size, NAN);
     }
   }
 

@@ -264,6 +264,9 @@ def GenerateSteps : Pass<"pc-generate-steps", "mlir::ModuleOp"> {
     With `chunk`, the step also takes that many tokens of prompts, whose inputs and outputs have names that end with `.chunk`. They write
     into the same caches, after the others. A run calls this part only if there are prompts.
 
+    With `parts`, caches have their positions in parts. Attention has a result for each part, and the sum of these, weighted by the softmax
+    of their logarithms, is the result.
+
     A model is refused if an op other than causal attention relates tokens of a sequence to each other.
   }];
   let options = [
@@ -272,6 +275,7 @@ def GenerateSteps : Pass<"pc-generate-steps", "mlir::ModuleOp"> {
     Option<"size", "size", "int64_t", "8", "Tokens of a group in a step">,
     Option<"chunk", "chunk", "int64_t", "0", "Number of prompt tokens that a step reads in addition, per group (0: none)">,
     Option<"groups", "groups", "int64_t", "1", "Groups of slots, which data parallelism distributes">,
+    Option<"parts", "parts", "int64_t", "1", "Parts into which the positions of a cache are divided, which context parallelism distributes">,
     Option<"microbatches", "microbatches", "int64_t", "1", "Parts into which the slots of a group are divided; a step takes tokens of one of them">,
     Option<"sampling", "sampling", "bool", "true", "Choose tokens at random by temperature; false: the most probable ones">,
   ];

@@ -13,23 +13,39 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 class PC_Generating<string name, list<Trait> traits = []>
     : Op<PC_Dialect, name, traits # [Pure, DeclareOpInterfaceMethods<FactorOpInterface>]>;
 
-def PC_CacheWriteOp : PC_Generating<"cache_write"> {
+/// An op on a cache, which may have its positions in parts: [r, b, n, k, t, d] instead of [b, n, k, t, d]. Ranks may split
+/// the parts.
+class PC_InParts<string cache> {
+  string text =
+    // Without parts, a dim that is whole.
+    "::pc::IndexedDim getIndexedDim() { return {" # cache # "(), hasParts() ? 0 : -1}; }\n"
+    "bool hasParts() { return ::mlir::cast<::mlir::RankedTensorType>(" # cache # "().getType()).getRank() == 6; }\n";
+}
+
+def PC_CacheWriteOp : PC_Generating<"cache_write", [IndexedOpInterface]> {
   let summary = "Writes the keys or the values of tokens into a cache: `b n k t d, b s k d, b s, b s -> b n k t d`";
   let description = [{
     The cache has n slots for sequences of up to t tokens. The result is the cache with row x[b, s, k, :] at [b, slots[b, s], k, positions[b, s], :]. A
     token whose slot or position is outside of the cache writes nothing. No two tokens may have the same slot and
     position. n, t and s are whole.
 
+    A cache may have its positions in parts: `r b n k t d, b s k d, b s, b s -> r b n k t d`. Then part r has the positions from r t to r t + t - 1.
+    `offset` is the first part of the block.
+
     The kernel writes into the cache, so operand and result must share a home (`pc-verify-memory`).
 
     Example: `%k = pc.cache_write %x into %cache at %slots, %positions : (tensor<1x3x2x16x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x3x2x16x8xf32>`
   }];
-  let arguments = (ins AnyRankedTensor:$cache, AnyRankedTensor:$x, AnyRankedTensor:$slots, AnyRankedTensor:$positions);
+  let arguments = (ins AnyRankedTensor:$cache, AnyRankedTensor:$x, AnyRankedTensor:$slots, AnyRankedTensor:$positions,
+                       Optional<AnyRankedTensor>:$offset);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$x `into` $cache `at` $slots `,` $positions attr-dict `:` functional-type(operands, $result)";
+  let extraClassDeclaration = PC_InParts<"getCache">.text;
+  let assemblyFormat = [{
+    $x `into` $cache `at` $slots `,` $positions (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)
+  }];
 }
 
-def PC_CachedAttentionOp : PC_Generating<"cached_attention", [AttrSizedOperandSegments]> {
+def PC_CachedAttentionOp : PC_Generating<"cached_attention", [IndexedOpInterface, AttrSizedOperandSegments]> {
   let summary = "Attention of tokens to the cache of their slot, up to their own position";
   let description = [{
     q: [b, s, k, g, d], the caches of keys and values: [b, n, k, t, d] -> o: [b, s, k, g, d]. Token (b, s) sees the
@@ -39,19 +55,26 @@ def PC_CachedAttentionOp : PC_Generating<"cached_attention", [AttrSizedOperandSe
     `scale`, `window`, `softcap`, `bias` and `sinks` have the meaning that they have for causal `pc.attention`. A bias has 2t - 1 entries per head; that of
     a query at position p and of key i is entry i - p + t - 1.
 
-    Factors `b s k g d, b n k t d, b n k t d, b s, b s -> b s k g d`, bias `k g r`, sinks `k g`. n, t, d and r are whole.
+    Factors `b s k g d, b n k t d, b n k t d, b s, b s -> b s k g d`, bias `k g w`, sinks `k g`. n, t, d and w are whole.
 
-    Constraints: (C1) a window is at least 1; (C2) a cap is positive; (C3) a bias has 2t - 1 entries per head.
+    If the caches have their positions in parts (`pc.cache_write`), each part has a result, and its logarithm of the sum of e^score:
+    `b s k g d, r b n k t d, r b n k t d, b s, b s -> r b s k g d, b s k g r`. The attention is then the sum of the results, weighted by
+    the softmax of these logarithms. A part in which a token sees nothing has the result 0 and the logarithm -1e30. Sinks belong to part 0.
+
+    Constraints: (C1) a window is at least 1; (C2) a cap is positive; (C3) a bias has 2t - 1 entries per head; with parts, 2rt - 1 with
+    the r of all ranks.
 
     Example: `%o = pc.cached_attention %q, %k, %v at %slots, %positions scale 0.5 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x4x2x1x8xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$keys, AnyRankedTensor:$values, AnyRankedTensor:$slots, AnyRankedTensor:$positions,
-                       Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$sinks, F64Attr:$scale, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap);
-  let results = (outs AnyRankedTensor:$o);
+                       Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$sinks, Optional<AnyRankedTensor>:$offset, F64Attr:$scale,
+                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap);
+  let results = (outs AnyRankedTensor:$o, Optional<AnyRankedTensor>:$lse);
   let hasVerifier = 1;
+  let extraClassDeclaration = PC_InParts<"getKeys">.text;
   let assemblyFormat = [{
-    $q `,` $keys `,` $values `at` $slots `,` $positions (`bias` $bias^)? (`sinks` $sinks^)? `scale` $scale (`window` $window^)? (`softcap` $softcap^)?
-    attr-dict `:` functional-type(operands, $o)
+    $q `,` $keys `,` $values `at` $slots `,` $positions (`bias` $bias^)? (`sinks` $sinks^)? (`offset` $offset^)? `scale` $scale (`window` $window^)?
+    (`softcap` $softcap^)? attr-dict `:` functional-type(operands, results)
   }];
 }
 

@@ -17,6 +17,15 @@ namespace json = llvm::json;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
+/// The same for an operand of an op on a cache: `number` 0 is slots, 1 positions. One slot more is that of tokens that
+/// are not there. Parts are numbered from 0, so that the whole cache is seen.
+static int64_t limitOfCache(Value cache, unsigned number) {
+  ArrayRef<int64_t> shape = typeOf(cache).getShape();
+  const int64_t parts = shape.size() == 6 ? shape.front() : 1;
+  shape = shape.take_back(5);
+  return number == 0 ? shape[1] + 1 : number == 1 ? parts * shape[3] : 1;
+}
+
 /// An upper bound of the elements of an i32 operand: the number of rows of the table, or of classes, that it indexes.
 static int64_t limitOf(Value operand) {
   int64_t limit = 1;
@@ -29,12 +38,10 @@ static int64_t limitOf(Value operand) {
       limit = std::max(limit, embedding.getRows());
     else if (auto gradient = dyn_cast<EmbeddingGradOp>(user); gradient && i == 1)
       limit = std::max(limit, gradient.getRows());
-    else if (auto write = dyn_cast<CacheWriteOp>(user)) // one slot more: that of tokens that are not there
-      limit =
-          std::max(limit, i == 2 ? typeOf(write.getCache()).getDimSize(1) + 1 : typeOf(write.getCache()).getDimSize(3));
+    else if (auto write = dyn_cast<CacheWriteOp>(user))
+      limit = std::max(limit, limitOfCache(write.getCache(), i - 2));
     else if (auto cached = dyn_cast<CachedAttentionOp>(user))
-      limit =
-          std::max(limit, i == 3 ? typeOf(cached.getKeys()).getDimSize(1) + 1 : typeOf(cached.getKeys()).getDimSize(3));
+      limit = std::max(limit, limitOfCache(cached.getKeys(), i - 3));
     else if (isa<GumbelOp>(user) && i == 2)
       limit = std::numeric_limits<int32_t>::max();
     else if (isa<PickOp, CrossEntropyGradOp>(user) && typeOf(user->getOperand(0)).getRank())

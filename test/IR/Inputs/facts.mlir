@@ -62,9 +62,12 @@ func.func @views(%x: tensor<4x6x2xf32>, %ids: tensor<4x3xi32>) {
 }
 
 func.func @generation(%c: tensor<1x3x2x16x8xf32>, %x: tensor<1x4x2x8xf32>, %q: tensor<1x4x2x1x8xf32>, %i: tensor<1x4xi32>, %bias: tensor<2x1x31xf32>,
-                      %sinks: tensor<2x1xf32>, %logits: tensor<1x3x64xf32>, %sampling: tensor<1x3x4xf32>, %seeds: tensor<1x3x3xi32>, %tables: tensor<1x4x4xf32>) {
+                      %sinks: tensor<2x1xf32>, %logits: tensor<1x3x64xf32>, %sampling: tensor<1x3x4xf32>, %seeds: tensor<1x3x3xi32>, %tables: tensor<1x4x4xf32>,
+                      %cp: tensor<2x1x3x2x8x8xf32>) {
   %keys = pc.cache_write %x into %c at %i, %i : (tensor<1x3x2x16x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x3x2x16x8xf32>
   %o = pc.cached_attention %q, %keys, %c at %i, %i scale 0.5 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x4x2x1x8xf32>
+  %parts = pc.cache_write %x into %cp at %i, %i : (tensor<2x1x3x2x8x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<2x1x3x2x8x8xf32>
+  %op, %lsep = pc.cached_attention %q, %parts, %cp at %i, %i scale 0.5 : (tensor<1x4x2x1x8xf32>, tensor<2x1x3x2x8x8xf32>, tensor<2x1x3x2x8x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>) -> (tensor<2x1x4x2x1x8xf32>, tensor<1x4x2x1x2xf32>)
   %p = pc.cached_attention %q, %keys, %c at %i, %i bias %bias sinks %sinks scale 0.5 window 3 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>, tensor<2x1x31xf32>, tensor<2x1xf32>) -> tensor<1x4x2x1x8xf32>
   %r = pc.rope %q, %tables, %tables : (tensor<1x4x2x1x8xf32>, tensor<1x4x4xf32>, tensor<1x4x4xf32>) -> tensor<1x4x2x1x8xf32>
   %least = pc.sampling_threshold %logits, %sampling : (tensor<1x3x64xf32>, tensor<1x3x4xf32>) -> tensor<1x3xf32>
