@@ -11,6 +11,7 @@
 #include "LayerOrder.h"
 #include "pc/Autodiff/Optimizers.h"
 #include "pc/IR/MoveRows.h"
+#include "pcrt/average.h"
 #include "pcrt/description.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -99,6 +100,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
                           SmallVectorImpl<ParameterOp> &parameters, SmallVectorImpl<Value> &yields);
   LogicalResult optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients);
   void nameOptimizer(ParameterOp parameter, StringRef label);
+  void average(OpBuilder &builder, ParameterOp parameter, Value coefficient);
 
   Location location(StringRef name) { return NameLoc::get(StringAttr::get(&getContext(), name)); }
 
@@ -323,8 +325,39 @@ LogicalResult Differentiate::optimize(OpBuilder &builder, MutableArrayRef<Parame
       nameOptimizer(parameter, optimizers->labelOf(*name));
     if (failed(optimizers->update(builder, {parameter, gradient, coefficient, hyper}, *name)))
       return failure();
+    if (ema > 0)
+      average(builder, parameter, coefficient);
   }
   return success();
+}
+
+/// Adds the average of a parameter that has its update, as torch.optim.swa_utils.get_ema_multi_avg_fn defines it. A
+/// skipped step, in which the coefficient is NaN, keeps it.
+void Differentiate::average(OpBuilder &builder, ParameterOp parameter, Value coefficient) {
+  Location loc = parameter.getLoc();
+  StringAttr of = parameter.getNameAttr();
+  Value updated;
+  for (auto update : builder.getInsertionBlock()->getOps<UpdateOp>())
+    if (update.getNameAttr() == of && !update.getParameter())
+      updated = update.getValue();
+  Type type = parameter.getValue().getType(), scalar = coefficient.getType();
+  auto state = [&](StringRef name, Type type, ArrayAttr dims) {
+    return StateOp::create(builder, loc, type, builder.getStringAttr(name), of, dims, nullptr, nullptr, nullptr);
+  };
+  auto number = [&](double value) { return ConstantOp::create(builder, loc, scalar, builder.getF64FloatAttr(value)); };
+  Value old = state(PCRT_EMA, type, parameter.getDims());
+  Value begun = state(PCRT_EMA_BEGUN, scalar, builder.getArrayAttr({}));
+  Value one = number(1);
+  Value rate = SelectOp::create(builder, loc, scalar, ComparisonKind::Less, begun, one, one, number(1 - ema));
+  std::string x = dimLetters(old);
+  Value change = SubOp::create(builder, loc, type, updated, old);
+  Value part = EinsumOp::create(builder, loc, type, ", " + x + " -> " + x, ValueRange{rate, change});
+  Value sum = AddOp::create(builder, loc, type, old, part);
+  Value all = EinsumOp::create(builder, loc, type, " -> " + x, ValueRange{coefficient});
+  UpdateOp::create(builder, loc, builder.getStringAttr(PCRT_EMA), of,
+                   SelectOp::create(builder, loc, type, ComparisonKind::Equal, all, all, sum, old));
+  UpdateOp::create(builder, loc, builder.getStringAttr(PCRT_EMA_BEGUN), of,
+                   SelectOp::create(builder, loc, scalar, ComparisonKind::Equal, coefficient, coefficient, one, begun));
 }
 
 /// Adds the optimizer to the settings of the parameter's group.

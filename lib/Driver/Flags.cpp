@@ -204,6 +204,8 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(fields.step.optimizer, "optimizer",
         "Optimizer: adamw, sgd, adafactor, amsgrad, lion, muon or a file that ends in .mlir; settings as in "
         "muon:momentum=0.9");
+  field(fields.step.ema, "ema",
+        "Also keep an exponential average of the trained parameters with this decay, as in 0.999, in checkpoints");
   field(fields.adapters.lora, "lora",
         "Train LoRA adapters and freeze everything else, as in rank=16,alpha=32,targets=q_proj|v_proj,dropout=0.1");
   repeated(fields.groups.groups, "group",

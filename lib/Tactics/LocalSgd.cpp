@@ -8,6 +8,7 @@
 
 #include "pc/IR/Calls.h"
 #include "pc/IR/Rounds.h"
+#include "pcrt/average.h"
 
 using namespace mlir;
 using namespace pc;
@@ -43,11 +44,13 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
       return fail(program, "only one axis can have replicas that train separately");
     SmallVector<ParameterOp> parameters;
     bool trains = false;
-    Operation *over = nullptr;
+    Operation *over = nullptr, *average = nullptr;
     program.walk([&](Operation *op) {
       trains |= isa<UpdateOp>(op);
       if (worksOver(op, replicas))
         over = op;
+      if (auto state = dyn_cast<StateOp>(op); state && state.getName() == PCRT_EMA)
+        average = op;
       if (auto parameter = dyn_cast<ParameterOp>(op); parameter && !parameter.getFrozen())
         parameters.push_back(parameter);
     });
@@ -59,6 +62,8 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
       anyTrains = parent.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
     if (!anyTrains)
       return fail(program, "this program trains nothing; local SGD needs parameters with updates");
+    if (average)
+      return fail(average, "the replicas would have different averages of the parameters; leave out --ema");
     for (ParameterOp parameter : parameters) {
       if (!cast<RankedTensorType>(parameter.getValue().getType()).getElementType().isF32())
         return fail(parameter, "local SGD averages f32 parameters only");

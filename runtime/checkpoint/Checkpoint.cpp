@@ -204,19 +204,24 @@ private:
 
 } // namespace
 
-/// A checkpoint that is being written: its two files of tensors and the trajectory to which their sums go.
+/// A checkpoint that is being written: its files of tensors and the trajectory to which their sums go.
 struct CheckpointWriter::Files {
   Files(const std::string &directory, const Program &program, const Trajectory &trajectory, Device &device, int rank)
       : program(program), trajectory(trajectory), rank(rank),
         model(directory + "/" + modelFileOf(program), program, device),
-        training(directory + "/" + stateFile, program, device) {
+        training(directory + "/" + stateFile, program, device),
+        average(directory + "/" + averageFile, program, device) {
+    all = {{modelFileOf(program), &model}, {stateFile, &training}};
+    if (averages(program))
+      all.push_back({averageFile, &average});
+    average.writer.addMetadata("format", "pt");
     model.writer.addMetadata("format", "pt");
     training.writer.addMetadata("step", std::to_string(trajectory.step));
     training.writer.addMetadata("optimizer", program.optimizer);
     for (const Program *stage : program.stages)
       for (const Saved &saved : savedTensors(*stage, trajectory.step, program.rounds.replicas))
         for (const Part &part : *saved.parts) {
-          TensorFile &file = saved.inModel ? model : training;
+          TensorFile &file = saved.inModel ? model : saved.inAverage ? average : training;
           file.add(saved.nameOf(part), part.shape);
           bool isOwn = saved.replica < 0 || saved.replica == program.replicaOf(rank);
           if (stage != &program || !isOwn)
@@ -230,12 +235,12 @@ struct CheckpointWriter::Files {
   /// of the other are on their way to the disk.
   void writeBlocks() {
     std::vector<Stretch> stretches;
-    for (TensorFile *file : {&model, &training})
+    for (auto &[name, file] : all)
       addStretches(*file, stretches);
     std::atomic<size_t> next = 0;
     Lane lanes[2];
     for (size_t lane = 0; lane < std::size(lanes); ++lane)
-      for (TensorFile *file : {&model, &training})
+      for (auto &[name, file] : all)
         file->writer.stream(lane);
     std::thread other;
     if (stretches.size() > std::size(lanes)) {
@@ -252,15 +257,16 @@ struct CheckpointWriter::Files {
         for (auto &[tensor, sum] : sums)
           file->sums[tensor] += sum;
     }
-    model.sync();
-    training.sync();
+    for (auto &[name, file] : all)
+      file->sync();
   }
 
   const Program &program;
   Trajectory trajectory;
   int rank;
-  TensorFile model, training;
-  std::optional<Failure> failure; ///< The failure of writing this rank's blocks.
+  TensorFile model, training, average;
+  std::vector<std::pair<std::string, TensorFile *>> all; ///< Those that the checkpoint has, by name.
+  std::optional<Failure> failure;                        ///< The failure of writing this rank's blocks.
 
 private:
   /// Tensors that are neighbours in a file.
@@ -338,8 +344,8 @@ void CheckpointWriter::begin(const Program &program, const Trajectory &trajector
         directory->begin();
     });
     files = std::make_unique<Files>(temporary, program, trajectory, device, comm.rank());
-    files->model.create(comm);
-    files->training.create(comm);
+    for (auto &[name, file] : files->all)
+      file->create(comm);
   } catch (const Failure &failure) {
     giveUp(failure);
   }
@@ -362,8 +368,8 @@ void CheckpointWriter::finish() {
         throw *files->failure;
     });
     Trajectory trajectory = files->trajectory;
-    files->model.note(modelFileOf(files->program), comm, trajectory);
-    files->training.note(stateFile, comm, trajectory);
+    for (auto &[name, file] : files->all)
+      file->note(name, comm, trajectory);
     onAllRanks(comm, [&] {
       if (!directory)
         return;

@@ -102,13 +102,15 @@ void pcrt::checkModel(const Program &program, const Trajectory &trajectory, cons
 void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
                           Device &device, Pool &pool, Comm &comm) {
   const std::string modelFile = modelFileOf(program);
-  TensorSums model = modelSums(program, program.hasAdapter()), states;
+  TensorSums model = modelSums(program, program.hasAdapter()), states, means;
   int64_t replicas = std::max<int64_t>(trajectory.replicas, 1), readers = program.rounds.replicas;
   bool between = !program.rounds.any() || program.rounds.endsAfter(trajectory.step);
   for (const Program *stage : program.stages)
     for (const Saved &saved : savedTensors(*stage, trajectory.step, std::min(replicas, readers)))
       for (const Part &part : *saved.parts)
-        if (!saved.inModel)
+        if (saved.isAverage())
+          means[saved.nameOf(part)] = {};
+        else if (!saved.inModel && !saved.inAverage)
           states[saved.nameOf(part)] = {};
   onAllRanks(comm, [&] {
     if (!between && replicas != readers)
@@ -132,15 +134,24 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
     if (program.states.empty())
       return;
     checkSize(directory, stateFile, trajectory);
-    std::erase_if(all, [](const Saved &saved) { return saved.inModel; });
+    if (averages(program)) {
+      checkSize(directory, averageFile, trajectory);
+      std::vector<Saved> ofMeans;
+      std::copy_if(all.begin(), all.end(), std::back_inserter(ofMeans),
+                   [](const Saved &saved) { return saved.isAverage(); });
+      readSaved(directory + "/" + averageFile, ofMeans, replicas, program, comm.rank(), device, means);
+    }
+    std::erase_if(all, [](const Saved &saved) { return saved.inModel || saved.inAverage; });
     readSaved(directory + "/" + stateFile, all, replicas, program, comm.rank(), device, states);
     if (program.rounds.any() && between)
       takeShared(program, device, comm.rank());
   });
   addUp(model, comm);
   addUp(states, comm);
+  addUp(means, comm);
   checkSums(directory, modelFile, trajectory, model);
   checkSums(directory, stateFile, trajectory, states);
+  checkSums(directory, averageFile, trajectory, means);
 }
 
 std::string pcrt::directoryOfWeights(const std::string &path) {
@@ -152,16 +163,14 @@ std::string pcrt::directoryOfWeights(const std::string &path) {
 }
 
 TensorSums pcrt::loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm) {
-  constexpr const char *modelFile = "model.safetensors";
   TensorSums sums = modelSums(program, /*adapter=*/false);
   std::error_code ignored;
-  bool isDirectory = fs::is_directory(path, ignored);
+  std::string file = fs::is_directory(path, ignored) ? "model.safetensors" : fs::path(path).filename().string();
   std::string directory = directoryOfWeights(path);
   std::optional<Trajectory> trajectory;
   onAllRanks(comm, [&] {
     checkConfig(program, directory);
-    if ((isDirectory || fs::path(path).filename() == modelFile) &&
-        fs::exists(directory + "/" + trajectoryName, ignored))
+    if ((file == "model.safetensors" || file == averageFile) && fs::exists(directory + "/" + trajectoryName, ignored))
       trajectory = Trajectory::read(directory);
     Safetensors weights = Safetensors::open(path);
     if (comm.rank() == 0)
@@ -170,7 +179,7 @@ TensorSums pcrt::loadWeights(const std::string &path, const Program &program, De
   });
   addUp(sums, comm);
   if (trajectory)
-    checkSums(directory, modelFile, *trajectory, sums);
+    checkSums(directory, file, *trajectory, sums);
   return sums;
 }
 

@@ -9,6 +9,7 @@
 #include "checkpoint/DirectoryLock.h"
 #include "checkpoint/Trajectory.h"
 #include "data/TokenizerFiles.h"
+#include "pcrt/average.h"
 
 #include <optional>
 
@@ -20,6 +21,7 @@ constexpr const char *checkpointFiles[] = {"config.json",
                                            "adapter_config.json",
                                            "adapter_model.safetensors",
                                            "training_state.safetensors",
+                                           PCRT_EMA_FILE,
                                            trajectoryName};
 
 /// The path of a directory without trailing slashes. If it is a symbolic link, the path of its target, because a save

@@ -5,6 +5,8 @@
 #include "comm/Collective.h"
 #include "pcrt/description.h"
 
+#include <algorithm>
+
 using namespace pcrt;
 
 /// "exp_avg@1."
@@ -23,8 +25,16 @@ std::vector<Saved> pcrt::savedTensors(const Program &program, int64_t step, int6
     else if (!rounds.endsAfter(step))
       for (int64_t replica = 0; replica < replicas; ++replica)
         saved.push_back({&parameter, &parameter, &parameter.parts, false, ofReplica("parameter", replica), replica});
+  if (averages(program))
+    for (const Parameter &parameter : program.parameters) { // the file has all weights
+      const State *average = program.stateOf(parameter, PCRT_EMA);
+      const Tensor *tensor = average ? static_cast<const Tensor *>(average) : &parameter;
+      saved.push_back({tensor, &parameter, &parameter.parts, false, "", -1, true});
+    }
   for (const State &state : program.states) {
     const Parameter &parameter = program.parameters[state.parameter];
+    if (state.name == PCRT_EMA)
+      continue;
     if (rounds.any() && state.name == PCRT_SHARED)
       saved.push_back({&state, &parameter, &state.parts, true, ""});
     else if (!state.varies)
@@ -34,6 +44,13 @@ std::vector<Saved> pcrt::savedTensors(const Program &program, int64_t step, int6
         saved.push_back({&state, &parameter, &state.parts, false, ofReplica(state.name, replica), replica});
   }
   return saved;
+}
+
+bool pcrt::averages(const Program &program) {
+  return std::any_of(program.stages.begin(), program.stages.end(), [](const Program *stage) {
+    return std::any_of(stage->states.begin(), stage->states.end(),
+                       [](const State &state) { return state.name == PCRT_EMA; });
+  });
 }
 
 void pcrt::addUp(TensorSums &sums, Comm &comm) {

@@ -8,10 +8,12 @@
 #include "base/Program.h"
 #include "base/TensorSum.h"
 #include "comm/Comm.h"
+#include "pcrt/average.h"
 
 namespace pcrt {
 
 constexpr const char *stateFile = "training_state.safetensors";
+constexpr const char *averageFile = PCRT_EMA_FILE;
 constexpr const char *configFile = "config.json";
 
 /// The file of the model, or of the adapter, whose base has files of its own.
@@ -25,11 +27,17 @@ struct Saved {
   const Parameter *parameter;
   const std::vector<Part> *parts; ///< Its boxes in the tensors of the checkpoint.
   bool inModel;
-  std::string prefix;   ///< The beginning of its name; the part's name follows.
-  int64_t replica = -1; ///< The replica of local SGD that owns it; -1: all share it.
+  std::string prefix;     ///< The beginning of its name; the part's name follows.
+  int64_t replica = -1;   ///< The replica of local SGD that owns it; -1: all share it.
+  bool inAverage = false; ///< It is in the file of averages, under its name in the model.
 
+  /// Whether it is an average, and not a parameter without one.
+  bool isAverage() const { return inAverage && tensor != parameter; }
   std::string nameOf(const Part &part) const { return prefix + part.source; }
 };
+
+/// Whether the program keeps averages of its parameters.
+bool averages(const Program &program);
 
 /// The tensors of one program that a checkpoint after `step` steps has, in a run with `replicas` replicas. Between two
 /// rounds of local SGD, the checkpoint has the parameters that all replicas share: they are the model.

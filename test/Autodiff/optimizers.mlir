@@ -1,6 +1,7 @@
 // RUN: pc-opt %s --pc-differentiate=optimizer=lion --pc-verify-step --split-input-file | FileCheck %s --check-prefix=LION
 // RUN: pc-opt %s --pc-differentiate=optimizer=muon:momentum=0.5 --pc-verify-step --split-input-file | FileCheck %s --check-prefix=MUON
 // RUN: pc-opt %s --pc-differentiate=optimizer=adafactor:eps2=0.25,d=0.5 --pc-verify-step --split-input-file | FileCheck %s --check-prefix=ADAFACTOR
+// RUN: pc-opt %s --pc-differentiate="optimizer=sgd ema=0.75" --pc-verify-step --split-input-file | FileCheck %s --check-prefix=EMA
 // RUN: pc-opt %s --pc-differentiate=optimizer=mine --pc-verify-step --split-input-file | FileCheck %s --check-prefix=MINE
 // An optimizer as text is copied for each parameter, with the parameter's shape. A step whose coefficient is NaN keeps the old values.
 
@@ -69,3 +70,18 @@ func.func @model() {
 // ADAFACTOR: %[[SQUARES:.*]] = pc.einsum "rows columns0 columns1, rows columns0 columns1 -> rows"
 // ADAFACTOR: pc.scale %[[SQUARES]] by 0.16666666666666666
 // ADAFACTOR: pc.select equal {{.*}}, %[[ROW]] : (tensor<8xf32>
+
+// The average is the parameter after the first step, and moves by a quarter of the difference after the others.
+// EMA: %[[W:.*]] = pc.parameter "w"
+// EMA: %[[C:.*]] = pc.clip_coefficient
+// EMA: %[[NEW:.*]] = pc.sgd %[[W]],
+// EMA: pc.update "w" %[[NEW]]
+// EMA: %[[OLD:.*]] = pc.state "ema" of "w" dims ["embed", "heads", "head"] : tensor<8x2x3xf32>
+// EMA: %[[BEGUN:.*]] = pc.state "ema_begun" of "w" dims [] : tensor<f32>
+// EMA: %[[ONE:.*]] = pc.constant 1.0
+// EMA: %[[REST:.*]] = pc.constant 2.500000e-01
+// EMA: %[[RATE:.*]] = pc.select less %[[BEGUN]], %[[ONE]], %[[ONE]], %[[REST]]
+// EMA: %[[CHANGE:.*]] = pc.sub %[[NEW]], %[[OLD]]
+// EMA: pc.einsum ", x0 x1 x2 -> x0 x1 x2" %[[RATE]], %[[CHANGE]]
+// EMA: pc.update "ema" of "w"
+// EMA: pc.select equal %[[C]], %[[C]], %[[ONE]], %[[BEGUN]]

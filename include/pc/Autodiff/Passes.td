@@ -221,11 +221,15 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
     Its region is copied for each parameter that it treats, with the parameter's shape. In a step that is skipped, because the clip coefficient is
     NaN, `pc.select` keeps the old values. The group of each such parameter gets the setting `optimizer`.
 
+    With `ema=D`, the average of each trained parameter is a state `ema`: the parameter after the first step, and then
+    D times the average plus 1 - D times the new parameter. `ema_begun` is 1 after the first step.
+
     `optimizer=none` makes the evaluation step, which has only the forward pass and the loss.
   }];
   let options = [
     Option<"microbatches", "microbatches", "int64_t", "1", "Microbatches per step; must divide the batch">,
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "adamw, sgd, none or a definition, with settings as in muon:momentum=0.9">,
+    Option<"ema", "ema", "double", "0", "Decay of an exponential average of the parameters; 0: there is none">,
   ];
   let dependentDialects = ["mlir::func::FuncDialect"];
 }
