@@ -98,8 +98,18 @@ static SmallVector<Products> divide(const llvm::SetVector<Operation *> &ops) {
   return llvm::map_to_vector(updates, [](auto &update) { return std::move(update.second); });
 }
 
+/// Whether a matrix is multiplied. Sums of squares, such as Adafactor's, do not pay for a copy of the operands.
+static bool multipliesMatrices(const Products &update) {
+  return llvm::any_of(update.ops, [](Operation *op) {
+    auto einsum = dyn_cast<EinsumOp>(op);
+    return einsum && Contraction(einsum).isMatrixProduct();
+  });
+}
+
 /// A text that is equal for updates that may be stacked; empty if an op cannot work on stacks.
 static std::string keyOf(const Products &update, DimNames &names) {
+  if (!multipliesMatrices(update))
+    return "";
   std::string key;
   llvm::raw_string_ostream os(key);
   llvm::DenseMap<Value, unsigned> numbers;

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 
-from cases import GOLDEN, Case, mesh_flags, ranks_of
+from cases import GOLDEN, STAND_IN, Case, mesh_flags, ranks_of
 from masks import read
 
 DECAY, COUNT = 0.75, 4
@@ -115,6 +115,8 @@ class Averages(Case):
         self.moves()
         self.skipped()
         self.refused()
+        self.environment |= STAND_IN
+        self.average("llama", "adamw", "dp=2 --zero=1 --target=cuda --arch=sm_90a --stand-in")
 
 
 if __name__ == "__main__":

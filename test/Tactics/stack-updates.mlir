@@ -20,6 +20,11 @@
 // OWNERS: pc.unstack
 // ONE: pc.all_gather {{.*}} -> tensor<256x512xf32, #pc.place<[_, _]>>
 // THREE: pc.update "up1" {{.*}} : tensor<256x512xf32, #pc.place<[_, dp]>>
+
+// Sums of squares alone are no reason to copy matrices.
+// RUN: pc-opt %s --pc-differentiate=optimizer=adafactor --pc-stack-updates=multiple=4 | FileCheck %s --check-prefix=SUMS
+// SUMS-NOT: pc.stack
+// SUMS: pc.update "col_var" of "odd"
 func.func @model() {
   %x = pc.input tokens dims ["batch", "embed"] : tensor<8x256xf32>
   %up0 = pc.parameter "up0" dims ["embed", "ffn"] init <fill, 1.0> source <"up0", shape = [256, 512], start = [0, 0], size = [256, 512]> : tensor<256x512xf32>
