@@ -49,8 +49,11 @@ int64_t Plan::dataRanks() const {
 }
 
 int64_t Plan::sequenceChunks() const {
-  std::optional<ContextParallelTactic> context = find<ContextParallelTactic>();
-  return context && !context->isRing() ? std::max<int64_t>(sizeOf(context->axis()), 1) : 1;
+  int64_t chunks = 1;
+  for (const Tactic &tactic : tactics)
+    if (auto context = tactic.as<ContextParallelTactic>(); context && !context->isRing())
+      chunks *= std::max<int64_t>(sizeOf(context->axis()), 1);
+  return chunks;
 }
 
 bool Plan::packsProducts() const {

@@ -185,7 +185,9 @@ AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
       if (data.count(axes.front().getValue().str()))
         setExperts(axes.front());
   });
-  newest = nullptr; // only the data axis of the current tactic is new
+  if (dims.count("sequence"))
+    dims.insert("chunks"); // axes that split both have one order
+  newest = nullptr;        // only the data axis of the current tactic is new
 }
 
 bool pc::isWeight(const PlacementValue &v) {

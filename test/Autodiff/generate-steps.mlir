@@ -148,3 +148,20 @@ func.func @model() {
   %starts = pc.input starts key 2 dims ["batch", "sequence"] : tensor<2x8xi32>
   return
 }
+
+// -----
+
+pc.program "chunks" batch 2 sequence 8 vocabulary 16 config "{}"
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x8xi32>
+  %t = pc.parameter "t" dims ["vocab", "kv_heads", "group", "head_dim"] init <normal, 1.0> source <"t", shape = [16, 2, 1, 2], start = [0, 0, 0, 0], size = [16, 2, 1, 2]> : tensor<16x2x1x2xf32>
+  %q = pc.embedding %t, %tokens : (tensor<16x2x1x2xf32>, tensor<2x8xi32>) -> tensor<2x8x2x1x2xf32>
+  %k = pc.einsum "b s k g d -> b s k d" %q : (tensor<2x8x2x1x2xf32>) -> tensor<2x8x2x2xf32>
+  %o, %lse = pc.attention causal %q, %k, %k scale 0.5 : (tensor<2x8x2x1x2xf32>, tensor<2x8x2x2xf32>, tensor<2x8x2x2xf32>) -> (tensor<2x8x2x1x2xf32>, tensor<2x2x1x8xf32>)
+  // expected-error @below {{a program that generates cannot have 'pc.reshape', which relates the tokens of a sequence to each other}}
+  %parts = pc.reshape "b (c t) k g d -> b c t k g d" %o : (tensor<2x8x2x1x2xf32>) -> tensor<2x4x2x2x1x2xf32>
+  %back = pc.reshape "b c t k g d -> b (c t) k g d" %parts : (tensor<2x4x2x2x1x2xf32>) -> tensor<2x8x2x1x2xf32>
+  %logits = pc.einsum "b s k g d, v k g d -> b s v" %back, %t : (tensor<2x8x2x1x2xf32>, tensor<16x2x1x2xf32>) -> tensor<2x8x16xf32>
+  pc.output logits "logits" %logits : tensor<2x8x16xf32>
+  return
+}

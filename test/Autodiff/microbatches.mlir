@@ -116,3 +116,16 @@ func.func @model() {
   pc.output loss "loss" %loss : tensor<f32>
   return
 }
+
+// -----
+
+func.func @model() {
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %e = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  // expected-error @below {{'pc.reshape' op depends on the index of a sequence in the batch}}
+  %rows = pc.reshape "b s e -> (b s) e" %e : (tensor<4x8x8xf32>) -> tensor<32x8xf32>
+  %loss = pc.einsum "r e ->" %rows : (tensor<32x8xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}

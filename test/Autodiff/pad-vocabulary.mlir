@@ -43,3 +43,13 @@ func.func @model(%x: tensor<4x8xf32>) {
   %p = pc.softmax %logits : (tensor<4x11xf32>) -> tensor<4x11xf32>
   return
 }
+
+// -----
+
+func.func @model(%x: tensor<4x8xf32>) {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [11, 8], start = [0, 0], size = [11, 8]> : tensor<11x8xf32>
+  %logits = pc.einsum "b e, v e -> v b" %x, %w : (tensor<4x8xf32>, tensor<11x8xf32>) -> tensor<11x4xf32>
+  // expected-error @below {{pc-pad-vocabulary: 'pc.reshape' op would include the padding}}
+  %all = pc.reshape "v b -> (v b)" %logits : (tensor<11x4xf32>) -> tensor<44xf32>
+  return
+}
