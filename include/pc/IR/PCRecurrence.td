@@ -16,7 +16,8 @@ def PC_RecurrenceOp : PC_Recurrence<"recurrence"> {
     has the dims of b. There is a separate recurrence for each index of the other dims of b. If a lacks a dim of b, a is
     the same for all indices of this dim. `reverse` goes from the last index to the first: h_t = a_t h_{t+1} + b_t.
 
-    Every rank has the whole dim of the recurrence. Any other dim may be split. a is f32, because products of many
+    Every rank has the whole dim of the recurrence. Any other dim may be split. If ranks split a sequence,
+    `pc-chunk-recurrences` makes its chunks another dim. a is f32, because products of many
     factors near 1 lose too much precision in bf16. The state is f32 while it is computed, even if b and h are bf16.
 
     Constraints: (C1) there are two operands, and the result has the dims of b; (C2) each dim of a is a dim of b, and no

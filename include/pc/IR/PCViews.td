@@ -33,8 +33,9 @@ def PC_ReshapeOp : PC_Compute<"reshape"> {
   let summary = "Merges and divides dims; the elements and their order do not change; linear";
   let description = [{
     In `pc.reshape "b (h w) c -> b h w c" %x`, names in parentheses share one dim, in row-major order: its index is h
-    times the size of w, plus w. Dims that both sides have may be split; all others stay whole. The gradient is the op
-    with its sides exchanged. Nothing is copied if the result lies on the operand (`mayShareHome`).
+    times the size of w, plus w. Dims that both sides have may be split. So may a dim that is the first one in parentheses
+    on the other side, here h: a block of (h w) is a block of h. All others stay whole. The gradient is the op with its
+    sides exchanged. Nothing is copied if the result lies on the operand (`mayShareHome`).
 
     Constraints: (C1) both sides have the same names in the same order, and each name occurs once per side; (C2) dims
     that have the same names together have the same number of elements on both sides.

@@ -57,7 +57,7 @@ private:
 
   MeshAttr mesh;
   std::set<std::string> data, rooted, experts;
-  std::set<std::string> dims; ///< those of inputs: batch, sequence
+  std::set<std::string> dims; ///< those of inputs (batch, sequence), and chunks of the sequence
   mlir::StringAttr newest;    ///< the data axis that was set last
 };
 

@@ -221,6 +221,9 @@ def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
     %o, %lse = pc.attention causal %qh, %kh, %vh ...
     ```
 
+    The first dim of those into which a reshape divides the sequence is also split, if it can be. So recurrences in chunks
+    (`pc-chunk-recurrences`) stay on their rank, and only states of chunks are gathered.
+
     `form=ring` (after `pc-zigzag`): every rank keeps its queries. Keys and values are gathered and their gradients are reduce_scattered;
     `pc-window-moves` turns these moves into steps around a ring. They send 4(n-1)/n of the bytes of the keys per layer,
     for any number of heads. It fails if the program is not in zigzag order of as many ranks as the axis has.
