@@ -24,10 +24,11 @@ struct Entry {
   int64_t index;
 };
 
-/// Values of the experts as one value: along a new first dim, or the same value for all of them.
+/// Values of the experts as one value: along a new dim, or the same value for all of them.
 struct Stacked {
   Value value; ///< null: there is none
   bool hasExperts = false;
+  int dim = 0; ///< the new dim, which is the first one except in parameters
 };
 
 /// Builds the ops of all experts before `root`.
@@ -56,7 +57,8 @@ public:
 
 private:
   Stacked stackNew(ArrayRef<Value> values);
-  Stacked pack(ArrayRef<Value> values);
+  Stacked pack(ArrayRef<Value> values, int along);
+  bool stackOperands(ArrayRef<Value> values, SmallVectorImpl<Stacked> &operands);
   Stacked stackEntries(ArrayRef<Value> values);
   Stacked stackOps(ArrayRef<Value> values);
 
@@ -118,17 +120,22 @@ Stacked Experts::stack(ArrayRef<Value> values) {
   return result;
 }
 
+/// Whether ops of one kind and one type make the values.
+static bool canStack(ArrayRef<Value> values) {
+  Operation *first = values[0].getDefiningOp();
+  return first && first->getNumResults() == 1 && llvm::all_of(values, [&](Value value) {
+           Operation *op = value.getDefiningOp();
+           return op && op->getName() == first->getName() && value.getType() == values[0].getType();
+         });
+}
+
 Stacked Experts::stackNew(ArrayRef<Value> values) {
   if (llvm::all_equal(values))
     return {values[0], false};
-  if (llvm::any_of(values, [&](Value value) {
-        return !value.getDefiningOp() || value.getType() != values[0].getType() ||
-               value.getDefiningOp()->getName() != values[0].getDefiningOp()->getName() ||
-               value.getDefiningOp()->getNumResults() != 1;
-      }))
+  if (!canStack(values))
     return {};
   if (isa<ParameterOp>(values[0].getDefiningOp()))
-    return pack(values);
+    return pack(values, 0);
   if (Stacked entries = stackEntries(values); entries.value)
     return entries;
   return stackOps(values);
@@ -190,7 +197,8 @@ static bool canPack(ParameterOp a, ParameterOp b) {
          a.getFrozen() == b.getFrozen() && a.getGroupAttr() == b.getGroupAttr();
 }
 
-Stacked Experts::pack(ArrayRef<Value> values) {
+/// Packs parameters, with a dim of experts before dim `along`.
+Stacked Experts::pack(ArrayRef<Value> values, int along) {
   auto first = values[0].getDefiningOp<ParameterOp>();
   SmallVector<Attribute> parts;
   SmallVector<StringRef> names;
@@ -205,8 +213,8 @@ Stacked Experts::pack(ArrayRef<Value> values) {
   }
   SmallVector<StringRef> dims(first.getDims().getAsValueRange<StringAttr>());
   SmallVector<int64_t> shape(typeOf(values[0]).getShape());
-  dims.insert(dims.begin(), "experts");
-  shape.insert(shape.begin(), static_cast<int64_t>(count));
+  dims.insert(dims.begin() + along, "experts");
+  shape.insert(shape.begin() + along, static_cast<int64_t>(count));
   OpBuilder builder(first);
   auto name = builder.getStringAttr(commonName(names, [&](StringRef text) {
     return llvm::any_of(first->getBlock()->getOps<ParameterOp>(),
@@ -214,10 +222,41 @@ Stacked Experts::pack(ArrayRef<Value> values) {
   }));
   auto all = ParameterOp::create(
       builder, NameLoc::get(name), RankedTensorType::get(shape, typeOf(values[0]).getElementType()), name,
-      builder.getStrArrayAttr(dims), first.getInit(), nullptr, builder.getI64IntegerAttr(0),
+      builder.getStrArrayAttr(dims), first.getInit(), nullptr, builder.getI64IntegerAttr(along),
       builder.getArrayAttr(parts), nullptr, nullptr, nullptr, nullptr, first.getFrozenAttr(), first.getGroupAttr());
   note(all);
-  return {all.getValue(), true};
+  return {all.getValue(), true, along};
+}
+
+/// The operands of the same op for all experts; parameters last. A parameter that is multiplied by a value of each
+/// expert gets the dim of experts before the dims that are summed, as imported ones have it: then both are one dim of a
+/// matrix product over all experts, which some targets compute.
+bool Experts::stackOperands(ArrayRef<Value> values, SmallVectorImpl<Stacked> &operands) {
+  Operation *first = values[0].getDefiningOp();
+  auto einsum = dyn_cast<EinsumOp>(first);
+  FactorRule rule = einsum ? einsum.getFactorRule() : FactorRule();
+  auto isParameter = [&](unsigned i) { return isa_and_nonnull<ParameterOp>(first->getOperand(i).getDefiningOp()); };
+  operands.resize(first->getNumOperands());
+  for (bool parameters : {false, true})
+    for (unsigned i = 0; i < operands.size(); ++i) {
+      if (isParameter(i) != parameters)
+        continue;
+      auto own = llvm::map_to_vector(values, [&](Value value) { return value.getDefiningOp()->getOperand(i); });
+      int along = 0;
+      auto isSummed = [&](int f) {
+        return !llvm::is_contained(rule.results[0], f) &&
+               llvm::any_of(llvm::seq<size_t>(0, operands.size()), [&](size_t j) {
+                 return j != i && operands[j].hasExperts && llvm::is_contained(rule.operands[j], f);
+               });
+      };
+      if (einsum && parameters)
+        if (const int *at = llvm::find_if(rule.operands[i], isSummed); at != rule.operands[i].end())
+          along = static_cast<int>(at - rule.operands[i].begin());
+      operands[i] = along && !llvm::all_equal(own) && canStack(own) ? pack(own, along) : stack(own);
+      if (!operands[i].value)
+        return false;
+    }
+  return true;
 }
 
 /// The same op for all experts. Operands that are equal for all of them get no dim of experts in a product.
@@ -229,12 +268,8 @@ Stacked Experts::stackOps(ArrayRef<Value> values) {
         value.getDefiningOp()->getBlock() != root->getBlock())
       return {};
   SmallVector<Stacked> operands;
-  for (unsigned i = 0; i < first->getNumOperands(); ++i) {
-    operands.push_back(
-        stack(llvm::map_to_vector(values, [&](Value value) { return value.getDefiningOp()->getOperand(i); })));
-    if (!operands.back().value)
-      return {};
-  }
+  if (!stackOperands(values, operands))
+    return {};
   if (llvm::none_of(operands, [](const Stacked &operand) { return operand.hasExperts; }))
     return {values[0], false};
   OpBuilder builder(root);
@@ -244,20 +279,22 @@ Stacked Experts::stackOps(ArrayRef<Value> values) {
   auto einsum = dyn_cast<EinsumOp>(first);
   if (einsum && !einsum.getRoutedAttr()) {
     FactorRule rule = einsum.getFactorRule();
-    auto text = [&](ArrayRef<int> dims, bool hasExperts) {
-      std::string names = llvm::join(llvm::map_range(dims, [&](int f) { return rule.factors[f].name; }), " ");
-      return hasExperts ? "experts " + names : names;
+    auto text = [&](ArrayRef<int> dims, bool hasExperts, int at) {
+      SmallVector<StringRef> names = llvm::map_to_vector(dims, [&](int f) { return StringRef(rule.factors[f].name); });
+      if (hasExperts)
+        names.insert(names.begin() + at, "experts");
+      return llvm::join(names, " ");
     };
     SmallVector<std::string> texts;
     SmallVector<Value> inputs;
     for (auto [operand, dims] : llvm::zip_equal(operands, rule.operands)) {
-      texts.push_back(text(dims, operand.hasExperts));
+      texts.push_back(text(dims, operand.hasExperts, operand.dim));
       inputs.push_back(operand.value);
     }
     if (rule.find("experts") >= 0)
       return {};
     auto op = EinsumOp::create(builder, first->getLoc(), type,
-                               llvm::join(texts, ", ") + " -> " + text(rule.results[0], true), inputs);
+                               llvm::join(texts, ", ") + " -> " + text(rule.results[0], true, 0), inputs);
     note(op);
     return {op.getResult(), true};
   }

@@ -15,7 +15,7 @@
 // CHECK: %[[W:.*]] = pc.einsum "b s n, b s n -> b s n"
 // CHECK-DAG: %[[UP:.*]] = pc.parameter "h.0.experts.*.up" dims ["experts", "expert_ffn", "embed"] {{.*}} along 0 parts [#pc.part<"h.0.experts.0.up", key = 2, {{.*}}#pc.part<"h.0.experts.3.up", key = 14,
 // CHECK-DAG: %[[B:.*]] = pc.parameter "h.0.experts.*.bias" dims ["experts", "expert_ffn"]
-// CHECK-DAG: %[[DOWN:.*]] = pc.parameter "h.0.experts.*.down" dims ["experts", "embed", "expert_ffn"]
+// CHECK-DAG: %[[DOWN:.*]] = pc.parameter "h.0.experts.*.down" dims ["embed", "experts", "expert_ffn"] {{.*}} along 1
 // CHECK-DAG: %[[C:.*]] = pc.parameter "h.0.experts.*.shift" dims ["experts", "embed"]
 // CHECK: %[[PRE:.*]] = pc.einsum "{{.*}}" %{{.*}}, %[[UP]], %[[MASK]] routed 2
 // CHECK: %[[BIAS:.*]] = pc.einsum "{{.*}}" %[[B]], %[[MASK]] routed 2

@@ -5,7 +5,7 @@
 
 // CHECK: %[[MASK:.*]] = pc.top_k
 // CHECK-DAG: %[[UP:.*]] = pc.parameter "h.0.w.*" dims ["experts", "expert_ffn", "embed"]
-// CHECK-DAG: %[[DOWN:.*]] = pc.parameter "h.0.w.{4,5,6,7}" dims ["experts", "embed", "expert_ffn"]
+// CHECK-DAG: %[[DOWN:.*]] = pc.parameter "h.0.w.{4,5,6,7}" dims ["embed", "experts", "expert_ffn"]
 // CHECK: pc.einsum "{{.*}}" %{{.*}}, %[[UP]], %[[MASK]] routed 2
 // CHECK: pc.activation gelu
 // CHECK: %[[H:.*]] = pc.einsum "{{.*}}" %{{.*}}, %{{.*}}, %[[MASK]] routed 2
