@@ -51,6 +51,7 @@ private:
   Value build(const ProductForm &product);
   void nameParameter(const Term &term, int experts, ArrayRef<int> hidden);
   void nameRouter(Value value, int dim);
+  void numberChoice();
 
   EinsumOp root;
   TopKOp choice;
@@ -424,6 +425,7 @@ Value ExpertSum::rewrite() {
     Value more = build(product);
     sum = sum ? AddOp::create(builder, root.getLoc(), more.getType(), sum, more).getResult() : more;
   }
+  numberChoice();
   nameRouter(choice.getX(), static_cast<int>(mask.size()) - 1);
   return sum;
 }
@@ -471,6 +473,19 @@ void ExpertSum::nameRouter(Value value, int dim) {
   for (auto [operand, factors] : llvm::zip_equal(einsum.getInputs(), rule.operands))
     if (const auto *at = llvm::find(factors, rule.results[0][dim]); at != factors.end())
       nameRouter(operand, static_cast<int>(at - factors.begin()));
+}
+
+/// Runs can write and read the choices of layers that have numbers, if these are [batch, sequence, experts]. Dims are
+/// known by their sizes here, so a batch must not be as large as a sequence is long.
+void ExpertSum::numberChoice() {
+  auto programs = choice->getParentOfType<ModuleOp>().getOps<ProgramOp>();
+  ArrayRef<int64_t> shape = typeOf(choice.getX()).getShape();
+  if (programs.empty() || choice.getLayer() || shape.size() != 3 || shape[0] == shape[1] ||
+      shape[0] != static_cast<int64_t>((*programs.begin()).getBatch()) ||
+      shape[1] != static_cast<int64_t>((*programs.begin()).getSequence()))
+    return;
+  auto choices = choice->getBlock()->getOps<TopKOp>();
+  choice.setLayer(llvm::count_if(choices, [](TopKOp other) { return other.getLayer().has_value(); }));
 }
 
 Value pc::routedExperts(EinsumOp root) {

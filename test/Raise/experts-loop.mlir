@@ -11,7 +11,7 @@
 // RUN: pc-opt %s --pc-differentiate=optimizer=muon -o %t.muon && pc-opt %t.raised --pc-differentiate=optimizer=muon -o %t.packed && pc-equal %t.muon %t.packed
 
 // CHECK: pc.parameter "h.0.router" dims ["experts", "embed"]
-// CHECK: %[[MASK:.*]] = pc.top_k
+// CHECK: %[[MASK:.*]] = pc.top_k %{{.*}} k 2 layer 0
 // CHECK: %[[W:.*]] = pc.einsum "b s n, b s n -> b s n"
 // CHECK-DAG: %[[UP:.*]] = pc.parameter "h.0.experts.*.up" dims ["experts", "expert_ffn", "embed"] {{.*}} along 0 parts [#pc.part<"h.0.experts.0.up", key = 2, {{.*}}#pc.part<"h.0.experts.3.up", key = 14,
 // CHECK-DAG: %[[B:.*]] = pc.parameter "h.0.experts.*.bias" dims ["experts", "expert_ffn"]

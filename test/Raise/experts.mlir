@@ -4,7 +4,7 @@
 // RUN: pc-compile %s --mesh ep=2 --to=placed -o %t.placed && pc-equal %t.dense %t.placed
 
 // CHECK: pc.parameter "h.0.router" dims ["experts", "embed"]
-// CHECK: %[[MASK:.*]] = pc.top_k
+// CHECK: %[[MASK:.*]] = pc.top_k %{{.*}} k 2 layer 0
 // CHECK: %[[W:.*]] = pc.einsum "b s n, b s n -> b s n"
 // CHECK-DAG: %[[GATE:.*]] = pc.parameter "h.0.gate" dims ["experts", "embed", "expert_ffn"]
 // CHECK-DAG: %[[UP:.*]] = pc.parameter "h.0.up" dims ["experts", "embed", "expert_ffn"]
@@ -14,7 +14,7 @@
 // CHECK: %[[SILU:.*]] = pc.activation silu %[[G]]
 // CHECK: %[[H:.*]] = pc.einsum "{{.*}}" %{{.*}}, %{{.*}}, %{{.*}}, %[[MASK]] routed 2 : ({{.*}}) -> tensor<4x3x4x6xf32>
 // CHECK: pc.einsum "{{.*}}" %[[H]], %[[DOWN]], %[[MASK]] routed 2 : ({{.*}}) -> tensor<4x3x8xf32>
-// CHECK: %[[MASK1:.*]] = pc.top_k
+// CHECK: %[[MASK1:.*]] = pc.top_k %{{.*}} k 1 layer 1
 // CHECK: %[[W1:.*]] = pc.softmax
 // CHECK: pc.activation relu
 // CHECK: %[[H1:.*]] = pc.einsum "{{.*}}" %[[W1]], %{{.*}}, %[[MASK1]] routed 1
