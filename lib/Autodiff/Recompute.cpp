@@ -78,7 +78,8 @@ public:
     for (Value value : cheap) {
       auto stop = [&](Value v) {
         Operation *op = v.getDefiningOp();
-        return !op || !layerOfOp.count(op) || isExpensive(op) || isKept(op) || (v != value && kept.contains(v));
+        return !op || !layerOfOp.count(op) || isExpensive(op) || isKept(op) || leavesLayer(v) ||
+               (v != value && kept.contains(v));
       };
       int64_t more = 0;
       for (Value source : sources(value, stop))
