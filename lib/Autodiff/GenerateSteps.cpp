@@ -162,7 +162,7 @@ LogicalResult GenerateSteps::checkOptions(func::FuncOp model) {
            sampling};
   auto refuse = [&](const Twine &text) { return model.emitError() << "pc-generate-steps: " << text; };
   if (sizes.groups < 1 || sizes.slots < 1 || size < 1 || sizes.context < 1 || sizes.parts < 1 || chunk < 0)
-    return refuse("groups, slots, context, parts and size must be positive");
+    return refuse("groups, slots, context, parts and size must be positive, and chunk not negative");
   if (sizes.context % sizes.parts)
     return refuse("a context of " + Twine(sizes.context) + " tokens cannot be divided evenly over " +
                   Twine(sizes.parts) + " ranks; use --context=" + Twine(sizes.context / sizes.parts * sizes.parts));
@@ -201,7 +201,7 @@ LogicalResult StepWriter::findInputs() {
   return success();
 }
 
-/// The logits that the loss reads are those that matter; their padding is masked.
+/// Finds the logits that the loss reads, in which padding of the vocabulary is masked; without a loss, the output.
 LogicalResult StepWriter::findLogits() {
   OutputOp shown;
   for (OutputOp output : model.getOps<OutputOp>())

@@ -18,7 +18,7 @@ namespace {
 
 /// The layers of a model by name, in the order in which they appear.
 struct Layers {
-  /// Numbers layers by the first op with their name.
+  /// Numbers the layers in the order of their first ops.
   explicit Layers(Block &model) {
     for (Operation &op : model)
       if (op.getNumOperands() && op.getNumResults())

@@ -534,8 +534,8 @@ LogicalResult pc::detail::verifyDrawnOp(Operation *op) {
   if (offsets != split)
     return op->emitOpError() << "has " << offsets << " offsets for " << split << " split dims (C2)";
   if (drop && !drop.getGlobal().empty() && drop.getGlobal().size() != drawn.getDrawnDims().size())
-    return op->emitOpError() << "has " << drop.getGlobal().size() << " sizes for " << drawn.getDrawnDims().size()
-                             << " dims (C2)";
+    return op->emitOpError() << "has " << drop.getGlobal().size() << " sizes after 'global', but drops elements of "
+                             << drawn.getDrawnDims().size() << " dims (C2)";
   return success();
 }
 

@@ -255,8 +255,8 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
     return move->emitOpError() << "shift must be at least 0 and below the " << n << " ranks (M2)";
   if (SmallVector<StringAttr> with = move.getMoveWith(); !with.empty()) {
     if (mesh.size(with) != n)
-      return move->emitOpError() << "needs the same number of ranks on the axes after 'with' as on its own axes, " << n
-                                 << " (M2)";
+      return move->emitOpError() << "has " << n << " ranks on its own axes, but " << mesh.size(with)
+                                 << " on the axes after 'with' (M2)";
     if (llvm::any_of(with, [&](StringAttr axis) { return llvm::is_contained(move.getMoveAxes(), axis); }))
       return move->emitOpError() << "needs axes after 'with' that differ from its own (M1)";
   }

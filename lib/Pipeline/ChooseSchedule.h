@@ -8,7 +8,8 @@
 
 namespace pc::pipeline {
 
-/// A limit for the memory of a cut on one rank. It is an estimate, because memory is planned much later.
+/// The most memory that a cut may need on one rank. What a cut needs is only estimated, because memory is planned much
+/// later.
 struct Budget {
   double bytes = 0;             ///< 0: no limit
   std::vector<double> inFlight; ///< per chunk: the most microbatches whose activations it holds; empty: not known

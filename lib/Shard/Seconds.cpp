@@ -19,8 +19,8 @@ using namespace pc;
 
 static constexpr int wholly = 1024; ///< the unit of `MoveTerms::exposed` is 1/1024
 
-/// Returns true if the moves of `value` sum a gradient: values that `pc.accumulate` yields, except the loss, and values
-/// computed from them.
+/// Returns true if `value` is a gradient that moves sum: a value that `pc.accumulate` yields, except the loss, or a
+/// move of such a value.
 bool PlacementProblem::isSumOfGradients(unsigned value) const {
   const PlacementValue &v = graph.values[value];
   if (cast<RankedTensorType>(v.value.getType()).getRank() == 0)

@@ -259,8 +259,8 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
         status = peerLost(doing(rank(), wait));
       break;
     }
-    // A peer that has ended may have arrived before that. The launcher knows how it ended, so it gets time to report
-    // first.
+    // A peer that has ended may have arrived here before. If not, the launcher gets time to report first, because it
+    // knows how the peer ended.
     if (control.rank(peer).left.load() && !reached(wait)) {
       lost = lost ? lost : waited + (launched ? 0.2 : 0);
       if (waited >= lost) {

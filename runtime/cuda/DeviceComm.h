@@ -25,8 +25,8 @@ struct DeviceFlow {
 
 /// The number of lanes of a flow. A lane is a stream with a communicator of its own, and message n uses lane n % lanes.
 /// One communicator is not enough: its calls run in order, so a receive that waits for its message blocks all calls
-/// after it. There is a lane for every message that may be in flight besides the one that is read, and one receive is
-/// posted ahead on each. So a device waits only if all `slots` slots are full.
+/// after it. Of `slots` messages one is read and the others may be in flight. Each of these has a lane, on which one
+/// receive is posted in advance. So a device waits only if all `slots` slots are full.
 inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
 
 /// Lanes of all flows of a program.

@@ -10,7 +10,7 @@
 
 namespace pcrt::cuda {
 
-/// The loaded kernels of Blocks.cu, which it owns.
+/// Loads the kernels of Blocks.cu and owns them.
 class MoveKernels {
 public:
   /// Loads the kernels. Throws a Failure if the device refuses them.

@@ -576,7 +576,7 @@ func.func @shift_placed(%x: tensor<8xf32, #pc.place<[_]>>) {
 
 pc.mesh <row = 2, col = 4>
 func.func @with_size(%x: tensor<8xf32>) {
-  // expected-error @+1 {{'pc.permute' op needs the same number of ranks on the axes after 'with' as on its own axes, 2 (M2)}}
+  // expected-error @+1 {{'pc.permute' op has 2 ranks on its own axes, but 4 on the axes after 'with' (M2)}}
   %y = pc.permute %x shift 0 on ["row"] with ["col"] : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -833,7 +833,7 @@ func.func @dropout_of_a_block(%x: tensor<2x8xf32>, %r: tensor<5xi32>) {
 // -----
 
 func.func @dropout_of_many_dims(%x: tensor<2x8xf32>, %r: tensor<5xi32>) {
-  // expected-error@+1 {{has 3 sizes for 2 dims (C2)}}
+  // expected-error@+1 {{has 3 sizes after 'global', but drops elements of 2 dims (C2)}}
   %y = pc.dropout %x random %r drop <6554, global = [4, 8, 3]> : (tensor<2x8xf32>, tensor<5xi32>) -> tensor<2x8xf32>
   return
 }

@@ -39,9 +39,10 @@ struct State {
 /// to be divided along `divided`.
 enum class Truth { No, Yes, Data, Divide };
 
-/// Interprets one kernel symbolically for all its threads at once. A state is a box of digits of block and thread
-/// numbers and of loop variables; when a condition is undecided over the box, the visit stops, the box is cut along
-/// `divided`, and both halves are visited. The result does not depend on the order of boxes.
+/// Interprets one kernel symbolically for all its threads at once. A state is a box: a range for each digit of the
+/// numbers of block and thread (see readDigits) and for each loop variable. If a condition holds only in a part of the
+/// box, the visit stops, the box is cut along `divided`, and both halves are visited. The result does not depend on the
+/// order of boxes.
 class AccessCounter {
 public:
   AccessCounter(gpu::GPUFuncOp kernel, ArrayRef<CountedBuffer> buffers)

@@ -297,7 +297,7 @@ struct Rewriter {
     return operands;
   }
 
-  /// fence.proxy.async and wgmma.
+  /// Replaces inline PTX of fence.proxy.async and wgmma by calls.
   void warpgroup(CallInst *instruction, ArrayRef<WarpgroupInstruction> steps) {
     IRBuilder<> builder(instruction), entry(&*function->getEntryBlock().begin());
     AssemblyOperands operands = operandsOf(builder, instruction);

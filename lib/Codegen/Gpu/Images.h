@@ -18,7 +18,8 @@ struct GpuTargetOptions {
   llvm::SmallVector<std::string> archs{std::begin(defaultArchs), std::end(defaultArchs)};
   /// Whether to run ptxas. Otherwise there is only PTX (for tests on this machine).
   bool emitCubins = true;
-  /// Whether to make a shared object for this machine (needs ld.lld), with and without calls of the access checker.
+  /// Whether to make a shared object for this machine (needs ld.lld). It has each kernel twice: with calls of the
+  /// access checker and without.
   bool emitHostImage = false;
   /// The only place to search for the CUDA toolkit (bin/ptxas and nvvm/libdevice). If empty: $CUDA_HOME, $CUDA_PATH,
   /// $CUDA_ROOT, the toolkit of the ptxas in PATH, and /usr/local/cuda.
