@@ -214,10 +214,10 @@ bool PlacementProblem::isSplittable(const PlacementNode &node, int factor) {
         for (StringAttr other : move.getMoveAxes())
           if (!seeds.order.isMajor(seeds.axis, other, name))
             return false;
-      if (!indivisible && !divides(value, d)) {
-        indivisible = {value, d};
-        must = name && seeds.must.contains(name);
-      }
+      if (divides(value, d))
+        continue;
+      indivisible = indivisible.value_or(std::pair(value, static_cast<int64_t>(d)));
+      must |= name && seeds.must.contains(name);
     }
     return true;
   };

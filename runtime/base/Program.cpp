@@ -119,10 +119,12 @@ public:
     }
     if (json.contains("parts")) {
       for (const Json &part : json["parts"])
-        parameter.parts.push_back(readPart(part, part.at("start"), part.at("size"), parameter.name, parameter.valid));
+        parameter.parts.push_back(
+            readPart(part, part.at("key"), part.at("start"), part.at("size"), parameter.name, parameter.valid));
     } else {
       Dims start(parameter.valid.size(), 0);
-      parameter.parts.push_back(readPart(json, start, parameter.valid, parameter.name, parameter.valid));
+      parameter.parts.push_back(
+          readPart(json, json.at("key"), start, parameter.valid, parameter.name, parameter.valid));
     }
     int64_t elements = 0;
     for (const Part &part : parameter.parts)
@@ -132,10 +134,10 @@ public:
     program.parameters.push_back(std::move(parameter));
   }
 
-  /// A part of the tensor `name`, whose valid part is `valid`. Parts of states have no key.
-  Part readPart(const Json &json, const Dims &start, const Dims &size, const std::string &name, const Dims &valid) {
-    Part part{start, size, json.value("key", uint64_t(0)), json.at("source").at("tensor"), json["source"].at("shape"),
-              {}};
+  /// A part of the tensor `name`, whose valid part is `valid`.
+  Part readPart(const Json &json, uint64_t key, const Dims &start, const Dims &size, const std::string &name,
+                const Dims &valid) {
+    Part part{start, size, key, json.at("source").at("tensor"), json["source"].at("shape"), {}};
     const Json &source = json["source"];
     part.box = {source.value("view", part.shape), source.at("start"), source.at("size")};
     const Box &box = part.box;
@@ -181,9 +183,9 @@ public:
     readTensor(json, state);
     state.parameter = parameterNamed(json.at("parameter"));
     const Parameter &parameter = program.parameters[state.parameter];
-    for (const Json &part : json.value("parts", Json::array()))
-      state.parts.push_back(
-          readPart(part, part.at("start"), part.at("size"), state.name + " of " + parameter.name, state.shape));
+    for (const Json &part : json.value("parts", Json::array())) // without keys: states are not drawn
+      state.parts.push_back(readPart(part, /*key=*/0, part.at("start"), part.at("size"),
+                                     state.name + " of " + parameter.name, state.shape));
     if (state.parts.empty()) {
       if (state.shape.empty()) {
         state.shape = parameter.shape;
