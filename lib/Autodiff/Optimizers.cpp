@@ -442,11 +442,12 @@ LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &opera
   }
   for (auto [argument, value] : llvm::zip(block.getArguments(), old))
     copy.values.map(argument, value);
+  const bool isSet = usesSettings(name);
+  DictionaryAttr defaults = definition.getSettingsAttr();
   for (auto [argument, scalar] :
        llvm::zip_equal(block.getArguments().drop_front(old.size()), definition.names(definition.getScalars()))) {
-    DictionaryAttr defaults = definition.getSettingsAttr();
     if (auto byDefault = defaults ? defaults.getAs<FloatAttr>(scalar) : FloatAttr()) {
-      auto given = usesSettings(name) ? settings.find(scalar) : settings.end();
+      auto given = isSet ? settings.find(scalar) : settings.end();
       copy.numbers[argument] = given == settings.end() ? byDefault.getValueAsDouble() : given->second;
     } else if (int number = hyperNumber(scalar); number >= 0) {
       copy.values.map(argument, hyperScalar(builder, operands.hyper, number));

@@ -259,7 +259,8 @@ bool Experts::stackOperands(ArrayRef<Value> values, SmallVectorImpl<Stacked> &op
   return true;
 }
 
-/// The same op for all experts. Operands that are equal for all of them get no dim of experts in a product.
+/// Builds one op for all experts from the ops of single ones. In a product, operands that all experts share get no dim
+/// of experts.
 Stacked Experts::stackOps(ArrayRef<Value> values) {
   Operation *first = values[0].getDefiningOp();
   for (Value value : values)

@@ -1,7 +1,7 @@
 //===- Experts.cpp - Raises experts that all tokens compute -----------------------------------===//
 // Begins at a sum over experts. If a factor of it is 0 wherever `pc.top_k` is, an expert needs only the tokens that
 // have chosen it. So the sum becomes an einsum that is routed by this choice, and so do the einsums that compute the
-// values by token and expert before it. Elements that nobody has chosen change, and nothing reads them. As pc-import
+// values by token and expert before it. Elements that no token has chosen change, but nothing reads them. As pc-import
 // does, the weights of a choice multiply before the last product, so that no value has the width of the model for each
 // expert.
 //===------------------------------------------------------------------------------------------===//

@@ -17,8 +17,8 @@ namespace json = llvm::json;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// The same for an operand of an op on a cache: `number` 0 is slots, 1 positions. One slot more is that of tokens that
-/// are not there. Parts are numbered from 0, so that the whole cache is seen.
+/// Returns the limit (limitOf) of an operand of an op on a cache: `number` is 0 for slots and 1 for positions. There is
+/// one slot more, for tokens that are not there. The offset of parts is 0, so that a test sees the whole cache.
 static int64_t limitOfCache(Value cache, unsigned number) {
   ArrayRef<int64_t> shape = typeOf(cache).getShape();
   const int64_t parts = shape.size() == 6 ? shape.front() : 1;

@@ -35,7 +35,7 @@ struct TokenOfItem {
   TokenOfItem(Kernel &kernel, const CacheShape &cache, int64_t tokens, unsigned ids, bool hasOffset, Num item)
       : head(item % cache.heads), row(item / (cache.heads * tokens)), number(item / cache.heads) {
     Emitter &e = kernel.e;
-    if (cache.parts * cache.batch > cache.batch || hasOffset) {
+    if (cache.parts > 1 || hasOffset) {
       part = row / cache.batch;
       number = number % (cache.batch * tokens);
       first = hasOffset ? part + e.extend(kernel.operands.back().load(e.integer(0))) : part;
