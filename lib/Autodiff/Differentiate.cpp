@@ -100,7 +100,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
                           SmallVectorImpl<ParameterOp> &parameters, SmallVectorImpl<Value> &yields);
   LogicalResult optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients);
   void nameOptimizer(ParameterOp parameter, StringRef label);
-  void average(OpBuilder &builder, ParameterOp parameter, Value coefficient);
+  void average(OpBuilder &builder, ParameterOp parameter, Value updated, Value coefficient);
 
   Location location(StringRef name) { return NameLoc::get(StringAttr::get(&getContext(), name)); }
 
@@ -323,23 +323,20 @@ LogicalResult Differentiate::optimize(OpBuilder &builder, MutableArrayRef<Parame
     Value hyper = hyperOf(parameter.getGroupAttr());
     if (*name != "adamw" && *name != "sgd")
       nameOptimizer(parameter, optimizers->labelOf(*name));
-    if (failed(optimizers->update(builder, {parameter, gradient, coefficient, hyper}, *name)))
+    FailureOr<Value> updated = optimizers->update(builder, {parameter, gradient, coefficient, hyper}, *name);
+    if (failed(updated))
       return failure();
     if (ema > 0)
-      average(builder, parameter, coefficient);
+      average(builder, parameter, *updated, coefficient);
   }
   return success();
 }
 
-/// Adds the average of a parameter that has its update, as torch.optim.swa_utils.get_ema_multi_avg_fn defines it. A
-/// skipped step, in which the coefficient is NaN, keeps it.
-void Differentiate::average(OpBuilder &builder, ParameterOp parameter, Value coefficient) {
+/// Adds the average of a parameter whose new value is `updated`, as torch.optim.swa_utils.get_ema_multi_avg_fn defines
+/// it. A skipped step keeps it.
+void Differentiate::average(OpBuilder &builder, ParameterOp parameter, Value updated, Value coefficient) {
   Location loc = parameter.getLoc();
   StringAttr of = parameter.getNameAttr();
-  Value updated;
-  for (auto update : builder.getInsertionBlock()->getOps<UpdateOp>())
-    if (update.getNameAttr() == of && !update.getParameter())
-      updated = update.getValue();
   Type type = parameter.getValue().getType(), scalar = coefficient.getType();
   auto state = [&](StringRef name, Type type, ArrayAttr dims) {
     return StateOp::create(builder, loc, type, builder.getStringAttr(name), of, dims, nullptr, nullptr, nullptr);
@@ -353,11 +350,10 @@ void Differentiate::average(OpBuilder &builder, ParameterOp parameter, Value coe
   Value change = SubOp::create(builder, loc, type, updated, old);
   Value part = EinsumOp::create(builder, loc, type, ", " + x + " -> " + x, ValueRange{rate, change});
   Value sum = AddOp::create(builder, loc, type, old, part);
-  Value all = EinsumOp::create(builder, loc, type, " -> " + x, ValueRange{coefficient});
   UpdateOp::create(builder, loc, builder.getStringAttr(PCRT_EMA), of,
-                   SelectOp::create(builder, loc, type, ComparisonKind::Equal, all, all, sum, old));
+                   keepIfSkipped(builder, spread(builder, coefficient, old), sum, old));
   UpdateOp::create(builder, loc, builder.getStringAttr(PCRT_EMA_BEGUN), of,
-                   SelectOp::create(builder, loc, scalar, ComparisonKind::Equal, coefficient, coefficient, one, begun));
+                   keepIfSkipped(builder, coefficient, one, begun));
 }
 
 /// Adds the optimizer to the settings of the parameter's group.

@@ -362,12 +362,16 @@ struct Optimizers::Copy {
   }
 };
 
-/// A scalar for each element of a value.
-static Value spread(OpBuilder &builder, Value scalar, Value of) {
+Value pc::spread(OpBuilder &builder, Value scalar, Value of) {
   auto type = cast<RankedTensorType>(of.getType());
   if (!type.getRank())
     return scalar;
   return EinsumOp::create(builder, of.getLoc(), type, " -> " + dimLetters(of), ValueRange{scalar});
+}
+
+/// NaN equals nothing, not even itself.
+Value pc::keepIfSkipped(OpBuilder &builder, Value all, Value fresh, Value old) {
+  return SelectOp::create(builder, old.getLoc(), old.getType(), ComparisonKind::Equal, all, all, fresh, old);
 }
 
 bool Optimizers::usesSettings(StringRef name) const {
@@ -381,7 +385,7 @@ bool Optimizers::usesSettings(StringRef name) const {
   return now == name;
 }
 
-LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &operands, StringRef name) {
+FailureOr<Value> Optimizers::update(OpBuilder &builder, const UpdateOperands &operands, StringRef name) {
   ParameterOp parameter = operands.parameter;
   Location loc = parameter.getLoc();
   auto type = cast<RankedTensorType>(parameter.getValue().getType());
@@ -393,10 +397,10 @@ LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &opera
     UpdateOp::create(builder, loc, builder.getStringAttr(name), of, value);
   };
   if (name == "sgd") {
-    UpdateOp::create(builder, loc, of, nullptr,
-                     SGDOp::create(builder, loc, type, parameter.getValue(), operands.gradient, operands.coefficient,
-                                   operands.hyper));
-    return success();
+    Value updated = SGDOp::create(builder, loc, type, parameter.getValue(), operands.gradient, operands.coefficient,
+                                  operands.hyper);
+    UpdateOp::create(builder, loc, of, nullptr, updated);
+    return updated;
   }
   if (name == "adamw") {
     Value first = state(PCRT_EXP_AVG, type, parameter.getDims());
@@ -406,7 +410,7 @@ LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &opera
     UpdateOp::create(builder, loc, of, nullptr, adamw.getNewParameter());
     update(PCRT_EXP_AVG, adamw.getNewExpAvg());
     update(PCRT_EXP_AVG_SQ, adamw.getNewExpAvgSq());
-    return success();
+    return Value(adamw.getNewParameter());
   }
 
   OptimizerOp definition = find(name);
@@ -460,18 +464,17 @@ LogicalResult Optimizers::update(OpBuilder &builder, const UpdateOperands &opera
   for (Operation &op : block.without_terminator())
     copy.copy(op);
 
-  // The coefficient of a skipped step is NaN, which equals nothing; the old values stay.
   old.erase(old.begin() + 1);
-  Value whole;
+  Value whole, updated;
   for (auto [i, value] : llvm::enumerate(block.getTerminator()->getOperands())) {
     Type own = old[i].getType();
     Value all = own == type && whole ? whole : spread(builder, operands.coefficient, old[i]);
     whole = own == type ? all : whole;
-    Value kept = SelectOp::create(builder, loc, own, ComparisonKind::Equal, all, all, copy.get(value), old[i]);
+    Value kept = keepIfSkipped(builder, all, copy.get(value), old[i]);
     if (i == 0)
-      UpdateOp::create(builder, loc, of, nullptr, kept);
+      UpdateOp::create(builder, loc, of, nullptr, updated = kept);
     else
       update(definition.names(definition.getStates())[i - 1], kept);
   }
-  return success();
+  return updated;
 }

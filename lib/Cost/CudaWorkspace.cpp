@@ -80,7 +80,7 @@ int64_t pc::cachedScoresBytes(Operation *op) {
     return 0;
   RankedTensorType o = typeOf(cached.getO()); // of all parts
   const int64_t queries = o.getNumElements() / o.getShape().back();
-  const int64_t row = typeOf(cached.getKeys()).getShape().take_back(2)[0] + 2;
+  const int64_t row = CacheSizes(typeOf(cached.getKeys()).getShape()).context + 2;
   return llvm::alignTo(queries * row * 4, cudaAlignment);
 }
 

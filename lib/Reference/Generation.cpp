@@ -14,16 +14,12 @@ using namespace pc;
 namespace {
 /// The index in a cache (b, n, k, t, d) at which the row of a position and a head begins. Parts of positions are caches
 /// one after the other.
-struct CacheIndex {
-  explicit CacheIndex(const Tensor &cache)
-      : parts(cache.shape.size() == 6 ? cache.shape[0] : 1), groups(cache.shape[cache.shape.size() - 5]),
-        slots(cache.shape[cache.shape.size() - 4]), heads(cache.shape[cache.shape.size() - 3]),
-        context(cache.shape[cache.shape.size() - 2]), width(cache.shape.back()) {}
+struct CacheIndex : CacheSizes {
+  explicit CacheIndex(const Tensor &cache) : CacheSizes(cache.shape) {}
   bool hasSlot(double slot) const { return slot >= 0 && slot < double(slots); }
   int64_t row(int64_t part, int64_t b, double slot, int64_t head, int64_t position) const {
-    return ((((part * groups + b) * slots + int64_t(slot)) * heads + head) * context + position) * width;
+    return ((((part * batch + b) * slots + int64_t(slot)) * heads + head) * context + position) * width;
   }
-  int64_t parts, groups, slots, heads, context, width;
 };
 } // namespace
 

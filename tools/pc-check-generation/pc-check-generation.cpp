@@ -39,9 +39,8 @@ static StepSizes sizesOf(mlir::ModuleOp module) {
     if (!state.getCache())
       return;
     pc::Shape shape = pc::leafLayout(state, state.getValue()).global;
-    const int64_t parts = shape.size() == 6 ? shape.front() : 1; // of the positions
-    llvm::ArrayRef<int64_t> cache = llvm::ArrayRef(shape).take_back(5);
-    sizes.groups = cache[0], sizes.slots = cache[1], sizes.context = parts * cache[3];
+    const pc::CacheSizes cache(shape);
+    sizes.groups = cache.batch, sizes.slots = cache.slots, sizes.context = cache.parts * cache.context;
   });
   module.walk([&](pc::InputOp input) {
     if (input.getKind() != pc::InputKind::Data)
@@ -73,8 +72,8 @@ public:
   /// Makes the entries of a slot those that were not written.
   void clear(int64_t place) {
     for (auto &[name, value] : values) {
-      llvm::ArrayRef<int64_t> cache = llvm::ArrayRef(value.shape).take_back(5);
-      const int64_t size = pc::numElements(cache.drop_front(2)), ofPart = pc::numElements(cache);
+      const pc::CacheSizes cache(value.shape);
+      const int64_t size = cache.heads * cache.context * cache.width, ofPart = cache.batch * cache.slots * size;
       for (int64_t start = 0; start < value.size(); start += ofPart)
         std::fill_n(value.data.begin() + start + place * size, size, NAN);
     }

@@ -23,6 +23,13 @@ struct UpdateOperands {
   mlir::Value gradient, coefficient, hyper;
 };
 
+/// The scalar for each element of a value.
+mlir::Value spread(mlir::OpBuilder &builder, mlir::Value scalar, mlir::Value of);
+
+/// `fresh`, or `old` in a step that is skipped, in which the coefficient is NaN. `all` is the coefficient for each
+/// element.
+mlir::Value keepIfSkipped(mlir::OpBuilder &builder, mlir::Value all, mlir::Value fresh, mlir::Value old);
+
 /// The optimizer of a compile.
 class Optimizers {
 public:
@@ -36,8 +43,8 @@ public:
   /// The name with the settings given and, of a definition in the module, a hash.
   std::string labelOf(llvm::StringRef name) const;
 
-  /// Adds the ops that update a parameter and its states by optimizer `name`.
-  mlir::LogicalResult update(mlir::OpBuilder &builder, const UpdateOperands &operands, llvm::StringRef name);
+  /// Adds the ops that update a parameter and its states by optimizer `name`. Returns the new value of the parameter.
+  mlir::FailureOr<mlir::Value> update(mlir::OpBuilder &builder, const UpdateOperands &operands, llvm::StringRef name);
 
 private:
   struct Copy;

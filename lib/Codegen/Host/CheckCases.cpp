@@ -20,10 +20,8 @@ static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(valu
 /// Returns the limit (limitOf) of an operand of an op on a cache: `number` is 0 for slots and 1 for positions. There is
 /// one slot more, for tokens that are not there. The offset of parts is 0, so that a test sees the whole cache.
 static int64_t limitOfCache(Value cache, unsigned number) {
-  ArrayRef<int64_t> shape = typeOf(cache).getShape();
-  const int64_t parts = shape.size() == 6 ? shape.front() : 1;
-  shape = shape.take_back(5);
-  return number == 0 ? shape[1] + 1 : number == 1 ? parts * shape[3] : 1;
+  const CacheSizes sizes(typeOf(cache).getShape());
+  return number == 0 ? sizes.slots + 1 : number == 1 ? sizes.parts * sizes.context : 1;
 }
 
 /// An upper bound of the elements of an i32 operand: the number of rows of the table, or of classes, that it indexes.

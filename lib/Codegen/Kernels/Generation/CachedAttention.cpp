@@ -13,20 +13,13 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
-/// The sizes of a cache [b, n, k, t, d], or [r, b, n, k, t, d] in parts, and where its rows begin. Batch row b of part
-/// p has the number p B + b, as if parts were more batch rows.
-struct CacheShape {
-  explicit CacheShape(Value cache) {
-    ArrayRef<int64_t> shape = cast<RankedTensorType>(cache.getType()).getShape();
-    parts = shape.size() == 6 ? shape.front() : 1;
-    shape = shape.take_back(5);
-    batch = shape[0], slots = shape[1], heads = shape[2], context = shape[3], width = shape[4];
-  }
+/// The sizes of a cache, and where its rows begin. Batch row b of part p has the number p B + b, as if parts were more
+/// batch rows.
+struct CacheShape : CacheSizes {
+  explicit CacheShape(Value cache) : CacheSizes(cast<RankedTensorType>(cache.getType()).getShape()) {}
   Num hasSlot(Emitter &e, Num slot) const { return e.inRange(slot, e.integer(slots)); }
   /// The first element of position 0 of `head` in a slot of batch row `b`.
   Num head(Num b, Num slot, Num head) const { return ((b * slots + slot) * heads + head) * (context * width); }
-
-  int64_t parts, batch, slots, heads, context, width;
 };
 
 /// What a kernel needs to know about the token of an item. Items are ordered by part, batch row, token and head.
