@@ -107,7 +107,7 @@ def work(options):
         step = whole(model, options, world)
         batch, local = options.batch, options.batch // world
         first = rank * local
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
+    optimizers = muon(model) if options.optimizer == "muon" else [adamw(model.parameters())]
     stream = torch.from_numpy(np.fromfile(options.data, dtype="uint8").astype("int64"))
     seconds, losses = [], []
     for number in range(options.warmup + options.steps):
@@ -115,11 +115,36 @@ def work(options):
         at = (number * batch + first + torch.arange(local))[:, None] * options.sequence + torch.arange(options.sequence)
         with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
             losses.append(step(stream[at % len(stream)], stream[(at + 1) % len(stream)]))
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         seconds.append(time.perf_counter() - start)
     if rank == 0:
         print(json.dumps({"step_seconds": seconds[options.warmup:], "losses": losses, "torch": torch.__version__}))
+
+
+def adamw(parameters):
+    import torch
+
+    return torch.optim.AdamW(parameters, lr=3e-4, weight_decay=0.1, fused=True)
+
+
+def muon(model):
+    """torch.optim.Muon for the matrices of the blocks, with its Newton-Schulz in f32, and AdamW for the rest."""
+    import torch
+
+    def newton_schulz(gradient, coefficients, steps, eps):
+        wide = gradient if gradient.size(0) <= gradient.size(1) else gradient.T
+        x = wide / wide.norm().clamp(min=eps)
+        for _ in range(steps):
+            gram = x @ x.T
+            x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=coefficients[1], alpha=coefficients[2]), x, beta=coefficients[0])
+        return x if wide is gradient else x.T
+
+    torch.optim._muon._zeropower_via_newtonschulz = newton_schulz  # pylint: disable=protected-access
+    matrices = [parameter for parameter in model.blocks.parameters() if parameter.dim() == 2]
+    rest = [parameter for parameter in model.parameters() if all(parameter is not matrix for matrix in matrices)]
+    return [torch.optim.Muon(matrices, lr=3e-4, weight_decay=0.1), adamw(rest)]
 
 
 def whole(model, options, world):
@@ -175,7 +200,7 @@ def pipeline(stage, rank, world):
 
 
 def run_torch(options, ranks, compiled, tuned, form="ddp"):
-    command = [sys.executable, __file__, "work", "--config", options.config, "--data", options.data, "--steps", str(options.steps),
+    command = [sys.executable, __file__, "work", "--config", options.config, "--data", options.data, "--steps", str(options.steps), "--optimizer", options.optimizer,
                "--precision", options.precision, "--batch", str(options.batch), "--sequence", str(options.sequence), "--form", form]
     if compiled:
         command += ["--compile", "--warmup", "2"]
@@ -290,6 +315,7 @@ def main():
         command.add_argument("--batch", type=int, default=2, help="sequences per step over all ranks (default %(default)s; 8 for pipelines)")
         command.add_argument("--sequence", type=int, default=1024)
         command.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+        command.add_argument("--optimizer", choices=["adamw", "muon"], default="adamw", help="of PyTorch; ours is compiled")
     worker, driver = commands.choices["work"], commands.choices["drive"]
     worker.add_argument("--compile", action="store_true")
     worker.add_argument("--warmup", type=int, default=1)

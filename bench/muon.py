@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Measures Muon on the shapes of GPT-2 124M, in f32 on all cores of one CPU, in alternating rounds.
 
-usage: bench/muon.py [NAME] [--rounds N] [--layers N] [--tokens N] [--width N] [--only step|owners]
+usage: bench/muon.py [NAME] [--rounds N] [--layers N] [--tokens N] [--width N] [--only step|owners|ddp]
 
 step: a step on one rank with Muon and with AdamW; --tokens tokens in sequences of 1024, one per microbatch.
 owners: the update on four ranks, with an owner for each matrix and with the products of all matrices on every rank, under ZeRO-1, ZeRO-3 and tensor
 parallelism; --width is the width of this model, which has four layers. An update is the part of a step from the clip coefficient on, in the run's trace.
+ddp, only on demand: a step on two ranks beside torch.optim.Muon under DDP with gloo (Newton-Schulz in f32, one 2304 x 768 matrix instead of q, k and v). Needs
+torch in this python3; --tokens tokens in sequences of at most 1024.
 
 Prints tables and writes bench/results/NAME.json (the default NAME is muon). Needs build/bin."""
 
@@ -17,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import json_runs
+from gpt2_124m import run_torch
 from lion import ROOT, update
 
 PLANS = {"ZeRO-1": ("dp=4", ["--zero=1"], ["--pc-zero=stage=1"]), "ZeRO-3": ("dp=4", ["--zero=3"], ["--pc-zero=stage=3"]), "tp": ("tp=4", [], ["--pc-tensor-parallel"])}
@@ -74,17 +77,35 @@ class Bench:
             print(f"| {plan} | {owners * 1e3:.0f} | {duplicated * 1e3:.0f} | {duplicated / owners:.2f} |")
         return seconds
 
+    def ddp(self):
+        length = min(1024, self.options.tokens // 2)
+        plans = {"dp=2": [], "dp=2, ZeRO-1": ["--zero=1"]}
+        worker = argparse.Namespace(config=self.folder / "config.json", data=self.folder / "tokens.bin", steps=1, precision="f32", optimizer="muon",
+                                    batch=self.options.tokens // length, sequence=length)
+        self.model(worker.batch, length, n_layer=self.options.layers)
+        for plan, flags in plans.items():
+            self.call("pc-compile", "model.mlir", "--mesh", "dp=2", *flags, "--optimizer=muon", "-o", plan)
+        seconds = {name: [] for name in [*plans, "PyTorch DDP"]}
+        for _ in range(self.options.rounds):
+            for plan in plans:
+                seconds[plan].append(self.run(plan, 2, 2)[0])
+            seconds["PyTorch DDP"] += run_torch(worker, 2, False, False)["step_seconds"]
+        print(f"{self.options.layers} layers, {self.options.tokens} tokens, two ranks\n\n| | seconds per step |\n|---|---|")
+        for name, times in seconds.items():
+            print(f"| {name} | {min(times):.2f} |")
+        return seconds
+
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("name", nargs="?", default="muon")
     for name, default in (("rounds", 3), ("layers", 12), ("tokens", 24576), ("width", 256)):
         parser.add_argument("--" + name, type=int, default=default)
-    parser.add_argument("--only", choices=("step", "owners"))
+    parser.add_argument("--only", choices=("step", "owners", "ddp"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         bench = Bench(Path(temporary), options)
-        seconds = {part: getattr(bench, part)() for part in ("step", "owners") if options.only in (None, part)}
+        seconds = {part: getattr(bench, part)() for part in ([options.only] if options.only else ["step", "owners"])}
     (ROOT / "bench/results" / f"{options.name}.json").write_text(json_runs.text({"options": vars(options), "seconds": seconds}))
 
 

@@ -119,7 +119,7 @@ def main():
     print("# Published steps beside predicted ones\n")
     say("`bench/published/published.py`. *Own program*: what the compiler predicts for its program of the row's plan on the row's machine, as in any report. *With the "
         "software*: the same compile with what the published run did otherwise (`bench/published/software.json`, and the figures of `constants.json`, which `fit.py` "
-        "has fitted to the rows of set `fit`). Nothing is fitted to a row; mtnlg is in no fit.")
+        "has fitted to the rows of set `fit`). No row has figures of its own, and the three rows of mtnlg are in no fit.")
     lines = steps(known)
     schedules(known)
     three_dimensions(known)
