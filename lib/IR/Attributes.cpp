@@ -13,6 +13,14 @@
 using namespace mlir;
 using namespace pc;
 
+/// Sizes in brackets; a scalar has none.
+static ParseResult parseSizes(AsmParser &parser, SmallVectorImpl<int64_t> &sizes) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                        [&] { return parser.parseInteger(sizes.emplace_back()); });
+}
+
+static void printSizes(AsmPrinter &printer, ArrayRef<int64_t> sizes) { printer << '[' << sizes << ']'; }
+
 #define GET_ATTRDEF_CLASSES
 #include "pc/IR/PCAttrs.cpp.inc"
 

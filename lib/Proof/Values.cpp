@@ -101,7 +101,7 @@ static bool isRoundedBias(Operation *op) {
 /// Splits a routed einsum into a product without the mask and a product with the mask. The mask multiplies the first of
 /// these that exists: an operand that has exactly the mask's dims, the result if it has these dims, an operand that has
 /// them, the first operand. The product rounds in the same way as without the mask.
-void Values::route(Operation *op, Recipe &recipe) {
+void Values::route(Recipe &recipe) {
   Product bare = *recipe.product;
   SmallVector<int> mask = bare.in.pop_back_val();
   auto hasMask = [&](ArrayRef<int> dims) {
@@ -182,7 +182,7 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
     recipe.key = keyOf(*product);
     recipe.maps = mapsOf(*product, recipe.key);
     if (einsum.getMask())
-      route(op, recipe);
+      route(recipe);
   }
   recipe.unrounds = recipe.product && bringsElements(*recipe.product) && isRoundedBias(op);
   // An op that only moves elements does not change rounded ones.
@@ -208,8 +208,9 @@ Point Values::einsum(const Recipe &recipe, ArrayRef<Point> operands) {
   if (known == made.end() ||
       !llvm::all_of(recipe.product->out, [&](int letter) { return llvm::is_contained(recipe.product->in[0], letter); }))
     return product(recipe.product, recipe.maps, operands);
-  const Product &inner = *known->second.product;
-  SmallVector<Point, 3> points(ArrayRef<Point>(factors).slice(known->second.operands, inner.in.size()));
+  const auto [innerProduct, first, scale] = known->second;
+  const Product &inner = *innerProduct;
+  SmallVector<Point, 3> points(ArrayRef<Point>(factors).slice(first, inner.in.size()));
   Product &both = products.emplace_back();
   both.out = recipe.product->out;
   for (ArrayRef<int> letters : inner.in) {
@@ -219,7 +220,17 @@ Point Values::einsum(const Recipe &recipe, ArrayRef<Point> operands) {
       renamed.push_back(at == inner.out.end() ? -1 - letter : recipe.product->in[0][at - inner.out.begin()]);
     }
   }
-  return product(&both, mapsOf(both, keyOf(both)), points);
+  return times(product(&both, mapsOf(both, keyOf(both)), points), scale);
+}
+
+Point Values::times(Point point, double number) {
+  Point result = scaled(point, number);
+  if (auto it = made.find(point); number != 1 && it != made.end()) {
+    Made known = it->second;
+    known.scale *= number;
+    made.try_emplace(result, known);
+  }
+  return result;
 }
 
 /// The point of a routed einsum: the mask multiplies the operand `recipe.masked`, or else the result.

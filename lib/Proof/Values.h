@@ -67,6 +67,8 @@ public:
   /// The point of a value with this name.
   Point named(llvm::ArrayRef<llvm::StringRef> words) const;
   Point constant(double number) const { return scaled(named({"one"}), number); }
+  /// A value times a number. A sum of it is still a sum of the product that the value is.
+  Point times(Point point, double number);
   /// The point that all elements of a stack share. A stack holds one value per microbatch.
   Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }
   /// The value of one microbatch among several, from the value of any microbatch.
@@ -84,7 +86,8 @@ private:
   /// A value that is a product. An einsum whose only operand is this value counts as a product of the same factors.
   struct Made {
     const Product *product;
-    size_t operands; ///< the index in `factors` of the first one
+    size_t operands;  ///< the index in `factors` of the first one
+    double scale = 1; ///< the number by which the product is multiplied
   };
   /// The factor of a microbatch's value among those of several microbatches, and its inverse.
   struct Share {
@@ -98,7 +101,7 @@ private:
     }
     return share;
   }
-  void route(mlir::Operation *op, Recipe &recipe);
+  void route(Recipe &recipe);
   Key keyOf(const Product &product) const;
   Point stackOf(llvm::ArrayRef<Point> entries);
   const Recipe *entryRecipe(const Recipe &recipe);

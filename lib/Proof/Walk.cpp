@@ -246,7 +246,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
     else
       state.value = values.result(memo.recipe, i, points);
     if (memo.scale != 1)
-      state.value = scaled(state.value, memo.scale);
+      state.value = values.times(state.value, memo.scale);
     if (isa<RoundOfRowsOp>(op))
       rows = points[0];
     if (rowsOf(result) || memo.out[i]->note.kind == Note::Round) {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .axes import Axis, flat, leaves, new_axis, unify
 from .builder import Builder, letters_for, unit_axis
 from .errors import NeedsReshape, Refused
+from .slices import reshape
 from .values import Letters, Tensor, Value
 
 
@@ -78,6 +80,18 @@ def embedding(b: Builder, table: Tensor, ids: Tensor, padding: int) -> Tensor:
     value = b.make("embedding", [b.in_order(table.value, [rows, *columns]), ids.value], axes, padding=padding, rows=len(held))
     new = dict(zip([*held, *columns], axes))
     return Tensor(value, [[new.get(a) or a.like() for a in leaves(d)] for d in [*ids.dims, *table.dims[1:]]])
+
+
+def constant_rows(b: Builder, table: Tensor, numbers: Sequence[int], shape: Sequence[int], padding: int = -1) -> Tensor:
+    """Returns the rows of a table with these numbers, an array of this shape."""
+    following = [number - numbers[0] for number in numbers] == list(range(len(numbers)))
+    starts = [] if following else [i for i, number in enumerate(numbers) if not i or number != numbers[i - 1]]
+    pieces = {} if following else dict(pieces=starts, values=[numbers[i] for i in starts])
+    value = b.make("iota", [], [new_axis(len(numbers))], dtype="i32", first=numbers[0] if following else 0, **pieces)
+    if following:
+        b.single(table.dim(0), "a table by rows of").dim.roles.add("position")
+    rows = embedding(b, table, Tensor(value, [value.axes]), padding)
+    return reshape(b, rows, [*shape, *rows.shape[1:]])
 
 
 def negative_log_likelihood(b: Builder, logits: Tensor, targets: Tensor) -> tuple[Tensor, Value]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .axes import Axis, DimClass, leaves, new_axis, product, sizes, unify
 from .builder import LINEAR_OR_POINTWISE, Builder, letters_for, unit_axis
-from .errors import NeedsReshape
+from .errors import NeedsReshape, Refused
 from .values import Letters, Tensor, Value, letter_of
 
 Part = tuple[Value, dict[Axis, Axis]]  # a value of a part of another one, and its axes by those of that one
@@ -35,6 +35,8 @@ def slice_dim(b: Builder, x: Tensor, dim: int, start: int, length: int) -> Tenso
 
 def columns(b: Builder, x: Tensor, axis: Axis, start: int, to: DimClass | None) -> Part:
     """Returns entries of an axis. If the part has no class, because it has one entry, the dim is removed."""
+    if x.value.dtype == "i32":
+        raise Refused("a part of whole numbers that a run reads", "Make the part an input.")
     value, new = along(b, x.value, axis, start, Axis(to) if to else unit_axis())
     if to:
         return value, new
@@ -79,7 +81,12 @@ def _push(
         part, known = cuts[axis, start, length]
         if part and to and known:
             unify([Axis(known)], [Axis(to)])
-        return part
+        if not part:
+            return None
+        # Views may have cut the other axes since an earlier use of the parameter.
+        rest = [(old, new) for old, new in part[1].items() if old is not axis]
+        new = dict(zip(leaves(old for old, _ in rest), leaves(new for _, new in rest)))
+        return part[0], new | ({axis: part[1][axis]} if axis in part[1] else {})
     if value.op == "columns" and to and axis is value.uncut()[value.attrs["along"]]:  # a part of a part
         source, first = value.operands[0], value.attrs["start"] + start
         own = source.axes[value.axes.index(axis)]

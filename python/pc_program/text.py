@@ -164,6 +164,8 @@ def write_table(printer: Printer, value: Value) -> str:
 
 
 def write_iota(printer: Printer, value: Value) -> str:
+    if "pieces" in value.attrs:
+        return f"pc.iota pieces {value.attrs['pieces']} values {value.attrs['values']} ->"
     return f"pc.iota from {value.attrs['first']} ->" if value.attrs["first"] else "pc.iota ->"
 
 

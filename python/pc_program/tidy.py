@@ -81,7 +81,7 @@ class UnitDims:
         source = unit.operands[0]
         by_letter = {letter_of(unit.maps[0], axis): axis for axis in source.axes}
         rows = [by_letter.get(unit.letter(axis)) for axis in unit.axes]
-        only_group = rows[3] is None and unit.axes[3].size == 1 and [row for row in rows if row] == source.axes
+        only_group = rows[3] is None and unit.axes[3].size == 1 and [*rows[:3], rows[4]] == source.axes
         if only_group and rows[4] and self.insert(source, rows[4]):
             attention.operands[0] = source
 
@@ -156,6 +156,7 @@ def check_whole(root: Value) -> None:
         last, rank = axes[-1:], len(value.axes)  # dims that an op does not know by place may be cut, alike in operands and result
         where = dict.fromkeys(("softmax", "layer_norm", "rms_norm", "top_k"), last)
         where |= {"rope": axes[:2] + last, "attention": axes, "rope_table": axes}
+        where |= {"iota": axes, "input": [] if value.attrs.get("kind") == "data" else axes}  # rows of data may have any shape
         at, many, fewer = (value.attrs.get(name, default) for name, default in (("along", 0), ("to_axes", 1), ("from_axes", 1)))
         where |= dict.fromkeys(("columns", "reshape", "recurrence"), axes[at : at + many])
         for axis in where.get(value.op, []):

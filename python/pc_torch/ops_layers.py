@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from pc_program.axes import leaves, new_axis, regroup
 from pc_program.errors import Refused
-from pc_program.rows import Mask, embedding, log_sum_exp, mean_of_targets, norm, softmax
+from pc_program.rows import Mask, constant_rows, embedding, log_sum_exp, mean_of_targets, norm, softmax
 from pc_program.slices import absolute, window
 from pc_program.values import Tensor
 
@@ -21,19 +21,13 @@ from .table import op
 from .walk import Walk
 
 
-@op("embedding.default", "pc.embedding, with pc.iota for consecutive rows")
+@op("embedding.default", "pc.embedding, with pc.iota for constant rows")
 def embed(m: Walk, n: Node, table: Any, ids: Any, padding: int = -1, *_: Any) -> Tensor:
     table = m.lift(table, n.args[0])
     rows = m.single(table.dim(0), "a table by rows of")
     if isinstance(ids, torch.Tensor):
-        flat = ids.reshape(-1)
-        first = int(flat[0])
-        if not torch.equal(flat, torch.arange(first, first + len(flat))):
-            raise Refused("constant rows of a table that are not consecutive", "Read consecutive rows of the table.")
-        value = m.make("iota", [], [new_axis(len(flat))], dtype="i32", first=first)
-        ids = Tensor(value, [value.axes if n > 1 else [] for n in ids.shape])
-        rows.dim.roles.add("position")
-    elif ids.value.attrs.get("kind") == "data":
+        return constant_rows(m, table, ids.flatten().tolist(), ids.shape, padding if padding >= 0 else -1)
+    if ids.value.attrs.get("kind") == "data":
         ids.value.attrs["below"] = min(rows.size, ids.value.attrs["below"] or rows.size)
     elif ids.value.op == "input":
         rows.dim.roles.add("vocab")

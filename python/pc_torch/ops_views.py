@@ -10,6 +10,7 @@ from torch.fx import Node
 
 from pc_program.axes import Axis, leaves, new_axis, regroup
 from pc_program.errors import Refused
+from pc_program.rows import constant_rows
 from pc_program.slices import concatenate, replace, slice_dim, spread, window
 from pc_program.values import Tensor
 
@@ -130,16 +131,18 @@ def split(m: Walk, n: Node, x: Tensor, size: Any, dim: int = 0) -> list[Tensor]:
 row("unbind.int", SLICE, lambda m, n, x, dim=0: [select(m, n, x, dim, i) for i in range(x.shape[dim])])
 
 
-@op("index.Tensor", "for consecutive constant rows: a slice")
+@op("index.Tensor", "for consecutive constant rows: a slice; for other constant rows: as embedding")
 def index(m: Walk, n: Node, x: Tensor, places: Sequence[Any]) -> Tensor:
     given = [(i, at) for i, at in enumerate(places) if at is not None]
-    if len(given) != 1 or not isinstance(given[0][1], torch.Tensor) or given[0][1].dim() != 1:
+    if len(given) != 1 or not isinstance(given[0][1], torch.Tensor):
         raise Refused("indices that are computed, or along several dims", "Use embedding for rows of a table, or a mask.")
     dim, at = given[0][0], given[0][1] % x.shape[given[0][0]]
-    first = int(at[0])
-    if not torch.equal(at, torch.arange(first, first + len(at))):
-        raise Refused("indices that are not consecutive", "Use slices.")
-    return slice_dim(m, x, dim, first, len(at))
+    if at.dim() == 1 and torch.equal(at, torch.arange(len(at)) + at[0]):
+        return slice_dim(m, x, dim, int(at[0]), len(at))
+    order = [dim, *(d for d in range(len(x.dims)) if d != dim)]
+    rows = constant_rows(m, Tensor(x.value, [x.dims[d] for d in order]), at.flatten().tolist(), at.shape)
+    front = [rows.dims[at.dim() + d] for d in range(dim)]
+    return Tensor(rows.value, [*front, *rows.dims[: at.dim()], *rows.dims[at.dim() + dim :]])
 
 
 @op("pad.default constant_pad_nd.default", "pc.columns, with zeros")

@@ -228,3 +228,19 @@ func.func @update(%w: tensor<4x4xf32>, %g: tensor<4x4xf32>, %m: tensor<4x4xf32>,
   %v = pc.sub %d, %u : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return %v, %c : tensor<4x4xf32>, tensor<4x4xf32>
 }
+
+// -----
+
+// A number per row is no number per column, even if there are as many columns as rows: a kernel that works row by row
+// has not computed those of the other rows.
+// CHECK-LABEL: func.func @square
+// CHECK-DAG: %[[SUM:.*]] = pc.einsum "b c -> b"
+// CHECK: %[[F:.*]] = pc.fusion (%{{.*}} = %[[SUM]]
+// CHECK: pc.einsum "c -> b c"
+// CHECK: return %[[F]]
+func.func @square(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %sum = pc.einsum "b c -> b" %x : (tensor<8x8xf32>) -> tensor<8xf32>
+  %columns = pc.einsum "c -> b c" %sum : (tensor<8xf32>) -> tensor<8x8xf32>
+  %y = pc.sub %x, %columns : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
+}

@@ -14,7 +14,7 @@ from models import MODELS
 from pc_torch.export import export
 from weights import BATCH, DECAY, RATE, SEQUENCE, STEPS, parameters_of, tokens, values
 
-NAMES = "nanogpt nanogpt_nobias mingpt llama2c llama_complex llama_half mha_geglu modded convgpt named customloss moe_dense".split()
+NAMES = "nanogpt nanogpt_nobias mingpt llama2c llama_complex llama_half mha_geglu modded convgpt named customloss moe_dense universal".split()
 
 
 def exported(name):

@@ -206,7 +206,8 @@ def PC_SourceAttr : PC_Attr<"Source", "source"> {
                         ArrayRefParameter<"int64_t">:$start, ArrayRefParameter<"int64_t">:$size,
                         OptionalArrayRefParameter<"int64_t">:$view);
   let assemblyFormat = [{
-    `<` $tensor `,` `shape` `=` `[` $shape `]` `,` `start` `=` `[` $start `]` `,` `size` `=` `[` $size `]` (`,` `view` `=` `[` $view^ `]`)? `>`
+    `<` $tensor `,` `shape` `=` custom<Sizes>($shape) `,` `start` `=` custom<Sizes>($start) `,` `size` `=` custom<Sizes>($size)
+    (`,` `view` `=` `[` $view^ `]`)? `>`
   }];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{

@@ -308,10 +308,11 @@ private:
     // The results of a round of rows are added to those of earlier rounds before the next round, and then freed.
     if (roundsBefore[order[op]] != roundsBefore[group.position])
       return false;
-    // A sum over rows is complete only after the kernel has ended.
-    for (Value operand : op->getOperands())
-      if (Operation *definition = operand.getDefiningOp();
-          definition && isMember(group, definition) && llvm::is_contained(columnSumsOf(definition), operand))
+    // A sum over rows is complete only after the kernel has ended, and other rows are not there yet.
+    for (OpOperand &operand : op->getOpOperands())
+      if (Operation *definition = operand.get().getDefiningOp();
+          definition && isMember(group, definition) &&
+          (llvm::is_contained(columnSumsOf(definition), operand.get()) || !readsOwnRow(operand)))
         return false;
     RowSpace merged = group.space;
     if (space.shape == group.space.shape) {

@@ -131,3 +131,17 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
       .Case([&](ClipCoefficientOp) { return any({}); })
       .Default([](Operation *) { return std::nullopt; });
 }
+
+bool pc::readsOwnRow(OpOperand &operand) {
+  auto read = [&](Operation *op) {
+    auto factored = dyn_cast<FactorOpInterface>(op);
+    if (!factored)
+      return true;
+    FactorRule rule = factored.getFactorRule();
+    ArrayRef<int> space = rule.results[0], dims = rule.operands[operand.getOperandNumber()];
+    for (ArrayRef<int> other : rule.operands)
+      space = other.size() > space.size() ? other : space;
+    return dims == space.take_front(dims.size());
+  };
+  return hasRows(operand.getOwner()) ? read(rowForm(operand.getOwner()).op) : read(operand.getOwner());
+}

@@ -31,6 +31,10 @@ struct RowSpace {
 /// The space of `op`, or nothing if it is not a row op.
 std::optional<RowSpace> rowSpace(mlir::Operation *op);
 
+/// Whether an op on rows x columns needs of this operand only what belongs to its own row: all of it or, if the operand
+/// has no columns, one value. Otherwise, the kernel that computes the operand row by row cannot compute the op, too.
+bool readsOwnRow(mlir::OpOperand &operand);
+
 /// How a tensor is addressed by row and column.
 enum class View { Full, Row, Column, Scalar, Periodic, None };
 

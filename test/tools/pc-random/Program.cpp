@@ -132,7 +132,7 @@ private:
 /// Blocks that compute a value from the stream x, [batch, sequence, embed]. The value is added to x.
 class Blocks {
 public:
-  explicit Blocks(Writer &w) : w(w), dice(w.dice) {}
+  Blocks(Writer &w, uint64_t seed) : w(w), dice(w.dice), more(~seed) {}
 
   Value draw(const Value &x) {
     using Block = Value (Blocks::*)(const Value &);
@@ -148,6 +148,10 @@ public:
         {"same", &Blocks::sameRows},
     };
     auto [name, block] = blocks[dice.between(0, std::size(blocks) - 1)];
+    if (more.chance(6))
+      name = "square", block = &Blocks::square;
+    else if (more.chance(6))
+      name = "streams", block = &Blocks::streams;
     std::string before = w.place;
     w.place += std::string(".") + name;
     Value y = w.add(x, (this->*block)(x));
@@ -303,6 +307,22 @@ private:
     }
     Value mean = w.scaled(w.einsum({x}, {"sequence", "embed"}), 1.0 / static_cast<double>(w.sizes["batch"]));
     return w.scaled(w.einsum({mean}, stream), -0.5);
+  }
+  /// A square table, in which each row's sum changes the column of the same index.
+  Value square(const Value &x) {
+    Value mean = w.scaled(w.einsum({x}, {"batch", "embed"}), 0.3), other = mean;
+    other.dims = {"other", "embed"};
+    Value table = w.einsum({mean, other}, {"batch", "other"});
+    Value sums = more.chance(50) ? w.op("logsumexp @", {table}, {"batch"}) : w.einsum({table}, {"batch"});
+    sums.dims = {"other"};
+    Value both = w.einsum({table, activation(sums)}, {"batch", "other"});
+    return w.scaled(w.einsum({w.unary("activation tanh", both), other}, stream), 0.1);
+  }
+  /// Equal copies of the stream that a small square matrix mixes. So its gradient does not depend on the copy.
+  Value streams(const Value &x) {
+    Value copies = w.einsum({x}, {"batch", "sequence", "copies", "embed"});
+    Value mixed = w.einsum({copies, w.parameter("mix", {"copies", "mixed"})}, {"batch", "sequence", "mixed", "embed"});
+    return w.einsum({activation(mixed), w.parameter("share", {"mixed"})}, stream);
   }
   Value attention(const Value &x) {
     Value q = w.einsum({x, w.parameter("q", {"embed", "kv_heads", "group", "head_dim"})},
@@ -470,6 +490,7 @@ private:
 
   Writer &w;
   Dice &dice;
+  Dice more; ///< draws blocks that are newer than the seeds of some tests
 
 public:
   std::map<std::string, std::string> renamed; ///< first results of ops with several
@@ -527,7 +548,7 @@ Value drawLoss(Writer &w, Blocks &, const Value &logits, const Value &x) {
   }
 }
 
-std::string drawFlags(Dice &dice, int64_t layers) {
+std::string drawFlags(Dice &dice) {
   std::string mesh, flags;
   auto axis = [&](const std::string &name, int64_t size) {
     mesh += (mesh.empty() ? "" : ",") + name + "=" + std::to_string(size);
@@ -607,8 +628,9 @@ RandomProgram::RandomProgram(uint64_t seed) {
              {"width", 4},          {"vocab", dice.oneOf<int64_t>({8, 9, 12, 16})},
              {"kv_heads", 2},       {"group", dice.between(1, 2)},
              {"head_dim", 2},       {"position", sequence + dice.between(0, 2)},
-             {"earlier", sequence}, {"other", batch}};
-  Blocks blocks(w);
+             {"earlier", sequence}, {"other", batch},
+             {"copies", 3},         {"mixed", 3}};
+  Blocks blocks(w, seed);
   Value tokens = w.leaf("input tokens dims [\"batch\", \"sequence\"] : ", {"batch", "sequence"}, "i32");
   w.tokens = tokens;
   w.place = "table";
@@ -630,7 +652,7 @@ RandomProgram::RandomProgram(uint64_t seed) {
     w.output("logits", logits);
   Value loss = drawLoss(w, blocks, logits, x);
   w.output("loss", loss);
-  flags = drawFlags(dice, layers);
+  flags = drawFlags(dice);
   if (dice.chance(25))
     shuffleLines(dice, w.lines);
   text = "pc.program \"random\" batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) +
