@@ -89,9 +89,10 @@ private:
 /// part.
 struct State {
   enum Class { Fixed, Local, Sum, Norm } is = Fixed;
-  bool clips = false;                 ///< Fixed: it is the clip coefficient
-  SmallVector<int64_t, 1> scaled;     ///< Fixed: the reads of gradients times the coefficient on which it depends
-  int chunk = 0, microbatch = 0;      ///< Local
+  bool clips = false;             ///< Fixed: it is the clip coefficient
+  SmallVector<int64_t, 1> scaled; ///< Fixed: the reads of gradients times the coefficient on which it depends
+  std::vector<SmallVector<int64_t, 1>> entries = {}; ///< Fixed: `scaled` of each entry of a stack
+  int chunk = 0, microbatch = 0;                     ///< Local
   SmallVector<int64_t, 1> parameters; ///< Fixed: keys of the parameters that it is computed from, ascending
   Parts parts;                        ///< Sum
   Value root;                         ///< Sum: the value at which it was computed; moves and casts keep it
@@ -402,8 +403,18 @@ private:
       unite(parameters, operands.back().parameters);
     }
     State result;
-    for (const State &operand : operands)
+    for (const State &operand : operands) {
       unite(result.scaled, operand.scaled);
+      if (isa<StackOp>(op))
+        result.entries.push_back(operand.scaled);
+      result.entries.resize(std::max(result.entries.size(), operand.entries.size()));
+      for (auto [own, more] : llvm::zip(result.entries, operand.entries))
+        unite(own, more);
+    }
+    if (auto unstack = dyn_cast<UnstackOp>(op); unstack && unstack.getIndex() < result.entries.size()) {
+      result.scaled = result.entries[unstack.getIndex()];
+      result.entries.clear();
+    }
     if (auto update = dyn_cast<UpdateOp>(op))
       for (int64_t read : result.scaled)
         reads[read].parameters = {names.lookup(update.getParameter().value_or(update.getName()))};

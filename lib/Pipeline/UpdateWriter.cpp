@@ -1,12 +1,14 @@
 //===- UpdateWriter.cpp - Writes the ops after the accumulation into stages ----------------===//
 // Makes one pass over the ops after the accumulation, for all stages at once. A value that depends on the accumulation
 // exists on some stages, either whole or as an addend of a sum over them. Linear ops keep a sum; other ops need the
-// total.
+// total. A stack of the matrices of all stages becomes one stack per stage, of those that the stage has.
 //===-----------------------------------------------------------------------------===//
 #include "StageWriter.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/BitVector.h"
+#include "llvm/Support/MathExtras.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace pc;
@@ -24,6 +26,7 @@ public:
   /// Writes each op that follows the accumulation to the stages that have its operands. Sums over stages that the op
   /// needs are written before it.
   LogicalResult run() {
+    findStacks();
     for (Value result : step.accumulate.getResults()) {
       Parts &parts = values[result];
       for (StageWriter &stage : stages)
@@ -33,7 +36,8 @@ public:
     }
     for (Operation *op = step.accumulate->getNextNode(); op != step.function.getBody().front().getTerminator();
          op = op->getNextNode()) {
-      bool depends = llvm::any_of(op->getOperands(), [&](Value value) { return values.count(value); });
+      bool depends =
+          llvm::any_of(op->getOperands(), [&](Value value) { return values.count(value) || entries.count(value); });
       isWritten = false;
       if (auto output = dyn_cast<OutputOp>(op); depends && output && output.getKind() == OutputKind::Gradient)
         for (Value part : values[output.getValue()].on)
@@ -79,7 +83,8 @@ private:
       values[op->getResult(0)].gradient = gradient;
       return;
     }
-    if (isa<AddOp>(op) && values.count(op->getOperand(0)) && values.count(op->getOperand(1)))
+    if (isa<AddOp>(op) && values.count(op->getOperand(0)) && values.count(op->getOperand(1)) &&
+        !entries.count(op->getResult(0)))
       return add(op);
     for (Value operand : op->getOperands())
       if (auto it = values.find(operand); it != values.end()) {
@@ -89,6 +94,8 @@ private:
         else if (it->second.isSum || (isFigure(op) && !everywhere))
           reduce(operand.getLoc(), operand.getType(), it->second);
       }
+    if (isa<StackOp>(op))
+      return; // written where it is read
     // If several stages have a gradient, one of them shows it and counts its square.
     bool isSquare = isa<EinsumOp>(op) && llvm::all_of(op->getOperands(), [&](Value operand) {
                       auto it = values.find(operand);
@@ -118,23 +125,101 @@ private:
     return on[s];
   }
 
+  /// Whether stage `s` has the value.
+  bool has(Value value, size_t s) {
+    auto it = values.find(value);
+    return it == values.end() ? isOn(value, s) : bool(it->second.on[s]);
+  }
+
+  /// Finds the values that stacks become, and into how many parts axes divide their entries.
+  void findStacks() {
+    MeshAttr mesh = meshOf(step.module);
+    for (Operation *op = step.accumulate->getNextNode(); op; op = op->getNextNode()) {
+      int64_t size = 0;
+      for (Value operand : op->getOperands())
+        if (entries.count(operand))
+          size = cast<RankedTensorType>(operand.getType()).getDimSize(0);
+      for (Value result : op->getResults()) {
+        ArrayRef<int64_t> shape = cast<RankedTensorType>(result.getType()).getShape();
+        if (!isa<StackOp>(op) && (isa<UnstackOp>(op) || !size || shape.empty() || shape[0] != size))
+          continue;
+        entries[result].resize(stages.size());
+        owners = std::lcm(owners, mesh.size(placement(result).axes(0)));
+      }
+    }
+  }
+
+  /// The entries that stage `s` has of all stacks that the op reads.
+  SmallVector<int64_t> entriesOf(Operation *op, size_t s) {
+    std::map<int64_t, size_t> found;
+    size_t operands = 0;
+    for (Value operand : op->getOperands()) {
+      if (auto stack = operand.getDefiningOp<StackOp>())
+        for (auto [entry, value] : llvm::enumerate(stack.getInputs()))
+          found[static_cast<int64_t>(entry)] += has(value, s);
+      else if (auto known = entries.find(operand); known != entries.end())
+        for (int64_t entry : known->second[s])
+          ++found[entry];
+      else
+        continue;
+      ++operands;
+    }
+    SmallVector<int64_t> all;
+    for (auto [entry, times] : found)
+      if (times == operands)
+        all.push_back(entry);
+    return all;
+  }
+
+  /// The type of a stack, or of a value that it becomes, on a stage that has `count` entries.
+  Type stackType(Value value, size_t count) const {
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape[0] = static_cast<int64_t>(llvm::alignTo(count, owners));
+    return type.clone(shape);
+  }
+
+  /// The operand on stage `s`, which has it. `own` are the entries of stacks that its reader needs.
+  Value get(Value operand, size_t s, ArrayRef<int64_t> own) {
+    auto it = values.find(operand);
+    auto stack = operand.getDefiningOp<StackOp>();
+    if (!stack)
+      return it == values.end() ? stages[s].outside(operand) : it->second.on[s];
+    Value &known = written[{stack, s, own.vec()}];
+    if (!known) {
+      auto inputs = llvm::map_to_vector(own, [&](int64_t entry) { return get(stack.getInputs()[entry], s, {}); });
+      known = StackOp::create(stages[s].builder, stack.getLoc(), stackType(operand, own.size()), inputs);
+    }
+    return known;
+  }
+
   /// Clones the op into every stage that has all its operands, or only into the first one.
   void cloneWhereKnown(Operation *op, bool once = false) {
     SmallVector<SmallVector<Value>> results(op->getNumResults(), SmallVector<Value>(stages.size()));
+    auto unstack = dyn_cast<UnstackOp>(op);
     for (auto [s, stage] : llvm::enumerate(stages)) {
-      auto known = [&, s = s](Value operand) {
-        auto it = values.find(operand);
-        return it == values.end() ? isOn(operand, s) : bool(it->second.on[s]);
+      SmallVector<int64_t> own = entriesOf(op, s);
+      auto isThere = [&, s = s](Value operand) {
+        if (operand.getDefiningOp<StackOp>())
+          return !own.empty();
+        auto known = entries.find(operand);
+        return has(operand, s) && (known == entries.end() || known->second[s] == own);
       };
-      if (!llvm::all_of(op->getOperands(), known))
+      auto at = unstack ? llvm::find(own, static_cast<int64_t>(unstack.getIndex())) : own.begin();
+      if (!llvm::all_of(op->getOperands(), isThere) || (unstack && at == own.end()))
         continue;
       IRMapping mapping;
-      for (Value operand : op->getOperands()) {
-        auto it = values.find(operand);
-        mapping.map(operand, it == values.end() ? stage.outside(operand) : it->second.on[s]);
-      }
+      for (Value operand : op->getOperands())
+        mapping.map(operand, get(operand, s, own));
       Operation *clone = stage.builder.clone(*op, mapping);
       isWritten = true;
+      if (unstack)
+        cast<UnstackOp>(clone).setIndex(at - own.begin());
+      for (auto [result, copy] : llvm::zip_equal(op->getResults(), clone->getResults()))
+        if (auto known = entries.find(result); known != entries.end()) {
+          known->second[s] = own;
+          copy.setType(stackType(result, own.size()));
+        }
       for (auto [r, result] : llvm::enumerate(clone->getResults()))
         results[r][s] = result;
       if (once)
@@ -199,6 +284,10 @@ private:
   StageWriter::Step &step;
   StringAttr axis;
   llvm::DenseMap<Value, Parts> values;
+  /// The entries on each stage of stacks and of values that they become.
+  llvm::DenseMap<Value, SmallVector<SmallVector<int64_t>>> entries;
+  std::map<std::tuple<Operation *, size_t, std::vector<int64_t>>, Value> written; ///< stacks of a stage, by entries
+  int64_t owners = 1;                                     ///< the entries of a stack are a multiple of this
   llvm::StringMap<SmallVector<bool>> trainers;            ///< which stages have a gradient, by parameter
   llvm::DenseMap<Operation *, llvm::BitVector> outsideOn; ///< which stages may compute other values
   bool isWritten = false;                                 ///< whether the current op was written on some stage

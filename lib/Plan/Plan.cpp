@@ -123,10 +123,13 @@ int64_t Plan::ownerRanks() const {
   for (const Tactic &tactic : tactics) {
     const TacticInfo *info = tactic.info();
     auto tensor = tactic.as<TensorParallelTactic>();
-    if ((info && info->shardsParameters) || (tensor && tensor->form() == "1d"))
+    auto data = tactic.as<DataParallelTactic>();
+    bool dividesTokens = tactic.as<ContextParallelTactic>() || tactic.as<ExpertParallelTactic>();
+    if ((info && info->shardsParameters) || (tensor && tensor->form() == "1d") || (data && !data->isNaive()) ||
+        dividesTokens)
       ranks *= std::max<int64_t>(sizeOf(tactic.axis()), 1);
   }
-  return pipeline() ? 1 : ranks;
+  return ranks;
 }
 
 std::string Plan::key() const {

@@ -53,6 +53,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       ofTokens.insert("sequence");
     seeds.must = ofTokens;
     seeds.may.insert("chunks"); // of recurrences, whose states are gathered
+    seeds.may.insert("layers"); // of stacks that an optimizer multiplies
     llvm::StringSet<> ofCaches;
     ofCaches.insert("parts");
     seeds.must.insert("parts");

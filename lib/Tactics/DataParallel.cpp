@@ -14,6 +14,7 @@ LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) 
   Seeds seeds(tactic, axis, AxisOrder(module));
   seeds.order.setData(axis);
   seeds.must.insert("batch");
+  seeds.may.insert("layers"); // of stacks that an optimizer multiplies
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
     return {isa<InputOp, StateOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
   };

@@ -49,6 +49,7 @@ LogicalResult pc::splitExperts(ModuleOp module, Seeds &seeds, StringRef tokens) 
   seeds.must.insert(experts);
   llvm::StringSet<> ofExperts;
   ofExperts.insert(experts);
+  ofExperts.insert("layers"); // of stacks that an optimizer multiplies
   seeds.only.try_emplace(Section::Accumulate, seeds.must);
   seeds.only.try_emplace(Section::Optimizer, ofExperts);
   for (auto &[section, names] : seeds.only)

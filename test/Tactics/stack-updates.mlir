@@ -21,6 +21,15 @@
 // ONE: pc.all_gather {{.*}} -> tensor<256x512xf32, #pc.place<[_, _]>>
 // THREE: pc.update "up1" {{.*}} : tensor<256x512xf32, #pc.place<[_, dp]>>
 
+// With data parallelism, and on axes that divide tokens, each rank takes its matrices without a move.
+// RUN: pc-opt %t.step --pc-stack-updates=multiple=4 --pc-set-mesh=mesh=dp=4 --pc-data-parallel --pc-verify-placed --pc-prove=reference=%t.step | FileCheck %s --check-prefix=DATA
+// RUN: pc-opt %t.step --pc-stack-updates=multiple=4 --pc-set-mesh=mesh=cp=4 --pc-context-parallel --pc-verify-placed --pc-prove=reference=%t.step | FileCheck %s --check-prefix=DATA
+// DATA: pc.clip_coefficient
+// DATA-NOT: pc.all_to_all
+// DATA: pc.slice {{.*}} -> tensor<4x256x512xf32, #pc.place<{{\[}}[[AXIS:dp|cp]], _, _]>>
+// DATA: pc.all_gather {{.*}} dim 0 on ["[[AXIS]]"] {{.*}} -> tensor<4x256x512xf32, #pc.place<[_, _, _]>>
+// DATA: pc.unstack
+
 // Sums of squares alone are no reason to copy matrices.
 // RUN: pc-opt %s --pc-differentiate=optimizer=adafactor --pc-stack-updates=multiple=4 | FileCheck %s --check-prefix=SUMS
 // SUMS-NOT: pc.stack

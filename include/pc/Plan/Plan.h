@@ -52,8 +52,7 @@ struct Plan {
   bool splitsEmbed() const;
   /// How parameters are padded so that a data axis can split them; null if no tactic does that.
   std::optional<PadShardsOptions> padding() const;
-  /// The number of ranks among which matrices that an optimizer multiplies may be divided. A stack of matrices would
-  /// span the stages of a pipeline.
+  /// The number of ranks of a pipeline stage among which matrices that an optimizer multiplies may be divided.
   int64_t ownerRanks() const;
   /// The mesh as text, such as "dp=2,tp=2".
   std::string meshText() const;
