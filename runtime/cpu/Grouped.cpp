@@ -17,8 +17,9 @@
 
 using namespace pcrt;
 
-/// oneDNN computes six rows at a time, and adds in another order for one to three rows that are left over. A row's
-/// result must not depend on the number of rows, so those are computed with the six rows before them, padded to these.
+/// oneDNN computes six rows at a time, and adds in another order for one to three rows that are left over and, with
+/// AVX-512, for fewer than 16 rows. A row's result must not depend on the number of rows, so rows that are left over
+/// are computed with the six rows before them, padded to these.
 static constexpr int64_t fewestRows = 16, rowsAtATime = 6;
 /// The number of rows of a tile in bf16; missing rows are zeros. More are no faster, and cost more if an expert has few
 /// rows.
@@ -221,9 +222,8 @@ void GroupedProducts::multiply(int thread, const pcrt_gemm_desc &d, const float 
   int64_t stride =
       transposed ? std::max(d.b_n_stride, d.k) : std::max(d.b_k_stride, d.n); // one of an extent of 1 is any
   float *pad = reinterpret_cast<float *>(ofThread(thread)), *padC = pad + fewestRows * d.k;
-  const int64_t over = rows % rowsAtATime;
-  const int64_t padded = rows < fewestRows ? rows : over >= 1 && over <= 3 ? over + rowsAtATime : 0;
-  const int64_t whole = rows - padded;
+  const int64_t over = rows % rowsAtATime, leftOver = over >= 1 && over <= 3 ? over + rowsAtATime : 0;
+  const int64_t whole = rows < fewestRows ? 0 : std::max(fewestRows, rows - leftOver), padded = rows - whole;
   LibraryCall library(firstRegion < 0 ? -1 : firstRegion + thread);
   auto call = [&](int64_t count, const float *from, float *to) {
     pass(thread, dnnl_sgemm('N', transposed ? 'T' : 'N', count, d.n, d.k, 1.0f, from, d.k, b, stride, 0.0f, to, d.n));
