@@ -99,7 +99,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
   LogicalResult buildBody(func::FuncOp model, OpBuilder &body, IRMapping &mapping,
                           SmallVectorImpl<ParameterOp> &parameters, SmallVectorImpl<Value> &yields);
   LogicalResult optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients);
-  void nameOptimizer(ParameterOp parameter, StringRef label);
+  void addSetting(ParameterOp parameter, StringRef group, StringRef name, Attribute value);
   void average(OpBuilder &builder, ParameterOp parameter, Value updated, Value coefficient);
 
   Location location(StringRef name) { return NameLoc::get(StringAttr::get(&getContext(), name)); }
@@ -321,8 +321,10 @@ LogicalResult Differentiate::optimize(OpBuilder &builder, MutableArrayRef<Parame
     if (failed(name))
       return failure();
     Value hyper = hyperOf(parameter.getGroupAttr());
-    if (*name != "adamw" && *name != "sgd")
-      nameOptimizer(parameter, optimizers->labelOf(*name));
+    if (*name != "adamw" && *name != "sgd") {
+      std::string label = optimizers->labelOf(*name);
+      addSetting(parameter, label, "optimizer", builder.getStringAttr(label));
+    }
     FailureOr<Value> updated = optimizers->update(builder, {parameter, gradient, coefficient, hyper}, *name);
     if (failed(updated))
       return failure();
@@ -336,6 +338,7 @@ LogicalResult Differentiate::optimize(OpBuilder &builder, MutableArrayRef<Parame
 /// it. A skipped step keeps it.
 void Differentiate::average(OpBuilder &builder, ParameterOp parameter, Value updated, Value coefficient) {
   Location loc = parameter.getLoc();
+  addSetting(parameter, "averaged", PCRT_EMA, builder.getF64FloatAttr(ema));
   StringAttr of = parameter.getNameAttr();
   Type type = parameter.getValue().getType(), scalar = coefficient.getType();
   auto state = [&](StringRef name, Type type, ArrayAttr dims) {
@@ -356,12 +359,11 @@ void Differentiate::average(OpBuilder &builder, ParameterOp parameter, Value upd
                    keepIfSkipped(builder, coefficient, one, begun));
 }
 
-/// Adds the optimizer to the settings of the parameter's group.
-void Differentiate::nameOptimizer(ParameterOp parameter, StringRef label) {
-  auto text = StringAttr::get(&getContext(), label);
+/// Adds a setting to the parameter's group, which is called `group` if there was none.
+void Differentiate::addSetting(ParameterOp parameter, StringRef group, StringRef name, Attribute value) {
   NamedAttrList settings(parameter.getGroupAttr());
   if (settings.empty())
-    settings.set("name", text);
-  settings.set("optimizer", text);
+    settings.set("name", StringAttr::get(&getContext(), group));
+  settings.set(name, value);
   parameter.setGroupAttr(settings.getDictionary(&getContext()));
 }

@@ -7,6 +7,7 @@
 #include "pc/IR/PC.h"
 
 #include "mlir/IR/Builders.h"
+#include "pcrt/average.h"
 #include "pcrt/pcrt.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -268,8 +269,9 @@ static bool isGroup(DictionaryAttr group) {
                         if (setting.getName() == "name" || setting.getName() == "optimizer")
                           return isa<StringAttr>(setting.getValue());
                         auto number = dyn_cast<FloatAttr>(setting.getValue());
-                        return llvm::is_contained(groupSettings, setting.getName().getValue()) && number &&
-                               number.getType().isF64() && number.getValueAsDouble() >= 0;
+                        bool isKnown = llvm::is_contained(groupSettings, setting.getName().getValue()) ||
+                                       setting.getName() == PCRT_EMA;
+                        return isKnown && number && number.getType().isF64() && number.getValueAsDouble() >= 0;
                       }) &&
          group.contains("name");
 }

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "base/Program.h"
 #include "base/Failure.h"
+#include "pcrt/average.h"
 #include "pcrt/description.h"
 
 #include <cerrno>
@@ -175,7 +176,8 @@ public:
                           number("decay"),
                           number("beta1"),
                           number("beta2"),
-                          number("eps")};
+                          number("eps"),
+                          number(PCRT_EMA)};
   }
 
   void readState(const Json &json) {
@@ -423,7 +425,8 @@ std::string ParameterGroup::settings() const {
     add("lr x", lrFactor);
   if (decay || decayFactor != 1)
     add(decay ? "decay " : "decay x", decay.value_or(decayFactor));
-  for (auto [what, number] : {std::pair("beta1 ", beta1), std::pair("beta2 ", beta2), std::pair("eps ", eps)})
+  for (auto [what, number] :
+       {std::pair("beta1 ", beta1), std::pair("beta2 ", beta2), std::pair("eps ", eps), std::pair("ema ", ema)})
     if (number)
       add(what, *number);
   return text;

@@ -56,7 +56,7 @@ struct Part {
 struct ParameterGroup {
   std::string name;
   double lrFactor = 1, decayFactor = 1;
-  std::optional<double> decay, beta1, beta2, eps;
+  std::optional<double> decay, beta1, beta2, eps, ema;
 
   /// The settings as text, such as "lr x0.1, decay 0".
   std::string settings() const;
