@@ -174,8 +174,9 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
   return PCRT_OK;
 }
 
-/// Makes the report of the plan, and checks the memory limit.
-static pcrt_status report(ModuleOp module, const CompileOptions &options, const MachineModel &machine) {
+/// Makes the report of the plan, and checks the memory limit. `forms` is the result of updateForms.
+static pcrt_status report(ModuleOp module, const CompileOptions &options, const MachineModel &machine,
+                          llvm::json::Array forms) {
   FailureOr<llvm::json::Value> value = buildReport(module, planLine(options.plan, module));
   if (failed(value))
     return PCRT_INTERNAL;
@@ -198,6 +199,8 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, const 
     (*value->getAsObject())["remarks"] = std::move(remarks);
   if (llvm::json::Array whole = wholeStates(module, options.plan); !whole.empty())
     (*value->getAsObject())["whole_states"] = std::move(whole);
+  if (!forms.empty())
+    (*value->getAsObject())["update_forms"] = std::move(forms);
   if (options.searched)
     (*value->getAsObject())["search"] = llvm::json::Object(*options.searched);
   KernelReport kernels;
@@ -460,6 +463,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   OwningOpRef<ModuleOp> planned;
   // The tables of phase kernels are compared with a copy of the planned program, which is kept for this.
   WrittenKernels kernels;
+  llvm::json::Array forms;
   for (const PhaseInfo &info : phases()) {
     if (info.phase < from)
       continue;
@@ -488,8 +492,10 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
       return status;
     if (options.to >= Phase::Kernels && info.phase >= Phase::Step && info.phase <= Phase::Planned)
       certificate.add(info.phase, module, howIsIt(module, info.phase, given, options));
+    if (info.phase == Phase::Staged && !options.report.empty())
+      forms = updateForms(module, options.plan.ownerAxes(), *machine);
     if (info.phase == Phase::Planned)
-      if (pcrt_status status = report(module, options, *machine))
+      if (pcrt_status status = report(module, options, *machine, std::move(forms)))
         return status;
     if (info.phase == options.to)
       break;

@@ -118,7 +118,10 @@ private:
 
   /// Tactics run in the order of the plan.
   void buildPlaced() {
-    if (int64_t owners = plan.ownerRanks(); owners > 1)
+    int64_t owners = 1;
+    for (const std::string &axis : plan.ownerAxes())
+      owners *= std::max<int64_t>(plan.sizeOf(axis), 1);
+    if (owners > 1)
       add(createStackUpdates({.multiple = owners}), PCRT_INTERNAL);
     add(createSetMesh({.mesh = plan.meshText()}), PCRT_INFEASIBLE);
     addTactics(Phase::Placed);

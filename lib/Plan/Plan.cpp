@@ -118,8 +118,8 @@ std::optional<PadShardsOptions> Plan::padding() const {
   return options;
 }
 
-int64_t Plan::ownerRanks() const {
-  int64_t ranks = 1;
+SmallVector<std::string> Plan::ownerAxes() const {
+  SmallVector<std::string> axes;
   for (const Tactic &tactic : tactics) {
     const TacticInfo *info = tactic.info();
     auto tensor = tactic.as<TensorParallelTactic>();
@@ -127,9 +127,10 @@ int64_t Plan::ownerRanks() const {
     bool dividesTokens = tactic.as<ContextParallelTactic>() || tactic.as<ExpertParallelTactic>();
     if ((info && info->shardsParameters) || (tensor && tensor->form() == "1d") || (data && !data->isNaive()) ||
         dividesTokens)
-      ranks *= std::max<int64_t>(sizeOf(tactic.axis()), 1);
+      if (std::string axis = tactic.axis().str(); !llvm::is_contained(axes, axis))
+        axes.push_back(axis);
   }
-  return ranks;
+  return axes;
 }
 
 std::string Plan::key() const {

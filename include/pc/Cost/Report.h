@@ -33,6 +33,13 @@ namespace pc {
 /// Fails, with an error on the op, if the module is not planned.
 llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::StringRef plan);
 
+/// Three ways to divide the products of an optimizer that multiplies matrices, such as Muon: every rank computes all
+/// (duplicated), ranks add parts of products (gram_sums), each rank computes some matrices (owners). `placed` is a
+/// program of phase placed or staged, `axes` are those over which matrices may be divided. A row is for equal matrices
+/// and one axis: what a rank sends per step, predicted seconds of moves and products, and the chosen way. A way that
+/// the axis does not divide is null.
+llvm::json::Array updateForms(mlir::ModuleOp placed, llvm::ArrayRef<std::string> axes, const MachineModel &machine);
+
 /// Bytes of the largest arena of a planned module's programs.
 int64_t largestArena(mlir::ModuleOp planned);
 

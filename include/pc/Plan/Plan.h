@@ -52,8 +52,8 @@ struct Plan {
   bool splitsEmbed() const;
   /// How parameters are padded so that a data axis can split them; null if no tactic does that.
   std::optional<PadShardsOptions> padding() const;
-  /// The number of ranks of a pipeline stage among which matrices that an optimizer multiplies may be divided.
-  int64_t ownerRanks() const;
+  /// The axes among whose ranks the matrices that an optimizer multiplies may be divided.
+  llvm::SmallVector<std::string> ownerAxes() const;
   /// The mesh as text, such as "dp=2,tp=2".
   std::string meshText() const;
   /// Mesh, tactics and microbatches as text, such as "dp=2,tp=2 pc-tensor-parallel{axis=tp form=1d} 4". Two plans have
