@@ -2,7 +2,7 @@
 """usage: test/EndToEnd/optimizers.py quick|all|OPTIMIZER|MODEL OPTIMIZER PLAN
 
 Optimizers as text, compared with golden/optimizers.json, which make_optimizers.py computes with PyTorch: 20 losses, and each tensor after them, of golden models on
-many plans. Checkpoints move between plans bit for bit. A step that is skipped leaves every tensor and state as it was. The proof refuses mutants of each
+many plans. Checkpoints move between plans bit for bit. Owners of matrices make the steps of one rank. A step that is skipped leaves every tensor and state as it was. The proof refuses mutants of each
 optimizer. Unknown settings, definitions that read more than their own parameter, and checkpoints of other optimizers are refused."""
 import json
 import math
@@ -139,6 +139,27 @@ class Optimizers(Case):
         again = self.call("./group", *STEPS, *data, "--load", "mine", "--steps", 21)
         self.check("a checkpoint of another optimizer is refused", again.code == 2 and "mine@" in again.said, again.why())
 
+    def owners(self):
+        """Large matrices of a wider model have owners, on axes of all kinds and in stages of unequal lengths, and its steps are those of one rank."""
+        folder = self.work / "wide"
+        folder.mkdir()
+        sizes = {"hidden_size": 160, "intermediate_size": 192, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2}
+        (folder / "config.json").write_text(json.dumps(json.loads((GOLDEN / "llama/config.json").read_text()) | sizes))
+        self.model(folder, 4, 16)
+        for plan, *flags in [("1",), ("dp=2",), ("dp=2", "--zero=3"), ("tp=2",), ("cp=2", "--context-parallel=ring"), ("dp=2,tp=2", "--zero=1"),
+                             ("pp=2,dp=2", "--stages=1,2", "--microbatches=2"), ("pp=2,tp=2", "--pipeline=zb-v", "--microbatches=2")]:
+            name, out = f"wide muon {' '.join([plan, *flags])}", "one" if plan == "1" else "other"
+            self.compile(f"{out}-train", *mesh_flags(plan), *flags, "--optimizer=muon", f"--report={out}.json")
+            self.needs("pc-run", "-n", ranks_of(plan), f"./{out}-train", "--", *STEPS, "--data", GOLDEN / "llama/tokens.bin", "--steps", 4, "--save", out, "--metrics", f"{out}.jsonl",
+                       "--summary", f"{out}.summary", "--check-replicas", 2)
+            self.compare(f"{name}: report and summary", "reports", f"{out}.json", f"{out}.summary")
+            if plan == "1":
+                continue
+            chosen = [row["chosen"] for row in json.loads((self.work / "other.json").read_text())["update_forms"]]
+            self.check(f"{name}: owners", "owners" in chosen, chosen, f"{chosen.count('owners')} of {len(chosen)}")
+            self.compare(f"{name}: losses", "losses", "one.jsonl", "other.jsonl", "--tolerance", 1e-5)
+            self.compare(f"{name}: tensors", "tensors", "one/model.safetensors", "other/model.safetensors", "--tolerance", 1e-3)
+
     def cuda(self):
         self.environment |= STAND_IN
         for model, optimizer, plan in [("llama", "muon", "1"), ("llama", "lion", "dp=2 --zero=3"), ("llama", "adafactor", "tp=2")]:
@@ -167,6 +188,7 @@ class Optimizers(Case):
             self.skipped(optimizer)
             self.mutants(optimizer, 12 if sys.argv[1] == "all" else 1)
         self.refused()
+        self.owners()
         self.cuda()
 
 
