@@ -2,9 +2,11 @@
 // A definition is read from a user's file, so every error names the op or the argument and what was expected.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/OptimizerOp.h"
+#include "pcrt/average.h"
 #include "pcrt/description.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace pc;
@@ -149,6 +151,10 @@ LogicalResult OptimizerOp::verifyRegions() {
       !llvm::equal(yield->getOperandTypes(), ArrayRef(wanted).take_front(numTensors - 1)))
     return emitOpError() << "must yield the parameter and " << getStates().size() << " states, of type " << whole
                          << (getOver() ? ", except for states with fewer dims" : "") << " (C3)";
+  llvm::StringSet<> taken{{PCRT_EMA}, {PCRT_EMA_BEGUN}};
+  for (StringRef state : names(getStates()))
+    if (!taken.insert(state).second)
+      return emitOpError() << "has a state '" << state << "', a name that another state or --ema has (C3)";
   for (Operation &op : getBlock().without_terminator())
     if (!isa<EinsumOp, ConstantOp>(op) && !op.hasTrait<Pointwise>())
       return op.emitOpError() << "is not allowed in a definition of an optimizer, which sees only its own parameter, "

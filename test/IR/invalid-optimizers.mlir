@@ -118,3 +118,19 @@ pc.optimizer "a" dims ["stack", "rows", "columns"] states ["m"] over [["stack", 
   %sums = pc.einsum "stack rows columns -> stack columns" %g : (tensor<?x?x?xf32>) -> tensor<?x?xf32>
   pc.yield %w, %sums : tensor<?x?x?xf32>, tensor<?x?xf32>
 }
+
+// -----
+
+// expected-error@+1 {{has a state 'm', a name that another state or --ema has (C3)}}
+pc.optimizer "mine" dims ["all"] states ["m", "m"] {
+^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %m: tensor<?xf32>, %n: tensor<?xf32>):
+  pc.yield %w, %m, %n : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+}
+
+// -----
+
+// expected-error@+1 {{has a state 'ema', a name that another state or --ema has (C3)}}
+pc.optimizer "mine" dims ["all"] states ["ema"] {
+^bb0(%w: tensor<?xf32>, %g: tensor<?xf32>, %m: tensor<?xf32>):
+  pc.yield %w, %m : tensor<?xf32>, tensor<?xf32>
+}

@@ -36,10 +36,10 @@ def PC_OptimizerOp : Op<PC_Dialect, "optimizer", [IsolatedFromAbove]> {
     replaces, also for the definition that `others` names. A setting with the name of one of the run's scalars hides it.
 
     Constraints: (C1) `dims` is one of the three lists; (C2) the arguments are a parameter, a gradient and states of f32
-    with a `?` for each dim, and scalars; (C3) the region yields a parameter and as many states; (C4) it has only
-    pointwise ops, einsums and constants, and uses only its arguments; (C5) every scalar is known, and every setting is
-    a scalar; (C6) the dims of each value follow from its operands; (C7) `over` has an entry for each state, with names
-    from `dims` in their order.
+    with a `?` for each dim, and scalars; (C3) the region yields a parameter and as many states, whose names
+    differ and are not those of `--ema`; (C4) it has only pointwise ops, einsums and constants, and uses only its
+    arguments; (C5) every scalar is known, and every setting is a scalar; (C6) the dims of each value follow from its
+    operands; (C7) `over` has an entry for each state, with names from `dims` in their order.
 
     ```mlir
     pc.optimizer "momentum" dims ["all"] states ["momentum_buffer"] scalars ["lr", "momentum"] settings {momentum = 0.9} {
