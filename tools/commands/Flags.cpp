@@ -35,8 +35,8 @@ void addFlags(FlagKinds &kinds, Owner owner, const std::string &help) {
 }
 
 const std::string *Request::valueOf(const std::string &name) const {
-  auto flag = std::find_if(flags.begin(), flags.end(), [&](const Flag &each) { return each.name == name; });
-  return flag == flags.end() ? nullptr : &flag->value;
+  auto flag = std::find_if(flags.rbegin(), flags.rend(), [&](const Flag &each) { return each.name == name; });
+  return flag == flags.rend() ? nullptr : &flag->value;
 }
 
 void Request::remove(const std::string &name) {
@@ -122,6 +122,8 @@ Request readConfig(const FlagKinds &kinds, const std::string &path) {
       request.model = textOf(node, where);
       continue;
     }
+    if (name == "--config")
+      fail(PCRT_USAGE, where + "a file of flags cannot name another one");
     bool needsValue = kindOf(kinds, name, where).needsValue;
     if (auto isOn = node.value<bool>(); isOn && node.is_boolean()) {
       if (needsValue)

@@ -37,7 +37,7 @@ struct Request {
   std::string model;
   std::vector<Flag> flags;
 
-  /// The value of the first such flag; null if it is not given.
+  /// The value of the last such flag, which counts; null if it is not given.
   const std::string *valueOf(const std::string &name) const;
   bool has(const std::string &name) const { return valueOf(name); }
   void remove(const std::string &name);
