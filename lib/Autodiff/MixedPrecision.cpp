@@ -143,14 +143,6 @@ private:
       op->setOperand(i, CastOp::create(builder, op->getLoc(), withElement(value, f32), value));
   }
 
-  /// Returns true if a router chooses by `value`, or computes scores from it. If it were rounded, more entries would be
-  /// equal.
-  static bool isOfRouter(Value value) {
-    return llvm::any_of(value.getUsers(), [](Operation *user) {
-      return isa<TopKOp, TopGroupsOp>(user) || (isa<AddOp, ActivationOp>(user) && isOfRouter(user->getResult(0)));
-    });
-  }
-
   /// bf16 if all of `values` are bf16, otherwise f32.
   Type promote(ValueRange values) {
     return llvm::all_of(values, [&](Value v) { return elementOf(v).isBF16(); }) ? Type(bf16) : Type(f32);
@@ -170,6 +162,7 @@ private:
       inputs = inputs.drop_back();
     }
     Contraction factors(rule);
+    // If scores were rounded, more entries would be equal.
     if (factors.isMatrixProduct() && isOfRouter(op.getResult())) {
       widen(op, 0);
       widen(op, 1);

@@ -1,13 +1,15 @@
 //===- VerifyStep.cpp - Constraints of the step phase beyond single ops -----------------===//
-// The constraints (T1) to (T7) are listed in Passes.td.
+// The constraints (T1) to (T8) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYSTEP
 #include "pc/Autodiff/Passes.h"
 
 #include "Gradients.h"
 #include "pc/IR/Boxes.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/Parts.h"
+#include "pcrt/description.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -117,6 +119,8 @@ private:
 
   /// Checks that nothing is missing in the whole program.
   LogicalResult verifyWhole() {
+    if (failed(verifyCodes()))
+      return failure();
     if (generates)
       return verifyCaches();
     if (!accumulate)
@@ -143,6 +147,21 @@ private:
                                         "its type is "
                                      << state.getValue().getType() << " (T5)";
       }
+    return success();
+  }
+
+  /// Checks (T8): codes have scales.
+  LogicalResult verifyCodes() {
+    for (auto &[key, leaf] : leaves) {
+      auto parameter = leaf.value.getDefiningOp<ParameterOp>();
+      if (!parameter || !isCode(getElementTypeOrSelf(leaf.value.getType())))
+        continue;
+      StateOp scales = scalesOf(parameter);
+      if (!generates || !scales || !dimsOfState(scales, parameter))
+        return parameter.emitOpError() << "'" << parameter.getName() << "' has codes and needs "
+                                       << (generates ? "a state \"" PCRT_SCALE "\" with some of its dims (T8)"
+                                                     : "a step that generates text (T8)");
+    }
     return success();
   }
 

@@ -24,7 +24,7 @@ static int64_t stagingBytes(MoveOpInterface move, int64_t members) {
   pcrt_move_shape shape = moveShape(move);
   auto type = cast<RankedTensorType>(move->getOperand(0).getType());
   return pcrt_staging_bytes_of_move(static_cast<int32_t>(move.getMoveKind()), &shape, members,
-                                    type.getElementTypeBitWidth() / 8);
+                                    llvm::divideCeil(type.getElementTypeBitWidth(), 8));
 }
 
 /// Groups with several ranks count, each once, over all stages. Staging is the largest of each communicator, since

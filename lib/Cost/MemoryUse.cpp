@@ -6,6 +6,7 @@
 #include "MemoryUse.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/MoveRows.h"
+#include "pcrt/description.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -125,7 +126,9 @@ MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llv
   if (staysForBackward(value))
     return MemoryKind::Parameter;
   if (auto state = dyn_cast<StateOp>(op))
-    return state.getCache() ? MemoryKind::Cache : MemoryKind::Optimizer;
+    return state.getCache()                ? MemoryKind::Cache
+           : state.getName() == PCRT_SCALE ? MemoryKind::Parameter
+                                           : MemoryKind::Optimizer;
   auto moveOf = [](StartOp start, unsigned i) { return start.getMoves()[i]; };
   Operation *producer = op, *reader = value.hasOneUse() ? *value.user_begin() : nullptr;
   if (auto wait = dyn_cast<WaitOp>(op))

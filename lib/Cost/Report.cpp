@@ -7,6 +7,7 @@
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
@@ -249,6 +250,31 @@ static json::Value describeRows(ModuleOp program) {
   return worst ? json::Value(std::move(rows)) : json::Value(nullptr);
 }
 
+/// The parameters of a rank by the bits of an element: their names, bytes, and those of scales. Null if there are no
+/// codes.
+static json::Value describeWeights(ModuleOp program) {
+  std::map<unsigned, json::Object> byBits;
+  bool hasCodes = false;
+  program.walk([&](ParameterOp parameter) {
+    auto type = cast<RankedTensorType>(parameter.getType());
+    json::Object &row = byBits[type.getElementTypeBitWidth()];
+    auto add = [&](StringRef key, int64_t bytes) { row[key] = row.getInteger(key).value_or(0) + bytes; };
+    json::Value &names = row["tensors"];
+    if (!names.getAsArray())
+      names = json::Array();
+    names.getAsArray()->push_back(parameter.getName());
+    add("bytes", byteSize(type));
+    if (StateOp scales = isCode(type.getElementType()) ? scalesOf(parameter) : StateOp()) {
+      hasCodes = true;
+      add("scale_bytes", byteSize(scales.getValue().getType()));
+    }
+  });
+  json::Object weights;
+  for (auto &[bits, row] : byBits)
+    weights["bits_" + std::to_string(bits)] = std::move(row);
+  return hasCodes ? json::Value(std::move(weights)) : json::Value(nullptr);
+}
+
 int64_t pc::largestArena(ModuleOp planned) {
   int64_t bytes = 0;
   planned.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
@@ -316,6 +342,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
                            {"traffic", std::move(traffic)}};
       if (json::Value rows = describeRows(program); rows.kind() != json::Value::Null)
         figures["rows"] = std::move(rows);
+      if (json::Value weights = describeWeights(program); weights.kind() != json::Value::Null)
+        figures["weights"] = std::move(weights);
       // Ranks of different stages may also have equal figures.
       auto same = llvm::find_if(entries, [&](const auto &entry) { return entry.first == figures; });
       if (same == entries.end())

@@ -23,6 +23,7 @@
 #include "pc/Cost/Streams.h"
 #include "pc/Driver/Origin.h"
 #include "pc/IR/Boxes.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Stages.h"
 #include "pc/Pipeline/PipelineReport.h"
 #include "pc/Proof/Digest.h"
@@ -444,6 +445,12 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   auto rounds = options.plan.find<LocalSgdTactic>();
   if (options.cuda() && rounds && rounds->sendsInt8()) {
     module.emitError() << "--outer-deltas=int8 does not work with --target=cuda; leave out one of the two";
+    return PCRT_INFEASIBLE;
+  }
+  bool hasCodes = options.weights != "full";
+  module.walk([&](ParameterOp parameter) { hasCodes |= isCode(getElementTypeOrSelf(parameter.getType())); });
+  if (options.cuda() && hasCodes) {
+    module.emitError() << "--weights=int8 and int4 are supported on CPUs only; with --target=cuda, use --weights=full";
     return PCRT_INFEASIBLE;
   }
   std::optional<bool> edited = wasEdited(module);

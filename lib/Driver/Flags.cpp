@@ -201,6 +201,9 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
         "--size");
   field(generation.sampling, "sampling",
         "With --mode=generate: let requests choose tokens at random; false: always the most probable token");
+  field(fields.weights, "weights",
+        "With --mode=generate: how matrices are stored: full, int8, or int4 with scales for groups of 32 (int4:64: of "
+        "64)");
   field(fields.step.optimizer, "optimizer",
         "Optimizer: adamw, sgd, adafactor, amsgrad, lion, muon or a file that ends in .mlir; settings as in "
         "muon:momentum=0.9");
@@ -289,9 +292,11 @@ pcrt_status CompileFlags::check(std::string &error) const {
   };
   refuse(mode != "train" && mode != "eval" && mode != "generate",
          "--mode=" + mode + " is not a mode (train, eval, generate)");
-  refuse(mode != "generate" &&
-             (given("slots") || given("context") || given("size") || given("chunk") || given("sampling")),
-         "--slots, --context, --size, --chunk and --sampling need --mode=generate");
+  refuse(mode != "generate" && (given("slots") || given("context") || given("size") || given("chunk") ||
+                                given("sampling") || given("weights")),
+         "--slots, --context, --size, --chunk, --sampling and --weights need --mode=generate");
+  refuse(!llvm::is_contained({"full", "int8", "int4", "int4:64"}, StringRef(fields.weights)),
+         "--weights=" + fields.weights + " is not a way to store matrices (full, int8, int4, int4:64)");
   for (const char *flag : {"pipeline", "recompute", "local-sgd"})
     refuse(mode == "generate" && given(flag), "--" + Twine(flag) + " does not work with --mode=generate yet");
   refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),

@@ -106,6 +106,10 @@ private:
       add(createDecomposeNorms(), PCRT_INTERNAL);
     // Dtypes do not depend on placement, so erasing the placements gives the step in bf16.
     addTactics(Phase::Step);
+    // Codes do not depend on the plan, either. This runs after the dtypes of activations are chosen, and before
+    // parameters are padded.
+    if (options.generate && options.weights != "full")
+      add(createStoreCodes({.weights = options.weights}), PCRT_INFEASIBLE);
     // Pads parameters whose dims the axes do not divide. This runs after tactics that decide how often and in which
     // dtype parameters are read.
     if (std::optional<PadShardsOptions> padding = plan.padding())

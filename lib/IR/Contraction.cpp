@@ -66,5 +66,11 @@ static bool brings(EinsumOp op, OfMask *from, OfMask *to) {
   return from(value, mask) && to(result, mask) && value.back() == result.back();
 }
 
+bool pc::isOfRouter(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<TopKOp, TopGroupsOp>(user) || (isa<AddOp, ActivationOp>(user) && isOfRouter(user->getResult(0)));
+  });
+}
+
 bool pc::isDispatch(EinsumOp op) { return brings(op, areOfTokens, areOfEntries); }
 bool pc::isCombine(EinsumOp op) { return brings(op, areOfEntries, areOfTokens); }

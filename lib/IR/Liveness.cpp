@@ -10,7 +10,7 @@ using namespace pc;
 
 int64_t pc::byteSize(Type tensor) {
   auto type = rowsOf(tensor) ? storedType(tensor) : cast<RankedTensorType>(tensor);
-  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+  return llvm::divideCeil(type.getNumElements() * type.getElementTypeBitWidth(), 8);
 }
 
 bool pc::isLeaf(Operation *op) {

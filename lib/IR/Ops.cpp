@@ -3,6 +3,7 @@
 // the runtime, and a builder of moves by kind. Verifiers hold for any IR that parses and never crash. The numbers (C1),
 // (C2), ... in errors are those of the constraints in PCOps.td.
 //===-----------------------------------------------------------------------------===//
+#include "pc/IR/Codes.h"
 #include "pc/IR/Groups.h"
 #include "pc/IR/PC.h"
 
@@ -557,14 +558,15 @@ static_assert(int(TaskKind::Forward) == PCRT_FORWARD && int(TaskKind::Recompute)
               int(TaskKind::Backward) == PCRT_BACKWARD && int(TaskKind::Weight) == PCRT_WEIGHT &&
               int(TaskKind::Optimizer) == PCRT_OPTIMIZER);
 
-/// Sees the tensor as [outer, extent, inner] around the dim that is moved; an all_to_all has a second such dim.
+/// Sees the tensor as [outer, extent, inner] around the moved dim or dims, with pairs of codes of 4 bits as bytes.
 pcrt_move_shape pc::moveShape(MoveOpInterface move) {
   auto from = cast<RankedTensorType>(move->getOperand(0).getType());
   auto to = cast<RankedTensorType>(move->getResult(0).getType());
   pcrt_move_shape shape{1, 1, 1, 1, 1, 0};
   int64_t dim = move.getMoveDim(), other = move.getOtherDim();
+  const int64_t inBytes = from.getElementType().isInteger(4) ? dimOfCodes(move->getOperand(0)) : -1;
   if (dim < 0) {
-    shape.outer = from.getNumElements();
+    shape.outer = from.getNumElements() / (inBytes < 0 ? 1 : 2);
     return shape;
   }
   // [outer, extent, inner], or [outer, extent, middle, extent2, inner] if blocks of one dim become blocks of another.
@@ -576,7 +578,7 @@ pcrt_move_shape pc::moveShape(MoveOpInterface move) {
      : d == low  ? shape.extent
      : d < high  ? shape.middle
      : d == high ? shape.extent2
-                 : shape.inner) *= size;
+                 : shape.inner) *= d == inBytes ? size / 2 : size;
   }
   return shape;
 }

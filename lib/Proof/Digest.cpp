@@ -154,7 +154,7 @@ static std::string textOf(MoveOpInterface move) {
   os << moveName(move.getMoveKind()) << " on " << axes(move.getMoveAxes()) << " "
      << (element.isF32()    ? "f32"
          : element.isBF16() ? "bf16"
-                            : "i32")
+                            : ("i" + Twine(std::max(element.getIntOrFloatBitWidth(), 8U))).str())
      << " " << shape.outer << "x" << shape.extent << "x" << shape.inner << "x" << shape.middle << "x" << shape.extent2
      << (isMax ? " 1" : " 0") << " shift " << shift << " with " << axes(move.getMoveWith());
   return text;

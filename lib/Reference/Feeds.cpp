@@ -3,6 +3,7 @@
 // same for all meshes, placements, paddings and packings. Programs of all phases can therefore be compared.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Feeds.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Groups.h"
 #include "pcrt/description.h"
 
@@ -158,6 +159,11 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
   Shape shape = leafLayout(leaf, leaf->getResult(0)).global;
   return llvm::TypeSwitch<Operation *, FailureOr<Tensor>>(leaf)
       .Case([&](ParameterOp op) {
+        if (Type element = getElementTypeOrSelf(op.getType()); isCode(element)) {
+          const double most = element.isInteger(8) ? 127 : 7;
+          return drawParts(partsOf(op), shape, "",
+                           [&](uint64_t bits) { return std::floor(uniform(bits) * (2 * most + 1)) - most; });
+        }
         double start = op.getInit().getKind() == InitKind::Fill ? op.getInit().getValue().getValueAsDouble() : 0;
         double deviation = start == 0 ? 0.3 : 0.1;
         return drawParts(partsOf(op), shape, "", [&](uint64_t bits) { return start + deviation * normal(bits); });

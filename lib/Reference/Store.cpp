@@ -5,11 +5,16 @@
 //===-----------------------------------------------------------------------------===//
 #include "Store.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace pc;
 
 /// Bytes of one element of a tensor.
 static int64_t width(Value value) { return (cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() + 7) / 8; }
+
+/// Whether two elements share a byte: codes of 4 bits. A byte is then the number 16 a + b for the codes a and b.
+static bool isInPairs(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isInteger(4); }
 
 Store::Store(int64_t ranks, int64_t arenaBytes) : arenaBytes(arenaBytes) {
   if (hasArena()) // bytes that were never written are NaN
@@ -30,19 +35,29 @@ const RankTensors &Store::get(Value value) {
   RankTensors &tensors = *values[value];
   if (int64_t home = homeOf(value); home >= 0)
     for (auto [tensor, arena] : llvm::zip_equal(tensors, arenas))
-      for (int64_t i = 0; i < tensor.size(); ++i)
-        tensor[i] = arena[home + i * width(value)];
+      for (int64_t i = 0; i < tensor.size(); ++i) {
+        if (!isInPairs(value)) {
+          tensor[i] = arena[home + i * width(value)];
+          continue;
+        }
+        const double both = arena[home + i / 2], high = std::floor((both + 8) / 16);
+        tensor[i] = i % 2 ? both - 16 * high : high;
+      }
   return tensors;
 }
 
 /// With an arena, the elements are written to the value's home in the arena of each rank.
 bool Store::set(Value value, RankTensors tensors) {
   if (int64_t home = homeOf(value); home >= 0) {
-    if (home + tensors[0].size() * width(value) > arenaBytes)
+    const int64_t bytes = isInPairs(value) ? tensors[0].size() / 2 : tensors[0].size() * width(value);
+    if (home + bytes > arenaBytes)
       return false;
     for (auto [tensor, arena] : llvm::zip_equal(tensors, arenas))
-      for (int64_t i = 0; i < tensor.size(); ++i)
-        arena[home + i * width(value)] = tensor[i];
+      for (int64_t i = 0; i < bytes / (isInPairs(value) ? 1 : width(value)); ++i)
+        if (isInPairs(value))
+          arena[home + i] = 16 * tensor[2 * i] + tensor[2 * i + 1];
+        else
+          arena[home + i * width(value)] = tensor[i];
   }
   values[value] = std::make_unique<RankTensors>(std::move(tensors));
   return true;

@@ -71,7 +71,7 @@ void PlacementProblem::readTerms() {
         terms.dims |= uint64_t(1) << d;
     }
     elements.push_back(count);
-    terms.bytes = count * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+    terms.bytes = llvm::divideCeil(count * type.getElementTypeBitWidth(), 8);
     terms.fixed = seeds.fixed(v);
     if (std::optional<Routed> of = routed[id] = routedOf(graph, v, routed)) {
       terms.experts = of->dim;

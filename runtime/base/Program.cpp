@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "base/Program.h"
 #include "base/Failure.h"
+#include "base/Types.h"
 #include "pcrt/average.h"
 #include "pcrt/description.h"
 
@@ -16,8 +17,8 @@
 using namespace pcrt;
 
 // The layout that programs are compiled for: a struct of another size is another PCRT_ABI_VERSION.
-static_assert(PCRT_ABI_VERSION == 12 && sizeof(pcrt_kernel) == 48 && sizeof(pcrt_device_kernel) == 48 &&
-              sizeof(pcrt_image) == 32 && sizeof(pcrt_attention_desc) == 352 && sizeof(pcrt_gemm_desc) == 176 &&
+static_assert(PCRT_ABI_VERSION == 13 && sizeof(pcrt_kernel) == 48 && sizeof(pcrt_device_kernel) == 48 &&
+              sizeof(pcrt_image) == 32 && sizeof(pcrt_attention_desc) == 352 && sizeof(pcrt_gemm_desc) == 184 &&
               sizeof(pcrt_move_desc) == 88 && sizeof(pcrt_group) == 36 && sizeof(pcrt_flow) == 40 &&
               sizeof(pcrt_program) == 208);
 
@@ -51,6 +52,10 @@ public:
       tensor.dtype = PCRT_BF16;
     else if (dtype == "i32")
       tensor.dtype = PCRT_I32;
+    else if (dtype == "i8")
+      tensor.dtype = PCRT_I8;
+    else if (dtype == "i4")
+      tensor.dtype = PCRT_I4;
     else
       wrong(tensor.name + " has dtype " + dtype);
     tensor.shape = json.at("shape").get<Dims>();
@@ -77,8 +82,7 @@ public:
         wrong(tensor.name + ": dim " + std::to_string(dim) + " of " + describe(tensor.shape) + " is split by " +
               std::to_string(blocks));
     }
-    int64_t bytes =
-        blockOf(program.mesh, tensor.shape, tensor.layout, 0).elements() * (tensor.dtype == PCRT_BF16 ? 2 : 4);
+    int64_t bytes = bytesOf(tensor.dtype, blockOf(program.mesh, tensor.shape, tensor.layout, 0).elements());
     if (inArena && (tensor.offset < 0 || tensor.offset + bytes > program.abi.arena_bytes))
       wrong(tensor.name + " lies outside the arena");
   }
@@ -185,6 +189,8 @@ public:
     readTensor(json, state);
     state.parameter = parameterNamed(json.at("parameter"));
     const Parameter &parameter = program.parameters[state.parameter];
+    if (state.name == PCRT_SCALE)
+      return readScale(json, parameter, std::move(state));
     for (const Json &part : json.value("parts", Json::array())) // without keys: states are not drawn
       state.parts.push_back(readPart(part, /*key=*/0, part.at("start"), part.at("size"),
                                      state.name + " of " + parameter.name, state.shape));
@@ -199,6 +205,21 @@ public:
     }
     if (state.parts.size() != parameter.parts.size())
       wrong("state " + state.name + " of " + parameter.name + " has other parts than its parameter");
+    checkTensor(state, true);
+    program.states.push_back(std::move(state));
+  }
+
+  /// The scales of a parameter of codes.
+  void readScale(const Json &json, const Parameter &parameter, State state) {
+    state.dims = json.at("dims").get<Dims>();
+    bool fits = isCode(parameter.dtype) && state.dtype == PCRT_F32 && state.dims.size() == state.shape.size() &&
+                !state.dims.empty() && parameter.valid == parameter.shape &&
+                (parameter.dtype == PCRT_I8 || state.dims.size() + 1 == parameter.shape.size());
+    for (size_t i = 0; fits && i < state.dims.size(); ++i)
+      fits = state.dims[i] > (i ? state.dims[i - 1] : -1) && state.dims[i] < int64_t(parameter.shape.size()) &&
+             state.shape[i] == parameter.shape[size_t(state.dims[i])];
+    if (!fits)
+      wrong("the scales of " + parameter.name + " do not fit it");
     checkTensor(state, true);
     program.states.push_back(std::move(state));
   }

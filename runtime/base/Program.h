@@ -80,6 +80,7 @@ struct Parameter : Tensor {
 struct State : Tensor {
   int parameter = 0;       ///< Index in Program::parameters.
   std::vector<Part> parts; ///< One for each part of its parameter. They are the same boxes if the shapes are equal.
+  Dims dims;               ///< Of PCRT_SCALE, which has no parts: the dims of the parameter that it has.
 };
 
 /// The keys or the values of one attention, of a program that generates text: [groups, slots, heads, context, width],

@@ -11,8 +11,16 @@
 
 namespace pcrt {
 
-/// Bytes of one element of a pcrt_dtype.
-inline int64_t elementBytes(int32_t dtype) { return dtype == PCRT_BF16 ? 2 : 4; }
+/// Bytes of one element of a pcrt_dtype other than I4.
+inline int64_t elementBytes(int32_t dtype) { return dtype == PCRT_I8 ? 1 : dtype == PCRT_BF16 ? 2 : 4; }
+
+/// Bytes of `count` elements.
+inline int64_t bytesOf(int32_t dtype, int64_t count) {
+  return dtype == PCRT_I4 ? (count + 1) / 2 : count * elementBytes(dtype);
+}
+
+/// Whether elements are codes of weights.
+inline bool isCode(int32_t dtype) { return dtype == PCRT_I8 || dtype == PCRT_I4; }
 
 inline float bf16ToFloat(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 

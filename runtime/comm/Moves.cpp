@@ -38,10 +38,10 @@ int64_t pcrt::outElements(const pcrt_move_desc &desc, int n) {
 }
 
 std::string pcrt::describeMove(const pcrt_move_desc &desc, int n) {
-  static const char *const dtypes[] = {"f32", "bf16", "i32"};
+  static const char *const dtypes[] = {"f32", "bf16", "i32", "i8"};
   auto number = [](int64_t value) { return std::to_string(value); };
   std::string text = std::string("'") + (desc.name ? desc.name : "?") + "' (" + moveKindName(desc.kind) + " " +
-                     (desc.dtype >= 0 && desc.dtype <= 2 ? dtypes[desc.dtype] : "?") + " [" + number(desc.outer) +
+                     (desc.dtype >= 0 && desc.dtype <= PCRT_I8 ? dtypes[desc.dtype] : "?") + " [" + number(desc.outer) +
                      ", " + number(desc.extent);
   if (desc.kind == PCRT_ALL_TO_ALL)
     text += ", " + number(desc.middle) + ", " + number(desc.extent2);
@@ -57,8 +57,10 @@ std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, cons
   const pcrt_move_facts *facts = pcrt_facts_of_move(desc.kind);
   if (!facts)
     return bad("unknown kind " + std::to_string(desc.kind));
-  if (desc.dtype < PCRT_F32 || desc.dtype > PCRT_I32)
+  if (desc.dtype < PCRT_F32 || desc.dtype > PCRT_I8)
     return bad("unknown dtype " + std::to_string(desc.dtype));
+  if (desc.dtype == PCRT_I8 && facts->needs == PCRT_STATE_PARTIAL)
+    return bad("codes of weights cannot be added");
   if (facts->needs == PCRT_STATE_PARTIAL && desc.reduction != PCRT_SUM && desc.reduction != PCRT_MAX)
     return bad("unknown reduction " + std::to_string(desc.reduction));
   if (n < 1 || group.me < 0 || group.me >= n)

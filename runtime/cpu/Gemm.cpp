@@ -5,6 +5,7 @@
 #include "cpu/Gemm.h"
 #include "base/Types.h"
 #include "cpu/Allocations.h"
+#include "cpu/CodedProduct.h"
 #include "cpu/Matmul.h"
 #include "cpu/PlainGemm.h"
 #include "cpu/ThinProduct.h"
@@ -24,15 +25,15 @@ const char *pcrt::checkGemm(const pcrt_gemm_desc &d) {
   if (d.batch < 0 || d.m < 0 || d.n < 0 || d.k < 0)
     return "a negative extent";
   for (int32_t dtype : {d.a_dtype, d.b_dtype, d.c_dtype})
-    if (dtype != PCRT_F32 && dtype != PCRT_BF16)
-      return "a dtype that is neither f32 nor bf16";
+    if (dtype != PCRT_F32 && dtype != PCRT_BF16 && !isCode(dtype))
+      return "a dtype other than f32, bf16, i8 or i4";
   for (int64_t stride : {d.a_batch_stride, d.a_m_stride, d.a_k_stride, d.b_batch_stride, d.b_k_stride, d.b_n_stride,
                          d.c_batch_stride, d.c_m_stride, d.c_n_stride})
     if (stride < 0)
       return "a negative stride";
   if (d.epilogue != PCRT_EPILOGUE_NONE && d.epilogue != PCRT_EPILOGUE_BIAS)
     return "an epilogue that is not supported on CPUs";
-  return nullptr;
+  return checkCodes(d);
 }
 
 static bool sameProduct(pcrt_gemm_desc a, pcrt_gemm_desc b) {
@@ -79,13 +80,14 @@ static dnnl_status_t multiply(const Sgemm &product, const char *a, const char *b
 /// A thread's share of a product, and the way in which the thread computes it.
 struct Gemms::Part {
   Share share;
-  enum class How { PlainLoop, Sgemm, Primitive, Thin } how = How::PlainLoop;
+  enum class How { PlainLoop, Sgemm, Primitive, Thin, Coded } how = How::PlainLoop;
   bool swapped = false; ///< The library computes the transposed product.
   ::Sgemm sgemm;
   std::optional<Matmul> primitive;
   std::optional<ThinProduct> thin;
+  std::optional<CodedProduct> coded;
 
-  /// Computes a block.
+  /// Computes a block of a product without codes.
   dnnl_status_t run(const char *a, const char *b, char *c, const float *bias, void *scratch,
                     const dnnl::stream &stream);
 };
@@ -278,15 +280,19 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc, bool na
     return plan;
   }
   for (int thread = 0; thread < pool.size(); ++thread) {
-    Share share = cutProduct(desc, thread, pool.size(), rowsAlike);
+    const bool isCoded = isCode(desc.b_dtype);
+    Share share = cutProduct(desc, thread, pool.size(), rowsAlike || isCoded);
     if (share.block.m <= 0 || share.block.n <= 0 || share.batchLo >= share.batchHi)
       continue;
     auto part = std::make_unique<Part>();
-    const bool isThin = rowsAlike && ThinProduct::takes(share.block);
-    if (rowsAlike && !isThin)
+    const bool isThin = rowsAlike && !isCoded && ThinProduct::takes(share.block);
+    if (rowsAlike && !isThin && !isCoded)
       share.block.m = rowsOfCall<Part>(share.block, nativeBf16, threads[thread]->engine);
     part->share = share;
-    if (isThin) {
+    if (isCoded) {
+      part->coded.emplace(share.block, share.columnLo);
+      part->how = Part::How::Coded;
+    } else if (isThin) {
       part->thin.emplace(share.block);
       part->how = Part::How::Thin;
     } else {
@@ -353,18 +359,19 @@ void Gemms::warmUp(void *zeros, int64_t bytes) {
     int64_t b = reach({{d.batch, d.b_batch_stride}, {d.k, d.b_k_stride}, {d.n, d.b_n_stride}});
     int64_t c = reach({{d.batch, d.c_batch_stride}, {d.m, d.c_m_stride}, {d.n, d.c_n_stride}});
     const char *ignored = nullptr;
-    if (std::max({a * elementBytes(d.a_dtype), b * elementBytes(d.b_dtype), c * elementBytes(d.c_dtype), d.n * 4}) <=
+    const int64_t scales = d.group ? d.n * d.k / d.group : d.n;
+    if (std::max({a * elementBytes(d.a_dtype), b * elementBytes(d.b_dtype), c * elementBytes(d.c_dtype), scales * 4}) <=
         bytes)
-      run(int(index), zeros, zeros, zeros, hasBias(d) ? zeros : nullptr, nullptr, &ignored);
+      run(int(index), zeros, zeros, zeros, hasBias(d) ? zeros : nullptr, d.group ? zeros : nullptr, &ignored);
   }
   warmingUp = false;
 }
 
-bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bias, const void *mask,
+bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bias, const void *aux,
                 const char **error) {
   Plan &plan = *planOf[index];
   if (plan.desc.grouped) {
-    *error = grouped.run(plan.grouped, a, b, c, static_cast<const float *>(mask));
+    *error = grouped.run(plan.grouped, a, b, c, static_cast<const float *>(aux));
     return !*error;
   }
   auto runPart = [&](int thread) {
@@ -385,6 +392,10 @@ bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bi
         auto *bAt = static_cast<const char *>(b) + bOffset * elementBytes(d.b_dtype);
         auto *cAt = static_cast<char *>(c) + cOffset * elementBytes(d.c_dtype);
         auto *biasAt = bias ? static_cast<const float *>(bias) + share.columnLo : nullptr;
+        if (part->coded) {
+          part->coded->run(aAt, b, cAt, biasAt, static_cast<const float *>(aux));
+          continue;
+        }
         LibraryCall library(warmingUp || firstRegion < 0 ? -1 : firstRegion + thread);
         dnnl_status_t status = part->run(aAt, bAt, cAt, biasAt, state.scratch, state.stream);
         if (status != dnnl_success)

@@ -30,7 +30,7 @@ public:
 
   /// Runs product `index` as pcrt_gemm describes it and waits. Returns false, with a reason in `error`, if oneDNN
   /// failed.
-  bool run(int index, const void *a, const void *b, void *c, const void *bias, const void *mask, const char **error);
+  bool run(int index, const void *a, const void *b, void *c, const void *bias, const void *aux, const char **error);
 
   /// Runs every distinct product once on `bytes` bytes of zeros (which stay zeros): oneDNN generates some of its code
   /// on the first call.

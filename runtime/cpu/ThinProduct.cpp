@@ -5,43 +5,13 @@
 //===----------------------------------------------------------------------===//
 #include "cpu/ThinProduct.h"
 #include "base/Types.h"
+#include "cpu/Lanes.h"
 
 #include <algorithm>
-#include <cstring>
 
 using namespace pcrt;
 
-#define PCRT_ALWAYS __attribute__((always_inline))
-#define PCRT_INLINE inline PCRT_ALWAYS
-
 namespace {
-
-/// Vectors of `lanes` numbers.
-template <int lanes> struct Lanes {
-  using Floats = float __attribute__((vector_size(lanes * 4)));
-  using Words = uint32_t __attribute__((vector_size(lanes * 4)));
-  using Halves = uint16_t __attribute__((vector_size(lanes * 2)));
-
-  static PCRT_INLINE Floats load(const float *from) {
-    Floats x;
-    memcpy(&x, from, sizeof x);
-    return x;
-  }
-  static PCRT_INLINE Floats load(const uint16_t *from) { // bf16
-    Halves x;
-    memcpy(&x, from, sizeof x);
-    Words wide = __builtin_convertvector(x, Words) << 16;
-    Floats result;
-    memcpy(&result, &wide, sizeof result);
-    return result;
-  }
-  static PCRT_INLINE float sum(Floats x) {
-    float total = 0;
-    for (int lane = 0; lane < lanes; ++lane)
-      total += x[lane];
-    return total;
-  }
-};
 
 PCRT_INLINE float numberAt(const float *from, int64_t i) { return from[i]; }
 PCRT_INLINE float numberAt(const uint16_t *from, int64_t i) { return bf16ToFloat(from[i]); }
@@ -108,14 +78,6 @@ PCRT_INLINE void addRows(const Task<T> &task, int64_t k, int64_t from, int64_t t
     for (int row = 0; row < rows; ++row)
       for (int i = 0; i < depth; ++i)
         task.c[row * task.n + column] += numberAt(b + i * task.bStride, column) * factors[row][i];
-}
-
-/// Calls f<m>().
-template <int most, typename F> PCRT_INLINE void forRows(int64_t m, F f) {
-  if constexpr (most > 1)
-    if (m < most)
-      return forRows<most - 1>(m, f);
-  f.template operator()<most>();
 }
 
 /// b is [k, n] with contiguous rows.

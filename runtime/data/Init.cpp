@@ -5,6 +5,7 @@
 #include "data/Init.h"
 #include "base/Failure.h"
 #include "base/Types.h"
+#include "data/Codes.h"
 #include "pcrt/description.h"
 #include "pcrt/random.h"
 #include "pcrt/weights.h"
@@ -44,56 +45,68 @@ static void storeFloat(char *out, int32_t dtype, int64_t index, float value) {
     reinterpret_cast<float *>(out)[index] = value;
 }
 
+/// Draws the elements of a block of `parameter`.
+static void drawBlock(const Parameter &parameter, const Block &block, int32_t dtype, char *out, uint64_t seed,
+                      Pool &pool) {
+  auto zeros = [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
+    int64_t lo = std::max(parameter.zeroBegin - valueOffset, int64_t(0));
+    int64_t hi = std::min(parameter.zeroEnd - valueOffset, count);
+    for (int64_t i = lo; i < hi; ++i)
+      storeFloat(out, dtype, blockOffset + i, 0);
+  };
+  struct Run {
+    uint64_t key;
+    int64_t blockOffset, valueOffset, count;
+  };
+  std::vector<Run> runs;
+  for (const Part &part : parameter.parts)
+    forEachRun(part.size, part.inPart(block), [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
+      runs.push_back({part.key, blockOffset, valueOffset, count});
+    });
+  auto draw = [&](const Run &run, int64_t lo, int64_t hi) {
+    std::array<float, 4> four;
+    uint64_t have = ~uint64_t(0);
+    bool normal = parameter.initKind == PCRT_INIT_NORMAL;
+    for (int64_t i = lo; i < hi; ++i) {
+      uint64_t index = uint64_t(run.valueOffset + i);
+      if (normal && index / 4 != have) {
+        have = index / 4;
+        four = normals(seed, run.key, have);
+      }
+      float drawn = normal ? float(parameter.std) * four[index % 4] : 0;
+      storeFloat(out, dtype, run.blockOffset + i, float(parameter.value) + drawn);
+    }
+  };
+  // Threads share each of a few long runs, or take turns with many short ones.
+  if (runs.size() < 64)
+    for (const Run &run : runs)
+      if (run.count < 4096)
+        draw(run, 0, run.count);
+      else
+        pool.ranges(run.count, [&](int, int64_t lo, int64_t hi) { draw(run, lo, hi); });
+  else
+    pool.ranges(int64_t(runs.size()), [&](int, int64_t lo, int64_t hi) {
+      for (int64_t i = lo; i < hi; ++i)
+        draw(runs[i], 0, runs[i].count);
+    });
+  for (const Run &run : runs)
+    zeros(run.blockOffset, run.valueOffset, run.count);
+}
+
 void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, Device &device, Pool &pool, bool adapter) {
   for (const Parameter &parameter : program.parameters) {
     if (!parameter.isOn(program.mesh, rank) || parameter.isAdapter() != adapter)
       continue;
+    if (isCode(parameter.dtype)) {
+      auto draw = [&](const Block &block, float *to) {
+        drawBlock(parameter, block, PCRT_F32, reinterpret_cast<char *>(to), seed, pool);
+      };
+      storeCodes(program, parameter, rank, device, draw, draw);
+      continue;
+    }
     Block block = blockOf(program.mesh, parameter.shape, parameter.layout, rank);
     HostBlock host(device, parameter.offset, block.elements() * elementBytes(parameter.dtype), HostBlock::Write);
-    char *out = host.data();
-    auto zeros = [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
-      int64_t lo = std::max(parameter.zeroBegin - valueOffset, int64_t(0));
-      int64_t hi = std::min(parameter.zeroEnd - valueOffset, count);
-      for (int64_t i = lo; i < hi; ++i)
-        storeFloat(out, parameter.dtype, blockOffset + i, 0);
-    };
-    struct Run {
-      uint64_t key;
-      int64_t blockOffset, valueOffset, count;
-    };
-    std::vector<Run> runs;
-    for (const Part &part : parameter.parts)
-      forEachRun(part.size, part.inPart(block), [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
-        runs.push_back({part.key, blockOffset, valueOffset, count});
-      });
-    auto draw = [&](const Run &run, int64_t lo, int64_t hi) {
-      std::array<float, 4> four;
-      uint64_t have = ~uint64_t(0);
-      bool normal = parameter.initKind == PCRT_INIT_NORMAL;
-      for (int64_t i = lo; i < hi; ++i) {
-        uint64_t index = uint64_t(run.valueOffset + i);
-        if (normal && index / 4 != have) {
-          have = index / 4;
-          four = normals(seed, run.key, have);
-        }
-        float drawn = normal ? float(parameter.std) * four[index % 4] : 0;
-        storeFloat(out, parameter.dtype, run.blockOffset + i, float(parameter.value) + drawn);
-      }
-    };
-    // Threads share each of a few long runs, or take turns with many short ones.
-    if (runs.size() < 64)
-      for (const Run &run : runs)
-        if (run.count < 4096)
-          draw(run, 0, run.count);
-        else
-          pool.ranges(run.count, [&](int, int64_t lo, int64_t hi) { draw(run, lo, hi); });
-    else
-      pool.ranges(int64_t(runs.size()), [&](int, int64_t lo, int64_t hi) {
-        for (int64_t i = lo; i < hi; ++i)
-          draw(runs[i], 0, runs[i].count);
-      });
-    for (const Run &run : runs)
-      zeros(run.blockOffset, run.valueOffset, run.count);
+    drawBlock(parameter, block, parameter.dtype, host.data(), seed, pool);
     host.store();
   }
 }
@@ -142,17 +155,11 @@ static void checkFinite(const float *values, int64_t first, int64_t count, const
                             "); the file is damaged or its training diverged, so start from other weights");
 }
 
-void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<Part> &parts,
-                     const std::vector<const StoredTensor *> &stored, const Program &program, int rank, Device &device,
-                     std::vector<TensorSum> &sums) {
-  if (!tensor.isOn(program.mesh, rank))
-    return;
-  bool writes = program.writes(tensor, parameter, rank);
-  Block block = blockOf(program.mesh, tensor.shape, tensor.layout, rank);
-  HostBlock host(device, tensor.offset, block.elements() * elementBytes(tensor.dtype), HostBlock::Write);
-  char *out = host.data();
+/// Reads the parts of a block of `tensor`. Adds checksums to `sums`, unless it is null.
+static void readParts(const std::vector<Part> &parts, const std::vector<const StoredTensor *> &stored,
+                      const Block &block, int32_t dtype, char *out, std::vector<TensorSum> *sums) {
   std::vector<float> piece;
-  bool direct = tensor.dtype == PCRT_F32;
+  bool direct = dtype == PCRT_F32;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part &part = parts[i];
     FloatReader floats(*stored[i]);
@@ -163,12 +170,31 @@ void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std
                    float *values = direct ? reinterpret_cast<float *>(out) + blockOffset : piece.data();
                    floats.read(tensorOffset, count, values);
                    checkFinite(values, tensorOffset, count, part.source, *stored[i]);
-                   if (writes)
-                     sums[i].add(tensorOffset, values, count);
+                   if (sums)
+                     (*sums)[i].add(tensorOffset, values, count);
                    for (int64_t i = 0; !direct && i < count; ++i)
-                     storeFloat(out, tensor.dtype, blockOffset + i, piece[i]);
+                     storeFloat(out, dtype, blockOffset + i, piece[i]);
                  });
   }
+}
+
+void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<Part> &parts,
+                     const std::vector<const StoredTensor *> &stored, const Program &program, int rank, Device &device,
+                     std::vector<TensorSum> &sums) {
+  if (!tensor.isOn(program.mesh, rank))
+    return;
+  std::vector<TensorSum> *written = program.writes(tensor, parameter, rank) ? &sums : nullptr;
+  if (isCode(tensor.dtype)) {
+    auto reader = [&](std::vector<TensorSum> *to) {
+      return [&, to](const Block &block, float *values) {
+        readParts(parts, stored, block, PCRT_F32, reinterpret_cast<char *>(values), to);
+      };
+    };
+    return storeCodes(program, parameter, rank, device, reader(written), reader(nullptr));
+  }
+  Block block = blockOf(program.mesh, tensor.shape, tensor.layout, rank);
+  HostBlock host(device, tensor.offset, block.elements() * elementBytes(tensor.dtype), HostBlock::Write);
+  readParts(parts, stored, block, tensor.dtype, host.data(), written);
   host.store();
 }
 

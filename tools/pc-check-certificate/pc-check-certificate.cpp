@@ -270,6 +270,7 @@ private:
       llvm::raw_string_ostream(text) << (facts ? facts->name : "?") << " on " << axesOf(row.group) << " "
                                      << (row.dtype == PCRT_F32    ? "f32"
                                          : row.dtype == PCRT_BF16 ? "bf16"
+                                         : row.dtype == PCRT_I8   ? "i8"
                                                                   : "i32")
                                      << " " << row.outer << "x" << row.extent << "x" << row.inner << "x" << row.middle
                                      << "x" << row.extent2 << " " << row.reduction << " shift " << row.shift << " with "

@@ -4,6 +4,7 @@
 //===----------------------------------------------------------------------===//
 #include "Requests.h"
 
+#include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/Stages.h"
 #include "pc/Reference/Feeds.h"
@@ -11,6 +12,7 @@
 #include "pc/Support/Diagnostics.h"
 #include "pc/Support/Source.h"
 #include "pc/Support/ToolMain.h"
+#include "pcrt/description.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -85,14 +87,58 @@ private:
 };
 } // namespace
 
-/// Runs all requests. Returns false after an error.
-static bool generate(mlir::ModuleOp module, Requests &requests) {
+namespace {
+/// The matrices that a step has as codes and scales. The model's parameters are their products.
+class CodedMatrices {
+public:
+  /// Keeps the value of a leaf that has codes or scales.
+  void take(mlir::Operation *leaf, const pc::Tensor &value) {
+    auto parameter = mlir::dyn_cast<pc::ParameterOp>(leaf);
+    if (parameter && pc::isCode(mlir::getElementTypeOrSelf(parameter.getType())))
+      if (pc::StateOp state = pc::scalesOf(parameter)) {
+        codes[parameter.getName()] = value;
+        dims[parameter.getName()] = pc::dimsOfState(state, parameter).value_or(llvm::SmallVector<int64_t>());
+      }
+    if (auto state = mlir::dyn_cast<pc::StateOp>(leaf); state && state.getName() == PCRT_SCALE)
+      scales[state.getParameter()] = value;
+  }
+
+  /// Sets a parameter of the model to the product. Its elements have the order of the codes.
+  void feed(llvm::StringRef name, pc::Tensor &value) const {
+    auto known = codes.find(name);
+    if (known == codes.end())
+      return;
+    const pc::Tensor &code = known->second, &scale = scales.find(name)->second;
+    const llvm::SmallVector<int64_t> &kept = dims.find(name)->second;
+    for (int64_t i = 0; i < code.size(); ++i) {
+      int64_t index = 0, rest = i, stride = 1;
+      for (int64_t dim = std::ssize(code.shape) - 1; dim >= 0; --dim) {
+        const int64_t at = rest % code.shape[dim];
+        rest /= code.shape[dim];
+        if (!llvm::is_contained(kept, dim))
+          continue;
+        index += at * stride;
+        stride *= code.shape[dim];
+      }
+      value[i] = code[i] * scale[index];
+    }
+  }
+
+private:
+  llvm::StringMap<pc::Tensor> codes, scales;        ///< by parameter
+  llvm::StringMap<llvm::SmallVector<int64_t>> dims; ///< of the parameter, which its scales have
+};
+} // namespace
+
+/// Runs all requests, and keeps the matrices that are stored as codes. Returns false after an error.
+static bool generate(mlir::ModuleOp module, Requests &requests, CodedMatrices &matrices) {
   Caches caches;
   pc::RunOptions options;
   options.seed = seed;
   options.exact = true;
   options.feed = [&](mlir::Operation *leaf, pc::Tensor &value) {
-    if (auto state = mlir::dyn_cast<pc::StateOp>(leaf))
+    matrices.take(leaf, value);
+    if (auto state = mlir::dyn_cast<pc::StateOp>(leaf); state && state.getCache())
       caches.feed(state, value);
     auto input = mlir::dyn_cast<pc::InputOp>(leaf);
     if (!input || input.getKind() != pc::InputKind::Data)
@@ -135,7 +181,8 @@ static void removeDropout(mlir::ModuleOp module) {
 
 /// Compares the choices of all requests with the model's logits, as many requests at a time as its batch has rows.
 /// Returns false after an error.
-static bool compare(mlir::ModuleOp model, const std::vector<Request> &requests, double &largest) {
+static bool compare(mlir::ModuleOp model, const std::vector<Request> &requests, const CodedMatrices &matrices,
+                    double &largest) {
   int64_t rows = 0;
   model.walk([&](pc::ProgramOp program) { rows = program.getBatch(); });
   bool isRight = true;
@@ -145,6 +192,8 @@ static bool compare(mlir::ModuleOp model, const std::vector<Request> &requests, 
     options.seed = seed;
     options.exact = true;
     options.feed = [&](mlir::Operation *leaf, pc::Tensor &value) {
+      if (auto parameter = mlir::dyn_cast<pc::ParameterOp>(leaf))
+        matrices.feed(parameter.getName(), value);
       auto input = mlir::dyn_cast<pc::InputOp>(leaf);
       if (!input || input.getKind() != pc::InputKind::Tokens)
         return;
@@ -231,14 +280,15 @@ int main(int argc, char **argv) {
                       .str());
   removeDropout(*modules[0]);
   Requests requests(step, seed, count);
+  CodedMatrices matrices;
   double largest = 0;
   {
     mlir::SourceMgrDiagnosticHandler handler(sources[1], &context, pc::errs());
-    if (!generate(*modules[1], requests))
+    if (!generate(*modules[1], requests, matrices))
       return PCRT_VERIFICATION;
   }
   mlir::SourceMgrDiagnosticHandler handler(sources[0], &context, pc::errs());
-  if (!compare(*modules[0], requests.all(), largest)) {
+  if (!compare(*modules[0], requests.all(), matrices, largest)) {
     llvm::outs() << "different\n";
     return PCRT_VERIFICATION;
   }

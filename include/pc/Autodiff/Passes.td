@@ -338,6 +338,38 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
   ];
 }
 
+def StoreCodes : Pass<"pc-store-codes", "mlir::ModuleOp"> {
+  let summary = "Stores the matrices of a step that generates text in 8 or 4 bits";
+  let description = [{
+    Step program -> step program. The pass comes before placement, so every plan has the same codes and scales.
+
+    A parameter that only products with activations read becomes codes and f32 scales. A code c is an integer from -127 to 127, or from -7
+    to 7. The element is c times its scale, as f32. With `int8`, the elements that a product sums for one element of its result have one
+    scale. With `int4`, each group of 32 of them has one (`int4:64`: of 64), along the innermost dim that products contract, whose size
+    must be a multiple of that. Plans split whole groups.
+
+    An einsum before each product multiplies codes and scales. It becomes a part of the product's call, so the matrix is never stored as f32.
+    A run computes codes and scales when it reads the parameter (runtime/README.md).
+
+    Biases, weights of norms, tables with a dim "vocab" (also as the head), routers, experts, and recurrences stay as they are.
+
+    ```mlir
+    // pc-opt --pc-generate-steps="slots=2 size=4" --pc-store-codes
+    // input: decoder.mlir
+    %y = pc.einsum "b s k g d, k g d e -> b s e" %o, %out : ...
+    // becomes
+    %out = pc.parameter "out" dims ["kv_heads", "group", "head_dim", "embed"] ... : tensor<2x1x2x4xi8>
+    %scales = pc.state "scale" of "out" dims ["embed"] : tensor<4xf32>
+    ...
+    %m = pc.einsum "d0 d1 d2 d3, d3 -> d0 d1 d2 d3" %out, %scales : (tensor<2x1x2x4xi8>, tensor<4xf32>) -> tensor<2x1x2x4xf32>
+    %y = pc.einsum "b s k g d, k g d e -> b s e" %o, %m : ...
+    ```
+  }];
+  let options = [
+    Option<"weights", "weights", "std::string", "\"int8\"", "Codes of matrices: int8, int4 (groups of 32) or int4:64">,
+  ];
+}
+
 def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
   let summary = "Compute values of the forward pass again in the backward pass, instead of keeping them";
   let description = [{
@@ -389,7 +421,8 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     * (T6) in a step that trains, every element of the tensors in which parameters are stored belongs to one parameter, because
       checkpoints are written from the parameters;
     * (T7) a program with caches does not train, and updates each cache with the result of `pc.cache_write` to it. (T3) and (T4) are for
-      other programs.
+      other programs;
+    * (T8) a parameter of codes has a state "scale" with some of its dims, and no other step than one that generates has codes.
 
     ```mlir
     // pc-opt --pc-verify-step

@@ -38,6 +38,7 @@ struct CompileOptions {
   AutoOptions search;                           ///< finds the plan, if it is switched on
   bool train = true;                            ///< false: only the forward pass
   std::optional<GenerateStepsOptions> generate; ///< the program generates text; its groups are the plan's
+  std::string weights = "full";                 ///< how its matrices are stored: full, or the codes of pc-store-codes
   std::optional<bool> packProducts;             ///< one product for q, k and v if the plan allows it; default: for CUDA
   int64_t padVocabulary = 0;     ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
   int64_t expertsLimit = 0;      ///< rows of experts that are in memory at once; 0: all

@@ -14,6 +14,9 @@ bool isDispatch(EinsumOp op);
 /// Whether a routed einsum adds up the results of a token's experts: "b s n e, b s n -> b s e".
 bool isCombine(EinsumOp op);
 
+/// Whether a router chooses experts by `value`, or computes scores from it.
+bool isOfRouter(mlir::Value value);
+
 /// Whether `dims` are the dims of tokens and one more. The dims of tokens are all dims of a mask but the last one.
 bool areOfTokens(llvm::ArrayRef<int> dims, llvm::ArrayRef<int> mask);
 /// Whether `dims` are the dims of the mask and one more.

@@ -33,7 +33,7 @@ public:
   /// The global tensor that `leaf` (parameter, state, input, rope_table, constant, seed) reads, or failure after an
   /// error:
   /// * parameters, part by part: N(0, 0.3), or N(c, 0.1) if the initial value is a constant c other than zero;
-  ///   padding is 0;
+  ///   padding is 0; codes are uniform from -127 to 127, or from -7 to 7;
   /// * states: uniform in [0.001, 0.01); padding is 0;
   /// * tokens and targets: uniform below the vocabulary of `pc.program`, else below the smallest dim named "vocab";
   /// * starts and positions: documents have five tokens on average;

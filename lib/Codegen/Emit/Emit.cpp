@@ -69,6 +69,8 @@ Num Emitter::load(Ptr from, Num index, int64_t width) {
   Ptr at = from + index;
   Type memory = from.element.isBF16() ? b.getI16Type() : from.element;
   Value loaded = LLVM::LoadOp::create(b, loc, withWidth(memory, width), at.base, bytesOf(memory));
+  if (from.element.isInteger(8)) // a code
+    return wrap(arith::SIToFPOp::create(b, loc, withWidth(b.getF32Type(), width), loaded));
   return from.element.isBF16() ? fromBf16(*this, loaded) : wrap(loaded);
 }
 void Emitter::store(Num value, Ptr to, Num index) {

@@ -82,6 +82,31 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
     op->erase();
 }
 
+/// Replaces a product with codes, and the ops after it that it computes as well, by one fusion before `anchor`. Other
+/// readers of the matrix keep ops of their own.
+void fuseProduct(EinsumOp product, ArrayRef<Operation *> after, Operation *anchor) {
+  SmallVector<Operation *> ops;
+  for (Operation *op : decodingOps(product)) {
+    if (!op->hasOneUse() || op->getBlock() != product->getBlock()) {
+      Operation *copy = OpBuilder(product).clone(*op);
+      auto reads = [&](OpOperand &use) { return use.getOwner() == product; };
+      op->getResult(0).replaceUsesWithIf(copy->getResult(0), reads);
+      op = copy;
+    }
+    ops.push_back(op);
+  }
+  ops.push_back(product);
+  ops.append(after.begin(), after.end());
+  makeFusion(ops, anchor);
+}
+
+/// Fuses products with the ops that compute one of their matrices from codes.
+void fuseCodes(Block &block) {
+  for (EinsumOp product : llvm::to_vector(block.getOps<EinsumOp>()))
+    if (!decodingOps(product).empty())
+      fuseProduct(product, {}, product);
+}
+
 /// Splits a sum over all dims into two sums. The larger one is a row op. For example, "x0 x1, x0 x1 ->" becomes "x0 x1,
 /// x0 x1 -> x0" and "x0 ->".
 void splitFullSums(Block &block) {
@@ -141,10 +166,10 @@ void fuseBiases(Block &block, bool cuda) {
       roundBias(*biased);
     if (!takesBias(*biased, cuda))
       continue;
-    SmallVector<Operation *> ops = {biased->product, biased->broadcast, sum};
+    SmallVector<Operation *> after = {biased->broadcast, sum};
     if (ActivationOp gelu = cuda ? geluBeside(sum) : nullptr)
-      ops.push_back(gelu);
-    makeFusion(ops, sum);
+      after.push_back(gelu);
+    fuseProduct(biased->product, after, sum);
   }
 }
 
@@ -219,7 +244,7 @@ void fuseSums(Block &block, bool cuda) {
     std::optional<SummedGemm> summed = asSummedGemm(sum);
     if (summed && summed->product->getBlock() == &block && summed->base.hasOneUse() &&
         isSumSoFar(summed->base, summed->product, sum, cuda) && inOneTask(summed->product, sum))
-      makeFusion({summed->product, sum}, summed->product);
+      fuseProduct(summed->product, {sum}, summed->product);
   }
 }
 
@@ -465,6 +490,8 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
         fuseGradients(*block);
       fuseTableSums(*block);
       fuseSums(*block, target == "cuda");
+      if (target != "cuda")
+        fuseCodes(*block);
       RowFuser(*block, target == "cuda").run();
     }
   }

@@ -4,6 +4,7 @@
 // so that only the text of a program matters, and not an annotation by the fusing pass.
 //===-----------------------------------------------------------------------------===//
 #include "Gemm.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Contraction.h"
 #include "pcrt/pcrt.h"
 
@@ -49,8 +50,12 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
     return std::nullopt;
   FactorRule rule = op.getFactorRule();
   auto element = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); };
-  Type in = element(op.getInputs()[0]), out = element(op.getResult());
-  if (in != element(op.getInputs()[1]) || !(in.isF32() || in.isBF16()) || !(out.isF32() || out == in))
+  Type in = element(op.getInputs()[0]), other = element(op.getInputs()[1]), out = element(op.getResult());
+  if (decodingOf(op.getInputs()[0]))
+    in = other; // a product reads codes as f32, whatever the type of the other operand is
+  else if (decodingOf(op.getInputs()[1]))
+    other = in;
+  if (in != other || !(in.isF32() || in.isBF16()) || !(out.isF32() || out == in))
     return std::nullopt;
   // Strides of every factor in a, b, c; -1 if absent.
   SmallVector<SmallVector<int64_t>> strides(3, SmallVector<int64_t>(rule.factors.size(), -1));
@@ -200,6 +205,18 @@ EinsumOp pc::biasGradOf(EinsumOp sum) {
   return nullptr;
 }
 
+/// A view of the matrix may follow the einsum.
+SmallVector<Operation *> pc::decodingOps(EinsumOp product) {
+  std::optional<Gemm> gemm = asGemm(product);
+  Value b = gemm ? product.getInputs()[gemm->swapped ? 0 : 1] : Value();
+  EinsumOp decoding = gemm && gemm->batch == 1 && gemm->aK == 1 ? decodingOf(b) : EinsumOp();
+  SmallVector<Operation *> ops;
+  for (Operation *op = decoding ? b.getDefiningOp() : nullptr; op;
+       op = op == decoding ? nullptr : op->getOperand(0).getDefiningOp())
+    ops.insert(ops.begin(), op);
+  return ops;
+}
+
 /// The single library call that computes a whole fusion: a product with an epilogue, or one that adds to a base.
 std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
   Block &body = fusion.getBody().front();
@@ -214,17 +231,29 @@ std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
   };
   auto make = [&](EinsumOp product, int32_t epilogue, Value c, Value bias, Value aux, Operation *rest) {
     bool swapped = asGemm(product)->swapped;
-    return FusedProduct{product,
-                        epilogue,
-                        outside(product.getInputs()[swapped ? 1 : 0]),
-                        outside(product.getInputs()[swapped ? 0 : 1]),
-                        outside(c),
-                        bias ? outside(bias) : Value(),
-                        aux ? outside(aux) : Value(),
-                        rest};
+    FusedProduct fused{product,
+                       epilogue,
+                       outside(product.getInputs()[swapped ? 1 : 0]),
+                       outside(product.getInputs()[swapped ? 0 : 1]),
+                       outside(c),
+                       bias ? outside(bias) : Value(),
+                       aux ? outside(aux) : Value(),
+                       rest};
+    if (auto decoding = decodingOps(product); !decoding.empty()) {
+      Value codes = decoding[0]->getOperand(0), scales = decoding[0]->getOperand(1);
+      fused.b = outside(codes), fused.aux = outside(scales);
+      fused.group = cast<RankedTensorType>(codes.getType()).getNumElements() /
+                    cast<RankedTensorType>(scales.getType()).getNumElements();
+    }
+    return fused;
   };
-  size_t ops = body.getOperations().size() - 1, results = fusion->getNumResults();
+  auto decodes = [](Operation &op) { return isa<EinsumOp, ReshapeOp>(op) && decodingOf(op.getResult(0)); };
+  size_t decoding = llvm::count_if(body, decodes), ops = body.getOperations().size() - 1 - decoding;
+  size_t results = fusion->getNumResults();
   Operation *last = ops ? yield->getPrevNode() : nullptr;
+  if (auto product = dyn_cast_or_null<EinsumOp>(last); product && decoding && ops == 1 && results == 1)
+    if (!decodingOps(product).empty())
+      return make(product, PCRT_EPILOGUE_NONE, product, {}, {}, nullptr);
   auto biasOf = [](AddOp sum) { return asBiasedGemm(sum)->broadcast.getInputs()[0]; };
   if (auto sum = dyn_cast_or_null<AddOp>(last); sum && ops == 3 && results == 1)
     if (std::optional<BiasedGemm> biased = asBiasedGemm(sum); biased && takesBias(*biased, cuda))

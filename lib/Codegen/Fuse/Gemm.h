@@ -46,7 +46,11 @@ EinsumOp geluGradOf(ActivationGradOp op);
 /// Recognizes the gradient of a bias, "b s f -> f": the sum over k of the matrix b of a product in the same block.
 EinsumOp biasGradOf(EinsumOp sum);
 
-/// A fusion that is one matrix product with an epilogue. Its values are those outside of the fusion.
+/// The ops that compute matrix b of `product` from codes, in order; none if it does not have them.
+llvm::SmallVector<mlir::Operation *> decodingOps(EinsumOp product);
+
+/// A fusion that is one matrix product with an epilogue. Its values are those outside of the fusion. If b has codes,
+/// aux has their scales.
 struct FusedProduct {
   EinsumOp product;
   int32_t epilogue; ///< pcrt_epilogue
@@ -54,6 +58,7 @@ struct FusedProduct {
   mlir::Operation *rest = nullptr; ///< The op to run by itself if the library lacks the epilogue; null for a bias.
   AddOp sum = nullptr;             ///< Accumulates into `base`, in place if both have the same home.
   mlir::Value base = nullptr;
+  int64_t group = 0; ///< The codes along k that share a scale.
 };
 std::optional<FusedProduct> asFusedProduct(FusionOp fusion, bool cuda);
 

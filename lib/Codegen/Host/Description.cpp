@@ -18,7 +18,7 @@ int64_t pc::homeOf(Value value) {
 
 int64_t pc::bytesOf(Type type) {
   RankedTensorType tensor = storedType(type);
-  return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
+  return llvm::divideCeil(tensor.getNumElements() * tensor.getElementTypeBitWidth(), 8);
 }
 
 static json::Array numbers(ArrayRef<int64_t> values) {
@@ -30,7 +30,7 @@ static json::Array numbers(ArrayRef<int64_t> values) {
 
 static std::string dtypeName(Type type) {
   Type element = cast<RankedTensorType>(type).getElementType();
-  return element.isF32() ? "f32" : element.isBF16() ? "bf16" : "i32";
+  return element.isF32() ? "f32" : element.isBF16() ? "bf16" : "i" + std::to_string(element.getIntOrFloatBitWidth());
 }
 
 /// The members dtype, shape (global), layout and, with a home, offset.
@@ -131,12 +131,17 @@ bool pc::isSameOutput(Operation *a, Operation *b) {
   return cast<TopKOp>(a).getLayer() == cast<TopKOp>(b).getLayer();
 }
 
-/// A state of a parameter, or a cache of an attention. A state of another shape than its parameter has its own parts.
+/// A state of a parameter, or a cache of an attention. A state of another shape than its parameter has its own parts,
+/// but scales have the dims of their parameter.
 static json::Object describeState(StateOp state, ParameterOp parameter) {
   json::Object entry = describe(state, state.getValue(), true);
   entry["name"] = state.getName();
   entry[state.getCache() ? "of" : "parameter"] = state.getParameter();
   auto dims = parameter ? dimsOfState(state, parameter) : std::nullopt;
+  if (dims && state.getName() == PCRT_SCALE) {
+    entry["dims"] = numbers(*dims);
+    return entry;
+  }
   if (!dims || dims->size() == parameter.getDims().size())
     return entry;
   json::Array parts;

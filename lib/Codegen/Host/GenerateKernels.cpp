@@ -29,7 +29,11 @@ using namespace pc;
 
 int32_t pc::dtypeOf(Value value) {
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  return element.isF32() ? PCRT_F32 : element.isBF16() ? PCRT_BF16 : PCRT_I32;
+  return element.isF32()        ? PCRT_F32
+         : element.isBF16()     ? PCRT_BF16
+         : element.isInteger(8) ? PCRT_I8
+         : element.isInteger(4) ? PCRT_I4
+                                : PCRT_I32;
 }
 
 /// The address of a microbatch's element of a stack is its size times the number of the microbatch, from the stack's
@@ -145,11 +149,12 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
     return ofRows.emitOpError() << "needs a mask at a fixed offset";
   int32_t reduction = shape.back ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
   std::string name = moveName(kind).str() + " " + sourceName(op);
+  const bool isPair = dtypeOf(op->getOperand(0)) == PCRT_I4; // two codes in a byte
   SmallVector<StringAttr> with = op.getMoveWith();
   moveTable.push_back({.name = tables.text(name),
                        .kind = static_cast<int32_t>(kind),
                        .group = groupOf(op.getMoveAxes()),
-                       .dtype = dtypeOf(op->getOperand(0)),
+                       .dtype = isPair ? int32_t(PCRT_I8) : dtypeOf(op->getOperand(0)),
                        .reduction = reduction,
                        .outer = shape.outer,
                        .extent = shape.extent,

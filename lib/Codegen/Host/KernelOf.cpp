@@ -239,6 +239,9 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
   }
   // On a CPU, a kernel that only sums over rows works on blocks of columns (emitColumnReduction).
   const bool sumsColumns = !columnSumsOf(op).empty();
+  for (Type type : op->getOperandTypes())
+    if (getElementTypeOrSelf(type).isInteger(4))
+      return op->emitOpError() << "reads codes of 4 bits apart from a matrix product; use --weights=int8";
   if (rowSpace(op) && (kernel.simt || !sumsColumns))
     return emitRowKernel(op, kernel);
   if (auto einsum = dyn_cast<EinsumOp>(op)) {

@@ -112,6 +112,7 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
                          .c_batch_stride = g.cBatch,
                          .c_m_stride = g.cM,
                          .c_n_stride = g.cN,
+                         .group = p.group,
                          .experts = 0,
                          .tokens = 0,
                          .rows = 0,

@@ -139,7 +139,7 @@ private:
     return is(entry, "dtype",
               element.isF32()    ? "f32"
               : element.isBF16() ? "bf16"
-                                 : "i32") &&
+                                 : ("i" + Twine(element.getIntOrFloatBitWidth())).str()) &&
            is(entry, "shape", list(op.getGlobal() ? *op.getGlobal() : type.getShape())) &&
            is(entry, "layout", std::move(dims)) && is(entry, "root", hasRoot ? names(layout->getRoot()) : nullptr) &&
            is(entry, "offset", hasHome ? json::Value(homeOrNone(value)) : json::Value(nullptr));
@@ -206,6 +206,8 @@ private:
     std::optional<SmallVector<int64_t>> dims;
     if (parameter)
       dims = dimsOfState(state, parameter);
+    if (state.getName() == PCRT_SCALE)
+      return dims && is(entry, "dims", list(*dims)) && is(entry, "parts", nullptr);
     if (!dims || dims->size() == parameter.getDims().size())
       return is(entry, "parts", nullptr);
     auto wanted = pc::partsOfState(parameter, *dims);

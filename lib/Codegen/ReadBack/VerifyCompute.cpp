@@ -8,6 +8,7 @@
 #include "../Fuse/Grouped.h"
 #include "TableCheck.h"
 #include "pc/Cost/CudaWorkspace.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
 #include "pc/IR/Sharing.h"
@@ -175,6 +176,10 @@ struct Products {
       return;
     }
     for (Operation &inner : fusion.getBody().front().without_terminator()) {
+      if (isa<EinsumOp, ReshapeOp>(inner) && decodingOf(inner.getResult(0))) {
+        decoding = decodingOf(inner.getResult(0));
+        continue;
+      }
       if (auto einsum = dyn_cast<EinsumOp>(inner))
         (einsum.getInputs().size() == 2 ? product : line) = einsum;
       sum = isa<AddOp>(inner) ? cast<AddOp>(inner) : sum;
@@ -196,6 +201,21 @@ struct Products {
         return result;
     return {};
   }
+  /// The value outside of the fusion of an operand of the product: its codes, if it has them.
+  Value operand(unsigned number) {
+    Value value = product.getInputs()[number];
+    return outside(decoding && decodingOf(value) ? decoding.getInputs()[0] : value);
+  }
+  /// The number of elements of k that share a scale: those of the dims of the codes that the scales do not have.
+  int64_t group() {
+    if (!decoding)
+      return 0;
+    int64_t elements = 1;
+    FactorRule rule = decoding.getFactorRule();
+    for (int factor : rule.operands[0])
+      elements *= llvm::is_contained(rule.operands[1], factor) ? 1 : rule.factors[factor].size;
+    return elements;
+  }
   /// The value that the library writes to c.
   Value c() {
     bool isLast = last && (sum || !line);
@@ -211,13 +231,15 @@ struct Products {
   }
   Value bias() { return !line ? Value() : outside(sum ? line.getInputs()[0] : line.getResult()); }
   Value aux() {
+    if (decoding)
+      return outside(decoding.getInputs()[1]);
     return hasGelu ? outside(sum.getResult()) : hasGeluGrad ? outside(cast<ActivationGradOp>(last).getX()) : Value();
   }
   /// The value to which the product is added.
   Value base() { return sum && !line ? outside(sum.getA() == product.getResult() ? sum.getB() : sum.getA()) : Value(); }
 
   Operation *op, *last = nullptr;
-  EinsumOp product, line;
+  EinsumOp product, line, decoding;
   AddOp sum;
   bool hasGelu = false, hasGeluGrad = false;
 };
@@ -402,10 +424,9 @@ bool TableCheck::product(Operation *op, const Call &call) {
   bool inPlace = base && homeOf(base) == to;
   for (auto [index, accumulate] : {std::pair(call.number(1), inPlace), std::pair(call.later(), inPlace || sum)}) {
     const pcrt_gemm_desc &row = gemmRows[index];
-    bool swapped = call.address(2) != homeOf(fused.outside(fused.product.getInputs()[0]));
+    bool swapped = call.address(2) != homeOf(fused.operand(0));
     auto letters = lettersOf(fused.product, swapped);
-    Value a = fused.outside(fused.product.getInputs()[swapped ? 1 : 0]),
-          b = fused.outside(fused.product.getInputs()[swapped ? 0 : 1]);
+    Value a = fused.operand(swapped ? 1 : 0), b = fused.operand(swapped ? 0 : 1);
     // If both operands are the same value, addresses cannot distinguish a from b.
     if ((!letters || !areLetters(row, *letters)) && fused.product.getInputs()[0] == fused.product.getInputs()[1])
       letters = lettersOf(fused.product, !swapped);
@@ -414,7 +435,7 @@ bool TableCheck::product(Operation *op, const Call &call) {
     if (!same(op, "a", call.address(2), homeOf(a)) || !same(op, "b", call.address(3), homeOf(b)) ||
         !same(op, "c", call.address(4), to) || !same(op, "type of a", row.a_dtype, elementTypeOf(a)) ||
         !same(op, "type of b", row.b_dtype, elementTypeOf(b)) ||
-        !same(op, "type of c", row.c_dtype, elementTypeOf(c)) ||
+        !same(op, "type of c", row.c_dtype, elementTypeOf(c)) || !same(op, "group", row.group, fused.group()) ||
         !same(op, "rows", row.grouped | row.experts | row.tokens | row.rows | row.a_lies | row.b_lies | row.c_lies,
               0) ||
         !same(op, "accumulation", row.accumulate, accumulate) || !same(op, "epilogue", row.epilogue, fused.epilogue()))

@@ -10,6 +10,7 @@
 #include "DescriptionReader.h"
 #include "TableCheck.h"
 #include "pc/Codegen/Codegen.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/MoveRows.h"
 #include "pc/IR/Rounds.h"
@@ -125,7 +126,9 @@ bool TableCheck::isGroup(int64_t index, ArrayRef<StringAttr> axes) {
 
 int32_t pc::elementTypeOf(Value value) {
   Type element = getElementTypeOrSelf(value.getType());
-  return element.isF32() ? PCRT_F32 : element.isBF16() ? PCRT_BF16 : PCRT_I32;
+  if (auto integer = dyn_cast<IntegerType>(element))
+    return integer.getWidth() == 4 ? PCRT_I4 : integer.getWidth() == 8 ? PCRT_I8 : PCRT_I32;
+  return element.isF32() ? PCRT_F32 : PCRT_BF16;
 }
 
 /// Compares every field of the move's row.
@@ -139,16 +142,18 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
   auto to = cast<RankedTensorType>(move->getResult(0).getType());
   int64_t dim = move.getMoveDim(), other = move.getOtherDim();
   int64_t low = other < 0 ? dim : std::min(dim, other), high = std::max(dim, other);
-  int64_t sizes[5] = {1, 1, 1, 1, 1}; // outer, extent, middle, extent2, inner
+  Value operand = move->getOperand(0);
+  const bool inBytes = elementTypeOf(operand) == PCRT_I4; // pairs of codes are moved as bytes
+  int64_t sizes[5] = {1, 1, 1, 1, 1};                     // outer, extent, middle, extent2, inner
   for (int64_t d = 0; d < from.getRank(); ++d) {
     int64_t part = dim < 0 || d < low ? 0 : d == low ? 1 : d < high ? 2 : d == high ? 3 : 4;
-    sizes[part] *= std::max(from.getDimSize(d), to.getDimSize(d));
+    sizes[part] *= std::max(from.getDimSize(d), to.getDimSize(d)) / (inBytes && d == dimOfCodes(operand) ? 2 : 1);
   }
   int64_t reduction = other >= 0 ? dim > other : move.getReduction() == PartialKind::Max;
   SmallVector<StringAttr> with = move.getMoveWith();
   auto ofRows = dyn_cast<AllToAllRowsOp>(*move);
   return same(op, "kind", row.kind, static_cast<int64_t>(move.getMoveKind())) &&
-         same(op, "type of elements", row.dtype, elementTypeOf(move->getOperand(0))) &&
+         same(op, "type of elements", row.dtype, inBytes ? PCRT_I8 : elementTypeOf(operand)) &&
          same(op, "reduction", row.reduction, reduction) && same(op, "outer size", row.outer, sizes[0]) &&
          same(op, "extent", row.extent, sizes[1]) && same(op, "inner size", row.inner, sizes[4]) &&
          same(op, "middle size", row.middle, sizes[2]) && same(op, "second extent", row.extent2, sizes[3]) &&

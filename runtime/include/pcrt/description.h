@@ -42,6 +42,9 @@ enum pcrt_random {
 #define PCRT_SHARED "shared"
 #define PCRT_OUTER_MOMENTUM "outer_momentum"
 
+/** The state of a parameter of codes by which they are multiplied. */
+#define PCRT_SCALE "scale"
+
 /** The kind of an output that is a choice of experts for each token of a layer. */
 #define PCRT_ROUTING "routing"
 

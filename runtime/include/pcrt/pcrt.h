@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 12
+#define PCRT_ABI_VERSION 13
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -35,7 +35,8 @@ typedef enum pcrt_status {
   PCRT_UNDECIDED = 11,
 } pcrt_status;
 
-typedef enum pcrt_dtype { PCRT_F32 = 0, PCRT_BF16 = 1, PCRT_I32 = 2 } pcrt_dtype;
+/** I8 and I4 are codes of weights, which are multiplied by scales. A byte has two codes of I4: see pcrt_gemm_desc. */
+typedef enum pcrt_dtype { PCRT_F32 = 0, PCRT_BF16 = 1, PCRT_I32 = 2, PCRT_I8 = 3, PCRT_I4 = 4 } pcrt_dtype;
 typedef enum pcrt_reduction { PCRT_SUM = 0, PCRT_MAX = 1 } pcrt_reduction;
 
 /** The device on which a program runs. */
@@ -129,13 +130,17 @@ typedef struct pcrt_attention_desc {
 } pcrt_attention_desc;
 
 /** c[b, m, n] (+)= sum_k a[b, m, k] * b[b, k, n], then the epilogue. Strides are in elements; one of the last two
- *  strides of each operand is 1. Accumulation is in f32 whatever the dtypes. */
+ *  strides of each operand is 1. Accumulation is in f32 whatever the dtypes.
+ *  If b has codes, its element is code times scale, as f32. `aux` has the scales, f32: [n, k / group] if b_k_stride is
+ *  1, else [k / group, n]. Two codes of I4 of one column share a byte: code i of a group has the low four bits of byte
+ *  i, and code i + group / 2 the high ones. Strides count codes. On CPUs only. */
 typedef struct pcrt_gemm_desc {
   const char *name;
   int64_t batch, m, n, k;
   int64_t a_batch_stride, a_m_stride, a_k_stride;
   int64_t b_batch_stride, b_k_stride, b_n_stride;
   int64_t c_batch_stride, c_m_stride, c_n_stride;
+  int64_t group;                 /* elements of k with one scale; 0: b has no codes */
   int64_t experts, tokens, rows; /* grouped only: of the mask, which is `aux`, f32 [tokens, experts]; it has at most
                                     `rows` entries. m or k, of rows, is `rows`, batch is `experts` */
   int32_t grouped, a_lies, b_lies, c_lies; /* pcrt_grouped, pcrt_lies */
@@ -252,8 +257,8 @@ extern const pcrt_program pc_program;
 /** Runs kernel `index` over all of its items on the thread pool and waits. */
 pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args);
 
-/** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them, or it is grouped; BIAS_GRAD
- * writes to bias. */
+/** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them, it is grouped or b has codes;
+ * BIAS_GRAD writes to bias. */
 pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias,
                       void *aux);
 

@@ -1,0 +1,33 @@
+//===- Codes.h - Weights that are stored in 8 or 4 bits ------------------------------------===//
+// A program that generates text may store a matrix as integers, the codes, and f32 scales. A scale belongs to all codes
+// of a row, or to those of a group in it. An einsum multiplies both where a product reads the matrix.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_IR_CODES_H
+#define PC_IR_CODES_H
+
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// Whether elements of this type are codes: i8 or i4.
+inline bool isCode(mlir::Type element) { return element.isInteger(8) || element.isInteger(4); }
+
+/// The name of the dim of a parameter in groups, along which a group has one scale. No plan splits it. In memory, codes
+/// i and i + half of a group of 4 bits share a byte.
+inline constexpr llvm::StringRef nameOfCodes = "code";
+
+/// That dim of a parameter of codes, or of what moves make of it; -1 if there is none.
+int64_t dimOfCodes(mlir::Value codes);
+
+/// Whether `op` is the product of codes and their scales: "f e, f -> f e".
+bool isDecoding(EinsumOp op);
+
+/// The op that computes `value`, directly or through a view, from codes and scales; null if there is none.
+EinsumOp decodingOf(mlir::Value value);
+
+/// The scales that belong to a parameter of codes, in the same function; null if there are none.
+StateOp scalesOf(ParameterOp parameter);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/codes.py
+
+Generates text with --weights=int8 and int4 on several plans. This test rounds the weights itself, and runs the program in f32
+on the rounded weights: the same tokens, and logarithms of probabilities within 1e-5. Plans that do not change the order of
+sums give the same bits as one rank."""
+import json
+import struct
+from array import array
+from pathlib import Path
+
+from cases import SMALL_LLAMA, Case, mesh_flags, ranks_of
+
+GPT2 = dict(model_type="gpt2", n_embd=64, n_layer=2, n_head=2, n_inner=128, vocab_size=96, n_positions=24, activation_function="gelu_new")
+MODELS = {"gpt2": GPT2,
+          "llama": SMALL_LLAMA | dict(hidden_size=64, intermediate_size=128, num_attention_heads=2, num_key_value_heads=2, vocab_size=96, max_position_embeddings=24)}
+MATRICES = ("c_attn.weight", "c_proj.weight", "c_fc.weight", "q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight", "gate_proj.weight", "up_proj.weight", "down_proj.weight")
+PLANS = [("1", [], True), ("1", ["--chunk=7"], True), ("tp=2", ["--tensor-parallel"], False), ("tp=2", ["--tensor-parallel", "--sequence-parallel"], False),
+         ("dp=2", ["--data-parallel", "--chunk=5"], True), ("dp=2", ["--zero=3", "--chunk=4"], True), ("cp=2", ["--context-parallel"], False), ("pp=2", [], False),
+         ("dp=2,tp=2", ["--zero=3", "--tensor-parallel"], False), ("1", ["--precision=bf16"], False)]
+REQUESTS = [([3, 14, 15, 92, 6, 5], 12), ([35], 20), (list(range(20, 31)), 9), ([7, 7, 7], 16)]
+
+
+def tensors(path):
+    """By name, the shape and the numbers of a safetensors file in f32."""
+    content = path.read_bytes()
+    end = 8 + struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:end])
+    header.pop("__metadata__", None)
+    return {name: (entry["shape"], array("f", content[end + entry["data_offsets"][0]:end + entry["data_offsets"][1]])) for name, entry in header.items()}
+
+
+def save(path, all):
+    header, at = {}, 0
+    for name, (shape, numbers) in all.items():
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at := at + 4 * len(numbers)]}
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(numbers.tobytes() for _, numbers in all.values()))
+
+
+def single(number):
+    return array("f", [number])[0]
+
+
+def rounded(name, shape, numbers, bits):
+    """The numbers as codes times scales. GPT-2 keeps matrices as [in, out], Llama as [out, in]."""
+    rows, columns = shape
+    isTransposed = name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))
+    inputs, outputs = (rows, columns) if isTransposed else (columns, rows)
+    stride, group, most = (columns, 1) if isTransposed else (1, columns), inputs if bits == 8 else 32, 127 if bits == 8 else 7
+    result = array("f", numbers)
+    for out in range(outputs):
+        for begin in range(0, inputs, group):
+            places = [out * stride[1] + i * stride[0] for i in range(begin, begin + group)]
+            scale = single(max(abs(numbers[at]) for at in places) / most)
+            for at in places:
+                result[at] = single(round(single(numbers[at] / scale)) * scale) if scale else 0
+    return result
+
+
+class Codes(Case):
+    def weights(self, name):
+        """A directory of weights, which are larger than initial ones, so that tokens differ."""
+        folder = self.work / name
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(MODELS[name]))
+        (self.work / "tokens").write_bytes(array("H", [i * 37 % 96 for i in range(200)]).tobytes())
+        self.needs("pc-import", folder, "-o", "drawn.mlir", "--batch", 1, "--seq", 24)
+        self.needs("pc-compile", "drawn.mlir", "-o", "drawn", "--optimizer=sgd")
+        self.needs("./drawn", "--data", "tokens", "--steps", 1, "--lr", 0, "--seed", 5, "--save", f"{name}-drawn")
+        all = tensors(self.work / f"{name}-drawn/model.safetensors")
+        for tensor in all:
+            if len(all[tensor][0]) == 2:
+                all[tensor] = (all[tensor][0], array("f", [8 * number for number in all[tensor][1]]))
+        save(folder / "model.safetensors", all)
+        for bits in (8, 4):
+            other = self.work / f"{name}-{bits}"
+            other.mkdir()
+            (other / "config.json").write_text(json.dumps(MODELS[name]))
+            save(other / "model.safetensors", {tensor: (shape, rounded(tensor, shape, numbers, bits) if tensor.endswith(MATRICES) else numbers) for tensor, (shape, numbers) in all.items()})
+        return folder
+
+    def answers(self, folder, mesh, *flags):
+        """The tokens and logarithmic probabilities of each request, or None after an error."""
+        name = f"{folder.name} {mesh} {' '.join(flags)}"
+        self.needs("pc-import", folder, "-o", "model.mlir", "--batch", 2, "--seq", 24)
+        made = self.call("pc-compile", "model.mlir", "-o", "program", "--mode=generate", "--slots=4", "--size=4", *mesh_flags(mesh), *flags)
+        if not self.check(f"{name}: compiles", made.code == 0, made.why()):
+            return None
+        (self.work / "requests").write_text("".join(json.dumps({"id": i, "prompt": prompt, "max_tokens": most}) + "\n" for i, (prompt, most) in enumerate(REQUESTS)))
+        done = self.call("pc-run", "-n", ranks_of(mesh), "./program", "--", "--requests", "requests", "--answers", "answers")
+        if not self.check(f"{name}: runs", done.code == 0, done.why()):
+            return None
+        lines = [json.loads(line) for line in (self.work / "answers").read_text().splitlines()]
+        return {i: [(line["token"], line["logprob"]) for line in lines if line["id"] == i and "token" in line] for i in range(len(REQUESTS))}
+
+    def plans(self, name):
+        folder = self.weights(name)
+        for bits, form in ((8, "int8"), (4, "int4")):
+            wanted, first = self.answers(self.work / f"{name}-{bits}", "1"), None
+            for mesh, flags, sameBits in PLANS:
+                found = self.answers(folder, mesh, f"--weights={form}", *flags)
+                if not wanted or not found:
+                    continue
+                first = first or found
+                most = 0.06 if "--precision=bf16" in flags else 1e-5
+                worst, count = 0, 0
+                for i in wanted:
+                    for (token, logprob), (other, otherLogprob) in zip(wanted[i], found[i]):
+                        if token != other:
+                            break
+                        worst, count = max(worst, abs(logprob - otherLogprob)), count + 1
+                total = sum(map(len, wanted.values()))
+                self.check(f"{name} {form} {mesh} {' '.join(flags)}", worst <= most and (count == total or most > 1e-3) and count > 20, f"{count} of {total} tokens are equal, logprobs up to {worst} apart", f"{count} tokens, {worst:.0e}")
+                if sameBits:
+                    self.check("the bits of one rank", found == first, f"{found} instead of {first}")
+
+    def refused(self):
+        (self.work / "small").mkdir()
+        (self.work / "small/config.json").write_text(json.dumps(GPT2 | dict(n_embd=48, n_head=3)))
+        self.needs("pc-import", "small", "-o", "small.mlir", "--batch", 1, "--seq", 24)
+        compile = ("pc-compile", "small.mlir", "-o", "none")
+        self.holds("training", *compile, "--weights=int8", code=2, words="need --mode=generate")
+        self.holds("an unknown form", *compile, "--mode=generate", "--weights=int3", code=2, words="--weights=int3 is not")
+        self.holds("CUDA", *compile, "--mode=generate", "--weights=int8", "--target=cuda", code=4, words="supported on CPUs only")
+        self.holds("rows of 48", *compile, "--mode=generate", "--weights=int4", code=4, words="rows of 48 numbers .* not a multiple of the group of 32; use --weights=int8")
+
+    def body(self):
+        for name in MODELS:
+            self.plans(name)
+        self.refused()
+
+
+if __name__ == "__main__":
+    case = Codes("codes.py")
+    case.run(case.body)
