@@ -5,6 +5,7 @@
 // reads a value twice does not read it partial once and whole once.
 //===-----------------------------------------------------------------------------===//
 #include "PlacementProblem.h"
+#include "pc/IR/Codes.h"
 
 using namespace mlir;
 using namespace pc;
@@ -21,6 +22,8 @@ int64_t PlacementProblem::otherSplits(unsigned value, int64_t dim) const {
 
 bool PlacementProblem::divides(unsigned value, int64_t dim) const {
   auto type = cast<RankedTensorType>(graph.values[value].value.getType());
+  if (StringAttr name = graph.values[value].names[dim]; isCode(type.getElementType()) && name && name == nameOfCodes)
+    return false; // groups stay whole
   return type.getDimSize(dim) % (size * otherSplits(value, dim)) == 0;
 }
 

@@ -1,9 +1,10 @@
 //===- VerifyPlaced.cpp - Constraints of the placed phase beyond single ops -----------===//
-// The constraints (V1) to (V5) are listed in Passes.td.
+// The constraints (V1) to (V6) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_VERIFYPLACED
 #include "pc/Shard/Passes.h"
 
+#include "pc/IR/Codes.h"
 #include "pc/IR/Generation.h"
 #include "pc/IR/LeavesByName.h"
 
@@ -61,12 +62,17 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
       signalPassFailure();
   }
 
-  /// Checks (V3) to (V5): the values that enter a step and the values that leave it.
+  /// Checks (V3) to (V6): the values that enter a step and the values that leave it.
   LogicalResult checkLeafOrSink(Operation *op, const LeavesByName &leaves) {
     if (isa<ParameterOp, StateOp, InputOp, ConstantOp>(op))
       if (PlaceAttr place = placement(op->getResult(0)); place && place.isPartial())
         return op->emitError() << "an input, parameter or state must not be partial, but '" << sourceName(op) << "' is "
                                << place << " (V3)";
+    if (auto parameter = dyn_cast<ParameterOp>(op))
+      if (int64_t dim = dimOfCodes(parameter.getValue()); dim >= 0 && isCode(getElementTypeOrSelf(parameter.getType())))
+        if (PlaceAttr place = placement(parameter.getValue()); place && !place.axes(dim).empty())
+          return op->emitError() << "'" << parameter.getName() << "' is " << place
+                                 << ", which cuts groups of codes (V6)";
     if (auto update = dyn_cast<UpdateOp>(op)) {
       std::string name =
           (update.getParameter() ? update.getName() + " of " + *update.getParameter() : update.getName()).str();

@@ -8,6 +8,7 @@
 
 #include "Tactics.h"
 #include "mlir/IR/Builders.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/Parts.h"
 #include "pc/Shard/PlacementGraph.h"
 #include "llvm/ADT/MapVector.h"
@@ -139,7 +140,7 @@ struct PadShards : pc::impl::PadShardsBase<PadShards> {
     SmallVector<ParameterOp> parameters;
     getOperation().walk([&](ParameterOp parameter) { parameters.push_back(parameter); });
     for (ParameterOp parameter : parameters)
-      if (int64_t dim = dimToPad(parameter); dim >= 0) {
+      if (int64_t dim = dimToPad(parameter); dim >= 0 && !isCode(getElementTypeOrSelf(parameter.getType()))) {
         int64_t extent = cast<RankedTensorType>(parameter.getValue().getType()).getDimSize(dim);
         Padding(parameter, dim, llvm::alignTo(extent, ranks)).apply(getOperation());
       }

@@ -7,6 +7,7 @@
 #include "pc/Tactics/Passes.h"
 
 #include "Tactics.h"
+#include "pc/IR/Codes.h"
 #include "pc/IR/NameGlobs.h"
 #include "pc/IR/Parts.h"
 #include "llvm/ADT/MapVector.h"
@@ -37,6 +38,8 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
   // Other axes and axes that are placed later must also be able to divide what is left of a dim.
   std::tuple<bool, bool, int64_t> bestKey; // (unsplit, meets a split activation, size)
   for (int64_t d : llvm::seq<int64_t>(0, shape.size())) {
+    if (cast<StringAttr>(leafDims(leaves[0])[d]) == nameOfCodes)
+      continue;
     LaterSplit split = later(cast<ParameterOp>(leaves[0]), d);
     bool legal = true, unsplit = split.ranks == 1;
     for (Operation *leaf : leaves) {

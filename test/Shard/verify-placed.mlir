@@ -55,3 +55,14 @@ module {
     return
   }
 }
+
+// -----
+
+module {
+  pc.mesh <dp = 2>
+  func.func @step() {
+    // expected-error @+1 {{'w' is #pc.place<[_, dp]>, which cuts groups of codes (V6)}}
+    %w = pc.parameter "w" dims ["ffn", "code"] init <fill, 0.0> source <"w", shape = [4, 32], start = [0, 0], size = [4, 32]> : tensor<4x32xi4, #pc.place<[_, dp]>>
+    return
+  }
+}

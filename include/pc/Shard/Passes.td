@@ -92,7 +92,8 @@ def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {
     * (V2) every tensor is placed, on axes of the mesh;
     * (V3) leaves are never partial;
     * (V4) every update has the placement of the leaf that it replaces, and that leaf exists; no cache is moved between ranks;
-    * (V5) outputs are whole or split.
+    * (V5) outputs are whole or split;
+    * (V6) no axis splits the dim "code" of a parameter, whose codes share a scale and bytes.
 
     ```mlir
     // pc-opt --pc-verify-placed
