@@ -5,8 +5,10 @@
 #ifndef PCRT_CPU_CODEDPRODUCT_H
 #define PCRT_CPU_CODEDPRODUCT_H
 
+#include "cpu/CodedKernels.h"
 #include "pcrt/pcrt.h"
 
+#include <optional>
 #include <vector>
 
 namespace pcrt {
@@ -16,16 +18,28 @@ const char *checkCodes(const pcrt_gemm_desc &desc);
 
 /// Computes c = a b, or c += a b if the product accumulates, plus a bias if it has one, for some columns of a product
 /// whose b has codes. Every row of c is computed in the same way, so its bits do not depend on the other rows. The
-/// constructor allocates everything. One thread uses an object.
+/// constructor allocates everything. One thread uses an object. `a`, `c` and `bias` begin at the share, `b` and
+/// `scales` at the whole product.
 class CodedProduct {
 public:
   /// `share` is the product with fewer columns, from `column` on.
   CodedProduct(const pcrt_gemm_desc &share, int64_t column);
 
-  /// `a`, `c` and `bias` begin at the share, `b` and `scales` at the whole product.
   void run(const void *a, const void *b, void *c, const float *bias, const float *scales);
 
+  /// For products of many rows: the product in f32 of some columns, as many as fit into a cache. Its a [m, k] and c [m,
+  /// n] have no gaps. Nothing if `run` is faster.
+  std::optional<pcrt_gemm_desc> wide() const;
+  /// Writes columns of b as that product reads them. Codes of 8 bits have no scale yet.
+  void expand(const void *b, const float *scales, int64_t column, int64_t columns, float *to) const;
+  /// Writes the first `m` rows of a in f32.
+  void widen(const void *a, int64_t m, float *to) const;
+  /// Changes columns of `m` rows of a result, whose rows are `stride` apart, to those of c, and writes them.
+  void store(float *result, int64_t m, int64_t stride, void *c, int64_t column, int64_t columns, const float *bias,
+             const float *scales) const;
+
 private:
+  CodedTask taskOf(const void *b, const float *scales, int64_t column, int64_t columns) const;
   void runRows(int64_t m, const char *a, const void *b, char *c, const float *bias, const float *scales);
 
   pcrt_gemm_desc desc;

@@ -86,10 +86,14 @@ struct Gemms::Part {
   std::optional<Matmul> primitive;
   std::optional<ThinProduct> thin;
   std::optional<CodedProduct> coded;
+  std::unique_ptr<Part> expanded; ///< With codes and many rows: the product of some columns in f32.
 
   /// Computes a block of a product without codes.
   dnnl_status_t run(const char *a, const char *b, char *c, const float *bias, void *scratch,
                     const dnnl::stream &stream);
+  /// Computes a product with codes, all of its rows.
+  dnnl_status_t runCoded(const char *a, const void *b, char *c, const float *bias, const float *scales, void *scratch,
+                         const dnnl::stream &stream);
 };
 
 /// A product of the program with its shares.
@@ -195,6 +199,35 @@ dnnl_status_t Gemms::Part::run(const char *a, const char *b, char *c, const floa
   return status != dnnl_success ? status : primitive->run(a, c, bias, scratch, stream);
 }
 
+/// The block of b, the result and the rows of a are at the start of the scratch memory, and that of the product in f32
+/// follows. The last block of columns may begin before the end of the block before it.
+dnnl_status_t Gemms::Part::runCoded(const char *a, const void *b, char *c, const float *bias, const float *scales,
+                                    void *scratch, const dnnl::stream &stream) {
+  if (!expanded) {
+    coded->run(a, b, c, bias, scales);
+    return dnnl_success;
+  }
+  const pcrt_gemm_desc &d = expanded->share.block;
+  const int64_t m = share.rows, all = share.block.n;
+  auto *columns = static_cast<float *>(scratch), *result = columns + d.n * d.k, *rows = result + m * d.n;
+  float *rest = columns + ((d.n + m) * d.k + m * d.n + 15) / 16 * 16;
+  coded->widen(a, m, rows);
+  for (int64_t from = 0; from < all; from += d.n) {
+    const int64_t begin = std::min(from, all - d.n);
+    coded->expand(b, scales, begin, d.n, columns);
+    for (int64_t row = 0; row < m; row += d.m) {
+      const int64_t first = std::min(row, m - d.m);
+      dnnl_status_t status =
+          expanded->run(reinterpret_cast<char *>(rows + first * d.k), reinterpret_cast<char *>(columns),
+                        reinterpret_cast<char *>(result + first * d.n), nullptr, rest, stream);
+      if (status != dnnl_success)
+        return status;
+    }
+    coded->store(result + (from - begin), m, d.n, c, from, begin + d.n - from, bias, scales);
+  }
+  return dnnl_success;
+}
+
 /// Elements from the first to after the last one that a strided operand reaches.
 static int64_t reach(std::initializer_list<std::pair<int64_t, int64_t>> extentsAndStrides) {
   int64_t last = 0;
@@ -292,6 +325,16 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc, bool na
     if (isCoded) {
       part->coded.emplace(share.block, share.columnLo);
       part->how = Part::How::Coded;
+      if (std::optional<pcrt_gemm_desc> wide = part->coded->wide()) {
+        const int64_t numbers = wide->n * wide->k + wide->m * (wide->n + wide->k) + 16;
+        wide->m = rowsOfCall<Part>(*wide, nativeBf16, threads[thread]->engine);
+        part->expanded = std::make_unique<Part>();
+        part->expanded->share.block = *wide;
+        prepare(*part->expanded, nativeBf16, threads[thread]->engine);
+        const auto &inner = part->expanded->primitive;
+        threads[thread]->scratchBytes =
+            std::max(threads[thread]->scratchBytes, numbers * 4 + (inner ? inner->scratchBytes() : 0));
+      }
     } else if (isThin) {
       part->thin.emplace(share.block);
       part->how = Part::How::Thin;
@@ -392,12 +435,10 @@ bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bi
         auto *bAt = static_cast<const char *>(b) + bOffset * elementBytes(d.b_dtype);
         auto *cAt = static_cast<char *>(c) + cOffset * elementBytes(d.c_dtype);
         auto *biasAt = bias ? static_cast<const float *>(bias) + share.columnLo : nullptr;
-        if (part->coded) {
-          part->coded->run(aAt, b, cAt, biasAt, static_cast<const float *>(aux));
-          continue;
-        }
         LibraryCall library(warmingUp || firstRegion < 0 ? -1 : firstRegion + thread);
-        dnnl_status_t status = part->run(aAt, bAt, cAt, biasAt, state.scratch, state.stream);
+        dnnl_status_t status = part->coded ? part->runCoded(aAt, b, cAt, biasAt, static_cast<const float *>(aux),
+                                                            state.scratch, state.stream)
+                                           : part->run(aAt, bAt, cAt, biasAt, state.scratch, state.stream);
         if (status != dnnl_success)
           state.status = status;
       }

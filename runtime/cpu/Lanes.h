@@ -16,6 +16,7 @@ namespace pcrt {
 template <int lanes> struct Lanes {
   using Floats = float __attribute__((vector_size(lanes * 4)));
   using Words = uint32_t __attribute__((vector_size(lanes * 4)));
+  using Integers = int32_t __attribute__((vector_size(lanes * 4)));
   using Halves = uint16_t __attribute__((vector_size(lanes * 2)));
   using Bytes = int8_t __attribute__((vector_size(lanes)));
 

@@ -1,0 +1,30 @@
+//===- CodedKernels.h - Loops over codes of weights -------------------------===//
+// The inner loops of CodedProduct, for the vectors of this CPU.
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CPU_CODEDKERNELS_H
+#define PCRT_CPU_CODEDKERNELS_H
+
+#include <cstdint>
+
+namespace pcrt {
+
+/// A product with codes whose a [m, k] and c [m, n] are in f32; b and scales begin at the first of the n columns.
+/// `stride` is that of columns if the codes of a column are contiguous, otherwise that of k, in bytes. `scaleStride` is
+/// that of columns, or of groups.
+struct CodedTask {
+  static constexpr int64_t mostRows = 8; ///< that read b together
+
+  const float *a;
+  const int8_t *b;
+  const float *scales;
+  float *c;
+  int64_t m, n, k, group, stride, scaleStride;
+};
+
+/// Adds to c the product of a and b; of codes of 8 bits without their scales. Without a, writes the numbers of b to c:
+/// as [n, k] if the codes of a column are contiguous, otherwise as [k, n]. `isWide`: codes have 8 bits, not 4.
+void computeCoded(const CodedTask &task, bool isWide, bool byColumns);
+
+} // namespace pcrt
+
+#endif // PCRT_CPU_CODEDKERNELS_H
