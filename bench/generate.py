@@ -4,7 +4,8 @@ greedy, in alternating rounds, with the rate at which the machine reads memory i
 
 usage: bench/generate.py [NAME] [--shapes gpt2,qwen3] [--precisions f32,bf16] [--threads N] [--rounds N] [--new N]
 
-The shapes are GPT-2 124M and Qwen3 0.6B. Prints a table and writes bench/results/NAME.json (the default NAME is generate). Needs torch and
+The shapes are GPT-2 124M and Qwen3 0.6B. A precision may also be int8, int4, or either of them after "bf16+"; then transformers does not run,
+and the share counts the bytes that the program stores. Prints a table and writes bench/results/NAME.json (the default NAME is generate). Needs torch and
 transformers in this python3, and build/bin."""
 
 import argparse
@@ -64,9 +65,11 @@ def of_transformers(folder, precision, batch, options):
 
 def compiled(folder, precision, batch):
     program = folder / f"{precision}-{batch}"
+    words = precision.split("+")
+    flags = [f"--precision={word}" if word in ("f32", "bf16") else f"--weights={word}" for word in words]
     if not program.exists():
         subprocess.run([ROOT / "build/bin/pc-compile", folder / "model.mlir", "-o", program, "--mode=generate", f"--slots={batch}", f"--size={batch}", f"--chunk={PROMPT}",
-                        f"--precision={precision}", "--sampling=false"], check=True, stderr=subprocess.DEVNULL)
+                        *flags, f"--report={program}.json", "--sampling=false"], check=True, stderr=subprocess.DEVNULL)
     return program
 
 
@@ -93,6 +96,12 @@ def of_program(folder, precision, batch, options):
     process.stdin.close()
     process.wait()
     return seconds
+
+
+def stored(folder, precision, batch):
+    """The bytes of the weights that a token needs, in a program with codes."""
+    rows = json.loads(Path(f"{compiled(folder, precision, batch)}.json").read_text())["per_rank"][0]["weights"].values()
+    return sum(row["bytes"] + row.get("scale_bytes", 0) for row in rows)
 
 
 def make(folder, shape):
@@ -131,11 +140,12 @@ def main():
                     for batch in BATCHES:
                         rate = json.loads(subprocess.run([peak], check=True, capture_output=True, text=True).stdout)
                         rate = rate["one_thread_gbytes" if options.threads == 1 else "all_threads_gbytes"]
-                        for name, measure in (("pc", of_program), ("transformers", of_transformers)):
+                        isCoded = "int" in precision
+                        for name, measure in (("pc", of_program), ("transformers", of_transformers))[:1 if isCoded else 2]:
                             first, *steps = measure(folder, precision, batch, options)
                             step = statistics.median(steps[len(steps) // 4:])
                             runs.append(dict(shape=shape, precision=precision, batch=batch, by=name, prompt_tokens_per_s=batch * PROMPT / first, step_ms=step * 1e3,
-                                             share=weights / (1 if precision == "f32" else 2) / step / 1e9 / rate, read_gbytes=rate, load=os.getloadavg()[0]))
+                                             share=(stored(folder, precision, batch) if isCoded else weights / (1 if precision == "f32" else 2)) / step / 1e9 / rate, read_gbytes=rate, load=os.getloadavg()[0]))
     print("| shape | precision | answers | by | prompt tokens/s | ms per step | share of the read rate |\n|---|---|---|---|---|---|---|")
     for key in dict.fromkeys((run["shape"], run["precision"], run["batch"], run["by"]) for run in runs):
         rows = [run for run in runs if (run["shape"], run["precision"], run["batch"], run["by"]) == key]

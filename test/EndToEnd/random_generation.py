@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/random_generation.py quick|all|SEED...
 
-Random triples of a golden model's config, a plan and sizes of steps: pc-check-generation compares the step of a random phase with the
-model's forward pass. A triple is determined by its seed."""
+Random triples of a golden model's config, a plan and sizes of steps, half of them with weights in 8 bits: pc-check-generation compares the
+step of a random phase with the model's forward pass. A triple is determined by its seed."""
 import json
 import random
 import sys
@@ -42,6 +42,7 @@ class RandomGeneration(Case):
         if "--sequence-parallel" in flags:
             size, chunk = max(2, size // 2 * 2), chunk // 2 * 2
             slots = min(slots, size)
+        flags = [*flags, f"--weights={draw.choice(['full', 'int8'])}"]
         name = f"seed {seed}: {model}, vocabulary {config['vocab_size']}, {mesh} {' '.join(flags)}, {phase}, slots {slots}, size {size}, chunk {chunk}, context {context}"
         self.needs("pc-import", "model", "-o", "model.mlir", "--batch", draw.randint(1, 4), "--seq", sequence, *import_flags(model))
         made = self.call("pc-compile", "model.mlir", "--mode=generate", "--slots", slots, "--size", size, "--chunk", chunk, "--context", context, f"--to={phase}",

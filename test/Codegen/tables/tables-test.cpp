@@ -181,6 +181,7 @@ void checkHostProgram(MLIRContext &context) {
              .c_batch_stride = 0,
              .c_m_stride = 5,
              .c_n_stride = 1,
+             .group = 0,
              .experts = 0,
              .tokens = 0,
              .rows = 0,
