@@ -168,6 +168,8 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
     `decay_factor` multiply a run's learning rate and weight decay. `decay`, `beta1`, `beta2` and `eps` replace the
     values of the run. `optimizer` names the optimizer of the group.
 
+    A parameter of type i8 or i4 has codes (`pc-store-codes`).
+
     Constraints: (C1) there are as many names as dims; (C2) `valid` has the rank of the tensor, and no dim of it is
     larger than the tensor's; (C3) the box of `source` has as many elements as `valid`, and the box of each part as many
     as the part; (C4) the zero row of `init` is an index of the first dim of `valid`; (C5) there is either a source, or
@@ -190,9 +192,10 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
 def PC_StateOp : PC_Leaf<"state"> {
   let summary = "A tensor that a program keeps from step to step: `pc.state \"exp_avg\" of \"h.0.ln_1.weight\" dims [..]`";
   let description = [{
-    An optimizer keeps states for a parameter. They are zeros before the first step, and checkpoints contain them. A
-    `cache` has the keys or the values of one attention of a program that generates text. Its elements are undefined
-    until `pc.cache_write` sets them, and no checkpoint contains it.
+    An optimizer keeps states for a parameter. They are zeros before the first step, and checkpoints contain them. The
+    state "scale" has the scales of a parameter of codes (`pc-store-codes`); a run computes it with them. A `cache` has
+    the keys or the values of one attention of a program that generates text. Its elements are undefined until
+    `pc.cache_write` sets them, and no checkpoint contains it.
 
     Example: `%c = pc.state cache "keys" of "attention 0" dims ["batch", "slot", "kv_heads", "cached", "head_dim"] : tensor<1x8x2x64x16xf32>`
   }];
@@ -353,7 +356,8 @@ def PC_EinsumOp : PC_Compute<"einsum"> {
     `pc.einsum "b s e, e f -> b s f" %x, %w` is the product of the operands, summed over the factors that the result
     lacks. The result is broadcast along a factor that no operand has. Names of factors may be words. All contractions,
     gradients of weights and inputs, elementwise products, broadcasts of biases and gradients of biases are this op. It
-    is linear in each operand separately.
+    is linear in each operand separately. Its first operand may be codes of type i8 or i4 if the second one has their
+    scales, in f32, and no factor is summed: `"f e, f -> f e" %codes, %scales`.
 
     In `pc.einsum "b s e, n f e, b s n -> b s n f" %x, %w, %mask routed 2` the last operand is a mask of ones and zeros,
     with at most 2 ones along its last dim (`pc.top_k`). Terms for which the mask is 0 contribute nothing and need not

@@ -30,7 +30,8 @@ struct Num {
   }
 };
 
-/// Address of an array of `element` (f32, bf16 or i32). Loads of bf16 give f32; stores round to nearest even.
+/// Address of an array of `element` (f32, bf16, i32, or codes of i8). Loads of bf16 and codes give f32; stores round to
+/// nearest even.
 struct Ptr {
   Emitter *e = nullptr;
   mlir::Value base;
