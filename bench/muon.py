@@ -4,8 +4,8 @@
 usage: bench/muon.py [NAME] [--rounds N] [--layers N] [--tokens N] [--width N] [--only step|owners|ddp]
 
 step: a step on one rank with Muon and with AdamW; --tokens tokens in sequences of 1024, one per microbatch.
-owners: the update on four ranks, with an owner for each matrix and with the products of all matrices on every rank, under ZeRO-1, ZeRO-3 and tensor
-parallelism; --width is the width of this model, which has four layers. An update is the part of a step from the clip coefficient on, in the run's trace.
+owners: the update on four ranks, with an owner for each matrix and with the products of all matrices on every rank, with data parallelism, ZeRO-1, ZeRO-3 and
+tensor parallelism; --width is the width of this model, which has four layers. An update is the part of a step from the clip coefficient on, in the run's trace.
 ddp, only on demand: a step on two ranks beside torch.optim.Muon under DDP with gloo (Newton-Schulz in f32, one 2304 x 768 matrix instead of q, k and v). Needs
 torch in this python3; --tokens tokens in sequences of at most 1024.
 
@@ -22,7 +22,7 @@ import json_runs
 from gpt2_124m import run_torch
 from lion import ROOT, update
 
-PLANS = {"ZeRO-1": ("dp=4", ["--zero=1"], ["--pc-zero=stage=1"]), "ZeRO-3": ("dp=4", ["--zero=3"], ["--pc-zero=stage=3"]), "tp": ("tp=4", [], ["--pc-tensor-parallel"])}
+PLANS = {"dp": ("dp=4", [], ["--pc-data-parallel"]), "ZeRO-1": ("dp=4", ["--zero=1"], ["--pc-zero=stage=1"]), "ZeRO-3": ("dp=4", ["--zero=3"], ["--pc-zero=stage=3"]), "tp": ("tp=4", [], ["--pc-tensor-parallel"])}
 
 
 class Bench:
