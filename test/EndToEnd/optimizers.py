@@ -148,17 +148,17 @@ class Optimizers(Case):
         self.model(folder, 4, 16)
         for plan, *flags in [("1",), ("dp=2",), ("dp=2", "--zero=3"), ("tp=2",), ("cp=2", "--context-parallel=ring"), ("dp=2,tp=2", "--zero=1"),
                              ("pp=2,dp=2", "--stages=1,2", "--microbatches=2"), ("pp=2,tp=2", "--pipeline=zb-v", "--microbatches=2")]:
-            name, out = f"wide muon {' '.join([plan, *flags])}", "one" if plan == "1" else "other"
+            name, out = f"wide muon {' '.join([plan, *flags])}", "alone" if plan == "1" else "wide-other"
             self.compile(f"{out}-train", *mesh_flags(plan), *flags, "--optimizer=muon", f"--report={out}.json")
             self.needs("pc-run", "-n", ranks_of(plan), f"./{out}-train", "--", *STEPS, "--data", GOLDEN / "llama/tokens.bin", "--steps", 4, "--save", out, "--metrics", f"{out}.jsonl",
                        "--summary", f"{out}.summary", "--check-replicas", 2)
             self.compare(f"{name}: report and summary", "reports", f"{out}.json", f"{out}.summary")
             if plan == "1":
                 continue
-            chosen = [row["chosen"] for row in json.loads((self.work / "other.json").read_text())["update_forms"]]
+            chosen = [row["chosen"] for row in json.loads((self.work / f"{out}.json").read_text())["update_forms"]]
             self.check(f"{name}: owners", "owners" in chosen, chosen, f"{chosen.count('owners')} of {len(chosen)}")
-            self.compare(f"{name}: losses", "losses", "one.jsonl", "other.jsonl", "--tolerance", 1e-5)
-            self.compare(f"{name}: tensors", "tensors", "one/model.safetensors", "other/model.safetensors", "--tolerance", 1e-3)
+            self.compare(f"{name}: losses", "losses", "alone.jsonl", "wide-other.jsonl", "--tolerance", 1e-5)
+            self.compare(f"{name}: tensors", "tensors", "alone/model.safetensors", "wide-other/model.safetensors", "--tolerance", 1e-3)
 
     def cuda(self):
         self.environment |= STAND_IN
