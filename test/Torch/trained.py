@@ -109,18 +109,23 @@ class Ops(nn.Module):
         return total
 
 
-def step(folder, module, inputs, tolerance):
-    """Runs one step, and compares every gradient."""
+def step(folder, module, inputs, tolerance, meshes=("dp=1",)):
+    """Runs one step on each mesh, and compares every gradient."""
     exported = export(module, inputs)
     exported.write(folder)
     module(**inputs).backward()
-    run(None, "pc-compile", folder / "model.mlir", "-o", folder / "train")
     data = write_data(folder, exported, [inputs])
-    run(None, "pc-run", "-n", 1, folder / "train", "--", *data, "--steps", 1, "--dump-grads", folder / "gradients.safetensors")
-    wrong = [row for row in gradient_differences(folder / "gradients.safetensors", named_gradients(module)) if row[0] > tolerance]
-    for difference, name in wrong:
-        print(f"FAIL  {name}: the gradient differs by {difference:.1e}")
-    return not wrong
+    good = True
+    for mesh in meshes:
+        (folder / mesh).mkdir()
+        gradients = folder / mesh / "gradients.safetensors"
+        run(None, "pc-compile", folder / "model.mlir", "-o", folder / "train", "--mesh", mesh)
+        run(None, "pc-run", "-n", mesh.partition("=")[2], folder / "train", "--", *data, "--steps", 1, "--dump-grads", gradients)
+        for difference, name in gradient_differences(gradients, named_gradients(module)):
+            if difference > tolerance:
+                print(f"FAIL  {mesh}: {name}: the gradient differs by {difference:.1e}")
+                good = False
+    return good
 
 
 def round_trip(folder, name, plan):
@@ -166,6 +171,29 @@ class Cut(nn.Module):
     def forward(self, x):
         y = self.head(x.unsqueeze(1) * torch.arange(6.0).expand(B, 6).unsqueeze(2))
         return F.pad(y, (0, 0, 1, 0)).view(B, 7, 2, 4).sum(3).square().mean()
+
+
+class Preferences(nn.Module):
+    """DPO: two passes with the same weights, and two of a frozen reference."""
+
+    def __init__(self):
+        super().__init__()
+        self.policy, self.reference = (nn.Sequential(nn.Embedding(32, 16), nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 32)) for _ in range(2))
+        self.reference.requires_grad_(False)
+
+    def forward(self, chosen, rejected, chosen_targets, rejected_targets):
+        def likelihood(model, ids, targets):
+            return -F.cross_entropy(model(ids).flatten(0, 1), targets.flatten(), reduction="none").view(ids.shape).sum(1)
+
+        policy, reference = (likelihood(model, chosen, chosen_targets) - likelihood(model, rejected, rejected_targets) for model in (self.policy, self.reference))
+        return -F.logsigmoid(0.1 * (policy - reference)).mean()
+
+
+def preferences(folder):
+    names = ("chosen", "rejected", "chosen_targets", "rejected_targets")
+    good = step(folder, Preferences(), dict(zip(names, torch.randint(0, 32, (4, B, 6)))), 1e-5, ("dp=1", "dp=2", "tp=2"))
+    print(f"{'ok  ' if good else 'FAIL'}  pairs of answers, of which one is preferred")
+    return good
 
 
 class Chunks(nn.Module):
@@ -236,6 +264,7 @@ def main():
         x = torch.randn(B, N)
         x[0, :3] = 0
         good &= chunks(Path(work) / "chunks")
+        good &= preferences(Path(work) / "preferences")
         good &= step(Path(work), Ops(), dict(x=x, weight=torch.randn(B, N), label=(x[:, :1] > 0).float()), 1e-5)
         print(f"{'ok  ' if good else 'FAIL'}  {len(OPS)} groups of ops")
     for name in () if sys.argv[1:] else ("nanogpt", "nanogpt_nobias", "llama2c", "llama_half"):
