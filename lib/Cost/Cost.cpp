@@ -79,6 +79,8 @@ double pc::flopsOf(Operation *op) {
 }
 
 std::string pc::axesText(MoveOpInterface move) {
+  if (auto carry = dyn_cast<CarryOp>(*move))
+    return carry.getLink().str();
   SmallVector<StringAttr> axes = move.getMoveAxes();
   return llvm::join(llvm::map_range(axes, [](StringAttr axis) { return axis.getValue(); }), "+");
 }
@@ -124,6 +126,8 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
     // In one of the n permutes of a windowed move, a rank keeps its own block. Which permute this is depends on the
     // rank; the one with shift 0 is counted.
     return {n * operand, move.getMoveShift() ? operand : 0};
+  case PCRT_WAY_LINK:
+    return {operand, operand};
   case PCRT_WAY_LOCAL:
     return {};
   }
@@ -247,6 +251,8 @@ struct MoveTime {
 /// The seconds for latency and sending of one move of `wire` bytes per rank, on the slowest link that its groups cross.
 static MoveTime moveTime(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<StringAttr> axes,
                          const MachineModel &machine) {
+  if (factsOf(kind).way == PCRT_WAY_LINK)
+    return {machine.moveSeconds, wire / machine.diskBandwidth};
   if (!mesh)
     return {machine.moveSeconds, 0};
   NodeSpread spread = NodeSpread::ofGroups(mesh, axes, machine);

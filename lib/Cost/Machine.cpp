@@ -132,6 +132,7 @@ static const Figure figures[] = {
     {"memory_share", [](MachineModel &m) -> double & { return m.memoryShare; }, 1},
     {"stream_share", [](MachineModel &m) -> double & { return m.streamShare; }, 1, false},
     {"op_seconds", [](MachineModel &m) -> double & { return m.opSeconds; }, any, true, true},
+    {"disk_bandwidth", [](MachineModel &m) -> double & { return m.diskBandwidth; }, any, false},
     {"node_bandwidth", [](MachineModel &m) -> double & { return m.node.bandwidth; }, any},
     {"node_latency", [](MachineModel &m) -> double & { return m.node.latency; }, any, true, true},
     {"network_bandwidth", [](MachineModel &m) -> double & { return m.network.bandwidth; }, any},

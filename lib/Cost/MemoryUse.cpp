@@ -166,6 +166,8 @@ MemoryProfile::MemoryProfile(Block &body) : lives(body) {
   llvm::DenseSet<int64_t> leafHomes;
   SmallVector<PlacedBuffer> single;
   auto add = [&](Value value) {
+    if (spaceOf(value) != Space::Device)
+      return;
     single.push_back({value, homeOf(value), static_cast<int64_t>(llvm::alignTo(byteSize(value.getType()), 64)),
                       lives.lifetime(value), kindOf(value, gradients, inTasks)});
   };

@@ -134,7 +134,7 @@ private:
 
   /// Adds the bytes that the rank sends, which depend on its coordinates if a move has a root.
   void add(MoveOpInterface move, StepPhase phase, int64_t times) {
-    if (!mesh || mesh.size(move.getMoveAxes()) == 1)
+    if (!isa<CarryOp>(*move) && (!mesh || mesh.size(move.getMoveAxes()) == 1))
       return;
     TrafficRow &row = traffic[{axesText(move), move->getName().stripDialect(), stepPhaseName(phase)}];
     bool isRoot = llvm::all_of(move.getMoveAxes(), [&](StringAttr axis) { return coordinates[mesh.index(axis)] == 0; });
@@ -330,7 +330,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
       own.addRound(program);
       json::Array traffic;
       for (auto &[key, row] : own.traffic)
-        traffic.push_back(json::Object{{"axis", std::get<0>(key)},
+        traffic.push_back(json::Object{{std::get<1>(key) == "carry" ? "link" : "axis", std::get<0>(key)},
                                        {"move", std::get<1>(key)},
                                        {"phase", std::get<2>(key)},
                                        {"count", row.count},
@@ -340,6 +340,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
                            {"memory", json::Object(memory)},
                            {"memory_at_most", json::Object(most)},
                            {"traffic", std::move(traffic)}};
+      if (int64_t disk = arenas[0].getDisk())
+        (*figures.getObject("arena_bytes"))["disk"] = disk;
       if (json::Value rows = describeRows(program); rows.kind() != json::Value::Null)
         figures["rows"] = std::move(rows);
       if (json::Value weights = describeWeights(program); weights.kind() != json::Value::Null)

@@ -453,6 +453,11 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     module.emitError() << "--weights=int8 and int4 are supported on CPUs only; with --target=cuda, use --weights=full";
     return PCRT_INFEASIBLE;
   }
+  if (options.plan.find<OffloadTactic>() && (options.cuda() || rounds)) {
+    module.emitError() << (rounds ? "--offload does not work with --local-sgd; leave out one of the two"
+                                  : "--offload works on CPU ranks only for now; leave it out, or use --target=cpu");
+    return PCRT_INFEASIBLE;
+  }
   std::optional<bool> edited = wasEdited(module);
   if (edited.value_or(false))
     module.emitWarning() << "this program was edited and is no longer the model of its directory. Its checkpoints "

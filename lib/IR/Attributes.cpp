@@ -146,7 +146,7 @@ static ParseResult parseDim(AsmParser &parser, SmallVectorImpl<ArrayAttr> &dims)
   return success();
 }
 
-/// The kind of partial value and its axes are optional, and so are the axes of a root.
+/// The kind of partial value and its axes are optional, and so are the axes of a root, and the space.
 Attribute PlaceAttr::parse(AsmParser &parser, Type) {
   SmallVector<ArrayAttr> dims;
   SmallVector<StringAttr> partial, root;
@@ -155,13 +155,21 @@ Attribute PlaceAttr::parse(AsmParser &parser, Type) {
   if (parser.parseLess() ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] { return parseDim(parser, dims); }))
     return {};
+  Space space = Space::Device;
   StringRef word;
   SMLoc wordLoc = parser.getCurrentLocation();
   while (succeeded(parser.parseOptionalKeyword(&word))) {
+    if (word == "in") {
+      FailureOr<Space> parsed = FieldParser<Space>::parse(parser);
+      if (failed(parsed))
+        return {};
+      space = *parsed;
+      break; // the space is last
+    }
     bool isRoot = word == "root";
     auto parsed = symbolizePartialKind(word);
     if (!root.empty() || (!isRoot && (kind != PartialKind::None || !parsed || *parsed == PartialKind::None))) {
-      parser.emitError(wordLoc) << "expected 'sum' or 'max', then 'root'";
+      parser.emitError(wordLoc) << "expected 'sum' or 'max', then 'root', then 'in'";
       return {};
     }
     if (!isRoot)
@@ -179,10 +187,10 @@ Attribute PlaceAttr::parse(AsmParser &parser, Type) {
   }
   if (parser.parseGreater())
     return {};
-  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), dims, kind, partial, root);
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), dims, kind, partial, root, space);
 }
 
-/// Prints `<[dp, _, (tp, cp)] sum(pp)>`: the axes of each dim, then partial axes, then rooted axes.
+/// Prints `<[dp, _, (tp, cp)] sum(pp)>`: the axes of each dim, then partial axes, then rooted axes, then the space.
 void PlaceAttr::print(AsmPrinter &printer) const {
   auto axis = [&](StringAttr name) { printer.printKeywordOrString(name.getValue()); };
   printer << "<[";
@@ -210,6 +218,8 @@ void PlaceAttr::print(AsmPrinter &printer) const {
     llvm::interleaveComma(getRoot(), printer, axis);
     printer << ')';
   }
+  if (getSpace() != Space::Device)
+    printer << " in " << stringifySpace(getSpace());
   printer << '>';
 }
 
@@ -217,7 +227,7 @@ static bool isBefore(StringAttr a, StringAttr b) { return a.getValue() < b.getVa
 
 /// An axis may occur only once in a placement, whether it splits, is partial or is rooted.
 LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<ArrayAttr> dims,
-                                PartialKind kind, ArrayRef<StringAttr> partial, ArrayRef<StringAttr> root) {
+                                PartialKind kind, ArrayRef<StringAttr> partial, ArrayRef<StringAttr> root, Space) {
   llvm::StringSet<> seen;
   auto once = [&](StringRef axis) -> LogicalResult {
     if (seen.insert(axis).second)
@@ -260,7 +270,7 @@ LogicalResult RowsAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
 
 PlaceAttr PlaceAttr::replicated(MLIRContext *context, int64_t rank) {
   SmallVector<ArrayAttr> dims(rank, ArrayAttr::get(context, {}));
-  return get(context, dims, PartialKind::None, {}, {});
+  return get(context, dims, PartialKind::None, {}, {}, Space::Device);
 }
 
 SmallVector<StringAttr> PlaceAttr::axes(int64_t d) const { return axisList(getDims()[d]); }
@@ -302,17 +312,58 @@ PlaceAttr PlaceAttr::with(StringAttr axis, AxisState state, int64_t position) co
     root.push_back(axis);
     llvm::sort(root, isBefore);
   }
-  return get(context, dims, kind, partial, root);
+  return get(context, dims, kind, partial, root, getSpace());
+}
+
+PlaceAttr PlaceAttr::in(Space space) const {
+  return get(getContext(), getDims(), getKind(), getPartial(), getRoot(), space);
 }
 
 PlaceAttr PlaceAttr::dropFront() const {
-  return get(getContext(), getDims().drop_front(), getKind(), getPartial(), getRoot());
+  return get(getContext(), getDims().drop_front(), getKind(), getPartial(), getRoot(), getSpace());
 }
 
 PlaceAttr PlaceAttr::addFront() const {
   SmallVector<ArrayAttr> dims{ArrayAttr::get(getContext(), {})};
   llvm::append_range(dims, getDims());
-  return get(getContext(), dims, getKind(), getPartial(), getRoot());
+  return get(getContext(), dims, getKind(), getPartial(), getRoot(), getSpace());
+}
+
+//===---------------------------------------------------------------------------===//
+// #pc.home
+//===---------------------------------------------------------------------------===//
+
+/// <4096>, <disk, 4096> or <4096, <32 of 3>>.
+Attribute HomeAttr::parse(AsmParser &parser, Type) {
+  int64_t offset = 0, base = 0;
+  RowsAttr rows;
+  if (parser.parseLess())
+    return {};
+  if (succeeded(parser.parseOptionalKeyword("disk"))) {
+    base = PCRT_DISK;
+    if (parser.parseComma())
+      return {};
+  }
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseInteger(offset) ||
+      (succeeded(parser.parseOptionalComma()) && parser.parseCustomAttributeWithFallback(rows)) ||
+      parser.parseGreater())
+    return {};
+  if (offset <= -PCRT_DISK || offset >= PCRT_DISK) {
+    parser.emitError(loc) << "an offset must be below 2^56, got " << offset;
+    return {};
+  }
+  return get(parser.getContext(), base + offset, rows);
+}
+
+void HomeAttr::print(AsmPrinter &printer) const {
+  bool onDisk = getOffset() >= PCRT_DISK;
+  printer << '<' << (onDisk ? "disk, " : "") << (onDisk ? getOffset() - PCRT_DISK : getOffset());
+  if (getRows()) {
+    printer << ", ";
+    printer.printStrippedAttrOrType(getRows());
+  }
+  printer << '>';
 }
 
 //===---------------------------------------------------------------------------===//

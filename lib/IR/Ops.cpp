@@ -19,10 +19,15 @@ using namespace pc;
 #include "pc/IR/PCOps.cpp.inc"
 
 LogicalResult ArenaOp::verify() {
-  int64_t bytes = getBytes();
-  if (bytes < 0 || bytes % 64)
-    return emitOpError() << "has " << bytes << " bytes, but must have a multiple of 64, at least 0 (C1)";
+  for (auto bytes : {static_cast<int64_t>(getBytes()), static_cast<int64_t>(getDisk())})
+    if (bytes < 0 || bytes % 64)
+      return emitOpError() << "has " << bytes << " bytes, but must have a multiple of 64, at least 0 (C1)";
   return success();
+}
+
+bool ArenaOp::contains(int64_t begin, int64_t end) {
+  int64_t base = begin < PCRT_DISK ? 0 : PCRT_DISK;
+  return begin >= 0 && end - base <= static_cast<int64_t>(base ? getDisk() : getBytes());
 }
 
 //===---------------------------------------------------------------------------===//
@@ -71,14 +76,7 @@ ParseResult StartOp::parse(OpAsmParser &parser, OperationState &result) { return
 void StartOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
 
 /// Returns true if two types are equal except for their homes.
-static bool sameUpToHome(Type a, Type b) {
-  auto strip = [](Type type) -> Type {
-    auto tensor = cast<RankedTensorType>(type);
-    auto home = dyn_cast_or_null<HomeAttr>(tensor.getEncoding());
-    return home ? withEncoding(type, home.getRows()) : tensor;
-  };
-  return strip(a) == strip(b);
-}
+static bool sameUpToHome(Type a, Type b) { return withoutHome(a) == withoutHome(b); }
 
 /// Checks that the body yields the types of the op's results, except for homes.
 static LogicalResult verifyYield(Operation *op, StringRef constraint) {
@@ -178,8 +176,11 @@ LogicalResult StartOp::verify() {
       return emitOpError() << "op " << i << " of the body must move argument " << i
                            << " with traffic, and its result must be yielded as value " << i << " (C2)";
     first = first ? first : move;
+    auto link = [](MoveOpInterface move) { return isa<CarryOp>(*move) ? cast<CarryOp>(*move).getLink() : ""; };
     if (move.getMoveAxes() != first.getMoveAxes())
       return emitOpError() << "contains moves over different axes (C2)";
+    if (link(move) != link(first))
+      return emitOpError() << "contains different carries, or carries and other moves (C2)";
   }
   if (WaitOp wait = getWait(); !wait || wait->getBlock() != (*this)->getBlock())
     return emitOpError() << "needs exactly one pc.wait, in the same block (C3)";

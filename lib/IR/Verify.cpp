@@ -266,12 +266,32 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
   return success();
 }
 
+/// Checks (C1) of a carry.
+static LogicalResult verifyCarry(Operation *op, RankedTensorType from, RankedTensorType to) {
+  if (spaceOf(from) != spaceOf(to) &&
+      inSpace(withoutHome(from), Space::Device) == inSpace(withoutHome(to), Space::Device))
+    return success();
+  return op->emitOpError() << "must change the space and nothing else, but makes " << to << " of " << from << " (C1)";
+}
+
+LogicalResult pc::detail::verifySpaces(Operation *op) {
+  if (isa<CarryOp, ParameterOp, StateOp, UpdateOp, StartOp, WaitOp>(op) ||
+      (isa<YieldOp>(op) && isa_and_nonnull<StartOp>(op->getParentOp())))
+    return success();
+  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+    if (spaceOf(type) != Space::Device)
+      return op->emitOpError() << "uses " << type << ", which is not on the device; pc.carry brings it there";
+  return success();
+}
+
 /// In placed programs, the result's placement must be the one that the move gives. In local programs, shapes are
 /// compared.
 LogicalResult pc::detail::verifyMoveOp(Operation *op) {
   auto move = cast<MoveOpInterface>(op);
   auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (from && to && isa<CarryOp>(op))
+    return verifyCarry(op, from, to);
   if (!from || !to || from.getElementType() != to.getElementType())
     return op->emitOpError() << "operand and result must have the same element type (M2)";
   if (move.getMoveAxes().empty())

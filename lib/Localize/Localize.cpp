@@ -65,7 +65,7 @@ private:
       SmallVector<int64_t> shape(tensor.getShape());
       for (auto [d, size] : llvm::enumerate(shape))
         size /= blocks(placement(type).axes(d));
-      local = RankedTensorType::get(shape, tensor.getElementType());
+      local = inSpace(RankedTensorType::get(shape, tensor.getElementType()), placement(type).getSpace());
     }
     return local;
   }
@@ -149,7 +149,7 @@ private:
 
   template <typename Op> void setLayout(Op op, Value value) {
     op.setGlobal(cast<RankedTensorType>(value.getType()).getShape());
-    op.setLayoutAttr(place(value.getType()));
+    op.setLayoutAttr(place(value.getType()).in(Space::Device));
   }
 
   /// If the dim that `op` indexes is split, adds the first global index of the rank's block as an operand.
@@ -220,7 +220,7 @@ private:
     SmallVector<Operation *> nothing;
     function.walk([&](Operation *op) {
       auto move = dyn_cast<MoveOpInterface>(op);
-      if (isa<CopyOp, AddendOp>(op) || (move && blocks(move.getMoveAxes()) == 1))
+      if (isa<CopyOp, AddendOp>(op) || (move && !isa<CarryOp>(op) && blocks(move.getMoveAxes()) == 1))
         nothing.push_back(op);
     });
     for (Operation *op : nothing) {

@@ -95,7 +95,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
     if (!leaf)
       return update.emitOpError() << "sets '" << update.getName()
                                   << "', which is not a parameter or state of this program (L4)";
-    auto bare = [](Value value) { return withEncoding(value.getType(), {}); }; // homes may differ
+    auto bare = [](Value value) { return withoutHome(value.getType()); }; // homes may differ
     if (bare(update.getValue()) != bare(leaf))
       return update.emitOpError() << "sets " << leaf.getType() << " to a value of type " << update.getValue().getType()
                                   << " (L4)";

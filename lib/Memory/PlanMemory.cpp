@@ -1,4 +1,4 @@
-//===- PlanMemory.cpp - Give every value an offset in the device arena ------------------===//
+//===- PlanMemory.cpp - Give every value an offset in the arena of its space ------------===//
 // Input: a scheduled local program. Result: every value has a home, every call a frame, and the module has `pc.arena`.
 // Task functions are planned first, each in a separate address space; a call then needs one block for the frame. In the
 // arena, parameters come first, then states, other leaves, values with shorter lifetimes, and the workspace of CUDA
@@ -20,6 +20,9 @@
 
 using namespace mlir;
 using namespace pc;
+
+/// Disks copy directly to memory that is aligned to their sectors, so programs with carries align all buffers to them.
+constexpr int64_t sectorBytes = 512;
 
 namespace {
 
@@ -89,13 +92,15 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       module.emitError() << "pc-plan-memory: '" << target << "' is not a target; expected cpu or cuda";
       return signalPassFailure();
     }
-    alignment = target == "cuda" ? cudaAlignment : arenaAlignment;
+    auto isOnDisk = [](StateOp state) { return WalkResult(failure(spaceOf(state.getValue()) == Space::Disk)); };
+    bool carries = module.walk(isOnDisk).wasInterrupted();
+    alignment = target == "cuda" ? cudaAlignment : carries ? sectorBytes : arenaAlignment;
     planFunctions(steps[0]);
-    int64_t bytes = plan(steps[0].getBody().front());
+    auto [bytes, disk] = plan(steps[0].getBody().front());
     if (target == "cuda")
       bytes += libraryWorkspaceBytes(module, CudaLibraries(attention, archs));
     OpBuilder builder(steps[0]);
-    ArenaOp::create(builder, steps[0].getLoc(), bytes);
+    ArenaOp::create(builder, steps[0].getLoc(), bytes, disk);
   }
 
   /// Plans every function that the step calls, in a separate address space: the frame, the arguments, the results.
@@ -150,12 +155,17 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
                                        ValueRange(body.getTerminator()->getOperands()).getTypes()));
   }
 
-  /// Sets the homes; returns the size of the arena.
-  int64_t plan(Block &body) {
+  /// Sets the homes; returns the sizes of the arenas of the device and on disk.
+  std::pair<int64_t, int64_t> plan(Block &body) {
     sinkUpdates(body);
     Liveness liveness(body);
     TaskFunctions functions;
     SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness, functions).take();
+    auto *onDisk = std::stable_partition(buffers.begin(), buffers.end(), [](const Buffers::Buffer &buffer) {
+      return spaceOf(buffer.values.front()) == Space::Device;
+    });
+    int64_t disk = planDisk(ArrayRef(onDisk, buffers.end()));
+    buffers.erase(onDisk, buffers.end());
 
     int64_t base = 0; // leaves are always live, so they follow each other
     auto settle = [&](auto isNext) {
@@ -198,7 +208,19 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       int64_t offset = stack + static_cast<int64_t>(view.getIndex()) * byteSize(element.getType());
       element.setType(withEncoding(element.getType(), HomeAttr::get(&getContext(), offset)));
     }
-    return base + std::max(solution.bytes, roundBytes(getOperation()));
+    return {base + std::max(solution.bytes, roundBytes(getOperation())), disk};
+  }
+
+  /// Gives buffers homes in whole blocks of the disk; returns the size of the arena. Leaves are live all the time.
+  int64_t planDisk(ArrayRef<Buffers::Buffer> buffers) {
+    SmallVector<ArenaBuffer> problem;
+    for (const Buffers::Buffer &buffer : buffers)
+      problem.push_back(
+          {static_cast<int64_t>(llvm::alignTo(buffer.bytes, PCRT_DISK_BLOCK)), buffer.life.first, buffer.life.last});
+    ArenaPlan solution = planArena(problem);
+    for (auto [buffer, offset] : llvm::zip_equal(buffers, solution.offsets))
+      setHome(buffer, PCRT_DISK + offset);
+    return solution.bytes;
   }
 
   int64_t alignment = arenaAlignment;

@@ -26,8 +26,8 @@ namespace {
 /// still needed.
 class Replay {
 public:
-  /// `functions` are the functions that the step calls.
-  Replay(int64_t arenaBytes, TaskFunctions &functions) : arenaBytes(arenaBytes), functions(functions) {}
+  /// `functions` are the functions that the step calls. Without `arena`, any home is inside.
+  Replay(ArenaOp arena, TaskFunctions &functions) : arena(arena), functions(functions) {}
 
   /// (A7) Checks a function in its own address space. It holds its arguments at the start, and keeps those that no
   /// result overwrites. It holds all results at the end. All other values are in the frame.
@@ -84,11 +84,14 @@ private:
     auto type = dyn_cast<RankedTensorType>(value.getType());
     if (!type || !type.hasStaticShape() || homeOrNone(value) < 0)
       return op->emitOpError() << "has a value without an arena offset: " << value.getType() << " (A1)";
-    if (homeOrNone(value) % 64 || homeOrNone(value) + byteSize(type) > arenaBytes)
-      return op->emitOpError() << "has a value outside the arena of " << arenaBytes
+    if (homeOrNone(value) % 64 || !isInside(homeOrNone(value), byteSize(type)))
+      return op->emitOpError() << "has a value outside the arena of "
+                               << (spaceOf(type) == Space::Device ? arena.getBytes() : arena.getDisk())
                                << " bytes, or at a misaligned offset: " << type << " (A1)";
     return success();
   }
+
+  bool isInside(int64_t begin, int64_t bytes) { return !arena || arena.contains(begin, begin + bytes); }
 
   /// The holders that overlap `value`'s bytes.
   SmallVector<Value> overlapping(Value value) {
@@ -218,6 +221,8 @@ private:
         return update.emitOpError() << "finds its value at offset " << homeOrNone(leaf) << " overwritten (A4)";
       return success();
     }
+    if (spaceOf(leaf) != Space::Device || spaceOf(value) != Space::Device)
+      return update.emitOpError() << "copies to or from the disk, which only pc.carry does (A4)";
     if (pending[leaf])
       return update.emitOpError() << "copies over '" << update.getName() << "', whose old value is read later (A4)";
     return success();
@@ -230,7 +235,7 @@ private:
     if (!call.getFrame())
       return call.emitOpError() << "has no frame (A7)";
     int64_t frame = *call.getFrame(), end = frame + called.frameBytes;
-    if (frame < 0 || frame % 64 || end > arenaBytes)
+    if (frame < 0 || frame % 64 || !isInside(frame, called.frameBytes))
       return call.emitOpError() << "has a frame outside the arena (A7)";
     for (auto [result, argument] : llvm::zip_equal(call.getResults(), called.inPlace))
       if (argument >= 0 && homeOrNone(result) != homeOrNone(call.getInputs()[argument]))
@@ -365,7 +370,7 @@ private:
     return success();
   }
 
-  int64_t arenaBytes;
+  ArenaOp arena;
   TaskFunctions &functions;
   Map held;                               ///< by offset
   llvm::DenseMap<Value, int64_t> pending; ///< uses still to come
@@ -388,8 +393,8 @@ struct VerifyMemory : pc::impl::VerifyMemoryBase<VerifyMemory> {
     bool failed = false;
     for (auto call : steps[0].getOps<CallOp>())
       if (const TaskFunction &called = functions.of(call); seen.insert(called.function).second)
-        failed |= mlir::failed(Replay(INT64_MAX, functions).run(called));
-    if (failed || mlir::failed(Replay(arenas[0].getBytes(), functions).run(steps[0].getBody().front())))
+        failed |= mlir::failed(Replay(ArenaOp(), functions).run(called));
+    if (failed || mlir::failed(Replay(arenas[0], functions).run(steps[0].getBody().front())))
       signalPassFailure();
   }
 };

@@ -48,6 +48,8 @@ public:
       position[&op] = ops.size();
       ops.push_back(&op);
       accumulates |= isa<AccumulateOp>(op);
+      if (phaseBegunBy(&op) == StepPhase::Optimizer)
+        optimizerBegin = position[&op];
     }
     int64_t lastCall = -1; // a task (pc.call) may send, so no move is in flight across it
     for (Operation *op : ops) {
@@ -88,13 +90,13 @@ public:
   }
 
 private:
-  /// Returns true if `op` is a move between two or more ranks that may be in flight: moves of rows always block. Moves
-  /// between stages are not changed, because each stage's program is scheduled separately, and all stages have to run
-  /// these moves in the same order.
+  /// Returns true if `op` is a carry, or a move between two or more ranks, that may be in flight: moves of rows always
+  /// block. Moves between stages are not changed, because each stage's program is scheduled separately, and all stages
+  /// have to run these moves in the same order.
   bool sends(Operation *op) const {
     auto move = dyn_cast_or_null<MoveOpInterface>(op);
     return move && !isa<AllToAllRowsOp>(op) && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) &&
-           hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1;
+           (isa<CarryOp>(op) || (hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1));
   }
 
   /// Moves updates whose values are results of moves to the end of the block, so that the moves can be waited for
@@ -181,7 +183,10 @@ private:
     return rounded && isLeaf(rounded) && !(op->getBlock() == &block && accumulates);
   }
 
+  /// The axes of a move, or the link of a carry: moves for which they are equal keep their order.
   static std::vector<std::string> axesOf(MoveOpInterface move) {
+    if (auto carry = dyn_cast<CarryOp>(*move))
+      return {carry.getLink().str()};
     std::vector<std::string> axes;
     for (StringAttr axis : move.getMoveAxes())
       axes.push_back(axis.str());
@@ -196,6 +201,12 @@ private:
   bool isReadAtEnd(Operation *op) const {
     return llvm::all_of(op->getUsers(),
                         [&](Operation *user) { return user == block.getTerminator() || atEnd.contains(user); });
+  }
+
+  /// The parameter to which a leaf belongs.
+  static StringRef storedFor(Operation *leaf) {
+    auto state = dyn_cast<StateOp>(leaf);
+    return state ? state.getParameter() : cast<ParameterOp>(leaf).getName();
   }
 
   /// Adds a move, with the positions at which it is ready, needed and last read.
@@ -229,6 +240,11 @@ private:
     if (isa<AllGatherOp>(op) && isStored(source)) {
       std::string name = unitName(sourceName(source));
       item.unit = number(units, {name, gathers[source]++});
+      item.mayWait = false;
+    } else if (auto carry = dyn_cast<CarryOp>(op); carry && isStored(source)) {
+      // The optimizer reads it, and the forward and backward pass need the memory.
+      item.ready = std::max(item.ready, std::min(optimizerBegin, item.needed - 1));
+      item.unit = number(units, {"carry " + unitName(storedFor(source)), gathers[source]++});
       item.mayWait = false;
     } else if (isa<AllGatherOp, PermuteOp>(op) && !item.mayWait) {
       // The result of a gather is larger than its operand, and a permute's result lives at the same time as its
@@ -330,6 +346,7 @@ private:
   SmallVector<Operation *> ops; ///< the ops of the block, before rewriting
   llvm::DenseMap<Operation *, int64_t> position;
   bool accumulates = false;                    ///< the block has an accumulation
+  int64_t optimizerBegin = -1;                 ///< the op with which the optimizer begins
   llvm::DenseMap<Operation *, int64_t> taskOf; ///< by op: the number of tasks that have begun before it
   llvm::DenseSet<Operation *> atEnd;           ///< sums and updates at the end of their task, or of the block
   SmallVector<MoveItem> items;

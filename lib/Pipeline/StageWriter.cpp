@@ -148,13 +148,26 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
   }
 }
 
-/// Leaves and other values from outside get the order that they had in the step.
+/// Leaves and other values from outside get the order that they had in the step. What is computed
+/// from states of the optimizer, and first carried to the device, comes after the tasks, which need the memory.
 void StageModule::finish() {
   func::ReturnOp::create(builder, function.getLoc());
   Block &block = function.getBody().front();
   llvm::sort(header, [](const auto &a, const auto &b) { return a.first->isBeforeInBlock(b.first); });
+  auto tasks = block.getOps<TaskOp>();
+  auto optimizer = llvm::find_if(tasks, [](TaskOp task) { return task.getKind() == TaskKind::Optimizer; });
+  llvm::DenseSet<Operation *> late;
+  for (auto &[original, clone] : header)
+    if (optimizer != tasks.end() && llvm::any_of(clone->getOperands(), [&](Value operand) {
+          auto state = operand.getDefiningOp<StateOp>();
+          return (state && !state.getCache()) || late.contains(operand.getDefiningOp());
+        }))
+      late.insert(clone);
   for (auto &[original, clone] : llvm::reverse(header))
-    clone->moveBefore(&block, block.begin());
+    if (late.contains(clone))
+      clone->moveAfter(*optimizer);
+    else
+      clone->moveBefore(&block, block.begin());
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (isOpTriviallyDead(&op))
       op.erase();

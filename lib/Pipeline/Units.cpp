@@ -228,7 +228,7 @@ private:
     for (auto state : leavesEnd->getBlock()->getOps<StateOp>())
       if (state.getCache())
         bytes[state.getValue()] = localBytes(state.getValue(), mesh);
-      else
+      else if (spaceOf(state.getValue()) == Space::Device)
         states[state.getParameter().str()] += localBytes(state.getValue(), mesh);
     bool trains = bytes.empty();
     for (Operation *op = &leavesEnd->getBlock()->front(); op != leavesEnd; op = op->getNextNode()) {

@@ -232,6 +232,18 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
   return {};
 }
 
+/// --offload=WHAT:SPACE; the space is disk if it is left out.
+static Refused offload(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string text = flags.text("offload");
+  if (text.empty())
+    return {};
+  auto [what, space] = StringRef(text).split(':');
+  if (what != "states" || (space != "disk" && !(space.empty() && !StringRef(text).contains(':'))))
+    return infeasible("--offload=" + text + " is not supported; expected states or states:disk");
+  plan.tactics.push_back(Tactic(row.pass).with("what", what).with("to", "disk"));
+  return {};
+}
+
 /// --pipeline names the schedule; the axis, the stages and other options have separate flags. The tactic is added
 /// if the flag is given or the mesh has the axis.
 static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
@@ -406,6 +418,12 @@ static std::deque<TacticInfo> &table() {
        .shardsParameters = true,
        .fromFlags = zero},
       {.pass = "pc-propagate", .phase = Phase::Placed, .takesQkvApart = true}, // only in plan files
+      {.pass = OffloadTactic::pass.str(),
+       .phase = Phase::Placed,
+       .flags = {{"offload", "Keep optimizer states on disk and carry them in for each update: states or states:disk "
+                             "(CPU ranks)"}},
+       .once = "pc-offload is given twice; give it once",
+       .fromFlags = offload},
       {.pass = PipelineTactic::pass.str(),
        .phase = Phase::Staged,
        .flags = {{"pipeline",

@@ -72,7 +72,7 @@ bool Walk::isIn(Stage &stage, Operation *op, Value value, const State &state, st
 bool Walk::put(Stage &stage, Operation *op, const State &state, std::optional<Range> range) {
   if (!range)
     return true;
-  if ((range->begin < 0 || range->end > stage.arena) &&
+  if (!cast<ArenaOp>(stage.arenaOp).contains(range->begin, range->end) &&
       !clash(stage.arenaOp,
              "is too small, because '" + op->getName().getStringRef() + "' op writes bytes " + Twine(range->begin) +
                  " to " + Twine(range->end),

@@ -219,6 +219,8 @@ struct Placer::GroupMove {
       return placer.permute(group, y);
     case MoveKind::Insert:
       return placer.insert(cast<InsertOp>(move), group, y, operands.size() > 1 ? operands[1] : nullptr, placed);
+    case MoveKind::Carry:
+      break; // it is over no group
     }
     llvm_unreachable("a move of no kind");
   }
@@ -232,6 +234,8 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
     refuse("moves values of only one round of routed tokens, not of all rounds");
     return std::nullopt;
   }
+  if (isa<CarryOp>(*move)) // the same value in another space
+    return y;
   Group group;
   if (!groupOf(move, group))
     return std::nullopt;

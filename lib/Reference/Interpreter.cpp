@@ -110,11 +110,9 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
   }
   Stages all;
   for (auto [s, stage] : llvm::enumerate(stages)) {
-    int64_t arenaBytes = -1;
-    for (ArenaOp arena : stage.getOps<ArenaOp>())
-      arenaBytes = arena.getBytes();
+    auto arenas = llvm::to_vector(stage.getOps<ArenaOp>());
     all.machines.push_back(std::make_unique<Machine>(functions[s], options, feeds[s], Ranks(link.meshOfStage()),
-                                                     /*erased=*/false, arenaBytes));
+                                                     /*erased=*/false, arenas.empty() ? ArenaOp() : arenas.back()));
     all.machines.back()->link = &link;
     all.machines.back()->stage = static_cast<int>(s);
     if (failed(all.machines.back()->begin()))
@@ -171,15 +169,13 @@ FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
   std::vector<Tensor> trace;
   bool placed = isPlaced(function);
   if (placed) {
-    Machine device(function, options, feeds, Ranks(MeshAttr()), /*erased=*/true, /*arenaBytes=*/-1);
+    Machine device(function, options, feeds, Ranks(MeshAttr()), /*erased=*/true, /*arena=*/{});
     device.record = &trace;
     if (failed(device.run()))
       return failure();
   }
-  int64_t arenaBytes = -1;
-  for (ArenaOp arena : module.getOps<ArenaOp>())
-    arenaBytes = arena.getBytes();
-  Machine machine(function, options, feeds, ranks, /*erased=*/false, arenaBytes);
+  auto arenas = llvm::to_vector(module.getOps<ArenaOp>());
+  Machine machine(function, options, feeds, ranks, /*erased=*/false, arenas.empty() ? ArenaOp() : arenas.back());
   if (placed)
     machine.expected = &trace;
   if (failed(machine.run()))
@@ -201,6 +197,6 @@ FailureOr<std::vector<Tensor>> pc::interpretOp(ModuleOp program, Operation *op, 
   alone->setOperands(block->getArguments());
   RunOptions options;
   Feeds feeds(function, options.seed);
-  Machine machine(function, options, feeds, Ranks(MeshAttr()), /*erased=*/false, /*arenaBytes=*/-1);
+  Machine machine(function, options, feeds, Ranks(MeshAttr()), /*erased=*/false, /*arena=*/{});
   return machine.runAlone(alone, operands);
 }

@@ -20,11 +20,10 @@ using namespace mlir;
 /// A function, the values of all ranks, and the next op.
 class Machine {
 public:
-  /// With `erased`, moves and placements are ignored, as on one device. `arenaBytes`: see Store.
-  Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased,
-          int64_t arenaBytes)
+  /// With `erased`, moves and placements are ignored, as on one device. `arena`: see Store.
+  Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased, ArenaOp arena)
       : function(function), options(options), rounds(!options.exact && hasBf16(function->getParentOfType<ModuleOp>())),
-        feeds(feeds), ranks(ranks), erased(erased), store(ranks.count(), arenaBytes) {
+        feeds(feeds), ranks(ranks), erased(erased), store(ranks.count(), arena) {
     function.walk([&](Operation *op) { leaves.add(op); });
   }
 

@@ -157,6 +157,8 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<
       return at == 0 ? concatenate(group, dim) : Tensor(shapeOfBlocks(own.shape, dim, n), NAN);
     case MoveKind::Reduce:
       return at == 0 ? reduce(group, move.getReduction()) : Tensor(own.shape, NAN);
+    case MoveKind::Carry:
+      return own;
     case MoveKind::Permute:
       return *group[other];
     case MoveKind::Insert:

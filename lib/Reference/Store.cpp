@@ -16,9 +16,13 @@ static int64_t width(Value value) { return (cast<RankedTensorType>(value.getType
 /// Whether two elements share a byte: codes of 4 bits. A byte is then the number 16 a + b for the codes a and b.
 static bool isInPairs(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isInteger(4); }
 
-Store::Store(int64_t ranks, int64_t arenaBytes) : arenaBytes(arenaBytes) {
-  if (hasArena()) // bytes that were never written are NaN
-    arenas.assign(ranks, std::vector<double>(arenaBytes, std::numeric_limits<double>::quiet_NaN()));
+Store::Store(int64_t ranks, ArenaOp arena) {
+  if (!arena)
+    return;
+  deviceBytes = static_cast<int64_t>(arena.getBytes());
+  arenaBytes = deviceBytes + static_cast<int64_t>(arena.getDisk());
+  // Bytes that were never written are NaN.
+  arenas.assign(ranks, std::vector<double>(arenaBytes, std::numeric_limits<double>::quiet_NaN()));
 }
 
 // Values that are stored by rows have another order than their elements. They are kept separately, and their bytes in
@@ -27,7 +31,10 @@ int64_t Store::homeOf(Value value) const {
   if (rowsOf(value))
     return -1;
   auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
-  return hasArena() && home ? home.getOffset() + elementOffsets.lookup(value) : -1;
+  if (!hasArena() || !home)
+    return -1;
+  int64_t offset = home.getOffset() + elementOffsets.lookup(value);
+  return offset < PCRT_DISK ? offset : deviceBytes + offset - PCRT_DISK;
 }
 
 /// With homes, the value is read from the arenas, where a later op may have overwritten it.

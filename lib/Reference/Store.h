@@ -12,8 +12,8 @@ namespace pc {
 /// State: the last tensors of every value and, with an arena, the current bytes of every rank.
 class Store {
 public:
-  /// `arenaBytes` is the arena of a planned program, or -1 if values have no homes.
-  Store(int64_t ranks, int64_t arenaBytes);
+  /// `arena` has the sizes of a planned program's arenas, and is null if values have no homes.
+  Store(int64_t ranks, ArenaOp arena);
 
   bool hasArena() const { return arenaBytes >= 0; }
   /// The current elements of `value`, one tensor per rank. The reference is valid until the next `get` of the same
@@ -24,11 +24,11 @@ public:
   /// Binds a block argument to an element of a stack. With an arena nothing is written, because the argument is part
   /// `index` of its operand.
   void setElement(mlir::Value argument, RankTensors tensors, int64_t index);
-  /// The first byte of `value` in the arena, or -1.
+  /// The first byte of `value` in `arenas`, or -1.
   int64_t homeOf(mlir::Value value) const;
 
 private:
-  int64_t arenaBytes;
+  int64_t deviceBytes = -1, arenaBytes = -1; ///< the arena on disk follows that of the device
   llvm::DenseMap<mlir::Value, std::unique_ptr<RankTensors>>
       values; ///< with an arena: shapes, and copies of elements that `get` refreshes
   llvm::DenseMap<mlir::Value, int64_t> elementOffsets; ///< bytes from the home of a block argument

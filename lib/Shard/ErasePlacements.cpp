@@ -1,5 +1,5 @@
 //===- ErasePlacements.cpp - Placed program -> step program --------------------------===//
-// Removes moves, copies, the mesh and the placements of types. Refuses scheduled programs.
+// Removes moves, copies, the mesh and the placements of types, with their spaces. Refuses scheduled programs.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_ERASEPLACEMENTS
 #include "pc/Shard/Passes.h"

@@ -35,7 +35,8 @@ std::optional<MoveKind> Moves::kind(const MoveTerms &terms, AxisState from, Axis
   };
   for (int32_t kind = 0; kind < PCRT_NUM_MOVE_KINDS; ++kind)
     if (const pcrt_move_facts *facts = pcrt_facts_of_move(kind);
-        facts->needs == stateOf(from) && facts->makes == stateOf(to) && !(facts->flags & PCRT_MOVE_UNPLACED))
+        facts->needs == stateOf(from) && facts->makes == stateOf(to) && facts->way != PCRT_WAY_LINK &&
+        !(facts->flags & PCRT_MOVE_UNPLACED))
       return static_cast<MoveKind>(kind);
   return std::nullopt;
 }

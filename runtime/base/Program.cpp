@@ -20,7 +20,7 @@ using namespace pcrt;
 static_assert(PCRT_ABI_VERSION == 13 && sizeof(pcrt_kernel) == 48 && sizeof(pcrt_device_kernel) == 48 &&
               sizeof(pcrt_image) == 32 && sizeof(pcrt_attention_desc) == 352 && sizeof(pcrt_gemm_desc) == 184 &&
               sizeof(pcrt_move_desc) == 88 && sizeof(pcrt_group) == 36 && sizeof(pcrt_flow) == 40 &&
-              sizeof(pcrt_program) == 208);
+              sizeof(pcrt_program) == 216);
 
 std::string pcrt::withErrno(const std::string &what) { return what + ": " + strerror(errno); }
 
@@ -83,7 +83,9 @@ public:
               std::to_string(blocks));
     }
     int64_t bytes = bytesOf(tensor.dtype, blockOf(program.mesh, tensor.shape, tensor.layout, 0).elements());
-    if (inArena && (tensor.offset < 0 || tensor.offset + bytes > program.abi.arena_bytes))
+    bool onDisk = tensor.offset >= PCRT_DISK;
+    int64_t end = tensor.offset + bytes - (onDisk ? PCRT_DISK : 0);
+    if (inArena && (tensor.offset < 0 || end > (onDisk ? program.abi.disk_bytes : program.abi.arena_bytes)))
       wrong(tensor.name + " lies outside the arena");
   }
 

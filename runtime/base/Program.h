@@ -215,6 +215,12 @@ struct Program {
   Program &operator=(const Program &) = delete;
 };
 
+/// Whether a rank of the program, of any stage, has an arena on disk.
+inline bool keepsOnDisk(const Program &program) {
+  return std::any_of(program.stages.begin(), program.stages.end(),
+                     [](const Program *stage) { return stage->abi.disk_bytes > 0; });
+}
+
 /// The programs of an executable: one, or one for each stage.
 class Programs {
 public:

@@ -17,7 +17,10 @@ using namespace pcrt;
 
 KeptMemory::KeptMemory(const Program &program, std::string programSum, Comm &comm, int64_t every)
     : program(program), programSum(std::move(programSum)), comm(comm), every(every),
-      kept(program.training && program.abi.target == PCRT_CPU ? comm.kept() : nullptr) {
+      kept(program.training && program.abi.target == PCRT_CPU && !keepsOnDisk(program) ? comm.kept() : nullptr) {
+  if (every && keepsOnDisk(program))
+    fail(PCRT_USAGE, "--snapshot copies the state in memory, but this program keeps part of its state on disk; use "
+                     "--checkpoint DIR");
   if (every && !kept)
     fail(PCRT_USAGE, std::string("--snapshot needs CPU ranks started by pc-run and connected by shared memory, but "
                                  "this run uses the transport ") +

@@ -57,6 +57,8 @@ std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, cons
   const pcrt_move_facts *facts = pcrt_facts_of_move(desc.kind);
   if (!facts)
     return bad("unknown kind " + std::to_string(desc.kind));
+  if (facts->way == PCRT_WAY_LINK)
+    return bad("it is not a move between ranks");
   if (desc.dtype < PCRT_F32 || desc.dtype > PCRT_I8)
     return bad("unknown dtype " + std::to_string(desc.dtype));
   if (desc.dtype == PCRT_I8 && facts->needs == PCRT_STATE_PARTIAL)

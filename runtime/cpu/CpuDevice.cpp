@@ -78,6 +78,7 @@ void CpuDevice::prepare(pcrt_context &context) {
     }
   if (program.stageAxis >= 0)
     requireOk(comm, comm.openFlows(context.flows));
+  openDisk(context);
   if (context.keepsArena) // oneDNN makes its code in the first step then
     return;
   if (comm.hasOldArena())
@@ -93,13 +94,35 @@ void CpuDevice::prepare(pcrt_context &context) {
     return;
   memset(arena, 0xff, size_t(program.abi.arena_bytes));
   for (const State &state : program.states)
-    memset(arena + state.offset, 0,
-           size_t(blockOf(program.mesh, state.shape, state.layout, 0).elements() * elementBytes(state.dtype)));
+    if (state.offset < PCRT_DISK)
+      memset(arena + state.offset, 0,
+             size_t(blockOf(program.mesh, state.shape, state.layout, 0).elements() * elementBytes(state.dtype)));
 }
 
-void CpuDevice::write(int64_t offset, const void *from, int64_t bytes) { memcpy(arena + offset, from, bytes); }
+/// Some stages of a pipeline may keep nothing on disk; all ranks call it, to agree on failures.
+void CpuDevice::openDisk(pcrt_context &context) {
+  onAllRanks(context.comm, [&] {
+    if (!program.abi.disk_bytes)
+      return;
+    if (std::string drawback = DiskArena::drawbackOf(context.scratch); !drawback.empty() && context.comm.rank() == 0)
+      fprintf(stderr, "pc: warning: --scratch %s %s\n", context.scratch.c_str(), drawback.c_str());
+    disk.emplace(context.scratch, program.abi.disk_bytes, program.abi.num_moves, cores);
+  });
+}
 
-void CpuDevice::read(void *to, int64_t offset, int64_t bytes) { memcpy(to, arena + offset, bytes); }
+void CpuDevice::write(int64_t offset, const void *from, int64_t bytes) {
+  if (offset < PCRT_DISK)
+    memcpy(arena + offset, from, bytes);
+  else
+    disk->write(offset - PCRT_DISK, from, bytes);
+}
+
+void CpuDevice::read(void *to, int64_t offset, int64_t bytes) {
+  if (offset < PCRT_DISK)
+    memcpy(to, arena + offset, bytes);
+  else
+    disk->read(to, offset - PCRT_DISK, bytes);
+}
 
 char *CpuDevice::input(int64_t, int index) { return arena + program.inputs[index].offset; }
 
@@ -172,10 +195,33 @@ static pcrt_status done(pcrt_context &context, pcrt_status status) {
   return status == PCRT_OK ? PCRT_OK : context.fail(status, context.comm.error());
 }
 
+/// One of the two addresses is PCRT_DISK bytes or more after the arena.
+void CpuDevice::startCarry(pcrt_context &context, int index, const void *in, void *out) {
+  const pcrt_move_desc &move = program.abi.moves[index];
+  auto at = reinterpret_cast<uintptr_t>(move.reduction ? out : in) - reinterpret_cast<uintptr_t>(arena);
+  if (move.reduction)
+    context.beginUpdate();
+  disk->start(index, {static_cast<char *>(move.reduction ? const_cast<void *>(in) : out), int64_t(at) - PCRT_DISK,
+                      move.outer * elementBytes(move.dtype), move.reduction != 0});
+}
+
+pcrt_status CpuDevice::waitForCarry(pcrt_context &context, int index) {
+  std::string error;
+  if (disk->wait(index, &error))
+    return PCRT_OK;
+  return context.fail(PCRT_RESOURCE, "'" + std::string(program.abi.moves[index].name) + "': " + error);
+}
+
 pcrt_status CpuDevice::move(pcrt_context &context, int index, const void *in, void *out) {
   const pcrt_move_desc &move = context.moves[index];
   int64_t start = nanoseconds();
   ++context.moveCounts[index];
+  if (isCarry(index)) {
+    startCarry(context, index, in, out);
+    pcrt_status status = waitForCarry(context, index);
+    context.profile.book(Profile::Call::Move, index, start);
+    return status;
+  }
   const Group &group = context.groups[move.group];
   bool asCodes = move.codes && !routedOf(move) && group.size() > 1;
   pcrt_status status = asCodes ? sumByCodes(context.comm, move, group, in, out, arena + move.codes, parallelFor())
@@ -196,6 +242,15 @@ pcrt_status CpuDevice::start(pcrt_context &context, int first, int count, const 
   StartedMoves &entry = started[index];
   const pcrt_move_desc *moves = context.moves.data() + first;
   entry.first = first;
+  if (isCarry(first)) { // the threads of the disk go on while the rank computes
+    entry.ticket.count = count;
+    for (int i = 0; i < count; ++i) {
+      startCarry(context, first + i, ins[i], outs[i]);
+      ++context.moveCounts[first + i];
+    }
+    context.profile.book(Profile::Call::Start, first, begin);
+    return PCRT_OK;
+  }
   entry.ticket = {moves, count, &context.groups[moves[0].group], entry.ins, entry.outs};
   for (int i = 0; i < count; ++i) {
     if (routedOf(moves[i]))
@@ -221,10 +276,13 @@ pcrt_status CpuDevice::wait(pcrt_context &context, int index) {
                                            ", which was not started; this is a bug of the compiler");
   int64_t begin = nanoseconds();
   StartedMoves &entry = started[index];
-  pcrt_status status = context.comm.wait(entry.ticket, parallelFor());
+  bool carries = isCarry(entry.first);
+  pcrt_status status = carries ? PCRT_OK : context.comm.wait(entry.ticket, parallelFor());
+  for (int i = 0; carries && status == PCRT_OK && i < entry.ticket.count; ++i)
+    status = waitForCarry(context, entry.first + i);
   context.profile.book(Profile::Call::Wait, entry.first, begin);
   entry.first = -1;
-  return done(context, status);
+  return carries ? status : done(context, status);
 }
 
 pcrt_status CpuDevice::send(pcrt_context &context, int flow, const void *data) {

@@ -5,7 +5,9 @@
 #ifndef PCRT_CPU_CPUDEVICE_H
 #define PCRT_CPU_CPUDEVICE_H
 
+#include "comm/Environment.h"
 #include "cpu/Bf16.h"
+#include "cpu/DiskArena.h"
 #include "cpu/Gemm.h"
 #include "cpu/Pool.h"
 #include "device/Context.h"
@@ -13,8 +15,9 @@
 
 namespace pcrt {
 
-/// The device of one CPU rank. The rank's thread calls it. It owns the threads, the products and the scratch memory;
-/// the arena belongs to the Comm. Calls in a step allocate nothing; errors go to the context.
+/// The device of one CPU rank. The rank's thread calls it. It owns the threads, the products, the scratch memory
+/// and the arena on disk; the arena in memory belongs to the Comm. Calls in a step allocate nothing; errors go to the
+/// context.
 class CpuDevice final : public Device {
 public:
   /// Checks the program's kernels and products, and starts the threads. Throws.
@@ -22,7 +25,7 @@ public:
   ~CpuDevice() override;
 
   void prepare(pcrt_context &context) override;
-  char *onHost(int64_t offset) override { return arena + offset; }
+  char *onHost(int64_t offset) override { return offset < PCRT_DISK ? arena + offset : nullptr; }
   void write(int64_t offset, const void *from, int64_t bytes) override;
   void read(void *to, int64_t offset, int64_t bytes) override;
   char *input(int64_t step, int index) override;
@@ -59,8 +62,13 @@ private:
   char *scratchOf(int thread) const { return scratch + thread * scratchStride; }
   /// Splits the work of a move over all threads of this rank.
   ParallelFor parallelFor();
+  void openDisk(pcrt_context &context);
+  bool isCarry(int move) const { return program.abi.moves[move].kind == PCRT_CARRY; }
+  void startCarry(pcrt_context &context, int move, const void *in, void *out);
+  pcrt_status waitForCarry(pcrt_context &context, int move);
 
   const Program &program;
+  const std::vector<int> cores = coresOfProcess(); ///< Before the pool pins this thread.
   Pool pool;
   Gemms gemms;
   char *arena = nullptr;
@@ -69,6 +77,7 @@ private:
   std::vector<pcrt_kernel_fn> functions; ///< By kernel.
   std::vector<bool> updates;             ///< By kernel: whether it may write parameters or states.
   std::vector<StartedMoves> started;     ///< By ticket.
+  std::optional<DiskArena> disk;         ///< Set if the program keeps something on disk.
 };
 
 /// Makes this rank's CPU a device. All ranks of a run have the same `bf16`. Throws.

@@ -78,6 +78,8 @@ Parameters
                         the samples in between; one checkpoint of that age is kept in addition to --keep
   --snapshot N          every N steps, copy the state in memory, so pc-run --restarts can continue if a rank is lost during
                         an update (default 0: never)
+  --scratch DIR         for programs of --offload: a directory on a local disk, for files without names that are gone when the
+                        run ends
   --change LIST         flags that may differ from the run that saved the checkpoint, as in lr,clip,data
 
 Output
@@ -169,6 +171,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--every", options.every, Concerns::Ranks);
   f("--keep", options.keep, Concerns::Ranks);
   f("--rollback", options.rollback, Concerns::Ranks);
+  f("--scratch", options.scratch, Concerns::Ranks);
   f("--change", options.change, Concerns::Ranks);
   f("--metrics", options.metrics, Concerns::Rank);
   f("--tensorboard", options.tensorboard, Concerns::Rank);

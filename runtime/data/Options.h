@@ -46,6 +46,7 @@ struct Options {
   int64_t rollback = 0; ///< The least steps to go back if numbers were not finite; 0: to the newest checkpoint.
   std::string requests, answers; ///< For programs that generate text: files or pipes; empty: standard input and output.
   std::string meet, name;        ///< HOST:PORT of pc-meet, and the name of this member of open local SGD.
+  std::string scratch;           ///< The directory for arenas on disk.
   std::string change;            ///< Names, separated by commas.
   OutputPath metrics, tensorboard, summary, dumpGrads, dumpLogits, dumpRouting, trace;
   std::string routing;               ///< The file from which choices of experts are read.

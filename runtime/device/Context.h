@@ -59,6 +59,7 @@ struct pcrt_context {
   bool updating = false;              ///< Parameters or states may have changed in this step.
   bool keepsArena = false;            ///< The arena holds the state of training already, from an earlier process.
   int64_t afterArena = 0;             ///< Bytes to allocate after the arena.
+  std::string scratch;                ///< Directory for the arena on disk.
   /// Call it before parameters or states change.
   void beginUpdate();
   /// Call it when a step begins: resets the counts.

@@ -42,12 +42,14 @@ int64_t pcrt::wireBytes(const pcrt_move_desc &move, int64_t payload, int64_t mem
     return (members - 1) * payload / members;
   case PCRT_ALL_TO_ALL:
     return (members - 1) * payload / (members * members);
+  case PCRT_CARRY:
+    return payload;
   default:
     return 0;
   }
 }
 
-/// A row of the table of traffic.
+/// A row of the table of traffic. The axis of a carry is its link.
 struct TrafficRow {
   std::string axis, move, phase;
   int64_t count = 0, payload = 0, wire = 0;
@@ -58,16 +60,18 @@ static void addMoves(const pcrt_context &context, const std::vector<int64_t> &co
   for (size_t i = 0; i < counts.size(); ++i) {
     const pcrt_move_desc &move = context.program.abi.moves[i];
     const Group &group = context.groups[move.group];
-    if (counts[i] == 0 || isLocalMove(move, group))
+    const bool carries = move.kind == PCRT_CARRY;
+    if (counts[i] == 0 || (!carries && isLocalMove(move, group)))
       continue;
+    const std::string axis = !carries ? group.name : move.reduction ? "device>disk" : "disk>device";
     const bool asCodes = move.codes && !routedOf(move);
     const char *name = routedOf(move) ? "all_to_all_rows" : moveKindName(asCodes ? PCRT_ALL_GATHER : move.kind);
     std::string phase = move.phase ? move.phase : "";
     auto row = std::find_if(rows.begin(), rows.end(), [&](const TrafficRow &row) {
-      return row.axis == group.name && row.move == name && row.phase == phase;
+      return row.axis == axis && row.move == name && row.phase == phase;
     });
     if (row == rows.end())
-      row = rows.insert(rows.end(), {group.name, name, phase});
+      row = rows.insert(rows.end(), {axis, name, phase});
     row->count += counts[i];
     int64_t payload = payloadBytes(move, group.size());
     int64_t wire = wireBytes(move, payload, group.size(), group.me == 0);
@@ -98,7 +102,7 @@ static Json trafficOf(const pcrt_context &context) {
     rows.push_back({abi.mesh_names[abi.stage_axis], "send", "p2p", sent.count, sent.payload, sent.payload});
   Json traffic = Json::array();
   for (const TrafficRow &row : rows)
-    traffic.push_back({{"axis", row.axis},
+    traffic.push_back({{row.move == moveKindName(PCRT_CARRY) ? "link" : "axis", row.axis},
                        {"move", row.move},
                        {"phase", row.phase},
                        {"count", row.count},
@@ -173,6 +177,8 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
     messages += program.abi.flows[i].sends ? 0 : program.abi.flows[i].slots * program.abi.flows[i].bytes;
   Json mine = {{"arena_bytes", {{"device", program.abi.arena_bytes}, {"host", messages}}},
                {"traffic", trafficOf(context)}};
+  if (program.abi.disk_bytes)
+    mine["arena_bytes"]["disk"] = program.abi.disk_bytes;
   if (Json rows = rowsOf(context); !rows.is_null())
     mine["rows"] = rows;
   std::vector<std::string> texts = gatherTexts(comm, mine.dump());

@@ -26,12 +26,13 @@ std::string pcrt::certificateSum() {
 }
 
 Json pcrt::describeAsJson(const Program &program) {
-  int64_t elements = 0, arena = 0, kernels = 0, products = 0, moves = 0;
+  int64_t elements = 0, arena = 0, disk = 0, kernels = 0, products = 0, moves = 0;
   std::set<std::string> seen; // tied parameters are in several stages
   for (const Program *stage : program.stages) {
     for (const Parameter &parameter : stage->parameters)
       elements += seen.insert(parameter.name).second ? product(parameter.valid) : 0;
     arena = std::max(arena, stage->abi.arena_bytes);
+    disk = std::max(disk, stage->abi.disk_bytes);
     kernels += stage->abi.num_kernels;
     products += stage->abi.num_gemms;
     moves += stage->abi.num_moves;
@@ -64,6 +65,7 @@ Json pcrt::describeAsJson(const Program &program) {
                 {"adapter", program.describeAdapter()},
                 {"local_sgd", describeRounds(program)},
                 {"arena_bytes", arena},
+                {"disk_bytes", disk},
                 {"target", program.abi.target == PCRT_CPU ? "cpu" : "cuda"},
                 {"architectures", images},
                 {"kernels", kernels},
@@ -121,6 +123,7 @@ std::string pcrt::describeProgram(const Program &program) {
          (text("groups") == "none" ? "" : line("groups", text("groups"))) +
          (program.hasAdapter() ? line("adapter", text("adapter")) : "") +
          line("arena", (program.stages.size() > 1 ? "at most " : "") + number("arena_bytes") + " bytes per rank") +
+         (keepsOnDisk(program) ? line("disk", number("disk_bytes") + " bytes per rank, in --scratch DIR") : "") +
          line("target", program.abi.target == PCRT_CPU
                             ? "cpu"
                             : "cuda: " + cuda::describeImages(program.abi.images, program.abi.num_images)) +

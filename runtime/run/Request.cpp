@@ -27,6 +27,11 @@ void pcrt::checkRequest(const Program &program, const Options &options, int rank
            std::string(flag) + " does not work with local SGD, whose replicas have different norms and gradients");
   if (program.masked && options.targets.empty())
     fail(PCRT_USAGE, "this model does not predict the next token, so it needs --targets FILE; see --help");
+  if (keepsOnDisk(program) && options.scratch.empty())
+    fail(PCRT_USAGE,
+         "this program keeps optimizer states on disk, so it needs --scratch DIR, a directory on a local disk");
+  if (!keepsOnDisk(program) && !options.scratch.empty())
+    fail(PCRT_USAGE, "--scratch needs a program compiled with --offload");
   if (options.meet.empty() && !options.name.empty())
     fail(PCRT_USAGE, "--name needs --meet HOST:PORT");
   if (!program.hasAdapter() && !options.adapter.empty())

@@ -300,6 +300,7 @@ private:
   void fillArena() {
     context->keepsArena = fromMemory;
     context->afterArena = memory->copyBytes();
+    context->scratch = options.scratch;
     if (!fromMemory)
       memory->forget();
     device->prepare(*context);

@@ -1316,3 +1316,60 @@ func.func @cached_bias(%q: tensor<1x4x2x1x8xf32>, %c: tensor<1x3x2x16x8xf32>, %i
   %o = pc.cached_attention %q, %c, %c at %i, %i bias %b scale 0.5 : (tensor<1x4x2x1x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x3x2x16x8xf32>, tensor<1x4xi32>, tensor<1x4xi32>, tensor<2x1x19xf32>) -> tensor<1x4x2x1x8xf32>
   return
 }
+
+// -----
+
+func.func @carry_shape(%x: tensor<8xf32, #pc.space<disk>>) {
+  // expected-error @+1 {{'pc.carry' op must change the space and nothing else, but makes 'tensor<4xf32>' of 'tensor<8xf32, #pc.space<disk>>' (C1)}}
+  %y = pc.carry %x : (tensor<8xf32, #pc.space<disk>>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @carry_nowhere(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'pc.carry' op must change the space and nothing else}}
+  %y = pc.carry %x : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @carry_placement(%x: tensor<8xf32, #pc.place<[tp] in disk>>) {
+  // expected-error @+1 {{'pc.carry' op must change the space and nothing else}}
+  %y = pc.carry %x : (tensor<8xf32, #pc.place<[tp] in disk>>) -> tensor<8xf32, #pc.place<[_]>>
+  return
+}
+
+// -----
+
+// A carry in that was dropped.
+func.func @compute_on_disk(%x: tensor<8xf32, #pc.space<disk>>) {
+  // expected-error @+1 {{'pc.scale' op uses 'tensor<8xf32, #pc.space<disk>>', which is not on the device; pc.carry brings it there}}
+  %y = pc.scale %x by 2.0 : (tensor<8xf32, #pc.space<disk>>) -> tensor<8xf32, #pc.space<disk>>
+  return
+}
+
+// -----
+
+func.func @both_directions(%x: tensor<8xf32, #pc.space<disk>>, %y: tensor<8xf32>) {
+  // expected-error @+1 {{'pc.start' op contains different carries, or carries and other moves (C2)}}
+  %t = pc.start (%a = %x : tensor<8xf32, #pc.space<disk>> -> tensor<8xf32, #pc.space<disk>>, %b = %y : tensor<8xf32> -> tensor<8xf32>) {
+    %0 = pc.carry %a : (tensor<8xf32, #pc.space<disk>>) -> tensor<8xf32>
+    %1 = pc.carry %b : (tensor<8xf32>) -> tensor<8xf32, #pc.space<disk>>
+    pc.yield %0, %1 : tensor<8xf32>, tensor<8xf32, #pc.space<disk>>
+  } : !pc.ticket
+  %r:2 = pc.wait %t : tensor<8xf32>, tensor<8xf32, #pc.space<disk>>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'pc.arena' op has -64 bytes}}
+pc.arena 64 disk -64
+
+// -----
+
+// expected-error @+1 {{expected 'sum' or 'max', then 'root', then 'in'}}
+func.func private @space(tensor<8xf32, #pc.place<[_] on>>)

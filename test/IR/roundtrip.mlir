@@ -138,6 +138,7 @@ func.func @localMoves(%x: tensor<4x6xf32>) {
   %put = pc.insert %sent into %3 dim 0 shift 1 on ["dp"] with ["tp"] : (tensor<2x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
   %5 = pc.mask %4 on ["tp"] : (tensor<1x6xf32>) -> tensor<1x6xf32>
   %6 = pc.pad %5 dim 0 on ["tp"] : (tensor<1x6xf32>) -> tensor<2x6xf32>
+  %stored = pc.carry %6 : (tensor<2x6xf32>) -> tensor<2x6xf32, #pc.space<disk>>
   return
 }
 
@@ -147,7 +148,8 @@ func.func @placedMoves(%x: tensor<8x8xf32, #pc.place<[dp, _] sum(tp)>>, %w: tens
   %2 = pc.slice %w dim 1 on ["dp", "tp"] : (tensor<8x8xf32, #pc.place<[_, _]>>) -> tensor<8x8xf32, #pc.place<[_, (dp, tp)]>>
   %3 = pc.pad %2 dim 1 on ["tp"] : (tensor<8x8xf32, #pc.place<[_, (dp, tp)]>>) -> tensor<8x8xf32, #pc.place<[_, dp] sum(tp)>>
   %4 = pc.mask %w on ["dp"] : (tensor<8x8xf32, #pc.place<[_, _]>>) -> tensor<8x8xf32, #pc.place<[_, _] sum(dp)>>
+  %5 = pc.carry %x : (tensor<8x8xf32, #pc.place<[dp, _] sum(tp)>>) -> tensor<8x8xf32, #pc.place<[dp, _] sum(tp) in disk>>
   return
 }
 
-func.func private @homes(tensor<4xf32, #pc.home<64>>)
+func.func private @homes(tensor<4xf32, #pc.home<64>>, tensor<4xf32, #pc.home<disk, 4096>>)

@@ -283,7 +283,8 @@ std::map<int64_t, RankFigures> rankFigures(const Json &report, const std::string
       RankFigures &of = figures[rank];
       of.arena = group.at("arena_bytes");
       for (const Json &entry : group.at("traffic")) {
-        std::string axis = entry.at("axis").is_string() ? entry.at("axis").get<std::string>() : entry.at("axis").dump();
+        const Json &over = entry.at(entry.contains("link") ? "link" : "axis");
+        std::string axis = over.is_string() ? over.get<std::string>() : over.dump();
         std::string key = axis + " " + entry.at("move").get<std::string>() + " " + entry.at("phase").get<std::string>();
         auto &sums = of.traffic.try_emplace(key, 3, 0).first->second;
         sums[0] += entry.at("count").get<int64_t>();

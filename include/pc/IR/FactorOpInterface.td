@@ -84,7 +84,7 @@ class PC_IndexedDim<string value, int dim, string more = ""> {
 def MoveOpInterface : OpInterface<"MoveOpInterface"> {
   let cppNamespace = "::pc";
   let description = [{
-    The op changes only the placement of its operand. `pc-erase-placements` removes it. A table in
+    The op changes only the placement, or the space, of its operand. `pc-erase-placements` removes it. A table in
     runtime/include/pcrt/moves.h has the properties of each kind of move.
   }];
   let methods = [

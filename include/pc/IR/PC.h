@@ -22,6 +22,15 @@ namespace pc {
 /// The axis names in a StrArrayAttr.
 llvm::SmallVector<mlir::StringAttr> axisList(mlir::ArrayAttr axes);
 
+namespace detail {
+/// Checks that only carries, leaves, updates, and moves in flight have values outside of the device.
+llvm::LogicalResult verifySpaces(mlir::Operation *op);
+} // namespace detail
+
+/// Trait: operands and results are on the device, unless the op is one of those that verifySpaces() lists.
+template <typename Op> struct OnDevice : mlir::OpTrait::TraitBase<Op, OnDevice> {
+  static llvm::LogicalResult verifyTrait(mlir::Operation *op) { return detail::verifySpaces(op); }
+};
 /// Trait: operands and results have one shape, and each element is computed separately.
 template <typename Op> class Pointwise : public mlir::OpTrait::TraitBase<Op, Pointwise> {};
 /// Trait: each row of the first operand, along its last dim, is computed separately.
@@ -69,6 +78,13 @@ PlaceAttr placement(mlir::Type type);
 inline PlaceAttr placement(mlir::Value value) { return placement(value.getType()); }
 /// `type` with `encoding`, which is a placement, a home, or null.
 mlir::RankedTensorType withEncoding(mlir::Type type, mlir::Attribute encoding);
+/// The space of a value of `type`.
+Space spaceOf(mlir::Type type);
+inline Space spaceOf(mlir::Value value) { return spaceOf(value.getType()); }
+/// `type`, which has no home, in `space`.
+mlir::RankedTensorType inSpace(mlir::Type type, Space space);
+/// `type` with its rows or its space instead of a home.
+mlir::RankedTensorType withoutHome(mlir::Type type);
 /// How a value of `type` is stored by rows; null if it is not.
 RowsAttr rowsOf(mlir::Type type);
 inline RowsAttr rowsOf(mlir::Value value) { return rowsOf(value.getType()); }

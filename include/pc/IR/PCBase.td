@@ -87,6 +87,11 @@ def PC_TaskKind : I32EnumAttr<"TaskKind", "a task of a pipeline schedule, or the
   let cppNamespace = "::pc";
 }
 
+def PC_Space : I32EnumAttr<"Space", "the memory that holds a value", [
+    I32EnumAttrCase<"Device", 0, "device">, I32EnumAttrCase<"Disk", 1, "disk">]> {
+  let cppNamespace = "::pc";
+}
+
 def PC_MeshAttr : PC_Attr<"Mesh", "mesh"> {
   let summary = "Named axes of a device mesh, outermost first";
   let description = [{
@@ -116,12 +121,13 @@ def PC_PlaceAttr : PC_Attr<"Place", "place",
     [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
   let summary = "How a tensor lies on the mesh";
   let description = [{
-    `#pc.place<[dp, _, (row, col)] sum(tp) root(cp)>` has three parts:
+    `#pc.place<[dp, _, (row, col)] sum(tp) root(cp)>` has up to four parts:
 
     * For each dim, the list gives the mesh axes that split it, from major to minor. `_` means that no axis splits it.
     * `sum` or `max` gives the axes on which the value is partial. Each rank on such an axis holds one addend of the
       sum, or one operand of the maximum.
     * `root` gives the axes on which only coordinate 0 holds the value. The buffers of the other ranks are undefined.
+    * `in disk` says that ranks keep the value on disk, and not in the memory of the device (`pc.carry`).
 
     The value is replicated over all axes that are not named.
 
@@ -132,7 +138,8 @@ def PC_PlaceAttr : PC_Attr<"Place", "place",
     ArrayRefParameter<"::mlir::ArrayAttr", "per dim: array of axis names (StringAttr)">:$dims,
     "::pc::PartialKind":$kind,
     ArrayRefParameter<"::mlir::StringAttr">:$partial,
-    ArrayRefParameter<"::mlir::StringAttr">:$root);
+    ArrayRefParameter<"::mlir::StringAttr">:$root,
+    "::pc::Space":$space);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
@@ -147,6 +154,8 @@ def PC_PlaceAttr : PC_Attr<"Place", "place",
     /// This placement without its first dim (for an element of a stack of microbatches), or with a new, unsplit first dim.
     PlaceAttr dropFront() const;
     PlaceAttr addFront() const;
+    /// This placement in another space.
+    PlaceAttr in(Space space) const;
     bool isPartial() const { return !getPartial().empty(); }
   }];
 }
@@ -241,11 +250,21 @@ def PC_RowsAttr : PC_Attr<"Rows", "rows", [DeclareAttrInterfaceMethods<Verifiabl
   let assemblyFormat = "`<` $count `of` $dims `>`";
 }
 
+def PC_InSpaceAttr : PC_Attr<"InSpace", "space"> {
+  let summary = "The memory that holds a value of a local program: `#pc.space<disk>`; without it, that of the device";
+  let parameters = (ins "::pc::Space":$value);
+  let assemblyFormat = "`<` $value `>`";
+}
+
 def PC_HomeAttr : PC_Attr<"Home", "home"> {
-  let summary = "The byte offset of a buffer in the device arena: `#pc.home<4096>`, or `#pc.home<4096, <32 of 3>>` if it is stored by rows";
+  let summary = "The byte offset of a buffer in an arena: `#pc.home<4096>`, `#pc.home<disk, 4096>`, or `#pc.home<4096, <32 of 3>>` if it is stored by rows";
+  let description = [{
+    `offset` is one number for all spaces: offsets in the arena on disk are counted from PCRT_DISK (pcrt/moves.h). So
+    two buffers overlap only if their numbers do.
+  }];
   let parameters = (ins "int64_t":$offset, OptionalParameter<"::pc::RowsAttr">:$rows);
   let builders = [AttrBuilder<(ins "int64_t":$offset), [{ return $_get($_ctxt, offset, ::pc::RowsAttr()); }]>];
-  let assemblyFormat = "`<` $offset (`,` $rows^)? `>`";
+  let hasCustomAssemblyFormat = 1;
 }
 
 def PC_Ticket : TypeDef<PC_Dialect, "Ticket"> {

@@ -127,6 +127,28 @@ def PC_InsertOp : PC_Move<"Insert", "insert", "getDim()", moveOrder> {
   }];
 }
 
+def PC_CarryOp : PC_Op<"carry", [Pure, MoveOpInterface]> {
+  let summary = "Copies a value between two spaces of the rank's memory";
+  let description = [{
+    The op changes only the space (`pc-offload`). Nothing is sent between ranks. It is the only op that reads or writes
+    values outside of the device.
+
+    Constraint (C1): operand and result have the same type, except for spaces, which differ.
+
+    Example: `%m = pc.carry %stored : (tensor<8xf32, #pc.space<disk>>) -> tensor<8xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+  let extraClassDeclaration = [{
+    ::pc::MoveKind getMoveKind() { return ::pc::MoveKind::Carry; }
+    ::llvm::SmallVector<::mlir::StringAttr> getMoveAxes() { return {}; }
+    int64_t getMoveDim() { return -1; }
+    /// The spaces, as in "disk>device".
+    ::llvm::StringRef getLink();
+  }];
+}
+
 //===---------------------------------------------------------------------------===//
 // Stages
 //===---------------------------------------------------------------------------===//
@@ -246,7 +268,7 @@ def PC_StartOp : PC_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">, Isola
     move works in place.
 
     Constraints: (C1) the block arguments have the types of the operands, except for homes; (C2) the body has 1 to 64
-    moves with traffic over one list of axes; move i moves argument i, and its result is yielded as value i; (C3) the
+    moves with traffic over one list of axes, or carries in one direction; move i moves argument i, and its result is yielded as value i; (C3) the
     ticket has one use, a `pc.wait` in the same block.
 
     Example:

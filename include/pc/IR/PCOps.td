@@ -13,7 +13,9 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/IR/SymbolInterfaces.td"
 
-class PC_Op<string name, list<Trait> traits = []> : Op<PC_Dialect, name, traits>;
+/// Values outside of the device are read and written by carries only (verifySpaces).
+def PC_OnDevice : NativeOpTrait<"OnDevice"> { let cppNamespace = "::pc"; }
+class PC_Op<string name, list<Trait> traits = []> : Op<PC_Dialect, name, traits # [PC_OnDevice]>;
 
 //===---------------------------------------------------------------------------===//
 // Structure
@@ -84,18 +86,22 @@ def PC_PlanOp : PC_Op<"plan"> {
 }
 
 def PC_ArenaOp : PC_Op<"arena"> {
-  let summary = "The size in bytes of the device arena of one rank";
+  let summary = "The sizes in bytes of the arenas of one rank: that of the device, and one on disk";
   let description = [{
-    Only planned programs have an arena, at most one per module. Every value outside kernels lives in it, at the offset
-    in its type (`#pc.home`).
+    Only planned programs have arenas, and at most one op per module. Every value outside kernels lives in the arena of
+    its space, at the offset in its type (`#pc.home`).
 
-    Constraint (C1): the size is a multiple of 64 and at least 0.
+    Constraint (C1): the sizes are multiples of 64 and at least 0.
 
-    Example: `pc.arena 123456`
+    Example: `pc.arena 123456 disk 640`
   }];
-  let arguments = (ins I64Attr:$bytes);
-  let assemblyFormat = "$bytes attr-dict";
+  let arguments = (ins I64Attr:$bytes, DefaultValuedAttr<I64Attr, "0">:$disk);
+  let assemblyFormat = "$bytes (`disk` $disk^)? attr-dict";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Whether the bytes [begin, end), numbered as in homes, are inside an arena.
+    bool contains(int64_t begin, int64_t end);
+  }];
 }
 
 def PC_AccumulateOp : PC_Op<"accumulate", [SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects]> {

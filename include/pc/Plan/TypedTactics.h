@@ -89,6 +89,11 @@ struct ZeroTactic : TacticView {
   int64_t stage() const { return tactic->number("stage").value_or(0); }
 };
 
+struct OffloadTactic : TacticView {
+  static constexpr llvm::StringLiteral pass = "pc-offload";
+  using TacticView::TacticView;
+};
+
 struct PipelineTactic : TacticView {
   static constexpr llvm::StringLiteral pass = "pc-pipeline-parallel";
   using TacticView::TacticView;

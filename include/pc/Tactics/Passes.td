@@ -306,6 +306,41 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
   ];
 }
 
+def Offload : Pass<"pc-offload", "mlir::ModuleOp"> {
+  let summary = "Keep optimizer states on disk, and carry them in for each update";
+  let description = [{
+    Placed program -> placed program, after all other tactics of that phase. States become values in the space `to`. A carry in front of the first
+    reader brings each one to the device, and a carry behind the update takes its new value back. All ops still compute on the device, so a
+    program with offload gives the same bits as one without. `pc-schedule` starts the carries early and waits for them late.
+
+    ```mlir
+    // pc-opt --pc-differentiate --pc-set-mesh --pc-offload
+    func.func @model() {
+      %x = pc.input tokens dims ["batch", "embed"] : tensor<4x7xf32>
+      %w = pc.parameter "w" dims ["embed"] init <fill, 1.0> source <"w", shape = [7], start = [0], size = [7]> : tensor<7xf32>
+      %loss = pc.einsum "b e, e ->" %x, %w : (tensor<4x7xf32>, tensor<7xf32>) -> tensor<f32>
+      pc.output loss "loss" %loss : tensor<f32>
+      return
+    }
+    // becomes
+    %m = pc.state "exp_avg" of "w" dims ["embed"] : tensor<7xf32, #pc.place<[_] in disk>>
+    ...
+    %here = pc.carry %m : (tensor<7xf32, #pc.place<[_] in disk>>) -> tensor<7xf32, #pc.place<[_]>>
+    ...
+    %w2, %m2, %v2 = pc.adamw ...
+    ...
+    %back = pc.carry %m2 : (tensor<7xf32, #pc.place<[_]>>) -> tensor<7xf32, #pc.place<[_] in disk>>
+    pc.update "exp_avg" of "w" %back : tensor<7xf32, #pc.place<[_] in disk>>
+    ```
+
+    The pass fails if the program has no such values, or is local or scheduled already.
+  }];
+  let options = [
+    Option<"what", "what", "std::string", "\"states\"", "What leaves the device: states">,
+    Option<"to", "to", "std::string", "\"disk\"", "The space that holds it: disk">,
+  ];
+}
+
 def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
   let summary = "Pad parameters whose dims do not divide, for pc-zero";
   let description = [{

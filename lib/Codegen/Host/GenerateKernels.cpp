@@ -147,7 +147,9 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
     return ofRows.emitOpError() << "is supported on CPUs only";
   if (mask.stride)
     return ofRows.emitOpError() << "needs a mask at a fixed offset";
-  int32_t reduction = shape.back ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
+  auto carry = dyn_cast<CarryOp>(*op);
+  bool isBack = shape.back || (carry && spaceOf(carry.getResult()) == Space::Disk);
+  int32_t reduction = isBack ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
   std::string name = moveName(kind).str() + " " + sourceName(op);
   const bool isPair = dtypeOf(op->getOperand(0)) == PCRT_I4; // two codes in a byte
   SmallVector<StringAttr> with = op.getMoveWith();
@@ -404,6 +406,7 @@ void Generator::emitTables(llvm::json::Value report) {
       .gemms = table<pcrt_gemm_desc>("pc_gemms", gemmTable),
       .moves = table<pcrt_move_desc>("pc_moves", moveTable),
       .arena_bytes = arena,
+      .disk_bytes = disk,
       .json = tables.text(description),
       .json_bytes = static_cast<int64_t>(description.size()),
       .step = tables.symbol<decltype(pcrt_program::step)>("pc_step" + suffix),
@@ -446,7 +449,7 @@ LogicalResult Generator::run() {
   if (homes.wasInterrupted())
     return failure();
   step.walk([&](Operation *op) { leaves.add(op); });
-  planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
+  planned.walk([&](ArenaOp op) { arena = op.getBytes(), disk = op.getDisk(); });
   // The workspace of the libraries is at the end of the arena.
   workspace = cuda ? libraryWorkspaceBytes(planned, all.libraries) : 0;
   if (all.evaluation)

@@ -119,6 +119,7 @@ private:
   mlir::ModuleOp planned;
   bool cuda;
   int64_t arena = 0, workspace = 0; ///< bytes of the arena, and of the libraries' workspace at its end
+  int64_t disk = 0;                 ///< bytes of the arena on disk
   Executable &all;
   KernelSet &kernels;
   std::string suffix; ///< the end of the names of this program's symbols

@@ -86,9 +86,9 @@ bool TableCheck::readTables() {
                 llvm::equal(axes, mesh.getNames(), [](const char *a, StringAttr b) { return a && b == a; });
   if (!isMesh)
     return fail("the mesh of @pc_program" + suffix + " is not the mesh of the planned program");
-  int64_t arena = 0;
+  int64_t arena = 0, disk = 0;
   for (auto op : planned.getOps<ArenaOp>())
-    arena = static_cast<int64_t>(op.getBytes());
+    arena = static_cast<int64_t>(op.getBytes()), disk = static_cast<int64_t>(op.getDisk());
   StringAttr stages = stageAxisOf(planned);
   int64_t count = stages ? mesh.size(stages) : 0;
   std::string after =
@@ -98,6 +98,7 @@ bool TableCheck::readTables() {
     int64_t found, wanted;
   } facts[] = {{"the ABI", program.abi_version, PCRT_ABI_VERSION},
                {"the size of the arena", program.arena_bytes, arena},
+               {"the size of the arena on disk", program.disk_bytes, disk},
                {"the number of stages", program.num_stages, count},
                {"the stage", program.stage, stages ? stageOf(planned) : 0},
                {"the axis of stages", program.stage_axis, stages ? mesh.index(stages) : 0},
@@ -149,7 +150,9 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
     int64_t part = dim < 0 || d < low ? 0 : d == low ? 1 : d < high ? 2 : d == high ? 3 : 4;
     sizes[part] *= std::max(from.getDimSize(d), to.getDimSize(d)) / (inBytes && d == dimOfCodes(operand) ? 2 : 1);
   }
-  int64_t reduction = other >= 0 ? dim > other : move.getReduction() == PartialKind::Max;
+  int64_t reduction = other >= 0            ? dim > other
+                      : isa<CarryOp>(*move) ? spaceOf(move->getResult(0)) == Space::Disk
+                                            : move.getReduction() == PartialKind::Max;
   SmallVector<StringAttr> with = move.getMoveWith();
   auto ofRows = dyn_cast<AllToAllRowsOp>(*move);
   return same(op, "kind", row.kind, static_cast<int64_t>(move.getMoveKind())) &&

@@ -1,4 +1,5 @@
-/* moves.h - the moves between ranks: one row each, which compiler, interpreter and runtime all read.
+/* moves.h - the moves between ranks and between spaces of a rank's memory: a row each, which compiler, interpreter
+ * and runtime all read.
  *
  * The compiler has an op <Kind>Op, "pc.<name>", for each (checked where pc/IR/Enums.h makes its enum of these rows).
  * What a move does is written in include/pc/IR/PCMoves.td and, for memory, at pcrt_move_desc in pcrt.h.
@@ -22,6 +23,7 @@ typedef enum pcrt_move_way {
   PCRT_WAY_RING,   /* all ranks at once, in rings */
   PCRT_WAY_PAIRS,  /* between pairs of ranks */
   PCRT_WAY_ROOTED, /* between coordinate 0 and each other rank */
+  PCRT_WAY_LINK,   /* between two spaces of each rank's memory */
 } pcrt_move_way;
 
 enum {
@@ -48,8 +50,16 @@ enum {
   ROW(Gather, GATHER, "gather", SPLIT, ROOT, ROOTED, 0)                                                                \
   ROW(Reduce, REDUCE, "reduce", PARTIAL, ROOT, ROOTED, 0)                                                              \
   ROW(Permute, PERMUTE, "permute", WHOLE, WHOLE, PAIRS, PCRT_MOVE_SHIFTS | PCRT_MOVE_UNPLACED) /* to another rank */   \
-  ROW(Insert, INSERT, "insert", SPLIT, WHOLE, LOCAL, PCRT_MOVE_SHIFTS | PCRT_MOVE_UNPLACED) /* the rest stays */
+  ROW(Insert, INSERT, "insert", SPLIT, WHOLE, LOCAL, PCRT_MOVE_SHIFTS | PCRT_MOVE_UNPLACED) /* the rest stays */       \
+  ROW(Carry, CARRY, "carry", WHOLE, WHOLE, LINK, 0)                                         /* to another space */
 /* clang-format on */
+
+/** Offsets from here on are in the arena on disk, and are passed to the runtime as addresses that far after the
+ * device's arena. */
+#define PCRT_DISK ((int64_t)1 << 56)
+
+/** Buffers on disk begin at multiples of this, and take whole multiples of it. */
+#define PCRT_DISK_BLOCK 4096
 
 typedef enum pcrt_move_kind {
 #define PCRT_ROW(Kind, KIND, ...) PCRT_##KIND,

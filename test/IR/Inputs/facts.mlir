@@ -34,6 +34,7 @@ func.func @moves(%x: tensor<4x4xf32>, %whole: tensor<8x4xf32>, %entries: tensor<
   %9 = pc.gather %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<8x4xf32>
   %10 = pc.reduce sum %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
   %11 = pc.permute %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %stored = pc.carry %x : (tensor<4x4xf32>) -> tensor<4x4xf32, #pc.space<disk>>
   %rows = pc.all_to_all_rows %entries routed 2 of %chosen from 0 to 1 on ["tp"] : (tensor<2x4x3xf32, #pc.rows<4 of 2>>, tensor<4x4xf32>) -> tensor<4x2x3xf32, #pc.rows<8 of 2>>
   %12 = pc.insert %x into %whole dim 0 on ["tp"] : (tensor<4x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
   return

@@ -163,6 +163,8 @@ static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> 
     for (int32_t kind = 0; kind < PCRT_NUM_MOVE_KINDS; ++kind)
       for (int32_t reduction : {PCRT_SUM, PCRT_MAX}) {
         const pcrt_move_facts *facts = pcrt_facts_of_move(kind);
+        if (facts->way == PCRT_WAY_LINK)
+          continue; // not between ranks
         if (reduction == PCRT_MAX && facts->needs != PCRT_STATE_PARTIAL &&
             kind != PCRT_ALL_TO_ALL) // there, the direction
           continue;

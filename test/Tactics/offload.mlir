@@ -1,0 +1,50 @@
+// States become values on disk. One carry brings a state to the device for its readers, and one takes the new value
+// back; the step reads and writes nothing else there.
+// RUN: pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh=mesh=dp=2 --pc-zero=stage=1 --pc-offload --pc-verify-placed -o %t.placed
+// RUN: FileCheck %s < %t.placed
+// CHECK: pc.accumulate
+// CHECK: %[[M:.*]] = pc.state "exp_avg" of "w" {{.*}} : tensor<16x8xf32, #pc.place<[dp, _] in disk>>
+// CHECK: %[[V:.*]] = pc.state "exp_avg_sq" of "w" {{.*}} : tensor<16x8xf32, #pc.place<[dp, _] in disk>>
+// CHECK-DAG: %[[M_HERE:.*]] = pc.carry %[[M]] : (tensor<16x8xf32, #pc.place<[dp, _] in disk>>) -> tensor<16x8xf32, #pc.place<[dp, _]>>
+// CHECK-DAG: %[[V_HERE:.*]] = pc.carry %[[V]]
+// CHECK: %{{.*}}, %[[M_NEW:.*]], %{{.*}} = pc.adamw %{{.*}}, %{{.*}}, %[[M_HERE]], %[[V_HERE]],
+// CHECK: %[[M_BACK:.*]] = pc.carry %[[M_NEW]] : (tensor<16x8xf32, #pc.place<[dp, _]>>) -> tensor<16x8xf32, #pc.place<[dp, _] in disk>>
+// CHECK-NEXT: pc.update "exp_avg" of "w" %[[M_BACK]]
+
+// Erasing it leaves the step, and local programs compute what the step computes.
+// RUN: pc-opt %s --pc-differentiate=optimizer=adamw -o %t.step
+// RUN: %same-step %t.step %t.placed
+
+// Carries in start after the backward pass, those out are waited for at the end.
+// RUN: pc-opt %t.placed --pc-localize --pc-verify-local --pc-fuse --pc-schedule --pc-verify-scheduled --pc-plan-memory --pc-verify-memory --pc-verify-scheduled -o %t.planned
+// RUN: FileCheck %s --check-prefix=PLANNED < %t.planned
+// RUN: pc-equal %t.step %t.planned
+// PLANNED: pc.arena {{[0-9]+}} disk 8192
+// PLANNED: pc.accumulate
+// PLANNED: pc.state "exp_avg" of "w" {{.*}} : tensor<8x8xf32, #pc.home<disk, {{[0-9]+}}>>
+// PLANNED: pc.start {{.*}} {
+// PLANNED: pc.carry {{.*}} : (tensor<8x8xf32, #pc.space<disk>>) -> tensor<8x8xf32>
+// PLANNED: pc.wait {{.*}} : tensor<8x8xf32, #pc.home<{{[0-9]+}}>>
+// PLANNED: pc.carry {{.*}} : (tensor<8x8xf32>) -> tensor<8x8xf32, #pc.space<disk>>
+// PLANNED: pc.wait {{.*}} : tensor<8x8xf32, #pc.home<disk, {{[0-9]+}}>>
+
+// RUN: not pc-opt %s --pc-differentiate=optimizer=adamw --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-offload=to=host 2>&1 | FileCheck %s --check-prefix=HOST
+// HOST: pc-offload: cannot keep states on host; only states on disk are supported
+// RUN: not pc-opt %t.placed --pc-offload 2>&1 | FileCheck %s --check-prefix=TWICE
+// TWICE: pc-offload: the states must be placed, and on the device; run the pass once, after the other tactics
+// RUN: not pc-opt %s --pc-differentiate=optimizer=sgd --pc-set-mesh --pc-offload 2>&1 | FileCheck %s --check-prefix=NONE
+// NONE: pc-offload: this program has no optimizer states, so none can be kept on disk
+
+pc.program "table" batch 4 sequence 8 vocabulary 16 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %targets = pc.input targets dims ["batch", "sequence"] : tensor<4x8xi32>
+  %x = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  %y = pc.einsum "b s e, v e -> b s v" %x, %w : (tensor<4x8x8xf32>, tensor<16x8xf32>) -> tensor<4x8x16xf32>
+  %nll = pc.cross_entropy %y, %targets : (tensor<4x8x16xf32>, tensor<4x8xi32>) -> tensor<4x8xf32>
+  %sum = pc.einsum "b s ->" %nll : (tensor<4x8xf32>) -> tensor<f32>
+  %loss = pc.scale %sum by 0.03125 : (tensor<f32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
