@@ -75,16 +75,13 @@ void FusionOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
 ParseResult StartOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result); }
 void StartOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
 
-/// Returns true if two types are equal except for their homes.
-static bool sameUpToHome(Type a, Type b) { return withoutHome(a) == withoutHome(b); }
-
 /// Checks that the body yields the types of the op's results, except for homes.
 static LogicalResult verifyYield(Operation *op, StringRef constraint) {
   auto yield = dyn_cast<YieldOp>(op->getRegion(0).front().getTerminator());
   if (!yield || yield.getNumOperands() != op->getNumResults())
     return op->emitOpError() << "body must yield " << op->getNumResults() << " values " << constraint;
   for (auto [i, pair] : llvm::enumerate(llvm::zip(yield.getOperandTypes(), op->getResultTypes())))
-    if (!sameUpToHome(std::get<0>(pair), std::get<1>(pair)))
+    if (withoutHome(std::get<0>(pair)) != withoutHome(std::get<1>(pair)))
       return op->emitOpError() << "yielded value " << i << " has type " << std::get<0>(pair)
                                << ", but the result has type " << std::get<1>(pair) << " " << constraint;
   return success();
@@ -111,8 +108,8 @@ LogicalResult AccumulateOp::verify() {
         return emitOpError() << "the dim of microbatches must not be split (C1)";
       encoding = place.dropFront();
     }
-    if (!sameUpToHome(RankedTensorType::get(type.getShape().drop_front(), type.getElementType(), encoding),
-                      argument.getType()))
+    if (withoutHome(RankedTensorType::get(type.getShape().drop_front(), type.getElementType(), encoding)) !=
+        withoutHome(argument.getType()))
       return emitOpError() << "block argument of type " << argument.getType() << " does not fit operand " << type
                            << " (C2)";
   }
@@ -126,7 +123,7 @@ static LogicalResult verifyArguments(Operation *op) {
     return op->emitOpError() << "has " << op->getNumOperands() << " operands but " << body.getNumArguments()
                              << " block arguments (C1)";
   for (auto [operand, argument] : llvm::zip(op->getOperands(), body.getArguments()))
-    if (!isa<RankedTensorType>(argument.getType()) || !sameUpToHome(operand.getType(), argument.getType()))
+    if (!isa<RankedTensorType>(argument.getType()) || withoutHome(operand.getType()) != withoutHome(argument.getType()))
       return op->emitOpError() << "block argument of type " << argument.getType() << " does not fit operand "
                                << operand.getType() << " (C1)";
   return success();
@@ -176,9 +173,9 @@ LogicalResult StartOp::verify() {
       return emitOpError() << "op " << i << " of the body must move argument " << i
                            << " with traffic, and its result must be yielded as value " << i << " (C2)";
     first = first ? first : move;
-    auto link = [](MoveOpInterface move) { return isa<CarryOp>(*move) ? cast<CarryOp>(*move).getLink() : ""; };
     if (move.getMoveAxes() != first.getMoveAxes())
       return emitOpError() << "contains moves over different axes (C2)";
+    auto link = [](Operation *op) { return isa<CarryOp>(op) ? cast<CarryOp>(op).getLink() : ""; };
     if (link(move) != link(first))
       return emitOpError() << "contains different carries, or carries and other moves (C2)";
   }
@@ -195,7 +192,7 @@ LogicalResult WaitOp::verify() {
   if (body.empty() || body.back().getNumOperands() != getNumResults())
     return emitOpError() << "has " << getNumResults() << " results, but needs one per move of its pc.start (C2)";
   for (auto [i, pair] : llvm::enumerate(llvm::zip(body.back().getOperandTypes(), getResultTypes())))
-    if (!isa<RankedTensorType>(std::get<0>(pair)) || !sameUpToHome(std::get<0>(pair), std::get<1>(pair)))
+    if (!isa<RankedTensorType>(std::get<0>(pair)) || withoutHome(std::get<0>(pair)) != withoutHome(std::get<1>(pair)))
       return emitOpError() << "result " << i << " has type " << std::get<1>(pair) << ", but its move returns "
                            << std::get<0>(pair) << " (C2)";
   return success();
@@ -222,8 +219,8 @@ LogicalResult MicrobatchOp::verify() {
   if (stack.getRank() < 1 || index < 0 || index >= stack.getDimSize(0) || (place && !place.axes(0).empty()))
     return emitOpError() << "does not have an element " << index << " in " << stack << " (C1)";
   Attribute encoding = place ? Attribute(place.dropFront()) : Attribute();
-  if (!sameUpToHome(RankedTensorType::get(stack.getShape().drop_front(), stack.getElementType(), encoding),
-                    getElement().getType()))
+  if (withoutHome(RankedTensorType::get(stack.getShape().drop_front(), stack.getElementType(), encoding)) !=
+      withoutHome(getElement().getType()))
     return emitOpError() << "cannot be " << getElement().getType() << ", an element of " << stack << " (C2)";
   return success();
 }
@@ -271,9 +268,9 @@ static bool isGroup(DictionaryAttr group) {
                         if (setting.getName() == "name" || setting.getName() == "optimizer")
                           return isa<StringAttr>(setting.getValue());
                         auto number = dyn_cast<FloatAttr>(setting.getValue());
-                        bool isKnown = llvm::is_contained(groupSettings, setting.getName().getValue()) ||
-                                       setting.getName() == PCRT_EMA;
-                        return isKnown && number && number.getType().isF64() && number.getValueAsDouble() >= 0;
+                        StringRef name = setting.getName();
+                        return (name == PCRT_EMA || llvm::is_contained(groupSettings, name)) && number &&
+                               number.getType().isF64() && number.getValueAsDouble() >= 0;
                       }) &&
          group.contains("name");
 }

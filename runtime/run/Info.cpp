@@ -65,7 +65,6 @@ Json pcrt::describeAsJson(const Program &program) {
                 {"adapter", program.describeAdapter()},
                 {"local_sgd", describeRounds(program)},
                 {"arena_bytes", arena},
-                {"disk_bytes", disk},
                 {"target", program.abi.target == PCRT_CPU ? "cpu" : "cuda"},
                 {"architectures", images},
                 {"kernels", kernels},
@@ -75,6 +74,8 @@ Json pcrt::describeAsJson(const Program &program) {
                 {"compiler", compilerOf()},
                 {"runtime", std::string(pcrt_version)},
                 {"certificate", certificate()}};
+  if (disk)
+    facts["disk_bytes"] = disk;
   if (!bf16.empty())
     facts["bf16"] = bf16;
   if (program.generates) {
