@@ -16,6 +16,8 @@ ROOT = HERE.parents[1]
 BUILD = Path(os.environ.get("PC_BUILD", ROOT / "build")).resolve()
 BIN, GOLDEN = BUILD / "bin", HERE / "golden"
 LONG = bool(os.environ.get("PC_LONG"))
+# Without it, runs choose the faster way to multiply bf16, so that on a busy machine two runs could have other bits.
+BF16 = str(int("avx512_bf16" in Path("/proc/cpuinfo").read_text().split()))
 STAND_IN = {"PCRT_CUDA_LIBRARIES": f"standin:{BUILD}/lib/libpc_standin.so", "PCRT_CACHE_DIR": ""}
 SMALL_LLAMA = dict(model_type="llama", hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, vocab_size=32,
                    max_position_embeddings=16, rms_norm_eps=1e-5, rope_theta=10000.0, hidden_act="silu", tie_word_embeddings=False)
@@ -92,7 +94,7 @@ class Case:
             command.append("--overwrite")
         if "/" not in command[0] and (BIN / command[0]).exists():
             command[0] = str(BIN / command[0])
-        added = self.environment | environment
+        added = {"PCRT_CPU_BF16": BF16} | self.environment | environment
         process = subprocess.Popen(command, cwd=cwd or self.work, env=os.environ | added, stdout=stdout, stderr=stderr,
                                    text=True, errors="replace", start_new_session=True)
         process.text = f"(cd {cwd or self.work}; {' '.join(f'{k}={shlex.quote(v)}' for k, v in added.items())} {shlex.join(command)})"
