@@ -460,9 +460,11 @@ std::string Program::groups() const {
   std::set<std::string> seen;                               // tied parameters are in several stages
   for (const Program *one : stages)
     for (const Parameter &parameter : one->parameters)
-      if (parameter.group && seen.insert(parameter.name).second) {
-        std::string settings = parameter.group->settings();
-        auto &[tensors, elements] = found[parameter.group->name + (settings.empty() ? "" : ": " + settings)];
+      if (bool frozen = parameter.frozen && !hasAdapter(); // the base of an adapter always is
+          (frozen || parameter.group) && seen.insert(parameter.name).second) {
+        std::string settings = frozen ? "" : parameter.group->settings(),
+                    name = frozen ? "frozen" : parameter.group->name;
+        auto &[tensors, elements] = found[name + (settings.empty() ? "" : ": " + settings)];
         tensors += int64_t(parameter.parts.size());
         elements += product(parameter.valid);
       }

@@ -198,7 +198,8 @@ struct Program {
   int stageAxis = -1, stage = 0;
   std::vector<const Program *> stages{this};
 
-  /// The parameter groups with their settings, numbers of tensors and elements, separated by "; ", or "none".
+  /// The parameter groups and frozen parameters, with their settings, numbers of tensors and elements, separated by
+  /// "; ", or "none".
   std::string groups() const;
   /// The plan as the report prints it; empty without one.
   std::string plan() const;

@@ -73,6 +73,8 @@ class Groups(Case):
         again = self.call("./plain", *STEPS, "--steps", 6, "--load", "one")
         self.check("other groups are refused", again.code == 2 and "groups: *.bias: lr x2" in again.said and "--change groups" in again.said, again.why())
         self.needs("./plain", *STEPS, "--steps", 6, "--load", "one", "--change", "groups")
+        self.needs("pc-compile", "model.mlir", "--freeze", "wte.weight", *FLAGS, "-o", "frozen")
+        self.holds("frozen parameters are compared", "./frozen", *STEPS, "--steps", 6, "--load", "one", code=2, words=r"groups: .* there, .*; frozen \(1 tensors, \d+ elements\)")
         self.environment |= STAND_IN
         self.run_plan("dp=2 --zero=3", "other", "--target=cuda", "--arch=sm_90a", "--stand-in")
         self.compare("cuda: losses", "losses", "one.jsonl", "other.jsonl", "--tolerance", 1e-5)
