@@ -160,12 +160,10 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     sinkUpdates(body);
     Liveness liveness(body);
     TaskFunctions functions;
-    SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness, functions).take();
-    auto *onDisk = std::stable_partition(buffers.begin(), buffers.end(), [](const Buffers::Buffer &buffer) {
-      return spaceOf(buffer.values.front()) == Space::Device;
-    });
-    int64_t disk = planDisk(ArrayRef(onDisk, buffers.end()));
-    buffers.erase(onDisk, buffers.end());
+    SmallVector<Buffers::Buffer> all = Buffers(body, liveness, functions).take(), buffers, onDisk;
+    for (Buffers::Buffer &buffer : all)
+      (spaceOf(buffer.values.front()) == Space::Device ? buffers : onDisk).push_back(std::move(buffer));
+    int64_t disk = planDisk(onDisk);
 
     int64_t base = 0; // leaves are always live, so they follow each other
     auto settle = [&](auto isNext) {

@@ -42,6 +42,7 @@ public:
   /// Positions are numbered after sums and updates have moved to the ends of their tasks. The problem is solved once
   /// more if chains of moves change when moves are ready.
   void run(const ScheduleLimits &limits) {
+    hoistCarried();
     sinkSums();
     sinkUpdates();
     for (Operation &op : block) {
@@ -97,6 +98,18 @@ private:
     auto move = dyn_cast_or_null<MoveOpInterface>(op);
     return move && !isa<AllToAllRowsOp>(op) && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) &&
            (isa<CarryOp>(op) || (hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1));
+  }
+
+  /// Moves leaves that are carried before the optimizer, so that a carry may start before the updates of other leaves.
+  void hoistCarried() {
+    Operation *begin = nullptr; // after all parameters
+    for (Operation &op : block)
+      if (phaseBegunBy(&op) == StepPhase::Optimizer)
+        begin = &op;
+    for (auto carry : block.getOps<CarryOp>())
+      if (Operation *leaf = carry.getX().getDefiningOp();
+          begin && leaf && isLeaf(leaf) && leaf->getBlock() == &block && begin->isBeforeInBlock(leaf))
+        leaf->moveBefore(begin);
   }
 
   /// Moves updates whose values are results of moves to the end of the block, so that the moves can be waited for

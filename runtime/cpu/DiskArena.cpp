@@ -78,7 +78,7 @@ DiskArena::DiskArena(const std::string &directory, int64_t bytes, int mostCopies
 
 DiskArena::~DiskArena() {
   {
-    std::lock_guard lock(mutex);
+    std::lock_guard<std::mutex> lock(mutex);
     ending = true;
   }
   hasWork.notify_all();
@@ -89,7 +89,7 @@ DiskArena::~DiskArena() {
 
 /// Takes pieces until the arena ends. A copy leaves the queue when its last piece is taken.
 void DiskArena::work(char *own) {
-  std::unique_lock lock(mutex);
+  std::unique_lock<std::mutex> lock(mutex);
   while (true) {
     hasWork.wait(lock, [&] { return ending || queued; });
     if (ending)
@@ -160,7 +160,7 @@ std::string DiskArena::message(const Copy &copy, int error, int64_t at) const {
 }
 
 void DiskArena::start(int number, const Copy &copy) {
-  std::lock_guard lock(mutex);
+  std::lock_guard<std::mutex> lock(mutex);
   Progress &progress = copies[size_t(number)];
   static_cast<Copy &>(progress) = copy;
   progress.next = progress.error = 0;
@@ -172,7 +172,7 @@ void DiskArena::start(int number, const Copy &copy) {
 }
 
 bool DiskArena::wait(int number, std::string *error) {
-  std::unique_lock lock(mutex);
+  std::unique_lock<std::mutex> lock(mutex);
   Progress &copy = copies[size_t(number)];
   isDone.wait(lock, [&] { return copy.unfinished == 0; });
   if (!copy.error)

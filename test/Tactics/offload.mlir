@@ -20,8 +20,8 @@
 // RUN: FileCheck %s --check-prefix=PLANNED < %t.planned
 // RUN: pc-equal %t.step %t.planned
 // PLANNED: pc.arena {{[0-9]+}} disk 8192
-// PLANNED: pc.accumulate
 // PLANNED: pc.state "exp_avg" of "w" {{.*}} : tensor<8x8xf32, #pc.home<disk, {{[0-9]+}}>>
+// PLANNED: pc.accumulate
 // PLANNED: pc.start {{.*}} {
 // PLANNED: pc.carry {{.*}} : (tensor<8x8xf32, #pc.space<disk>>) -> tensor<8x8xf32>
 // PLANNED: pc.wait {{.*}} : tensor<8x8xf32, #pc.home<{{[0-9]+}}>>
