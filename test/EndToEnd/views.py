@@ -25,5 +25,5 @@ class Views(Case):
         self.compare("parameters", "tensors", "one/model.safetensors", "other/model.safetensors", "--tolerance", 1e-4)
 
 
-case = Views(f"views/{sys.argv[1]}")
+case = Views("views/" + " ".join(sys.argv[1:]))
 case.run(case.body)
