@@ -309,8 +309,8 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
 def Offload : Pass<"pc-offload", "mlir::ModuleOp"> {
   let summary = "Keep optimizer states on disk, and carry them in for each update";
   let description = [{
-    Placed program -> placed program, after all other tactics of that phase. States become values in the space `to`. A carry in front of the first
-    reader brings each one to the device, and a carry behind the update takes its new value back. All ops still compute on the device, so a
+    Placed program -> placed program, after all other tactics of that phase. States become values in the space `to`. A carry before the first
+    reader brings each one to the device, and another one takes its new value back. All ops still compute on the device, so a
     program with offload gives the same bits as one without. `pc-schedule` starts the carries early and waits for them late.
 
     ```mlir
