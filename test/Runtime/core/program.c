@@ -186,7 +186,8 @@ static const pcrt_kernel kernels[] = {
 };
 
 static const pcrt_gemm_desc gemms[] = {
-    {"head", 1, ROWS, V, CL, 0, CL, 1, 0, V, 1, 0, V, 1, 0, 0, 0, 0, 0, 0, 0, PCRT_F32, PCRT_F32, PCRT_F32, 0, 0, -1},
+    {"head", 1, ROWS, V, CL, 0, CL, 1, 0,        V,        1,        0, V, 1,
+     0,      0, 0,    0, 0,  0, 0,  0, PCRT_F32, PCRT_F32, PCRT_F32, 0, 0, -1},
     {"head input gradient",
      1,
      ROWS,
@@ -201,6 +202,7 @@ static const pcrt_gemm_desc gemms[] = {
      0,
      CL,
      1,
+     0,
      0,
      0,
      0,
@@ -228,6 +230,7 @@ static const pcrt_gemm_desc gemms[] = {
      0,
      V,
      1,
+     0,
      0,
      0,
      0,
