@@ -130,45 +130,6 @@ template <int lanes, int rows, int half> PCRT_INLINE void multiplyColumns4(const
   }
 }
 
-/// Adds to c, in columns [from, to), the codes of `depth` rows of b times elements of a.
-template <int lanes, int rows, int depth>
-PCRT_INLINE void addRows8(const Task &task, int64_t k, int64_t from, int64_t to) {
-  using V = Lanes<lanes>;
-  float factors[rows][depth];
-  for (int row = 0; row < rows; ++row)
-    for (int i = 0; i < depth; ++i)
-      factors[row][i] = task.a[row * task.k + k + i];
-  const int8_t *b = task.b + k * task.stride;
-  int64_t column = from;
-  for (; column + lanes <= to; column += lanes) {
-    typename V::Floats weights[depth];
-    for (int i = 0; i < depth; ++i)
-      weights[i] = V::load(b + i * task.stride + column);
-    for (int row = 0; row < rows; ++row) {
-      typename V::Floats sum = V::load(task.c + row * task.n + column);
-      for (int i = 0; i < depth; ++i)
-        sum += weights[i] * factors[row][i];
-      memcpy(task.c + row * task.n + column, &sum, sizeof sum);
-    }
-  }
-  for (; column < to; ++column)
-    for (int row = 0; row < rows; ++row)
-      for (int i = 0; i < depth; ++i)
-        task.c[row * task.n + column] += float(b[i * task.stride + column]) * factors[row][i];
-}
-
-template <int lanes, int rows> PCRT_INLINE void multiplyRows8(const Task &task) {
-  constexpr int64_t block = 512;
-  for (int64_t from = 0; from < task.n; from += block) {
-    const int64_t to = std::min(task.n, from + block);
-    int64_t k = 0;
-    for (; k + 8 <= task.k; k += 8)
-      addRows8<lanes, rows, 8>(task, k, from, to);
-    for (; k < task.k; ++k)
-      addRows8<lanes, rows, 1>(task, k, from, to);
-  }
-}
-
 /// Adds to `lanes` columns of c the codes of a group of rows of b, times their scales and elements of a.
 template <int lanes, int rows> PCRT_INLINE void addGroup4(const Task &task, int64_t group, int64_t column) {
   using V = Lanes<lanes>;
@@ -219,7 +180,7 @@ template <int lanes> PCRT_INLINE void compute(const Task &task, bool isWide, boo
   else
     forRows<Task::mostRows>(task.m, [&]<int rows>() PCRT_ALWAYS {
       if (isWide)
-        byColumns ? multiplyColumns8<lanes, rows>(task) : multiplyRows8<lanes, rows>(task);
+        byColumns ? multiplyColumns8<lanes, rows>(task) : addRowsOf<lanes, rows, 8>(task, task.stride);
       else
         byColumns ? task.group == 32 ? multiplyColumns4<lanes, rows, 16>(task) : multiplyColumns4<lanes, rows, 32>(task)
                   : multiplyRows4<lanes, rows>(task);

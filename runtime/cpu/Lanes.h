@@ -4,6 +4,7 @@
 #ifndef PCRT_CPU_LANES_H
 #define PCRT_CPU_LANES_H
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -46,6 +47,51 @@ template <int lanes> struct Lanes {
     return total;
   }
 };
+
+template <typename T> PCRT_INLINE float numberAt(const T *from) { return Lanes<1>::load(from)[0]; }
+
+/// Adds to the rows of c, in columns [from, to), `depth` rows of b times elements of a. A task has a, b and c as
+/// pointers to matrices [m, k], [k, n] and [m, n]; a and c are f32 without gaps, and rows of b are `stride` numbers
+/// apart.
+template <int lanes, int rows, int depth, typename Task>
+PCRT_INLINE void addRows(const Task &task, int64_t stride, int64_t k, int64_t from, int64_t to) {
+  using V = Lanes<lanes>;
+  float factors[rows][depth];
+  for (int row = 0; row < rows; ++row)
+    for (int i = 0; i < depth; ++i)
+      factors[row][i] = task.a[row * task.k + k + i];
+  const auto *b = task.b + k * stride;
+  int64_t column = from;
+  for (; column + lanes <= to; column += lanes) {
+    typename V::Floats weights[depth];
+    for (int i = 0; i < depth; ++i)
+      weights[i] = V::load(b + i * stride + column);
+    for (int row = 0; row < rows; ++row) {
+      typename V::Floats sum = V::load(task.c + row * task.n + column);
+      for (int i = 0; i < depth; ++i)
+        sum += weights[i] * factors[row][i];
+      memcpy(task.c + row * task.n + column, &sum, sizeof sum);
+    }
+  }
+  for (; column < to; ++column)
+    for (int row = 0; row < rows; ++row)
+      for (int i = 0; i < depth; ++i)
+        task.c[row * task.n + column] += numberAt(b + i * stride + column) * factors[row][i];
+}
+
+/// Adds the product of a and b to c, `depth` rows of b at a time, in blocks of columns for which c stays in the first
+/// cache.
+template <int lanes, int rows, int depth, typename Task> PCRT_INLINE void addRowsOf(const Task &task, int64_t stride) {
+  constexpr int64_t block = 512;
+  for (int64_t from = 0; from < task.n; from += block) {
+    const int64_t to = std::min(task.n, from + block);
+    int64_t k = 0;
+    for (; k + depth <= task.k; k += depth)
+      addRows<lanes, rows, depth>(task, stride, k, from, to);
+    for (; k < task.k; ++k)
+      addRows<lanes, rows, 1>(task, stride, k, from, to);
+  }
+}
 
 /// Calls f.operator()<m>() for an m from 1 to `most`.
 template <int most, typename F> PCRT_INLINE void forRows(int64_t m, F f) {

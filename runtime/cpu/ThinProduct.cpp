@@ -13,9 +13,6 @@ using namespace pcrt;
 
 namespace {
 
-PCRT_INLINE float numberAt(const float *from, int64_t i) { return from[i]; }
-PCRT_INLINE float numberAt(const uint16_t *from, int64_t i) { return bf16ToFloat(from[i]); }
-
 /// A product whose a and c are in f32, row by row.
 template <typename T> struct Task {
   const float *a;
@@ -47,49 +44,9 @@ template <int lanes, int rows, typename T> PCRT_INLINE void multiplyRows(const T
         all += sums[row][part];
       float total = V::sum(all);
       for (int64_t i = whole; i < task.k; ++i)
-        total += task.a[row * task.k + i] * numberAt(b, i);
+        total += task.a[row * task.k + i] * numberAt(b + i);
       task.c[row * task.n + column] += total;
     }
-  }
-}
-
-/// Adds to the rows of c, in columns [from, to), `depth` rows of b times elements of a.
-template <int lanes, int rows, int depth, typename T>
-PCRT_INLINE void addRows(const Task<T> &task, int64_t k, int64_t from, int64_t to) {
-  using V = Lanes<lanes>;
-  float factors[rows][depth];
-  for (int row = 0; row < rows; ++row)
-    for (int i = 0; i < depth; ++i)
-      factors[row][i] = task.a[row * task.k + k + i];
-  const T *b = task.b + k * task.bStride;
-  int64_t column = from;
-  for (; column + lanes <= to; column += lanes) {
-    typename V::Floats weights[depth];
-    for (int i = 0; i < depth; ++i)
-      weights[i] = V::load(b + i * task.bStride + column);
-    for (int row = 0; row < rows; ++row) {
-      typename V::Floats sum = V::load(task.c + row * task.n + column);
-      for (int i = 0; i < depth; ++i)
-        sum += weights[i] * factors[row][i];
-      memcpy(task.c + row * task.n + column, &sum, sizeof sum);
-    }
-  }
-  for (; column < to; ++column)
-    for (int row = 0; row < rows; ++row)
-      for (int i = 0; i < depth; ++i)
-        task.c[row * task.n + column] += numberAt(b + i * task.bStride, column) * factors[row][i];
-}
-
-/// b is [k, n] with contiguous rows.
-template <int lanes, int rows, typename T> PCRT_INLINE void addAllRows(const Task<T> &task) {
-  constexpr int64_t block = 512;
-  for (int64_t from = 0; from < task.n; from += block) {
-    const int64_t to = std::min(task.n, from + block);
-    int64_t k = 0;
-    for (; k + 4 <= task.k; k += 4)
-      addRows<lanes, rows, 4>(task, k, from, to);
-    for (; k < task.k; ++k)
-      addRows<lanes, rows, 1>(task, k, from, to);
   }
 }
 
@@ -98,7 +55,7 @@ template <int lanes, typename T> PCRT_INLINE void multiply(const Task<T> &task, 
     if (transposed)
       multiplyRows<lanes, rows>(task);
     else
-      addAllRows<lanes, rows>(task);
+      addRowsOf<lanes, rows, 4>(task, task.bStride);
   });
 }
 
