@@ -50,13 +50,15 @@ def main():
         config = json.loads((ROOT / "examples/gpt2-124m/config.json").read_text()) | SHAPE | {"n_layer": options.layers}
         (folder / "config.json").write_text(json.dumps(config))
         subprocess.run([ROOT / "build/bin/pc-import", ".", f"--batch={options.tokens // 1024}", "--seq=1024", "-o", "model.mlir"], check=True, cwd=folder)
-        runs = [run(folder, options, "disk", "--offload=states")] + [run(folder, options, "memory")] * options.also_in_memory
+        runs = [run(folder, options, "disk", "--offload=states")]
+        if options.also_in_memory:
+            runs.append(run(folder, options, "memory"))
     print("| run | parameters | arena, reported | arena, counted | links per step, reported | links, counted | resident | seconds per step | losses |")
     print("|" + "---|" * 9)
     for figures in runs:
         print(f"| {figures['name']} | {figures['parameters']} | {figures['arena'][0]} | {figures['arena'][1]} | {figures['links'][0]} | {figures['links'][1]} | "
               f"{figures['resident']} | {statistics.median(figures['seconds'][1:] or figures['seconds']):.2f} | {figures['losses']} |")
-    options.scratch = str(options.scratch)
+    del options.scratch
     (ROOT / "bench/results" / f"{options.name}.json").write_text(json_runs.text({"options": vars(options), "runs": runs}))
 
 
