@@ -16,7 +16,7 @@ namespace {
 /// The codes in the low and in the high bits of bytes.
 template <int lanes> struct Pair {
   using V = Lanes<lanes>;
-  typename V::Floats low, high;
+  V::Floats low, high;
   PCRT_INLINE explicit Pair(const int8_t *from) {
     typename V::Integers both = __builtin_convertvector(V::loadBytes(from), typename V::Integers);
     low = __builtin_convertvector((both << 28) >> 28, typename V::Floats);
@@ -28,7 +28,7 @@ template <int lanes> struct Pair {
 template <int lanes> PCRT_INLINE void expandColumn(const Task &task, bool isWide, int64_t column, float *to) {
   using V = Lanes<lanes>;
   const int8_t *b = task.b + column * task.stride;
-  auto put = [&](typename V::Floats x, int64_t at) PCRT_ALWAYS { memcpy(to + at, &x, sizeof x); };
+  auto put = [&](V::Floats x, int64_t at) PCRT_ALWAYS { memcpy(to + at, &x, sizeof x); };
   if (isWide) {
     int64_t i = 0;
     for (; i + lanes <= task.k; i += lanes)
@@ -47,7 +47,7 @@ template <int lanes> PCRT_INLINE void expandColumn(const Task &task, bool isWide
     }
 }
 
-/// The same for `n` columns of a matrix with contiguous rows of codes, as [k, n].
+/// Writes the numbers of `n` columns as [k, n], where the codes of a row are contiguous; without scales in 8 bits.
 template <int lanes> PCRT_INLINE void expandRows(const Task &task, bool isWide, float *to) {
   using V = Lanes<lanes>;
   const int64_t half = task.group / 2;
@@ -74,35 +74,6 @@ template <int lanes> PCRT_INLINE void expandRows(const Task &task, bool isWide, 
         low[column] = float(int8_t(b[column] << 4) >> 4) * scale[column];
         high[column] = float(b[column] >> 4) * scale[column];
       }
-  }
-}
-
-/// Adds to c the rows of a times columns of 8-bit codes, without scales.
-template <int lanes, int rows> PCRT_INLINE void multiplyColumns8(const Task &task) {
-  using V = Lanes<lanes>;
-  constexpr int parts = rows == 1 ? 4 : rows <= 2 ? 2 : 1;
-  constexpr int64_t step = int64_t(lanes) * parts, ahead = 4096;
-  const int64_t whole = task.k / step * step;
-  for (int64_t column = 0; column < task.n; ++column) {
-    const int8_t *b = task.b + column * task.stride;
-    typename V::Floats sums[rows][parts] = {};
-    for (int64_t i = 0; i < whole; i += step) {
-      __builtin_prefetch(b + i + ahead);
-      for (int part = 0; part < parts; ++part) {
-        typename V::Floats weights = V::load(b + i + part * lanes);
-        for (int row = 0; row < rows; ++row)
-          sums[row][part] += V::load(task.a + row * task.k + i + part * lanes) * weights;
-      }
-    }
-    for (int row = 0; row < rows; ++row) {
-      typename V::Floats all = sums[row][0];
-      for (int part = 1; part < parts; ++part)
-        all += sums[row][part];
-      float total = V::sum(all);
-      for (int64_t i = whole; i < task.k; ++i)
-        total += task.a[row * task.k + i] * float(b[i]);
-      task.c[row * task.n + column] += total;
-    }
   }
 }
 
@@ -180,7 +151,7 @@ template <int lanes> PCRT_INLINE void compute(const Task &task, bool isWide, boo
   else
     forRows<Task::mostRows>(task.m, [&]<int rows>() PCRT_ALWAYS {
       if (isWide)
-        byColumns ? multiplyColumns8<lanes, rows>(task) : addRowsOf<lanes, rows, 8>(task, task.stride);
+        byColumns ? addColumnsOf<lanes, rows>(task, task.stride) : addRowsOf<lanes, rows, 8>(task, task.stride);
       else
         byColumns ? task.group == 32 ? multiplyColumns4<lanes, rows, 16>(task) : multiplyColumns4<lanes, rows, 32>(task)
                   : multiplyRows4<lanes, rows>(task);

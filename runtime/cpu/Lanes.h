@@ -93,6 +93,36 @@ template <int lanes, int rows, int depth, typename Task> PCRT_INLINE void addRow
   }
 }
 
+/// Adds to the rows of c the products of the rows of a with the columns of b, whose numbers are contiguous. Columns are
+/// `stride` numbers apart.
+template <int lanes, int rows, typename Task> PCRT_INLINE void addColumnsOf(const Task &task, int64_t stride) {
+  using V = Lanes<lanes>;
+  constexpr int parts = rows == 1 ? 4 : rows <= 2 ? 2 : 1; // sums of an element, enough to hide latencies
+  constexpr int64_t step = int64_t(lanes) * parts, ahead = 4096 / sizeof(*task.b);
+  const int64_t whole = task.k / step * step;
+  for (int64_t column = 0; column < task.n; ++column) {
+    const auto *b = task.b + column * stride;
+    typename V::Floats sums[rows][parts] = {};
+    for (int64_t i = 0; i < whole; i += step) {
+      __builtin_prefetch(b + i + ahead);
+      for (int part = 0; part < parts; ++part) {
+        typename V::Floats weights = V::load(b + i + part * lanes);
+        for (int row = 0; row < rows; ++row)
+          sums[row][part] += V::load(task.a + row * task.k + i + part * lanes) * weights;
+      }
+    }
+    for (int row = 0; row < rows; ++row) {
+      typename V::Floats all = sums[row][0];
+      for (int part = 1; part < parts; ++part)
+        all += sums[row][part];
+      float total = V::sum(all);
+      for (int64_t i = whole; i < task.k; ++i)
+        total += task.a[row * task.k + i] * numberAt(b + i);
+      task.c[row * task.n + column] += total;
+    }
+  }
+}
+
 /// Calls f.operator()<m>() for an m from 1 to `most`.
 template <int most, typename F> PCRT_INLINE void forRows(int64_t m, F f) {
   if constexpr (most > 1)

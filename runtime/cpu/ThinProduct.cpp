@@ -21,39 +21,10 @@ template <typename T> struct Task {
   int64_t m, n, k, bStride;
 };
 
-/// Adds to the rows of c the products of the rows of a with those of b^T.
-template <int lanes, int rows, typename T> PCRT_INLINE void multiplyRows(const Task<T> &task) {
-  using V = Lanes<lanes>;
-  constexpr int parts = rows == 1 ? 4 : rows <= 2 ? 2 : 1; // sums of an element, enough to hide latencies
-  constexpr int64_t step = int64_t(lanes) * parts, ahead = 4096 / sizeof(T);
-  const int64_t whole = task.k / step * step;
-  for (int64_t column = 0; column < task.n; ++column) {
-    const T *b = task.b + column * task.bStride;
-    typename V::Floats sums[rows][parts] = {};
-    for (int64_t i = 0; i < whole; i += step) {
-      __builtin_prefetch(b + i + ahead);
-      for (int part = 0; part < parts; ++part) {
-        typename V::Floats weights = V::load(b + i + part * lanes);
-        for (int row = 0; row < rows; ++row)
-          sums[row][part] += V::load(task.a + row * task.k + i + part * lanes) * weights;
-      }
-    }
-    for (int row = 0; row < rows; ++row) {
-      typename V::Floats all = sums[row][0];
-      for (int part = 1; part < parts; ++part)
-        all += sums[row][part];
-      float total = V::sum(all);
-      for (int64_t i = whole; i < task.k; ++i)
-        total += task.a[row * task.k + i] * numberAt(b + i);
-      task.c[row * task.n + column] += total;
-    }
-  }
-}
-
 template <int lanes, typename T> PCRT_INLINE void multiply(const Task<T> &task, bool transposed) {
   forRows<ThinProduct::mostRows>(task.m, [&]<int rows>() PCRT_ALWAYS {
     if (transposed)
-      multiplyRows<lanes, rows>(task);
+      addColumnsOf<lanes, rows>(task, task.bStride);
     else
       addRowsOf<lanes, rows, 4>(task, task.bStride);
   });
