@@ -178,11 +178,9 @@ int Run::run() {
   if (!start())
     return PCRT_RESOURCE;
   watch();
-  for (LineRelay &relay : relays) {
-    if (printingLagsBehind())
-      finishPrinting();
+  for (LineRelay &relay : relays)
     relay.finish();
-  }
+  finishPrinting(); // makes room for the cause of a failure, which must not be dropped
   return exitCode();
 }
 

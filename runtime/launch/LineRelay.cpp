@@ -2,6 +2,7 @@
 // A line is written by one call of write(2), so that it stays in one piece; very long lines are split.
 //===----------------------------------------------------------------------===//
 #include "launch/LineRelay.h"
+#include "base/Printing.h"
 
 #include <cstdio>
 #include <fcntl.h>
@@ -37,32 +38,40 @@ void LineRelay::write(size_t length) {
   pending.erase(0, length);
 }
 
-void LineRelay::forward() {
+bool LineRelay::forwardSome() {
   constexpr size_t longest = 64 << 10;
-  char buffer[16 << 10];
-  // Reads at most what a pipe holds, because a rank that writes without end must not keep the launcher from its other
-  // work.
-  for (size_t total = 0; ends[0] >= 0 && total < longest;) {
-    ssize_t count = read(ends[0], buffer, sizeof buffer);
-    if (count < 0)
-      return; // nothing there now
-    if (count == 0) {
-      close(ends[0]);
-      ends[0] = -1;
-      break;
-    }
-    total += count;
-    pending.append(buffer, count);
-    size_t end;
-    while ((end = pending.find('\n')) != std::string::npos)
-      write(end + 1);
-    if (pending.size() > longest)
-      write(pending.size());
+  // Short lines grow by their prefixes, and printing has room for this much of them while it does not lag behind.
+  char buffer[8 << 10];
+  ssize_t count = ends[0] < 0 ? -1 : read(ends[0], buffer, sizeof buffer);
+  if (count < 0)
+    return false; // nothing there now
+  if (count == 0) {
+    close(ends[0]);
+    ends[0] = -1;
+    return false;
   }
+  pending.append(buffer, count);
+  size_t end;
+  while ((end = pending.find('\n')) != std::string::npos)
+    write(end + 1);
+  if (pending.size() > longest)
+    write(pending.size());
+  return true;
+}
+
+/// Reads at most what a pipe holds, because a rank that writes without end must not keep the launcher from its other
+/// work.
+static constexpr int readsPerTurn = 8;
+
+void LineRelay::forward() {
+  for (int reads = 0; reads < readsPerTurn && !printingLagsBehind() && forwardSome(); ++reads)
+    ;
 }
 
 void LineRelay::finish() {
-  forward();
+  for (int reads = 0; reads < readsPerTurn && forwardSome(); ++reads)
+    if (printingLagsBehind())
+      finishPrinting();
   if (!pending.empty())
     write(pending.size());
 }

@@ -26,6 +26,8 @@ public:
   void finish();
 
 private:
+  /// Forwards what one read returns; false if there is nothing now.
+  bool forwardSome();
   void write(size_t length);
 
   std::string prefix, pending;

@@ -122,6 +122,7 @@ expect 'ends of children ignored' 0 1000 '' env --ignore-signal=CHLD "$pc_run" -
 # shellcheck disable=SC2016 # the rank's variable
 expect 'writes without end' 3 1500 'pc-run: error: rank 0 ended with exit code 3' \
   "$pc_run" -n 2 bash -c '[ "$PCRT_RANK" = 0 ] && exit 3; exec yes'
+! grep 'were dropped' "$work/err" >"$work/dropped" || complain "$(cat "$work/dropped")"
 expect 'no such program' 2 1000 "cannot run './no-such-program'" "$pc_run" -n 2 ./no-such-program
 expect 'not in PATH' 2 1000 "not found in PATH" "$pc_run" -n 2 no-such-program
 expect 'bad -n' 2 1000 "'many'.*--help" "$pc_run" -n many "$victim"
