@@ -168,6 +168,12 @@ ncclResult_t pc::standin::beginSplit(const CommRef &parent, int color, int key, 
     parent->errorText = "more than " + std::to_string(maxSplits) + " splits of one communicator";
     return ncclInvalidUsage;
   }
+  bool bounded = config && config->maxCTAs != NCCL_CONFIG_UNDEF_INT;
+  if (bounded && config->cgaClusterSize != 1) {
+    parent->errorText = "maxCTAs leaves room for other kernels, but the blocks are launched as clusters of four, which "
+                        "may find none: set cgaClusterSize to 1";
+    return ncclInvalidArgument;
+  }
   PendingSplit split{parent->splitsBegun++, nullptr, result};
   SplitPost post{color, key, {0, 0}};
   if (color != NCCL_SPLIT_NOCOLOR) {
@@ -180,7 +186,7 @@ ncclResult_t pc::standin::beginSplit(const CommRef &parent, int color, int key, 
     child->blocking = config ? config->blocking != 0 : parent->blocking;
     if (config && config->commName)
       child->name = config->commName;
-    child->isSmall = config && config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs <= smallCtas;
+    child->isSmall = bounded && config->maxCTAs <= smallCtas;
     child->ctas = child->isSmall ? config->maxCTAs : 0;
     if (!makeMailbox(*child, parent->size))
       return ncclSystemError;

@@ -96,15 +96,17 @@ def describe_speed(row):
             f"({low * 1e3:.2f} to {high * 1e3:.2f}, {row['steps_timed']} steps)")
 
 
-# What is tried where a training row fails, one at a time: no graph, no cuDNN, and at last a wait after every call, for the name of the fault.
-FALLBACKS = [{"PCRT_CUDA_GRAPH": 0}, {"PCRT_CUDA_ATTENTION": "own"}, {"PCRT_CUDA_BLOCKING": 1}]
+# What is tried where a training row fails, one at a time: calls of NCCL that block, as PyTorch's do (several devices), no graph, no cuDNN, and
+# at last a wait after every call, for the name of the fault.
+FALLBACKS = [{"PCRT_NCCL_BLOCKING": 1}, {"PCRT_CUDA_GRAPH": 0}, {"PCRT_CUDA_ATTENTION": "own"}, {"PCRT_CUDA_BLOCKING": 1}]
 
 
 def train(row, call):
     """Runs a row. If it fails, runs it again in other ways, until one succeeds. The row says which way succeeded, and
     what the others reported."""
     usual, failures = row.get("environment", {}), []
-    for other in [{}, *FALLBACKS]:
+    fallbacks = FALLBACKS if row.get("devices", 1) > 1 else FALLBACKS[1:]
+    for other in [{}, *fallbacks]:
         row["environment"] = usual | other
         how = ", ".join(f"{name}={value}" for name, value in other.items())
         state, note = train_once(row, call)

@@ -27,7 +27,6 @@ char *DeviceArena::allocate(int64_t wanted) {
   int directRdma = 0;
   session.check(driver.cuDeviceGetAttribute(&directRdma, AttributeDirectRdma, session.device),
                 "ask for memory that network cards reach");
-  properties.directRdma = directRdma != 0;
   size_t granule = 0, unused = 0, total = 0;
   session.check(driver.cuMemGetInfo_v2(&unused, &total), "ask for the free memory");
   auto tooMuch = [&](const std::string &why) {
@@ -35,11 +34,12 @@ char *DeviceArena::allocate(int64_t wanted) {
                             gibibytes(double(unused)) + " of " + gibibytes(double(total)) + " are free" + why +
                             "; compile with more microbatches, a plan that splits more, or --precision=bf16");
   };
-  // Some containers forbid memory that other processes could open; NCCL then copies buffers that it would have
-  // registered.
+  // Some containers forbid memory that other processes could open, or that network cards reach. NCCL then copies
+  // buffers that it would have registered.
   Result result = Success;
-  for (int handleTypes : {int(HandlePosixFile), 0}) {
-    properties.handleTypes = handleTypes;
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    properties.directRdma = directRdma && attempt % 2 == 0;
+    properties.handleTypes = attempt < 2 ? int(HandlePosixFile) : 0;
     result = driver.cuMemGetAllocationGranularity(&granule, &properties, GranularityRecommended);
     if (result != Success)
       continue;

@@ -1,10 +1,11 @@
 //===- NcclConnect.cpp - Connects the devices of ranks by NCCL ------------===//
-// Communicators do not block, so that this rank can leave if another one does not come. Calls return before they are
-// complete, so success of a call means little: ncclCommSplit returns it at once, with a null communicator, while its
-// parent is still being made. The parent must be polled by ncclCommGetAsyncError until it is done (src/init.cc of NCCL
-// 2.26 to 2.30: ncclCommSplit, ncclCommInitRankFunc).
+// Communicators do not block while they are connected, so that this rank can leave if another one does not come. Calls
+// return before they are complete, so success of a call means little: ncclCommSplit returns it at once, with a null
+// communicator, while its parent is still being made. The parent must be polled by ncclCommGetAsyncError until it is
+// done (src/init.cc of NCCL 2.26 to 2.30: ncclCommSplit, ncclCommInitRankFunc).
 //===----------------------------------------------------------------------===//
 #include "comm/Collective.h"
+#include "comm/Environment.h"
 #include "comm/ShmControl.h"
 #include "cuda/NcclMoves.h"
 
@@ -129,8 +130,9 @@ void NcclMoves::connectAll(const NcclUniqueId &id) {
 
 NcclComm NcclMoves::connectSome(int color, int key, NcclConfig &config, const std::string &doing) {
   Connecting connecting(*this, doing);
-  config.blocking = 0;
-  // NCCL writes here when the parent is done or aborted. If this function throws before that, the memory is leaked.
+  config.blocking = switchedOn("PCRT_NCCL_BLOCKING", false);
+  // The parent never blocks, and it decides whether the split does. NCCL writes here when the parent is done or
+  // aborted. If this function throws before that, the memory is leaked.
   auto *place = new NcclComm(nullptr);
   NcclResult result = live->split(color, key, place, config);
   require(result == NcclSuccess ? NcclInProgress : result, live->all[0], doing);

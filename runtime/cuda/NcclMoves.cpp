@@ -63,6 +63,13 @@ int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
 // Start-up and end
 //===----------------------------------------------------------------------===//
 
+/// Leaves room for products: at most `blocks` blocks, each on any multiprocessor. From sm_90 on, NCCL otherwise
+/// launches clusters of four (init.cc, enqueue.cc), which need four free multiprocessors of one cluster.
+static void boundBlocks(NcclConfig &config, int blocks) {
+  config.maxCtas = blocks;
+  config.cgaClusterSize = 1;
+}
+
 NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups,
                      const std::vector<bool> &besideProducts)
     : session(session), control(comm), program(program), timeout(timeoutSeconds()),
@@ -95,7 +102,7 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
       NcclConfig config;
       config.commName = group.name.c_str();
       if (leavesRoom && besideProducts[group.id])
-        config.maxCtas = mostBlocksOfMoves;
+        boundBlocks(config, mostBlocksOfMoves);
       // Members of one group share its first rank, which no other group of this axis has.
       member.comm = connectSome(group.ranks[0], group.me, config, "connect the devices of " + groupName(group));
     });
@@ -268,8 +275,8 @@ void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
       onAllRanks(control, [&] {
         NcclConfig config;
         config.commName = one.flow->name;
-        config.maxCtas = pcrt_blocks_of_message(
-            one.flow->bytes); // a receive is posted long before its message: others also need room
+        // A receive is posted long before its message, so others need room.
+        boundBlocks(config, pcrt_blocks_of_message(one.flow->bytes));
         int color = one.source < 0 ? NcclSplitNoColor : one.source;
         if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,
                                         std::string("connect the ends of '") + one.flow->name + "'"))

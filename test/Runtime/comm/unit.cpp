@@ -188,7 +188,8 @@ static void testEnvironments() {
                             "PCRT_CUDA_TUNE=no",
                             "PCRT_CUDA_EPILOGUES=false",
                             "PCRT_CUDA_ROOM=-1",
-                            "PCRT_CUDA_SHARE_DEVICE=on"}) {
+                            "PCRT_CUDA_SHARE_DEVICE=on",
+                            "PCRT_NCCL_BLOCKING=2"}) {
     std::string name(wrong, strchr(wrong, '=')), value = strchr(wrong, '=') + 1;
     CHECK(!readFrom({wrong}, &place, &error) && error.starts_with(name + "='" + value + "' is not "));
   }

@@ -166,7 +166,7 @@ Result cuDeviceGetAttribute(int *value, int attribute, Ordinal) {
            : attribute == AttributeMinor           ? 0
            : attribute == AttributeMultiprocessors ? 132
            : attribute == AttributeVirtualMemory   ? 1
-           : attribute == AttributeDirectRdma      ? number("FAKE_RDMA", 1)
+           : attribute == AttributeDirectRdma      ? number("FAKE_RDMA", 1) > 0
                                                    : 227 << 10;
   return Success;
 }
@@ -230,7 +230,10 @@ Result cuMemAddressFree(Address at, size_t bytes) { return munmap(reinterpret_ca
 Result cuMemCreate(unsigned long long *handle, size_t bytes, const AllocationProperties *properties,
                    unsigned long long) {
   *handle = bytes;
-  if (properties->directRdma != number("FAKE_RDMA", 1))
+  int reaches = number("FAKE_RDMA", 1); // 2: the driver says so, and refuses such memory
+  if (reaches == 2 && properties->directRdma)
+    return ErrorNotSupported;
+  if (reaches != 2 && properties->directRdma != reaches)
     return complain("memory for network cards where they reach none, or other where they do");
   bool opens = properties->handleTypes == HandlePosixFile;
   if (opens && !number("FAKE_HANDLES", 1))

@@ -82,6 +82,7 @@ check 0 'step 3/3' "two ranks" $fake PCRT_CUDA_COMM=host PCRT_TRANSPORT=shm -- /
 check 6 'the CUDA driver was not found on this machine; looked for libcuda.so.1, .*/libcuda.so.1; install' "no driver" -- "${run[@]}"
 check 0 'step 3/3' "memory that no other process can open" $fake FAKE_HANDLES=0 -- "${run[@]}"
 check 0 'step 3/3' "memory that no network card reaches" $fake FAKE_RDMA=0 -- "${run[@]}"
+check 0 'step 3/3' "memory that no network card reaches, and a driver that says it does" $fake FAKE_RDMA=2 FAKE_HANDLES=0 -- "${run[@]}"
 check 6 'cannot load the stand-in .*/nosuch' "no stand-in" PCRT_CUDA_LIBRARIES=standin:/nosuch -- "${run[@]}"
 check 6 "version 12.4, but 12.9 or newer is needed; install" "an old driver" $fake FAKE_DRIVER=12040 -- "${run[@]}"
 check 6 'needs a driver for CUDA 13.0, but this driver is for CUDA 12.9' "a driver older than the library" $fake FAKE_DRIVER=12090 -- "${run[@]}"

@@ -48,6 +48,7 @@ ncclConfig_t config(const char *name, int blocking) {
   memset(&c, 0xff, sizeof c);
   c.size = sizeof c, c.magic = 0xcafebeef, c.version = 22809;
   c.blocking = blocking;
+  c.cgaClusterSize = c.minCTAs = c.maxCTAs = NCCL_CONFIG_UNDEF_INT;
   c.netName = nullptr, c.commName = name;
   return c;
 }
@@ -237,6 +238,10 @@ void testCalls(Rank &r) {
   NCCL(half, ncclCommUserRank(half, &place));
   CHECK(count == (s + 1 - r.rank % 2) / 2 && place == count - 1 - r.rank / 2);
   CHECK(split(r.comm, NCCL_SPLIT_NOCOLOR, 0, nullptr) == nullptr);
+  ncclConfig_t clusters = config("clusters", 0);
+  clusters.maxCTAs = 2;
+  ncclComm_t never = nullptr;
+  CHECK(ncclCommSplit(r.comm, 0, r.rank, &never, &clusters) == ncclInvalidArgument && !never);
   float *out2 = deviceArray<float>(n);
   NCCL(half, ncclAllReduce(in, out2, n, ncclFloat32, ncclSum, half, r.other));
   OK(cuStreamSynchronize(r.other));
@@ -425,6 +430,7 @@ void testAbortWithGraph(Rank &r, bool grouped) {
 void testPosted(Rank &r, bool captured, bool stops) {
   ncclConfig_t c = config("lane", 0);
   c.maxCTAs = 2;
+  c.cgaClusterSize = 1;
   ncclComm_t there = split(r.comm, 0, r.rank, &c), back = split(r.comm, 0, r.rank, &c);
   float *a = deviceArray<float>(8), *b = deviceArray<float>(8);
   OK(cuMemsetD32Async(address(a), 0, 8, r.stream));
