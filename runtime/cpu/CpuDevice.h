@@ -31,7 +31,7 @@ public:
   char *input(int64_t step, int index) override;
   pcrt_status begin(pcrt_context &context, int64_t step) override;
   pcrt_status finish(pcrt_context &) override { return PCRT_OK; }
-  pcrt_status evaluate(pcrt_context &context) override;
+  pcrt_status evaluate(pcrt_context &context, int64_t step) override;
   pcrt_status endRound(pcrt_context &context) override;
 
   pcrt_status launch(pcrt_context &context, int index, void *const *args) override;

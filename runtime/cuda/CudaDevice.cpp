@@ -20,7 +20,8 @@ using namespace pcrt::cuda;
 
 CudaDevice::CudaDevice(const Program &program, int ordinal)
     : program(program), session(ordinal), arenaMemory(session), staging(session), kernels(session, program.abi),
-      blocking(switchedOn("PCRT_CUDA_BLOCKING", false)), graphs(!blocking && switchedOn("PCRT_CUDA_GRAPH", true)) {
+      blocking(switchedOn("PCRT_CUDA_BLOCKING", false)), graphs(!blocking && switchedOn("PCRT_CUDA_GRAPH", true)),
+      step{program.abi.step}, evaluation{program.abi.evaluate} {
   if (program.abi.num_gemms)
     products = std::make_unique<Products>(session, program.abi, &kernels);
   if (program.abi.num_attentions)
@@ -31,8 +32,9 @@ CudaDevice::CudaDevice(const Program &program, int ordinal)
 CudaDevice::~CudaDevice() {
   session.driver.cuCtxSetCurrent(session.context);
   session.driver.cuCtxSynchronize();
-  if (graph)
-    session.driver.cuGraphExecDestroy(graph);
+  for (const Part *part : {&step, &evaluation})
+    if (part->graph)
+      session.driver.cuGraphExecDestroy(part->graph);
 }
 
 //===----------------------------------------------------------------------===//
@@ -81,7 +83,9 @@ void CudaDevice::prepare(pcrt_context &context) {
     groupMoves.resize(context.groups.size());
     underWay.resize(context.groups.size());
     besideProducts.resize(context.groups.size());
-    context.require(enqueueStep(context, Mode::Listen));
+    context.require(enqueuePart(context, step, Mode::Listen));
+    if (evaluation.function)
+      context.require(enqueuePart(context, evaluation, Mode::Listen));
     if (program.rounds.any())
       context.require(enqueueRound(context, Mode::Listen));
     for (const AttentionCall &call : attentionCalls)
@@ -89,7 +93,6 @@ void CudaDevice::prepare(pcrt_context &context) {
     if (attentions && !attentions->whyOwn().empty() && control.rank() == 0)
       fprintf(stderr, "pc: attention uses the program's own kernels: %s\n", attentions->whyOwn().c_str());
     scalars = static_cast<float *>(session.pinned(size_t(std::max<int64_t>(scalarsShown, 1)) * sizeof(float)));
-    shown.reserve(scalarsShown);
   });
   if (control.size() > 1) {
     pcrt_program ofThisRank = program.abi;
@@ -107,7 +110,9 @@ void CudaDevice::prepare(pcrt_context &context) {
     onAllRanks(control, [&] {
       if (comm->registerArena(arena, arenaMemory.mappedBytes()) != PCRT_OK)
         fail(PCRT_RESOURCE, comm->error());
-      comm->openTasks(taskNames);
+      std::vector<std::string> names = step.taskNames;
+      names.insert(names.end(), evaluation.taskNames.begin(), evaluation.taskNames.end());
+      comm->openTasks(std::move(names));
       for (size_t group = 0; group < groupStreams.size(); ++group)
         if (groupMoves[group] && comm->hasStreams()) {
           groupStreams[group] = session.makeMoveStream();
@@ -148,14 +153,17 @@ pcrt_status CudaDevice::waitForAll(pcrt_context &context, pcrt_status status) {
   return status;
 }
 
-pcrt_status CudaDevice::enqueueStep(pcrt_context &context, Mode wanted) {
+pcrt_status CudaDevice::enqueuePart(pcrt_context &context, Part &part, Mode wanted) {
   beginCalls(wanted);
   context.beginCounts();
-  shown.clear();
+  current = &part;
+  part.shown.clear();
   bool sends = flows && mode != Mode::Listen;
-  pcrt_status status = sends ? flowDone(context, flows->begin(), "the step's messages") : PCRT_OK;
+  pcrt_status status = sends ? flowDone(context, flows->begin(part.messages), "the step's messages") : PCRT_OK;
   if (status == PCRT_OK)
-    status = program.abi.step(&context, arena);
+    status = part.function(&context, arena);
+  if (mode == Mode::Listen)
+    part.messages = context.flowCounts;
   if (status == PCRT_OK && sends)
     status = flowDone(context, flows->end(), "the step's messages");
   return waitForAll(context, status);
@@ -166,8 +174,8 @@ pcrt_status CudaDevice::enqueueRound(pcrt_context &context, Mode wanted) {
   return waitForAll(context, program.abi.round(&context, arena));
 }
 
-pcrt_status CudaDevice::runStep(pcrt_context &context) {
-  pcrt_status status = enqueueStep(context, Mode::Run);
+pcrt_status CudaDevice::callByCall(pcrt_context &context, Part &part) {
+  pcrt_status status = enqueuePart(context, part, Mode::Run);
   if (status != PCRT_OK || !context.profile.tracing())
     return status;
   if (!stepEnd)
@@ -179,38 +187,46 @@ pcrt_status CudaDevice::runStep(pcrt_context &context) {
   return done(context, session.driver.cuEventRecord(stepEnd, session.compute), "time", "the step");
 }
 
-pcrt_status CudaDevice::captureStep(pcrt_context &context) {
+pcrt_status CudaDevice::capture(pcrt_context &context, Part &part) {
   const Driver &driver = session.driver;
   Graph captured = nullptr;
   Result result = driver.cuStreamBeginCapture_v2(session.compute, CaptureThreadLocal);
   if (result != Success)
     return done(context, result, "capture", "the step");
-  pcrt_status status = enqueueStep(context, Mode::Capture);
+  pcrt_status status = enqueuePart(context, part, Mode::Capture);
   result = driver.cuStreamEndCapture(session.compute, &captured);
   if (status == PCRT_OK && result == Success) // without the flag moves would lose the priority of their streams
-    result = driver.cuGraphInstantiateWithFlags(&graph, captured, GraphUseNodePriority);
+    result = driver.cuGraphInstantiateWithFlags(&part.graph, captured, GraphUseNodePriority);
   if (captured)
     driver.cuGraphDestroy(captured);
   if (status == PCRT_OK && result == Success)
-    result = driver.cuGraphUpload(graph, session.compute);
+    result = driver.cuGraphUpload(part.graph, session.compute);
   return status != PCRT_OK ? status : done(context, result, "capture", "the step");
 }
 
-pcrt_status CudaDevice::begin(pcrt_context &context, int64_t step) {
+pcrt_status CudaDevice::begin(pcrt_context &context, Part &part, int64_t number) {
   const Driver &driver = session.driver;
   for (size_t i = 0; i < program.inputs.size(); ++i) {
-    Result result = driver.cuMemcpyHtoDAsync_v2(addressOf(arena) + program.inputs[i].offset, input(step, int(i)),
+    Result result = driver.cuMemcpyHtoDAsync_v2(addressOf(arena) + program.inputs[i].offset, input(number, int(i)),
                                                 size_t(inputSizes[i]), session.compute);
     PCRT_TRY(done(context, result, "input", program.inputs[i].kind.c_str()));
   }
-  ++stepsRun;
-  while (context.profile.tracing() && int64_t(timers.size()) < 2 * callsMade)
+  bool tracing = context.profile.tracing();
+  while (tracing && int64_t(timers.size()) < 2 * callsMade)
     timers.push_back(session.makeEvent(true));
-  if (!graphs || stepsRun == 1 || context.profile.tracing() || context.observer->wantsInEveryStep())
-    return runStep(context);
-  if (!graph)
-    PCRT_TRY(captureStep(context));
-  return done(context, driver.cuGraphLaunch(graph, session.compute), "launch", "the step");
+  if (!graphs || ++part.runs == 1 || tracing || context.observer->wantsInEveryStep())
+    return callByCall(context, part);
+  if (!part.graph)
+    PCRT_TRY(capture(context, part));
+  current = &part;
+  return done(context, driver.cuGraphLaunch(part.graph, session.compute), "launch", "the step");
+}
+
+pcrt_status CudaDevice::begin(pcrt_context &context, int64_t number) { return begin(context, step, number); }
+
+pcrt_status CudaDevice::evaluate(pcrt_context &context, int64_t number) {
+  PCRT_TRY(begin(context, evaluation, number));
+  return finish(context);
 }
 
 pcrt_status CudaDevice::endRound(pcrt_context &context) {
@@ -236,7 +252,7 @@ pcrt_status CudaDevice::waitForDevice(pcrt_context &context) {
 pcrt_status CudaDevice::finish(pcrt_context &context) {
   PCRT_TRY(waitForDevice(context));
   bookTimes(context);
-  for (const Shown &scalar : shown)
+  for (const Shown &scalar : current->shown)
     if (pcrt_status status = context.observer->observe(scalar.index, scalar.microbatch, scalar.value, &context.error);
         status != PCRT_OK)
       return status;
@@ -332,7 +348,7 @@ pcrt_status CudaDevice::launch(pcrt_context &context, int index, void *const *ar
 pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
                              void *aux) {
   ProductCall call{index, a, b, c, bias, aux, int(underWay.size() - std::count(underWay.begin(), underWay.end(), 0))};
-  if (mode == Mode::Listen) {
+  if (mode == Mode::Listen && current == &step) { // the evaluation has no others
     productCalls.push_back(call);
     for (size_t group = 0; group < underWay.size(); ++group)
       if (underWay[group])
@@ -349,7 +365,7 @@ pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, co
 
 pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const *args) {
   const char *name = program.abi.attentions[index].name;
-  if (mode == Mode::Listen)
+  if (mode == Mode::Listen && current == &step)
     attentionCalls.push_back(
         {index, std::vector<void *>(args, args + (program.abi.attentions[index].backward ? 12 : 6))});
   return run(context, Profile::Call::Attention, index, name, session.compute, [&] {
@@ -490,13 +506,14 @@ pcrt_status CudaDevice::task(pcrt_context &context, int kind, int chunk, int mic
   if (mode == Mode::Listen) {
     char name[96];
     describeTask(name, kind, chunk, microbatch, program.stage);
-    taskNames.emplace_back(name);
+    current->taskNames.emplace_back(name);
     ++callsMade;
     return PCRT_OK;
   }
+  int firstTask = current == &step ? 0 : int(step.taskNames.size());
   if (comm)
-    if (pcrt_status status = comm->enqueueTask(tasksBegun++, session.compute); status != PCRT_OK)
-      return context.fail(status, "task '" + taskNames[tasksBegun - 1] + "': " + comm->error());
+    if (pcrt_status status = comm->enqueueTask(firstTask + tasksBegun++, session.compute); status != PCRT_OK)
+      return context.fail(status, "task '" + current->taskNames[tasksBegun - 1] + "': " + comm->error());
   if (mode != Mode::Run || !context.profile.tracing())
     return PCRT_OK;
   Event now = timers[timersUsed++];
@@ -515,8 +532,8 @@ pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microb
       ++scalarsShown;
       return PCRT_OK;
     }
-    float *to = scalars + shown.size();
-    shown.push_back({index, microbatch, to});
+    float *to = scalars + current->shown.size();
+    current->shown.push_back({index, microbatch, to});
     return done(context, session.driver.cuMemcpyDtoHAsync_v2(to, addressOf(data), sizeof(float), session.compute),
                 "output", output.kind.c_str());
   }

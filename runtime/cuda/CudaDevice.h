@@ -32,9 +32,7 @@ public:
   char *input(int64_t step, int index) override;
   pcrt_status begin(pcrt_context &context, int64_t step) override;
   pcrt_status finish(pcrt_context &context) override;
-  pcrt_status evaluate(pcrt_context &context) override {
-    return context.fail(PCRT_INTERNAL, "programs for CUDA devices cannot evaluate; this is a bug of the compiler");
-  }
+  pcrt_status evaluate(pcrt_context &context, int64_t step) override;
   pcrt_status endRound(pcrt_context &context) override;
 
   pcrt_status launch(pcrt_context &context, int index, void *const *args) override;
@@ -62,6 +60,15 @@ private:
     int64_t microbatch;
     float *value;
   };
+  /// A function of the program that becomes a graph: the step, or the evaluation, which makes some of its calls.
+  struct Part {
+    decltype(pcrt_program::step) function = nullptr;
+    GraphExec graph = nullptr;
+    int64_t runs = 0;
+    std::vector<std::string> taskNames = {};
+    std::vector<int64_t> messages = {}; ///< By flow, in one run.
+    std::vector<Shown> shown = {};      ///< In one run; those of both parts may use the same memory.
+  };
   /// A call of an attention, found in mode Listen.
   struct AttentionCall {
     int index;
@@ -74,16 +81,18 @@ private:
     Event start, end;
   };
 
-  /// Calls the program's step, or its function that ends a round, in mode `wanted`.
-  pcrt_status enqueueStep(pcrt_context &context, Mode wanted);
+  /// Makes the calls of `part`, or those that end a round, in mode `wanted`.
+  pcrt_status enqueuePart(pcrt_context &context, Part &part, Mode wanted);
   pcrt_status enqueueRound(pcrt_context &context, Mode wanted);
   void beginCalls(Mode wanted);
   /// Lets the compute stream wait for moves that were started and never waited for.
   pcrt_status waitForAll(pcrt_context &context, pcrt_status status);
   /// Waits until all enqueued work is done.
   pcrt_status waitForDevice(pcrt_context &context);
-  pcrt_status runStep(pcrt_context &context);
-  pcrt_status captureStep(pcrt_context &context);
+  pcrt_status callByCall(pcrt_context &context, Part &part);
+  pcrt_status capture(pcrt_context &context, Part &part);
+  /// Copies the inputs of step `number` to the device and starts `part`: call by call, or as a graph.
+  pcrt_status begin(pcrt_context &context, Part &part, int64_t number);
   void clearArena();
   void prepareInputs();
   /// Turns the result of a call of the driver for entry `name` of a table into a status; in blocking mode, waits for
@@ -113,22 +122,20 @@ private:
 
   Mode mode = Mode::Listen;
   bool blocking = false, graphs = true; ///< PCRT_CUDA_BLOCKING, PCRT_CUDA_GRAPH.
-  int64_t stepsRun = 0;
-  GraphExec graph = nullptr;
+  Part step, evaluation;
+  Part *current = &step; ///< The part that is enqueued, or runs.
 
   std::vector<ProductCall> productCalls; ///< Found in mode Listen.
   std::vector<AttentionCall> attentionCalls;
   std::vector<bool> groupMoves; ///< Whether the step moves data within a group.
   int64_t scalarsShown = 0, callsMade = 0;
-  std::vector<std::string> taskNames;
-  int tasksBegun = 0; ///< In this step.
+  int tasksBegun = 0; ///< In this run of `current`.
 
   char *inputMemory = nullptr; ///< Two slots of inputBytes.
   std::vector<int64_t> inputOffsets, inputSizes;
   int64_t inputBytes = 0;
 
   float *scalars = nullptr;
-  std::vector<Shown> shown;
 
   std::vector<Stream> groupStreams; ///< By group; null: not needed yet.
   std::vector<Event> ready;         ///< By group: the work on the compute stream before a move was started.

@@ -35,6 +35,6 @@ Json CudaDevice::figures() {
     figures["communicators"] = comm->communicators();
     figures["staging_bytes"] = comm->stagingMemoryBytes();
   }
-  figures["graph"] = graph != nullptr;
+  figures["graph"] = step.graph != nullptr;
   return figures;
 }

@@ -109,14 +109,15 @@ pcrt_status StageFlows::post(int index, int number) {
   return check(session.driver.cuEventRecord(ring.filled[ring.slotOf(number)], lane));
 }
 
-pcrt_status StageFlows::begin() {
+pcrt_status StageFlows::begin(const std::vector<int64_t> &messages) {
   if (!comm.hasLanes())
     return PCRT_OK;
   PCRT_TRY(check(session.driver.cuEventRecord(begun, session.compute)));
   for (size_t i = 0; i < rings.size(); ++i) {
     Ring &ring = rings[i];
     ring.count = 0;
-    int ahead = std::min(int(ring.lanes.size()), ring.flow->messages);
+    ring.messages = int(messages[i]);
+    int ahead = std::min(int(ring.lanes.size()), ring.messages);
     for (int number = 0; !ring.flow->sends && number < ahead; ++number)
       PCRT_TRY(post(int(i), number));
   }
@@ -158,5 +159,5 @@ pcrt_status StageFlows::receive(int index, void *data) {
   PCRT_TRY(check(driver.cuStreamWaitEvent(session.compute, ring.filled[slot], 0)));
   PCRT_TRY(copy(data, ring.at(number), ring.flow->bytes));
   PCRT_TRY(check(driver.cuEventRecord(ring.emptied[slot], session.compute)));
-  return next < ring.flow->messages ? post(index, next) : PCRT_OK;
+  return next < ring.messages ? post(index, next) : PCRT_OK;
 }

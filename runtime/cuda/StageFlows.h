@@ -23,9 +23,9 @@ public:
   /// each other.
   StageFlows(Session &session, const pcrt_context &context, DeviceComm &comm);
 
-  /// Enclose the calls of a step: begin posts the first receives, end lets the compute stream wait for the lanes. After
-  /// PCRT_INTERNAL without a message in comm.error(), the driver's `result` says why.
-  pcrt_status begin();
+  /// Enclose the calls of a step with `messages` by flow: begin posts the first receives, end lets the compute stream
+  /// wait for the lanes. After PCRT_INTERNAL without a message in comm.error(), the driver's `result` says why.
+  pcrt_status begin(const std::vector<int64_t> &messages);
   pcrt_status end();
 
   pcrt_status send(int index, const void *data);
@@ -45,7 +45,7 @@ private:
     int slotOf(int number) const { return number % flow->slots; }
     char *at(int number) const { return slots + slotOf(number) * stride; }
     std::vector<Event> filled, emptied; ///< By slot: it holds a message; it is free again.
-    int count = 0;                      ///< Messages of this step.
+    int messages = 0, count = 0;        ///< Messages of this step, and those of them that are enqueued.
   };
 
   pcrt_status check(Result got);

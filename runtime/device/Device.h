@@ -44,9 +44,9 @@ public:
   virtual pcrt_status begin(pcrt_context &context, int64_t step) = 0;
   virtual pcrt_status finish(pcrt_context &context) = 0;
 
-  /// Runs the program's evaluation on the contents of its inputs, and passes its outputs to the observer. The program
-  /// must have one.
-  virtual pcrt_status evaluate(pcrt_context &context) = 0;
+  /// Runs the program's evaluation on the inputs of `step`, and passes its outputs to the observer. The program must
+  /// have one.
+  virtual pcrt_status evaluate(pcrt_context &context, int64_t step) = 0;
   /// Ends a round of local SGD, after a step. The program must have rounds.
   virtual pcrt_status endRound(pcrt_context &context) = 0;
 

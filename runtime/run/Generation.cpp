@@ -358,7 +358,7 @@ private:
       fill(program.inputs[i], device->input(number, int(i)),
            program.inputs[i].name.ends_with(Chosen::ofChunk) ? step.prompts : step.back);
     if (!step.hasPrompts && program.abi.evaluate) {
-      context->require(device->evaluate(*context));
+      context->require(device->evaluate(*context, number));
     } else {
       context->require(device->begin(*context, number));
       context->require(device->finish(*context));

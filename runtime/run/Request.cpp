@@ -17,9 +17,6 @@ void pcrt::checkRequest(const Program &program, const Options &options, int rank
   if (options.evalEvery && !program.training)
     fail(PCRT_USAGE,
          "--eval-every needs a program compiled with --mode=train; one compiled with --mode=eval always evaluates");
-  if (options.evalEvery && !program.abi.evaluate)
-    fail(PCRT_INFEASIBLE, "--eval-every does not work with CUDA programs; evaluate checkpoints with a program "
-                          "compiled with --mode=eval, using --init and --validation");
   for (auto [given, flag] : {std::pair(options.skipSpikes.has_value(), "--skip-spikes"),
                              std::pair(!options.dumpGrads.empty(), "--dump-grads")})
     if (program.rounds.any() && given)

@@ -53,7 +53,7 @@ std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, O
         inputs[i] = context.device->input(steps, int(i));
       loader->fill(batches.at(done), inputs.data());
       outputs.beginStep(std::nullopt);
-      context.require(context.device->evaluate(context));
+      context.require(context.device->evaluate(context, steps));
       outputs.endStep(loader->counted());
       loss.add(outputs.loss(), loader->counted()[0]);
     }

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/validation.py quick|all|PLAN
+"""usage: test/EndToEnd/validation.py quick|all|PLAN [cuda]
 
 Tests evaluations during training (--eval-every) of programs with dropout. On every plan the loss of held-out samples is
 the one that a program of --mode=eval on one rank finds in the checkpoint of that step. Parameters, states and losses of
-steps are those of a run without evaluations, also if it is interrupted."""
+steps are those of a run without evaluations, also if it is interrupted. "cuda": the same on the stand-in."""
 import json
 import random
 import re
 import sys
 
-from cases import Case, mesh_flags, ranks_of
+from cases import STAND_IN, Case, mesh_flags, ranks_of
 
 PLANS = ["1", "1 --microbatches=2", "dp=2 --microbatches=2", "dp=2,tp=2 --bucket-bytes=1K", "dp=2 --zero=1 --precision=bf16", "dp=2 --zero=3 --microbatches=2", "dp=2 --data-parallel=naive",
          "tp=2 --sequence-parallel", "row=2,col=2 --tensor-parallel=2d", "cp=2 --context-parallel=ring", "tp=2 --recompute=full", "pp=2 --microbatches=4", "pp=2 --microbatches=4 --pipeline=interleaved:2",
          "pp=2,dp=2 --microbatches=4 --pipeline=zb-h1 --precision=bf16", "pp=2 --microbatches=4 --pipeline=zb-v", "pp=2 --microbatches=4 --inline-tasks=0"]
 QUICK = ["dp=2 --microbatches=2", "pp=2 --microbatches=4 --pipeline=interleaved:2 --inline-tasks=0"]
+CUDA_QUICK = ["pp=2,dp=2 --microbatches=4 --pipeline=zb-h1 --precision=bf16"]
 SPLIT = ["--data", "tokens.bin", "--shuffle", "--validation", "1/4", "--seed", 7]
 
 
@@ -40,10 +41,14 @@ class Validation(Case):
         (self.work / "tokens.bin").write_bytes(bytes(b for _ in range(3000) for b in (draw.randrange(64), 0)))
         for precision in ("f32", "bf16"):
             self.needs("pc-compile", "model.mlir", "--mode=eval", "--precision", precision, "-o", f"eval-{precision}")
-        wanted = {"quick": QUICK, "all": PLANS}.get(sys.argv[1], sys.argv[1:])
+        names, target = sys.argv[1:], []
+        if names[-1] == "cuda":
+            names, target = names[:-1], ["--target=cuda", "--arch=sm_90a", "--stand-in"]
+            self.environment.update(STAND_IN)
+        wanted = {"quick": CUDA_QUICK if target else QUICK, "all": PLANS}.get(names[0], names)
         for plan in wanted:
             mesh, *flags = plan.split()
-            self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, "-o", "train")
+            self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, *target, "-o", "train")
             steps = ["--lr", 0.01, "--clip", 0.5]
             run = ["pc-run", "-n", ranks_of(mesh), "./train", "--", *SPLIT, *steps]
             every = ["--eval-every", 3, "--eval-batches", 2]

@@ -329,7 +329,8 @@ LogicalResult Generator::emitOp(Operation *op) {
         return emitKernels(op, op->getOperands(), resultAddresses());
       })
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp>([&](auto) -> LogicalResult {
-        if (!cuda || !all.libraries.takes(op))
+        // The library's memory is planned for attentions of the step only.
+        if (!cuda || !toStep || !all.libraries.takes(op))
           return emitKernels(op, op->getOperands(), resultAddresses());
         return emitAttention(op);
       })
@@ -360,7 +361,7 @@ LogicalResult Generator::emitBlock(Block &block) {
         written.push_back({&*op, ends(), ends()});
       continue;
     }
-    bool evaluates = evaluation && all.evaluation->needs(&*op), keeps = evaluates && drops(&*op);
+    bool evaluates = isInEvaluation(&*op), keeps = evaluates && drops(&*op);
     toEvaluation = evaluates && !keeps;
     if (failed(emitOp(&*op)) || (keeps && failed(emitWithoutDropping(&*op))))
       return failure();
@@ -527,7 +528,7 @@ FailureOr<SmallVector<std::unique_ptr<Generator>>> pc::generateSteps(ModuleOp pl
   bool trains = llvm::any_of(programs, [](ModuleOp program) {
     return program.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
   });
-  if (trains && !all.target.cuda)
+  if (trains)
     all.evaluation.emplace(programs);
   SmallVector<std::unique_ptr<Generator>> generators;
   for (ModuleOp program : programs) {

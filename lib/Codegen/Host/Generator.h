@@ -41,7 +41,7 @@ struct Executable {
   std::vector<pcrt_group> groupTable;
   std::map<FlowKey, std::string> flowNames;
   std::optional<CheckCases> cases;      ///< CUDA: test cases of the kernels
-  std::optional<Evaluation> evaluation; ///< CPU: for programs that train
+  std::optional<Evaluation> evaluation; ///< for programs that train
   int64_t numStages = 0;                ///< 0: a single program
   int64_t stageAxis = 0, microbatches = 1;
 };
@@ -104,6 +104,7 @@ private:
   llvm::LogicalResult addOwnKernels(mlir::Operation *attention, pcrt_attention_desc &desc);
   mlir::Block::iterator emitTogether(mlir::Block::iterator first);
   bool isIdle(mlir::Operation *op);
+  bool isInEvaluation(mlir::Operation *op) const { return evaluation && all.evaluation->needs(op); }
   llvm::LogicalResult emitStart(StartOp op);
   llvm::LogicalResult emitAccumulate(AccumulateOp op);
   llvm::LogicalResult emitCalled(CallOp op);

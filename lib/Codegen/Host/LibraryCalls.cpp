@@ -220,7 +220,7 @@ LogicalResult Generator::emitAttention(Operation *op) {
     scratch = {at->dqAccumulator, at->doDotO, at->scratch}; // own kernels pass values on in the first of them
   for (int64_t offset : scratch)
     arguments.push_back({arena - workspace + offset, 0});
-  host.attention(attentionTable.size() - 1, arguments);
+  write([&](HostProgram &to) { to.attention(attentionTable.size() - 1, arguments); });
   return success();
 }
 
@@ -228,15 +228,20 @@ LogicalResult Generator::emitAttention(Operation *op) {
 Block::iterator Generator::emitTogether(Block::iterator first) {
   std::optional<Together> together =
       current ? std::nullopt
-              : findTogether(first, kernels, arena - workspace, workspace, [&](Operation *op) { return isIdle(op); });
+              : findTogether(
+                    first, kernels, arena - workspace, workspace, [&](Operation *op) { return isIdle(op); },
+                    [&](Operation *op) { return isInEvaluation(op); });
   if (!together)
     return first;
-  for (Operation *output : together->shown)
+  for (Operation *output : together->shown) {
+    toEvaluation = isInEvaluation(output);
     (void)emitOp(output);
+  }
+  toEvaluation = isInEvaluation(&*first);
   SmallVector<CheckCases::Launch> launches;
   for (const auto &[name, info] : together->launches) {
     launches.push_back({addKernel(name, info), {0}});
-    host.launch(launches.back().kernel, {{0, 0}});
+    write([&](HostProgram &to) { to.launch(launches.back().kernel, {{0, 0}}); });
   }
   SmallVector<Operation *> ops;
   for (auto op = first; op != together->after; ++op)

@@ -12,6 +12,7 @@ using namespace mlir;
 using namespace pc;
 
 using IsIdle = llvm::function_ref<bool(Operation *)>;
+using IsInEvaluation = llvm::function_ref<bool(Operation *)>;
 
 static bool isF32(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isF32(); }
 static int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
@@ -64,8 +65,9 @@ static std::optional<Together> findOptimizer(Block::iterator first, KernelSet &k
   return Together{after, {}, {{name + " of all parameters", info}}};
 }
 
-/// Finds consecutive casts of weights from f32 to bf16.
-static std::optional<Together> findRounding(Block::iterator first, KernelSet &kernels, IsIdle isIdle) {
+/// Finds consecutive casts of weights from f32 to bf16. The evaluation needs all of them, or none.
+static std::optional<Together> findRounding(Block::iterator first, KernelSet &kernels, IsIdle isIdle,
+                                            IsInEvaluation isInEvaluation) {
   kernels::TensorList tensors;
   SmallVector<std::pair<int64_t, int64_t>> read, written;
   auto clashes = [](ArrayRef<std::pair<int64_t, int64_t>> ranges, std::pair<int64_t, int64_t> range) {
@@ -83,7 +85,8 @@ static std::optional<Together> findRounding(Block::iterator first, KernelSet &ke
     auto rangeOf = [](Value v) { return std::pair(homeOf(v), homeOf(v) + bytesOf(v.getType())); };
     // Thread blocks run in any order, so no result may overlap any operand.
     if (!isF32(from) || !cast<RankedTensorType>(to.getType()).getElementType().isBF16() ||
-        clashes(written, rangeOf(from)) || clashes(read, rangeOf(to)) || rangeOf(from).first == rangeOf(to).first)
+        clashes(written, rangeOf(from)) || clashes(read, rangeOf(to)) || rangeOf(from).first == rangeOf(to).first ||
+        isInEvaluation(op) != isInEvaluation(&*first))
       break;
     read.push_back(rangeOf(from));
     written.push_back(rangeOf(to));
@@ -171,13 +174,13 @@ static std::optional<Together> findSquares(Block::iterator first, KernelSet &ker
 
 /// Each kind of first op has its own search.
 std::optional<Together> pc::findTogether(Block::iterator first, KernelSet &kernels, int64_t partials,
-                                         int64_t partialBytes, IsIdle isIdle) {
+                                         int64_t partialBytes, IsIdle isIdle, IsInEvaluation isInEvaluation) {
   if (isa<AdamWOp>(*first))
     return findOptimizer<AdamWOp>(first, kernels, isIdle);
   if (isa<SGDOp>(*first))
     return findOptimizer<SGDOp>(first, kernels, isIdle);
   if (isa<CastOp>(*first))
-    return findRounding(first, kernels, isIdle);
+    return findRounding(first, kernels, isIdle, isInEvaluation);
   if (isa<EinsumOp>(*first))
     return findSquares(first, kernels, partials, partialBytes, isIdle);
   return std::nullopt;

@@ -125,12 +125,14 @@ private:
   llvm::SmallVector<mlir::Operation *> outputs; ///< by their numbers
   llvm::DenseMap<mlir::Value, int64_t> tickets; ///< tickets of starts that were read
   int64_t numTickets = 0;                       ///< the number of tickets in all runs of all functions
-  llvm::DenseMap<int64_t, Call> shownEarly;     ///< by index: outputs that were observed before their position
+  llvm::DenseMap<int64_t, size_t> shownEarly;   ///< by index: calls that observe outputs before their position
   AccumulateOp current;
   int64_t microbatch = 0;
   const std::map<int64_t, int64_t> *places = nullptr; ///< maps the ranges of a task's function to the arena
   TaskFunctions functions;
-  llvm::StringRef sharing; ///< the name of the ops of the last kernel that several ops share
+  mlir::Operation *sharing = nullptr; ///< the first op of the last kernel that several ops share
+  /// For each other op of such a kernel, the first one, to which the calls belong.
+  llvm::DenseMap<mlir::Operation *, mlir::Operation *> sharesKernelOf;
   llvm::StringMap<mlir::Value> leaves;
   /// For each op, the range of its calls. Sums over microbatches belong to the op that yields the value.
   llvm::DenseMap<mlir::Operation *, std::pair<size_t, size_t>> madeBy;

@@ -549,9 +549,9 @@ bool TableCheck::together(Operation *op) {
       !StringRef(deviceRows[row].entry).starts_with(kernels))
     return false;
   for (; next < at; ++next)
-    shownEarly[calls[next].number(1)] = calls[next];
+    shownEarly[calls[next].number(1)] = next;
   next += isa<EinsumOp>(op) && isShared(at + 1) ? 2 : 1;
-  sharing = op->getName().getStringRef();
+  sharing = op;
   return true;
 }
 
@@ -569,7 +569,9 @@ bool TableCheck::compute(Operation *op) {
     return call && (callee == "pcrt_gemm" ? product(op, *call) : attention(op, *call, buffers));
   }
   bool isOwn = callee == "pcrt_launch" && ArrayRef(calls[next].list).take_front(buffers.size()) == ArrayRef(buffers);
-  if (!isOwn && sharing == op->getName().getStringRef())
-    return true; // computed by the previous kernel
+  if (!isOwn && sharing && sharing->getName() == op->getName()) { // computed by the previous kernel
+    sharesKernelOf[op] = sharing;
+    return true;
+  }
   return launches(op, buffers);
 }

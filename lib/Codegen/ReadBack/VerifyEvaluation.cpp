@@ -46,6 +46,8 @@ bool TableCheck::takesWithoutDropping(Operation *op) {
   for (Value value : llvm::concat<Value>(llvm::to_vector(keeps->getOperands()), llvm::to_vector(keeps->getResults())))
     values.push_back(homeOf(value));
   SmallVector<At> buffers = piecesOf(*keeps, values);
+  if (cuda && kernelWorkspaceBytes(*keeps))
+    buffers.push_back({program.workspace_offset, 0});
   for (unsigned part = 0, count = numKernels(*keeps, cuda); part < count; ++part, ++taken) {
     const Call *call = taken < evaluationCalls.size() ? &evaluationCalls[taken] : nullptr;
     if (!call || call->callee != "pcrt_launch" || call->list != buffers ||
@@ -81,6 +83,9 @@ void TableCheck::evaluateBlock(Block &block) {
         if (!addedAfter(use) && takes(summedBy.lookup(&use)))
           evaluatedSums.insert(&use);
       current = {};
+    } else if (Operation *leader = sharesKernelOf.lookup(&op)) {
+      if (evaluated.contains(leader))
+        evaluated.insert(&op);
     } else if (drops(&op) ? takesWithoutDropping(&op) : takes(madeBy.lookup(&op))) {
       evaluated.insert(&op);
     } else if (auto start = dyn_cast<StartOp>(op)) {

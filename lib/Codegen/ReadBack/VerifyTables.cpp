@@ -198,7 +198,8 @@ bool TableCheck::isShown(Operation *op, Value value) {
   auto early = shownEarly.find(index);
   Call call;
   if (early != shownEarly.end()) {
-    call = early->second;
+    call = calls[early->second];
+    madeBy[op] = {early->second, early->second + 1};
     shownEarly.erase(early);
   } else if (const Call *found = expect(op, "pcrt_observe")) {
     call = *found;
@@ -287,7 +288,7 @@ bool TableCheck::runBlock(Block &block) {
     size_t begin = next;
     if (!runOp(&op))
       return false;
-    madeBy[&op] = {begin, next};
+    madeBy.try_emplace(&op, begin, next); // an output may have been shown before
     for (OpOperand &use : op.getUses())
       if (addedAfter(use) && !addToSum(&op, use))
         return false;
