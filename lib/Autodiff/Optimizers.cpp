@@ -6,6 +6,7 @@
 
 #include "Gradients.h"
 #include "Settings.h"
+#include "pc/IR/Layers.h"
 #include "pc/IR/Parts.h"
 #include "pcrt/description.h"
 
@@ -189,6 +190,9 @@ FailureOr<std::string> Optimizers::nameFor(ParameterOp parameter) {
                                    << parameter.getName() << "' packs several; compile with --pack-products=false";
     bool isFit = !definition.isOfMatrices() ||
                  (matricesOf(parameter) && !(definition.getHidden() && notHidden.contains(parameter.getName())));
+    if (isFit && !tileOf(parameter.getName()).empty() && (definition.isOfMatrices() || definition.hasSums()))
+      return parameter.emitError() << "optimizer '" << now << "' needs whole matrices, but --tile divides '"
+                                   << parameter.getName() << "'; leave out --tile, or choose another optimizer";
     if (isFit)
       return now;
     now = definition.getOthers().value_or("adamw").str();

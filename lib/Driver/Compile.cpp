@@ -424,6 +424,8 @@ pcrt_status pc::changeModel(ModuleOp model, CompileOptions &options) {
     passes.addPass(createAddAdapters(options.adapters));
   if (!groups.groups.empty() || !groups.freeze.empty() || !groups.decay.empty())
     passes.addPass(createGroupParameters(groups));
+  if (!options.tiles.tiles.empty())
+    passes.addPass(createTileParameters(options.tiles));
   if (failed(passes.run(model)))
     return PCRT_USAGE;
   auto function = model.lookupSymbol<func::FuncOp>("model");
@@ -507,7 +509,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     if (info.phase == Phase::Staged && !options.report.empty())
       forms = updateForms(module, options.plan.ownerAxes(), *machine);
     if (info.phase == Phase::Planned)
-      if (pcrt_status status = report(module, options, *machine, std::move(forms)))
+      if (pcrt_status status = report(module, options, *machine, std::exchange(forms, {})))
         return status;
     if (info.phase == options.to)
       break;

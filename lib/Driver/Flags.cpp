@@ -215,6 +215,8 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
            "Settings of the optimizer for parameters by name, as in '*.bias:lr=2x,decay=0'; may be repeated");
   repeated(fields.groups.freeze, "freeze", "Parameters that are not trained, by name, as in 'h.0.*'; may be repeated");
   field(fields.groups.decay, "decay", "Parameters to which the weight decay applies: all, or only matrices");
+  repeated(fields.tiles.tiles, "tile",
+           "Parameters, by name, that are gathered and computed in N tiles, as in '*.mlp.*:4'; may be repeated");
   field(fields.kernels.target, "target", "Device of the executable: cpu or cuda");
   phase = Phase::Planned;
   list(fields.kernels.archs, "arch",
@@ -301,6 +303,7 @@ pcrt_status CompileFlags::check(std::string &error) const {
     refuse(mode == "generate" && given(flag), "--" + Twine(flag) + " does not work with --mode=generate yet");
   refuse(mode != "train" && (given("group") || given("freeze") || given("decay")),
          "--group, --freeze and --decay are for training; leave out --mode=" + mode);
+  refuse(mode == "generate" && given("tile"), "--tile is for training and evaluation; leave out --mode=generate");
   refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");
   refuse(given("pad-vocabulary") && (fields.padVocabulary < 1 || fields.padVocabulary > 65536),
          "--pad-vocabulary=" + Twine(fields.padVocabulary) + " is not a number from 1 to 65536");

@@ -27,10 +27,11 @@ using namespace pc;
 
 namespace {
 
-/// The unit that a tensor is gathered with: its layer, or itself if it belongs to none.
+/// The unit that a tensor is gathered with: its layer, or itself if it belongs to none. Tiles of a layer with the same
+/// number (`pc-tile-parameters`) are a unit.
 std::string unitName(StringRef tensor) {
-  StringRef layer = layerOf(tensor);
-  return (layer.empty() ? tensor : layer).str();
+  StringRef layer = layerOf(tensor), tile = tileOf(tensor);
+  return layer.empty() ? tensor.str() : tile.empty() ? layer.str() : (layer + ":" + tile).str();
 }
 
 /// Reads one block into `items`, calls scheduleMoves(), and writes starts and waits. Positions are those of the ops

@@ -103,6 +103,39 @@ def GroupParameters : Pass<"pc-group-parameters", "mlir::ModuleOp"> {
   ];
 }
 
+def TileParameters : Pass<"pc-tile-parameters", "mlir::ModuleOp"> {
+  let summary = "Split large parameters, and what is computed with them, into tiles";
+  let description = [{
+    Model program -> model program. `tiles` has entries `GLOB:N`, separated by spaces. A parameter that the glob fits becomes N
+    parameters of equal size, along its first dim for which this is possible: all ops that have the dim work on each index of it
+    alone, and the last of them is a product that sums over it. These ops are repeated for each tile, and the sums are added, so the
+    result differs in the order of additions only. All parameters with the dim are tiled. With `--zero=3` a rank gathers one tile
+    after the other. Checkpoints do not change.
+
+    ```mlir
+    // pc-opt --pc-tile-parameters="tiles={up:2}"
+    func.func @model(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      %up = pc.parameter "up" dims ["embed", "ffn"] init <normal, 1.0>
+        source <"up", shape = [8, 6], start = [0, 0], size = [8, 6]> : tensor<8x6xf32>
+      %down = pc.parameter "down" dims ["ffn", "embed"] init <normal, 1.0>
+        source <"down", shape = [6, 8], start = [0, 0], size = [6, 8]> : tensor<6x8xf32>
+      %h = pc.einsum "b e, e f -> b f" %x, %up : (tensor<4x8xf32>, tensor<8x6xf32>) -> tensor<4x6xf32>
+      %y = pc.einsum "b f, f e -> b e" %h, %down : (tensor<4x6xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
+      return %y : tensor<4x8xf32>
+    }
+    // becomes
+    %up0 = pc.parameter "up:0" ... source <"up", shape = [8, 6], start = [0, 0], size = [8, 3]> : tensor<8x3xf32>
+    %up1 = pc.parameter "up:1" ... source <"up", shape = [8, 6], start = [0, 3], size = [8, 3]> : tensor<8x3xf32>
+    ...
+    %h0 = pc.einsum "b e, e f -> b f" %x, %up0 : (tensor<4x8xf32>, tensor<8x3xf32>) -> tensor<4x3xf32>
+    %y0 = pc.einsum "b f, f e -> b e" %h0, %down0 : (tensor<4x3xf32>, tensor<3x8xf32>) -> tensor<4x8xf32>
+    ...
+    %y = pc.add %y0, %y1 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+    ```
+  }];
+  let options = [Option<"tiles", "tiles", "std::string", "\"\"", "Entries GLOB:N separated by spaces">];
+}
+
 def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
   let summary = "Compute q, k and v of attention by one product with one parameter";
   let description = [{

@@ -24,6 +24,13 @@ inline llvm::StringRef layerOf(llvm::StringRef name) {
   return "";
 }
 
+/// The number of a tile, which is a part of a parameter (`pc-tile-parameters`): "2" for "h.0.mlp.c_fc.weight:2". Empty
+/// for the name of another parameter.
+inline llvm::StringRef tileOf(llvm::StringRef name) {
+  llvm::StringRef number = name.rsplit(':').second;
+  return llvm::all_of(number, llvm::isDigit) ? number : "";
+}
+
 } // namespace pc
 
 #endif
